@@ -1,0 +1,89 @@
+"""Every path of data and artifacts, relative to its root; ``dvc.yaml`` is compared with this module by a test."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+ARTIFACTS = Path("artifacts")
+REPORT = ARTIFACTS / "report"
+REPORT_PAGE = REPORT / "index.html"
+PARAMS = Path("params.yaml")
+RECIPES = Path("recipes")
+
+
+@dataclass(frozen=True)
+class DatasetPaths:
+    """The artifacts of one data set: ``artifacts/<name>/``."""
+
+    name: str
+
+    @property
+    def folder(self) -> Path:
+        """The data set's folder."""
+        return ARTIFACTS / self.name
+
+    def table(self, kind: str) -> Path:
+        """Path of the table ``kind`` (a key of ``stages.artifacts.schemas.SCHEMAS``)."""
+        return self.folder / f"{kind}.parquet"
+
+    def metrics(self, stage: str) -> Path:
+        """Path of the counts that a data stage reports as DVC metrics."""
+        return self.folder / "metrics" / f"{stage}.json"
+
+    @property
+    def pair_classifier(self) -> Path:
+        """Folder of the trained pair classifier (Hugging Face layout)."""
+        return self.folder / "pair_classifier"
+
+
+@dataclass(frozen=True)
+class ModelPaths:
+    """A trained model: ``artifacts/models/<name>/``."""
+
+    name: str
+
+    @property
+    def folder(self) -> Path:
+        """The model's folder."""
+        return ARTIFACTS / "models" / self.name
+
+    @property
+    def weights(self) -> Path:
+        """Folder in Hugging Face layout (``config.json``, ``model.safetensors``, tokenizer, card)."""
+        return self.folder / "model"
+
+    @property
+    def history(self) -> Path:
+        """One row per epoch: every part of the loss and every monitor."""
+        return self.folder / "history.csv"
+
+    @property
+    def items(self) -> Path:
+        """Training and evaluation items as plain texts, so that a run needs the model's folder alone."""
+        return self.folder / "items.parquet"
+
+
+@dataclass(frozen=True)
+class RunPaths:
+    """A row of a results table: ``artifacts/runs/<name>/``."""
+
+    name: str
+
+    @property
+    def folder(self) -> Path:
+        """The run's folder."""
+        return ARTIFACTS / "runs" / self.name
+
+    @property
+    def predictions(self) -> Path:
+        """Generated texts, one row per example of the evaluated split."""
+        return self.folder / "predictions.parquet"
+
+    @property
+    def metrics(self) -> Path:
+        """Corpus metrics of the run and of the floors on the same examples."""
+        return self.folder / "metrics.json"
+
+    @property
+    def scores(self) -> Path:
+        """Per-example scores behind the metrics."""
+        return self.folder / "scores.parquet"

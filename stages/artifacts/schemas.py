@@ -1,0 +1,165 @@
+"""One schema per table, one description per column; ``docs/data-dictionary.md`` is made from this module."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+SCHEMA_VERSION = 1
+SPLITS = ("train", "validation", "test")
+NO_KEYWORD = "<nokw>"
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """A table: what it is, its sort key, its columns and what they mean."""
+
+    name: str
+    description: str
+    key: tuple[str, ...]
+    fields: tuple[tuple[str, pa.DataType, str], ...]
+    unique: bool = True
+
+    def arrow(self) -> pa.Schema:
+        """Return the Arrow schema, each field carrying its description as metadata."""
+        return pa.schema([pa.field(name, kind, metadata={"description": text})
+                          for name, kind, text in self.fields])
+
+
+_TEXTS = pa.list_(pa.string())
+_INTS = pa.list_(pa.int32())
+
+_ALL = (
+    TableSchema(
+        "examples", "Training, validation and test items: a source, a target, a negative, by text id.",
+        ("example_id",), (
+            ("example_id", pa.int64(), "number of the item; stable for the same inputs and params"),
+            ("split", pa.string(), "train, validation or test"),
+            ("source_id", pa.int64(), "text id of the input x"),
+            ("target_id", pa.int64(), "text id of the output y+"),
+            ("negative_id", pa.int64(), "text id of the negative y-; null where there is none"),
+            ("reference_ids", pa.list_(pa.int64()), "text ids of all references, the target first"),
+            ("group", pa.int64(), "connected component of all pairs; never in two splits"),
+            ("negative_origin", pa.string(), "given, labelled or retrieved; null where there is no negative"),
+        )),
+    TableSchema(
+        "texts", "Each distinct text once (distinct by its letters and digits).", ("text_id",), (
+            ("text_id", pa.int64(), "number of the text, in order of first appearance"),
+            ("text", pa.string(), "the text as it first appeared"),
+            ("language", pa.string(), "ISO 639-1 code"),
+        )),
+    TableSchema(
+        "rejected", "Every input row that was not taken, and why.", ("file", "row"), (
+            ("file", pa.string(), "input file as named in the params"),
+            ("row", pa.int64(), "row in that file, 1-based, header not counted"),
+            ("reason", pa.string(), "why the row was not taken"),
+            ("raw", pa.string(), "the row as JSON, or the raw line if it could not be parsed"),
+        ), unique=False),
+    TableSchema(
+        "tokens", "Linguistic annotation, one row per text, lists aligned with its tokens.", ("text_id",), (
+            ("text_id", pa.int64(), "text"),
+            ("token", _TEXTS, "token as written"),
+            ("lemma", _TEXTS, "lemma"),
+            ("pos", _TEXTS, "universal part of speech (UPOS)"),
+            ("tag", _TEXTS, "fine part of speech (Penn for English)"),
+            ("start", _INTS, "offset of the token's first character in the text"),
+            ("end", _INTS, "offset after the token's last character"),
+            ("is_stop", pa.list_(pa.bool_()), "stop word of the language pipeline"),
+            ("sentence_start", pa.list_(pa.bool_()), "token opens a sentence"),
+            ("chunk_start", _INTS, "first token of each noun chunk"),
+            ("chunk_end", _INTS, "token after the last of each noun chunk"),
+        )),
+    TableSchema(
+        "textrank", "Ranked phrases of every text; one row with a status for a text that has none.",
+        ("text_id", "rank"), (
+            ("text_id", pa.int64(), "text"),
+            ("rank", pa.int32(), "1 for the best phrase; 0 for a text without phrases"),
+            ("phrase", pa.string(), "phrase as written in the text; null without phrases"),
+            ("keyword", pa.string(), "normal form of the phrase, the identity of a graph node"),
+            ("score", pa.float64(), "rank score of the phrase"),
+            ("start", pa.int32(), "first token of the phrase's first occurrence"),
+            ("end", pa.int32(), "token after its last"),
+            ("status", pa.string(), "ok, or why there is no phrase (empty_text, no_candidate)"),
+        )),
+    TableSchema(
+        "attribution", "Gradient saliency of each source word under the pair classifier (PGKPR 3.1).",
+        ("text_id", "mode", "pair"), (
+            ("text_id", pa.int64(), "source text whose words are scored"),
+            ("mode", pa.string(), "xx: the text paired with itself; xy: paired with a target"),
+            ("pair", pa.int64(), "text id of the second segment"),
+            ("word", _TEXTS, "word as written; aligned with the token lists of tokens.parquet"),
+            ("score", pa.list_(pa.float32()), "keyword probability in [0, 1]; aligned likewise"),
+        )),
+    TableSchema(
+        "keywords", "The keyword of every text and how it was found.", ("text_id",), (
+            ("text_id", pa.int64(), "text"),
+            ("keyword", pa.string(), f"keyword in normal form; {NO_KEYWORD} where the text has none"),
+            ("method", pa.string(), "textrank, attribution, idf (fall-back) or none"),
+            ("score", pa.float64(), "score under that method; null for none"),
+        )),
+    TableSchema(
+        "clusters", "Training examples by the keyword of their input (HCL 3.1).", ("keyword", "example_id"), (
+            ("keyword", pa.string(), "keyword of the input"),
+            ("example_id", pa.int64(), "training example"),
+            ("output_keyword", pa.string(), "keyword of its target"),
+            ("negative_keyword", pa.string(), "keyword of its negative; null where there is none"),
+        )),
+    TableSchema(
+        "nodes", "Nodes of the keyword graph, numbered by sorted keyword.", ("node_id",), (
+            ("node_id", pa.int32(), "number of the node"),
+            ("keyword", pa.string(), "keyword"),
+            ("cluster_size", pa.int64(), "training examples whose input has this keyword"),
+            ("in_positive", pa.int32(), "positive neighbours that the node receives from, itself excluded"),
+            ("in_negative", pa.int32(), "negative neighbours that the node receives from"),
+            ("out_positive", pa.int32(), "nodes that receive from it positively, itself excluded"),
+            ("out_negative", pa.int32(), "nodes that receive from it negatively"),
+            ("centrality", pa.float64(), "PageRank over the positive edges, summing to 1"),
+        )),
+    TableSchema(
+        "edges", "Directed edges of the keyword graph: target receives from source.",
+        ("target", "source", "sign"), (
+            ("target", pa.int32(), "node that receives"),
+            ("source", pa.int32(), "neighbour it receives from"),
+            ("sign", pa.int8(), "+1 positive, -1 negative"),
+            ("count", pa.int64(), "multiplicity, after conflicts were resolved and neighbours capped"),
+        )),
+    TableSchema(
+        "node_vectors", "Initial vector of each node: mean of frozen text embeddings (HCL 3.1).", ("node_id",), (
+            ("node_id", pa.int32(), "node"),
+            ("vector", pa.list_(pa.float32()), "mean embedding; all rows have the encoder's width"),
+            ("origin", pa.string(), "texts averaged: input, output or negative"),
+        )),
+    TableSchema(
+        "items", "What a model was trained and is evaluated on, as plain texts with keywords.", ("example_id",), (
+            ("example_id", pa.int64(), "example of examples.parquet"),
+            ("split", pa.string(), "train, validation or test"),
+            ("source", pa.string(), "input text"),
+            ("keyword", pa.string(), "keyword of the input"),
+            ("references", _TEXTS, "reference texts, the target first"),
+        )),
+    TableSchema(
+        "predictions", "Generated texts of a run.", ("example_id", "sample"), (
+            ("example_id", pa.int64(), "evaluated example"),
+            ("sample", pa.int32(), "0 for z = mean of the prior; 1.. for draws from it"),
+            ("source", pa.string(), "input text"),
+            ("keyword", pa.string(), "keyword that conditioned the prior; null if the model uses none"),
+            ("keyword_known", pa.bool_(), "the keyword is a node of the training graph"),
+            ("prediction", pa.string(), "generated text"),
+            ("references", _TEXTS, "reference texts"),
+        )),
+    TableSchema(
+        "scores", "Scores of every evaluated example, of the run and of the floors.", ("system", "example_id"), (
+            ("system", pa.string(), "run, copy or nearest"),
+            ("example_id", pa.int64(), "evaluated example"),
+            ("output", pa.string(), "text that was scored"),
+            ("bleu_1", pa.float64(), "sentence BLEU of order 1 alone, smoothing method 7"),
+            ("bleu_2", pa.float64(), "order 2 alone"),
+            ("bleu_3", pa.float64(), "order 3 alone"),
+            ("bleu_4", pa.float64(), "order 4 alone"),
+            ("extrema", pa.float64(), "vector extrema cosine; null if the reference has no known word"),
+            ("average", pa.float64(), "mean vector cosine; null likewise"),
+            ("greedy", pa.float64(), "greedy matching, mean of both directions"),
+            ("source_bleu_4", pa.float64(), "cumulative sentence BLEU-4 of the output against the source"),
+        )),
+)
+
+SCHEMAS: dict[str, TableSchema] = {table.name: table for table in _ALL}

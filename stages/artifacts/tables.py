@@ -1,0 +1,191 @@
+"""Parquet tables that are written whole or not at all, the same bytes for the same content."""
+
+import json
+import os
+import platform
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from stages.artifacts.schemas import SCHEMA_VERSION, SCHEMAS, TableSchema
+from stages.runtime.errors import InputError, nearest
+
+METADATA_KEY = b"keycontrast"
+
+
+@dataclass
+class Provenance:
+    """What a table's metadata says of its making; never a time, a machine or a duration.
+
+    Attributes:
+        stage: stage instance, such as ``textrank@sample``.
+        params_hash: hash of the params that the stage depends on.
+        models: name of each model used and its description (version, checksum).
+        counts: whatever the stage counted besides rows.
+        fallbacks: sentences, one per fall-back taken.
+    """
+
+    stage: str
+    params_hash: str
+    models: dict[str, Any] = field(default_factory=dict)
+    counts: dict[str, Any] = field(default_factory=dict)
+    fallbacks: list[str] = field(default_factory=list)
+
+    def as_metadata(self, rows: int) -> dict[str, Any]:
+        """Return the plain dictionary stored in the table."""
+        return {"schema_version": SCHEMA_VERSION, "stage": self.stage, "params_hash": self.params_hash,
+                "rows": rows, "models": self.models, "counts": self.counts, "fallbacks": self.fallbacks,
+                "python": platform.python_version(), "pyarrow": version("pyarrow")}
+
+
+def as_table(kind: str, rows: pd.DataFrame | pa.Table | Mapping[str, Any]) -> pa.Table:
+    """Return ``rows`` as an Arrow table of schema ``kind``, sorted by its key and checked.
+
+    Raises:
+        ValueError: missing or surplus columns, wrong types, or a key that is not unique.
+    """
+    schema = table_schema(kind)
+    columns = [name for name, _, _ in schema.fields]
+    given = list(rows.column_names if isinstance(rows, pa.Table) else rows)
+    if set(given) != set(columns):
+        raise ValueError(f"{kind}: columns {given} instead of {columns}")
+    if isinstance(rows, pd.DataFrame):
+        table = pa.Table.from_pandas(rows[columns], schema=schema.arrow(), preserve_index=False)
+    elif isinstance(rows, pa.Table):
+        table = rows.select(columns).cast(schema.arrow())
+    else:
+        table = pa.table({name: rows[name] for name in columns}, schema=schema.arrow())
+    table = table.replace_schema_metadata(None).sort_by([(name, "ascending") for name in schema.key])
+    _check_unique(table, schema)
+    return table
+
+
+def _check_unique(table: pa.Table, schema: TableSchema) -> None:
+    if not schema.unique or table.num_rows < 2:
+        return
+    keys = [table[name].combine_chunks() for name in schema.key]
+    same = None
+    for key in keys:
+        equal = pc.equal(key[1:], key[:-1])
+        same = equal if same is None else pc.and_(same, equal)
+    if pc.any(same).as_py():
+        raise ValueError(f"{schema.name}: key {schema.key} is not unique")
+
+
+def write_table(path: Path, kind: str, rows: pd.DataFrame | pa.Table | Mapping[str, Any],
+                provenance: Provenance) -> pa.Table:
+    """Write ``rows`` as table ``kind`` to ``path``: sorted, checked, zstd, whole or not at all.
+
+    Returns:
+        The table as written.
+    """
+    table = as_table(kind, rows)
+    metadata = json.dumps(provenance.as_metadata(table.num_rows), sort_keys=True, ensure_ascii=False)
+    table = table.replace_schema_metadata({METADATA_KEY: metadata.encode(),
+                                           b"description": table_schema(kind).description.encode()})
+    with atomic_file(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd", row_group_size=131_072)
+    return table
+
+
+def read_table(path: Path, kind: str | None = None, columns: list[str] | None = None) -> pa.Table:
+    """Read a table; with ``kind``, check that it has the columns of that schema.
+
+    Raises:
+        InputError: the file is missing, is not Parquet, or lacks columns.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise InputError(f"{path}: no such artifact. Make it with `keycontrast run`, or one stage with "
+                         f"`keycontrast stage NAME`.")
+    try:
+        table = pq.read_table(path, columns=columns)
+    except pa.ArrowInvalid as error:
+        raise InputError(f"{path}: not a readable Parquet file ({error}). Remove it and run its stage again.") from error
+    if kind is not None and columns is None:
+        missing = [name for name, _, _ in table_schema(kind).fields if name not in table.column_names]
+        if missing:
+            raise InputError(f"{path}: column {missing[0]!r} is missing; it was written by another version. "
+                             f"Run its stage again with `keycontrast run`.")
+    return table
+
+
+def read_frame(path: Path, kind: str | None = None, columns: list[str] | None = None) -> pd.DataFrame:
+    """Read a table as a data frame (lists become NumPy arrays)."""
+    return read_table(path, kind, columns).to_pandas()
+
+
+def read_metadata(path: Path) -> dict[str, Any]:
+    """Return the metadata that :func:`write_table` stored; empty for a foreign Parquet file."""
+    stored = pq.read_schema(path).metadata or {}
+    return json.loads(stored.get(METADATA_KEY, b"{}"))
+
+
+def table_schema(kind: str) -> TableSchema:
+    """Return the schema called ``kind``.
+
+    Raises:
+        InputError: there is none of that name.
+    """
+    if kind not in SCHEMAS:
+        raise InputError(f"no table is called {kind!r}; {nearest(kind, SCHEMAS)}")
+    return SCHEMAS[kind]
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside ``path`` that takes its name only if the block succeeds."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        # mkstemp makes private files; an artifact is as readable as any other new file.
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder beside ``path`` that replaces it only if the block succeeds."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
+    try:
+        yield temporary
+        temporary.chmod(0o777 & ~_umask())
+        old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
+        if path.exists():
+            path.replace(old / "previous")
+        temporary.replace(path)
+        rmtree(old)
+    finally:
+        if temporary.exists():
+            rmtree(temporary)
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write ``content`` as indented JSON with sorted keys, whole or not at all."""
+    with atomic_file(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n",
+                             encoding="utf-8")
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,1 @@
+"""Keyword clusters, edges and neighbourhoods, as columns and sparse matrices."""

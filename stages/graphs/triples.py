@@ -1,0 +1,45 @@
+"""Training examples seen as keyword triples (k_x, k_y+, k_y-)."""
+
+import pandas as pd
+
+from stages.artifacts.schemas import NO_KEYWORD
+
+
+def keyword_triples(examples: pd.DataFrame, keywords: pd.DataFrame, split: str | None = "train") -> pd.DataFrame:
+    """Return the keywords of each example's texts, sorted by example.
+
+    Args:
+        examples: table ``examples``.
+        keywords: table ``keywords``; every text of ``examples`` has a row.
+        split: only this split; None takes all.
+
+    Returns:
+        Columns ``example_id``, ``input_keyword``, ``output_keyword`` and ``negative_keyword`` (null where the
+        example has no negative), plain strings.
+
+    Raises:
+        ValueError: a text of ``examples`` has no row in ``keywords``.
+    """
+    chosen = examples if split is None else examples[examples["split"] == split]
+    chosen = chosen.sort_values("example_id")
+    of_text = keywords.set_index("text_id")["keyword"].astype(object)
+    columns = {name: chosen[column].map(of_text) for name, column in (
+        ("input_keyword", "source_id"), ("output_keyword", "target_id"), ("negative_keyword", "negative_id"))}
+    lost = columns["input_keyword"].isna() | columns["output_keyword"].isna()
+    lost |= columns["negative_keyword"].isna() & chosen["negative_id"].notna()
+    if lost.any():
+        raise ValueError(f"example {chosen.loc[lost, 'example_id'].iloc[0]} refers to a text without keyword row")
+    triples = pd.DataFrame({"example_id": chosen["example_id"], **columns})
+    triples["negative_keyword"] = triples["negative_keyword"].where(triples["negative_keyword"].notna(), None)
+    return triples.reset_index(drop=True)
+
+
+def node_names(triples: pd.DataFrame) -> list[str]:
+    """Return the sorted distinct keywords of ``triples``: position is node id (METHODS A.3, nodes)."""
+    parts = [triples[name].dropna() for name in ("input_keyword", "output_keyword", "negative_keyword")]
+    return sorted(set(pd.concat(parts).astype(str)))
+
+
+def with_keyword(triples: pd.DataFrame, column: str) -> pd.Series:
+    """Return where ``column`` holds a real keyword: present, and not the mark for none."""
+    return triples[column].notna() & (triples[column] != NO_KEYWORD)

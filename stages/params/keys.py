@@ -1,0 +1,41 @@
+"""Which params each stage depends on; ``dvc.yaml`` says the same, and a test compares the two."""
+
+from typing import Any
+
+from stages.params.root import Params
+from stages.runtime.fingerprint import hash_values
+
+# ``{key}`` is the stage's instance: a data set, a model or a run.
+STAGE_PARAMS: dict[str, tuple[str, ...]] = {
+    "ingest": ("seed", "ingest", "datasets.{key}"),
+    "annotate": ("annotate", "datasets.{key}.language"),
+    "textrank": ("textrank", "annotate.pipeline"),
+    "pair_classifier": ("seed", "runtime.threads", "runtime.deterministic", "encoder", "pair_classifier"),
+    "attribution": ("runtime.threads", "runtime.deterministic", "attribution"),
+    "keywords": ("keywords",),
+    "clusters": (),
+    "graph": ("graph",),
+    "node_vectors": ("runtime.threads", "runtime.deterministic", "encoder", "node_vectors"),
+    "train_hcl": ("seed", "runtime.threads", "runtime.deterministic", "encoder", "train_hcl", "models.hcl.{key}"),
+    "generate_hcl": ("seed", "runtime.threads", "runtime.deterministic", "generate_hcl", "runs.hcl.{key}"),
+    "evaluate_hcl": ("encoder", "evaluate_hcl", "runs.hcl.{key}"),
+    "report": ("recipe", "seed", "datasets", "encoder", "report", "models", "runs"),
+}
+
+
+def stage_values(params: Params, stage: str, key: str = "") -> dict[str, Any]:
+    """Return the plain values of every param that stage instance ``stage@key`` depends on."""
+    values: dict[str, Any] = {}
+    tree = params.model_dump(mode="json")
+    for name in STAGE_PARAMS[stage]:
+        node: Any = tree
+        # Instance names may hold dots, so the key is put in after the template is split.
+        for part in name.split("."):
+            node = node[key if part == "{key}" else part]
+        values[name.replace("{key}", key)] = node
+    return values
+
+
+def stage_hash(params: Params, stage: str, key: str = "") -> str:
+    """Return the hash of :func:`stage_values`, as stored in the metadata of the stage's artifacts."""
+    return hash_values(stage_values(params, stage, key))

@@ -1,0 +1,130 @@
+"""The whole of ``params.yaml``."""
+
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from stages.params.block import Block
+from stages.params.data import (
+    Annotate,
+    Attribution,
+    Dataset,
+    Graph,
+    Ingest,
+    Keywords,
+    NodeVectors,
+    PairClassifier,
+    TextRank,
+)
+from stages.params.hcl import EvaluateHcl, GenerateHcl, HclModel, HclRun, TrainHcl
+from stages.runtime.errors import nearest
+
+NAME = "^[a-z0-9][a-z0-9._-]*$"
+
+
+class Runtime(Block):
+    """What decides bytes (threads, deterministic) and what does not (workers, device)."""
+
+    threads: int = Field(1, ge=1, description="torch threads of one process; other counts give other weights")
+    deterministic: bool = True
+    workers: int = Field(1, ge=1, description="processes of one stage; any count gives the same bytes")
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+
+
+class Encoder(Block):
+    """The pre-trained text encoder."""
+
+    source: str = Field("bundled", pattern=r"^(bundled|scratch|hub:.+|path:.+)$")
+
+
+class Models(Block):
+    """Trained models by track."""
+
+    hcl: dict[str, HclModel] = Field(default_factory=dict)
+
+
+class Runs(Block):
+    """Rows of the results tables by track."""
+
+    hcl: dict[str, HclRun] = Field(default_factory=dict)
+
+
+class Report(Block):
+    """The page."""
+
+    examples: int = Field(12, ge=0, description="items shown with their keywords")
+
+
+class Params(Block):
+    """The single truth that DVC sees."""
+
+    recipe: str
+    seed: int = Field(13, ge=0)
+    runtime: Runtime = Runtime()
+    encoder: Encoder = Encoder()
+    datasets: dict[str, Dataset]
+    ingest: Ingest = Ingest()
+    annotate: Annotate = Annotate()
+    textrank: TextRank = TextRank()
+    pair_classifier: PairClassifier = PairClassifier()
+    attribution: Attribution = Attribution()
+    keywords: Keywords = Keywords()
+    graph: Graph = Graph()
+    node_vectors: NodeVectors = NodeVectors()
+    train_hcl: TrainHcl = TrainHcl()
+    generate_hcl: GenerateHcl = GenerateHcl()
+    evaluate_hcl: EvaluateHcl = EvaluateHcl()
+    models: Models = Models()
+    runs: Runs = Runs()
+    report: Report = Report()
+
+    @model_validator(mode="after")
+    def _names_meet(self) -> "Params":
+        problems = [f"models.hcl.{name}.dataset: no data set {model.dataset!r}; "
+                    f"{nearest(model.dataset, self.datasets)}"
+                    for name, model in self.models.hcl.items() if model.dataset not in self.datasets]
+        problems += [f"runs.hcl.{name}.model: no model {run.model!r}; {nearest(run.model, self.models.hcl)}"
+                     for name, run in self.runs.hcl.items() if run.model not in self.models.hcl]
+        problems += [f"datasets.{name}: the name is taken by a folder of the project; choose another"
+                     for name in self.datasets if name in {"models", "runs", "report"}]
+        for name in self.models.hcl:
+            problems += _problems(f"models.hcl.{name}.overrides", lambda name=name: self.hcl_model(name))
+        for name in self.runs.hcl:
+            problems += _problems(f"runs.hcl.{name}.decode", lambda name=name: self.hcl_decoding(name))
+        if problems:
+            raise ValueError("\n".join(problems))
+        return self
+
+    def hcl_model(self, name: str) -> TrainHcl:
+        """Return the settings of model ``name``: the ``train_hcl`` block with its overrides."""
+        return TrainHcl.model_validate(merged(self.train_hcl.model_dump(), self.models.hcl[name].overrides))
+
+    def hcl_decoding(self, run: str) -> GenerateHcl:
+        """Return the decoding settings of ``run``: the ``generate_hcl`` block with its own."""
+        return GenerateHcl.model_validate(merged(self.generate_hcl.model_dump(), self.runs.hcl[run].decode))
+
+    def model_seed(self, name: str) -> int:
+        """Return the seed of model ``name``; the project's where it names none."""
+        own = self.models.hcl[name].seed
+        return self.seed if own is None else own
+
+
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``base`` with the nested ``changes`` laid over it; neither is altered."""
+    result = deepcopy(dict(base))
+    for key, value in changes.items():
+        inner = result.get(key)
+        result[key] = merged(inner, value) if isinstance(inner, dict) and isinstance(value, Mapping) else value
+    return result
+
+
+def _problems(place: str, check: Any) -> list[str]:
+    from stages.params.load import problem_lines
+
+    try:
+        check()
+    except ValueError as error:
+        return problem_lines(error, place)
+    return []

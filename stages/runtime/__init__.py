@@ -1,0 +1,1 @@
+"""What every stage process shares: errors, logging, progress, seeds, checkpoints, locks and resource records."""

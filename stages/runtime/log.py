@@ -1,0 +1,25 @@
+"""Quiet logging, set up by a command and never at import."""
+
+import logging
+import os
+import sys
+
+ROOT = "keycontrast"
+
+
+def logger(name: str) -> logging.Logger:
+    """Return the project's logger for ``name`` (a stage or module)."""
+    return logging.getLogger(f"{ROOT}.{name}")
+
+
+def configure(level: str | None = None) -> None:
+    """Send warnings (or ``level``, or ``KEYCONTRAST_LOG``) of this project to standard error."""
+    chosen = (level or os.environ.get("KEYCONTRAST_LOG") or "WARNING").upper()
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger(ROOT)
+    root.handlers[:] = [handler]
+    root.setLevel(chosen)
+    root.propagate = False
+    for noisy in ("transformers", "jieba", "matplotlib", "pytextrank"):
+        logging.getLogger(noisy).setLevel(logging.ERROR)
