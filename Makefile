@@ -1,0 +1,42 @@
+# Two commands: `make run` and `make test`. Both create the environment if it is not there yet.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/installed
+KEYCONTRAST := $(BIN)/keycontrast
+
+.PHONY: run test env check docs clean help
+
+run: $(STAMP)
+	@$(KEYCONTRAST) run
+
+test: $(STAMP)
+	@$(BIN)/python -m pytest
+
+env: $(STAMP)
+
+check: $(STAMP)
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+
+docs: $(STAMP)
+	@$(BIN)/python -m pipeline.documentation
+
+# PyTorch first and by pip: its CPU build is not where other installers look. uv then does the rest in
+# seconds, held to the versions that are known to work together.
+$(STAMP): pyproject.toml constraints.txt
+	@echo "Setting up $(VENV) (about a minute)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make run PYTHON=python3.11")'
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch uv
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt --editable ".[dev]"
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .keycontrast artifacts
+
+help:
+	@echo "make run    set up and run the main job (params.yaml)"
+	@echo "make test   set up and run the tests"
+	@echo "make check  style and types"
+	@echo "make docs   regenerate the generated documents"

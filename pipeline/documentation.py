@@ -1,0 +1,110 @@
+"""The documents that are made from the code: ``docs/data-dictionary.md`` and the README's stage table.
+
+``python -m pipeline.documentation`` writes them; ``--check`` only compares, for the tests.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from stages.artifacts.schemas import SCHEMA_VERSION, SCHEMAS, TableSchema
+from stages.artifacts.tables import atomic_file
+
+ROOT = Path(__file__).resolve().parent.parent
+DICTIONARY = Path("docs") / "data-dictionary.md"
+README = Path("README.md")
+BEGIN = "<!-- stages: made by `python -m pipeline.documentation` -->"
+END = "<!-- /stages -->"
+
+
+def data_dictionary() -> str:
+    """Return the data dictionary as Markdown: every table, its key, its columns and what they mean."""
+    parts = ["# Data dictionary", "",
+             "Made from `stages/artifacts/schemas.py` by `python -m pipeline.documentation`. Every table is Parquet "
+             f"(zstd), sorted by its key, schema version {SCHEMA_VERSION}. `keycontrast inspect FILE` shows the same "
+             "beside the data."]
+    for schema in SCHEMAS.values():
+        parts += ["", *_table_section(schema)]
+    return "\n".join(parts) + "\n"
+
+
+def _table_section(schema: TableSchema) -> list[str]:
+    lines = [f"## {schema.name}.parquet", "", schema.description, "",
+             f"Key: {', '.join(f'`{name}`' for name in schema.key)}{'' if schema.unique else ' (may repeat)'}.", "",
+             "| column | type | meaning |", "| --- | --- | --- |"]
+    return lines + [f"| `{name}` | {str(kind).replace('element: ', '')} | {_cell(text)} |"
+                    for name, kind, text in schema.fields]
+
+
+def stage_table(dvc: dict[str, Any]) -> str:
+    """Return the stages of ``dvc`` (parsed ``dvc.yaml``) as a Markdown table."""
+    lines = ["| stage | one per | what it does | writes |", "| --- | --- | --- | --- |"]
+    for name, entry in dvc["stages"].items():
+        body = entry.get("do", entry)
+        lines.append(f"| `{name}` | {_instance(entry)} | {_cell(body['desc'])} | {', '.join(_outputs(body))} |")
+    return "\n".join(lines)
+
+
+def _instance(entry: dict[str, Any]) -> str:
+    return {"datasets": "data set", "models": "model", "runs": "run"}.get(
+        str(entry.get("foreach", "")).strip("${}").split(".")[0], "project")
+
+
+def _outputs(body: dict[str, Any]) -> list[str]:
+    names = []
+    for kind in ("outs", "metrics", "plots"):
+        for item in body.get(kind, []):
+            path = item if isinstance(item, str) else next(iter(item))
+            short = path.replace("artifacts/", "").replace("${key}", "*")
+            names.append(f"`{short}`")
+    return names
+
+
+def readme_with_stages(readme: str, dvc: dict[str, Any]) -> str:
+    """Return ``readme`` with the table between its two marks made anew.
+
+    Raises:
+        ValueError: the marks are missing.
+    """
+    before, begin, rest = readme.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"README.md lacks the marks {BEGIN} and {END}")
+    return f"{before}{BEGIN}\n{stage_table(dvc)}\n{END}{after}"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def documents(root: Path = ROOT) -> dict[Path, str]:
+    """Return each generated document's path (below ``root``) and the text that it should have."""
+    dvc = yaml.safe_load((root / "dvc.yaml").read_text(encoding="utf-8"))
+    readme = (root / README).read_text(encoding="utf-8")
+    return {DICTIONARY: data_dictionary(), README: readme_with_stages(readme, dvc)}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Write the documents, or with ``--check`` name those that are stale and return 1."""
+    parser = argparse.ArgumentParser(prog="python -m pipeline.documentation", description=__doc__,
+                                     epilog="example: python -m pipeline.documentation --check",
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="compare only")
+    check = parser.parse_args(argv).check
+    stale = {path: text for path, text in documents().items()
+             if not (ROOT / path).exists() or (ROOT / path).read_text(encoding="utf-8") != text}
+    if check:
+        for path in stale:
+            sys.stderr.write(f"{path} is stale; run `python -m pipeline.documentation`\n")
+        return 1 if stale else 0
+    for path, text in stale.items():
+        with atomic_file(ROOT / path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

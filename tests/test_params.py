@@ -1,0 +1,106 @@
+"""Params: every shipped recipe is valid, and every mistake is reported at once with the nearest name."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from stages.params import STAGE_PARAMS, load_params, parse_params, stage_hash, stage_values
+from stages.params.root import merged
+from stages.runtime.errors import InputError
+
+ROOT = Path(__file__).resolve().parent.parent
+RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
+
+
+@pytest.fixture
+def sample():
+    return yaml.safe_load((ROOT / "recipes" / "sample.yaml").read_text())
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
+def test_every_recipe_is_valid_and_named_like_its_file(recipe):
+    assert parse_params(yaml.safe_load(recipe.read_text()), recipe.name).recipe == recipe.stem
+
+
+def test_all_problems_come_at_once_with_the_nearest_name(sample):
+    sample["sed"] = 3
+    sample["train_hcl"]["training"]["epoch"] = 2
+    sample["ingest"]["validation"] = 2.0
+    del sample["datasets"]["sample"]["source"]
+    with pytest.raises(InputError) as caught:
+        parse_params(sample, "params.yaml")
+    message = str(caught.value)
+    assert "params.yaml: 4 problems" in message
+    assert "sed: unknown name; did you mean 'seed'?" in message
+    assert "train_hcl.training.epoch: unknown name; did you mean 'epochs'?" in message
+    assert "ingest.validation: Input should be less than 0.5, found 2.0." in message
+    assert "datasets.sample.source: missing." in message
+
+
+def test_misspelt_names_between_blocks_are_found(sample):
+    sample["models"]["hcl"]["hcl"]["dataset"] = "sampel"
+    sample["runs"]["hcl"]["hcl"]["model"] = "hlc"
+    sample["models"]["hcl"]["hcl-no-graph"]["overrides"] = {"graph": {"iteratons": 0}}
+    sample["runs"]["hcl"]["hcl-no-graph"]["decode"] = {"num_beam": 2}
+    with pytest.raises(InputError) as caught:
+        parse_params(sample, "params.yaml")
+    message = str(caught.value)
+    assert "models.hcl.hcl.dataset: no data set 'sampel'; did you mean 'sample'?" in message
+    assert "runs.hcl.hcl.model: no model 'hlc'; did you mean 'hcl'?" in message
+    assert "models.hcl.hcl-no-graph.overrides.graph.iteratons: unknown name; did you mean 'iterations'?" in message
+    assert "runs.hcl.hcl-no-graph.decode.num_beam: unknown name; did you mean 'num_beams'?" in message
+
+
+@pytest.mark.parametrize(("content", "message"), [
+    (None, "must hold names and values, found NoneType"), ([1], "must hold names and values, found list")])
+def test_a_file_of_another_shape_is_refused(content, message):
+    with pytest.raises(InputError, match=message):
+        parse_params(content, "params.yaml")
+
+
+def test_a_missing_or_broken_file_names_the_remedy(tmp_path):
+    with pytest.raises(InputError, match="keycontrast use sample"):
+        load_params(tmp_path / "params.yaml")
+    (tmp_path / "params.yaml").write_text("a: [1,\n")
+    with pytest.raises(InputError, match="not valid YAML.*line 2"):
+        load_params(tmp_path / "params.yaml")
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    ({"layout": "triples", "columns": {"source": "a"}}, "layout triples needs columns.negative"),
+    ({"layout": "triples", "columns": {"negative": "n", "label": "l"}}, "layout triples has no columns.label"),
+    ({"layout": "paris"}, "Input should be 'pairs' or 'triples', found 'paris'")])
+def test_layout_and_columns_must_fit(sample, change, message):
+    sample["datasets"]["sample"] = {"source": "x.csv", **change}
+    with pytest.raises(InputError, match=message):
+        parse_params(sample, "params.yaml")
+
+
+def test_overrides_reach_one_model_only(sample):
+    params = parse_params(sample, "recipe")
+    assert params.hcl_model("hcl").graph.iterations == 2
+    assert params.hcl_model("hcl-no-graph").graph.iterations == 0
+    assert params.hcl_model("hcl-no-graph").training == params.train_hcl.training
+
+
+def test_merging_leaves_its_arguments_alone():
+    base = {"a": {"b": 1, "c": 2}}
+    assert merged(base, {"a": {"b": 3}}) == {"a": {"b": 3, "c": 2}}
+    assert base == {"a": {"b": 1, "c": 2}}
+
+
+def test_every_stage_reads_only_existing_params(sample):
+    params = parse_params(sample, "recipe")
+    for stage in STAGE_PARAMS:
+        key = "sample" if any("datasets.{key}" in name for name in STAGE_PARAMS[stage]) else "hcl"
+        assert set(stage_values(params, stage, key)) == {n.replace("{key}", key) for n in STAGE_PARAMS[stage]}
+
+
+def test_the_hash_sees_what_the_stage_reads_and_nothing_else(sample):
+    before = parse_params(sample, "recipe")
+    sample["runtime"]["workers"] = 7
+    sample["report"] = {"examples": 3}
+    assert stage_hash(parse_params(sample, "recipe"), "train_hcl", "hcl") == stage_hash(before, "train_hcl", "hcl")
+    sample["train_hcl"]["training"]["epochs"] += 1
+    assert stage_hash(parse_params(sample, "recipe"), "train_hcl", "hcl") != stage_hash(before, "train_hcl", "hcl")

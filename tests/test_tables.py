@@ -1,0 +1,103 @@
+"""Artifacts: whole or not at all, sorted, described, the same bytes."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from stages.artifacts.schemas import SCHEMAS
+from stages.artifacts.tables import (
+    Provenance,
+    as_table,
+    atomic_file,
+    atomic_folder,
+    read_frame,
+    read_metadata,
+    read_table,
+    write_json,
+    write_table,
+)
+from stages.runtime.errors import InputError
+
+PROVENANCE = Provenance("ingest@sample", "0123")
+
+
+def texts(ids=(2, 0, 1)):
+    return pd.DataFrame({"text_id": list(ids), "text": [f"text {i}" for i in ids], "language": "en"})
+
+
+def test_rows_are_sorted_described_and_carry_their_provenance(tmp_path):
+    path = tmp_path / "deep" / "texts.parquet"
+    write_table(path, "texts", texts(), Provenance("ingest@s", "ab", fallbacks=["none of note"]))
+    assert read_frame(path, "texts")["text_id"].tolist() == [0, 1, 2]
+    schema = pq.read_schema(path)
+    assert schema.field("text").metadata[b"description"] == b"the text as it first appeared"
+    assert b"pandas" not in schema.metadata
+    metadata = read_metadata(path)
+    assert (metadata["stage"], metadata["params_hash"], metadata["rows"]) == ("ingest@s", "ab", 3)
+    assert metadata["fallbacks"] == ["none of note"]
+
+
+def test_the_same_rows_give_the_same_bytes_in_any_order(tmp_path):
+    write_table(tmp_path / "a.parquet", "texts", texts((0, 1, 2)), PROVENANCE)
+    write_table(tmp_path / "b.parquet", "texts", texts((2, 1, 0)), PROVENANCE)
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+
+
+def test_wrong_columns_and_repeated_keys_are_refused():
+    with pytest.raises(ValueError, match="columns .* instead of"):
+        as_table("texts", texts().drop(columns="language"))
+    with pytest.raises(ValueError, match="is not unique"):
+        as_table("texts", texts((1, 1)))
+    with pytest.raises(ValueError, match=r"edges: key .* is not unique"):
+        as_table("edges", {"target": [0, 0], "source": [1, 1], "sign": [1, 1], "count": [1, 2]})
+    assert as_table("edges", {"target": [0, 0], "source": [1, 1], "sign": [1, -1], "count": [1, 2]}).num_rows == 2
+
+
+def test_reading_names_what_is_wrong(tmp_path):
+    with pytest.raises(InputError, match="no such artifact.*keycontrast run"):
+        read_table(tmp_path / "none.parquet")
+    (tmp_path / "bad.parquet").write_text("no")
+    with pytest.raises(InputError, match="not a readable Parquet file"):
+        read_table(tmp_path / "bad.parquet")
+    pd.DataFrame({"text_id": [1]}).to_parquet(tmp_path / "other.parquet")
+    with pytest.raises(InputError, match="column 'text' is missing"):
+        read_table(tmp_path / "other.parquet", "texts")
+    with pytest.raises(InputError, match="did you mean 'texts'"):
+        as_table("text", texts())
+
+
+def test_a_failing_writer_leaves_the_old_file_and_nothing_else(tmp_path):
+    path = tmp_path / "x.json"
+    write_json(path, {"a": 1})
+    with pytest.raises(RuntimeError), atomic_file(path) as temporary:
+        temporary.write_text("half")
+        raise RuntimeError
+    assert json.loads(path.read_text()) == {"a": 1}
+    assert [item.name for item in tmp_path.iterdir()] == ["x.json"]
+
+
+def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "model"
+    for content in ("one", "two"):
+        with atomic_folder(path) as temporary:
+            (temporary / content).write_text(content)
+    with pytest.raises(RuntimeError), atomic_folder(path) as temporary:
+        (temporary / "three").write_text("three")
+        raise RuntimeError
+    assert [item.name for item in path.iterdir()] == ["two"]
+    assert [item.name for item in tmp_path.iterdir()] == ["model"]
+
+
+def test_every_column_of_every_schema_is_described():
+    for schema in SCHEMAS.values():
+        assert schema.description.endswith(".")
+        assert set(schema.key) <= {name for name, _, _ in schema.fields}
+        assert all(text for _, _, text in schema.fields)
+
+
+def test_lists_of_arrays_fit_list_columns():
+    rows = pd.DataFrame({"node_id": [0], "vector": [np.ones(3, dtype=np.float32)], "origin": ["input"]})
+    assert as_table("node_vectors", rows)["vector"].to_pylist() == [[1.0, 1.0, 1.0]]
