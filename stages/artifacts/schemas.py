@@ -158,7 +158,8 @@ _ALL = (
             ("extrema", pa.float64(), "vector extrema cosine; null if the reference has no known word"),
             ("average", pa.float64(), "mean vector cosine; null likewise"),
             ("greedy", pa.float64(), "greedy matching, mean of both directions"),
-            ("source_bleu_4", pa.float64(), "cumulative sentence BLEU-4 of the output against the source"),
+            ("source_bleu_4", pa.float64(), "cumulative sentence BLEU-4 of the output against the source, smoothing "
+                                            "method 7; lower means more rewriting"),
         )),
 )
 

@@ -1,0 +1,132 @@
+"""Text encoders of the BERT family: loading, pooling and freezing."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from torch import Tensor, nn
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoTokenizer,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+Pooling = Literal["mean", "cls"]
+
+# Both encoder and attention kernel of these are known to the tests. Their pooler (a tanh layer that only
+# next-sentence prediction trained) is never used and not loaded.
+_FAMILY = ("bert", "albert", "roberta")
+
+
+def load_encoder(
+    source: str | Path | None, config: PretrainedConfig | None = None, pretrained: bool = True
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase | None]:
+    """Load an encoder and its tokenizer.
+
+    Attention runs through ``scaled_dot_product_attention``, which is deterministic on a CPU, and on a GPU
+    under ``torch.use_deterministic_algorithms(True)``.
+
+    Args:
+        source: folder written by ``save_pretrained``, or an id that the library resolves; None builds the
+            model from ``config`` alone.
+        config: configuration to build from random weights; with a source, it replaces the source's own.
+        pretrained: False takes configuration and tokenizer of ``source``, and random weights.
+
+    Returns:
+        The model in evaluation mode, without pooler, and the tokenizer; None for the latter if there is no
+        source.
+
+    Raises:
+        ValueError: neither a source nor a configuration is given, or the model is not of the BERT family.
+    """
+    if source is None and config is None:
+        raise ValueError("load_encoder: give a source to load from, or a configuration to build from")
+    config = config if config is not None else AutoConfig.from_pretrained(source)
+    if config.model_type not in _FAMILY:
+        raise ValueError(
+            f"load_encoder: {source or 'the configuration'} is a {config.model_type!r} model, "
+            f"expected one of {', '.join(_FAMILY)}"
+        )
+    if source is not None and pretrained:
+        model = AutoModel.from_pretrained(source, config=config, attn_implementation="sdpa", add_pooling_layer=False)
+    else:
+        model = AutoModel.from_config(config, attn_implementation="sdpa", add_pooling_layer=False)
+    tokenizer = AutoTokenizer.from_pretrained(source) if source is not None else None
+    return model.eval(), tokenizer
+
+
+def special_ids(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
+    """Return the ids of the special tokens by role: ``pad``, ``bos`` ([CLS]), ``eos`` ([SEP]), ``unk``, ``mask``.
+
+    Raises:
+        ValueError: the tokenizer lacks one of them.
+    """
+    roles = {"pad": "pad_token_id", "bos": "cls_token_id", "eos": "sep_token_id", "unk": "unk_token_id"}
+    roles["mask"] = "mask_token_id"
+    ids = {role: getattr(tokenizer, name) for role, name in roles.items()}
+    missing = [roles[role] for role, number in ids.items() if number is None]
+    if missing:
+        raise ValueError(f"special_ids: the tokenizer has no {', '.join(missing)}; a BERT tokenizer has them all")
+    return {role: int(number) for role, number in ids.items()}
+
+
+def mean_pool(hidden: Tensor, mask: Tensor) -> Tensor:
+    """Mean of the hidden states of real tokens, [CLS] and [SEP] among them.
+
+    Args:
+        hidden: hidden states (B, L, d).
+        mask: True or 1 for real tokens (B, L).
+
+    Returns:
+        Vectors (B, d); zeros for a row without any real token.
+    """
+    weights = mask.to(hidden.dtype).unsqueeze(-1)  # (B, L, 1)
+    return (hidden * weights).sum(1) / weights.sum(1).clamp(min=1.0)
+
+
+def pool(hidden: Tensor, mask: Tensor, pooling: Pooling = "mean") -> Tensor:
+    """Return one vector per text (B, d): the mean over real tokens, or the state of [CLS]."""
+    if pooling == "mean":
+        return mean_pool(hidden, mask)
+    if pooling == "cls":
+        return hidden[:, 0]
+    raise ValueError(f"pool: pooling is {pooling!r}, expected 'mean' or 'cls'")
+
+
+def embed(encoder: nn.Module, ids: Tensor, mask: Tensor, pooling: Pooling = "mean") -> Tensor:
+    """Return one vector per text (B, d).
+
+    Args:
+        encoder: a model from :func:`load_encoder`.
+        ids: token ids (B, L).
+        mask: True for real tokens (B, L).
+        pooling: ``mean`` over real tokens, or ``cls``.
+    """
+    hidden = encoder(input_ids=ids, attention_mask=mask.long()).last_hidden_state  # (B, L, d)
+    return pool(hidden, mask, pooling)
+
+
+def freeze_lower_layers(encoder: nn.Module, count: int) -> None:
+    """Freeze the embeddings and the lowest ``count`` layers; 0 freezes nothing.
+
+    Raises:
+        ValueError: the encoder has fewer layers, or shares one set of weights among them (ALBERT).
+    """
+    if count == 0:
+        return
+    layers = getattr(getattr(encoder, "encoder", None), "layer", None)
+    if layers is None:
+        raise ValueError(f"freeze_lower_layers: {type(encoder).__name__} has no separate layers; set it to 0")
+    if count > len(layers):
+        raise ValueError(f"freeze_lower_layers: {count} layers to freeze, the encoder has {len(layers)}")
+    for parameter in _lower_parameters(encoder, layers, count):
+        parameter.requires_grad_(False)
+
+
+def _lower_parameters(encoder: nn.Module, layers: nn.ModuleList, count: int) -> Iterator[nn.Parameter]:
+    yield from encoder.embeddings.parameters()  # type: ignore[union-attr,operator]
+    for layer in layers[:count]:
+        yield from layer.parameters()

@@ -1,0 +1,48 @@
+"""The latent variable: diagonal Gaussians whose parameters depend on the input text and one more vector."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+LOGVAR_RANGE = (-8.0, 8.0)
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Diagonal Gaussians of a batch: mean and log variance (B, dz) each."""
+
+    mu: Tensor
+    logvar: Tensor
+
+    def sample(self, eps: Tensor) -> Tensor:
+        """Return z = mu + sigma * eps (B, dz), through which gradients pass (reparameterisation)."""
+        return self.mu + torch.exp(0.5 * self.logvar) * eps
+
+
+class GaussianNetwork(nn.Module):
+    """MLP([h_x ; v]) -> mu, log variance: the prior with v = u_in, the posterior with v = h_y.
+
+    One hidden tanh layer of width max(2 dz, 100), as in Zhao et al. 2017. The two halves of its input
+    matrix are two layers, so that the ablation without keyword leaves one out and all rows of a table start
+    from the same weights.
+
+    Args:
+        width: d of both inputs.
+        size: dz.
+    """
+
+    def __init__(self, width: int, size: int) -> None:
+        super().__init__()
+        hidden = max(2 * size, 100)
+        self.of_text = nn.Linear(width, hidden)
+        self.of_condition = nn.Linear(width, hidden, bias=False)
+        self.output = nn.Linear(hidden, 2 * size)
+
+    def forward(self, h_x: Tensor, condition: Tensor | None) -> Gaussian:
+        """Return the Gaussian given ``h_x`` (B, d) and ``condition`` (B, d), or the text alone."""
+        hidden = self.of_text(h_x)
+        if condition is not None:
+            hidden = hidden + self.of_condition(condition)
+        mu, logvar = self.output(torch.tanh(hidden)).chunk(2, dim=-1)  # (B, dz) each
+        return Gaussian(mu, logvar.clamp(*LOGVAR_RANGE))

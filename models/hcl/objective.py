@@ -1,0 +1,103 @@
+"""From the parts of a batch to the number that training lowers, and to the one that selects a checkpoint."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from models.hcl.config import HclConfig
+from models.hcl.output import HclOutput
+from models.losses import free_bits_kl, masked_mean
+
+
+@dataclass(frozen=True)
+class BatchTotals:
+    """Sizes of a whole batch, by which the sums of its micro-batches are divided.
+
+    Attributes:
+        items: samples.
+        negatives: samples with a negative output.
+        impostors: samples with an impostor keyword.
+    """
+
+    items: int
+    negatives: int
+    impostors: int
+
+    @classmethod
+    def of(cls, output: HclOutput) -> "BatchTotals":
+        """Return the sizes of the batch that gave ``output``."""
+        latent, keyword = output.latent, output.keyword
+        negatives = latent.instance_mask if latent is not None else None
+        return cls(
+            items=len(output.reconstruction),
+            negatives=int(negatives.sum()) if negatives is not None else 0,
+            impostors=int(keyword.mask.sum()) if keyword is not None else 0,
+        )
+
+
+def kl_weight(step: int, annealing_steps: int) -> float:
+    """Return beta of the KL term: from 0 at the first step straight to 1 after ``annealing_steps``.
+
+    Args:
+        step: optimiser steps made so far.
+        annealing_steps: 0 gives 1 from the start.
+    """
+    return 1.0 if annealing_steps <= 0 else min(1.0, step / annealing_steps)
+
+
+def objective(
+    output: HclOutput, config: HclConfig, kl_weight: float, totals: BatchTotals | None = None
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return the training loss of a batch, or a micro-batch's share in it.
+
+    L = (L_rec + beta * KL + L_bow) / mean target length + sum of weighted contrasts. Reconstruction, KL and
+    bag of words are sums over a sentence (``sent_sum``) averaged over samples, then divided by a constant of
+    the training set, so that beta means what it says. Free bits act here alone; beta touches no contrast.
+
+    Args:
+        output: of the model's training pass.
+        config: the model's configuration; a contrast of weight 0 is left out.
+        kl_weight: beta, from :func:`kl_weight`.
+        totals: sizes of the whole batch if ``output`` is a part of it; shares then add up to the batch's
+            loss. Only the free bits are granted to each part by itself.
+
+    Returns:
+        The loss with its graph, and the parts, detached and unweighted, which add up likewise.
+    """
+    totals = totals or BatchTotals.of(output)
+    share = len(output.reconstruction) / totals.items
+    parts = {"reconstruction": output.reconstruction.sum() / totals.items}
+    elbo = parts["reconstruction"]
+    if output.latent is not None:
+        parts["kl"] = output.latent.kl.sum() / totals.items
+        elbo = elbo + kl_weight * share * free_bits_kl(output.latent.kl_dims, config.latent["free_bits"])
+    if output.latent is not None and output.latent.bow is not None:
+        parts["bow"] = output.latent.bow.sum() / totals.items
+        elbo = elbo + parts["bow"]
+    loss = elbo / config.mean_target_length
+    for name, value in _contrasts(output, config, totals).items():
+        parts[name] = value
+        loss = loss + config.contrasts[name]["weight"] * value
+    return loss, {name: value.detach() for name, value in {"loss": loss, **parts}.items()}
+
+
+def _contrasts(output: HclOutput, config: HclConfig, totals: BatchTotals) -> dict[str, Tensor]:
+    values: dict[str, Tensor] = {}
+    latent, keyword, level = output.latent, output.keyword, output.level
+    if config.uses_instance and latent is not None and latent.instance is not None:
+        values["instance"] = masked_mean(latent.instance, latent.instance_mask, totals.negatives)
+    if config.uses_keyword_contrast and keyword is not None:
+        values["keyword"] = masked_mean(keyword.contrast, keyword.mask, totals.impostors)
+    if config.uses_mahalanobis and keyword is not None and level is not None:
+        values["mahalanobis"] = masked_mean(level.contrast, keyword.mask, totals.impostors)
+    return values
+
+
+def validation_loss(output: HclOutput, config: HclConfig) -> Tensor:
+    """Return the loss that selects checkpoints, per sample (B,): L_rec(z ~ q) + KL over the mean target length.
+
+    Beta is 1, and there are neither free bits nor auxiliary losses nor contrasts, so that every row of an
+    ablation table is selected by the same quantity.
+    """
+    total = output.reconstruction if output.latent is None else output.reconstruction + output.latent.kl
+    return total / config.mean_target_length

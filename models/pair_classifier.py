@@ -1,0 +1,158 @@
+"""A classifier of sentence pairs, whose gradients become keyword probabilities (PGKPR, section 3.1).
+
+The network is the library's own sequence classifier over the pre-trained encoder, with two logits: their
+softmax cross-entropy is the binary cross-entropy of their difference, and attribution can ask for either
+logit or for both.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from transformers import (
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    BatchEncoding,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from models.encoders import freeze_lower_layers
+from models.training import Parameters, Step
+
+LABELS = {0: "different", 1: "paraphrase"}
+
+
+class PairPoint(NamedTuple):
+    """A training point: ids of two texts, and 1 if they mean the same."""
+
+    first: int
+    second: int
+    label: int
+
+
+def pair_points(pairs: Sequence[tuple[int, int]], generator: np.random.Generator) -> list[PairPoint]:
+    """Return the 4N points of N pairs (s_i, t_i), four per pair in its order.
+
+    They are (s_i, t_i) and (s_i, s_i), positive, and two (s_i, t_k) with k random, negative. A drawn t_k is
+    neither s_i nor any text that is paired with s_i in ``pairs``: such a pair would be a false negative.
+
+    Args:
+        pairs: text ids of source and target; equal ids are equal texts.
+        generator: draws the negatives.
+
+    Raises:
+        ValueError: a source is paired with every target, so it has no negative.
+    """
+    partners: dict[int, set[int]] = {}
+    for source, target in pairs:
+        partners.setdefault(source, {source}).add(target)
+        partners.setdefault(target, {target}).add(source)
+    targets = [target for _, target in pairs]
+    distinct = set(targets)
+    points = []
+    for source, target in pairs:
+        if distinct <= partners[source]:
+            raise ValueError(f"no negative for text {source}: it is paired with all of the {len(distinct)} targets")
+        points += [PairPoint(source, target, 1), PairPoint(source, source, 1)]
+        points += [PairPoint(source, _draw(targets, partners[source], generator), 0) for _ in range(2)]
+    return points
+
+
+def _draw(targets: Sequence[int], excluded: set[int], generator: np.random.Generator) -> int:
+    while (drawn := targets[int(generator.integers(len(targets)))]) in excluded:
+        continue
+    return drawn
+
+
+def build_pair_classifier(location: str | Path, pretrained: bool = True, freeze_layers: int = 0) -> PreTrainedModel:
+    """Return a two-logit classifier over the encoder at ``location``; its head has random weights.
+
+    Args:
+        location: folder for ``from_pretrained``.
+        pretrained: False takes the configuration alone, with random weights.
+        freeze_layers: lowest encoder layers kept frozen, with the embeddings; 0 trains everything.
+    """
+    config = AutoConfig.from_pretrained(location, num_labels=len(LABELS), id2label=LABELS,
+                                        label2id={name: label for label, name in LABELS.items()})
+    if pretrained:
+        classifier = AutoModelForSequenceClassification.from_pretrained(location, config=config)
+    else:
+        classifier = AutoModelForSequenceClassification.from_config(config)
+    freeze_lower_layers(classifier.base_model, freeze_layers)
+    return classifier
+
+
+def encode_pairs(tokenizer: PreTrainedTokenizerBase, firsts: Sequence[str], seconds: Sequence[str],
+                 max_length: int, width: int | None = None) -> BatchEncoding:
+    """Return pairs as ``[CLS] first [SEP] second [SEP]``, the longer text cut first, as (B, L) tensors.
+
+    Args:
+        tokenizer: a fast one.
+        firsts: source segments.
+        seconds: second segments.
+        max_length: word pieces of a pair, special tokens included.
+        width: L, which no cut pair exceeds; by default the longest pair's length.
+    """
+    return tokenizer(list(firsts), list(seconds), truncation="longest_first", max_length=width or max_length,
+                     padding="max_length" if width else "longest", return_tensors="pt")
+
+
+@dataclass
+class PairTask:
+    """Training of a pair classifier, for :func:`models.training.fit`.
+
+    Attributes:
+        module: the classifier, on its device.
+        tokenizer: of its encoder.
+        texts: text by id.
+        train: training points.
+        validation: validation points.
+        max_length: word pieces of a pair, special tokens included.
+        learning_rate: of every parameter.
+        batch_size: pairs per forward pass in validation.
+    """
+
+    module: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    texts: Mapping[int, str]
+    train: Sequence[PairPoint]
+    validation: Sequence[PairPoint]
+    max_length: int
+    learning_rate: float
+    batch_size: int
+
+    @property
+    def n_train(self) -> int:
+        """Number of training points."""
+        return len(self.train)
+
+    def parameter_groups(self) -> list[Parameters]:
+        """Return one group: everything at one rate, as in the released code."""
+        return [Parameters("all", list(self.module.parameters()), self.learning_rate)]
+
+    def train_batch(self, items: Sequence[int], step: Step) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the share of ``items`` in the mean cross-entropy, and in the accuracy, of the batch."""
+        loss, right = self._loss_and_right([self.train[item] for item in items])
+        return loss / len(step.batch), {"accuracy": right / len(step.batch)}
+
+    def validate(self) -> dict[str, float]:
+        """Return mean cross-entropy (nats) and accuracy over the validation points."""
+        sums = {"loss": 0.0, "accuracy": 0.0}
+        for start in range(0, len(self.validation), self.batch_size):
+            loss, right = self._loss_and_right(self.validation[start:start + self.batch_size])
+            sums = {"loss": sums["loss"] + float(loss), "accuracy": sums["accuracy"] + float(right)}
+        return {name: value / len(self.validation) for name, value in sums.items()}
+
+    def _loss_and_right(self, points: Sequence[PairPoint]) -> tuple[Tensor, Tensor]:
+        """Sum of the cross-entropies, and number of points classified rightly."""
+        encoded = encode_pairs(self.tokenizer, [self.texts[point.first] for point in points],
+                               [self.texts[point.second] for point in points], self.max_length)
+        labels = torch.tensor([point.label for point in points], device=self.module.device)  # (B,)
+        logits = self.module(**encoded.to(self.module.device)).logits  # (B, 2)
+        return cross_entropy(logits, labels, reduction="sum"), (logits.argmax(-1) == labels).sum()

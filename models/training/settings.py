@@ -1,0 +1,102 @@
+"""Settings of the training loop, and the two schedules that are functions of the step alone."""
+
+from dataclasses import dataclass
+from math import ceil, isfinite
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """One validation value by which epochs are compared; ``largest`` if more is better."""
+
+    name: str = "loss"
+    largest: bool = False
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to train; plain values, so that validated params of any kind can fill it.
+
+    Attributes:
+        epochs: passes over the training items at most.
+        batch_size: items per optimiser step; the last batch of an epoch may be smaller.
+        micro_batch: items per forward pass; None takes the whole batch at once.
+        optimiser: ``adamw`` or ``adam``.
+        betas: decay of Adam's two averages.
+        eps: Adam's epsilon.
+        weight_decay: decoupled under ``adamw``, added to the gradient under ``adam``.
+        warmup: share of all steps over which the rates rise linearly from 0; they then fall linearly to 0.
+        clip: largest norm of the accumulated gradient, over all groups together.
+        patience: epochs in a row without a better validation result that end the training; None for never.
+        patience_from: patience counts epochs that end at this optimiser step or later (end of annealing).
+        checkpoint_steps: optimiser steps between checkpoints; one more is taken at each epoch's end.
+        select: the best epoch is the one with the best first criterion; the next ones break its ties, and
+            the earliest of equal epochs wins.
+    """
+
+    epochs: int
+    batch_size: int
+    micro_batch: int | None = None
+    optimiser: Literal["adamw", "adam"] = "adamw"
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    warmup: float = 0.0
+    clip: float = 1.0
+    patience: int | None = None
+    patience_from: int = 0
+    checkpoint_steps: int = 20
+    select: tuple[Criterion, ...] = (Criterion(),)
+
+    def __post_init__(self) -> None:
+        """Refuse values that would fail late or train something else than was meant.
+
+        Raises:
+            ValueError: a count below 1, a warm-up outside [0, 1), an unknown optimiser or no criterion.
+        """
+        counts = {"epochs": self.epochs, "batch_size": self.batch_size, "micro_batch": self.micro_batch,
+                  "patience": self.patience, "checkpoint_steps": self.checkpoint_steps}
+        for name, value in counts.items():
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, found {value}")
+        if not 0 <= self.warmup < 1:
+            raise ValueError(f"warmup is a share of all steps in [0, 1), found {self.warmup}")
+        if self.optimiser not in ("adamw", "adam"):
+            raise ValueError(f"optimiser must be 'adamw' or 'adam', found {self.optimiser!r}")
+        if not (isfinite(self.clip) and self.clip > 0) or not self.select:
+            raise ValueError("clip must be a positive number and select must name a criterion")
+
+    def steps_per_epoch(self, n_train: int) -> int:
+        """Return the number of optimiser steps of one epoch over ``n_train`` items."""
+        return ceil(n_train / self.batch_size)
+
+    def total_steps(self, n_train: int) -> int:
+        """Return the number of optimiser steps of all epochs, early stopping aside."""
+        return self.epochs * self.steps_per_epoch(n_train)
+
+    def micro_batches(self, batch: list[int]) -> list[list[int]]:
+        """Cut ``batch`` into runs of ``micro_batch`` items."""
+        size = self.micro_batch or self.batch_size
+        return [batch[start:start + size] for start in range(0, len(batch), size)]
+
+
+def warmup_then_decay(step: int, total: int, warmup: float) -> float:
+    """Return the factor on every learning rate at optimiser step ``step``.
+
+    The rate rises over the first ``round(warmup * total)`` steps, reaches its full value at the last of
+    them, and falls linearly so that it would be 0 at step ``total``, just after the end.
+
+    Args:
+        step: 0-based optimiser step.
+        total: number of steps of all epochs.
+        warmup: share of all steps.
+    """
+    rising = round(warmup * total)
+    if step < rising:
+        return (step + 1) / rising
+    return (total - step) / max(1, total - rising)
+
+
+def annealed(step: int, steps: int) -> float:
+    """Return a weight that rises linearly from 0 at step 0 to 1 at step ``steps`` and stays there."""
+    return min(1.0, step / steps) if steps > 0 else 1.0

@@ -1,0 +1,100 @@
+"""The state of a training as tensors and plain values, from which it goes on exactly.
+
+There is no generator state: the loop seeds every micro-batch by name (step and position), and the order
+of an epoch likewise, so ``step``, ``epoch`` and ``batch`` stand for every random state and for the
+position in the data. The schedule is a function of ``step``. Parameters that are not trained are not
+stored; the task builds them again.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass
+class State:
+    """The plain values of a training in progress.
+
+    Attributes:
+        step: optimiser steps done.
+        epoch: epochs done.
+        batch: batches of the current epoch done.
+        items: items of the current epoch done.
+        sums: running sums of the current epoch: parts times items, and gradient norms.
+        rows: history of the epochs done.
+        best_key: criteria of the best epoch, smaller is better; None before the first validation.
+        best_epoch: its 1-based number; 0 before.
+        stale: epochs in a row that patience has counted.
+        finished: nothing is left to do.
+    """
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0
+    items: int = 0
+    sums: dict[str, float] = field(default_factory=dict)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    best_key: list[float] | None = None
+    best_epoch: int = 0
+    stale: int = 0
+    finished: bool = False
+
+    def as_values(self) -> dict[str, Any]:
+        """Return plain values that JSON keeps exactly."""
+        return asdict(self)
+
+
+def trained_tensors(module: nn.Module) -> dict[str, Tensor]:
+    """Return what training changes in ``module``: trainable parameters and persistent buffers, by name.
+
+    Tied parameters appear once. The tensors are the module's own, not copies.
+    """
+    tensors = {name: parameter.data for name, parameter in module.named_parameters() if parameter.requires_grad}
+    kept = set(module.state_dict())
+    tensors |= {name: buffer for name, buffer in module.named_buffers() if name in kept}
+    return tensors
+
+
+def load_tensors(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Copy ``tensors`` into the tensors of the same names.
+
+    Raises:
+        ValueError: the names differ, so the tensors belong to another model.
+    """
+    own = trained_tensors(module)
+    if set(own) != set(tensors):
+        other = sorted(set(own) ^ set(tensors))
+        raise ValueError(f"the checkpoint is of another model: {other[0]!r} is in one of them only")
+    with torch.no_grad():
+        for name, tensor in own.items():
+            tensor.copy_(tensors[name])
+
+
+def pack(module: nn.Module, optimiser: torch.optim.Optimizer, best: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return every tensor of a training under one flat set of names."""
+    tensors = {f"model/{name}": tensor for name, tensor in trained_tensors(module).items()}
+    tensors |= {f"best/{name}": tensor for name, tensor in best.items()}
+    for number, slots in optimiser.state_dict()["state"].items():
+        tensors |= {f"optimiser/{number}/{slot}": tensor for slot, tensor in slots.items()}
+    return tensors
+
+
+def unpack(tensors: Mapping[str, Tensor], module: nn.Module,
+           optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Put the tensors of :func:`pack` back into ``module`` and ``optimiser``; return the best weights."""
+    kinds: dict[str, dict[str, Tensor]] = {"model": {}, "best": {}, "optimiser": {}}
+    for name, tensor in tensors.items():
+        kind, _, rest = name.partition("/")
+        kinds[kind][rest] = tensor
+    load_tensors(module, kinds["model"])
+    slots: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in kinds["optimiser"].items():
+        number, _, slot = name.partition("/")
+        slots.setdefault(int(number), {})[slot] = tensor
+    groups = optimiser.state_dict()["param_groups"]
+    optimiser.load_state_dict({"state": slots, "param_groups": groups})
+    own = trained_tensors(module)
+    return {name: tensor.to(own[name].device) for name, tensor in kinds["best"].items()}

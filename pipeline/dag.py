@@ -1,0 +1,246 @@
+"""The DAG as DVC knows it, read once, and which subflow each stage instance belongs to."""
+
+import json
+import logging
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from stages.runtime.errors import InputError, nearest
+from stages.runtime.guard import process_mark
+
+Subflow = Literal["prepare", "train", "evaluate"]
+SUBFLOWS: tuple[Subflow, ...] = ("prepare", "train", "evaluate")
+_EVALUATE = ("generate_", "evaluate_", "predict_")
+_TRAIN = "train_"
+_REPORT = "report"
+
+
+class StageNode(BaseModel):
+    """A stage instance.
+
+    Attributes:
+        name: as DVC writes it, ``stage@key`` or ``stage``.
+        description: the ``desc`` of the stage.
+        upstream: names of the stage instances it reads from directly.
+        outs: what it makes, relative to the project's folder.
+        gpu: whether it computes on a GPU where there is one (``meta.gpu`` in ``dvc.yaml``).
+        retries: further attempts after a crash (``meta.retries``); a training resumes from its checkpoint.
+        changed: whether DVC would run it now. Its upstream may yet change it, or leave it as it is.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    description: str = ""
+    upstream: tuple[str, ...] = ()
+    outs: tuple[str, ...] = ()
+    gpu: bool = False
+    retries: int = 0
+    changed: bool = True
+
+    @property
+    def stage(self) -> str:
+        """Name of the stage, without its key."""
+        return self.name.partition("@")[0]
+
+    @property
+    def is_training(self) -> bool:
+        """Whether it trains a model of a results table."""
+        return self.stage.startswith(_TRAIN)
+
+    @property
+    def key(self) -> str:
+        """``foreach`` key (data set, model or run); empty for a stage without instances."""
+        return self.name.partition("@")[2]
+
+
+class Dag(BaseModel):
+    """Stage instances in an order in which each follows what it reads from."""
+
+    model_config = ConfigDict(frozen=True)
+
+    nodes: tuple[StageNode, ...]
+
+    def __getitem__(self, name: str) -> StageNode:
+        return next(node for node in self.nodes if node.name == name)
+
+    def upstream(self, names: Iterable[str]) -> set[str]:
+        """Return ``names`` and everything they need, directly or not."""
+        wanted = set(names)
+        for node in reversed(self.nodes):
+            if node.name in wanted:
+                wanted.update(node.upstream)
+        return wanted
+
+    def subset(self, names: Iterable[str]) -> "Dag":
+        """Return the DAG of ``names`` and everything they need."""
+        wanted = self.upstream(names)
+        return Dag(nodes=tuple(node for node in self.nodes if node.name in wanted))
+
+    def resolve(self, targets: Sequence[str]) -> list[str]:
+        """Return the instances that ``targets`` name: ``stage@key``, or ``stage`` for all its instances.
+
+        Raises:
+            InputError: lists every target that names nothing, with the nearest name.
+        """
+        names, found, problems = [node.name for node in self.nodes], [], []
+        for target in targets:
+            matches = [node.name for node in self.nodes if target in (node.name, node.stage)]
+            if not matches:
+                problems.append(f"no stage is called {target!r}; {nearest(target, self._likely(target))}")
+            found += matches
+        if problems:
+            raise InputError("\n".join(problems))
+        return sorted(set(found), key=names.index)
+
+    def _likely(self, target: str) -> list[str]:
+        stages = {node.stage for node in self.nodes}
+        instances = [node.name for node in self.nodes if node.key]
+        return instances if "@" in target else sorted(stages)
+
+
+def subflow_of(nodes: Iterable[StageNode]) -> dict[str, Subflow]:
+    """Return the subflow of each stage instance.
+
+    ``prepare`` takes whatever a training needs; ``evaluate`` generating, evaluating and the report;
+    ``train`` the trainings and the rest, such as a classifier branch that runs beside them. Nothing comes
+    before something it reads from: subflows run one after another.
+
+    Args:
+        nodes: stage instances, each after those it reads from.
+    """
+    dag = Dag(nodes=tuple(nodes))
+    trained = [node.name for node in dag.nodes if node.is_training]
+    prepared = dag.upstream(trained) - set(trained)
+    parts: dict[str, Subflow] = {}
+    for node in dag.nodes:
+        own = SUBFLOWS.index(_natural_subflow(node, prepared))
+        parts[node.name] = SUBFLOWS[max([own] + [SUBFLOWS.index(parts[name]) for name in node.upstream
+                                                 if name in parts])]
+    return parts
+
+
+def _natural_subflow(node: StageNode, prepared: set[str]) -> Subflow:
+    if node.name in prepared:
+        return "prepare"
+    return "evaluate" if node.stage == _REPORT or node.stage.startswith(_EVALUATE) else "train"
+
+
+def read_dag(root: Path = Path()) -> Dag:
+    """Read stages, their dependencies and their state from DVC; the repository is closed again.
+
+    Raises:
+        InputError: not a DVC project, or ``dvc.yaml`` and ``params.yaml`` do not make a DAG.
+    """
+    import networkx as nx
+
+    with open_repo(root) as repo:
+        graph = repo.index.graph
+        with repo.lock:
+            # An edge of DVC's graph goes from a stage to the one whose output it reads.
+            order = list(nx.lexicographical_topological_sort(graph.reverse(copy=True), key=_address))
+            return Dag(nodes=tuple(_node(repo, stage, graph.successors(stage)) for stage in order
+                                   if not _is_data_source(stage)))
+
+
+@contextmanager
+def open_repo(root: Path = Path()) -> Iterator[Any]:
+    """Yield DVC's ``Repo``, quiet, with errors in words.
+
+    Raises:
+        InputError: whatever DVC objects to.
+    """
+    logging.getLogger("dvc").setLevel(logging.CRITICAL + 1)
+    from dvc.exceptions import DvcException, NotDvcRepoError
+    from dvc.repo import Repo
+
+    try:
+        with Repo(os.fspath(root)) as repo:
+            yield repo
+    except NotDvcRepoError as error:
+        raise InputError(f"{root.resolve()}: not a DVC project. Go to the project's folder, or run `dvc init`.") from error
+    except DvcException as error:
+        raise InputError(f"DVC: {reason(error)}") from error
+
+
+def reason(error: BaseException) -> str:
+    """Return the message of ``error`` and of what caused it, on one line each."""
+    parts: list[str] = []
+    current: BaseException | None = error
+    while current is not None:
+        text = str(current).strip()
+        if text and text not in parts:
+            parts.append(text)
+        current = current.__cause__
+    return "\n  ".join(parts)
+
+
+def clear_dead_locks(root: Path = Path()) -> list[str]:
+    """Remove from DVC's read-write lock whatever a killed command left in it.
+
+    DVC forgets entries of processes that are gone, but not those whose number another program has taken
+    since, and not a file that was cut off while being written. Its repository lock needs no care: the
+    system drops it with the process.
+
+    Returns:
+        One sentence per thing removed.
+    """
+    path = root / ".dvc" / "tmp" / "rwlock"
+    if not path.exists():
+        return []
+    from dvc.lock import make_lock
+
+    with make_lock(os.fspath(path.with_name("rwlock.lock"))):
+        try:
+            held = json.loads(path.read_text(encoding="utf-8"))
+        except json.JSONDecodeError:
+            path.unlink()
+            return ["removed a lock file that a killed command had left half written"]
+        kept, dropped = _live_entries(held)
+        if dropped:
+            path.write_text(json.dumps(kept), encoding="utf-8")
+    return [f"removed the lock that a killed command ({command}) had left" for command in sorted(dropped)]
+
+
+def _live_entries(held: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
+    dropped: set[str] = set()
+
+    def alive(entry: dict[str, Any]) -> bool:
+        if process_mark(entry["pid"]) and _is_dvc(entry["pid"]):
+            return True
+        dropped.add(str(entry["cmd"]))
+        return False
+
+    write = {path: entry for path, entry in held.get("write", {}).items() if alive(entry)}
+    read = {path: [entry for entry in entries if alive(entry)] for path, entries in held.get("read", {}).items()}
+    return {"write": write, "read": {path: entries for path, entries in read.items() if entries}}, dropped
+
+
+def _is_dvc(pid: int) -> bool:
+    try:
+        return b"dvc" in Path(f"/proc/{pid}/cmdline").read_bytes() or pid == os.getpid()
+    except OSError:
+        return False
+
+
+def _node(repo: Any, stage: Any, successors: Iterable[Any]) -> StageNode:
+    meta = stage.meta or {}
+    return StageNode(
+        name=_address(stage), description=stage.desc or "", gpu=bool(meta.get("gpu", False)),
+        upstream=tuple(sorted(_address(other) for other in successors if not _is_data_source(other))),
+        outs=tuple(Path(out.fs_path).relative_to(repo.root_dir).as_posix() for out in stage.outs),
+        retries=int(meta.get("retries", 0)), changed=bool(stage.changed()))
+
+
+def _address(stage: Any) -> str:
+    return str(stage.addressing)
+
+
+def _is_data_source(stage: Any) -> bool:
+    """Tell whether this is a ``.dvc`` file, which DVC tracks but does not run."""
+    return bool(stage.is_data_source)

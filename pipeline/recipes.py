@@ -1,0 +1,225 @@
+"""Recipes: named, validated sets of params, and what changes in the project when one is chosen.
+
+``params.yaml`` is the single truth that DVC sees, so a recipe is written out in full, defaults included.
+The ``dvc.lock`` of the params that are left is kept aside; when the same params come back, so does their
+lock, and DVC's cache puts the artifacts back without computing them again.
+"""
+
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import unified_diff
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pipeline.dag import open_repo
+from pipeline.environment import HOME
+from stages.artifacts.paths import ARTIFACTS, PARAMS, RECIPES, REPORT, DatasetPaths, ModelPaths, RunPaths
+from stages.artifacts.tables import atomic_file
+from stages.params import Params, parse_params
+from stages.runtime.errors import InputError, nearest
+from stages.runtime.fingerprint import hash_values
+
+LOCK = Path("dvc.lock")
+KEPT_LOCKS = HOME / "locks"
+_DATA = "{data}"
+_HEADER = """\
+# Written by `keycontrast use {recipe}` with every value spelt out, because DVC compares these values one
+# by one. Edit freely: `keycontrast run` and `dvc repro` check it first. The reasons for the values stand
+# in recipes/{recipe}.yaml.
+"""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What choosing a recipe changes.
+
+    Attributes:
+        params: the recipe's params.
+        text: new content of ``params.yaml``.
+        difference: unified difference from the present ``params.yaml``; empty if there is none.
+    """
+
+    params: Params
+    text: str
+    difference: str
+
+
+def recipe_names(folder: Path = RECIPES) -> dict[str, str]:
+    """Return every recipe's name and its first comment line."""
+    def title(path: Path) -> str:
+        first = path.read_text(encoding="utf-8").partition("\n")[0]
+        return first.lstrip("# ").strip() if first.startswith("#") else ""
+
+    return {path.stem: title(path) for path in sorted(folder.glob("*.yaml"))}
+
+
+def read_recipe(name: str, data: str | None = None, folder: Path = RECIPES) -> Params:
+    """Return the validated params of recipe ``name``.
+
+    Args:
+        name: file name in ``recipes/`` without its ending.
+        data: folder put in place of ``{data}`` in the sources of data sets.
+        folder: where the recipes are.
+
+    Raises:
+        InputError: unknown recipe, bad values, or ``data`` missing although the recipe needs it.
+    """
+    path = folder / f"{name}.yaml"
+    if not path.exists():
+        raise InputError(f"no recipe is called {name!r}; {nearest(name, recipe_names(folder))}")
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise InputError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
+    return parse_params(_with_data(content, name, data), str(path))
+
+
+def plan(name: str, data: str | None = None, root: Path = Path()) -> Change:
+    """Return what choosing recipe ``name`` would change in ``root``, without changing it."""
+    params = read_recipe(name, data, root / RECIPES)
+    text = params_text(params)
+    present = (root / PARAMS).read_text(encoding="utf-8") if (root / PARAMS).exists() else ""
+    lines = unified_diff(present.splitlines(), text.splitlines(), f"{PARAMS} (now)", f"{PARAMS} ({name})",
+                         lineterm="", n=1)
+    return Change(params, text, "\n".join(lines))
+
+
+def params_text(params: Params) -> str:
+    """Return ``params.yaml`` for ``params``: a header and every value, defaults included."""
+    body = yaml.safe_dump(params.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=110,
+                          default_flow_style=False)
+    return _HEADER.format(recipe=params.recipe) + body
+
+
+def apply(change: Change, root: Path = Path()) -> list[str]:
+    """Write ``params.yaml``, put away artifacts that are gone and bring back those that return.
+
+    Artifacts of data sets, models and runs that the new params do not name are removed only if DVC's cache
+    holds every file of them.
+
+    Returns:
+        One sentence per thing done or left alone.
+    """
+    removable, kept = _leftovers(change.params, root)
+    _keep_lock(root)
+    with atomic_file(root / PARAMS) as temporary:
+        temporary.write_text(change.text, encoding="utf-8")
+    notes = []
+    for folder in removable:
+        shutil.rmtree(root / folder)
+        notes.append(f"removed {folder} (DVC's cache keeps it)")
+    notes += [f"kept {folder}: {why}" for folder, why in kept.items()]
+    return notes + _bring_back(change.params, root)
+
+
+def _with_data(content: Any, recipe: str, data: str | None) -> Any:
+    """Return the recipe's content with ``data`` in place of ``{data}`` in the sources of its data sets."""
+    datasets = content.get("datasets") if isinstance(content, Mapping) else None
+    if not isinstance(datasets, Mapping):
+        return content
+
+    def fill(dataset: Any) -> Any:
+        source = dataset.get("source") if isinstance(dataset, Mapping) else None
+        if not isinstance(source, str) or _DATA not in source:
+            return dataset
+        if data is None:
+            raise InputError(f"recipe {recipe!r} reads data that does not ship with the project. Say where it "
+                             f"is: `keycontrast use {recipe} --data FOLDER` (it looks for "
+                             f"{source.replace(_DATA, 'FOLDER')}).")
+        return {**dataset, "source": source.replace(_DATA, Path(data).as_posix())}
+
+    return {**content, "datasets": {name: fill(dataset) for name, dataset in datasets.items()}}
+
+
+def _named_folders(params: Params) -> set[Path]:
+    return ({DatasetPaths(name).folder for name in params.datasets}
+            | {ModelPaths(name).folder for name in params.models.hcl}
+            | {RunPaths(name).folder for name in params.runs.hcl})
+
+
+def _present_folders(root: Path) -> list[Path]:
+    """Folders of data sets, models and runs that lie in ``artifacts/``, whatever the params say."""
+    groups = [ModelPaths("x").folder.parent, RunPaths("x").folder.parent]
+    found = [path for group in groups for path in sorted((root / group).glob("*"))]
+    found += [path for path in sorted((root / ARTIFACTS).glob("*"))
+              if path.relative_to(root) not in [*groups, REPORT]]
+    return [path.relative_to(root) for path in found if path.is_dir()]
+
+
+def _leftovers(params: Params, root: Path) -> tuple[list[Path], dict[Path, str]]:
+    """Return folders that the params no longer name: those DVC can bring back, and the rest with reasons."""
+    gone = [folder for folder in _present_folders(root) if folder not in _named_folders(params)]
+    if not gone:
+        return [], {}
+    cached = _cached_files(root)
+    removable, kept = [], {}
+    for folder in gone:
+        files = [path for path in (root / folder).rglob("*") if not path.is_dir()]
+        lost = [path.relative_to(root) for path in files if path.relative_to(root) not in cached]
+        if lost:
+            kept[folder] = f"{len(lost)} of its files are not in DVC's cache, such as {lost[0]}"
+        else:
+            removable.append(folder)
+    return removable, kept
+
+
+def _cached_files(root: Path) -> set[Path]:
+    """Return the files of the present params' outs that are as DVC's cache holds them."""
+    if not (root / PARAMS).exists() or not (root / LOCK).exists():
+        return set()
+    files: set[Path] = set()
+    base = root.resolve()
+    with open_repo(root) as repo, repo.lock:
+        for out in repo.index.outs:
+            path = Path(out.fs_path)
+            if out.hash_info and not out.status():
+                inside = [item for item in path.rglob("*") if not item.is_dir()] if path.is_dir() else [path]
+                files.update(item.relative_to(base) for item in inside)
+    return files
+
+
+def _lock_of(text: str) -> Path:
+    """Where the lock of the params in ``text`` is kept: by content, so that comments do not matter."""
+    return KEPT_LOCKS / f"{hash_values({'params': yaml.safe_load(text)})}.lock"
+
+
+def _keep_lock(root: Path) -> None:
+    if not (root / PARAMS).exists() or not (root / LOCK).exists():
+        return
+    try:
+        target = root / _lock_of((root / PARAMS).read_text(encoding="utf-8"))
+    except yaml.YAMLError:
+        return  # a params file that cannot be read has no artifacts of its own
+    with atomic_file(target) as temporary:
+        temporary.write_bytes((root / LOCK).read_bytes())
+
+
+def _bring_back(params: Params, root: Path) -> list[str]:
+    """Restore the lock kept for ``params``, and from the cache the outs that are not there."""
+    kept = root / _lock_of(params_text(params))
+    if kept.exists():
+        with atomic_file(root / LOCK) as temporary:
+            temporary.write_bytes(kept.read_bytes())
+    if not (root / LOCK).exists() or not (root / "dvc.yaml").exists():
+        return []
+    with open_repo(root) as repo:
+        with repo.lock:
+            back = sorted(stage.addressing for stage in repo.index.stages if _returns(stage.outs))
+        for name in back:
+            # Forced, so that it does not ask: `_returns` has made sure that nothing is lost.
+            repo.checkout(targets=[name], force=True)
+    return [f"brought back the artifacts of {', '.join(back)} from DVC's cache"] if back else []
+
+
+def _returns(outs: Iterable[Any]) -> bool:
+    """Tell whether outs are missing or different here while the cache holds what the lock names.
+
+    Outs that differ are replaced only if the cache also holds what would be lost.
+    """
+    outs = list(outs)
+    cached = all(out.hash_info and not out.changed_cache() for out in outs)
+    return cached and any(out.status() for out in outs) and not any(
+        out.exists and out.status() and not out.cache.exists(out.get_hash().value) for out in outs)

@@ -1,0 +1,114 @@
+"""``keycontrast run`` and ``keycontrast stage``: from checked params to the last line on the screen."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from pipeline.dag import Dag, clear_dead_locks, read_dag
+from pipeline.display import RunDisplay, duration
+from pipeline.processes import LockLost, Processes, StageFailure
+from pipeline.results import results_table
+from pipeline.server import prefect_server
+from stages.artifacts.paths import REPORT_PAGE
+from stages.params import Params
+from stages.runtime.errors import InputError
+
+_LOCK_ATTEMPTS = 3
+
+
+def check_sources(params: Params, root: Path = Path()) -> None:
+    """Make sure that the files of every data set are there, before any work.
+
+    Raises:
+        InputError: lists every source, or pattern of files in it, that is missing.
+    """
+    problems = []
+    for name, dataset in params.datasets.items():
+        source = root / dataset.source
+        if not source.exists():
+            problems.append(f"datasets.{name}.source: {dataset.source} does not exist. Put the data there, or name "
+                            f"its place: in params.yaml, or by `keycontrast use {params.recipe} --data FOLDER`.")
+        else:
+            problems += [f"datasets.{name}.files: nothing in {dataset.source} matches {pattern!r}."
+                         for pattern in dataset.files if source.is_dir() and not any(source.glob(pattern))]
+    if problems:
+        raise InputError("\n".join(problems))
+
+
+def reproduce_targets(params: Params, targets: Sequence[str], console: Console, started: float) -> bool:
+    """Run the flow ``reproduce`` and say where the results are.
+
+    Args:
+        params: validated params.
+        targets: stages or instances; everything if empty.
+        console: where progress and results are shown.
+        started: when the command began, by ``time.monotonic``.
+
+    Returns:
+        Whether everything succeeded.
+    """
+    for note in clear_dead_locks():
+        console.print(note, style="dim")
+    with prefect_server() as await_server:
+        dag = read_dag()
+        dag = dag.subset(dag.resolve(targets)) if targets else dag
+        from pipeline.flows import StagesFailed, reproduce, session_of
+
+        await_server()
+        with session_of(dag, console, params.runtime.device) as session:
+            try:
+                reproduce(list(targets))
+            except StagesFailed:
+                pass
+    _conclude(params, session.display, session.failed(), console, started)
+    return not session.failed()
+
+
+def _conclude(params: Params, display: RunDisplay, failed: list[str], console: Console, started: float) -> None:
+    console.print(f"{display.summary()} {duration(time.monotonic() - started)} in all.", highlight=False)
+    if failed:
+        console.print(f"Failed: {', '.join(failed)}. Mend the cause and give the same command again.", style="red",
+                      highlight=False, soft_wrap=True)
+        return
+    table = results_table(params)
+    if table is not None:
+        console.print(table)
+    if REPORT_PAGE.exists():
+        console.print(f"Report: {REPORT_PAGE}", highlight=False, soft_wrap=True)
+
+
+def repeat_stage(name: str, force: bool, console: Console) -> bool:
+    """Run stage or instance ``name`` alone, instances one after another.
+
+    Returns:
+        Whether all of them succeeded.
+    """
+    clear_dead_locks()
+    dag = read_dag()
+    names = dag.resolve([name])
+    display, processes, failed = RunDisplay(console, len(names)), Processes(), False
+    try:
+        with display.live():
+            for instance in names:
+                failed |= not _repeat(dag, instance, force, display, processes)
+    finally:
+        processes.end()
+    return not failed
+
+
+def _repeat(dag: Dag, name: str, force: bool, display: RunDisplay, processes: Processes) -> bool:
+    display.started(name, dag[name].description)
+    started = time.monotonic()
+    for attempt in range(1, _LOCK_ATTEMPTS + 1):
+        try:
+            ran = processes.repro(name, force=force)
+        except StageFailure as failure:
+            if isinstance(failure, LockLost) and attempt < _LOCK_ATTEMPTS:
+                continue
+            display.ended(name, "failed", time.monotonic() - started, str(failure))
+            return False
+        display.ended(name, "done", time.monotonic() - started, "" if ran else "nothing had changed")
+        return True
+    raise AssertionError("the last attempt returns")

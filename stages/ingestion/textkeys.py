@@ -1,0 +1,43 @@
+"""When two texts count as the same, and how much two texts overlap."""
+
+import re
+import unicodedata
+
+# Han characters have no spaces between words: each is a token of its own.
+_HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_TOKEN = re.compile(rf"[{_HAN}]|[^\W_{_HAN}]+")
+_NOT_IN_ASCII_KEY = re.compile(r"[^0-9a-z]+")
+
+
+def text_key(text: str) -> str:
+    """Return the identity of ``text``: its letters and digits, lower-cased (METHODS A.1, step 1).
+
+    Spaces, punctuation and symbols do not count, so that copies of a corpus that were tokenised in
+    different ways meet. Letters are compared in Unicode's NFKC form; marks that belong to a letter (vowel
+    signs of Indic scripts, accents that do not compose) stay with it.
+
+    Returns:
+        The key; empty for a text without letters and digits.
+    """
+    if text.isascii():
+        return _NOT_IN_ASCII_KEY.sub("", text.lower())
+    kept: list[str] = []
+    after_kept = False
+    for character in unicodedata.normalize("NFKC", text).lower():
+        kind = unicodedata.category(character)[0]
+        after_kept = kind in "LN" or (kind == "M" and after_kept)
+        if after_kept:
+            kept.append(character)
+    return unicodedata.normalize("NFC", "".join(kept))
+
+
+def overlap_tokens(text: str) -> frozenset[str]:
+    """Return the distinct lower-cased alphanumeric tokens of ``text``; Han characters one by one."""
+    return frozenset(_TOKEN.findall(unicodedata.normalize("NFKC", text).lower()))
+
+
+def jaccard(one: frozenset[str], other: frozenset[str]) -> float:
+    """Return the share of tokens that two texts have in common, in [0, 1]; 0 for two empty sets."""
+    shared = len(one & other)
+    union = len(one) + len(other) - shared
+    return shared / union if union else 0.0

@@ -1,0 +1,38 @@
+"""Lower-cased BERT basic tokens, on which every metric of this package is computed."""
+
+from collections.abc import Iterable, Sequence
+
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+
+Text = str | Sequence[str]
+
+_NORMALIZER = BertNormalizer(lowercase=True)
+_SPLITTER = BertPreTokenizer()
+
+
+def basic_tokens(text: Text) -> list[str]:
+    """Return the basic tokens of ``text``: ``basic_tokens("Don't!") == ["don", "'", "t", "!"]``.
+
+    Lower-cased, accents stripped, split at white space and around punctuation and Chinese characters, as
+    BERT does before word pieces (Devlin et al. 2019). A sequence of tokens is taken as it is.
+    """
+    if not isinstance(text, str):
+        return list(text)
+    return [token for token, _ in _SPLITTER.pre_tokenize_str(_NORMALIZER.normalize_str(text))]
+
+
+def token_lists(texts: Iterable[Text]) -> list[list[str]]:
+    """Return :func:`basic_tokens` of each text."""
+    return [basic_tokens(text) for text in texts]
+
+
+def reference_lists(references: Iterable[Text | Sequence[Text]]) -> list[list[list[str]]]:
+    """Return the tokens of every reference of every item.
+
+    Args:
+        references: one entry per item: a string (its only reference), or a sequence of references, each of
+            them a string or a sequence of tokens.
+    """
+    return [[basic_tokens(item)] if isinstance(item, str) else [basic_tokens(text) for text in item]
+            for item in references]

@@ -1,0 +1,129 @@
+"""Give every node of the keyword graph its initial vector: a mean of frozen text embeddings (METHODS A.3).
+
+Reads examples, texts, keywords and nodes of a data set; writes node_vectors.parquet. A node averages the
+distinct input texts of the training split that have its keyword; a keyword never seen on an input averages
+target texts, and one seen on neither averages negatives. Column `origin` says which.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from torch import nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from models.encoders import load_encoder
+from stages.artifacts.paths import DatasetPaths
+from stages.artifacts.tables import Provenance, read_frame, write_table
+from stages.encoders import Chunk, embed_texts, resolve_encoder
+from stages.runtime.device import choose_device
+from stages.runtime.errors import InputError
+from stages.runtime.process import StageProcess, run_stage
+from stages.runtime.progress import progress
+from stages.runtime.seeds import seed_everything
+
+STAGE = "node_vectors"
+# In order of preference: which texts of an example stand for a keyword.
+ORIGINS = {"input": "source_id", "output": "target_id", "negative": "negative_id"}
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """What :func:`run` makes: the columns of table ``node_vectors``, and counts for its metadata."""
+
+    columns: dict[str, list[Any]]
+    counts: dict[str, int]
+
+
+def run(examples: pd.DataFrame, texts: pd.DataFrame, keywords: pd.DataFrame, nodes: pd.DataFrame,
+        encoder: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, values: Mapping[str, Any],
+        track: Callable[[list[Chunk]], Iterable[Chunk]] = iter) -> Vectors:
+    """Return the mean embedding of the training texts that stand for each node.
+
+    Args:
+        examples: table ``examples``; only the training split is looked at.
+        texts: table ``texts``.
+        keywords: table ``keywords``.
+        nodes: table ``nodes``.
+        encoder: frozen, in evaluation mode, on its device.
+        tokenizer: of the encoder.
+        values: plain values of the params block ``node_vectors``.
+        track: wraps the list of chunks, to show progress.
+
+    Raises:
+        InputError: a node that no training text stands for, or a training text without keyword.
+    """
+    chosen = node_texts(examples, keywords, nodes).merge(texts[["text_id", "text"]], on="text_id", how="left")
+    _complain(chosen.loc[chosen["text"].isna(), "text_id"], "texts.parquet: no text with id", "ingest")
+    node_ids = nodes["node_id"].sort_values().to_numpy()
+    position = np.searchsorted(node_ids, chosen["node_id"].to_numpy())
+    longest = min(int(tokenizer.model_max_length), values["max_length"])
+    sums = np.zeros((len(node_ids), encoder.config.hidden_size))
+    for items, vectors in embed_texts(encoder, tokenizer, chosen["text"].tolist(), values["batch_size"], longest,
+                                      values["pooling"], track):
+        np.add.at(sums, position[items], vectors.astype(np.float64))
+    means = (sums / np.bincount(position, minlength=len(node_ids))[:, None]).astype(np.float32)
+    origin = chosen.drop_duplicates("node_id").set_index("node_id")["origin"].loc[node_ids].tolist()
+    counts = {f"origin_{name}": origin.count(name) for name in ORIGINS}
+    return Vectors({"node_id": node_ids.tolist(), "vector": list(means), "origin": origin},
+                   {**counts, "texts": len(chosen)})
+
+
+def node_texts(examples: pd.DataFrame, keywords: pd.DataFrame, nodes: pd.DataFrame) -> pd.DataFrame:
+    """Return which texts stand for each node: columns text_id (sorted, each once), node_id and origin.
+
+    A text has one keyword, so it stands for one node at most.
+
+    Raises:
+        InputError: the tables are out of step.
+    """
+    train = examples[examples["split"] == "train"]
+    roles = pd.concat([pd.DataFrame({"text_id": train[column].dropna().astype("int64"), "rank": rank, "origin": name})
+                       for rank, (name, column) in enumerate(ORIGINS.items())]).drop_duplicates()
+    named = roles.merge(keywords[["text_id", "keyword"]], on="text_id", how="left")
+    _complain(named.loc[named["keyword"].isna(), "text_id"], "keywords.parquet: no keyword for text", "keywords")
+    placed = named.merge(nodes[["node_id", "keyword"]], on="keyword")
+    placed = placed[placed["rank"] == placed.groupby("node_id")["rank"].transform("min")]
+    _complain(nodes.loc[~nodes["node_id"].isin(placed["node_id"]), "keyword"],
+              "nodes.parquet: no training text has the keyword", "graph")
+    return placed[["text_id", "node_id", "origin"]].sort_values("text_id", ignore_index=True)
+
+
+def _complain(missing: pd.Series, what: str, stage: str) -> None:
+    if len(missing):
+        raise InputError(f"{what} {missing.tolist()[0]!r} (and {len(missing) - 1} more). The tables are out of "
+                         f"step: run `keycontrast run`, or the stage {stage} and those after it, again.")
+
+
+def _work(process: StageProcess) -> None:
+    from stages.params import load_params, stage_hash
+
+    params, paths = load_params(), DatasetPaths(process.instance)
+    examples, texts, keywords, nodes = (read_frame(paths.table(kind), kind)
+                                        for kind in ("examples", "texts", "keywords", "nodes"))
+    resolved = resolve_encoder(params.encoder.source)
+    # Only `scratch` draws anything: one fixed random encoder, whatever the project's seed.
+    seed_everything(0, params.runtime.threads, params.runtime.deterministic)
+    try:
+        encoder, tokenizer = load_encoder(resolved.location, pretrained=resolved.pretrained)
+    except ValueError as error:
+        raise InputError(f"encoder.source: {error}.") from error
+    nn.Module.to(encoder, choose_device(params.runtime.device))
+    assert tokenizer is not None  # a location always has one
+    made = run(examples, texts, keywords, nodes, encoder, tokenizer, params.node_vectors.model_dump(),
+               lambda chunks: progress(chunks, process.name, unit="chunk"))
+    write_table(paths.table(STAGE), STAGE, made.columns,
+                Provenance(process.name, stage_hash(params, STAGE, process.instance),
+                           {"encoder": resolved.description}, dict(made.counts)))
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the stage for the data set named in ``argv``."""
+    return run_stage(STAGE, _work, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,184 @@
+"""Train the classifier of sentence pairs whose gradients become keyword scores (METHODS C.2).
+
+Reads examples.parquet and texts.parquet of a data set; writes artifacts/DATASET/pair_classifier/ (Hugging
+Face layout) and its metrics. Trains on the training split alone and selects by validation accuracy.
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from torch import nn
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+import models.encoders
+import models.pair_classifier
+import models.training
+from models.pair_classifier import PairPoint, PairTask, build_pair_classifier, pair_points
+from models.training import Bar, CheckpointStore, Criterion, History, Settings, fit
+from stages import encoders
+from stages.artifacts.paths import DatasetPaths
+from stages.artifacts.tables import atomic_folder, read_frame, write_json
+from stages.encoders import ResolvedEncoder, resolve_encoder
+from stages.runtime.checkpoints import FolderCheckpoints
+from stages.runtime.device import choose_device
+from stages.runtime.errors import InputError
+from stages.runtime.fingerprint import hash_files, hash_values
+from stages.runtime.process import StageProcess, run_stage
+from stages.runtime.progress import progress_bar
+from stages.runtime.seeds import derived_seed, generator, seed_everything
+
+STAGE = "pair_classifier"
+CHECKPOINT_STEPS = 50
+# A checkpoint goes on only under the code that began it.
+_CODE = (Path(__file__), Path(encoders.__file__), Path(models.encoders.__file__),
+         Path(models.pair_classifier.__file__), Path(models.training.__file__).parent)
+
+
+@dataclass(frozen=True)
+class TrainedClassifier:
+    """What :func:`run` makes."""
+
+    classifier: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    metrics: dict[str, Any]
+
+
+def run(examples: pd.DataFrame, texts: pd.DataFrame, values: Mapping[str, Any], encoder: ResolvedEncoder,
+        seed: int, store: CheckpointStore, device: str = "cpu",
+        open_bar: Callable[[int, int], Bar] | None = None) -> TrainedClassifier:
+    """Train a pair classifier on the pairs of the training split.
+
+    Args:
+        examples: table ``examples``.
+        texts: table ``texts``.
+        values: plain values of the params block ``pair_classifier``.
+        encoder: pre-trained encoder to start from.
+        seed: fans out by name into negatives, order and dropout.
+        store: keeps the training's state.
+        device: ``cpu`` or ``cuda``.
+        open_bar: given steps in all and done, returns a progress bar.
+
+    Raises:
+        InputError: too few pairs in a split, or more layers to freeze than there are.
+    """
+    train = split_points(examples, "train", seed, values["max_sources"])
+    validation = split_points(examples, "validation", seed)
+    tokenizer = AutoTokenizer.from_pretrained(encoder.location)
+    task = PairTask(
+        _classifier(encoder, values["freeze_layers"], device), tokenizer,
+        dict(zip(texts["text_id"], texts["text"], strict=True)), train, validation,
+        values["max_length"], values["learning_rate"], values["batch_size"])
+    settings = Settings(
+        epochs=values["epochs"], batch_size=values["batch_size"], eps=1e-8, warmup=0.0, clip=values["clip"],
+        checkpoint_steps=CHECKPOINT_STEPS, select=(Criterion("accuracy", largest=True), Criterion("loss")))
+    history = fit(task, settings, store, partial(derived_seed, seed, STAGE), open_bar)
+    # A tokenizer that has worked remembers its last padding, which must not enter the saved bytes.
+    fresh = AutoTokenizer.from_pretrained(encoder.location)
+    fresh.model_max_length = values["max_length"]
+    return TrainedClassifier(task.module, fresh, _metrics(history, train, validation))
+
+
+def split_points(examples: pd.DataFrame, split: str, seed: int, max_sources: int | None = None) -> list[PairPoint]:
+    """Return the points of the distinct (source, target) pairs of ``split``, four per pair.
+
+    Args:
+        examples: table ``examples``.
+        split: ``train`` or ``validation``.
+        seed: draws the sample and the negatives.
+        max_sources: keep a seeded sample of so many pairs.
+
+    Raises:
+        InputError: the split holds too few pairs to draw a negative from.
+    """
+    chosen = examples.loc[examples["split"] == split, ["source_id", "target_id"]].drop_duplicates()
+    pairs = sorted((int(source), int(target)) for source, target in chosen.itertuples(index=False))
+    if max_sources is not None and len(pairs) > max_sources:
+        kept = generator(seed, STAGE, "sample", split).choice(len(pairs), max_sources, replace=False)
+        pairs = [pairs[position] for position in sorted(kept.tolist())]
+    if not pairs:
+        raise InputError(f"examples.parquet: the {split} split has no pair. Give ingest.{split} a larger share, or "
+                         f"more data.")
+    try:
+        return pair_points(pairs, generator(seed, STAGE, "negatives", split))
+    except ValueError as error:
+        raise InputError(f"examples.parquet: the {split} split has too few pairs ({len(pairs)}) to draw negatives "
+                         f"from: {error}. Give it a larger share (ingest.validation), or more data.") from error
+
+
+def model_card(dataset: str, encoder: Mapping[str, Any], values: Mapping[str, Any], metrics: Mapping[str, Any]) -> str:
+    """Return the README of the saved classifier."""
+    settings = "\n".join(f"- {name}: {value}" for name, value in sorted(values.items()))
+    return f"""---
+library_name: transformers
+pipeline_tag: text-classification
+---
+# Pair classifier of data set {dataset}
+
+Says whether two sentences mean the same (class 1, `paraphrase`) or not (class 0, `different`). It exists for its
+gradients: the norm of the gradient of the positive logit by a source word's embedding is the word's keyword score.
+
+- Encoder at the start: {encoder["name"]} (version {encoder["version"]}, sha256 {encoder["sha256"]})
+- Training points: {metrics["training_points"]} (a quarter each: pairs, a source with itself; half: a source with a
+  random other target)
+- Validation accuracy {metrics["validation_accuracy"]:.4f}, cross-entropy {metrics["validation_loss"]:.4f} nats, on
+  {metrics["validation_points"]} points made likewise, epoch {metrics["best_epoch"]} of {values["epochs"]}
+
+Random negatives are easy: the accuracy says little about telling a paraphrase from a near miss.
+
+Settings:
+
+{settings}
+"""
+
+
+def _classifier(encoder: ResolvedEncoder, freeze_layers: int, device: str) -> PreTrainedModel:
+    try:
+        classifier = build_pair_classifier(encoder.location, encoder.pretrained, freeze_layers)
+    except ValueError as error:
+        raise InputError(f"pair_classifier.freeze_layers or encoder.source: {error}.") from error
+    nn.Module.to(classifier, device)
+    return classifier
+
+
+def _metrics(history: History, train: list[PairPoint], validation: list[PairPoint]) -> dict[str, Any]:
+    return {"validation_accuracy": history.best["accuracy"], "validation_loss": history.best["loss"],
+            "best_epoch": history.best_epoch, "training_points": len(train), "validation_points": len(validation),
+            "history": history.rows}
+
+
+def _work(process: StageProcess) -> None:
+    from stages.params import load_params, stage_hash
+
+    params, paths = load_params(), DatasetPaths(process.instance)
+    tables = [paths.table("examples"), paths.table("texts")]
+    examples, texts = read_frame(tables[0], "examples"), read_frame(tables[1], "texts")
+    encoder = resolve_encoder(params.encoder.source)
+    seed_everything(derived_seed(params.seed, STAGE, "weights"), params.runtime.threads,
+                    params.runtime.deterministic)
+    values = params.pair_classifier.model_dump()
+    key = hash_values({"params": stage_hash(params, STAGE, process.instance), "encoder": encoder.description,
+                       "data": hash_files(tables), "code": hash_files(_CODE)})
+    store = FolderCheckpoints(process.scratch, key)
+    trained = run(examples, texts, values, encoder, params.seed, store, choose_device(params.runtime.device),
+                  lambda total, done: progress_bar(process.name, total, "step", done))
+    with atomic_folder(paths.pair_classifier) as folder:
+        trained.classifier.save_pretrained(folder)
+        trained.tokenizer.save_pretrained(folder)
+        card = model_card(process.instance, encoder.description, values, trained.metrics)
+        (folder / "README.md").write_text(card, encoding="utf-8")
+    write_json(paths.metrics(STAGE), trained.metrics)
+    store.clear()
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the stage for the data set named in ``argv``."""
+    return run_stage(STAGE, _work, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

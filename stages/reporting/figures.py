@@ -1,0 +1,92 @@
+"""From a matplotlib figure to files and to SVG inside the page: the same bytes each time, light or dark."""
+
+import io
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib.style
+from markupsafe import Markup, escape
+from matplotlib.figure import Figure
+
+# Drawn as these colours in files; on the page each becomes the CSS variable of that name, so that plots
+# follow the reader's light or dark setting.
+PALETTE = {"ink": "#1b1f24", "muted": "#5b6471", "line": "#dfe3e8", "paper": "#fdfdfc", "first": "#1f6f94",
+           "second": "#b4531f", "good": "#2c7a55", "bad": "#ac3b45"}
+_STYLE: dict[Any, Any] = {
+    "svg.hashsalt": "keycontrast", "svg.fonttype": "none", "text.parse_math": False, "font.family": "DejaVu Sans",
+    "font.size": 9.0, "text.color": PALETTE["ink"], "axes.labelcolor": PALETTE["muted"],
+    "axes.edgecolor": PALETTE["line"], "axes.titlecolor": PALETTE["ink"], "axes.titlesize": 9.5,
+    "axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
+    "axes.axisbelow": True, "grid.color": PALETTE["line"], "grid.linewidth": 0.6, "xtick.color": PALETTE["line"],
+    "ytick.color": PALETTE["line"], "xtick.labelcolor": PALETTE["muted"], "ytick.labelcolor": PALETTE["muted"],
+    "figure.facecolor": PALETTE["paper"], "axes.facecolor": PALETTE["paper"], "legend.frameon": False,
+    "legend.fontsize": 8.0, "lines.linewidth": 1.6, "lines.markersize": 3.5,
+}
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A finished plot.
+
+    Attributes:
+        name: stem of its files.
+        title: short heading; also the text alternative's beginning.
+        description: what can be read from it, for those who cannot see it.
+        svg: standalone file.
+        png: standalone file.
+    """
+
+    name: str
+    title: str
+    description: str
+    svg: str
+    png: bytes
+
+    @property
+    def inline(self) -> Markup:
+        """The plot as an element of the page: no fixed size, no clashing ids, colours as CSS variables."""
+        return inline_svg(self.svg, self.name, f"{self.title}: {self.description}")
+
+
+@contextmanager
+def drawing(width: float, height: float) -> Iterator[Figure]:
+    """Yield an empty figure of that size in inches, under the page's style and nobody's own settings."""
+    with matplotlib.style.context(["default", _STYLE]):
+        yield Figure(figsize=(width, height), layout="constrained")
+
+
+def finished(figure: Figure, name: str, title: str, description: str) -> Plot:
+    """Return ``figure`` as a plot; to be called inside :func:`drawing`. No date, no program name."""
+    svg, png = io.StringIO(), io.BytesIO()
+    with warnings.catch_warnings():
+        # The bitmap's font may lack a script; the page's SVG leaves text to the reader's fonts.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+        figure.savefig(png, format="png", dpi=144, metadata={"Software": None})
+    return Plot(name, title, description, svg.getvalue(), png.getvalue())
+
+
+def inline_svg(svg: str, name: str, text: str) -> Markup:
+    """Return a standalone SVG as an element for the page, with ``text`` as its alternative.
+
+    Args:
+        svg: as matplotlib writes it; data in it are escaped already.
+        name: put before every id that is referred to; other ids are dropped.
+        text: plain text, escaped here.
+    """
+    body = svg[svg.index("<svg"):]
+    body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, flags=re.DOTALL)
+    used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', body))
+    body = re.sub(r' id="([^"]+)"', lambda found: f' id="{name}-{found[1]}"' if found[1] in used else "", body)
+    body = re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", body)
+    for colour, value in PALETTE.items():
+        body = body.replace(value, f"var(--{colour})")
+    width = re.search(r'viewBox="0 0 ([\d.]+) ', body)
+    size = f' style="max-width:{round(float(width[1]) * 4 / 3)}px"' if width else ""
+    opening = f'<svg role="img" aria-label="{escape(text)}"{size}'
+    body = re.sub(r'\s(?:width|height)="[\d.]+pt"', "", body.replace("<svg", opening, 1))
+    return Markup(body)     # nothing but matplotlib's own output and escaped text

@@ -1,0 +1,184 @@
+"""Read what the page shows, through the schemas; what a recipe does not make is None, not an error."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stages.artifacts.paths import DatasetPaths, ModelPaths, RunPaths
+from stages.artifacts.tables import read_frame, read_metadata, read_table
+from stages.reporting.examples import chosen_examples
+from stages.runtime.errors import InputError
+
+if TYPE_CHECKING:
+    from stages.params import Params
+
+# In the order in which a data set passes through them.
+_DATA_STAGES = ("ingest", "annotate", "textrank", "pair_classifier", "attribution", "keywords", "clusters", "graph",
+                "node_vectors")
+_SETTINGS = ("graph", "keyword", "latent", "contrasts", "decoder")
+_TABLES = ("examples", "texts", "tokens", "textrank", "attribution", "keywords", "clusters", "nodes", "edges",
+           "node_vectors")
+
+
+@dataclass(frozen=True)
+class DatasetMaterial:
+    """One data set: its params, the counts of its stages, and the tables that are drawn."""
+
+    name: str
+    settings: dict[str, Any]
+    metrics: dict[str, dict[str, Any]] = field(default_factory=dict)
+    fallbacks: list[str] = field(default_factory=list)
+    encoders: list[dict[str, Any]] = field(default_factory=list)
+    keywords: pd.DataFrame | None = None
+    nodes: pd.DataFrame | None = None
+    edges: pd.DataFrame | None = None
+
+
+@dataclass(frozen=True)
+class ModelMaterial:
+    """One trained model: what defines it, and one row per epoch (None where no history was kept).
+
+    Attributes:
+        settings: groups of its ``config.json``, named as in the params; empty if it has none.
+    """
+
+    name: str
+    dataset: str
+    seed: int
+    overrides: dict[str, Any]
+    history: pd.DataFrame | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RunMaterial:
+    """One row of the results: model, decoding, metrics and the predictions of the shown examples."""
+
+    name: str
+    model: str
+    dataset: str
+    decode: dict[str, Any]
+    metrics: dict[str, Any]
+    predictions: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class Material:
+    """Everything the page is made from.
+
+    Attributes:
+        details: per data set, the shown examples beyond their predictions: columns example_id,
+            reference_keyword, negative, negative_keyword.
+    """
+
+    recipe: str
+    seed: int
+    encoder: str
+    datasets: list[DatasetMaterial]
+    models: list[ModelMaterial]
+    runs: list[RunMaterial]
+    details: dict[str, pd.DataFrame]
+
+
+def gather(params: "Params") -> Material:
+    """Read the artifacts of every data set, model and run that the params list.
+
+    Raises:
+        InputError: a listed run has no metrics or predictions, or a file cannot be read.
+    """
+    models = [_model(name, params) for name in params.models.hcl]
+    datasets = {model.name: model.dataset for model in models}
+    runs = [_run(name, run.model, datasets[run.model], run.decode, params.report.examples)
+            for name, run in params.runs.hcl.items()]
+    return Material(
+        recipe=params.recipe, seed=params.seed, encoder=params.encoder.source,
+        datasets=[_dataset(name, block.model_dump(mode="json")) for name, block in params.datasets.items()],
+        models=models, runs=runs,
+        details={name: _details(name, [run for run in runs if run.dataset == name]) for name in params.datasets})
+
+
+def _dataset(name: str, settings: dict[str, Any]) -> DatasetMaterial:
+    paths = DatasetPaths(name)
+    metrics = {stage: _json(paths.metrics(stage)) for stage in _DATA_STAGES if paths.metrics(stage).exists()}
+    tables = [paths.table(kind) for kind in _TABLES if paths.table(kind).exists()]
+    metadata = [read_metadata(path) for path in tables]
+    fallbacks = [f"{path.stem}: {text}" for path, one in zip(tables, metadata, strict=True)
+                 for text in one.get("fallbacks", [])]
+    encoders = [model for one in metadata for model in one.get("models", {}).values()
+                if isinstance(model, dict) and model.get("sha256")]
+    return DatasetMaterial(
+        name, settings, metrics, list(dict.fromkeys(fallbacks)), encoders,
+        keywords=_optional(paths.table("keywords"), "keywords"), nodes=_optional(paths.table("nodes"), "nodes"),
+        edges=_optional(paths.table("edges"), "edges"))
+
+
+def _model(name: str, params: "Params") -> ModelMaterial:
+    block, path = params.models.hcl[name], ModelPaths(name).history
+    history = pd.read_csv(path) if path.exists() else None
+    if history is not None and "epoch" not in history:
+        raise InputError(f"{path}: column 'epoch' is missing. Train the model again with "
+                         f"`keycontrast stage train_hcl@{name}`.")
+    config = ModelPaths(name).weights / "config.json"
+    settings = _json(config) if config.exists() else {}
+    return ModelMaterial(name, block.dataset, params.model_seed(name), block.overrides, history,
+                         {group: settings[group] for group in _SETTINGS if group in settings})
+
+
+def _run(name: str, model: str, dataset: str, decode: dict[str, Any], examples: int) -> RunMaterial:
+    paths = RunPaths(name)
+    metrics = _json(paths.metrics)
+    if not {"run", "floors", "counts", "settings"} <= set(metrics):
+        raise InputError(f"{paths.metrics}: not the metrics of a run. Make them again with "
+                         f"`keycontrast stage evaluate_hcl@{name}`.")
+    predictions = read_frame(paths.predictions, "predictions")
+    first = predictions[predictions["sample"] == 0]
+    shown = chosen_examples(first["example_id"].tolist(), examples)
+    return RunMaterial(name, model, dataset, decode, metrics,
+                       first[first["example_id"].isin(shown)].reset_index(drop=True))
+
+
+def _details(dataset: str, runs: list[RunMaterial]) -> pd.DataFrame:
+    """Return reference keyword, negative and its keyword of every shown example, as far as tables tell."""
+    columns = ["example_id", "reference_keyword", "negative", "negative_keyword"]
+    paths = DatasetPaths(dataset)
+    shown = sorted({int(number) for run in runs for number in run.predictions["example_id"]})
+    examples = _optional(paths.table("examples"), "examples")
+    if examples is None or not shown:
+        return pd.DataFrame(columns=columns)
+    examples = examples[examples["example_id"].isin(shown)]
+    wanted = {int(number) for name in ("target_id", "negative_id") for number in examples[name].dropna()}
+    texts = _lookup(paths.table("texts"), "texts", "text", wanted)
+    keywords = _lookup(paths.table("keywords"), "keywords", "keyword", wanted)
+    rows = [(row.example_id, keywords.get(row.target_id), texts.get(row.negative_id), keywords.get(row.negative_id))
+            for row in examples.itertuples()]
+    return pd.DataFrame(rows, columns=columns, dtype=object)
+
+
+def _lookup(path: Path, kind: str, column: str, wanted: set[int]) -> dict[int, str]:
+    if not path.exists():
+        return {}
+    table = read_table(path, kind).select(["text_id", column])
+    table = table.filter(pc.is_in(table["text_id"], value_set=pa.array(sorted(wanted), pa.int64())))
+    return dict(zip(table["text_id"].to_pylist(), table[column].to_pylist(), strict=True))
+
+
+def _optional(path: Path, kind: str) -> pd.DataFrame | None:
+    return read_frame(path, kind) if path.exists() else None
+
+
+def _json(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        raise InputError(f"{path}: no such artifact. The report needs the metrics of every run in params.yaml: make "
+                         f"them with `keycontrast run`.")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not valid JSON ({error}). Remove it and run its stage again.") from error
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: must hold names and values. Remove it and run its stage again.")
+    return content

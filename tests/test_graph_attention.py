@@ -1,0 +1,281 @@
+"""The keyword graph and its attention against a loop written from HCL eq. 4-9 (METHODS A-G1 .. A-G6)."""
+
+import math
+
+import pytest
+import torch
+
+from models.hcl.graph_attention import GraphAttention, segment_softmax
+from models.hcl.impostor import Impostor, impostor_candidates
+from models.hcl.keyword_graph import KeywordGraph
+
+WIDTH = 4
+# (target, source, sign); node 5 has no neighbour, node 6 is a chain's far end
+EDGES = [(0, 1, 1), (0, 2, -1), (0, 3, -1), (1, 0, 1), (1, 4, -1), (2, 1, 1), (3, 6, 1), (4, 2, -1)]
+NODES = 7
+
+
+@pytest.fixture(autouse=True)
+def _double_precision():
+    torch.set_default_dtype(torch.float64)
+    torch.manual_seed(0)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def graph_of(edges=EDGES, vectors=None):
+    vectors = torch.randn(NODES, WIDTH, generator=torch.Generator().manual_seed(1)) if vectors is None else vectors
+    target, source, sign = torch.tensor(edges).unbind(-1)
+    return KeywordGraph.from_edges(vectors, target, source, sign)
+
+
+def attention_of(iterations=2, edge_type="shared", layer_norm=True):
+    attention = GraphAttention(WIDTH, iterations, edge_type, layer_norm)
+    for parameter in attention.parameters():
+        torch.nn.init.normal_(parameter, std=0.7)
+    return attention
+
+
+def zero(layer):
+    torch.nn.init.zeros_(layer.weight)
+    if layer.bias is not None:
+        torch.nn.init.zeros_(layer.bias)
+
+
+def loop(attention, graph):
+    """Eq. 4-9, edge by edge."""
+    h = list(graph.h0)
+    edges = list(zip(graph.target.tolist(), graph.source.tolist(), graph.sign.tolist(), strict=True))
+
+    def network(networks, sign):
+        return networks[0 if len(networks) == 1 or sign > 0 else 1]
+
+    r = {(i, j): network(attention.ffn0, sign)(torch.cat([h[i], h[j]])) for i, j, sign in edges}
+    for _ in range(attention.iterations):
+        for i, j, sign in edges:
+            scores = torch.stack([attention.Wp(r[i, j]) @ attention.Wh(h[node]) for node in (i, j)])
+            b_i, b_j = torch.softmax(scores / math.sqrt(WIDTH), dim=0)
+            r[i, j] = network(attention.ffn1, sign)(r[i, j] + b_i * h[i] + b_j * h[j])
+        updated = []
+        for i in range(len(h)):
+            sources = [source for target, source, _ in edges if target == i]
+            scores = torch.stack([attention.Wq(h[i]) @ (attention.Wk(h[j]) + attention.Wr(r[i, j])) for j in sources])
+            a = torch.softmax(scores / math.sqrt(WIDTH), dim=0)
+            m = sum(a_ij * (attention.Wv(h[j]) + r[i, j]) for a_ij, j in zip(a, sources, strict=True))
+            updated.append(attention.norm(h[i] + m))
+        h = updated
+    return torch.stack(h)
+
+
+# The graph
+
+
+def test_every_node_has_one_positive_self_loop():
+    graph = graph_of([*EDGES, (2, 2, 1), (4, 4, -1)])
+    loops = graph.target == graph.source
+    assert graph.target[loops].tolist() == list(range(NODES))
+    assert (graph.sign[loops] == 1).all()
+    assert graph.num_edges == len(EDGES) + NODES
+
+
+def test_edges_into_nodes_equal_a_search():
+    graph = graph_of()
+    found = graph.edges_into(torch.tensor([0, 4, 5]))
+    expected = sorted([edge for edge in EDGES if edge[0] in (0, 4)] + [(n, n, 1) for n in (0, 4, 5)])
+    assert list(zip(found.target.tolist(), found.source.tolist(), found.sign.tolist(), strict=True)) == expected
+
+
+def test_levels_are_the_neighbourhoods_of_growing_radius():
+    levels = graph_of().levels(torch.tensor([3, 1, 3]), hops=2)
+    assert [level.tolist() for level in levels] == [[0, 1, 2, 3, 4, 6], [0, 1, 3, 4, 6], [1, 3]]
+
+
+@pytest.mark.parametrize(
+    ("edges", "message"),
+    [
+        ([(0, 7, 1)], "source 7 is no node; there are 7"),
+        ([(-1, 0, 1)], "target -1 is no node"),
+        ([(0, 1, 0)], r"sign must be \+1 or -1"),
+        ([(0, 1, 1), (0, 1, -1)], "the edge 0 <- 1 is given twice"),
+    ],
+)
+def test_bad_edges_are_refused(edges, message):
+    with pytest.raises(ValueError, match=message):
+        graph_of(edges)
+
+
+# Attention
+
+
+@pytest.mark.parametrize("edge_type", ["shared", "signed"])
+@pytest.mark.parametrize("layer_norm", [False, True])
+@pytest.mark.parametrize("iterations", [1, 2, 3])
+def test_attention_equals_the_loop(iterations, edge_type, layer_norm):
+    graph, attention = graph_of(), attention_of(iterations, edge_type, layer_norm)
+    torch.testing.assert_close(attention(graph, torch.arange(NODES)), loop(attention, graph))
+
+
+@pytest.mark.parametrize("edge_type", ["shared", "signed"])
+def test_neighbourhood_blocks_and_whole_graph_agree(edge_type, monkeypatch):
+    graph, attention = graph_of(), attention_of(edge_type=edge_type)
+    whole = attention.all_vectors(graph)
+    torch.testing.assert_close(whole, loop(attention, graph))
+    seeds = torch.tensor([3, 0, 3, 5])  # repeated and unsorted
+    torch.testing.assert_close(attention(graph, seeds), whole[seeds])
+    monkeypatch.setattr("models.hcl.graph_attention._BLOCK", 2)
+    torch.testing.assert_close(attention.all_vectors(graph), whole)
+
+
+def test_edge_weights_are_equal_without_wp():
+    graph, attention = graph_of(), attention_of()
+    torch.nn.init.zeros_(attention.Wp.weight)
+    b_i, b_j = attention._edge_weights(graph.h0, torch.randn(graph.num_edges, WIDTH), graph.target, graph.source)
+    assert (b_i == 0.5).all()
+    assert (b_j == 0.5).all()
+
+
+def test_edge_weights_of_a_self_loop_leave_its_node():
+    graph, attention = graph_of(), attention_of()
+    loops = torch.arange(NODES)
+    b_i, b_j = attention._edge_weights(graph.h0, torch.randn(NODES, WIDTH), loops, loops)
+    torch.testing.assert_close(b_i * graph.h0 + b_j * graph.h0, graph.h0)
+
+
+def test_attention_is_uniform_without_wq():
+    graph, attention = graph_of(), attention_of(iterations=1, layer_norm=False)
+    torch.nn.init.zeros_(attention.Wq.weight)
+    i, j = graph.target, graph.source
+    r = attention._edge_update(graph.h0, attention._first_edges(graph.h0, torch.arange(NODES), graph), i, j, graph.sign)
+    for node, vector in enumerate(attention(graph, torch.arange(NODES))):
+        into = i == node
+        mean = (attention.Wv(graph.h0[j[into]]) + r[into]).mean(0)
+        torch.testing.assert_close(vector, graph.h0[node] + mean)
+
+
+def test_attention_weights_sum_to_one_in_every_segment():
+    segment = torch.tensor([0, 0, 2, 2, 2])
+    weights = segment_softmax(torch.tensor([1e4, -1e4, 0.1, 0.2, 0.3]), segment, 3)
+    totals = torch.zeros(3).index_add(0, segment, weights)
+    torch.testing.assert_close(totals, torch.tensor([1.0, 0.0, 1.0]))
+    torch.testing.assert_close(weights[2:], torch.softmax(torch.tensor([0.1, 0.2, 0.3]), 0))
+
+
+def test_only_the_residual_remains_without_messages():
+    graph, attention = graph_of(), attention_of(layer_norm=False)
+    torch.nn.init.zeros_(attention.Wv.weight)
+    zero(attention.ffn1[0].second)
+    torch.testing.assert_close(attention(graph, torch.arange(NODES)), graph.h0)
+
+
+def test_no_iteration_returns_the_initial_vectors():
+    graph, attention = graph_of(), attention_of(iterations=0)
+    assert torch.equal(attention(graph, torch.tensor([4, 1])), graph.h0[[4, 1]])
+    assert torch.equal(attention.all_vectors(graph), graph.h0)
+    assert torch.equal(attention.isolated(graph.h0[:2]), graph.h0[:2])
+
+
+def test_renumbering_nodes_renumbers_the_result():
+    graph, attention = graph_of(), attention_of()
+    order = torch.randperm(NODES)  # node i becomes order[i]
+    vectors = torch.empty_like(graph.h0).index_copy(0, order, graph.h0)
+    renamed = graph_of([(int(order[i]), int(order[j]), sign) for i, j, sign in EDGES], vectors)
+    seeds = torch.arange(NODES)
+    torch.testing.assert_close(attention(renamed, order[seeds]), attention(graph, seeds))
+
+
+def test_nodes_out_of_reach_do_not_matter():
+    graph, attention = graph_of(), attention_of(iterations=2)
+    reachable = set(graph.levels(torch.tensor([3]), 2)[0].tolist())
+    before = attention(graph, torch.tensor([3]))
+    for node in range(NODES):
+        changed = graph.h0.clone()
+        changed[node] += 1.0
+        after = attention(graph_of(vectors=changed), torch.tensor([3]))
+        assert torch.equal(after, before) is (node not in reachable)
+
+
+def test_gradients_reach_every_parameter_and_not_the_initial_vectors():
+    graph, attention = graph_of(), attention_of(edge_type="signed")
+    attention(graph, torch.tensor([0, 3])).square().sum().backward()
+    for name, parameter in attention.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().sum() > 0, name
+    assert graph.h0.grad is None
+    assert not list(graph.parameters())
+
+
+def test_a_new_node_is_a_node_with_its_self_loop_alone():
+    graph, attention = graph_of(), attention_of(edge_type="signed")
+    torch.testing.assert_close(attention.isolated(graph.h0[[5]]), attention(graph, torch.tensor([5])))
+    several = attention.isolated(graph.h0[[5, 0, 5]])
+    torch.testing.assert_close(several[1], attention.isolated(graph.h0[[0]])[0])
+    assert attention.isolated(graph.h0[:0]).shape == (0, WIDTH)
+
+
+def test_same_bytes_twice():
+    graph, attention = graph_of(), attention_of()
+
+    def gradients():
+        attention.zero_grad()
+        attention(graph, torch.tensor([0, 1, 2])).square().sum().backward()
+        return [parameter.grad.clone() for parameter in attention.parameters()]
+
+    assert all(torch.equal(a, b) for a, b in zip(gradients(), gradients(), strict=True))
+
+
+# Impostors (METHODS A.4)
+
+
+def candidates_by_loop(output, negative):
+    found = []
+    for sample, (out, neg) in enumerate(zip(output, negative, strict=True)):
+        nodes = sorted(source for target, source, sign in EDGES if target == out and sign < 0)
+        if not nodes and out >= 0 and neg >= 0 and neg != out:
+            nodes = [neg]
+        found += [(sample, node) for node in nodes]
+    return found
+
+
+def test_candidates_are_negative_neighbours_or_the_own_negative():
+    # several neighbours; none but an own negative; own negative is the output; no negative; no output; one neighbour
+    output, negative = [0, 2, 3, 5, -1, 4], [5, 6, 3, -1, 2, 4]
+    sample, node, mask = impostor_candidates(graph_of(), torch.tensor(output), torch.tensor(negative))
+    assert list(zip(sample.tolist(), node.tolist(), strict=True)) == candidates_by_loop(output, negative)
+    assert mask.tolist() == [True, True, False, False, False, True]
+
+
+def test_without_graph_the_own_negative_is_the_candidate():
+    output, negative = torch.tensor([0, 2, 3]), torch.tensor([5, 6, 3])
+    sample, node, mask = impostor_candidates(graph_of(), output, negative, neighbours=False)
+    assert (sample.tolist(), node.tolist(), mask.tolist()) == ([0, 1], [5, 6], [True, True, False])
+
+
+@pytest.mark.parametrize("weight", ["attn", "mean", "linear"])
+def test_impostors_equal_a_loop(weight):
+    impostor = Impostor(WIDTH, weight)
+    u_out, candidates, sample = torch.randn(3, WIDTH), torch.randn(4, WIDTH), torch.tensor([0, 0, 0, 2])
+    result = impostor(u_out, candidates, sample)
+    for b, rows in ((0, [0, 1, 2]), (2, [3])):
+        own = candidates[rows]
+        if weight == "attn":
+            scores = torch.stack([impostor.Wa(u_out[b]) @ impostor.Wb(u) for u in own]) / math.sqrt(WIDTH)
+            expected = torch.softmax(scores, 0) @ own
+        else:
+            expected = own.mean(0) if weight == "mean" else impostor.W(own.mean(0))
+        torch.testing.assert_close(result[b], expected)
+    assert (result[1] == 0).all()
+
+
+@pytest.mark.parametrize("weight", ["attn", "mean"])
+def test_an_impostor_lies_between_its_candidates(weight):
+    impostor, u_out = Impostor(WIDTH, weight), torch.randn(2, WIDTH)
+    candidates, sample = torch.randn(4, WIDTH), torch.tensor([0, 0, 0, 1])
+    result = impostor(u_out, candidates, sample)
+    torch.testing.assert_close(result[1], candidates[3])
+    assert (result[0] >= candidates[:3].min(0).values).all()
+    assert (result[0] <= candidates[:3].max(0).values).all()
+
+
+def test_an_unknown_weighting_is_refused():
+    with pytest.raises(ValueError, match="weight is 'max', expected 'attn', 'mean' or 'linear'"):
+        Impostor(WIDTH, "max")

@@ -1,0 +1,207 @@
+"""Decoding with the HCL model: facts A-D1 .. A-D5 of METHODS A.8."""
+
+import pytest
+import tiny_hcl
+import torch
+
+from models.hcl import HclModel
+
+BOS, EOS, PAD = (tiny_hcl.SPECIAL_IDS[role] for role in ("bos", "eos", "pad"))
+BANNED = {tiny_hcl.SPECIAL_IDS[role] for role in ("pad", "bos", "unk", "mask")}
+
+
+def inputs(size=4, extra=0, seed=0):
+    batch = tiny_hcl.batch(size, seed=seed, extra=extra)
+    return batch["x_ids"], batch["x_mask"], batch["kx"]
+
+
+def paraphrase(model, items=None, **options):
+    ids, mask, nodes = items or inputs()
+    return model.paraphrase(ids, mask, nodes, **options)
+
+
+def outputs(tokens):
+    """Generated tokens of each row, without [SEP] and padding."""
+    rows = []
+    for row in tokens.tolist():
+        end = row.index(EOS)
+        assert all(token == PAD for token in row[end + 1 :])
+        rows.append(row[:end])
+    return rows
+
+
+def condition(model, items):
+    """Memory, its mask and z = mu_p of the prior, by hand."""
+    ids, mask, nodes = items
+    hidden = model.encode(ids, mask)
+    h_x = (hidden * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True)
+    z = model.prior(h_x, model.keyword_vectors()[nodes]).mu
+    return *model.memory(hidden, mask, None, z), z
+
+
+def step_scores(model, prefix, memory, mask, z):
+    """Log probabilities (V,) of the token after ``prefix``, banned tokens at minus infinity."""
+    states = model.decode(torch.tensor([prefix]), memory, mask, z)
+    scores = model.score(states)[0, -1].log_softmax(-1)
+    return scores.index_fill(0, torch.tensor(sorted(BANNED)), -torch.inf)
+
+
+@torch.no_grad()
+def test_one_beam_is_greedy():
+    model, items = tiny_hcl.model(), inputs()
+    memory, mask, z = condition(model, items)
+    expected = []
+    for b in range(4):
+        prefix = [BOS]
+        while len(prefix) <= 8:
+            scores = step_scores(model, prefix, memory[[b]], mask[[b]], z[[b]])
+            if len(prefix) <= 3:
+                scores[EOS] = -torch.inf
+            prefix.append(int(scores.argmax()))
+            if prefix[-1] == EOS:
+                break
+        expected.append([token for token in prefix[1:] if token != EOS])
+    found = outputs(paraphrase(model, items, num_beams=1, min_length=3, max_length=8))
+    assert found == expected
+
+
+@torch.no_grad()
+def test_a_beam_as_wide_as_the_search_space_finds_the_best_output():
+    model, (ids, mask, nodes) = tiny_hcl.model(seed=2), inputs(size=1)
+    memory, memory_mask, z = condition(model, (ids, mask, nodes))
+    words = [token for token in range(tiny_hcl.VOCABULARY) if token not in BANNED | {EOS}]
+    first = step_scores(model, [BOS], memory, memory_mask, z)
+    scores = {}
+    for word in words:
+        second = step_scores(model, [BOS, word], memory, memory_mask, z)
+        scores[word,] = float(first[word] + second[EOS]) / 2
+        for other in words:
+            scores[word, other] = float(first[word] + second[other]) / 3  # the end is forced, at no cost
+    width = len(words) * (len(words) + 1)
+    found = paraphrase(
+        model, (ids, mask, nodes), num_beams=width, min_length=1, max_length=2, early_stopping="never"
+    )
+    assert tuple(outputs(found)[0]) == max(scores, key=scores.__getitem__)
+
+
+@pytest.mark.parametrize("num_beams", [1, 4])
+@pytest.mark.parametrize(("shortest", "longest"), [(5, 20), (0, 3), (4, 4)])
+def test_lengths_stay_within_their_bounds_and_banned_tokens_out(num_beams, shortest, longest):
+    lengths = set()
+    for seed in range(3):
+        model = tiny_hcl.model(seed=seed)
+        with torch.no_grad():
+            model.word_scores.bias[EOS] = (-9.0, 0.0, 9.0)[seed]  # never ending, and ending at once
+        options = {"num_beams": num_beams, "min_length": shortest, "max_length": longest}
+        for row in outputs(paraphrase(model, inputs(seed=seed), **options)):
+            lengths.add(len(row))
+            assert not BANNED & set(row)
+    assert min(lengths) == shortest
+    assert max(lengths) == longest
+
+
+@pytest.mark.parametrize("groups", [{}, {"latent": {"enabled": False}}, {"decoder": {"kw_memory": True}}])
+@pytest.mark.parametrize("num_beams", [1, 4])
+def test_caching_changes_nothing(num_beams, groups):
+    model = tiny_hcl.model(**groups)
+    cached, plain = (paraphrase(model, num_beams=num_beams, use_cache=use) for use in (True, False))
+    assert torch.equal(cached, plain)
+
+
+@torch.no_grad()
+def test_a_cached_step_gives_the_scores_of_the_whole_prefix():
+    from transformers import DynamicCache, EncoderDecoderCache
+
+    model = tiny_hcl.model()
+    memory, mask, z = condition(model, inputs())
+    tokens = tiny_hcl.batch()["y_in"]
+    cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
+    whole = model.decode(tokens, memory, mask, z)
+    parts = [model.decode(part, memory, mask, z, cache) for part in (tokens[:, :2], tokens[:, 2:3], tokens[:, 3:])]
+    torch.testing.assert_close(torch.cat(parts, dim=1), whole, atol=1e-5, rtol=1e-5)
+
+
+def test_padding_and_batching_do_not_change_the_output():
+    model = tiny_hcl.model()
+    together = outputs(paraphrase(model))
+    assert outputs(paraphrase(model, inputs(extra=6))) == together
+    ids, mask, nodes = inputs()
+    for row in range(4):
+        real = int(mask[row].sum())
+        alone = model.paraphrase(ids[[row], :real], mask[[row], :real], nodes[[row]])
+        assert outputs(alone) == [together[row]]
+
+
+def test_z_and_the_keyword_reach_the_output():
+    model, (ids, mask, nodes) = tiny_hcl.model(), inputs()
+    mean = outputs(paraphrase(model))
+    assert outputs(paraphrase(model, z=torch.full((4, tiny_hcl.LATENT), 3.0))) != mean
+    swapped = [outputs(model.paraphrase(ids, mask, (nodes + shift) % tiny_hcl.NODES)) for shift in range(1, 6)]
+    assert any(output != mean for output in swapped)
+
+
+def test_samples_differ_and_follow_their_generator():
+    model = tiny_hcl.model()
+
+    def sample(seed):
+        return outputs(paraphrase(model, z="sample", generator=torch.Generator().manual_seed(seed)))
+
+    assert sample(1) == sample(1)
+    assert len({str(sample(seed)) for seed in range(4)}) > 1
+
+
+def test_without_keyword_no_node_is_needed():
+    model, (ids, mask, nodes) = tiny_hcl.model(keyword={"condition": False}), inputs()
+    assert torch.equal(model.paraphrase(ids, mask), model.paraphrase(ids, mask, nodes))
+
+
+def test_an_unseen_keyword_needs_its_vector():
+    model, (ids, mask, nodes) = tiny_hcl.model(), inputs()
+    vectors = torch.randn(4, tiny_hcl.WIDTH)
+    unseen = nodes.clone()
+    unseen[2] = -1
+    found = outputs(model.paraphrase(ids, mask, unseen, vectors))
+    known = outputs(model.paraphrase(ids, mask, nodes))
+    assert [found[row] for row in (0, 1, 3)] == [known[row] for row in (0, 1, 3)]
+    with pytest.raises(ValueError, match="1 input keywords are no nodes; give their unseen_vectors"):
+        model.paraphrase(ids, mask, unseen)
+
+
+def test_a_saved_model_generates_the_same(tmp_path):
+    model = tiny_hcl.model()
+    model.save_pretrained(tmp_path)
+    assert torch.equal(paraphrase(HclModel.from_pretrained(tmp_path)), paraphrase(model))
+
+
+def test_longer_outputs_may_be_preferred():
+    lengths = [
+        sum(len(row) for seed in range(3) for row in outputs(paraphrase(tiny_hcl.model(seed), length_penalty=penalty)))
+        for penalty in (-4.0, 1.0, 4.0)
+    ]
+    assert lengths == sorted(lengths)
+    assert lengths[0] < lengths[-1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"min_length": 9, "max_length": 3}, "min_length 9 and max_length 3 must satisfy 0 <= min <= max"),
+        ({"z": "mode"}, "z is 'mode', expected 'mean', 'sample' or a tensor"),
+    ],
+)
+def test_bad_options_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        paraphrase(tiny_hcl.model(), **options)
+
+
+def test_misuse_is_explained():
+    model, (ids, mask, nodes) = tiny_hcl.model(), inputs()
+    with pytest.raises(ValueError, match=r"conditioned on keywords; give keyword_nodes \(B,\)"):
+        model.paraphrase(ids, mask)
+    with pytest.raises(ValueError, match=r"call eval\(\) before paraphrase\(\)"):
+        model.train().paraphrase(ids, mask, nodes)
+    model.eval()
+    with pytest.raises(ValueError, match="give a batch to train on, or call paraphrase"):
+        model()
+    with pytest.raises(ValueError, match=r"decoding needs latent \(B, dz\)"):
+        model.generate(input_ids=ids, attention_mask=mask)

@@ -1,0 +1,543 @@
+"""The HCL model's training pass and objective: parts, ablations, gradients, saving (METHODS A.5 - A.9)."""
+
+import math
+
+import pytest
+import tiny_hcl
+import torch
+from torch.nn.functional import cosine_similarity
+
+from models.encoders import embed, freeze_lower_layers, load_encoder, mean_pool, pool, special_ids
+from models.hcl import BatchTotals, HclConfig, HclModel, KeywordGraph, kl_weight, objective, validation_loss
+from models.hcl.latent import Gaussian
+from models.losses import bow_loss, gaussian_kl
+
+OFF = {"weight": 0.0}
+ABLATIONS = {
+    "instance": {"contrasts": {"instance": OFF}},
+    "keyword": {"contrasts": {"keyword": OFF}},
+    "mahalanobis": {"contrasts": {"mahalanobis": OFF}},
+    "bow": {"latent": {"bow_loss": False}},
+}
+NO_CONTRAST = {"contrasts": {"instance": OFF, "keyword": OFF, "mahalanobis": OFF}}
+
+
+def gradients(model, batch, beta=1.0):
+    """Gradient by parameter name; None where the objective does not reach."""
+    model.zero_grad()
+    loss, _ = objective(model(batch), model.config, beta)
+    loss.backward()
+    return {name: parameter.grad for name, parameter in model.named_parameters()}
+
+
+def untouched(grads, prefix):
+    found = [grad for name, grad in grads.items() if name.startswith(prefix)]
+    assert found, prefix
+    return all(grad is None or not grad.any() for grad in found)
+
+
+# The parts of a batch
+
+
+def test_reconstruction_equals_a_loop_over_tokens():
+    model, batch = tiny_hcl.model(), tiny_hcl.batch()
+    output = model(batch)
+    z = output.latent.posterior.mu + (output.latent.posterior.logvar / 2).exp() * batch["eps"]
+    for b in range(4):
+        real = batch["x_mask"][b]
+        hidden = model.encode(batch["x_ids"][[b]][:, real], torch.ones(1, int(real.sum())))
+        memory = torch.cat([model.latent_slot(z[[b]]).unsqueeze(1), hidden], dim=1)
+        total = 0.0
+        for t in range(int(batch["y_in_mask"][b].sum())):
+            mask = torch.ones(1, memory.shape[1], dtype=torch.bool)
+            states = model.decode(batch["y_in"][[b], : t + 1], memory, mask, z[[b]])
+            total -= model.score(states)[0, -1].log_softmax(-1)[batch["y_out"][b, t]].item()
+        assert output.reconstruction[b].item() == pytest.approx(total, abs=1e-4)
+        assert output.tokens[b] == batch["y_in_mask"][b].sum()
+
+
+def test_latent_parts_follow_from_prior_and_posteriors():
+    model, batch = tiny_hcl.model(), tiny_hcl.batch()
+    latent = model(batch).latent
+    p, q, n = latent.prior, latent.posterior, latent.negative
+    torch.testing.assert_close(latent.kl, gaussian_kl(q.mu, q.logvar, p.mu, p.logvar))
+    torch.testing.assert_close(latent.d_pos, latent.kl / tiny_hcl.LATENT)
+    torch.testing.assert_close(latent.d_neg, gaussian_kl(n.mu, n.logvar, p.mu, p.logvar) / tiny_hcl.LATENT)
+    expected = torch.log1p(torch.exp((latent.d_pos - latent.d_neg) / 0.1))
+    torch.testing.assert_close(latent.instance, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_gaussians_depend_on_the_right_texts():
+    model, batch = tiny_hcl.model(), tiny_hcl.batch()
+    before = model(batch).latent
+    after = model({**batch, "y_ids": batch["y_ids"].roll(1, 0), "y_mask": batch["y_mask"].roll(1, 0)}).latent
+    torch.testing.assert_close(after.prior.mu, before.prior.mu)
+    torch.testing.assert_close(after.negative.mu, before.negative.mu)
+    assert not torch.allclose(after.posterior.mu, before.posterior.mu)
+
+
+def test_the_prior_sees_the_input_keyword_and_never_the_output_keyword():
+    model, batch = tiny_hcl.model(), tiny_hcl.batch()
+    before = model(batch).latent.prior.mu
+    assert torch.equal(model({**batch, "ky": (batch["ky"] + 1) % 6}).latent.prior.mu, before)
+    assert not torch.allclose(model({**batch, "kx": (batch["kx"] + 1) % 6}).latent.prior.mu, before)
+
+
+def test_keyword_and_level_parts_equal_a_loop():
+    model, batch = tiny_hcl.model(), tiny_hcl.batch(size=6)
+    batch["ky"] = torch.arange(6)
+    batch["kneg"] = torch.tensor([1, 2, 3, 4, 0, 2])
+    output, u = model(batch), model.keyword_vectors()
+    q = output.latent.posterior
+    for b in range(6):
+        kx, ky = batch["kx"][b], batch["ky"][b]
+        nodes = sorted(j for i, j, sign in tiny_hcl.EDGES if i == ky and sign < 0) or [int(batch["kneg"][b])]
+        scores = torch.stack([model.impostor.Wa(u[ky]) @ model.impostor.Wb(u[j]) for j in nodes])
+        impostor = torch.softmax(scores / math.sqrt(tiny_hcl.WIDTH), 0) @ u[nodes]
+        s_out, s_imp = cosine_similarity(u[kx], u[ky], dim=0), cosine_similarity(u[kx], impostor, dim=0)
+        expected = math.log1p(math.exp((s_imp - s_out).item() / 0.1))
+        assert output.keyword.contrast[b].item() == pytest.approx(expected, rel=1e-3, abs=1e-5)
+        d_out, d_imp = (
+            (((model.keyword_points(v) - q.mu[b]) ** 2) / q.logvar[b].exp()).mean() for v in (u[ky], impostor)
+        )
+        assert output.level.d_out[b].item() == pytest.approx(d_out.item(), rel=1e-3)
+        assert output.level.d_imp[b].item() == pytest.approx(d_imp.item(), rel=1e-3)
+        expected = torch.nn.functional.softplus((d_out - d_imp) / 0.5).item()
+        assert output.level.contrast[b].item() == pytest.approx(expected, rel=1e-3, abs=1e-5)
+    assert output.keyword.mask.all()
+
+
+def test_the_output_keyword_may_be_the_anchor():
+    batch = tiny_hcl.batch()
+    keyword = tiny_hcl.model(keyword={"kw_anchor": "output"})(batch).keyword
+    torch.testing.assert_close(keyword.s_imp, cosine_similarity(keyword.u_out, keyword.u_imp))
+
+
+def test_bag_of_words_reads_text_and_z_alone():
+    model, batch = tiny_hcl.model(), tiny_hcl.batch()
+    before = model(batch)
+    z = before.latent.posterior.sample(batch["eps"])
+    h_x = mean_pool(model.encode(batch["x_ids"], batch["x_mask"]), batch["x_mask"])
+    state = torch.tanh(model.bow_hidden(torch.cat([h_x, z], -1)))
+    logits = state @ model.get_input_embeddings().weight.T + model.bow_scores.bias
+    torch.testing.assert_close(before.latent.bow, bow_loss(logits, batch["y_out"], batch["y_in_mask"]))
+
+
+def test_reparameterisation():
+    mu, logvar = torch.randn(3, 4, requires_grad=True), torch.randn(3, 4)
+    gaussian = Gaussian(mu, logvar)
+    assert torch.equal(gaussian.sample(torch.zeros(3, 4)), mu)
+    gaussian.sample(torch.randn(3, 4)).sum().backward()
+    assert (mu.grad == 1).all()
+    assert tiny_hcl.model()(tiny_hcl.batch()).latent.prior.logvar.abs().max() <= 8.0
+
+
+# Objective
+
+
+def test_objective_puts_the_parts_together():
+    model = tiny_hcl.model(contrasts={"keyword": {"weight": 0.3}})
+    output = model(tiny_hcl.batch())
+    loss, parts = objective(output, model.config, kl_weight=0.25)
+    free = output.latent.kl_dims.mean(0).clamp(min=0.5 / tiny_hcl.LATENT).sum()
+    elbo = output.reconstruction.mean() + 0.25 * free + output.latent.bow.mean()
+    keyword = output.keyword.contrast[output.keyword.mask].mean()
+    level = output.level.contrast[output.keyword.mask].mean()
+    torch.testing.assert_close(loss, elbo / 6.0 + output.latent.instance.mean() + 0.3 * keyword + level)
+    torch.testing.assert_close(parts["keyword"], keyword)
+    torch.testing.assert_close(parts["kl"], output.latent.kl.mean())
+    assert not any(part.requires_grad for part in parts.values())
+
+
+def test_beta_touches_the_kl_term_alone():
+    model, batch = tiny_hcl.model(), tiny_hcl.batch()
+    output = model(batch)
+    losses = [objective(output, model.config, beta)[0].item() for beta in (0.0, 0.5, 1.0)]
+    parts = [objective(output, model.config, beta)[1] for beta in (0.0, 1.0)]
+    assert losses[1] - losses[0] == pytest.approx(losses[2] - losses[1], rel=1e-4)
+    assert all(torch.equal(parts[0][name], parts[1][name]) for name in parts[0] if name != "loss")
+
+
+def test_kl_weight_rises_to_one():
+    assert [kl_weight(step, 10_000) for step in (0, 5_000, 10_000, 20_000)] == [0.0, 0.5, 1.0, 1.0]
+    assert kl_weight(0, 0) == 1.0
+
+
+def test_shares_of_micro_batches_add_up():
+    model = tiny_hcl.model(latent={"free_bits": 0.0})
+    batch = tiny_hcl.batch(size=6)
+    batch["has_negative"] = torch.tensor([True, False, True, True, True, False])
+    batch["ky"][0] = batch["kneg"][0] = 5  # no impostor
+    whole, parts = objective(model(batch), model.config, 0.7)
+    totals = BatchTotals.of(model(batch))
+    _, _, mask = model.impostors(batch["ky"], batch["kneg"])
+    assert totals == BatchTotals(items=6, negatives=4, impostors=int(mask.sum()))
+    micro = [{name: value[rows] for name, value in batch.items()} for rows in (slice(0, 4), slice(4, 6))]
+    shares = [objective(model(part), model.config, 0.7, totals) for part in micro]
+    torch.testing.assert_close(shares[0][0] + shares[1][0], whole, atol=1e-5, rtol=1e-5)
+    for name, value in parts.items():
+        torch.testing.assert_close(shares[0][1][name] + shares[1][1][name], value, atol=1e-5, rtol=1e-5)
+
+
+def test_validation_loss_is_the_elbo_without_anything_else():
+    batch = tiny_hcl.batch()
+    full = tiny_hcl.model()
+    output = full(batch)
+    torch.testing.assert_close(validation_loss(output, full.config), (output.reconstruction + output.latent.kl) / 6.0)
+    plain = tiny_hcl.model(**NO_CONTRAST, latent={"bow_loss": False, "free_bits": 0.0})
+    assert torch.equal(validation_loss(plain(batch), plain.config), validation_loss(output, full.config))
+    backbone = tiny_hcl.model(latent={"enabled": False})
+    output = backbone(batch)
+    assert torch.equal(validation_loss(output, backbone.config), output.reconstruction / 6.0)
+
+
+def test_masked_samples_take_no_part():
+    model, batch = tiny_hcl.model(), tiny_hcl.batch(size=3)
+    batch["has_negative"] = torch.tensor([True, False, True])
+    batch["ky"], batch["kneg"] = torch.tensor([0, 5, 1]), torch.tensor([1, -1, 2])
+    output = model(batch)
+    assert output.keyword.mask.tolist() == [True, False, True]
+    _, parts = objective(output, model.config, 1.0)
+    kept = [0, 2]
+    torch.testing.assert_close(parts["instance"], output.latent.instance[kept].mean())
+    torch.testing.assert_close(parts["keyword"], output.keyword.contrast[kept].mean())
+    torch.testing.assert_close(parts["mahalanobis"], output.level.contrast[kept].mean())
+
+
+def test_a_batch_without_negatives_and_impostors_has_finite_gradients():
+    model, batch = tiny_hcl.model(), tiny_hcl.batch()
+    batch["has_negative"] = torch.zeros(4, dtype=torch.bool)
+    batch["ky"] = batch["kneg"] = torch.full((4,), -1)
+    grads = gradients(model, batch)
+    _, parts = objective(model(batch), model.config, 1.0)
+    assert parts["instance"] == parts["keyword"] == parts["mahalanobis"] == 0
+    assert all(torch.isfinite(grad).all() for grad in grads.values() if grad is not None)
+
+
+# Ablations
+
+
+@pytest.mark.parametrize("name", ABLATIONS)
+@pytest.mark.parametrize("training", [False, True])
+def test_an_ablation_removes_its_term_and_leaves_the_others_bit_identical(name, training):
+    batch, parts = tiny_hcl.batch(), []
+    for groups in ({}, ABLATIONS[name]):
+        model = tiny_hcl.model(**groups).train(training)
+        torch.manual_seed(5)  # dropout
+        parts.append(objective(model(batch), model.config, 1.0)[1])
+    full, ablated = parts
+    assert set(full) - set(ablated) == {name}
+    assert all(torch.equal(full[part], ablated[part]) for part in ablated if part != "loss")
+
+
+def test_parameters_of_a_removed_term_get_no_gradient():
+    batch = tiny_hcl.batch()
+    assert untouched(gradients(tiny_hcl.model(**ABLATIONS["mahalanobis"]), batch), "keyword_points")
+    assert untouched(gradients(tiny_hcl.model(**ABLATIONS["bow"]), batch), "bow_")
+    both = {"contrasts": {"keyword": OFF, "mahalanobis": OFF}}
+    assert untouched(gradients(tiny_hcl.model(**both), batch), "impostor")
+    full = gradients(tiny_hcl.model(), {**batch, "ky": torch.zeros(4, dtype=torch.int64)})  # has two candidates
+    unused = {name for name, grad in full.items() if grad is None or not grad.any()}
+    assert all(name.startswith("keyword_slot") for name in unused), unused
+
+
+def test_without_instance_contrast_the_negative_text_does_not_matter():
+    batch = tiny_hcl.batch()
+    other = {**batch, "neg_ids": batch["neg_ids"].roll(1, 0), "neg_mask": batch["neg_mask"].roll(1, 0)}
+    model = tiny_hcl.model(**ABLATIONS["instance"])
+    first, second = gradients(model, batch), gradients(model, other)
+    for name, grad in first.items():
+        if grad is not None:
+            torch.testing.assert_close(grad, second[name], msg=name)
+
+
+def test_without_keyword_the_graph_is_not_read():
+    model, batch = tiny_hcl.model(keyword={"condition": False}), tiny_hcl.batch()
+    output = model(batch)
+    assert output.keyword is None
+    assert output.level is None
+    assert set(objective(output, model.config, 1.0)[1]) == {"loss", "reconstruction", "kl", "bow", "instance"}
+    grads = gradients(model, batch)
+    for prefix in ("attention", "impostor", "keyword_points", "prior.of_condition"):
+        assert untouched(grads, prefix)
+    changed = model({**batch, "kx": (batch["kx"] + 1) % 6})
+    assert torch.equal(changed.reconstruction, output.reconstruction)
+
+
+def test_without_graph_keywords_are_their_initial_vectors():
+    model, batch = tiny_hcl.model(graph={"iterations": 0}), tiny_hcl.batch()
+    batch["ky"], batch["kneg"] = torch.tensor([0, 1, 2, 3]), torch.tensor([4, 4, 4, 3])
+    keyword = model(batch).keyword
+    assert torch.equal(keyword.u_in, model.graph.h0[batch["kx"]])
+    assert torch.equal(keyword.u_out, model.graph.h0[batch["ky"]])
+    torch.testing.assert_close(keyword.u_imp[:3], model.graph.h0[[4, 4, 4]])  # no neighbour takes part
+    assert keyword.mask.tolist() == [True, True, True, False]
+    assert untouched(gradients(model, batch), "attention")
+
+
+def test_the_backbone_has_no_latent_part():
+    model, batch = tiny_hcl.model(latent={"enabled": False}), tiny_hcl.batch()
+    output = model(batch)
+    assert (output.latent, output.keyword, output.level) == (None, None, None)
+    grads = gradients(model, batch)
+    for prefix in ("prior", "posterior", "latent_", "bow_", "keyword_points", "attention"):
+        assert untouched(grads, prefix)
+    texts = ("x_ids", "x_mask", "y_in", "y_in_mask", "y_out")
+    assert torch.equal(model({name: batch[name] for name in texts}).reconstruction, output.reconstruction)
+
+
+def test_all_rows_of_an_ablation_table_start_from_the_same_weights():
+    torch.manual_seed(3)
+    full = HclModel(tiny_hcl.config()).state_dict()
+    for groups in ({"latent": {"enabled": False}}, {"keyword": {"condition": False}}, {"graph": {"iterations": 0}}):
+        torch.manual_seed(3)
+        row = HclModel(tiny_hcl.config(**groups)).state_dict()
+        assert all(torch.equal(full[name], row[name]) for name in full)
+
+
+def test_z_is_wired_through_memory_and_embedding():
+    model, batch = tiny_hcl.model(), tiny_hcl.batch()
+    ids, mask = batch["x_ids"], batch["x_mask"]
+    zeros, ones = torch.zeros(4, tiny_hcl.LATENT), torch.ones(4, tiny_hcl.LATENT)
+
+    def logits(slot, embedding):
+        memory, memory_mask = model.memory(model.encode(ids, mask), mask, None, slot)
+        return model.score(model.decode(batch["y_in"], memory, memory_mask, embedding))
+
+    assert not torch.allclose(logits(zeros, zeros), logits(ones, zeros))
+    assert not torch.allclose(logits(zeros, zeros), logits(zeros, ones))
+
+
+def test_the_keyword_may_enter_the_memory():
+    batch = tiny_hcl.batch()
+    model = tiny_hcl.model(decoder={"kw_memory": True}, latent={"enabled": False})
+    before, grads = model(batch).reconstruction, gradients(model, batch)
+    assert grads["keyword_slot.weight"].any()
+    assert grads["attention.Wv.weight"].any()
+    assert not torch.allclose(model({**batch, "kx": (batch["kx"] + 1) % 6}).reconstruction, before)
+
+
+# Invariances
+
+
+def test_padding_changes_nothing():
+    model = tiny_hcl.model()
+    short, long = model(tiny_hcl.batch()), model(tiny_hcl.batch(extra=5))
+    torch.testing.assert_close(short.reconstruction, long.reconstruction, atol=1e-5, rtol=1e-5)
+    for name in ("kl_dims", "d_neg", "instance", "bow"):
+        torch.testing.assert_close(getattr(short.latent, name), getattr(long.latent, name), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(short.level.contrast, long.level.contrast, atol=1e-4, rtol=1e-4)
+
+
+def test_texts_of_unlike_lengths_are_encoded_apart_with_the_same_result(monkeypatch):
+    model, batch = tiny_hcl.model(), tiny_hcl.batch()
+    calls = []
+    encode = HclModel.encode
+    monkeypatch.setattr(HclModel, "encode", lambda self, ids, mask: calls.append(len(ids)) or encode(self, ids, mask))
+    together = model(batch)
+    assert calls == [12]
+    batch["x_ids"], batch["x_mask"] = (torch.nn.functional.pad(batch[name], (0, 20)) for name in ("x_ids", "x_mask"))
+    apart = model(batch)
+    assert calls == [12, 4, 4, 4]
+    torch.testing.assert_close(apart.reconstruction, together.reconstruction, atol=1e-5, rtol=1e-5)
+
+
+def test_training_and_evaluation_read_the_same_keyword_vectors():
+    model, batch = tiny_hcl.model(), tiny_hcl.batch()
+    with torch.no_grad():
+        whole = model(batch).keyword
+    torch.testing.assert_close(model(batch).keyword.u_in, whole.u_in)
+    torch.testing.assert_close(model(batch).keyword.u_imp, whole.u_imp)
+
+
+def test_kept_keyword_vectors_are_renewed_when_weights_change():
+    model, other = tiny_hcl.model(), tiny_hcl.model(seed=9)
+    before = model.keyword_vectors()
+    assert model.keyword_vectors() is before
+    model.load_state_dict(other.state_dict())
+    torch.testing.assert_close(model.keyword_vectors(), other.keyword_vectors())
+    torch.nn.init.zeros_(model.train().attention.Wv.weight)
+    assert not torch.allclose(model.eval().keyword_vectors(), other.keyword_vectors())
+
+
+def test_an_unseen_keyword_is_a_new_node():
+    model, batch = tiny_hcl.model(), tiny_hcl.batch()
+    vectors = torch.randn(4, tiny_hcl.WIDTH)
+    unseen = {**batch, "kx": batch["kx"].clone(), "unseen_vectors": vectors}
+    unseen["kx"][1] = -1
+    u_in = model(unseen).keyword.u_in
+    torch.testing.assert_close(u_in[1], model.attention.isolated(vectors[[1]])[0])
+    torch.testing.assert_close(u_in[[0, 2, 3]], model(batch).keyword.u_in[[0, 2, 3]])
+    with pytest.raises(ValueError, match=r"1 input keywords are no nodes; give their unseen_vectors \(B, d\)"):
+        model({name: value for name, value in unseen.items() if name != "unseen_vectors"})
+
+
+def test_noise_is_drawn_where_none_is_given():
+    model, batch = tiny_hcl.model(), tiny_hcl.batch()
+    del batch["eps"]
+    torch.manual_seed(1)
+    first = model(batch).reconstruction
+    assert not torch.equal(model(batch).reconstruction, first)
+    torch.manual_seed(1)
+    assert torch.equal(model(batch).reconstruction, first)
+
+
+def test_word_dropout_acts_in_training_alone_and_spares_the_start():
+    model, batch = tiny_hcl.model(latent={"word_dropout": 0.9}), tiny_hcl.batch()
+    assert torch.equal(model._word_dropout(batch), batch["y_in"])
+    dropped = model.train()._word_dropout(batch)
+    assert (dropped[:, 0] == tiny_hcl.SPECIAL_IDS["bos"]).all()
+    changed = dropped != batch["y_in"]
+    assert changed.any()
+    assert (dropped[changed] == tiny_hcl.SPECIAL_IDS["mask"]).all()
+
+
+# Training and saving
+
+
+def train(steps, seed=0, **groups):
+    batch = tiny_hcl.batch(size=8)
+    torch.manual_seed(seed)
+    encoder = tiny_hcl.encoder_config(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    model = HclModel.from_parts(
+        tiny_hcl.config(encoder, decoder={"dropout": 0.0}, **groups), graph=tiny_hcl.keyword_graph()
+    )
+    optimiser = torch.optim.Adam(model.parameters(), lr=3e-3)
+    model.train()
+    for step in range(steps):
+        loss, _ = objective(model(batch), model.config, kl_weight(step, 100))
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    return model.eval(), batch
+
+
+def test_eight_items_are_learnt_by_heart():
+    model, batch = train(250)
+    output = model(batch)
+    assert (output.reconstruction / output.tokens).max() < 0.1
+    assert output.latent.instance.mean() < 0.1
+    assert (output.latent.d_pos < output.latent.d_neg).all()
+
+
+def test_the_same_seed_gives_the_same_bytes():
+    previous = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        first, second = train(3)[0].state_dict(), train(3)[0].state_dict()
+    finally:
+        torch.use_deterministic_algorithms(previous)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    other = train(3, seed=1)[0].state_dict()
+    assert not torch.equal(first["decoder.transform.weight"], other["decoder.transform.weight"])
+
+
+@pytest.mark.parametrize("groups", [{}, {"latent": {"enabled": False}}, {"graph": {"edge_type": "signed"}}])
+def test_saved_models_give_identical_results_and_carry_their_graph(groups, tmp_path):
+    model, batch = tiny_hcl.model(**groups), tiny_hcl.batch()
+    model.save_pretrained(tmp_path)
+    loaded = HclModel.from_pretrained(tmp_path)
+    assert not loaded.training
+    assert torch.equal(loaded(batch).reconstruction, model(batch).reconstruction)
+    assert set(loaded.state_dict()) == set(model.state_dict())
+    for name, value in model.graph.state_dict().items():
+        assert torch.equal(loaded.graph.state_dict()[name], value)
+    assert loaded.config.to_dict()["contrasts"] == model.config.to_dict()["contrasts"]
+    assert str(tmp_path) not in (tmp_path / "config.json").read_text()
+
+
+def test_a_model_without_nodes_can_be_saved(tmp_path):
+    config = HclConfig.from_params(
+        {"keyword": {"condition": False}, "latent": {"size": 4}, "decoder": {"layers": 1}},
+        tiny_hcl.encoder_config(), tiny_hcl.SPECIAL_IDS, num_nodes=0, num_edges=0, mean_target_length=6.0,
+    )
+    model, batch = HclModel(config).eval(), tiny_hcl.batch()
+    model.save_pretrained(tmp_path)
+    assert torch.equal(HclModel.from_pretrained(tmp_path)(batch).reconstruction, model(batch).reconstruction)
+
+
+def test_from_parts_takes_over_the_encoder(tmp_path):
+    encoder, _ = load_encoder(None, tiny_hcl.encoder_config())
+    model = HclModel.from_parts(tiny_hcl.config(), encoder, tiny_hcl.keyword_graph()).eval()
+    batch = tiny_hcl.batch()
+    expected = encoder(input_ids=batch["x_ids"], attention_mask=batch["x_mask"].long()).last_hidden_state
+    torch.testing.assert_close(model.encode(batch["x_ids"], batch["x_mask"]), expected)
+    assert model.encoder.config._attn_implementation == "sdpa"
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        HclModel.from_parts(tiny_hcl.config(), encoder, KeywordGraph(3, 3, tiny_hcl.WIDTH))
+
+
+# Configuration and encoders
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        ({"graph": {"edge_type": "typed"}}, "graph.edge_type is 'typed', expected one of shared, signed"),
+        ({"keyword": {"imp_weight": "max"}}, "keyword.imp_weight is 'max'"),
+        ({"contrasts": {"dist_norm": "dims"}}, "contrasts.dist_norm is 'dims', expected one of dim, none"),
+        ({"keyword": {"condition": False}, "decoder": {"kw_memory": True}}, "kw_memory needs keyword.condition"),
+    ],
+)
+def test_contradictions_in_the_configuration_are_named(groups, message):
+    with pytest.raises(ValueError, match=message):
+        tiny_hcl.config(**groups)
+
+
+def test_the_configuration_knows_what_is_missing():
+    with pytest.raises(ValueError, match="special_ids lacks eos, mask.*mean_target_length is 0"):
+        HclConfig(special_ids={"pad": 0, "bos": 1, "unk": 2}, mean_target_length=0)
+    with pytest.raises(ValueError, match="encoder is of type 't5'; HCL is built on BERT encoders"):
+        HclConfig(encoder={"model_type": "t5"})
+
+
+def test_the_configuration_keeps_what_is_given_and_fills_the_rest():
+    config = tiny_hcl.config(contrasts={"mahalanobis": {"weight": 0.0}}, latent={"annealing_steps": 7})
+    assert config.contrasts["mahalanobis"] == {"weight": 0.0, "temperature": 0.5, "form": "inverse", "sqrt": False}
+    assert config.contrasts["instance"]["temperature"] == 0.1
+    assert config.latent["annealing_steps"] == 7
+    assert config.tie_word_embeddings is True
+
+
+def test_pooling():
+    hidden, mask = torch.arange(12.0).view(2, 3, 2), torch.tensor([[True, True, False], [False, False, False]])
+    assert mean_pool(hidden, mask).tolist() == [[1.0, 2.0], [0.0, 0.0]]
+    assert pool(hidden, mask, "cls").tolist() == [[0.0, 1.0], [6.0, 7.0]]
+    with pytest.raises(ValueError, match="pooling is 'max', expected 'mean' or 'cls'"):
+        pool(hidden, mask, "max")
+    encoder, _ = load_encoder(None, tiny_hcl.encoder_config())
+    ids, real = tiny_hcl.padded([[2, 7, 3], [2, 8, 9, 10, 3]])
+    alone = embed(encoder, ids[:1, :3], real[:1, :3])
+    torch.testing.assert_close(embed(encoder, ids, real)[:1], alone, atol=1e-5, rtol=1e-5)
+
+
+def test_freezing_lower_layers():
+    encoder, _ = load_encoder(None, tiny_hcl.encoder_config())
+    freeze_lower_layers(encoder, 0)
+    assert all(parameter.requires_grad for parameter in encoder.parameters())
+    freeze_lower_layers(encoder, 1)
+    free = {name for name, parameter in encoder.named_parameters() if parameter.requires_grad}
+    assert free == {name for name, _ in encoder.named_parameters() if name.startswith("encoder.layer.1.")}
+    with pytest.raises(ValueError, match="3 layers to freeze, the encoder has 2"):
+        freeze_lower_layers(encoder, 3)
+
+
+def test_loading_encoders(tmp_path):
+    with pytest.raises(ValueError, match="give a source to load from, or a configuration"):
+        load_encoder(None)
+    gpt = tmp_path / "config.json"
+    gpt.write_text('{"model_type": "gpt2"}')
+    with pytest.raises(ValueError, match="is a 'gpt2' model, expected one of bert, albert, roberta"):
+        load_encoder(tmp_path)
+
+
+def test_special_ids_of_a_tokenizer(tmp_path):
+    from transformers import BertTokenizerFast
+
+    words = tmp_path / "vocab.txt"
+    words.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nword\n")
+    tokenizer = BertTokenizerFast(vocab=str(words))
+    assert special_ids(tokenizer) == tiny_hcl.SPECIAL_IDS
+    tokenizer.mask_token = None
+    with pytest.raises(ValueError, match="the tokenizer has no mask_token_id"):
+        special_ids(tokenizer)

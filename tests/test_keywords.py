@@ -1,0 +1,186 @@
+"""Stage ``keywords``: ties, fall-backs and counts (METHODS A.2)."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from stages import keywords
+from stages.artifacts.schemas import NO_KEYWORD, SCHEMAS
+from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
+from stages.params.data import Keywords
+from stages.ranking.selection import Candidate, InverseFrequency, choose, content_words
+from stages.runtime.errors import InputError
+
+ROOT = Path(__file__).resolve().parents[1]
+STOPS = {"the", "a", "who"}
+# IDF falls from rare to common.
+TRAIN = InverseFrequency.over([["common", "Rare"], ["Common"], ["common", "middle"], ["middle"]])
+
+
+def tokens(texts):
+    """Token table of texts that are words between spaces."""
+    split = [text.split() for text in texts]
+    lists = {"token": split, "lemma": split, "is_stop": [[word in STOPS for word in words] for words in split]}
+    empty = [[] for _ in split]
+    return pa.table({name: lists.get(name, list(range(len(split))) if name == "text_id" else empty)
+                     for name in SCHEMAS["tokens"].arrow().names}, schema=SCHEMAS["tokens"].arrow())
+
+
+def ranking(phrases):
+    """Ranking from ``(text_id, keyword, score, start, end)``; a keyword None is a text without phrases."""
+    rows = [{"text_id": text, "rank": 0 if word is None else place, "phrase": word, "keyword": word, "score": score,
+             "start": start, "end": end, "status": "ok" if word else "no_candidate"}
+            for place, (text, word, score, start, end) in enumerate(phrases, start=1)]
+    return pa.Table.from_pylist(rows, schema=SCHEMAS["textrank"].arrow())
+
+
+def examples(*rows):
+    """Examples from ``(split, source_id, target_id, negative_id)``."""
+    frame = pd.DataFrame(rows, columns=["split", "source_id", "target_id", "negative_id"])
+    frame["negative_id"] = frame["negative_id"].astype("Int64")
+    return frame.assign(example_id=range(len(frame)), reference_ids=[[t] for t in frame["target_id"]],
+                        group=range(len(frame)), negative_origin="given")
+
+
+def attribution(rows):
+    """Attribution from ``(text_id, mode, pair, words, scores)``."""
+    names = SCHEMAS["attribution"].arrow().names
+    return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows],
+                                schema=SCHEMAS["attribution"].arrow())
+
+
+def test_idf_counts_texts_not_occurrences():
+    idf = InverseFrequency.over([["a", "A", "b"], ["b"], ["b", "c"]])
+    assert idf.of("A") == idf.of("a") == pytest.approx(math.log(4 / 2) + 1)
+    assert idf.of("b") == pytest.approx(1.0)
+    assert idf.of("unseen") == pytest.approx(math.log(4) + 1)
+    assert idf.mean(["a", "b"]) == pytest.approx((idf.of("a") + idf.of("b")) / 2)
+
+
+@pytest.mark.parametrize(("candidates", "expected"), [
+    ([("common", 0.5, 0), ("rare", 0.4, 1)], "common"),       # the score decides
+    ([("common", 0.5, 0), ("rare", 0.5, 1)], "rare"),         # then the IDF over training texts
+    ([("common", 0.5, 0), ("rare", 0.5 - 1e-13, 1)], "rare"),  # the last bits of a sum are no difference
+    ([("unseen", 0.5, 3), ("new", 0.5, 2)], "new"),           # then the earliest position
+    ([("rare", 0.0, 1), ("common", 0.1, 0)], "common"),       # no score, no candidate
+])
+@pytest.mark.parametrize("backwards", [False, True])
+def test_ties(candidates, expected, backwards):
+    words = ["common", "rare", "new", "unseen"]
+    items = [Candidate(word, score, start, start + 1) for word, score, start in candidates]
+    chosen = choose(items[::-1] if backwards else items, "textrank", words, [False] * 4, TRAIN)
+    assert (chosen.keyword, chosen.method) == (expected, "textrank")
+
+
+@pytest.mark.parametrize(("words", "stops", "keyword", "method"), [
+    (["the", "Common", "Rare", "x1"], [True, False, False, False], "rare", "idf"),
+    (["New", "fresh"], [False, False], "new", "idf"),  # unseen words tie; the first is taken
+    (["the", "42", "?"], [True, False, False], NO_KEYWORD, "none"),
+    ([], [], NO_KEYWORD, "none")])
+def test_fall_backs(words, stops, keyword, method):
+    for candidates in ([], [Candidate("the", 0.0, 0, 1)] if words else []):
+        chosen = choose(candidates, "textrank", words, stops, TRAIN)
+        assert (chosen.keyword, chosen.method) == (keyword, method)
+        assert chosen.score == (TRAIN.of(keyword) if method == "idf" else None)
+
+
+def test_content_words_are_alphabetic_and_no_stop_words():
+    assert content_words(["the", "x1", "Ok", "été", "-"], [True, False, False, False, False]) == [2, 3]
+
+
+TABLE = tokens(["the red fox", "a red dog", "blue dog", "who ?", "green frog", "the toad"])
+PHRASES = [(0, "red fox", 0.4, 1, 3), (1, "red", 0.3, 1, 2), (1, "dog", 0.3, 2, 3), (2, "dog", 0.2, 1, 2),
+           (3, None, None, None, None), (4, "green frog", 0.2, 0, 2), (5, None, None, None, None)]
+EXAMPLES = examples(("train", 1, 2, 0), ("train", 0, 2, 2), ("train", 2, 1, None), ("validation", 4, 5, 3),
+                    ("test", 2, 5, 3))
+
+
+def test_keywords_of_all_texts_and_their_counts():
+    made = keywords.run(TABLE, ranking(PHRASES), EXAMPLES, Keywords())
+    # "red" and "dog" tie in text 1, and each is in two of the three training texts: the earlier one.
+    assert made.keywords.to_pylist() == [
+        {"text_id": 0, "keyword": "red fox", "method": "textrank", "score": 0.4},
+        {"text_id": 1, "keyword": "red", "method": "textrank", "score": 0.3},
+        {"text_id": 2, "keyword": "dog", "method": "textrank", "score": 0.2},
+        {"text_id": 3, "keyword": NO_KEYWORD, "method": "none", "score": None},
+        {"text_id": 4, "keyword": "green frog", "method": "textrank", "score": 0.2},
+        {"text_id": 5, "keyword": "toad", "method": "idf", "score": pytest.approx(math.log(4) + 1)}]
+    assert made.counts == {
+        "texts_by_method": {"idf": 1, "none": 1, "textrank": 4},
+        "keywords": {"distinct": 6, "distinct_in_training": 3},
+        "share_source_is_target": 0.0, "share_target_is_negative": 0.5,
+        "share_source_known": {"validation": 0.0, "test": 1.0}}
+    assert made.fallbacks == ["1 texts have no ranked keyword: the word of highest IDF was taken",
+                              "1 texts have no keyword at all"]
+
+
+def test_only_training_texts_count_for_idf():
+    table = tokens(["red dog", "dog dog", "red red", "red cat", "red hen"])
+    phrases = ranking([(0, "red", 0.3, 0, 1), (0, "dog", 0.3, 1, 2),
+                       *((n, None, None, None, None) for n in (1, 2, 3, 4))])
+    # In training "dog" is in two texts and "red" in one; over all texts "red" is the more frequent.
+    made = keywords.run(table, phrases, examples(("train", 0, 1, None), ("test", 2, 3, 4)), Keywords())
+    assert made.keywords["keyword"].to_pylist()[0] == "red"
+    made = keywords.run(table, phrases, examples(("train", 0, 2, 3), ("test", 1, 4, None)), Keywords())
+    assert made.keywords["keyword"].to_pylist()[0] == "dog"
+
+
+def test_attribution_takes_the_strongest_content_word_and_falls_back_elsewhere():
+    rows = [(0, "xx", 0, ["the", "red", "fox"], [1.0, 0.2, 0.6]), (0, "xy", 1, ["the", "red", "fox"], [0, 1.0, 0]),
+            (1, "xx", 1, ["a", "red", "dog"], [1.0, 0.5, 0.5])]
+    made = keywords.run(TABLE, attribution(rows), EXAMPLES, Keywords(method="attribution"))
+    found = made.keywords.to_pylist()
+    assert found[0] == {"text_id": 0, "keyword": "fox", "method": "attribution", "score": pytest.approx(0.6)}
+    assert (found[1]["keyword"], found[1]["method"]) == ("red", "attribution")
+    assert (found[2]["keyword"], found[2]["method"]) == ("blue", "idf")
+    assert made.fallbacks[0] == "4 texts have no attribution (only sources have): their keyword is by IDF"
+
+
+@pytest.mark.parametrize(("phrases", "message"), [
+    (PHRASES[1:], "textrank.parquet: 1 texts, the first of them 0, are not in both tables"),
+    ([*PHRASES, (9, "x", 1.0, 0, 1)], "1 texts, the first of them 9"),
+    ([(0, "x", 1.0, 2, 4), *PHRASES[1:]], "a phrase of text 0 ends after its 3 tokens")])
+def test_tables_of_different_runs_are_refused(phrases, message):
+    with pytest.raises(InputError, match=message):
+        keywords.run(TABLE, ranking(phrases), EXAMPLES, Keywords())
+
+
+def test_attribution_of_other_tokens_is_refused():
+    with pytest.raises(InputError, match="text 0 has 1 scores for 3 tokens"):
+        keywords.run(TABLE, attribution([(0, "xx", 0, ["a"], [1.0])]), EXAMPLES, Keywords(method="attribution"))
+    with pytest.raises(InputError, match="tokens.parquet: 1 texts, the first of them 99"):
+        keywords.run(TABLE, ranking(PHRASES), examples(("train", 99, 0, None)), Keywords())
+
+
+def test_the_stage_reads_the_ranking_of_its_method_and_writes_the_same_bytes(tmp_path, monkeypatch, capsys):
+    home = tmp_path / "artifacts" / "toy"
+    origin = Provenance("x", "0", models={"spacy": "s"})
+    write_table(home / "tokens.parquet", "tokens", TABLE, origin)
+    write_table(home / "textrank.parquet", "textrank", ranking(PHRASES), origin)
+    write_table(home / "examples.parquet", "examples", EXAMPLES, origin)
+    (tmp_path / "params.yaml").write_text("recipe: t\ndatasets: {toy: {source: x}}\n")
+    done = subprocess.run([sys.executable, "-m", "stages.keywords", "toy"], cwd=tmp_path, capture_output=True,
+                          text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "1"})
+    assert done.returncode == 0, done.stderr
+    outs = [home / "keywords.parquet", home / "metrics" / "keywords.json"]
+    written = [path.read_bytes() for path in outs]
+    # This process has another hash seed, drawn by chance.
+    monkeypatch.chdir(tmp_path)
+    assert keywords.main(["toy"]) == 0
+    assert [path.read_bytes() for path in outs] == written
+    assert json.loads(written[1])["texts_by_method"]["textrank"] == 4
+    metadata = read_metadata(home / "keywords.parquet")
+    assert metadata["models"] == {"spacy": "s"}
+    assert len(metadata["fallbacks"]) == 2
+    assert read_frame(home / "keywords.parquet", "keywords")["keyword"].tolist()[0] == "red fox"
+    with Path("params.yaml").open("a") as handle:
+        handle.write("keywords: {method: attribution}\n")
+    assert keywords.main(["toy"]) == 1
+    assert "attribution.parquet: no such artifact" in capsys.readouterr().err

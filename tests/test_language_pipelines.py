@@ -1,0 +1,98 @@
+"""Loading spaCy pipelines by name, their noun chunks and their description."""
+
+import shutil
+
+import pytest
+import spacy
+from spacy.tokens import Doc
+
+from stages.language.pipelines import (
+    EMBEDDED_FOLDER,
+    describe_pipeline,
+    hash_folder,
+    load_pipeline,
+    noun_chunks,
+)
+from stages.runtime.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def embedded():
+    return load_pipeline("embedded")
+
+
+def tagged(*pairs: str) -> Doc:
+    words, pos = zip(*(pair.split("/") for pair in pairs), strict=True)
+    return Doc(spacy.blank("en").vocab, words=words, pos=pos)
+
+
+def chunks(doclike) -> list[tuple[int, int]]:
+    return [(start, end) for start, end, _ in noun_chunks(doclike)]
+
+
+def test_chunks_are_longest_runs_that_hold_a_noun():
+    doc = tagged("big/ADJ", "red/ADJ", "dog/NOUN", "Rex/PROPN", "is/AUX", "happy/ADJ", "at/ADP", "home/NOUN")
+    assert chunks(doc) == [(0, 4), (7, 8)]
+    assert {doc.vocab.strings[label] for *_, label in noun_chunks(doc)} == {"NP"}
+    assert chunks(doc[4:]) == [(7, 8)]
+    assert chunks(tagged("nice/ADJ", "and/CCONJ", "easy/ADJ")) == []
+    assert chunks(Doc(doc.vocab)) == []
+
+
+def test_embedded_pipeline_chunks_and_serves_pytextrank(embedded):
+    pytest.importorskip("pytextrank")
+    doc = embedded("The old steam engine pulled the heavy train over the hills.")
+    assert [chunk.text for chunk in doc.noun_chunks] == ["old steam engine", "heavy train", "hills"]
+    nlp = load_pipeline("embedded")
+    nlp.add_pipe("textrank")
+    phrases = [phrase.text for phrase in nlp(doc.text)._.phrases]
+    assert sorted(phrases) == ["heavy train", "hills", "old steam engine"]
+
+
+def test_a_folder_and_its_copy_have_one_description(tmp_path, embedded):
+    shutil.copytree(EMBEDDED_FOLDER, tmp_path / "copy of it")
+    copy = load_pipeline(str(tmp_path / "copy of it"))
+    description = describe_pipeline(copy)
+    assert description == describe_pipeline(embedded)
+    assert description["name"] == "en_ewt"
+    assert description["language"] == "en"
+    assert "lemmatizer" in description["components"]
+    assert len(description["sha256"]) == 64
+
+
+def test_hash_sees_names_and_bytes_but_no_caches(tmp_path):
+    (tmp_path / "a").write_text("x")
+    first = hash_folder(tmp_path)
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__" / "junk").write_text("y")
+    assert hash_folder(tmp_path) == first
+    (tmp_path / "a").rename(tmp_path / "b")
+    renamed = hash_folder(tmp_path)
+    (tmp_path / "b").write_text("z")
+    assert len({first, renamed, hash_folder(tmp_path)}) == 3
+
+
+def test_pipeline_in_memory_has_no_hash():
+    assert describe_pipeline(spacy.blank("en"))["sha256"] is None
+
+
+def test_misspelt_name_gets_the_nearest():
+    with pytest.raises(InputError, match="'embeded' is neither .* did you mean 'embedded'"):
+        load_pipeline("embeded")
+
+
+def test_folder_that_is_no_pipeline(tmp_path):
+    with pytest.raises(InputError, match="does not load"):
+        load_pipeline(str(tmp_path))
+
+
+def test_pipeline_without_lemmas_is_refused(tmp_path):
+    spacy.blank("en").to_disk(tmp_path / "blank")
+    with pytest.raises(InputError, match="no parts of speech and no lemmas .*components: none"):
+        load_pipeline(str(tmp_path / "blank"))
+
+
+def test_missing_embedded_pipeline_says_how_to_make_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("stages.language.pipelines.EMBEDDED_FOLDER", tmp_path)
+    with pytest.raises(InputError, match=r"python -m stages\.language\.training --treebank"):
+        load_pipeline("embedded")

@@ -1,0 +1,284 @@
+"""Losses against loops written from their formulas, and the facts of METHODS A.5 and A.6."""
+
+import math
+
+import pytest
+import torch
+from torch.nn.functional import cosine_similarity
+
+from models.losses import (
+    bow_loss,
+    free_bits_kl,
+    gaussian_kl,
+    gaussian_kl_dims,
+    instance_contrast,
+    keyword_contrast,
+    mahalanobis,
+    mahalanobis_contrast,
+    masked_mean,
+)
+
+CONTRASTS = (instance_contrast, keyword_contrast, mahalanobis_contrast)
+
+
+def tensor(*values, **options):
+    return torch.tensor(values, dtype=torch.float64, **options)
+
+
+def normal(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def gaussians(batch=5, size=3, seed=0):
+    """mu_q, logvar_q, mu_p, logvar_p (B, dz) each."""
+    return normal(4, batch, size, seed=seed).unbind(0)
+
+
+# Gaussian KL (A-V1 .. A-V6)
+
+
+@pytest.mark.parametrize(
+    ("mu_q", "sigma_q", "mu_p", "sigma_p", "expected"),
+    [(0, 1, 1, 1, 0.5), (0, 1, 0, 2, 0.318147), (0, 2, 0, 1, 0.806853), (1, 0.5, 0, 1, 0.818147), (3, 2, 3, 2, 0.0)],
+)
+def test_kl_of_known_pairs(mu_q, sigma_q, mu_p, sigma_p, expected):
+    args = (mu_q, 2 * math.log(sigma_q), mu_p, 2 * math.log(sigma_p))
+    value = gaussian_kl(*(tensor([number]) for number in args))
+    assert value.item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_kl_equals_a_loop_over_dimensions():
+    mu_q, logvar_q, mu_p, logvar_p = gaussians()
+    expected = []
+    for b in range(5):
+        total = 0.0
+        for k in range(3):
+            var_q, var_p = math.exp(logvar_q[b, k]), math.exp(logvar_p[b, k])
+            squared = (mu_q[b, k] - mu_p[b, k]).item() ** 2
+            total += 0.5 * (math.log(var_p) - math.log(var_q) + (var_q + squared) / var_p - 1)
+        expected.append(total)
+    assert gaussian_kl(mu_q, logvar_q, mu_p, logvar_p).tolist() == pytest.approx(expected)
+
+
+def test_kl_is_never_negative_and_zero_for_equal_gaussians():
+    mu_q, logvar_q, mu_p, logvar_p = gaussians(batch=200)
+    assert (gaussian_kl(mu_q, logvar_q, mu_p, logvar_p) >= 0).all()
+    assert (gaussian_kl(mu_q, logvar_q, mu_q, logvar_q) == 0).all()
+
+
+def test_kl_sums_over_dimensions():
+    parameters = gaussians()
+    by_dimension = torch.stack([gaussian_kl(*(p[:, [k]] for p in parameters)) for k in range(3)], dim=-1)
+    torch.testing.assert_close(gaussian_kl_dims(*parameters), by_dimension)
+    torch.testing.assert_close(gaussian_kl(*parameters), by_dimension.sum(-1))
+
+
+def test_gradient_of_kl_with_respect_to_the_mean():
+    mu_q, logvar_q, mu_p, logvar_p = gaussians()
+    mu_q = mu_q.requires_grad_()
+    gaussian_kl(mu_q, logvar_q, mu_p, logvar_p).sum().backward()
+    torch.testing.assert_close(mu_q.grad, (mu_q.detach() - mu_p) / logvar_p.exp())
+
+
+def test_kl_agrees_with_monte_carlo():
+    mu_q, logvar_q, mu_p, logvar_p = (p[:1] for p in gaussians(seed=3))
+    z = mu_q + (logvar_q / 2).exp() * normal(200_000, 3, seed=1)
+
+    def log_density(mu, logvar):
+        return (-0.5 * (logvar + math.log(2 * math.pi) + (z - mu) ** 2 / logvar.exp())).sum(-1)
+
+    estimate = log_density(mu_q, logvar_q) - log_density(mu_p, logvar_p)
+    error = estimate.std() / math.sqrt(len(z))
+    assert abs(estimate.mean() - gaussian_kl(mu_q, logvar_q, mu_p, logvar_p)) < 5 * error
+
+
+def test_free_bits_equal_a_loop_and_stop_the_gradient_below_the_share():
+    kl = tensor([0.1, 3.0], [0.3, 1.0], requires_grad=True)  # means 0.2 and 2.0
+    value = free_bits_kl(kl, nats=2.0)  # a share of 1 for each dimension
+    assert value.item() == pytest.approx(max(1.0, 0.2) + max(1.0, 2.0))
+    value.backward()
+    torch.testing.assert_close(kl.grad, tensor([0.0, 0.5], [0.0, 0.5]))
+
+
+def test_free_bits_are_at_least_what_was_granted():
+    assert free_bits_kl(torch.zeros(4, 10), nats=5.0).item() == pytest.approx(5.0)
+    kl = normal(4, 10).square()
+    torch.testing.assert_close(free_bits_kl(kl, nats=0.0), kl.sum(-1).mean())
+
+
+# Contrasts (A-C1 .. A-C8)
+
+
+@pytest.mark.parametrize("loss", CONTRASTS)
+@pytest.mark.parametrize("temperature", [0.05, 0.5, 3.0])
+def test_equal_candidates_give_log_two(loss, temperature):
+    value = loss(tensor(0.7), tensor(0.7), temperature)
+    assert value.item() == pytest.approx(0.693147, abs=1e-6)
+
+
+@pytest.mark.parametrize("loss", [instance_contrast, mahalanobis_contrast])
+@pytest.mark.parametrize(
+    ("pos", "neg", "temperature", "expected"),
+    [(0.0, math.log(3), 1.0, 0.287682), (2.0, 1.0, 1.0, 1.313262), (1.0, 2.0, 0.5, 0.126928)],
+)
+def test_known_values_of_distance_contrasts(loss, pos, neg, temperature, expected):
+    assert loss(tensor(pos), tensor(neg), temperature).item() == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(("temperature", "expected"), [(1.0, 0.313262), (0.1, 4.54e-5)])
+def test_known_values_of_the_keyword_contrast(temperature, expected):
+    assert keyword_contrast(tensor(1.0), tensor(0.0), temperature).item() == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize("loss", [instance_contrast, mahalanobis_contrast])
+def test_gradient_of_distance_contrasts(loss):
+    d_pos, d_neg, t = tensor(0.4, 1.0, requires_grad=True), tensor(0.1, 2.0, requires_grad=True), 0.5
+    loss(d_pos, d_neg, t).sum().backward()
+    expected = torch.sigmoid((d_pos - d_neg).detach() / t) / t
+    torch.testing.assert_close(d_pos.grad, expected)
+    torch.testing.assert_close(d_neg.grad, -expected)
+    assert (d_pos.grad > 0).all()  # so a step down the gradient lowers d_pos and raises d_neg
+
+
+def test_keyword_contrast_falls_with_the_similarity_of_the_positive():
+    s_pos = tensor(-0.5, 0.0, 0.9, requires_grad=True)
+    keyword_contrast(s_pos, tensor(0.2, 0.2, 0.2), 0.1).sum().backward()
+    assert (s_pos.grad < 0).all()
+
+
+@pytest.mark.parametrize("loss", [instance_contrast, mahalanobis_contrast])
+def test_distance_contrasts_equal_the_printed_form_and_infonce(loss):
+    d_pos, d_neg, t = normal(50).abs(), normal(50, seed=1).abs(), 0.3
+    both = torch.stack([d_pos, d_neg]) / t
+    printed = torch.logsumexp(both, 0) - both[1]  # -log(1 - softmax of d_pos), as a difference of logsumexp
+    infonce = torch.logsumexp(-both, 0) + both[0]
+    torch.testing.assert_close(loss(d_pos, d_neg, t), printed, atol=1e-6, rtol=0)
+    torch.testing.assert_close(loss(d_pos, d_neg, t), infonce, atol=1e-6, rtol=0)
+
+
+def test_keyword_contrast_equals_the_printed_form():
+    s_pos, s_imp, t = normal(20).tanh(), normal(20, seed=1).tanh(), 0.4
+    for index, value in enumerate(keyword_contrast(s_pos, s_imp, t).tolist()):
+        a, b = math.exp(s_pos[index] / t), math.exp(s_imp[index] / t)
+        assert value == pytest.approx(-math.log(a / (a + b)))
+
+
+@pytest.mark.parametrize("loss", CONTRASTS)
+def test_contrasts_stay_finite_and_depend_on_the_difference_alone(loss):
+    large = torch.tensor([1e4, 0.0, 1e4]), torch.tensor([0.0, 1e4, 1e4])
+    assert torch.isfinite(loss(*large, 1.0)).all()
+    first, second = normal(10), normal(10, seed=1)
+    torch.testing.assert_close(loss(first + 7.0, second + 7.0, 0.5), loss(first, second, 0.5))
+
+
+@pytest.mark.parametrize("loss", CONTRASTS)
+def test_contrasts_are_computed_in_full_precision(loss):
+    first, second = torch.tensor([1.0]).bfloat16(), torch.tensor([2.0]).bfloat16()
+    assert loss(first, second, 0.5).dtype == torch.float32
+    assert loss(first.double(), second.double(), 0.5).dtype == torch.float64
+
+
+def test_keyword_contrast_ignores_the_length_of_vectors():
+    u_in, u_out, u_imp = normal(3, 6, 4).unbind(0)
+
+    def value(a, b, c):
+        return keyword_contrast(
+            cosine_similarity(a * u_in, b * u_out), cosine_similarity(a * u_in, c * u_imp), temperature=0.1
+        )
+
+    torch.testing.assert_close(value(2.0, 0.3, 7.0), value(1.0, 1.0, 1.0))
+
+
+# Mahalanobis distance (A-C6)
+
+
+@pytest.mark.parametrize("form", ["inverse", "printed"])
+@pytest.mark.parametrize("root", [False, True])
+@pytest.mark.parametrize("per_dim", [False, True])
+def test_mahalanobis_equals_a_loop(form, root, per_dim):
+    points, mu, logvar = normal(3, 4, 6).unbind(0)
+    expected = []
+    for b in range(4):
+        terms = [
+            (points[b, k] - mu[b, k]).item() ** 2 * math.exp(logvar[b, k]) ** (-1 if form == "inverse" else 1)
+            for k in range(6)
+        ]
+        squared = sum(terms) / (6 if per_dim else 1)
+        expected.append(math.sqrt(squared) if root else squared)
+    assert mahalanobis(points, mu, logvar, form, root, per_dim).tolist() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("root", [False, True])
+def test_mahalanobis_at_the_mean_is_zero_with_a_finite_gradient(root):
+    points = tensor([1.0, 2.0], requires_grad=True)
+    distance = mahalanobis(points, tensor([1.0, 2.0]), tensor([0.3, -1.0]), sqrt=root)
+    distance.sum().backward()
+    assert distance.item() == 0.0
+    assert (points.grad == 0).all()
+    assert mahalanobis_contrast(distance.detach(), tensor(0.4), 0.5).item() <= math.log(2)
+
+
+def test_mahalanobis_is_invariant_to_a_common_scale_only_with_the_inverse():
+    offset, logvar, mu = normal(3, 4, 6).unbind(0)
+    scaled = (mu + 3.0 * offset, mu, logvar + 2 * math.log(3.0))
+    torch.testing.assert_close(mahalanobis(*scaled), mahalanobis(mu + offset, mu, logvar))
+    printed, printed_scaled = (mahalanobis(*args, form="printed") for args in ((mu + offset, mu, logvar), scaled))
+    assert not torch.allclose(printed, printed_scaled)
+
+
+def test_both_forms_agree_exactly_where_the_variance_is_one():
+    points, mu = normal(2, 4, 6).unbind(0)
+    for logvar, agree in ((torch.zeros(4, 6, dtype=torch.float64), True), (normal(4, 6, seed=5), False)):
+        inverse, printed = (mahalanobis(points, mu, logvar, form=form) for form in ("inverse", "printed"))
+        assert torch.allclose(inverse, printed) is agree
+
+
+def test_mahalanobis_per_dimension_expects_one():
+    mu, logvar = normal(2, 1, 8).unbind(0)
+    points = mu + (logvar / 2).exp() * normal(20_000, 8, seed=1)
+    assert mahalanobis(points, mu, logvar, per_dim=True).mean().item() == pytest.approx(1.0, abs=0.03)
+
+
+def test_mahalanobis_refuses_an_unknown_form():
+    with pytest.raises(ValueError, match="form is 'sphere', expected 'inverse' or 'printed'"):
+        mahalanobis(torch.zeros(1, 1), torch.zeros(1, 1), torch.zeros(1, 1), form="sphere")
+
+
+# Reduction (A-C8) and bag of words
+
+
+def test_masked_samples_change_nothing():
+    values, mask = tensor(1.0, 5.0, math.inf, math.nan), torch.tensor([True, True, False, False])
+    assert masked_mean(values, mask).item() == 3.0
+    assert masked_mean(values[:2], mask[:2]).item() == 3.0
+
+
+def test_mean_of_nothing_is_zero_with_zero_gradient():
+    values = tensor(1.0, 2.0, requires_grad=True)
+    mean = masked_mean(values, torch.tensor([False, False]))
+    mean.backward()
+    assert mean.item() == 0.0
+    assert (values.grad == 0).all()
+
+
+def test_means_of_micro_batches_add_up():
+    values, mask = normal(7), torch.tensor([True, False, True, True, False, False, True])
+    whole = masked_mean(values, mask)
+    parts = sum(masked_mean(values[part], mask[part], count=4) for part in (slice(0, 3), slice(3, 7)))
+    torch.testing.assert_close(parts, whole)
+
+
+def test_bag_of_words_equals_a_loop_and_ignores_the_order():
+    logits, targets = normal(2, 5), torch.tensor([[1, 4, 4], [0, 2, 3]])
+    mask = torch.tensor([[True, True, True], [True, True, False]])
+    expected = []
+    for b in range(2):
+        norm = math.log(sum(math.exp(x) for x in logits[b].tolist()))
+        expected.append(sum(norm - logits[b, y].item() for y, real in zip(targets[b], mask[b], strict=True) if real))
+    assert bow_loss(logits, targets, mask).tolist() == pytest.approx(expected)
+    order = [2, 0, 1]
+    torch.testing.assert_close(bow_loss(logits, targets[:, order], mask[:, order]), bow_loss(logits, targets, mask))
+
+
+def test_bag_of_words_of_an_empty_target_is_zero():
+    assert bow_loss(torch.zeros(1, 3), torch.zeros(1, 2, dtype=torch.int64), torch.zeros(1, 2).bool()).item() == 0.0

@@ -1,0 +1,135 @@
+"""Initial node vectors: which texts stand for a keyword, and their means, against a plain loop."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import tiny_bert
+import torch
+import yaml
+
+from models.encoders import load_encoder
+from stages import node_vectors
+from stages.artifacts.paths import DatasetPaths
+from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
+from stages.encoders import sha256_of
+from stages.runtime.errors import InputError
+
+VALUES = {"pooling": "mean", "batch_size": 4, "max_length": 32}
+TEXTS = ["dog eat", "cat run fast", "why dog play", "tell me why", "the best school", "find a good school for me",
+         "you can", "dog", "lose weight " * 5, "unknown"]
+KEYWORDS = ["dog", "cat", "dog", "<nokw>", "school", "school", "<nokw>", "dog", "weight", "test only"]
+NODES = ["<nokw>", "cat", "dog", "school", "weight"]
+
+
+def tables():
+    # split, source, target, negative
+    rows = [("train", 0, 1, 8), ("train", 2, 4, 1), ("train", 0, 5, 3), ("train", 6, 2, None),
+            ("validation", 7, 9, 9), ("test", 9, 7, None)]
+    split, source, target, negative = (list(column) for column in zip(*rows, strict=True))
+    examples = pd.DataFrame({
+        "example_id": range(6), "split": split, "source_id": source, "target_id": target,
+        "negative_id": pd.array(negative, dtype="Int64"), "reference_ids": [[t] for t in target],
+        "group": range(6), "negative_origin": [None] * 6})
+    texts = pd.DataFrame({"text_id": range(10), "text": TEXTS, "language": "en"})
+    keywords = pd.DataFrame({"text_id": range(10), "keyword": KEYWORDS, "method": "textrank", "score": 1.0})
+    nodes = pd.DataFrame({"node_id": range(5), "keyword": NODES, "cluster_size": 1, "in_positive": 0,
+                          "in_negative": 0, "out_positive": 0, "out_negative": 0, "centrality": 0.2})
+    return examples, texts, keywords, nodes
+
+
+# Which texts of the training split stand for each node, read off the tables above by hand: text 0 is the
+# source of two examples and counts once; text 3 is a negative with the keyword of source 6 and is left out.
+EXPECTED = {0: ([6], "input"), 1: ([1], "output"), 2: ([0, 2], "input"), 3: ([4, 5], "output"), 4: ([8], "negative")}
+
+
+@pytest.fixture(scope="module")
+def encoder_folder(tmp_path_factory):
+    return tiny_bert.save_encoder(tmp_path_factory.mktemp("encoder") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def loaded(encoder_folder):
+    return load_encoder(encoder_folder)
+
+
+def test_texts_of_a_node_are_inputs_else_outputs_else_negatives():
+    examples, _, keywords, nodes = tables()
+    chosen = node_vectors.node_texts(examples, keywords, nodes)
+    found = {node: (sorted(rows["text_id"]), rows["origin"].unique().tolist()) for node, rows in
+             chosen.groupby("node_id")}
+    assert found == {node: (ids, [origin]) for node, (ids, origin) in EXPECTED.items()}
+    assert chosen["text_id"].is_monotonic_increasing and chosen["text_id"].is_unique
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_vectors_are_means_of_frozen_embeddings(loaded, pooling):
+    encoder, tokenizer = loaded
+    made = node_vectors.run(*tables(), encoder, tokenizer, {**VALUES, "pooling": pooling})
+    assert made.columns["node_id"] == [0, 1, 2, 3, 4]
+    for node, (ids, origin) in EXPECTED.items():
+        vectors = []
+        for text in ids:
+            with torch.no_grad():
+                hidden = encoder(**tokenizer(TEXTS[text], return_tensors="pt")).last_hidden_state[0]  # (L, d)
+            vectors.append((hidden.mean(0) if pooling == "mean" else hidden[0]).numpy())
+        np.testing.assert_allclose(made.columns["vector"][node], np.mean(vectors, axis=0), atol=1e-5)
+        assert made.columns["origin"][node] == origin
+    assert made.counts == {"origin_input": 2, "origin_output": 2, "origin_negative": 1, "texts": 7}
+
+
+def test_validation_and_test_texts_take_no_part(loaded):
+    examples, texts, keywords, nodes = tables()
+    before = node_vectors.run(examples, texts, keywords, nodes, *loaded, VALUES).columns["vector"]
+    texts.loc[[7, 9], "text"] = "you run fast"
+    after = node_vectors.run(examples, texts, keywords, nodes, *loaded, VALUES).columns["vector"]
+    assert np.array_equal(before, after)
+
+
+def test_batch_size_and_row_order_change_nothing_that_matters(loaded):
+    made = [node_vectors.run(*tables(), *loaded, {**VALUES, "batch_size": size}).columns["vector"]
+            for size in (1, 4, 64)]
+    np.testing.assert_allclose(made[0], made[1], atol=1e-5)
+    np.testing.assert_allclose(made[0], made[2], atol=1e-5)
+    shuffled = [table.sample(frac=1, random_state=1) for table in tables()]
+    assert np.array_equal(node_vectors.run(*shuffled, *loaded, VALUES).columns["vector"], made[1])
+
+
+def test_each_distinct_text_is_embedded_once_and_cut_at_max_length(loaded):
+    encoder, tokenizer = loaded
+    rows = []
+    handle = encoder.register_forward_pre_hook(
+        lambda module, arguments, options: rows.extend(map(tuple, options["input_ids"].tolist())), with_kwargs=True)
+    made = node_vectors.run(*tables(), encoder, tokenizer, {**VALUES, "batch_size": 1, "max_length": 8})
+    handle.remove()
+    assert len(rows) == len(set(rows)) == made.counts["texts"]
+    assert max(map(len, rows)) == 8
+
+
+def test_tables_out_of_step_are_named(loaded):
+    examples, texts, keywords, nodes = tables()
+    with pytest.raises(InputError, match=r"keywords.parquet: no keyword for text 4 \(and 0 more\)"):
+        node_vectors.run(examples, texts, keywords.drop(index=4), nodes, *loaded, VALUES)
+    with pytest.raises(InputError, match=r"texts.parquet: no text with id 5 .* the stage ingest"):
+        node_vectors.run(examples, texts.drop(index=5), keywords, nodes, *loaded, VALUES)
+    nodes.loc[1, "keyword"] = "bird"
+    with pytest.raises(InputError, match=r"no training text has the keyword 'bird' .* the stage graph"):
+        node_vectors.run(examples, texts, keywords, nodes, *loaded, VALUES)
+
+
+def test_stage_writes_the_table_and_names_its_encoder(tmp_path, monkeypatch, encoder_folder):
+    monkeypatch.chdir(tmp_path)
+    paths = DatasetPaths("tiny")
+    for kind, rows in zip(("examples", "texts", "keywords", "nodes"), tables(), strict=True):
+        write_table(paths.table(kind), kind, rows, Provenance("test", "0"))
+    params = {"recipe": "test", "encoder": {"source": f"path:{encoder_folder}"},
+              "datasets": {"tiny": {"source": "data.jsonl"}}, "node_vectors": VALUES}
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
+    assert node_vectors.main(["tiny"]) == 0
+    path = paths.table("node_vectors")
+    written = read_frame(path, "node_vectors")
+    assert written["origin"].tolist() == [origin for _, origin in EXPECTED.values()]
+    assert {len(vector) for vector in written["vector"]} == {16}
+    weights = sha256_of(encoder_folder / "model.safetensors")
+    assert read_metadata(path)["models"]["encoder"] == {"name": "tiny", "version": None, "sha256": weights}
+    first = path.read_bytes()
+    assert node_vectors.main(["tiny"]) == 0 and path.read_bytes() == first

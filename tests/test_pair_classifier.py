@@ -1,0 +1,229 @@
+"""The pair classifier: its points, its loss, its stage from tables to a folder, and a resumed stage."""
+
+import json
+import shutil
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+import tiny_bert
+import torch
+import yaml
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+from models.pair_classifier import PairPoint, PairTask, build_pair_classifier, encode_pairs, pair_points
+from models.training import Settings, Step, fit
+from stages import pair_classifier
+from stages.artifacts.paths import DatasetPaths
+from stages.artifacts.tables import Provenance, write_table
+from stages.encoders import resolve_encoder
+from stages.runtime.errors import InputError
+from stages.runtime.seeds import derived_seed
+
+TEXTS = ["how do i learn a new language ?", "what is the best way to learn a language ?", "how do i lose weight fast",
+         "what is a good way to lose weight ?", "where can i find a good school", "find a good school for me",
+         "why dog eat cat", "tell me why dog eat cat", "who can run fast", "you run fast", "can you play", "i play"]
+VALUES = {"stage1_neg": "random2", "max_sources": None, "max_length": 24, "learning_rate": 1e-3, "batch_size": 8,
+          "epochs": 2, "clip": 1.0, "freeze_layers": 0}
+
+
+class Memory:
+    def save(self, tensors, values):
+        pass
+
+    def load(self):
+        return None
+
+
+def tables(train=4, validation=2):
+    count = train + validation
+    split = ["train"] * train + ["validation"] * validation
+    examples = pd.DataFrame({
+        "example_id": range(count), "split": split, "source_id": range(0, 2 * count, 2),
+        "target_id": range(1, 2 * count, 2), "negative_id": [None] * count,
+        "reference_ids": [[2 * i + 1] for i in range(count)], "group": range(count),
+        "negative_origin": [None] * count})
+    texts = pd.DataFrame({"text_id": range(len(TEXTS)), "text": TEXTS, "language": "en"})
+    return examples, texts
+
+
+@pytest.fixture(scope="module")
+def encoder_folder(tmp_path_factory):
+    return tiny_bert.save_encoder(tmp_path_factory.mktemp("encoder") / "tiny")
+
+
+def test_points_are_a_quarter_pairs_a_quarter_repeats_and_half_random():
+    pairs = [(10 + i, 50 + i) for i in range(20)]
+    points = pair_points(pairs, np.random.default_rng(0))
+    assert len(points) == 80
+    for number, (source, target) in enumerate(pairs):
+        positive, repeat, first, second = points[4 * number:4 * number + 4]
+        assert positive == (source, target, 1) and repeat == (source, source, 1)
+        for negative in (first, second):
+            assert negative.first == source and negative.label == 0
+            assert negative.second in {t for _, t in pairs} - {target}
+    assert points == pair_points(pairs, np.random.default_rng(0)) != pair_points(pairs, np.random.default_rng(1))
+    drawn = {point.second for point in points if point.label == 0}
+    assert len(drawn) > 10  # spread over the targets
+
+
+def test_known_partners_and_the_source_itself_are_never_negatives():
+    # 1 is paired with 2 and 3, in either direction; 4 has the source 1 as its target
+    pairs = [(1, 2), (3, 1), (4, 1), (5, 6), (1, 7)]
+    for seed in range(50):
+        negatives = {(p.first, p.second) for p in pair_points(pairs, np.random.default_rng(seed)) if p.label == 0}
+        assert not negatives & {(1, 1), (1, 2), (1, 7), (3, 1), (4, 1), (5, 6)}
+        assert {second for first, second in negatives if first == 1} == {6}
+    with pytest.raises(ValueError, match="no negative for text 1: it is paired with all of the 2 targets"):
+        pair_points([(1, 2), (1, 3)], np.random.default_rng(0))
+
+
+def make_task(folder, **changes):
+    torch.manual_seed(0)
+    points = [PairPoint(0, 1, 1), PairPoint(0, 0, 1), PairPoint(0, 3, 0), PairPoint(0, 7, 0), PairPoint(2, 3, 1),
+              PairPoint(2, 2, 1), PairPoint(2, 1, 0), PairPoint(2, 5, 0)]
+    given = {"module": build_pair_classifier(folder), "tokenizer": AutoTokenizer.from_pretrained(folder),
+             "texts": dict(enumerate(TEXTS)), "train": points, "validation": points, "max_length": 24,
+             "learning_rate": 5e-3, "batch_size": 3}
+    return PairTask(**{**given, **changes})
+
+
+def test_loss_is_the_binary_cross_entropy_of_the_logit_difference(encoder_folder):
+    task = make_task(encoder_folder)
+    losses, right = [], []
+    for first, second, label in task.train:
+        encoded = task.tokenizer(TEXTS[first], TEXTS[second], return_tensors="pt")
+        with torch.no_grad():
+            negative, positive = task.module.eval()(**encoded).logits[0].tolist()
+        probability = 1 / (1 + np.exp(-(positive - negative)))
+        losses.append(-np.log(probability if label else 1 - probability))
+        right.append((probability > 0.5) == bool(label))
+    step = Step(0, 1, 0, range(8))
+    share, parts = task.train_batch([0, 1, 2], step)
+    assert share.item() == pytest.approx(sum(losses[:3]) / 8, rel=1e-4)
+    assert float(parts["accuracy"]) == pytest.approx(sum(right[:3]) / 8)
+    with torch.no_grad():
+        values = task.validate()
+    assert values == pytest.approx({"loss": np.mean(losses), "accuracy": np.mean(right)}, rel=1e-4)
+
+
+def test_overfits_eight_points(encoder_folder):
+    task = make_task(encoder_folder)
+    history = fit(task, Settings(epochs=60, batch_size=8), Memory(), partial(derived_seed, 1))
+    assert history.best["accuracy"] == 1.0 and history.best["loss"] < 0.05
+
+
+def test_pairs_are_cut_from_the_longer_text(encoder_folder):
+    tokenizer = AutoTokenizer.from_pretrained(encoder_folder)
+    encoded = encode_pairs(tokenizer, ["dog " * 30, "cat"], ["cat dog", "cat dog " * 30], 12)
+    assert encoded["input_ids"].shape == (2, 12) and encoded["attention_mask"].sum(1).tolist() == [12, 12]
+    assert encoded.sequence_ids(0).count(1) == 2 and encoded.sequence_ids(1).count(0) == 1
+    assert encode_pairs(tokenizer, ["dog"], ["cat"], 12, width=9)["input_ids"].shape == (1, 9)
+
+
+def test_frozen_layers_keep_their_weights(encoder_folder):
+    task = make_task(encoder_folder, module=build_pair_classifier(encoder_folder, freeze_layers=1))
+    before = {name: p.clone() for name, p in task.module.named_parameters()}
+    fit(task, Settings(epochs=2, batch_size=8), Memory(), partial(derived_seed, 1))
+    moved = {name for name, p in task.module.named_parameters() if not torch.equal(p, before[name])}
+    assert "classifier.weight" in moved and any("layer.1" in name for name in moved)
+    assert not any("layer.0" in name or "embeddings" in name for name in moved)
+
+
+def test_sample_of_pairs_is_seeded_and_bounded():
+    examples, _ = tables(train=5, validation=1)
+    few = pair_classifier.split_points(examples, "train", 3, max_sources=3)
+    assert len(few) == 12 and few == pair_classifier.split_points(examples, "train", 3, max_sources=3)
+    assert len({point.first for point in few}) == 3
+    assert len({tuple(pair_classifier.split_points(examples, "train", s, 3)) for s in range(6)}) > 1
+
+
+def test_points_come_from_their_own_split():
+    examples, _ = tables()
+    for split, ids in (("train", set(range(8))), ("validation", set(range(8, 12)))):
+        points = pair_classifier.split_points(examples, split, 0)
+        assert {text for point in points for text in point[:2]} == ids
+
+
+def test_problems_are_named(encoder_folder):
+    examples, texts = tables(train=4, validation=1)
+    with pytest.raises(InputError, match=r"the validation split has too few pairs \(1\) to draw negatives"):
+        pair_classifier.split_points(examples, "validation", 0)
+    with pytest.raises(InputError, match="the test split has no pair"):
+        pair_classifier.split_points(examples, "test", 0)
+    examples, texts = tables()
+    with pytest.raises(InputError, match="pair_classifier.freeze_layers .* 3 layers to freeze, the encoder has 2"):
+        pair_classifier.run(examples, texts, {**VALUES, "freeze_layers": 3},
+                            resolve_encoder(f"path:{encoder_folder}"), 1, Memory())
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch, encoder_folder):
+    monkeypatch.chdir(tmp_path)
+    examples, texts = tables()
+    paths = DatasetPaths("tiny")
+    for kind, rows in (("examples", examples), ("texts", texts)):
+        write_table(paths.table(kind), kind, rows, Provenance("ingest@tiny", "0"))
+    params = {"recipe": "test", "encoder": {"source": f"path:{encoder_folder}"},
+              "datasets": {"tiny": {"source": "data.jsonl"}}, "pair_classifier": VALUES}
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
+    return paths
+
+
+def content(paths):
+    files = [*paths.pair_classifier.iterdir(), paths.metrics("pair_classifier")]
+    return {file.name: file.read_bytes() for file in files}
+
+
+def test_stage_writes_a_classifier_that_loads_and_metrics(project, encoder_folder):
+    assert pair_classifier.main(["tiny"]) == 0
+    classifier = AutoModelForSequenceClassification.from_pretrained(project.pair_classifier)
+    assert classifier.config.id2label == {0: "different", 1: "paraphrase"}
+    assert AutoTokenizer.from_pretrained(project.pair_classifier).model_max_length == 24
+    metrics = json.loads(project.metrics("pair_classifier").read_text())
+    assert metrics["training_points"] == 16 and metrics["validation_points"] == 8
+    assert 0 <= metrics["validation_accuracy"] <= 1 and len(metrics["history"]) == 2
+    best = max(metrics["history"], key=lambda r: (r["validation_accuracy"], -r["validation_loss"]))
+    assert best["epoch"] == metrics["best_epoch"] and best["validation_loss"] == metrics["validation_loss"]
+    card = (project.pair_classifier / "README.md").read_text()
+    assert "data set tiny" in card and f"{metrics['validation_accuracy']:.4f}" in card
+    # What is saved says nothing of the machine, and the metrics nothing of time.
+    assert str(encoder_folder.parent).encode() not in b"".join(content(project).values())
+    assert not any("second" in name for row in metrics["history"] for name in row)
+
+
+def test_a_stage_killed_in_training_and_run_again_writes_the_same_bytes(project, monkeypatch):
+    assert pair_classifier.main(["tiny"]) == 0
+    whole = content(project)
+    shutil.rmtree(project.pair_classifier)
+    project.metrics("pair_classifier").unlink()
+    inner, steps = PairTask.train_batch, []
+
+    class Killed(BaseException):
+        pass
+
+    def deadly(self, items, step):
+        steps.append(step.number)
+        if step.number == 3 and steps.count(3) == 1:
+            raise Killed
+        return inner(self, items, step)
+
+    monkeypatch.setattr(PairTask, "train_batch", deadly)
+    with pytest.raises(Killed):
+        pair_classifier.main(["tiny"])
+    assert not project.pair_classifier.exists() and not project.metrics("pair_classifier").exists()
+    steps.clear()
+    steps.append(3)
+    assert pair_classifier.main(["tiny"]) == 0
+    assert steps[1:] == [2, 3]  # the first epoch was not repeated
+    assert content(project) == whole
+    steps[:] = [3]
+    assert pair_classifier.main(["tiny"]) == 0  # the outs stand, so the checkpoint has gone
+    assert sorted(set(steps)) == [0, 1, 2, 3]
+
+
+def test_a_missing_table_is_named(project, capsys):
+    project.table("texts").unlink()
+    assert pair_classifier.main(["tiny"]) == 1
+    assert "texts.parquet: no such artifact" in capsys.readouterr().err

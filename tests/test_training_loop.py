@@ -1,0 +1,373 @@
+"""The training loop: accumulation, schedule, selection, patience, and a resume that gives the same bytes."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from models.training import Criterion, Parameters, Settings, annealed, fit, warmup_then_decay
+from stages.runtime.checkpoints import FolderCheckpoints
+from stages.runtime.seeds import derived_seed
+
+SEED = partial(derived_seed, 7, "test")
+ROOT = Path(__file__).parents[1]
+
+
+class Memory:
+    """A store that, like the real one, keeps copies and plain JSON."""
+
+    def __init__(self):
+        self.stored, self.saves = None, 0
+
+    def save(self, tensors, values):
+        self.saves += 1
+        self.stored = {k: v.clone() for k, v in tensors.items()}, json.dumps(values)
+
+    def load(self):
+        return (dict(self.stored[0]), json.loads(self.stored[1])) if self.stored else None
+
+
+class Killed(BaseException):
+    """Stands for a SIGKILL: nothing of the running process survives it but the store."""
+
+
+class RunningMean(nn.Module):
+    """Subtracts a mean that is tracked in training, in a buffer, as batch normalisation does."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(size))
+
+    def forward(self, x):
+        if self.training:
+            self.mean.lerp_(x.detach().mean(0), 0.1)
+        return x - self.mean
+
+
+class Regression:
+    """Dropout, two groups, a frozen and an unused parameter, a buffer that training changes."""
+
+    def __init__(self, n=11, dropout=0.5, kill_at=None, validation=None):
+        torch.manual_seed(3)
+        self.module = nn.Sequential(nn.Linear(3, 8), RunningMean(8), nn.Dropout(dropout), nn.Linear(8, 1))
+        self.module.unused = nn.Parameter(torch.ones(2))
+        self.module.frozen = nn.Parameter(torch.ones(2), requires_grad=False)
+        self.x, self.y = torch.randn(n, 3), torch.randn(n)
+        self.n_train, self.kill_at, self.validation = n, kill_at, validation
+        self.seen, self.validated, self.noise = [], 0, []
+
+    def parameter_groups(self):
+        return [Parameters("lower", self.module[0].parameters(), 0.01),
+                Parameters("upper", [p for n, p in self.module.named_parameters() if not n.startswith("0.")], 0.03)]
+
+    def train_batch(self, items, step):
+        if step.number == self.kill_at:
+            raise Killed
+        self.seen.append((step.epoch, step.number, list(items)))
+        noise = random.random() + np.random.rand()
+        errors = (self.module(self.x[items]).squeeze(1) - self.y[items] * noise) ** 2
+        return errors.sum() / len(step.batch), {"noise": noise * len(items) / len(step.batch)}
+
+    def validate(self):
+        self.validated += 1
+        if self.validation:
+            return {"loss": self.validation[self.validated - 1]}
+        return {"loss": float(((self.module(self.x).squeeze(1) - self.y) ** 2).mean())}
+
+
+SETTINGS = Settings(epochs=3, batch_size=4, micro_batch=3, checkpoint_steps=2, warmup=0.2, weight_decay=0.01)
+
+
+def weights(task):
+    return {name: tensor.clone() for name, tensor in task.module.state_dict().items()}
+
+
+def assert_same(first, second):
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted():
+    task = Regression()
+    history = fit(task, SETTINGS, Memory(), SEED)
+    return weights(task), history
+
+
+@pytest.mark.parametrize("kill_at", range(9))
+def test_killed_at_any_step_and_resumed_ends_in_the_same_bytes(kill_at, uninterrupted):
+    store = Memory()
+    with pytest.raises(Killed):
+        fit(Regression(kill_at=kill_at), SETTINGS, store, SEED)
+    torch.rand(5), random.random(), np.random.rand()  # a new process has other generator states
+    task = Regression()
+    history = fit(task, SETTINGS, store, SEED)
+    assert_same(weights(task), uninterrupted[0])
+    assert history == uninterrupted[1]
+
+
+def test_killed_at_every_step_in_turn(uninterrupted):
+    store, every = Memory(), Settings(**{**SETTINGS.__dict__, "checkpoint_steps": 1})
+    for kill_at in range(1, 9):
+        with pytest.raises(Killed):
+            fit(Regression(kill_at=kill_at), every, store, SEED)
+    task = Regression()
+    assert fit(task, every, store, SEED) == uninterrupted[1]
+    assert_same(weights(task), uninterrupted[0])
+    assert {number for _, number, _ in task.seen} == {8}  # only the last step was left
+
+
+def test_a_finished_training_is_not_repeated(uninterrupted):
+    store = Memory()
+    fit(Regression(), SETTINGS, store, SEED)
+    again = Regression(kill_at=0)
+    assert fit(again, SETTINGS, store, SEED) == uninterrupted[1]
+    assert again.seen == [] and again.validated == 0
+    assert_same(weights(again), uninterrupted[0])
+
+
+DEADLY = """
+import os, signal, sys
+from pathlib import Path
+from test_training_loop import SEED, SETTINGS, FolderCheckpoints, Regression, fit, torch
+
+class Deadly(Regression):
+    def train_batch(self, items, step):
+        if step.number == 6:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().train_batch(items, step)
+
+torch.set_num_threads(int(sys.argv[2]))
+fit(Deadly(), SETTINGS, FolderCheckpoints(Path(sys.argv[1]), "k"), SEED)
+"""
+
+
+def test_sigkill_of_a_process_with_checkpoints_on_disk(tmp_path, uninterrupted):
+    script = tmp_path / "deadly.py"
+    script.write_text(DEADLY)
+    state = tmp_path / "state"
+    process = subprocess.run([sys.executable, str(script), str(state), str(torch.get_num_threads())],
+                             env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}, check=False)
+    assert process.returncode == -signal.SIGKILL
+    task = Regression()
+    history = fit(task, SETTINGS, FolderCheckpoints(state, "k"), SEED)
+    assert task.seen[0][1] == 6
+    assert history == uninterrupted[1]
+    assert_same(weights(task), uninterrupted[0])
+
+
+def test_checkpoints_hold_plain_values_and_only_what_training_changes(tmp_path):
+    fit(Regression(), SETTINGS, FolderCheckpoints(tmp_path, "k"), SEED)
+    assert not [p for p in tmp_path.rglob("*") if p.is_file()
+                and p.suffix not in (".safetensors", ".json") and p.name != "current"]
+    tensors, values = FolderCheckpoints(tmp_path, "k").load()
+    assert "model/0.weight" in tensors and "best/1.mean" in tensors
+    assert not [name for name in tensors if "frozen" in name]
+    assert any(name.startswith("optimiser/") and name.endswith("/exp_avg_sq") for name in tensors)
+    assert values["step"] == 9 and values["epoch"] == 3 and values["finished"] is True
+
+
+def test_accumulation_equals_the_big_batch():
+    def gradient_norms(micro):
+        task = Regression(dropout=0.0)
+        task.module[1] = nn.Identity()  # running statistics depend on the cut into micro-batches
+        task.y.zero_()
+        history = fit(task, Settings(epochs=2, batch_size=11, micro_batch=micro, clip=0.5), Memory(), SEED)
+        return weights(task), [(row["gradient_norm"], row["train_loss"]) for row in history.rows]
+
+    (whole, norms), (parts, partial_norms) = gradient_norms(None), gradient_norms(3)
+    for name in whole:
+        torch.testing.assert_close(whole[name], parts[name])
+    np.testing.assert_allclose(norms, partial_norms, rtol=1e-5)
+
+
+def test_first_step_against_adam_written_out():
+    task = Regression(n=4, dropout=0.0)
+    start = task.module[3].bias.item()
+    task.module.train()
+    torch.manual_seed(0)
+    random.seed(SEED("step", 0, 0)), np.random.seed(SEED("step", 0, 0) % 2**32)
+    loss, _ = Regression.train_batch(Regression(n=4, dropout=0.0), [0, 1, 2, 3],
+                                     type("S", (), {"number": 0, "epoch": 0, "batch": range(4)}))
+    history = fit(task, Settings(epochs=1, batch_size=4, clip=1e-3, optimiser="adam"), Memory(), SEED)
+    assert history.rows[0]["train_loss"] == pytest.approx(loss.item(), rel=1e-5)
+    # Adam's first step is the rate times the sign of the gradient, whatever the clipping.
+    assert abs(task.module[3].bias.item() - start) == pytest.approx(0.03, rel=1e-3)
+    assert history.rows[0]["gradient_norm"] > 1e-3  # reported before clipping
+
+
+def test_each_epoch_takes_every_item_once_in_a_new_seeded_order():
+    first, second = Regression(), Regression()
+    for task in (first, second):
+        fit(task, SETTINGS, Memory(), SEED)
+    assert first.seen == second.seen
+    orders = [[i for epoch, _, items in first.seen if epoch == e for i in items] for e in range(3)]
+    assert all(sorted(order) == list(range(11)) for order in orders)
+    assert orders[0] != orders[1] != orders[2]
+    assert [len(items) for epoch, _, items in first.seen if epoch == 0] == [3, 1, 3, 1, 3]
+
+
+def test_history_rows_are_plain_means_over_items(uninterrupted):
+    _, history = uninterrupted
+    assert [row["epoch"] for row in history.rows] == [1, 2, 3]
+    assert [row["step"] for row in history.rows] == [3, 6, 9]
+    assert all(type(value) in (int, float, bool) for row in history.rows for value in row.values())
+    task = Regression()
+    noises = []
+    inner = task.train_batch
+
+    def spy(items, step):
+        loss, parts = inner(items, step)
+        noises.append((step.epoch, parts["noise"] * len(step.batch)))
+        return loss, parts
+
+    task.train_batch = spy
+    fit(task, SETTINGS, Memory(), SEED)
+    for row in history.rows:
+        expected = sum(noise for epoch, noise in noises if epoch == row["epoch"] - 1) / 11
+        assert row["train_noise"] == pytest.approx(expected)
+    assert history.rows[-1]["rate_upper"] == pytest.approx(3 * history.rows[-1]["rate_lower"])
+
+
+def test_schedule_rises_then_falls_to_zero():
+    factors = [warmup_then_decay(step, 10, 0.2) for step in range(11)]
+    assert factors == pytest.approx([0.5, 1.0, 1.0, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8, 0.0])
+    assert [warmup_then_decay(step, 4, 0.0) for step in range(4)] == [1.0, 0.75, 0.5, 0.25]
+    assert [annealed(step, 4) for step in (0, 1, 4, 9)] == [0.0, 0.25, 1.0, 1.0]
+    assert annealed(0, 0) == 1.0
+
+
+@pytest.mark.parametrize(("losses", "patience", "start", "epochs", "best"), [
+    ([3, 2, 1, 2, 2, 0], 2, 0, 5, 3),     # two epochs without progress end it
+    ([3, 2, 1, 2, 2, 0], 3, 0, 6, 6),
+    ([1, 2, 2, 2, 2, 2], 2, 4, 5, 1),     # counted only for epochs that end at step 4 or later
+    ([1, 1, 1, 1, 1, 1], None, 0, 6, 1),  # the earliest of equals
+])
+def test_patience_and_selection(losses, patience, start, epochs, best):
+    settings = Settings(epochs=6, batch_size=11, patience=patience, patience_from=start)
+    snapshots = []
+    task = Regression(validation=losses)
+    inner = task.validate
+
+    def spy():
+        snapshots.append(weights(task))
+        return inner()
+
+    task.validate = spy
+    history = fit(task, settings, Memory(), SEED)
+    assert (len(history.rows), history.best_epoch) == (epochs, best)
+    assert history.stopped_early == (epochs < 6)
+    assert history.best == {"loss": losses[best - 1]}
+    assert_same(weights(task), snapshots[best - 1])
+
+
+def test_criteria_break_ties_in_order():
+    values = iter([{"accuracy": 0.5, "loss": 1.0}, {"accuracy": 0.7, "loss": 3.0}, {"accuracy": 0.7, "loss": 2.0}])
+    task = Regression()
+    task.validate = lambda: next(values)
+    select = (Criterion("accuracy", largest=True), Criterion("loss"))
+    assert fit(task, Settings(epochs=3, batch_size=11, select=select), Memory(), SEED).best_epoch == 3
+
+
+def test_frozen_parameters_stay_and_dropout_is_off_in_validation():
+    task = Regression()
+    modes = []
+    task.validate = lambda: modes.append((task.module.training, torch.is_grad_enabled())) or {"loss": 1.0}
+    fit(task, SETTINGS, Memory(), SEED)
+    assert modes == [(False, False)] * 3
+    assert torch.equal(task.module.frozen, torch.ones(2))
+    assert not task.module.training
+
+
+def test_a_bar_starts_where_the_checkpoint_is_and_is_closed():
+    class Bar:
+        def __init__(self, total, done):
+            self.total, self.count, self.closed = total, done, False
+
+        def update(self, n=1):
+            self.count += n
+
+        def close(self):
+            self.closed = True
+
+    bars, store = [], Memory()
+    open_bar = lambda total, done: bars.append(Bar(total, done)) or bars[-1]  # noqa: E731
+    with pytest.raises(Killed):
+        fit(Regression(kill_at=5), SETTINGS, store, SEED, open_bar)
+    fit(Regression(), SETTINGS, store, SEED, open_bar)
+    assert [(bar.total, bar.count, bar.closed) for bar in bars] == [(9, 5, True), (9, 9, True)]
+
+
+def test_non_finite_values_stop_the_training():
+    task = Regression()
+    task.x[5] = float("nan")
+    with pytest.raises(FloatingPointError, match="the loss at step .* is nan; lower the learning rate"):
+        fit(task, SETTINGS, Memory(), SEED)
+    with pytest.raises(FloatingPointError, match="validation loss after epoch 1 is inf"):
+        fit(Regression(validation=[float("inf")]), SETTINGS, Memory(), SEED)
+
+
+def test_wrong_settings_and_foreign_checkpoints_are_named():
+    with pytest.raises(ValueError, match="batch_size must be at least 1, found 0"):
+        Settings(epochs=1, batch_size=0)
+    with pytest.raises(ValueError, match="'adamw' or 'adam', found 'sgd'"):
+        Settings(epochs=1, batch_size=1, optimiser="sgd")
+    with pytest.raises(ValueError, match=r"share of all steps in \[0, 1\)"):
+        Settings(epochs=1, batch_size=1, warmup=1.0)
+    with pytest.raises(ValueError, match="no training item"):
+        fit(Regression(n=0), SETTINGS, Memory(), SEED)
+    store = Memory()
+    fit(Regression(), SETTINGS, store, SEED)
+    other = Regression()
+    other.module.extra = nn.Parameter(torch.ones(1))
+    with pytest.raises(ValueError, match="another model: 'extra'"):
+        fit(other, SETTINGS, store, SEED)
+
+
+SHARED = """
+import sys
+from pathlib import Path
+from torch import distributed
+from test_training_loop import SEED, Memory, Regression, fit, shared_settings, torch, weights
+
+folder, rank = Path(sys.argv[1]), int(sys.argv[2])
+torch.set_num_threads(1)
+distributed.init_process_group("gloo", init_method=f"file://{folder / 'meeting'}", rank=rank, world_size=2)
+task, store = Regression(), Memory()
+task.module[1] = torch.nn.Identity()
+history = fit(task, shared_settings(), store, SEED)
+torch.save({"weights": weights(task), "losses": [row["train_loss"] for row in history.rows],
+            "seen": len(task.seen), "saves": store.saves}, folder / f"{rank}.pt")
+"""
+
+
+def shared_settings():
+    return Settings(epochs=2, batch_size=7, micro_batch=2, clip=0.5)
+
+
+def test_two_processes_share_the_micro_batches_and_train_the_same_model(tmp_path):
+    (tmp_path / "shared.py").write_text(SHARED)
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "GLOO_SOCKET_IFNAME": "lo"}
+    processes = [subprocess.Popen([sys.executable, str(tmp_path / "shared.py"), str(tmp_path), str(rank)],
+                                  env=environment) for rank in range(2)]
+    assert [process.wait(timeout=120) for process in processes] == [0, 0]
+    first, second = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2))
+    alone = Regression()
+    alone.module[1] = nn.Identity()
+    history = fit(alone, shared_settings(), Memory(), SEED)
+    assert_same(first["weights"], second["weights"])
+    for name, expected in weights(alone).items():
+        torch.testing.assert_close(first["weights"][name], expected)
+    np.testing.assert_allclose(first["losses"], [row["train_loss"] for row in history.rows], rtol=1e-5)
+    assert (first["seen"], second["seen"]) == (2 * (2 + 1), 2 * (2 + 1)) and first["seen"] * 2 == len(alone.seen)
+    assert first["saves"] > 0 and second["saves"] == 0
+    assert alone.module.unused.grad is None
