@@ -42,9 +42,10 @@ def load_encoder(
     Raises:
         ValueError: neither a source nor a configuration is given, or the model is not of the BERT family.
     """
-    if source is None and config is None:
-        raise ValueError("load_encoder: give a source to load from, or a configuration to build from")
-    config = config if config is not None else AutoConfig.from_pretrained(source)
+    if config is None:
+        if source is None:
+            raise ValueError("load_encoder: give a source to load from, or a configuration to build from")
+        config = AutoConfig.from_pretrained(source)
     if config.model_type not in _FAMILY:
         raise ValueError(
             f"load_encoder: {source or 'the configuration'} is a {config.model_type!r} model, "

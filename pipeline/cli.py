@@ -114,7 +114,9 @@ def stage(name: Annotated[str, typer.Argument(help="stage@key for one instance, 
 @app.command()
 def inspect(path: Annotated[Path, typer.Argument(help="a table, JSON or CSV file, or a folder of artifacts")],
             rows: Annotated[int, typer.Option(min=0, help="rows to show")] = 5,
-            text: Annotated[bool, typer.Option("--text", help="show texts in place of text ids")] = False) -> None:
+            text: Annotated[bool | None, typer.Option(
+                "--text/--ids", help="show texts or their ids; texts by default, where they lie beside")] = None,
+            ) -> None:
     """Show an artifact: columns with their meaning, counts, nulls, provenance, first rows.
 
     Example: `keycontrast inspect artifacts/sample/keywords.parquet --rows 10 --text`

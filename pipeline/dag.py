@@ -163,7 +163,8 @@ def open_repo(root: Path = Path()) -> Iterator[Any]:
         with Repo(os.fspath(root)) as repo:
             yield repo
     except NotDvcRepoError as error:
-        raise InputError(f"{root.resolve()}: not a DVC project. Go to the project's folder, or run `dvc init`.") from error
+        raise InputError(f"{root.resolve()}: not a DVC project. Go to the project's folder, or run "
+                         f"`dvc init`.") from error
     except DvcException as error:
         raise InputError(f"DVC: {reason(error)}") from error
 

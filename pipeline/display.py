@@ -37,7 +37,8 @@ class RunDisplay:
         """Say that a stage began; a further attempt says so again."""
         with self._guard:
             self._running[name] = time.monotonic()
-        self.console.print(f"[cyan]start  [/] {escape(name)}  [dim]{escape(description)}[/]", highlight=False)
+        self.console.print(f"[cyan]start  [/] {escape(name)}  [dim]{escape(description)}[/]", highlight=False,
+                           soft_wrap=True)
 
     def ended(self, name: str, status: str, seconds: float = 0.0, message: str = "") -> None:
         """Say how a stage ended; stages that were up to date are counted, not listed."""
@@ -48,10 +49,12 @@ class RunDisplay:
             count = f"{self._ended}/{self._total}"
         if status != "cached":
             took = f"  {duration(seconds)}" if status != "skipped" else ""
-            self.console.print(f"{_SIGNS[status]} {escape(name)}{took}  [dim]{count}[/]", highlight=False)
+            self.console.print(f"{_SIGNS[status]} {escape(name)}{took}  [dim]{count}[/]", highlight=False,
+                               soft_wrap=True)
         if message:
             self.console.print("\n".join(f"        {line}" for line in message.splitlines()),
-                               style="red" if status == "failed" else "yellow", markup=False, highlight=False)
+                               style="red" if status == "failed" else "yellow", markup=False, highlight=False,
+                               soft_wrap=True)
 
     def summary(self) -> str:
         """Return one sentence about all stages that were up to date."""

@@ -35,6 +35,9 @@ SIDE_BY_SIDE = 2
 _LOCK_RETRIES = 5
 _RETRY_DELAY_SECONDS = 2
 
+# Prefect makes a fresh runner from this one for every flow run.
+_RUNNER: Any = ThreadPoolTaskRunner(max_workers=SIDE_BY_SIDE)
+
 Status = Literal["cached", "done", "failed", "skipped"]
 
 
@@ -127,22 +130,22 @@ def _run_subflow(subflow: Any, names: list[str]) -> None:
         subflow(names)
 
 
-@flow(name="prepare", description="Everything that a training needs.",
-      task_runner=ThreadPoolTaskRunner(max_workers=SIDE_BY_SIDE), validate_parameters=False)
+@flow(name="prepare", description="Everything that a training needs.", task_runner=_RUNNER,
+      validate_parameters=False)
 def prepare(names: list[str]) -> None:
     """Run the stage instances ``names``."""
     _run_part(names)
 
 
-@flow(name="train", description="Trainings, and what no training waits for.",
-      task_runner=ThreadPoolTaskRunner(max_workers=SIDE_BY_SIDE), validate_parameters=False)
+@flow(name="train", description="Trainings, and what no training waits for.", task_runner=_RUNNER,
+      validate_parameters=False)
 def train(names: list[str]) -> None:
     """Run the stage instances ``names``."""
     _run_part(names)
 
 
-@flow(name="evaluate", description="Generation, metrics, report.",
-      task_runner=ThreadPoolTaskRunner(max_workers=SIDE_BY_SIDE), validate_parameters=False)
+@flow(name="evaluate", description="Generation, metrics, report.", task_runner=_RUNNER,
+      validate_parameters=False)
 def evaluate(names: list[str]) -> None:
     """Run the stage instances ``names``."""
     _run_part(names)

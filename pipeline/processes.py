@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from pipeline.environment import LOGS, child_environment
@@ -74,10 +75,8 @@ class Processes:
         for process in running:
             _signal_group(process, signal.SIGTERM)
         for process in running:
-            try:
+            with suppress(subprocess.TimeoutExpired):
                 process.wait(_KILL_SECONDS)
-            except subprocess.TimeoutExpired:
-                pass
             # DVC waits for its command and the command may not heed SIGTERM; the group is ended as a whole.
             _signal_group(process, signal.SIGKILL)
 

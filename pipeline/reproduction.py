@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from rich.console import Console
@@ -57,11 +58,9 @@ def reproduce_targets(params: Params, targets: Sequence[str], console: Console, 
         from pipeline.flows import StagesFailed, reproduce, session_of
 
         await_server()
-        with session_of(dag, console, params.runtime.device) as session:
-            try:
-                reproduce(list(targets))
-            except StagesFailed:
-                pass
+        # What failed has been said stage by stage already.
+        with session_of(dag, console, params.runtime.device) as session, suppress(StagesFailed):
+            reproduce(list(targets))
     _conclude(params, session.display, session.failed(), console, started)
     return not session.failed()
 

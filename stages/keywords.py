@@ -13,12 +13,10 @@ from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, read_table, write_json, write_table
 from stages.params.data import Keywords
-from stages.ranking.normal_form import normal_form
-from stages.ranking.selection import Candidate, InverseFrequency, choose, content_words
+from stages.ranking.candidates import STALE, candidates
+from stages.ranking.selection import InverseFrequency, choose
 from stages.runtime.errors import InputError
 from stages.runtime.process import StageProcess, run_stage
-
-_STALE = "the tables are of different runs. Run `keycontrast run`."
 
 
 @dataclass(frozen=True)
@@ -49,46 +47,15 @@ def run(tokens: pa.Table, ranking: pa.Table, examples: pd.DataFrame, params: Key
     train = _text_ids(examples[examples["split"] == "train"])
     _check_ids(_text_ids(examples) - words.keys(), "tokens")
     idf = InverseFrequency.over(words[text] for text in sorted(train))
-    candidates = (_phrases(ranking, words) if params.method == "textrank" else _scored_words(ranking, words, stops))
-    chosen = {text: choose(candidates.get(text, []), params.method, words[text], stops[text], idf)
+    found = candidates(params.method, ranking, words, stops)
+    chosen = {text: choose(found.get(text, []), params.method, words[text], stops[text], idf)
               for text in sorted(words)}
     table = pa.table({"text_id": list(chosen), "keyword": [c.keyword for c in chosen.values()],
                       "method": [c.method for c in chosen.values()], "score": [c.score for c in chosen.values()]},
                      schema=SCHEMAS["keywords"].arrow())
     counts = _counts({text: c.keyword for text, c in chosen.items()}, examples, train,
                      Counter(c.method for c in chosen.values()))
-    return Chosen(table, counts, _fallbacks(counts["texts_by_method"], len(words.keys() - candidates.keys())))
-
-
-def _phrases(ranking: pa.Table, words: dict[int, list[str]]) -> dict[int, list[Candidate]]:
-    """Return the ranked phrases of each text; none for a text that has only a status."""
-    _check_ids(words.keys() ^ set(ranking["text_id"].to_pylist()), "textrank")
-    found: dict[int, list[Candidate]] = {}
-    columns = [ranking[name].to_pylist() for name in ("text_id", "keyword", "score", "start", "end")]
-    for text, keyword, score, start, end in zip(*columns, strict=True):
-        phrases = found.setdefault(text, [])
-        if keyword is not None:
-            if end > len(words[text]):
-                raise InputError(f"textrank.parquet: a phrase of text {text} ends after its {len(words[text])} tokens; "
-                                 f"{_STALE}")
-            phrases.append(Candidate(keyword, score, start, end))
-    return found
-
-
-def _scored_words(attribution: pa.Table, words: dict[int, list[str]],
-                  stops: dict[int, list[bool]]) -> dict[int, list[Candidate]]:
-    """Return the content words of each source text with their scores for the text paired with itself."""
-    found = {}
-    columns = [attribution[name].to_pylist() for name in ("text_id", "mode", "score")]
-    for text, mode, scores in zip(*columns, strict=True):
-        if mode != "xx":
-            continue
-        if len(scores) != len(words.get(text, [])):
-            raise InputError(f"attribution.parquet: text {text} has {len(scores)} scores for "
-                             f"{len(words.get(text, []))} tokens; {_STALE}")
-        found[text] = [Candidate(normal_form(words[text][place]), scores[place], place, place + 1)
-                       for place in content_words(words[text], stops[text])]
-    return found
+    return Chosen(table, counts, _fallbacks(counts["texts_by_method"], len(words.keys() - found.keys())))
 
 
 def _text_ids(examples: pd.DataFrame) -> set[int]:
@@ -99,7 +66,7 @@ def _text_ids(examples: pd.DataFrame) -> set[int]:
 def _check_ids(missing: set[int], kind: str) -> None:
     if missing:
         raise InputError(f"{kind}.parquet: {len(missing)} texts, the first of them {min(missing)}, are not in both "
-                         f"tables; {_STALE}")
+                         f"tables; {STALE}")
 
 
 def _counts(keyword: dict[int, str], examples: pd.DataFrame, train: set[int], methods: Counter[str]) -> dict[str, Any]:

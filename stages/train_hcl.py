@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor, nn
@@ -138,7 +139,7 @@ def keyword_graph(nodes: pd.DataFrame, edges: pd.DataFrame, node_vectors: pd.Dat
         raise InputError("node_vectors.parquet does not have the nodes of nodes.parquet. Run the stages graph and "
                          "node_vectors again.")
     columns = [torch.from_numpy(edges[name].to_numpy(copy=True)) for name in ("target", "source", "sign")]
-    return KeywordGraph.from_edges(torch.tensor(vectors["vector"].tolist()), *columns)
+    return KeywordGraph.from_edges(torch.from_numpy(np.stack(vectors["vector"].to_numpy())), *columns)
 
 
 def _card(name: str, trained: TrainedHcl, on: TrainedOn, values: Mapping[str, Any]) -> str:

@@ -204,4 +204,4 @@ def test_misuse_is_explained():
     with pytest.raises(ValueError, match="give a batch to train on, or call paraphrase"):
         model()
     with pytest.raises(ValueError, match=r"decoding needs latent \(B, dz\)"):
-        model.generate(input_ids=ids, attention_mask=mask)
+        model.generate(input_ids=ids, attention_mask=mask, max_new_tokens=3)

@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import cosine_similarity
 
 from models.encoders import embed, freeze_lower_layers, load_encoder, mean_pool, pool, special_ids
-from models.hcl import BatchTotals, HclConfig, HclModel, KeywordGraph, kl_weight, objective, validation_loss
+from models.hcl import BatchTotals, HclConfig, HclModel, KeywordGraph, Monitor, kl_weight, objective, validation_loss
 from models.hcl.latent import Gaussian
 from models.losses import bow_loss, gaussian_kl
 
@@ -212,6 +212,56 @@ def test_a_batch_without_negatives_and_impostors_has_finite_gradients():
     _, parts = objective(model(batch), model.config, 1.0)
     assert parts["instance"] == parts["keyword"] == parts["mahalanobis"] == 0
     assert all(torch.isfinite(grad).all() for grad in grads.values() if grad is not None)
+
+
+# Monitors
+
+
+@torch.no_grad()
+def test_monitors_equal_a_loop_over_all_batches():
+    model, monitor = tiny_hcl.model(contrasts={"keyword": {"temperature": 0.02}}), Monitor(tiny_hcl.config())
+    outputs = []
+    for seed in range(3):
+        batch = tiny_hcl.batch(seed=seed)
+        batch["has_negative"][seed] = False
+        outputs.append(model(batch))
+        monitor.add(outputs[-1])
+    values = monitor.values()
+    mu = torch.cat([output.latent.posterior.mu for output in outputs])
+    variances = [float(((mu[:, k] - mu[:, k].mean()) ** 2).mean()) for k in range(tiny_hcl.LATENT)]
+    assert values["active_units"] == sum(variance > 0.01 for variance in variances)
+    assert values["kl"] == pytest.approx(float(torch.cat([output.latent.kl for output in outputs]).mean()))
+    assert values["instance_masked"] == pytest.approx(3 / 12)
+    losses = [float(loss) for output in outputs for loss in output.keyword.contrast[output.keyword.mask]]
+    assert values["keyword_vanished"] == pytest.approx(sum(loss < 0.01 for loss in losses) / len(losses))
+    gaps = [
+        abs(float(output.latent.d_pos[b] - output.latent.d_neg[b])) / 0.1
+        for seed, output in enumerate(outputs) for b in range(4) if b != seed
+    ]
+    assert values["instance_gap"] == pytest.approx(sum(gaps) / len(gaps), rel=1e-5)
+
+
+def test_monitors_leave_out_what_the_model_lacks():
+    model = tiny_hcl.model(latent={"enabled": False})
+    monitor = Monitor(model.config)
+    monitor.add(model(tiny_hcl.batch()))
+    assert monitor.values() == {}
+    with pytest.raises(ValueError, match="this model has no latent variable"):
+        model.reconstruction(tiny_hcl.batch(), "zero")
+
+
+def test_reconstruction_from_prior_and_from_zero():
+    model, batch = tiny_hcl.model(), tiny_hcl.batch()
+    output = model(batch)
+    prior = model.reconstruction(batch, "prior")
+    assert not torch.allclose(prior, output.reconstruction)
+    no_spread = {**batch, "eps": torch.zeros_like(batch["eps"])}
+    with torch.no_grad():  # with equal means all three sources give the same z
+        model.prior.output.weight.zero_()
+        model.posterior.output.weight.zero_()
+    expected = model(no_spread).reconstruction
+    torch.testing.assert_close(model.reconstruction(no_spread, "prior"), expected)
+    torch.testing.assert_close(model.reconstruction(batch, "zero"), expected)
 
 
 # Ablations

@@ -217,6 +217,13 @@ def test_tokens_as_in_the_treebank():
     ]
 
 
+def test_split_words_have_the_norms_of_bare_words():
+    nlp = spacy.blank("en")
+    add_treebank_rules(nlp.tokenizer)
+    doc = nlp("They didn't, can't and won't.")
+    assert [token.norm_ for token in doc] == [token.norm_ for token in without_annotation(doc)]
+
+
 def test_scores_count_exact_spans(sentences):
     vocab = spacy.blank("en").vocab
     gold = build_doc(vocab, sentences[:1])

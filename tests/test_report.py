@@ -1,5 +1,6 @@
 """The report: what stands on the page, that it is one safe file, and that it is the same file each time."""
 
+import contextlib
 import json
 import os
 import re
@@ -96,22 +97,36 @@ def write_params(**changes):
     Path("params.yaml").write_text(yaml.safe_dump({**content, **changes}))
 
 
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def write_project():
     write_params()
     write_dataset()
     for name in ("full", "plain"):
         write_model(name)
     write_run("full", 0.5, 0.3, f"wrote {ATTACK} the author")
     write_run("plain", 0.4, 0.1, "")
-    return tmp_path
 
 
 @pytest.fixture
-def page(project):
-    assert main([]) == 0
-    return REPORT_PAGE.read_text(encoding="utf-8")
+def project(tmp_path, monkeypatch):
+    """A project folder that a test may change; the report is not made yet."""
+    monkeypatch.chdir(tmp_path)
+    write_project()
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """A project folder with its report, made once and only read."""
+    folder = tmp_path_factory.mktemp("built")
+    with contextlib.chdir(folder):
+        write_project()
+        assert main([]) == 0
+    return folder
+
+
+@pytest.fixture
+def page(built):
+    return (built / REPORT_PAGE).read_text(encoding="utf-8")
 
 
 class Outline(HTMLParser):
@@ -187,34 +202,35 @@ def test_page_stands_alone(page):
     assert Outline(page).tags >= {"style", "svg", "table", "mark", "caption"}
 
 
-def test_texts_cannot_become_markup(page):
+def test_texts_cannot_become_markup(page, built):
     assert ATTACK not in page
     assert "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;" in page
     assert "Who reads &amp; writes?" not in page and "Who <mark>reads</mark> &amp; writes?" in page
     # The attack is a keyword too, so it stands in two drawings, written by matplotlib.
-    for file in Path("artifacts/report/plots").glob("*.svg"):
+    drawings = sorted((built / "artifacts/report/plots").glob("*.svg"))
+    assert any("&lt;script&gt;" in file.read_text() for file in drawings)
+    for file in drawings:
         assert "<script" not in file.read_text()
         ElementTree.parse(file)
 
 
-def test_same_artifacts_give_the_same_bytes(project):
-    def build(seed):
-        environment = {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": str(Path(stages.__file__).parents[1])}
-        subprocess.run([sys.executable, "-m", "stages.report"], check=True, env=environment, cwd=project)
-        return {file.relative_to(project): file.read_bytes() for file in (project / "artifacts/report").rglob("*.*")}
+def test_same_artifacts_give_the_same_bytes(built, project):
+    """Made in another folder, by another process under another hash seed."""
+    environment = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": str(Path(stages.__file__).parents[1])}
+    subprocess.run([sys.executable, "-m", "stages.report"], check=True, env=environment, cwd=project)
+    one, other = ({file.relative_to(folder): file.read_bytes() for file in (folder / "artifacts/report").rglob("*.*")}
+                  for folder in (built, project))
+    assert one == other
+    assert {file.suffix for file in one} == {".html", ".svg", ".png"}
 
-    first, second = build(1), build(2)
-    assert first == second
-    assert {file.suffix for file in first} == {".html", ".svg", ".png"}
 
-
-def test_page_holds_no_date_and_no_place(page, project):
+def test_page_holds_no_date_and_no_place(page, built):
     assert not re.search(r"\b20\d\d-\d\d-\d\d\b", page)
-    assert str(project) not in page
+    assert str(built) not in page
 
 
-def test_every_plot_is_a_file_too(page):
-    plots = Path("artifacts/report/plots")
+def test_every_plot_is_a_file_too(page, built):
+    plots = built / "artifacts/report/plots"
     names = {file.stem for file in plots.glob("*.svg")}
     assert names == {file.stem for file in plots.glob("*.png")}
     assert names >= {"history--full--loss", "history--plain--kl", "keywords--tiny", "degrees--tiny",
@@ -222,8 +238,9 @@ def test_every_plot_is_a_file_too(page):
     assert page.count('<svg role="img" aria-label="') == len(names)
 
 
-def test_stage_replaces_the_whole_folder(page):
+def test_stage_replaces_the_whole_folder(project, page):
     stray = Path("artifacts/report/plots/old.svg")
+    stray.parent.mkdir(parents=True)
     stray.write_text("from an earlier recipe")
     assert main([]) == 0
     assert not stray.exists() and REPORT_PAGE.read_text(encoding="utf-8") == page

@@ -3,6 +3,7 @@
 from models.hcl.config import HclConfig
 from models.hcl.keyword_graph import KeywordGraph
 from models.hcl.model import HclModel
+from models.hcl.monitors import Monitor
 from models.hcl.objective import BatchTotals, kl_weight, objective, validation_loss
 from models.hcl.output import HclOutput
 
@@ -12,6 +13,7 @@ __all__ = [
     "HclModel",
     "HclOutput",
     "KeywordGraph",
+    "Monitor",
     "kl_weight",
     "objective",
     "validation_loss",

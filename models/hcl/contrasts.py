@@ -43,9 +43,9 @@ def latent_output(
 
 def keyword_output(config: HclConfig, u_in: Tensor, u_out: Tensor, u_imp: Tensor, mask: Tensor) -> KeywordOutput:
     """Contrast between keywords: cos(u_in, u_out) against cos(anchor, u_imp)."""
+    u_in, u_out, u_imp = at_least_float32(u_in, u_out, u_imp)
     anchor = u_in if config.keyword["kw_anchor"] == "input" else u_out
-    s_out = F.cosine_similarity(*at_least_float32(u_in, u_out), dim=-1)  # (B,)
-    s_imp = F.cosine_similarity(*at_least_float32(anchor, u_imp), dim=-1)
+    s_out, s_imp = F.cosine_similarity(u_in, u_out, dim=-1), F.cosine_similarity(anchor, u_imp, dim=-1)  # (B,)
     loss = keyword_contrast(s_out, s_imp, config.contrasts["keyword"]["temperature"])
     return KeywordOutput(u_in, u_out, u_imp, mask, s_out, s_imp, loss)
 

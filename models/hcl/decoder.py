@@ -1,5 +1,7 @@
 """Transformer decoder over a memory of encoder states and latent slots, with a key/value cache."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -79,7 +81,7 @@ class DecoderLayer(nn.Module):
         if not cache.is_updated.get(self.number):
             cache.cross_attention_cache.update(*self.cross_attention.keys_values(memory), self.number)
             cache.is_updated[self.number] = True
-        kept = cache.cross_attention_cache.layers[self.number]
+        kept: Any = cache.cross_attention_cache.layers[self.number]
         return kept.keys, kept.values
 
 

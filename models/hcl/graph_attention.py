@@ -67,8 +67,9 @@ class GraphAttention(nn.Module):
         networks = 2 if edge_type == "signed" else 1
         self.ffn0 = nn.ModuleList(EdgeFeedForward(2 * width, width) for _ in range(networks))
         self.ffn1 = nn.ModuleList(EdgeFeedForward(width, width) for _ in range(networks))
-        for name in ("Wp", "Wh", "Wq", "Wk", "Wr", "Wv"):
-            self.add_module(name, nn.Linear(width, width, bias=False))
+        self.Wp, self.Wh, self.Wq, self.Wk, self.Wr, self.Wv = (
+            nn.Linear(width, width, bias=False) for _ in range(6)
+        )
         self.norm = nn.LayerNorm(width) if layer_norm else nn.Identity()
 
     def forward(self, graph: KeywordGraph, seeds: Tensor) -> Tensor:

@@ -85,6 +85,7 @@ def _contrasts(output: HclOutput, config: HclConfig, totals: BatchTotals) -> dic
     values: dict[str, Tensor] = {}
     latent, keyword, level = output.latent, output.keyword, output.level
     if config.uses_instance and latent is not None and latent.instance is not None:
+        assert latent.instance_mask is not None  # comes with the contrast
         values["instance"] = masked_mean(latent.instance, latent.instance_mask, totals.negatives)
     if config.uses_keyword_contrast and keyword is not None:
         values["keyword"] = masked_mean(keyword.contrast, keyword.mask, totals.impostors)

@@ -4,6 +4,7 @@ Only regular expressions and special cases, so that the rules are stored with th
 load them.
 """
 
+from spacy.lang.en import English
 from spacy.symbols import ORTH
 from spacy.tokenizer import Tokenizer
 from spacy.util import compile_infix_regex, compile_prefix_regex, compile_suffix_regex
@@ -16,9 +17,8 @@ CLOCK = r"(?<=:[0-9][0-9])(?:[AaPp][Mm])"
 
 # Words of two parts that stay whole: "e-mail", "non-human", "pre-owned".
 WHOLE_BEFORE_HYPHEN = ["e", "non", "co", "re", "pre", "post", "ex", "anti", "semi", "multi", "mid", "pro", "mis"]
-HYPHEN = r"(?:-|–|—|--|---|——|~)"
 
-ABBREVIATIONS = ["etc.", "Etc.", "Lt.", "Ft.", "Capt.", "Attn.", "Mon.", "Tue.", "Tues.", "Wed.", "Thu.", "Thur.",
+ABBREVIATIONS = ["Lt.", "Ft.", "Capt.", "Attn.", "Mon.", "Tue.", "Tues.", "Wed.", "Thu.", "Thur.",
                  "Thurs.", "Fri.", "ext.", "Ext."]  # fmt: skip
 # spaCy reads these as "we'd" and "i'd".
 NOT_CONTRACTED = ["Wed", "wed", "id", "Id"]
@@ -27,13 +27,14 @@ SPLIT = {"and/or": ["and", "/", "or"], "):": [")", ":"], "wanna": ["wan", "na"],
 
 def add_treebank_rules(tokenizer: Tokenizer) -> None:
     """Change the rules of an English tokenizer, in place, towards those of the treebank."""
-    from spacy.lang.en import English
-
     defaults = English.Defaults
     prefixes, suffixes = list(defaults.prefixes or []), list(defaults.suffixes or [])
     tokenizer.prefix_search = compile_prefix_regex([*RUNS, *prefixes]).search
     tokenizer.suffix_search = compile_suffix_regex([*SUFFIX_RUNS, CLOCK, *suffixes]).search
     tokenizer.infix_finditer = compile_infix_regex(_infixes(list(defaults.infixes or []))).finditer
+    # spaCy's special cases give the "did" of "didn't" the norm "do", and so on. Norms are features of the tagger:
+    # they must be those of the bare words that it is trained on, or it takes this "did" for a present tense.
+    tokenizer.rules = {word: [{ORTH: part[ORTH]} for part in parts] for word, parts in (tokenizer.rules or {}).items()}
     for word in [*ABBREVIATIONS, *NOT_CONTRACTED]:
         tokenizer.add_special_case(word, [{ORTH: word}])
     for word, parts in SPLIT.items():

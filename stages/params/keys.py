@@ -9,7 +9,7 @@ from stages.runtime.fingerprint import hash_values
 STAGE_PARAMS: dict[str, tuple[str, ...]] = {
     "ingest": ("seed", "ingest", "datasets.{key}"),
     "annotate": ("annotate", "datasets.{key}.language"),
-    "textrank": ("textrank", "annotate.pipeline"),
+    "textrank": ("textrank",),
     "pair_classifier": ("seed", "runtime.threads", "runtime.deterministic", "encoder", "pair_classifier"),
     "attribution": ("runtime.threads", "runtime.deterministic", "attribution"),
     "keywords": ("keywords",),

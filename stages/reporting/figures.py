@@ -66,6 +66,7 @@ def finished(figure: Figure, name: str, title: str, description: str) -> Plot:
         # The bitmap's font may lack a script; the page's SVG leaves text to the reader's fonts.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+        figure.set_layout_engine("none")    # the first file has settled it
         figure.savefig(png, format="png", dpi=144, metadata={"Software": None})
     return Plot(name, title, description, svg.getvalue(), png.getvalue())
 

@@ -21,5 +21,15 @@ def configure(level: str | None = None) -> None:
     root.handlers[:] = [handler]
     root.setLevel(chosen)
     root.propagate = False
+    _quieten_transformers()
     for noisy in ("transformers", "jieba", "matplotlib", "pytextrank"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
+
+
+def _quieten_transformers() -> None:
+    """Switch off its bars for loading and writing weights: they last a moment and drown the stage's own."""
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # for processes that import it later
+    library = sys.modules.get("transformers")
+    if library is not None:
+        library.utils.logging.disable_progress_bar()
+        library.utils.logging.set_verbosity_error()

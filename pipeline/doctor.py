@@ -1,0 +1,217 @@
+"""``keycontrast doctor``: every condition that the pipeline needs, checked, each problem with its remedy."""
+
+import os
+import platform
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.version import Version
+from rich.console import Console
+from rich.text import Text
+
+from stages.artifacts.paths import PARAMS
+from stages.runtime.errors import InputError
+
+CONSTRAINTS = Path("constraints.txt")
+_PROJECT = "keycontrast"
+_MIN_PYTHON = (3, 11)
+_FREE_GIB = 3.0
+_MEMORY_GIB = 4.0
+_FIRST_BROKEN_FASTAPI = Version("0.155")
+_AGAIN = "install again: make env (or pip install -c constraints.txt -e .)"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was checked.
+
+    Attributes:
+        subject: what it is about.
+        detail: what was found.
+        problem: whether it keeps the pipeline from working.
+        remedy: what to do about it.
+    """
+
+    subject: str
+    detail: str
+    problem: bool = False
+    remedy: str = ""
+
+
+def diagnose(root: Path = Path()) -> list[Finding]:
+    """Check everything; one check that fails never hides another."""
+    checks: list[Callable[[Path], Iterator[Finding]]] = [
+        _python, _packages, _prefect_pair, _params, _language_pipeline, _encoder, _repository, _disk, _memory, _device]
+    return [finding for check in checks for finding in check(root)]
+
+
+def report(findings: list[Finding], console: Console) -> None:
+    """Print all findings, problems last, each with its remedy."""
+    for finding in sorted(findings, key=lambda finding: finding.problem):
+        mark = Text("problem ", style="bold red") if finding.problem else Text("ok      ", style="green")
+        console.print(mark + Text(f"{finding.subject}: {finding.detail}"), soft_wrap=True)
+        if finding.problem:
+            console.print(Text(f"        remedy: {finding.remedy}"), soft_wrap=True)
+    problems = sum(finding.problem for finding in findings)
+    console.print(Text(f"{problems} problem{'s' * (problems != 1)}." if problems else "Everything is in order."))
+
+
+def _python(_: Path) -> Iterator[Finding]:
+    wanted = ".".join(map(str, _MIN_PYTHON))
+    yield Finding("python", platform.python_version(), sys.version_info < _MIN_PYTHON,
+                  f"create the environment with Python {wanted} or later: make env PYTHON=python{wanted}")
+
+
+def _packages(root: Path) -> Iterator[Finding]:
+    """Compare installed packages with what the project requires, and with the versions known to work together."""
+    pinned = _pins(root / CONSTRAINTS)
+    good = 0
+    for text in requires(_PROJECT) or []:
+        requirement = Requirement(text)
+        if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
+            continue
+        problem = package_problem(requirement, pinned.get(_normal(requirement.name)))
+        if problem is None:
+            good += 1
+        else:
+            yield Finding(requirement.name, problem, True, _AGAIN)
+    yield Finding("packages", f"{good} as required")
+
+
+def package_problem(requirement: Requirement, pin: str | None) -> str | None:
+    """Return what is wrong with the installed version of a required package; None if nothing is.
+
+    Args:
+        requirement: what the project requires.
+        pin: version in the constraints file, if it names one.
+    """
+    try:
+        installed = version(requirement.name)
+    except PackageNotFoundError:
+        return f"not installed (needed: {requirement})"
+    # A local label such as +cpu tells how the same version was built.
+    if not requirement.specifier.contains(Version(installed).public, prereleases=True):
+        return f"{installed} is installed, {requirement} is needed"
+    if pin is not None and Version(installed).public != Version(pin).public:
+        return f"{installed} is installed, the versions known to work together have {pin}"
+    return None
+
+
+def _pins(constraints: Path) -> dict[str, str]:
+    if not constraints.exists():
+        return {}
+    lines = re.findall(r"^([A-Za-z0-9._-]+)==([^\s;#]+)", constraints.read_text(encoding="utf-8"), re.MULTILINE)
+    return {_normal(name): pin for name, pin in lines}
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _prefect_pair(_: Path) -> Iterator[Finding]:
+    try:
+        prefect, fastapi = version("prefect"), version("fastapi")
+    except PackageNotFoundError:
+        return  # already named among the packages
+    yield Finding("prefect and fastapi", f"{prefect} with {fastapi}", Version(fastapi) >= _FIRST_BROKEN_FASTAPI,
+                  "flows break at run time with fastapi 0.155 and later: pip install fastapi==0.150.0")
+
+
+def _params(root: Path) -> Iterator[Finding]:
+    from pipeline.reproduction import check_sources
+    from stages.params import load_params
+
+    try:
+        params = load_params(root / PARAMS)
+        check_sources(params, root)
+    except InputError as error:
+        yield Finding("params", str(error), True, "correct params.yaml, or write it anew: keycontrast use sample")
+    else:
+        yield Finding("params", f"recipe {params.recipe}, data in place")
+
+
+def _language_pipeline(root: Path) -> Iterator[Finding]:
+    from stages.language.pipelines import load_pipeline
+
+    name = _param(root, "annotate", "pipeline", "embedded")
+    try:
+        meta = load_pipeline(name).meta
+    except InputError as error:
+        yield Finding("language pipeline", str(error), True, "name another in params.yaml (annotate.pipeline), or "
+                                                             "restore data/language: git checkout data/language")
+    else:
+        yield Finding("language pipeline", f"{name}: {meta.get('name')} {meta.get('version')}")
+
+
+def _encoder(root: Path) -> Iterator[Finding]:
+    from stages.encoders import resolve_encoder
+
+    source = _param(root, "encoder", "source", "bundled")
+    try:
+        found = resolve_encoder(source).description
+    except InputError as error:
+        yield Finding("encoder", str(error), True, "see the message; the bundled encoder needs no network")
+    else:
+        digest = str(found.get("sha256"))[:12]
+        yield Finding("encoder", f"{source}: {found.get('name')}, sha256 {digest}...")
+
+
+def _param(root: Path, block: str, name: str, default: str) -> str:
+    """Return a param, or its default where the params are wrong, which is a finding of its own."""
+    from stages.params import load_params
+
+    try:
+        return str(getattr(getattr(load_params(root / PARAMS), block), name))
+    except InputError:
+        return default
+
+
+def _repository(root: Path) -> Iterator[Finding]:
+    from pipeline.dag import read_dag
+
+    try:
+        dag = read_dag(root)
+    except InputError as error:
+        yield Finding("dvc", str(error), True, "clone the repository with git; or in this folder: git init, dvc init")
+    else:
+        changed = sum(node.changed for node in dag.nodes)
+        yield Finding("dvc", f"{len(dag.nodes)} stages, {changed} of them to run")
+
+
+def _disk(root: Path) -> Iterator[Finding]:
+    free = shutil.disk_usage(root).free / 2**30
+    yield Finding("disk", f"{free:.1f} GiB free", free < _FREE_GIB,
+                  f"free at least {_FREE_GIB:.0f} GiB; `dvc gc --workspace` empties the cache of what is not in use")
+
+
+def _memory(_: Path) -> Iterator[Finding]:
+    available = available_memory() / 2**30
+    yield Finding("memory", f"{available:.1f} GiB available", available < _MEMORY_GIB,
+                  "end other programs, or lower train_hcl.training.micro_batch and runtime.workers in params.yaml")
+
+
+def available_memory() -> int:
+    """Return bytes of memory that programs may still take, the limit of a container included."""
+    meminfo = Path("/proc/meminfo").read_text()
+    found = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo, re.MULTILINE)
+    free = int(found[1]) * 1024 if found else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
+    if limit.exists() and limit.read_text().strip() != "max":
+        return min(free, int(limit.read_text()) - int(used.read_text()))
+    return free
+
+
+def _device(root: Path) -> Iterator[Finding]:
+    import torch
+
+    wanted = _param(root, "runtime", "device", "auto")
+    gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    detail = ", ".join(gpus) if gpus else f"no GPU; {os.cpu_count()} CPU cores"
+    yield Finding("device", f"{detail} (runtime.device: {wanted})", wanted == "cuda" and not gpus,
+                  "set runtime.device to auto or cpu in params.yaml, or install a CUDA build of torch")

@@ -1,0 +1,155 @@
+"""Rewriting new texts with a trained run: JSON lines out, one per text, as soon as it is done."""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import pandas as pd
+import pyarrow as pa
+
+from stages.artifacts.paths import DatasetPaths, ModelPaths
+from stages.artifacts.schemas import NO_KEYWORD
+from stages.artifacts.tables import read_frame, read_table
+from stages.params import Params
+from stages.runtime.errors import InputError, nearest
+
+if TYPE_CHECKING:
+    from stages.ranking.selection import Choice
+
+def texts_from(argument: str | None, file: Path | None, stream: TextIO) -> Iterator[str]:
+    """Yield the texts to rewrite: the argument, the lines of a file, or those of ``stream``; no empty ones.
+
+    Raises:
+        InputError: both a text and a file are given, the file is missing or not UTF-8, or nothing is given.
+    """
+    if argument is not None and file is not None:
+        raise InputError("give a text or --file, not both.")
+    if argument is not None:
+        yield from [argument] if argument.strip() else []
+        return
+    if file is None:
+        if stream.isatty():
+            raise InputError('no text. Give one: keycontrast predict RUN "a sentence", or --file FILE, or lines on '
+                             "standard input.")
+        yield from (line.strip() for line in stream if line.strip())
+        return
+    if not file.is_file():
+        raise InputError(f"{file}: no such file. It should hold one text per line.")
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file}: not UTF-8 ({error.reason} at byte {error.start}). Convert it first.") from error
+    yield from (line.strip() for line in lines if line.strip())
+
+
+@dataclass
+class KeywordFinder:
+    """Finds the keyword of a new text as the stages annotate, ranking and keywords do.
+
+    Args:
+        params: in force; the model's data set must be among them.
+        dataset: data set whose training texts give the IDF that settles ties.
+    """
+
+    params: Params
+    dataset: str
+
+    def __post_init__(self) -> None:
+        from stages.annotate import annotator
+
+        if self.params.keywords.method != "textrank":
+            raise InputError(f"keywords.method is {self.params.keywords.method!r}, which scores a text with a trained "
+                             f"classifier; a new text's keyword is found by textrank only. Give one with --keyword.")
+        self._annotate = annotator(self.params.annotate.pipeline)
+        self._idf = self._training_idf()
+
+    def _training_idf(self) -> Any:
+        from stages.ranking.selection import InverseFrequency
+
+        paths = DatasetPaths(self.dataset)
+        examples = read_frame(paths.table("examples"), "examples")
+        train = examples[examples["split"] == "train"]
+        used = pd.concat([train[name].dropna().astype("int64") for name in ("source_id", "target_id", "negative_id")])
+        tokens = read_table(paths.table("tokens"), columns=["text_id", "token"]).to_pandas()
+        return InverseFrequency.over(tokens.loc[tokens["text_id"].isin(set(used)), "token"])
+
+    def keywords(self, texts: Sequence[str]) -> list["Choice"]:
+        """Return the keyword of each text and the method that found it."""
+        from stages.ranking import rank
+        from stages.ranking.candidates import candidates
+        from stages.ranking.selection import choose
+
+        chunk = pa.table({"text_id": pa.array(range(len(texts)), pa.int64()), "text": list(texts)})
+        tokens = self._annotate(chunk)
+        block = self.params.textrank
+        words, stops = (dict(enumerate(tokens[name].to_pylist())) for name in ("token", "is_stop"))
+        found = candidates("textrank", rank(tokens, block.method, block.phrases), words, stops)
+        return [choose(found.get(number, []), "textrank", words[number], stops[number], self._idf)
+                for number in range(len(texts))]
+
+
+def predict(params: Params, run: str, texts: Iterable[str], keyword: str | None = None, samples: int | None = None,
+            batch_size: int | None = None) -> Iterator[dict[str, Any]]:
+    """Yield one plain dictionary per text: source, keyword, whether the graph knows it, prediction(s).
+
+    Args:
+        params: in force.
+        run: a run of the HCL track.
+        texts: what to rewrite; read a batch at a time.
+        keyword: takes the place of the texts' own keywords.
+        samples: further outputs per text, z drawn from the prior; None takes the run's setting.
+        batch_size: texts rewritten together; None takes the run's setting.
+
+    Raises:
+        InputError: no such run, or its model is not trained yet.
+    """
+    if run not in params.runs.hcl:
+        raise InputError(f"no run is called {run!r}; {nearest(run, params.runs.hcl)}")
+    from stages.hcl.decoding import Paraphraser
+    from stages.ranking.normal_form import normal_form
+    from stages.ranking.selection import Choice
+    from stages.runtime.device import choose_device
+    from stages.runtime.seeds import seed_everything
+
+    decode = params.hcl_decoding(run).model_dump()
+    decode["samples"] = decode["samples"] if samples is None else samples
+    seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic)
+    paraphraser = Paraphraser(ModelPaths(params.runs.hcl[run].model).weights, choose_device(params.runtime.device))
+    finder = None if keyword is not None else KeywordFinder(params, paraphraser.on.dataset)
+    given = normal_form(keyword) if keyword is not None else ""
+    for batch in _batches(texts, batch_size or decode["batch_size"]):
+        chosen = finder.keywords(batch) if finder is not None else [Choice(given, "given", None)] * len(batch)
+        items = pd.DataFrame({"example_id": range(len(batch)), "source": batch,
+                              "keyword": [choice.keyword for choice in chosen], "references": [[] for _ in batch]})
+        rows = pd.concat(list(paraphraser.rewrite(items, {**decode, "batch_size": len(batch)}, params.seed)))
+        yield from _lines(rows, [choice.method for choice in chosen], paraphraser.uses_keyword)
+
+
+def _batches(texts: Iterable[str], size: int) -> Iterator[list[str]]:
+    source = iter(texts)
+    while batch := list(islice(source, size)):
+        yield batch
+
+
+def _lines(rows: pd.DataFrame, methods: list[str], uses_keyword: bool) -> Iterator[dict[str, Any]]:
+    for number, same in rows.groupby("example_id", sort=True):
+        first = same.iloc[0]
+        line: dict[str, Any] = {"source": first["source"], "prediction": first["prediction"]}
+        if uses_keyword:
+            line |= {"keyword": None if first["keyword"] == NO_KEYWORD else first["keyword"],
+                     "keyword_from": methods[number],
+                     "keyword_in_graph": bool(first["keyword_known"])}
+        if len(same) > 1:
+            line["samples"] = same["prediction"].iloc[1:].tolist()
+        yield line
+
+
+def print_lines(lines: Iterable[dict[str, Any]]) -> None:
+    """Write each line as JSON to standard output, at once."""
+    for line in lines:
+        sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")
+        sys.stdout.flush()

@@ -1,0 +1,135 @@
+"""A DVC project with the shape of ours and stages that take no time."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+from source_imports import ROOT
+
+WORK = '''"""python work.py OUT [IN...]: write a note of all inputs, or fail as the files here ask."""
+import pathlib
+import sys
+import time
+
+out, *ins = sys.argv[1:]
+name = pathlib.Path(out).name
+stage = name.partition("@")[0]
+with open("order.txt", "a") as order:
+    order.write(name + "\\n")
+if pathlib.Path(f"mend-{name}").exists():
+    sys.exit(f"{stage}: raw.jsonl, row 3: no column 'target'\\nRename it, or name it in the params.")
+crash = pathlib.Path(f"crash-{name}")
+if crash.exists():
+    crash.unlink()
+    raise RuntimeError("power cut")
+while pathlib.Path(f"wait-{name}").exists():
+    time.sleep(0.05)
+pathlib.Path(out).parent.mkdir(parents=True, exist_ok=True)
+pathlib.Path(out).write_text(name + "".join(pathlib.Path(part).read_text() for part in ins))
+'''
+DVC_YAML = """
+stages:
+  ingest:
+    foreach: ${datasets}
+    do:
+      cmd: python work.py artifacts/${key}/ingest@${key} ${item.source}
+      desc: read
+      deps: ["${item.source}", work.py]
+      outs: [{"artifacts/${key}/ingest@${key}": {persist: true}}]
+  side:
+    foreach: ${datasets}
+    do:
+      cmd: python work.py artifacts/${key}/side@${key} artifacts/${key}/ingest@${key}
+      deps: ["artifacts/${key}/ingest@${key}"]
+      outs: [{"artifacts/${key}/side@${key}": {persist: true}}]
+  train_x:
+    foreach: ${models.hcl}
+    do:
+      cmd: python work.py artifacts/models/${key}/train_x@${key} artifacts/${item.dataset}/ingest@${item.dataset}
+      meta: {gpu: true, retries: 2}
+      deps: ["artifacts/${item.dataset}/ingest@${item.dataset}"]
+      params: ["models.hcl.${key}"]
+      outs: [{"artifacts/models/${key}/train_x@${key}": {persist: true}}]
+  evaluate_x:
+    foreach: ${runs.hcl}
+    do:
+      cmd: python work.py artifacts/runs/${key}/evaluate_x@${key} artifacts/models/${item.model}/train_x@${item.model}
+      deps: ["artifacts/models/${item.model}/train_x@${item.model}"]
+      outs: [{"artifacts/runs/${key}/evaluate_x@${key}": {persist: true}}]
+  report:
+    cmd: python work.py artifacts/report/report
+    deps: [artifacts/runs]
+    params: [runs]
+    outs: [{artifacts/report/report: {persist: true}}]
+"""
+RECIPES = {
+    "one": """# The first recipe.
+recipe: one
+datasets: {d: {source: raw}}
+models: {hcl: {m1: {dataset: d}, m2: {dataset: d, seed: 2}}}
+runs: {hcl: {m1: {model: m1}, m2: {model: m2}}}
+""",
+    "two": """# The second recipe.
+recipe: two
+datasets: {d: {source: raw}}
+models: {hcl: {m1: {dataset: d, seed: 5}}}
+runs: {hcl: {m1: {model: m1}}}
+""",
+    "outside": """# Data that does not ship.
+recipe: outside
+datasets: {far: {source: "{data}/far"}}
+models: {hcl: {}}
+runs: {hcl: {}}
+"""}
+
+
+def make_project(folder: Path) -> Path:
+    """Write the project into ``folder``, with params from recipe ``one``, and return ``folder``."""
+    from pipeline.recipes import apply, plan
+
+    folder.mkdir(parents=True)
+    subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
+    files = {"work.py": WORK, "dvc.yaml": DVC_YAML, "raw": "raw\n",
+             ".gitignore": "/artifacts/\n/.keycontrast/\n", ".dvcignore": ".keycontrast\n",
+             ".dvc/config": "[core]\n    analytics = false\n    check_update = false\n",
+             ".dvc/.gitignore": "/tmp\n/cache\n",
+             **{f"recipes/{name}.yaml": text for name, text in RECIPES.items()}}
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    apply(plan("one", root=folder), folder)
+    return folder
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The environment of a command in such a project."""
+    programs = str(Path(sys.executable).parent)
+    return {**os.environ, "PATH": os.pathsep.join([programs, os.environ["PATH"]]), "PYTHONPATH": str(ROOT),
+            "COLUMNS": "200", "NO_COLOR": "1", **more}
+
+
+def keycontrast(folder: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line in ``folder``."""
+    return subprocess.run([sys.executable, "-m", "pipeline", *arguments], cwd=folder, env=environment(**more),
+                          capture_output=True, text=True, check=False, timeout=240)
+
+
+def dvc(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run DVC in ``folder``."""
+    return subprocess.run([sys.executable, "-m", "dvc", *arguments], cwd=folder, env=environment(),
+                          capture_output=True, text=True, check=False, timeout=240)
+
+
+def lock(folder: Path) -> dict:
+    """The parsed ``dvc.lock``: DVC writes its entries in the order of completion."""
+    return yaml.safe_load((folder / "dvc.lock").read_text())
+
+
+def order(folder: Path) -> list[str]:
+    """The stage instances that have run since the last call, in order."""
+    path = folder / "order.txt"
+    names = path.read_text().split() if path.exists() else []
+    path.unlink(missing_ok=True)
+    return names

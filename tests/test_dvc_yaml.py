@@ -1,0 +1,103 @@
+"""dvc.yaml against the code: params, paths, imports, descriptions."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from source_imports import ROOT, closure, has_code, path_of
+
+from pipeline.recipes import recipe_names
+from stages.artifacts import paths
+from stages.artifacts.schemas import SCHEMAS
+from stages.params import STAGE_PARAMS
+
+DVC = yaml.safe_load((ROOT / "dvc.yaml").read_text())
+STAGES = {name: entry.get("do", entry) for name, entry in DVC["stages"].items()}
+FOREACH = {name: entry.get("foreach") for name, entry in DVC["stages"].items()}
+CODE = ("stages/", "models/", "pipeline/")
+
+
+def plain(item):
+    """A path of outs, metrics, plots or deps, and its settings."""
+    return (item, {}) if isinstance(item, str) else next(iter(item.items()))
+
+
+def products(stage):
+    return [plain(item) for kind in ("outs", "metrics", "plots") for item in STAGES[stage].get(kind, [])]
+
+
+def code_deps(stage):
+    return [dep for dep in STAGES[stage]["deps"] if dep.startswith(CODE)]
+
+
+def covers(dep, path):
+    return path == dep or path.startswith(dep + "/")
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_every_imported_module_is_a_dependency_and_every_code_dependency_is_imported(stage):
+    needed = {path_of(module) for module in closure(f"stages.{stage}") if has_code(module)}
+    deps = code_deps(stage)
+    assert not [path for path in sorted(needed) if not any(covers(dep, path) for dep in deps)]
+    assert not [dep for dep in deps if not any(covers(dep, path) for path in needed)]
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_command_and_stage_share_a_name(stage):
+    key = " ${key}" if FOREACH[stage] else ""
+    assert STAGES[stage]["cmd"] == f"python -m stages.{stage}{key}"
+    assert (ROOT / "stages" / f"{stage}.py").exists()
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_params_are_those_that_the_stage_may_read(stage):
+    named = [name.replace("${key}", "{key}") for name in STAGES[stage].get("params", [])]
+    assert sorted(named) == sorted(STAGE_PARAMS.get(stage, ()))
+    assert set(STAGE_PARAMS) <= set(STAGES)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_everything_is_described_and_persisted(stage):
+    assert STAGES[stage]["desc"]
+    for path, settings in products(stage):
+        assert settings.get("desc"), path
+        # DVC would remove the earlier artifact before the stage runs; a stage that fails must not lose it.
+        assert settings.get("persist") is True, path
+
+
+def test_plots_say_what_they_show():
+    for stage in STAGES.values():
+        for item in stage.get("plots", []):
+            assert {"title", "x", "y", "x_label", "y_label"} <= set(plain(item)[1])
+    for artifact in DVC["artifacts"].values():
+        assert {"path", "desc", "type", "labels"} <= set(artifact)
+
+
+def test_paths_are_those_of_the_paths_module():
+    dataset, model, run = paths.DatasetPaths("${key}"), paths.ModelPaths("${key}"), paths.RunPaths("${key}")
+    known = {dataset.table(kind) for kind in SCHEMAS} | {dataset.metrics(stage) for stage in STAGES}
+    known |= {dataset.pair_classifier, model.weights, model.history, model.items}
+    known |= {run.predictions, run.metrics, run.scores, paths.REPORT, paths.ARTIFACTS / "manifests" / "${key}.json"}
+    written = [Path(path) for stage in STAGES for path, _ in products(stage)]
+    assert not set(written) - known
+    assert len(written) == len(set(written))
+
+
+def test_every_data_dependency_is_made_by_a_stage_or_ships_with_the_project():
+    made = {path.replace("${key}", "*") for stage in STAGES for path, _ in products(stage)}
+    for stage in STAGES:
+        for dep in set(STAGES[stage]["deps"]) - set(code_deps(stage)):
+            found = dep.replace("${keywords.method}", "textrank")
+            for variable in ("${key}", "${item.dataset}", "${item.model}"):
+                found = found.replace(variable, "*")
+            assert found == "${item.source}" or (ROOT / found).exists() and not found.startswith("artifacts") or any(
+                covers(found, path) for path in made), dep
+
+
+def test_stages_stay_few_enough_for_dvc():
+    # DVC's own work grows with stage instances; see the README's note on large recipes.
+    for name in recipe_names(ROOT / "recipes"):
+        recipe = yaml.safe_load((ROOT / "recipes" / f"{name}.yaml").read_text())
+        counts = {"${datasets}": len(recipe["datasets"]), "${models.hcl}": len(recipe["models"]["hcl"]),
+                  "${runs.hcl}": len(recipe["runs"]["hcl"]), None: 1}
+        assert sum(counts[foreach] for foreach in FOREACH.values()) <= 60, name

@@ -1,0 +1,80 @@
+"""pipeline -> stages -> models: never up, never sideways, and light where it has to be light."""
+
+import subprocess
+import sys
+
+import pytest
+import yaml
+from source_imports import ROOT, closure, imports, is_ours, modules, outside
+
+LAYERS = {"pipeline": {"pipeline", "stages", "models"}, "stages": {"stages", "models"}, "models": {"models"}}
+STAGES = sorted(yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"])
+# What a GPU machine has where nothing else can be installed; tqdm comes with transformers.
+GPU_MACHINE = {"torch", "transformers", "tokenizers", "safetensors", "numpy", "pandas", "pyarrow", "tqdm"}
+MODELS = {"torch", "transformers", "tokenizers", "safetensors", "numpy"}
+ON_GPU_MACHINE = [name for name in STAGES if name.startswith(("train_", "generate_", "evaluate_"))
+                  or name in ("pair_classifier", "attribution", "node_vectors")]
+
+
+def foreign(names):
+    return {name for name in names if name not in sys.stdlib_module_names}
+
+
+@pytest.mark.parametrize("module", sorted(modules()))
+def test_imports_go_down(module):
+    allowed = LAYERS[module.partition(".")[0]]
+    up = {name for name in imports(module) if is_ours(name) and name.partition(".")[0] not in allowed}
+    assert not up, f"{module} imports {up}"
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_no_stage_needs_another_stage(name):
+    others = {f"stages.{other}" for other in STAGES if other != name}
+    assert not closure(f"stages.{name}") & others
+
+
+def test_workshops_do_not_import_stages():
+    stages = {f"stages.{name}" for name in STAGES}
+    for module in modules():
+        if module.startswith("stages.") and module not in stages:
+            assert not imports(module) & stages, module
+
+
+@pytest.mark.parametrize("module", sorted(name for name in modules() if name.startswith("models")))
+def test_models_import_torch_and_little_else(module):
+    names = {name.partition(".")[0] for name in imports(module) if not is_ours(name)}
+    assert foreign(names) <= MODELS
+
+
+@pytest.mark.parametrize("name", ON_GPU_MACHINE)
+def test_what_runs_on_a_gpu_machine_imports_only_what_is_there(name):
+    assert foreign(outside(f"stages.{name}", inner=False)) <= GPU_MACHINE
+
+
+@pytest.mark.parametrize("package", ["prefect", "dvc", "typer"])
+def test_orchestration_stays_in_pipeline(package):
+    users = {module.partition(".")[0] for module in modules()
+             if package in {name.partition(".")[0] for name in imports(module)}}
+    assert users == {"pipeline"}
+
+
+def test_the_reading_of_imports_sees_them_all():
+    assert "prefect" in {name.partition(".")[0] for name in imports("pipeline.flows")}
+    assert "pipeline.flows" in imports("pipeline.reproduction")
+    assert "pipeline.flows" not in imports("pipeline.reproduction", inner=False)
+    assert "stages.params.root" in closure("stages.params.load")
+    assert "stages.params.root" not in imports("stages.params.load", inner=False)
+
+
+def test_command_line_and_models_import_light():
+    program = """
+import sys
+import pipeline.cli
+heavy = {"torch", "prefect", "dvc", "pandas", "pyarrow", "spacy", "pydantic"} & set(sys.modules)
+assert not heavy, heavy
+import models.losses, models.hcl, models.training
+heavy = {"pandas", "pyarrow", "spacy", "prefect", "dvc", "stages.params"} & set(sys.modules)
+assert not heavy, heavy
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,96 @@
+"""`keycontrast inspect` on every kind of artifact."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from pipeline.inspection import null_counts, show
+from stages.artifacts.tables import Provenance, write_table
+from stages.runtime.errors import InputError
+
+PROVENANCE = Provenance("ingest@tiny", "0123", counts={"pairs": 2}, fallbacks=["took the [bold]other[/bold] way"])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    texts = {"text_id": [0, 1], "text": ["a [red]text[/red]", "another"], "language": ["en", "en"]}
+    examples = {"example_id": [0], "split": ["train"], "source_id": [0], "target_id": [1], "negative_id": [None],
+                "reference_ids": [[1, 0]], "group": [0], "negative_origin": [None]}
+    write_table(tmp_path / "texts.parquet", "texts", texts, PROVENANCE)
+    write_table(tmp_path / "examples.parquet", "examples", examples, PROVENANCE)
+    return tmp_path
+
+
+def shown(path, **settings):
+    console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115 - closed with the process
+    show(path, console, **settings)
+    return console.export_text()
+
+
+def test_a_table_shows_columns_counts_nulls_and_provenance(folder):
+    text = shown(folder / "examples.parquet", as_text=False)
+    assert "1 rows, 8 columns" in text and "key: example_id" in text
+    assert "text id of the input x" in text
+    row = next(line for line in text.splitlines() if "negative_id" in line and "int64" in line)
+    assert "│ 1 " in row
+    assert '"stage": "ingest@tiny"' in text and "took the [bold]other[/bold] way" in text
+
+
+def test_text_ids_become_texts_and_markup_in_data_stays_data(folder):
+    text = shown(folder / "examples.parquet")
+    assert "a [red]text[/red]" in text and "[another, a [red]text[/red]]" in text
+    assert "a [red]text[/red]" not in shown(folder / "examples.parquet", as_text=False)
+
+
+def test_rows_are_counted_and_limited(folder):
+    assert "First 1 rows" in shown(folder / "texts.parquet", rows=1)
+    assert "First" not in shown(folder / "texts.parquet", rows=0)
+
+
+def test_texts_that_are_asked_for_must_be_there(folder):
+    (folder / "texts.parquet").unlink()
+    assert "example_id" in shown(folder / "examples.parquet")
+    with pytest.raises(InputError, match=r"texts\.parquet: not found, so text ids cannot be shown.*--ids"):
+        shown(folder / "examples.parquet", as_text=True)
+
+
+def test_nulls_inside_lists_count():
+    table = pa.table({"a": pa.array([[1, None], None, []], pa.list_(pa.int64())), "b": pa.array([1, None, 3])})
+    assert null_counts(table) == {"a": 2, "b": 1}
+
+
+def test_json_csv_and_lines(folder):
+    (folder / "m.json").write_text(json.dumps({"run": {"bleu_1": 0.5}}))
+    (folder / "h.csv").write_text("epoch,loss\n1,0.25\n2,0.125\n")
+    (folder / "p.jsonl").write_text('{"source": "x"}\n{"source": "y"}\n')
+    assert '"bleu_1": 0.5' in shown(folder / "m.json")
+    assert "2 rows, 2 columns" in (text := shown(folder / "h.csv", rows=1)) and "0.25" in text and "0.125" not in text
+    assert "2 lines" in shown(folder / "p.jsonl") and '"y"' not in shown(folder / "p.jsonl", rows=1)
+
+
+def test_a_foreign_table_and_a_folder(folder):
+    pq.write_table(pa.table({"x": [1, 2, 3]}), folder / "own.parquet")
+    (folder / "config.json").write_text('{"model_type": "hcl"}')
+    (folder / "README.md").write_text("# A card with [brackets]")
+    (folder / ".texts.parquet.abc.tmp").write_text("unfinished")
+    assert "3 rows, 1 columns" in shown(folder / "own.parquet")
+    text = shown(folder)
+    assert "Each distinct text once" in text and '"model_type": "hcl"' in text and "A card with [brackets]" in text
+    assert ".tmp" not in text
+
+
+def test_errors_name_the_place_and_the_remedy(folder):
+    with pytest.raises(InputError, match=r"example\.parquet: not found; did you mean 'examples\.parquet'\?"):
+        shown(folder / "example.parquet")
+    (folder / "broken.parquet").write_text("not parquet")
+    with pytest.raises(InputError, match="not a readable Parquet file.*run its stage again"):
+        shown(folder / "broken.parquet")
+    (folder / "broken.json").write_text("{")
+    with pytest.raises(InputError, match="not valid JSON"):
+        shown(folder / "broken.json")
+    (folder / "weights.bin").write_text("")
+    with pytest.raises(InputError, match=r"cannot show a file of kind \.bin; valid endings: \.csv, \.json"):
+        shown(folder / "weights.bin")

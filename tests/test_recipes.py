@@ -1,0 +1,103 @@
+"""`keycontrast use`: writing params, putting artifacts away and bringing them back."""
+
+import pytest
+import yaml
+from small_project import RECIPES, dvc, lock, make_project, order
+from source_imports import ROOT
+
+from pipeline.recipes import apply, params_text, plan, read_recipe, recipe_names
+from stages.params import load_params
+from stages.runtime.errors import InputError
+
+
+@pytest.fixture
+def recipes(tmp_path):
+    folder = tmp_path / "recipes"
+    folder.mkdir()
+    for name, text in RECIPES.items():
+        (folder / f"{name}.yaml").write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize("name", recipe_names(ROOT / "recipes"))
+def test_every_shipped_recipe_is_valid_and_carries_its_own_name_and_title(name):
+    assert read_recipe(name, data="/data", folder=ROOT / "recipes").recipe == name
+    assert recipe_names(ROOT / "recipes")[name]
+
+
+def test_params_yaml_has_every_value_and_comes_back_the_same(recipes, tmp_path):
+    params = read_recipe("one", folder=recipes)
+    text = params_text(params)
+    assert text.startswith("# Written by `keycontrast use one`")
+    (tmp_path / "params.yaml").write_text(text)
+    assert load_params(tmp_path / "params.yaml") == params
+    assert yaml.safe_load(text)["train_hcl"]["training"]["clip"] == 1.0
+
+
+def test_shipped_params_are_a_shipped_recipe():
+    written = (ROOT / "params.yaml").read_text()
+    recipe = yaml.safe_load(written)["recipe"]
+    assert recipe in recipe_names(ROOT / "recipes")
+
+
+def test_unknown_recipe_names_the_nearest(recipes):
+    with pytest.raises(InputError, match="no recipe is called 'twoo'; did you mean 'two'?"):
+        read_recipe("twoo", folder=recipes)
+
+
+def test_all_problems_of_a_recipe_are_named_at_once(recipes):
+    (recipes / "bad.yaml").write_text("recipe: bad\nsead: 1\ndatasets: {d: {source: raw, langage: en}}\n")
+    with pytest.raises(InputError, match=r"(?s)bad\.yaml: 2 problems.*langage.*'language'.*sead.*'seed'"):
+        read_recipe("bad", folder=recipes)
+    (recipes / "broken.yaml").write_text("a: [\n")
+    with pytest.raises(InputError, match="broken.yaml: not valid YAML"):
+        read_recipe("broken", folder=recipes)
+
+
+def test_data_takes_the_place_of_its_mark(recipes):
+    assert read_recipe("outside", data="../my data", folder=recipes).datasets["far"].source == "../my data/far"
+    with pytest.raises(InputError, match=r"use outside --data FOLDER.*looks for FOLDER/far"):
+        read_recipe("outside", folder=recipes)
+
+
+def test_the_plan_shows_the_difference_and_changes_nothing(tmp_path):
+    root = make_project(tmp_path / "p")
+    before = (root / "params.yaml").read_text()
+    change = plan("two", root=root)
+    assert "-recipe: one" in change.difference and "+recipe: two" in change.difference
+    assert plan("one", root=root).difference == ""
+    assert (root / "params.yaml").read_text() == before
+
+
+def test_there_and_back_without_computing_again(tmp_path):
+    root = make_project(tmp_path / "p")
+    assert dvc(root, "repro").returncode == 0
+    first, made = lock(root), (root / "artifacts/models/m2/train_x@m2").read_text()
+    assert order(root)
+
+    notes = apply(plan("two", root=root), root)
+    assert notes == ["removed artifacts/models/m2 (DVC's cache keeps it)",
+                     "removed artifacts/runs/m2 (DVC's cache keeps it)"]
+    assert not (root / "artifacts/models/m2").exists() and not (root / "artifacts/runs/m2").exists()
+    assert dvc(root, "repro").returncode == 0
+    assert "train_x@m1" in order(root)
+
+    (note,) = apply(plan("one", root=root), root)
+    assert "brought back" in note and "train_x@m2" in note
+    assert (root / "artifacts/models/m2/train_x@m2").read_text() == made
+    assert lock(root) == first
+    assert "up to date" in dvc(root, "repro").stdout and order(root) == []
+
+
+def test_what_the_cache_does_not_hold_is_kept(tmp_path):
+    root = make_project(tmp_path / "p")
+    assert dvc(root, "repro").returncode == 0
+    (root / "artifacts/models/m2/notes.txt").write_text("mine")
+    changed = root / "artifacts/runs/m2/evaluate_x@m2"
+    changed.unlink()
+    changed.write_text("changed by hand")
+    notes = apply(plan("two", root=root), root)
+    assert "kept artifacts/models/m2: 1 of its files are not in DVC's cache, such as " \
+           "artifacts/models/m2/notes.txt" in notes
+    assert any(note.startswith("kept artifacts/runs/m2") for note in notes)
+    assert (root / "artifacts/models/m2/notes.txt").exists() and changed.read_text() == "changed by hand"

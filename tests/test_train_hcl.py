@@ -1,0 +1,164 @@
+"""The train_hcl stage on ten triples and a BERT of width 16."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import tiny_bert
+import tiny_items
+import torch
+
+from models.training import Step
+from stages.encoders import resolve_encoder
+from stages.hcl.batches import TripleBatches
+from stages.hcl.items import joined_items
+from stages.hcl.lookup import TrainedOn, UnseenKeywords, load_lookup, save_lookup
+from stages.hcl.task import HclTask, ValidationNoise
+from stages.params.hcl import TrainHcl
+from stages.runtime.checkpoints import FolderCheckpoints
+from stages.runtime.errors import InputError
+from stages.train_hcl import _model, annealing_steps, keyword_graph, run
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    return resolve_encoder(f"path:{tiny_bert.save_encoder(tmp_path_factory.mktemp('encoder'))}")
+
+
+def trained_on(encoder):
+    return TrainedOn("tiny", "en", f"path:{encoder.location}", encoder.description, "mean", 32, 12)
+
+
+def graph():
+    nodes = tiny_items.tables()["nodes"]
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(len(nodes), 16)).astype("f4")
+    vectors = pd.DataFrame({"node_id": nodes["node_id"], "vector": list(rows)})
+    edges = pd.DataFrame({"target": [0, 1, 2, 3], "source": [1, 2, 3, 0], "sign": [1, -1, -1, 1]})
+    return keyword_graph(nodes, edges, vectors)
+
+
+def settings(**training):
+    values = {"epochs": 2, "batch_size": 4, "micro_batch": 4, "max_source": 12, "max_target": 8, "checkpoint_steps": 1,
+              "learning_rate": 1e-2}
+    return TrainHcl.model_validate({"latent": {"size": 6}, "decoder": {"layers": 1},
+                                    "training": {**values, **training}}).model_dump()
+
+
+def train(encoder, store, items=None, **training):
+    items = joined_items(**tiny_items.tables()) if items is None else items
+    torch.use_deterministic_algorithms(True)
+    return run(items, graph(), settings(**training), encoder, UnseenKeywords(trained_on(encoder)), 13, store)
+
+
+class Killed(BaseException):
+    """Ends a training as a signal would."""
+
+
+class DyingStore(FolderCheckpoints):
+    """A store that ends the training after so many checkpoints."""
+
+    saves = 0
+
+    def save(self, tensors, values):
+        super().save(tensors, values)
+        self.saves += 1
+        if self.saves == 2:
+            raise Killed
+
+
+def test_training_lowers_the_loss_and_keeps_the_best_epoch(encoder, tmp_path):
+    trained = train(encoder, FolderCheckpoints(tmp_path, "a"), epochs=6)
+    # The whole loss rises with beta at first; its largest part does not.
+    losses = [row["train_reconstruction"] for row in trained.history.rows]
+    assert losses[-1] < losses[0]
+    validation = [row["validation_loss"] for row in trained.history.rows]
+    assert trained.history.best_epoch == 1 + int(np.argmin(validation))
+    for name in ("reconstruction", "kl", "instance", "keyword", "mahalanobis", "bow", "beta", "instance_vanished"):
+        assert f"train_{name}" in trained.history.rows[0]
+
+
+def test_a_killed_training_ends_with_the_same_weights(encoder, tmp_path):
+    whole = train(encoder, FolderCheckpoints(tmp_path / "whole", "a"))
+    with pytest.raises(Killed):
+        train(encoder, DyingStore(tmp_path / "killed", "a"))
+    resumed = train(encoder, FolderCheckpoints(tmp_path / "killed", "a"))
+    for (name, one), two in zip(whole.model.state_dict().items(), resumed.model.state_dict().values(), strict=True):
+        assert torch.equal(one, two), name
+    assert whole.history.rows == resumed.history.rows
+
+
+@pytest.fixture
+def task(encoder, tmp_path):
+    items = joined_items(**tiny_items.tables())
+    tokenizer = tiny_bert.tokenizer(tmp_path)
+    parts = [TripleBatches(items[items["split"] == split], tokenizer, 12, 8) for split in ("train", "validation")]
+    torch.manual_seed(0)
+    model = _model(settings(), encoder, tokenizer, graph(), 5.0).eval()
+    noise = ValidationNoise(torch.zeros(1, 6), torch.zeros(1, 16))
+    return HclTask(model, *parts, noise, settings()["training"], 10)
+
+
+def test_micro_batches_add_up_to_the_batch(task):
+    # Free bits are granted to each micro-batch by itself, so they are off here.
+    task.model.config.latent["free_bits"] = 0.0
+    items = list(range(7))
+    eps = torch.randn(7, 6)
+    original = task.train.batch
+    task.train.batch = lambda chosen: {**original(chosen), "eps": eps[list(chosen)]}
+    step = Step(5, 10, 0, items)
+    whole, parts = task.train_batch(items, step)
+    shares = [task.train_batch(items[:3], step), task.train_batch(items[3:], step)]
+    assert whole.item() == pytest.approx(sum(loss.item() for loss, _ in shares), rel=1e-5)
+    for name, value in parts.items():
+        assert float(value) == pytest.approx(sum(float(share[name]) for _, share in shares), rel=1e-4, abs=1e-6), name
+    assert float(parts["beta"]) == 0.5
+
+
+def test_validation_sees_neither_negatives_nor_output_keywords(task):
+    with torch.no_grad():
+        before = task.validate()
+        task.validation.nodes["ky"] = task.validation.nodes["ky"] * 0
+        task.validation.negatives.ids[0][:] = [5, 5]
+        assert task.validate() == before
+    assert before["loss"] == pytest.approx((before["reconstruction"] + before["kl"]) / 5.0)
+
+
+def test_the_frozen_encoder_gives_vectors_to_unseen_keywords(encoder):
+    unseen = UnseenKeywords(trained_on(encoder))
+    items = pd.DataFrame({"source": ["how do i run", "why eat"], "input_node": [2, -1]})
+    vectors = unseen.vectors(items)
+    assert vectors[0].abs().sum() == 0
+    assert torch.equal(vectors[1], unseen.embedded(["why eat"])[0])
+
+
+def test_another_encoder_in_the_same_place_is_noticed(encoder):
+    on = trained_on(encoder)
+    with pytest.raises(InputError, match="is no longer the encoder that the model was trained with"):
+        UnseenKeywords(TrainedOn(**{**vars(on), "encoder": {**on.encoder, "sha256": "0"}})).embedded(["a"])
+
+
+def test_the_lookup_travels_with_the_model(encoder, tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    save_lookup(tmp_path, ["déjà vu", "dog"], trained_on(encoder))
+    assert load_lookup(tmp_path) == (["déjà vu", "dog"], trained_on(encoder))
+    with pytest.raises(InputError, match=r"no trained HCL model .keywords.json is missing"):
+        load_lookup(tmp_path / "nowhere")
+
+
+def test_beta_rises_over_the_smaller_span():
+    assert annealing_steps({"annealing_steps": 10_000, "annealing_share": 0.2}, 500) == 100
+    assert annealing_steps({"annealing_steps": 50, "annealing_share": 0.2}, 500) == 50
+
+
+def test_an_empty_split_and_foreign_vectors_are_named(encoder, tmp_path):
+    items = joined_items(**tiny_items.tables())
+    with pytest.raises(InputError, match="the validation split is empty"):
+        train(encoder, FolderCheckpoints(tmp_path, "a"), items[items["split"] != "validation"])
+    nodes = pd.DataFrame({"node_id": [0, 1]})
+    with pytest.raises(InputError, match="does not have the nodes of"):
+        keyword_graph(nodes, pd.DataFrame(), pd.DataFrame({"node_id": [0], "vector": [[1.0]]}))
+
+
+def test_too_many_frozen_layers_are_an_input_error(encoder, tmp_path):
+    with pytest.raises(InputError, match=r"train_hcl\.training\.freeze_layers: .*the encoder has 2"):
+        train(encoder, FolderCheckpoints(tmp_path, "a"), freeze_layers=9)
