@@ -13,6 +13,7 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.utils import logging
 
 Pooling = Literal["mean", "cls"]
 
@@ -40,7 +41,8 @@ def load_encoder(
         source.
 
     Raises:
-        ValueError: neither a source nor a configuration is given, or the model is not of the BERT family.
+        ValueError: neither a source nor a configuration is given, the model is not of the BERT family, or
+            the source lacks some of its weights.
     """
     if config is None:
         if source is None:
@@ -52,11 +54,28 @@ def load_encoder(
             f"expected one of {', '.join(_FAMILY)}"
         )
     if source is not None and pretrained:
-        model = AutoModel.from_pretrained(source, config=config, attn_implementation="sdpa", add_pooling_layer=False)
+        model = _pretrained(source, config)
     else:
         model = AutoModel.from_config(config, attn_implementation="sdpa", add_pooling_layer=False)
     tokenizer = AutoTokenizer.from_pretrained(source) if source is not None else None
     return model.eval(), tokenizer
+
+
+def _pretrained(source: str | Path, config: PretrainedConfig) -> PreTrainedModel:
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()  # the library warns of pooler and head, which are left out on purpose
+    try:
+        model, found = AutoModel.from_pretrained(
+            source, config=config, attn_implementation="sdpa", add_pooling_layer=False, output_loading_info=True
+        )
+    finally:
+        logging.set_verbosity(verbosity)
+    missing = sorted(found["missing_keys"])
+    if missing:  # the library would fill them with random numbers
+        shown = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
+        kind = config.model_type
+        raise ValueError(f"load_encoder: {source} lacks {len(missing)} weights of a {kind} encoder: {shown}")
+    return model
 
 
 def special_ids(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:

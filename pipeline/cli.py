@@ -26,9 +26,11 @@ def main() -> None:
     except InputError as error:
         sys.stderr.write(f"keycontrast: {error}\n")
         sys.exit(1)
-    except KeyboardInterrupt:
-        sys.stderr.write("keycontrast: interrupted; the same command goes on from here\n")
-        sys.exit(_INTERRUPTED)
+    except SystemExit as end:
+        # Typer turns an interrupt into this status, without a word.
+        if end.code == _INTERRUPTED:
+            sys.stderr.write("keycontrast: interrupted; the same command goes on from here\n")
+        raise
 
 
 @app.command()

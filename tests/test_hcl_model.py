@@ -3,6 +3,7 @@
 import math
 
 import pytest
+import tiny_bert
 import tiny_hcl
 import torch
 from torch.nn.functional import cosine_similarity
@@ -578,6 +579,23 @@ def test_loading_encoders(tmp_path):
     gpt = tmp_path / "config.json"
     gpt.write_text('{"model_type": "gpt2"}')
     with pytest.raises(ValueError, match="is a 'gpt2' model, expected one of bert, albert, roberta"):
+        load_encoder(tmp_path)
+
+
+def test_weights_that_are_missing_are_not_made_up(tmp_path, caplog):
+    from safetensors.torch import load_file, save_file
+
+    tiny_bert.save_encoder(tmp_path)  # with a pooler, which is left out without a word
+    encoder, tokenizer = load_encoder(tmp_path)
+    assert not any(name.startswith("pooler") for name in encoder.state_dict())
+    assert tokenizer.cls_token == "[CLS]"
+    assert "pooler" not in caplog.text
+    random, _ = load_encoder(tmp_path, pretrained=False)
+    assert not torch.equal(random.embeddings.word_embeddings.weight, encoder.embeddings.word_embeddings.weight)
+    weights = load_file(tmp_path / "model.safetensors")
+    del weights["encoder.layer.1.attention.self.key.weight"]
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ValueError, match=r"lacks 1 weights of a bert encoder: encoder.layer.1.attention.self.key"):
         load_encoder(tmp_path)
 
 

@@ -1,5 +1,6 @@
 """`keycontrast inspect` on every kind of artifact."""
 
+import io
 import json
 
 import pyarrow as pa
@@ -25,7 +26,7 @@ def folder(tmp_path):
 
 
 def shown(path, **settings):
-    console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115 - closed with the process
+    console = Console(width=200, record=True, file=io.StringIO())
     show(path, console, **settings)
     return console.export_text()
 

@@ -30,7 +30,7 @@ _CHOICES: dict[tuple[str, str], tuple[str, ...]] = {
 
 
 class HclConfig(PretrainedConfig):
-    """Configuration of :class:`models.hcl.model.HclModel`.
+    """Configuration of :class:`models.hcl.HclModel`.
 
     The groups ``graph``, ``keyword``, ``latent``, ``contrasts`` and ``decoder`` are plain dicts with the
     keys of the params block ``train_hcl``; keys that only training reads (annealing, rates) may be present

@@ -22,6 +22,7 @@ from models.hcl.latent import GaussianNetwork
 from models.hcl.output import HclOutput, KeywordOutput
 from models.losses import bow_loss
 
+_LATENT_SHARE = 0.15  # of a word embedding's length that We z has at the start
 _JOINT_WASTE = 1.25  # texts share one encoder pass if padding them to one length costs at most a quarter
 
 
@@ -107,9 +108,21 @@ class HclNetwork(PreTrainedModel):
             model.encoder.load_state_dict(weights)
             positions = model.encoder.embeddings.position_embeddings.weight
             model.decoder.positions.weight.data.copy_(positions)  # a start that the embeddings already know
+        model._hush_latent()
         if graph is not None:
             model.graph.load_state_dict(graph.state_dict())
         return model
+
+    @torch.no_grad()
+    def _hush_latent(self) -> None:
+        """Scale We so that, at the start, We z is a small share of a word embedding.
+
+        At the start z is noise of variance 1 in every dimension. With weights of the usual size, its image
+        is several times as long as a word embedding of a sentence encoder, and the decoder sees no word.
+        """
+        words = self.encoder.embeddings.word_embeddings.weight.std()
+        noise = self.latent_embedding.weight.std() * self.config.latent_size**0.5
+        self.latent_embedding.weight.mul_(_LATENT_SHARE * words / noise)
 
     def get_input_embeddings(self) -> nn.Embedding:
         """Return the word-piece embeddings, which also score the output."""

@@ -1,20 +1,16 @@
 """HCL as a task of the training loop."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from models.hcl import BatchTotals, HclModel, HclOutput, kl_weight, objective, validation_loss
+from models.hcl.monitors import VANISHED_LOSS, Monitor
 from models.training import Parameters, Step
 from stages.hcl.batches import TripleBatches
-
-# A sample whose contrast is below this has nothing more to learn from it (METHODS A.6, vanishing monitor).
-VANISHED = 0.01
-# A latent dimension is in use if the posterior mean varies over inputs by more than this (METHODS A.5).
-ACTIVE_VARIANCE = 0.01
 
 
 @dataclass(frozen=True)
@@ -69,20 +65,17 @@ class HclTask:
         return loss, {**parts, "beta": torch.tensor(beta * share), **_vanished(output, totals)}
 
     def validate(self) -> dict[str, float]:
-        """Return the loss that selects checkpoints, its two parts, and the number of active latent units."""
-        losses, reconstruction, kl, means = [], [], [], []
+        """Return the loss that selects checkpoints, its reconstruction part, and the monitors of the latent."""
+        losses, reconstruction = [], []
+        monitor = Monitor(self.model.config)
         for batch in self._validation_batches():
             output = self.model(batch)
             losses.append(validation_loss(output, self.model.config))
             reconstruction.append(output.reconstruction)
-            if output.latent is not None:
-                kl.append(output.latent.kl)
-                means.append(output.latent.posterior.mu)
-        values = {"loss": losses, "reconstruction": reconstruction} | ({"kl": kl} if kl else {})
-        found = {name: float(torch.cat(parts).mean()) for name, parts in values.items()}
-        if means:
-            found["active_units"] = float((torch.cat(means).var(0, correction=0) > ACTIVE_VARIANCE).sum())
-        return found
+            # Validation batches have no contrast; what is left of the monitors is the latent's.
+            monitor.add(replace(output, keyword=None, level=None))
+        return {"loss": float(torch.cat(losses).mean()), "reconstruction": float(torch.cat(reconstruction).mean()),
+                **monitor.values()}
 
     def _validation_batches(self) -> Iterator[dict[str, Tensor]]:
         size = self.settings["micro_batch"]
@@ -122,4 +115,4 @@ def _vanished(output: HclOutput, totals: BatchTotals) -> dict[str, Tensor]:
 
 
 def _share_below(losses: Tensor, mask: Tensor, total: int) -> Tensor:
-    return ((losses.detach() < VANISHED) & mask).sum() / max(1, total)
+    return ((losses.detach() < VANISHED_LOSS) & mask).sum() / max(1, total)

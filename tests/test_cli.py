@@ -1,0 +1,122 @@
+"""The command line: help, examples, and errors that end with a message and status 1."""
+
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+from small_project import keycontrast, make_project
+from source_imports import ROOT
+from typer.testing import CliRunner
+
+from pipeline.cli import app
+from pipeline.display import duration
+from pipeline.results import results_table
+from stages.artifacts.tables import write_json
+from stages.params import load_params
+
+COMMANDS = sorted(command.callback.__name__ for command in app.registered_commands)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    return make_project(tmp_path_factory.mktemp("cli") / "p")
+
+
+def told(done):
+    """The message of a command that a person has to mend something for."""
+    assert done.returncode == 1 and "Traceback" not in done.stderr and done.stderr.startswith("keycontrast: ")
+    return done.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example_that_parses(command):
+    shown = CliRunner().invoke(app, [command, "--help"])
+    assert shown.exit_code == 0
+    text = re.sub(r"[│\s]+", " ", shown.output)
+    example = re.search(r"Example: keycontrast (.+?)(?: or |, | ╭)", text)
+    assert example is not None, text
+    assert example[1].split()[0] == command
+
+
+def test_the_commands_that_others_rely_on():
+    assert {"run", "use", "stage", "inspect", "doctor"} <= set(COMMANDS)
+
+
+def test_help_answers_at_once():
+    def took():
+        started = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "pipeline", "--help"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+        return time.perf_counter() - started
+
+    # Half a second on an idle machine; the fastest of three, because others may be at work on this one.
+    assert min(took() for _ in range(3)) < 1.5
+
+
+def test_wrong_params_are_named_together_before_any_work(project):
+    params = (project / "params.yaml").read_text()
+    try:
+        (project / "params.yaml").write_text(params.replace("seed: 13", "sead: 13").replace("epochs: 30", "epochs: no"))
+        message = told(keycontrast(project, "run"))
+        assert "params.yaml: 2 problems" in message and "did you mean 'seed'?" in message
+        assert "train_hcl.training.epochs" in message
+        assert not (project / ".keycontrast" / "logs").exists()
+    finally:
+        (project / "params.yaml").write_text(params)
+
+
+def test_missing_data_is_named_before_any_work(project):
+    (project / "raw").rename(project / "hidden")
+    try:
+        message = told(keycontrast(project, "run"))
+        assert "datasets.d.source: raw does not exist" in message and "keycontrast use one --data FOLDER" in message
+        assert not (project / ".keycontrast" / "logs").exists()
+    finally:
+        (project / "hidden").rename(project / "raw")
+
+
+def test_a_folder_without_params(tmp_path):
+    assert "params.yaml: not found" in told(keycontrast(tmp_path, "run"))
+    assert "keycontrast use sample" in told(keycontrast(tmp_path, "stage", "ingest"))
+
+
+def test_use_lists_shows_and_writes(project):
+    listed = keycontrast(project, "use").stdout
+    assert re.search(r"^one +The first recipe\.$", listed, re.MULTILINE) and "outside" in listed
+    before = (project / "params.yaml").read_text()
+    shown = keycontrast(project, "use", "two", "--dry-run")
+    assert shown.returncode == 0 and "+recipe: two" in shown.stdout
+    assert (project / "params.yaml").read_text() == before
+    assert "did you mean 'two'?" in told(keycontrast(project, "use", "tow"))
+    assert "--data FOLDER" in told(keycontrast(project, "use", "outside"))
+    assert keycontrast(project, "use", "outside", "--data", "in here").returncode == 0
+    assert load_params(project / "params.yaml").datasets["far"].source == "in here/far"
+    assert keycontrast(project, "use", "one").returncode == 0
+    assert (project / "params.yaml").read_text() == before
+
+
+def test_stage_and_inspect_name_the_nearest(project):
+    assert "did you mean 'ingest'?" in told(keycontrast(project, "stage", "ingset"))
+    assert "did you mean 'train_x@m1'?" in told(keycontrast(project, "stage", "train_x@m11"))
+    assert "did you mean 'params.yaml'?" in told(keycontrast(project, "inspect", "param.yaml"))
+
+
+def test_results_show_floors_once_for_runs_on_the_same_examples(tmp_path):
+    root = make_project(tmp_path / "p")
+    params = load_params(root / "params.yaml")
+    assert results_table(params, root) is None
+    for run, value in (("m1", 0.25), ("m2", 0.5)):
+        write_json(root / f"artifacts/runs/{run}/metrics.json", {
+            "run": {"bleu_1": value}, "floors": {"copy": {"bleu_1": 0.75}, "nearest": {"bleu_1": 0.125}},
+            "counts": {"examples": 12}})
+    table = results_table(params, root)
+    columns = {column.header: list(column.cells) for column in table.columns}
+    assert columns["run"] == ["copy", "nearest", "m1", "m2"]
+    assert columns["BLEU-1"] == ["0.750", "0.125", "0.250", "0.500"] and columns["items"] == ["12"] * 4
+    assert columns["Greedy"] == ["-"] * 4
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(8.24, "8.2 s"), (185.4, "3 min 05 s"), (7440, "2 h 04 min")])
+def test_durations(seconds, text):
+    assert duration(seconds) == text

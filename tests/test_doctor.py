@@ -1,0 +1,71 @@
+"""`keycontrast doctor`: every problem at once, each with its remedy."""
+
+import io
+
+import pytest
+from packaging.requirements import Requirement
+from rich.console import Console
+from small_project import make_project
+
+from pipeline import doctor
+from pipeline.doctor import Finding, available_memory, diagnose, package_problem, report
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    root = make_project(tmp_path / "p")
+    monkeypatch.chdir(root)
+    return root
+
+
+def by_subject(findings):
+    return {finding.subject: finding for finding in findings}
+
+
+def test_a_sound_project_has_no_problem(project, monkeypatch):
+    monkeypatch.setattr(doctor, "_MEMORY_GIB", 0.0)
+    found = by_subject(diagnose())
+    assert {"python", "packages", "prefect and fastapi", "params", "language pipeline", "encoder", "dvc", "disk",
+            "memory", "device"} <= set(found)
+    assert not [finding for finding in found.values() if finding.problem]
+    assert "53aa51172d14" in found["encoder"].detail and "7 stages" in found["dvc"].detail
+
+
+def test_all_problems_are_named_each_with_a_remedy(project, monkeypatch):
+    params = (project / "params.yaml").read_text()
+    (project / "params.yaml").write_text(params.replace("pipeline: embedded", "pipeline: en_missing")
+                                         .replace("source: bundled", "source: path:nowhere")
+                                         .replace("source: raw", "source: gone"))
+    (project / "constraints.txt").write_text("typer==0.0.1\n")
+    (project / "dvc.yaml").write_text("stages: [")
+    monkeypatch.setattr(doctor, "_FREE_GIB", 10.0**9)
+    monkeypatch.setattr(doctor, "_MEMORY_GIB", 10.0**9)
+    problems = {finding.subject: finding for finding in diagnose() if finding.problem}
+    assert set(problems) == {"typer", "params", "language pipeline", "encoder", "dvc", "disk", "memory"}
+    assert all(finding.remedy for finding in problems.values())
+    assert "known to work together have 0.0.1" in problems["typer"].detail
+    assert "gone does not exist" in problems["params"].detail and "en_missing" in problems["language pipeline"].detail
+
+
+def test_packages_missing_too_old_and_built_otherwise(monkeypatch):
+    assert package_problem(Requirement("no-such-package>=1"), None) == "not installed (needed: no-such-package>=1)"
+    monkeypatch.setattr(doctor, "version", lambda name: "2.13.0+cpu")
+    assert package_problem(Requirement("torch>=2.11"), "2.13.0") is None
+    assert package_problem(Requirement("torch>=3"), None) == "2.13.0+cpu is installed, torch>=3 is needed"
+
+
+def test_fastapi_that_breaks_flows_is_a_problem(monkeypatch, tmp_path):
+    monkeypatch.setattr(doctor, "version", {"prefect": "3.8.8", "fastapi": "0.155.1"}.__getitem__)
+    (finding,) = doctor._prefect_pair(tmp_path)
+    assert finding.problem and "fastapi==0.150.0" in finding.remedy
+
+
+def test_the_report_escapes_markup_and_counts():
+    console = Console(width=200, record=True, file=io.StringIO())
+    report([Finding("a", "bad [bold]", True, "do [this]"), Finding("b", "good")], console)
+    lines = console.export_text().splitlines()
+    assert lines == ["ok      b: good", "problem a: bad [bold]", "        remedy: do [this]", "1 problem."]
+
+
+def test_memory_is_a_sensible_number():
+    assert 2**20 < available_memory() < 2**50
