@@ -239,7 +239,8 @@ def _node(repo: Any, stage: Any, successors: Iterable[Any]) -> StageNode:
 
 
 def _address(stage: Any) -> str:
-    return str(stage.addressing)
+    # The addressing of a stage is relative to the working folder, its name is not; a `.dvc` file has no name.
+    return str(getattr(stage, "name", None) or stage.addressing)
 
 
 def _is_data_source(stage: Any) -> bool:

@@ -10,7 +10,7 @@ import queue
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,12 +20,14 @@ from prefect import flow, task
 from prefect.artifacts import create_markdown_artifact
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.futures import PrefectFuture
+from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 from prefect.states import Completed
 from prefect.task_runners import ThreadPoolTaskRunner
 from rich.console import Console
 
 from pipeline.dag import SUBFLOWS, Dag, StageNode, Subflow, read_dag, subflow_of
 from pipeline.display import RunDisplay, duration
+from pipeline.environment import settle_environment
 from pipeline.processes import BadInput, LockLost, Processes, StageCrash, log_path, visible_gpus
 from stages.params import load_params
 from stages.runtime.process import RECORDS
@@ -97,6 +99,15 @@ def session_of(dag: Dag, console: Console, device: str) -> Iterator[Session]:
         _SESSION.reset(token)
 
 
+def without_heartbeats() -> AbstractContextManager[Any]:
+    """Return a context in which flows emit no heartbeats.
+
+    They tell a lasting server that a flow has crashed. Ours ends with the command, and each flow would wait up
+    to a second for its heartbeat thread.
+    """
+    return temporary_settings(updates={PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None})
+
+
 @flow(name="reproduce", description="Bring every artifact up to date.", validate_parameters=False)
 def reproduce(targets: list[str] | None = None) -> None:
     """Bring ``targets`` and what they need up to date; everything by default.
@@ -110,6 +121,7 @@ def reproduce(targets: list[str] | None = None) -> None:
     session = _SESSION.get(None)
     if session is None:
         # Started by a Prefect worker rather than by the command line.
+        settle_environment(Path())
         dag = read_dag()
         wanted = dag.subset(dag.resolve(targets)) if targets else dag
         with session_of(wanted, Console(stderr=True), load_params().runtime.device):

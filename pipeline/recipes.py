@@ -207,11 +207,11 @@ def _bring_back(params: Params, root: Path) -> list[str]:
         return []
     with open_repo(root) as repo:
         with repo.lock:
-            back = sorted(stage.addressing for stage in repo.index.stages if _returns(stage.outs))
-        for name in back:
+            back = {stage.name: stage.addressing for stage in repo.index.stages if _returns(stage.outs)}
+        for address in back.values():
             # Forced, so that it does not ask: `_returns` has made sure that nothing is lost.
-            repo.checkout(targets=[name], force=True)
-    return [f"brought back the artifacts of {', '.join(back)} from DVC's cache"] if back else []
+            repo.checkout(targets=[address], force=True)
+    return [f"brought back the artifacts of {', '.join(sorted(back))} from DVC's cache"] if back else []
 
 
 def _returns(outs: Iterable[Any]) -> bool:

@@ -55,11 +55,11 @@ def reproduce_targets(params: Params, targets: Sequence[str], console: Console, 
     with prefect_server() as await_server:
         dag = read_dag()
         dag = dag.subset(dag.resolve(targets)) if targets else dag
-        from pipeline.flows import StagesFailed, reproduce, session_of
+        from pipeline.flows import StagesFailed, reproduce, session_of, without_heartbeats
 
         await_server()
         # What failed has been said stage by stage already.
-        with session_of(dag, console, params.runtime.device) as session, suppress(StagesFailed):
+        with session_of(dag, console, params.runtime.device) as session, without_heartbeats(), suppress(StagesFailed):
             reproduce(list(targets))
     _conclude(params, session.display, session.failed(), console, started)
     return not session.failed()

@@ -23,7 +23,6 @@ from stages.runtime.errors import InputError, nearest
 EMBEDDED = "embedded"
 EMBEDDED_FOLDER = Path(__file__).resolve().parents[2] / "data" / "language" / "en_ewt"
 NOUNS = frozenset({"NOUN", "PROPN"})
-CHUNK_POS = NOUNS | {"ADJ"}
 PROBE = "Dogs bark."
 
 
@@ -79,14 +78,16 @@ def _check_annotation(nlp: Language, name: str) -> None:
 
 
 def noun_chunks(doclike: Doc | Span) -> Iterator[tuple[int, int, int]]:
-    """Yield ``(start, end, label)`` of each longest run of adjectives and nouns that holds a noun.
+    """Yield ``(start, end, label)`` of each longest run of nouns and proper nouns, such as "belly fat".
 
-    Start and end are token positions in the document, the end not included; the label is that of ``NP``.
+    Adjectives are left out: a keyword is a node of a graph over the corpus, and "old bike" would not meet
+    "bike" there. Start and end are token positions in the document, the end not included; the label is that
+    of ``NP``.
     """
     label = doclike.vocab.strings.add("NP")
-    for inside, run in groupby(doclike, key=lambda token: token.pos_ in CHUNK_POS):
-        tokens = list(run) if inside else []
-        if any(token.pos_ in NOUNS for token in tokens):
+    for inside, run in groupby(doclike, key=lambda token: token.pos_ in NOUNS):
+        if inside:
+            tokens = list(run)
             yield tokens[0].i, tokens[-1].i + 1, label
 
 

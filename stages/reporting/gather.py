@@ -109,8 +109,7 @@ def _dataset(name: str, settings: dict[str, Any]) -> DatasetMaterial:
     metadata = [read_metadata(path) for path in tables]
     fallbacks = [f"{path.stem}: {text}" for path, one in zip(tables, metadata, strict=True)
                  for text in one.get("fallbacks", [])]
-    encoders = [model for one in metadata for model in one.get("models", {}).values()
-                if isinstance(model, dict) and model.get("sha256")]
+    encoders = [one["models"]["encoder"] for one in metadata if "encoder" in one.get("models", {})]
     return DatasetMaterial(
         name, settings, metrics, list(dict.fromkeys(fallbacks)), encoders,
         keywords=_optional(paths.table("keywords"), "keywords"), nodes=_optional(paths.table("nodes"), "nodes"),

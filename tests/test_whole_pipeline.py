@@ -1,0 +1,167 @@
+"""The whole pipeline, tiny: both orchestrators, twice, killed, and given bad input."""
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import tiny_project
+
+from stages.runtime.fingerprint import hash_files
+
+DVC = (sys.executable, "-m", "dvc")
+
+
+@pytest.fixture(scope="module")
+def twins(tmp_path_factory):
+    """Two projects made alike: one run by the flow, one by DVC alone with other worker counts and hash seed."""
+    home = tmp_path_factory.mktemp("whole pipeline")
+    flow, alone = (tiny_project.make(home / name) for name in ("flow", "dvc alone"))
+    tiny_project.write_params(alone, runtime={"workers": 1})
+    with ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(tiny_project.call, flow, *tiny_project.command("run"), PYTHONHASHSEED="1"),
+                pool.submit(tiny_project.call, alone, *DVC, "repro", PYTHONHASHSEED="2")]
+    for run in runs:
+        assert run.result().returncode == 0, run.result().stdout[-3000:] + run.result().stderr[-3000:]
+    return flow, alone, runs[0].result()
+
+
+def test_flow_and_dvc_leave_the_same_lock(twins):
+    flow, alone, _ = twins
+    one, two = tiny_project.lock(flow), tiny_project.lock(alone)
+    assert len(one["stages"]) >= 15
+    assert one == two
+
+
+def test_every_artifact_is_there_and_the_last_lines_say_where(twins):
+    flow, _, run = twins
+    for path in ("tiny/keywords.parquet", "tiny/edges.parquet", "models/hcl/model/model.safetensors",
+                 "runs/hcl-no-graph/metrics.json", "report/index.html"):
+        assert (flow / "artifacts" / path).exists(), path
+    assert "artifacts/report/index.html" in run.stdout
+    assert "copy" in run.stdout
+    assert not [path for path in (flow / "artifacts").rglob("*") if path.suffix == ".tmp"]
+
+
+def test_a_second_time_nothing_happens(twins):
+    flow, alone, _ = twins
+    before = tiny_project.lock(flow)
+    again = tiny_project.call(flow, *tiny_project.command("run"))
+    assert again.returncode == 0, again.stderr
+    assert tiny_project.lock(flow) == before
+    assert "up to date" in tiny_project.call(alone, *DVC, "repro").stdout
+
+
+def test_predictions_cover_the_test_split(twins):
+    examples = pd.read_parquet(twins[0] / "artifacts" / "tiny" / "examples.parquet")
+    predictions = pd.read_parquet(twins[0] / "artifacts" / "runs" / "hcl" / "predictions.parquet")
+    assert predictions["example_id"].tolist() == examples.loc[examples["split"] == "test", "example_id"].tolist()
+
+
+def test_a_new_text_is_rewritten_with_its_keyword_or_another(twins):
+    line = tiny_project.command("predict", "hcl", "How often should I feed the starter?")
+    own = tiny_project.call(twins[0], *line)
+    assert own.returncode == 0, own.stderr
+    assert '"keyword_from": "textrank"' in own.stdout
+    given = tiny_project.call(twins[0], *line, "--keyword", "Oven")
+    assert '"keyword": "oven"' in given.stdout
+    assert '"keyword_from": "given"' in given.stdout
+    wrong = tiny_project.call(twins[0], *tiny_project.command("predict", "hlc", "x"))
+    assert wrong.returncode == 1
+    assert wrong.stderr == "keycontrast: no run is called 'hlc'; did you mean 'hcl'?\n"
+
+
+def broken_line(folder: Path) -> None:
+    with (folder / "triples.jsonl").open("a") as handle:
+        handle.write('{"source": "no end\n' * 3)
+
+
+def wrong_column(folder: Path) -> None:
+    text = (folder / "triples.jsonl").read_text().replace('"paraphrase":', '"paraphrases":')
+    (folder / "triples.jsonl").write_text(text)
+
+
+def misspelt(folder: Path) -> None:
+    text = (folder / "params.yaml").read_text().replace("max_nbr:", "max_nbrs:").replace("num_beams:", "num_beam:")
+    (folder / "params.yaml").write_text(text)
+
+
+BAD = {
+    "broken lines": (broken_line, ["triples.jsonl", "row 51"]),
+    "wrong column": (wrong_column, ["triples.jsonl", "'paraphrase'", "paraphrases"]),
+    "empty file": (lambda folder: (folder / "triples.jsonl").write_text(""), ["triples.jsonl", "empty"]),
+    "missing file": (lambda folder: (folder / "triples.jsonl").unlink(), ["triples.jsonl does not exist"]),
+    "misspelt params": (misspelt, ["did you mean 'max_nbr'", "did you mean 'num_beams'"]),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_named_and_harms_nothing(twins, name):
+    flow = twins[0]
+    spoil, expected = BAD[name]
+    kept = {file: (flow / file).read_bytes() for file in ("triples.jsonl", "params.yaml", "dvc.lock")}
+    before = hash_files([flow / "artifacts"])
+    try:
+        spoil(flow)
+        run = tiny_project.call(flow, *tiny_project.command("run"))
+    finally:
+        for file, content in kept.items():
+            (flow / file).write_bytes(content)
+    assert run.returncode == 1
+    said = " ".join((run.stdout + run.stderr).split())
+    for words in expected:
+        assert words in said
+    assert "Traceback" not in said
+    assert hash_files([flow / "artifacts"]) == before
+
+
+def processes_of(folder: Path) -> list[str]:
+    """Command lines of live processes that work in ``folder``."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and (entry / "cwd").resolve() == folder.resolve():
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                if line:
+                    found.append(line)
+        except OSError:  # it ended while we looked
+            continue
+    return found
+
+
+def wait_for(condition, what, seconds=120.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def test_killed_while_training_it_goes_on_and_ends_in_the_same_bytes(twins, tmp_path):
+    flow = twins[0]
+    project = tmp_path / "killed"
+    # Without models and without DVC's cache, so that trainings really run again.
+    shutil.copytree(flow, project, ignore=shutil.ignore_patterns("cache", "tmp", ".keycontrast", "__pycache__"))
+    for name in ("models", "runs", "report"):
+        shutil.rmtree(project / "artifacts" / name)
+    scratch = project / ".keycontrast" / "scratch" / "train_hcl"
+
+    run = subprocess.Popen(tiny_project.command("run"), cwd=project, env=tiny_project.environment(),
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_for(lambda: list(scratch.glob("*/checkpoints/*/current")), "no checkpoint was written")
+        run.send_signal(signal.SIGKILL)
+        run.wait()
+        wait_for(lambda: not processes_of(project), f"orphans: {processes_of(project)}", seconds=30)
+    finally:
+        run.kill()
+    assert list(scratch.glob("*/checkpoints/*/current"))
+    assert not (project / "artifacts" / "runs").exists()
+
+    again = tiny_project.call(project, *tiny_project.command("run"))
+    assert again.returncode == 0, again.stdout[-3000:] + again.stderr[-3000:]
+    assert tiny_project.lock(project) == tiny_project.lock(flow)

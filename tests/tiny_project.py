@@ -1,0 +1,98 @@
+"""A whole project in a temporary folder: this code, fifty triples, a BERT of width 16, minimal trainings."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+import yaml
+from transformers import BertConfig, BertModel, BertTokenizerFast
+
+from stages.params import parse_params
+
+ROOT = Path(__file__).resolve().parent.parent
+CODE = ("pipeline", "stages", "models", "recipes", "data/language", ".dvc/config", ".dvcignore", "dvc.yaml",
+        "pyproject.toml", "constraints.txt")
+TRIPLES = 50
+
+
+def make(folder: Path) -> Path:
+    """Return a project in ``folder``, under git, with nothing computed yet."""
+    folder.mkdir(parents=True)
+    for name in CODE:
+        source, target = ROOT / name, folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, target)
+    (folder / ".gitignore").write_text("/artifacts/\n/.keycontrast/\n__pycache__/\n")
+    lines = (ROOT / "data" / "sample" / "paraphrase.jsonl").read_text(encoding="utf-8").splitlines()
+    (folder / "triples.jsonl").write_text("\n".join(lines[:TRIPLES]) + "\n", encoding="utf-8")
+    save_encoder(folder / "encoder", [word for line in lines[:TRIPLES] for word in json.loads(line)["source"].split()])
+    write_params(folder)
+    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+    return folder
+
+
+def save_encoder(folder: Path, words: list[str]) -> None:
+    """Save a tiny BERT whose vocabulary is letters and the words that occur in sources."""
+    folder.mkdir()
+    letters = "abcdefghijklmnopqrstuvwxyz'?.,-"
+    known = sorted({word.lower().strip("?.,") for word in words} - set(letters) - {""})
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{letter}" for letter in letters)]
+    vocabulary += known
+    (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
+    tokenizer = BertTokenizerFast(vocab=str(folder / "vocab.txt"), model_max_length=64)
+    torch.manual_seed(0)
+    BertModel(BertConfig(vocab_size=len(vocabulary), hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+                         intermediate_size=32, max_position_embeddings=64)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def params() -> dict:
+    """Params of the tiny project, not yet filled with defaults."""
+    return {
+        "recipe": "sample", "encoder": {"source": "path:encoder"}, "runtime": {"workers": 2},
+        "datasets": {"tiny": {"source": "triples.jsonl", "layout": "triples",
+                              "columns": {"source": "source", "target": "paraphrase", "negative": "negative"}}},
+        "ingest": {"neg_source": "given", "validation": 0.1, "test": 0.1},
+        "annotate": {"chunk": 40},
+        "pair_classifier": {"epochs": 1, "batch_size": 64, "learning_rate": 0.001},
+        "train_hcl": {"latent": {"size": 8}, "decoder": {"layers": 1},
+                      "training": {"epochs": 25, "patience": 25, "batch_size": 8, "micro_batch": 8,
+                                   "checkpoint_steps": 1}},
+        "generate_hcl": {"num_beams": 2, "max_length": 8},
+        "models": {"hcl": {"hcl": {"dataset": "tiny"},
+                           "hcl-no-graph": {"dataset": "tiny", "overrides": {"graph": {"iterations": 0}}}}},
+        "runs": {"hcl": {"hcl": {"model": "hcl"}, "hcl-no-graph": {"model": "hcl-no-graph"}}}}
+
+
+def write_params(folder: Path, **changes) -> None:
+    """Write ``params.yaml`` with all defaults and top-level ``changes``."""
+    filled = parse_params({**params(), **changes}, "params").model_dump(mode="json")
+    (folder / "params.yaml").write_text(yaml.safe_dump(filled, sort_keys=False))
+
+
+def command(*arguments: str) -> list[str]:
+    """Return the command line of ``keycontrast`` with ``arguments``."""
+    return [sys.executable, "-m", "pipeline", *arguments]
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """Return the environment of a person who has activated the virtual environment."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "PYTHONPATH": "", "OMP_NUM_THREADS": "1", **changes}
+
+
+def call(folder: Path, *line: str, **changes: str) -> subprocess.CompletedProcess:
+    """Run a command line in ``folder`` and return what came of it."""
+    return subprocess.run(line, cwd=folder, env=environment(**changes), capture_output=True, text=True, timeout=500)
+
+
+def lock(folder: Path) -> dict:
+    """Return ``dvc.lock``, parsed: DVC writes entries in the order of completion."""
+    return yaml.safe_load((folder / "dvc.lock").read_text())
