@@ -129,6 +129,27 @@ def inspect(path: Annotated[Path, typer.Argument(help="a table, JSON or CSV file
 
 
 @app.command()
+def predict(run: Annotated[str, typer.Argument(help="a run of params.yaml")],
+            text: Annotated[str | None, typer.Argument(help="a sentence; without it, lines of standard input")] = None,
+            file: Annotated[Path | None, typer.Option(help="file with one text per line")] = None,
+            keyword: Annotated[str | None, typer.Option(help="use this in place of each text's own keyword")] = None,
+            samples: Annotated[int | None, typer.Option(min=0, help="further outputs per text, z drawn")] = None,
+            batch_size: Annotated[int | None, typer.Option(min=1, help="texts rewritten together")] = None) -> None:
+    """Rewrite texts with a trained run; one line of JSON per text, with the keyword that was used.
+
+    Example: `keycontrast predict hcl "How do I keep my starter alive?" --keyword oven`
+    """
+    from pipeline import predict as prediction
+    from stages.params import load_params
+
+    params = load_params()
+    # Whoever types, or pipes line by line, waits for each answer.
+    size = batch_size or (None if file is not None else 1)
+    texts = prediction.texts_from(text, file, sys.stdin)
+    prediction.print_lines(prediction.predict(params, run, texts, keyword, samples, size))
+
+
+@app.command()
 def doctor() -> None:
     """Check versions, language pipeline, encoder, DVC, disk, memory and device; name every problem at once.
 

@@ -40,6 +40,8 @@ def test_chunks_are_longest_runs_of_nouns():
 
 
 def test_embedded_pipeline_chunks_and_serves_pytextrank(embedded):
+    import pytextrank  # noqa: F401 - importing it registers the component
+
     doc = embedded("The old steam engine pulled the heavy train over the hills.")
     assert [chunk.text for chunk in doc.noun_chunks] == ["steam engine", "train", "hills"]
     nlp = load_pipeline("embedded")

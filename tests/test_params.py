@@ -77,6 +77,14 @@ def test_layout_and_columns_must_fit(sample, change, message):
         parse_params(sample, "params.yaml")
 
 
+@pytest.mark.parametrize(("name", "message"), [
+    ("models", "the name is taken by a folder"), ("my.set", "String should match pattern"), ("../x", "pattern")])
+def test_names_must_serve_as_folders_and_keys(sample, name, message):
+    sample["datasets"][name] = sample["datasets"]["sample"]
+    with pytest.raises(InputError, match=message):
+        parse_params(sample, "params.yaml")
+
+
 def test_overrides_reach_one_model_only(sample):
     params = parse_params(sample, "recipe")
     assert params.hcl_model("hcl").graph.iterations == 2

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -21,7 +21,10 @@ from stages.params.data import (
 from stages.params.hcl import EvaluateHcl, GenerateHcl, HclModel, HclRun, TrainHcl
 from stages.runtime.errors import nearest
 
-NAME = "^[a-z0-9][a-z0-9._-]*$"
+# Names become folders, and parts of dotted params keys for DVC: no dots.
+Name = Annotated[str, Field(pattern="^[a-z0-9][a-z0-9_-]*$")]
+# Folders of artifacts/ that are no data set.
+RESERVED = frozenset({"models", "runs", "report", "manifests"})
 
 
 class Runtime(Block):
@@ -42,13 +45,13 @@ class Encoder(Block):
 class Models(Block):
     """Trained models by track."""
 
-    hcl: dict[str, HclModel] = Field(default_factory=dict)
+    hcl: dict[Name, HclModel] = Field(default_factory=dict)
 
 
 class Runs(Block):
     """Rows of the results tables by track."""
 
-    hcl: dict[str, HclRun] = Field(default_factory=dict)
+    hcl: dict[Name, HclRun] = Field(default_factory=dict)
 
 
 class Report(Block):
@@ -64,7 +67,7 @@ class Params(Block):
     seed: int = Field(13, ge=0)
     runtime: Runtime = Runtime()
     encoder: Encoder = Encoder()
-    datasets: dict[str, Dataset]
+    datasets: dict[Name, Dataset]
     ingest: Ingest = Ingest()
     annotate: Annotate = Annotate()
     textrank: TextRank = TextRank()
@@ -88,7 +91,7 @@ class Params(Block):
         problems += [f"runs.hcl.{name}.model: no model {run.model!r}; {nearest(run.model, self.models.hcl)}"
                      for name, run in self.runs.hcl.items() if run.model not in self.models.hcl]
         problems += [f"datasets.{name}: the name is taken by a folder of the project; choose another"
-                     for name in self.datasets if name in {"models", "runs", "report"}]
+                     for name in self.datasets if name in RESERVED]
         for name in self.models.hcl:
             problems += _problems(f"models.hcl.{name}.overrides", lambda name=name: self.hcl_model(name))
         for name in self.runs.hcl:
