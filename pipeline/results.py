@@ -4,15 +4,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from stages.artifacts.paths import RunPaths
 from stages.params import Params
 
-# The report has all metrics; a terminal has room for these.
-COLUMNS = (("bleu_1", "BLEU-1"), ("bleu_2", "BLEU-2"), ("bleu_3", "BLEU-3"), ("bleu_4", "BLEU-4"),
-           ("extrema", "Extrema"), ("average", "Average"), ("greedy", "Greedy"),
-           ("distinct_1", "Dist-1"), ("distinct_2", "Dist-2"), ("source_bleu", "src BLEU"))
+# The report has all metrics; eighty columns, the width of a log, have room for these.
+COLUMNS = (("bleu_1", "B-1"), ("bleu_2", "B-2"), ("bleu_3", "B-3"), ("bleu_4", "B-4"),
+           ("extrema", "Extr"), ("average", "Avg"), ("greedy", "Greed"), ("source_bleu", "src-B"))
 
 
 def results_table(params: Params, root: Path = Path()) -> Table | None:
@@ -20,11 +20,11 @@ def results_table(params: Params, root: Path = Path()) -> Table | None:
 
     Floors stand once for all runs on the same examples.
     """
-    table = Table(title="Individual BLEU, smoothing 7; floors in italics", title_justify="left")
-    for heading in ("data set", "run", "items"):
-        table.add_column(heading, justify="right" if heading == "items" else "left")
-    for _, heading in COLUMNS:
-        table.add_column(heading, justify="right")
+    table = Table(title="B-1..4: BLEU of one order, smoothing 7; src-B: BLEU against the source", title_justify="left",
+                  box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("run", no_wrap=True)
+    for heading in ("items", *(heading for _, heading in COLUMNS)):
+        table.add_column(heading, justify="right", no_wrap=True)
     floors_shown: set[str] = set()
     for name, run in params.runs.hcl.items():
         path = root / RunPaths(name).metrics
@@ -36,9 +36,9 @@ def results_table(params: Params, root: Path = Path()) -> Table | None:
         floors = json.dumps([dataset, metrics["floors"]], sort_keys=True)
         if floors not in floors_shown:
             for floor, values in metrics["floors"].items():
-                table.add_row(dataset, floor, items, *_cells(values), style="italic")
+                table.add_row(f"{dataset}: floor {floor}", items, *_cells(values), style="italic")
         floors_shown.add(floors)
-        table.add_row(dataset, name, items, *_cells(metrics["run"]))
+        table.add_row(name, items, *_cells(metrics["run"]))
     return table if table.row_count else None
 
 
