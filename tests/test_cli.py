@@ -112,9 +112,9 @@ def test_results_show_floors_once_for_runs_on_the_same_examples(tmp_path):
             "counts": {"examples": 12}})
     table = results_table(params, root)
     columns = {column.header: list(column.cells) for column in table.columns}
-    assert columns["run"] == ["copy", "nearest", "m1", "m2"]
-    assert columns["BLEU-1"] == ["0.750", "0.125", "0.250", "0.500"] and columns["items"] == ["12"] * 4
-    assert columns["Greedy"] == ["-"] * 4
+    assert columns["run"] == ["d: floor copy", "d: floor nearest", "m1", "m2"]
+    assert columns["B-1"] == ["0.750", "0.125", "0.250", "0.500"] and columns["items"] == ["12"] * 4
+    assert columns["Greed"] == ["-"] * 4
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(8.24, "8.2 s"), (185.4, "3 min 05 s"), (7440, "2 h 04 min")])
