@@ -19,8 +19,8 @@ def results_table(params: Params, root: Path = Path()) -> Table | None:
 
     Floors stand once for all runs on the same examples.
     """
-    table = Table(title="B-1..4: BLEU of one order, smoothing 7; src-B: BLEU against the source", title_justify="left", header_style="bold",
-                  box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    table = Table(title="B-1..4: BLEU of one order, smoothing 7; src-B: BLEU against the source", title_justify="left",
+                  header_style="bold", box=None, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("run", no_wrap=True)
     for heading in ("items", *(heading for _, heading in COLUMNS)):
         table.add_column(heading, justify="right", no_wrap=True)

@@ -59,7 +59,7 @@ def test_values_are_those_of_the_pipeline(pipeline):
 
 def test_noun_chunks_are_stored(pipeline):
     row = annotate.run(texts(["The big dogs bark."]), Annotate(pipeline=pipeline)).to_pylist()[0]
-    assert (row["chunk_start"], row["chunk_end"]) == ([1], [3])
+    assert (row["chunk_start"], row["chunk_end"]) == ([2], [3])
 
 
 def test_the_order_of_rows_does_not_matter(pipeline):

@@ -10,10 +10,13 @@ import pytest
 FILE = Path(__file__).resolve().parent.parent / "data" / "sample" / "paraphrase.jsonl"
 FIELDS = ("source", "paraphrase", "negative")
 # Words too common to carry content; enough for a check that errs on the strict side.
-FUNCTION_WORDS = set("""a about after all also am an and any are as at be been before being but by can could did do does
-    for from had has have he her his how i if in into is it its just may me might more most must my no not of on once
-    one or our out over own she should so some than that the their them then there these they this to too up us was we
-    were what when where which while who why will with without would you your t s m d ll re ve""".split())
+_WORDS = """
+    a about after all also am an and any are as at be been before being but by can could did do does for from had
+    has have he her his how i if in into is it its just may me might more most must my no not of on once one or our
+    out over own she should so some than that the their them then there these they this to too up us was we were
+    what when where which while who why will with without would you your t s m d ll re ve
+"""
+FUNCTION_WORDS = set(_WORDS.split())
 
 
 @pytest.fixture(scope="module")

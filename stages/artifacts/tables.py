@@ -111,7 +111,8 @@ def read_table(path: Path, kind: str | None = None, columns: list[str] | None = 
     try:
         table = pq.read_table(path, columns=columns)
     except pa.ArrowInvalid as error:
-        raise InputError(f"{path}: not a readable Parquet file ({error}). Remove it and run its stage again.") from error
+        raise InputError(f"{path}: not a readable Parquet file ({error}). Remove it and run its stage "
+                         f"again.") from error
     if kind is not None and columns is None:
         missing = [name for name, _, _ in table_schema(kind).fields if name not in table.column_names]
         if missing:

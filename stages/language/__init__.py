@@ -1,1 +1,1 @@
-"""English and Chinese text: pipelines, tokens and the recipe of the embedded English pipeline."""
+"""Language pipelines, and tokens as plain columns."""

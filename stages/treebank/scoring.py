@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from stages.language.treebank import AS_WRITTEN, Sentence, Shape, build_doc, documents, without_annotation
+from stages.treebank.conllu import AS_WRITTEN, Sentence, Shape, build_doc, documents, without_annotation
 
 Span = tuple[int, int]
 LAYERS = ("tag", "pos", "lemma")

@@ -13,12 +13,10 @@ import spacy
 from spacy.tokens import Doc
 from spacy.util import load_config
 
-from stages.language import training
-from stages.language.lemma_tables import apply_rules, learn_lemma_tables
 from stages.language.pipelines import EMBEDDED_FOLDER, hash_folder
-from stages.language.scoring import score_docs
-from stages.language.tokenizer_rules import add_treebank_rules
-from stages.language.treebank import (
+from stages.runtime.errors import InputError
+from stages.treebank import training
+from stages.treebank.conllu import (
     Sentence,
     Shape,
     build_doc,
@@ -29,7 +27,9 @@ from stages.language.treebank import (
     treebank_file,
     without_annotation,
 )
-from stages.runtime.errors import InputError
+from stages.treebank.lemma_tables import apply_rules, learn_lemma_tables
+from stages.treebank.scoring import score_docs
+from stages.treebank.tokenizer_rules import add_treebank_rules
 
 LIMIT = 12 * 10**6
 

@@ -1,7 +1,7 @@
 """The recipe of the embedded English pipeline: train it, write it, score it.
 
-    python -m stages.language.training --treebank DIR --out data/language/en_ewt
-    python -m stages.language.training --treebank DIR --evaluate data/language/en_ewt
+    python -m stages.treebank.training --treebank DIR --out data/language/en_ewt
+    python -m stages.treebank.training --treebank DIR --evaluate data/language/en_ewt
 
 ``DIR`` holds ``en_ewt-ud-{train,dev,test}.conllu`` (or ``.conllu.gz``) of UD English EWT. Every setting is in
 ``data/language/en_ewt.cfg``; equal settings and versions give equal weights on one type of processor.
@@ -23,10 +23,9 @@ from spacy.training import Example
 from spacy.util import fix_random_seed, load_config, load_model_from_config, registry
 from thinc.api import Config
 
-from stages.language.lemma_tables import learn_lemma_tables
-from stages.language.scoring import evaluate_part
-from stages.language.tokenizer_rules import add_treebank_rules
-from stages.language.treebank import (
+from stages.runtime.errors import InputError
+from stages.runtime.log import configure, logger
+from stages.treebank.conllu import (
     Sentence,
     Shape,
     build_doc,
@@ -36,8 +35,9 @@ from stages.language.treebank import (
     treebank_file,
     without_annotation,
 )
-from stages.runtime.errors import InputError
-from stages.runtime.log import configure, logger
+from stages.treebank.lemma_tables import learn_lemma_tables
+from stages.treebank.scoring import evaluate_part
+from stages.treebank.tokenizer_rules import add_treebank_rules
 
 RECIPE = Path(__file__).resolve().parents[2] / "data" / "language" / "en_ewt.cfg"
 WITHOUT_WEIGHTS = ["lemmatizer"]  # its tables are learnt apart
@@ -172,7 +172,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     """Return the command line of this module."""
     plain = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser("python -m stages.language.training", description=__doc__, formatter_class=plain)
+    parser = argparse.ArgumentParser("python -m stages.treebank.training", description=__doc__, formatter_class=plain)
     parser.add_argument("--treebank", type=Path, required=True, help="folder of UD English EWT")
     parser.add_argument("--recipe", type=Path, default=RECIPE, help="settings (default: the shipped recipe)")
     parser.add_argument("--max-steps", type=int, metavar="N", help="stop training after N batches, for trials")
