@@ -62,8 +62,9 @@ def test_the_reading_of_imports_sees_them_all():
     assert "prefect" in {name.partition(".")[0] for name in imports("pipeline.flows")}
     assert "pipeline.flows" in imports("pipeline.reproduction")
     assert "pipeline.flows" not in imports("pipeline.reproduction", inner=False)
-    assert "stages.params.root" in closure("stages.params.load")
-    assert "stages.params.root" not in imports("stages.params.load", inner=False)
+    assert "stages.params.root" in closure("stages.ingest")
+    assert "stages.params" in imports("stages.train_hcl")
+    assert "stages.params" not in imports("stages.train_hcl", inner=False)
 
 
 def test_command_line_and_models_import_light():

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import nn
 
-from models.training import Criterion, Parameters, Settings, annealed, fit, warmup_then_decay
+from models.training import Criterion, Parameters, Settings, fit, warmup_then_decay
 from stages.runtime.checkpoints import FolderCheckpoints
 from stages.runtime.seeds import derived_seed
 
@@ -242,8 +242,6 @@ def test_schedule_rises_then_falls_to_zero():
     factors = [warmup_then_decay(step, 10, 0.2) for step in range(11)]
     assert factors == pytest.approx([0.5, 1.0, 1.0, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8, 0.0])
     assert [warmup_then_decay(step, 4, 0.0) for step in range(4)] == [1.0, 0.75, 0.5, 0.25]
-    assert [annealed(step, 4) for step in (0, 1, 4, 9)] == [0.0, 0.25, 1.0, 1.0]
-    assert annealed(0, 0) == 1.0
 
 
 @pytest.mark.parametrize(("losses", "patience", "start", "epochs", "best"), [

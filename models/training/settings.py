@@ -95,8 +95,3 @@ def warmup_then_decay(step: int, total: int, warmup: float) -> float:
     if step < rising:
         return (step + 1) / rising
     return (total - step) / max(1, total - rising)
-
-
-def annealed(step: int, steps: int) -> float:
-    """Return a weight that rises linearly from 0 at step 0 to 1 at step ``steps`` and stays there."""
-    return min(1.0, step / steps) if steps > 0 else 1.0

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Pieces:
         return [self.ids[item] for item in items]
 
 
-def word_pieces(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str], limit: int) -> Pieces:
+def word_pieces(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], limit: int) -> Pieces:
     """Return the first ``limit`` word pieces of each text, special tokens not counted."""
     if not len(texts):
         return Pieces([])
@@ -48,7 +48,7 @@ class TripleBatches:
         max_target: word pieces kept of a target or negative.
     """
 
-    def __init__(self, items: pd.DataFrame, tokenizer: PreTrainedTokenizerFast, max_source: int,
+    def __init__(self, items: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, max_source: int,
                  max_target: int) -> None:
         self.example_ids = items["example_id"].tolist()
         self.start, self.end = int(tokenizer.cls_token_id), int(tokenizer.sep_token_id)

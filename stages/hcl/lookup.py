@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from models.encoders import load_encoder
+from models.encoders import Pooling, load_encoder
 from stages.encoders import embed_texts, resolve_encoder
 from stages.runtime.errors import InputError
 
@@ -44,7 +44,7 @@ class TrainedOn:
     language: str
     encoder_source: str
     encoder: Mapping[str, Any]
-    pooling: str
+    pooling: Pooling
     max_length: int
     max_source: int
 

@@ -1,7 +1,8 @@
 """The whole of ``params.yaml``."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -19,6 +20,7 @@ from stages.params.data import (
     TextRank,
 )
 from stages.params.hcl import EvaluateHcl, GenerateHcl, HclModel, HclRun, TrainHcl
+from stages.params.problems import problem_lines
 from stages.runtime.errors import nearest
 
 # Names become folders, and parts of dotted params keys for DVC: no dots.
@@ -93,9 +95,9 @@ class Params(Block):
         problems += [f"datasets.{name}: the name is taken by a folder of the project; choose another"
                      for name in self.datasets if name in RESERVED]
         for name in self.models.hcl:
-            problems += _problems(f"models.hcl.{name}.overrides", lambda name=name: self.hcl_model(name))
+            problems += _problems(f"models.hcl.{name}.overrides", partial(self.hcl_model, name))
         for name in self.runs.hcl:
-            problems += _problems(f"runs.hcl.{name}.decode", lambda name=name: self.hcl_decoding(name))
+            problems += _problems(f"runs.hcl.{name}.decode", partial(self.hcl_decoding, name))
         if problems:
             raise ValueError("\n".join(problems))
         return self
@@ -123,9 +125,7 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
     return result
 
 
-def _problems(place: str, check: Any) -> list[str]:
-    from stages.params.load import problem_lines
-
+def _problems(place: str, check: Callable[[], object]) -> list[str]:
     try:
         check()
     except ValueError as error:

@@ -1,0 +1,44 @@
+"""What pydantic found wrong, in lines for a person: place, fault, nearest valid name."""
+
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from stages.params.hcl import GenerateHcl, TrainHcl
+from stages.runtime.errors import nearest
+
+
+def problem_lines(error: ValueError, place: str = "", model: type[BaseModel] | None = None) -> list[str]:
+    """Return one line per problem in ``error``: dotted place, what is wrong, nearest valid name."""
+    if not isinstance(error, ValidationError):
+        return [f"{place}: {error}"]
+    model = model or _model_of(error)
+    lines = []
+    for item in error.errors():
+        where = ".".join([place] * bool(place) + [str(part) for part in item["loc"]])
+        if item["type"] == "extra_forbidden":
+            lines.append(f"{where}: unknown name; {nearest(str(item['loc'][-1]), _names(model, item['loc'][:-1]))}")
+        elif item["type"] == "missing":
+            lines.append(f"{where}: missing.")
+        elif item["type"] == "value_error":
+            message = str(item["ctx"]["error"])
+            lines += message.split("\n") if "\n" in message or not where else [f"{where}: {message}"]
+        else:
+            lines.append(f"{where}: {item['msg']}, found {item['input']!r}.")
+    return lines
+
+
+def _model_of(error: ValidationError) -> type[BaseModel] | None:
+    return {kind.__name__: kind for kind in (TrainHcl, GenerateHcl)}.get(error.title)
+
+
+def _names(model: type[BaseModel] | None, place: tuple[Any, ...]) -> list[str]:
+    """Names that are valid at ``place`` inside ``model``; map keys are stepped over."""
+    current: Any = model
+    for part in place:
+        if isinstance(current, type) and issubclass(current, BaseModel):
+            current = current.model_fields[str(part)].annotation
+        else:
+            current = next((kind for kind in get_args(current)
+                            if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+    return list(current.model_fields) if isinstance(current, type) and issubclass(current, BaseModel) else []
