@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from stages.runtime.errors import InputError
+from stages.runtime.log import configure
 
 app = typer.Typer(name="keycontrast", no_args_is_help=True, add_completion=False, rich_markup_mode="markdown",
                   pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]},
@@ -21,6 +22,7 @@ _INTERRUPTED = 130
 
 def main() -> None:
     """Run the command line; what a person can mend is said without a traceback, with status 1."""
+    configure()
     try:
         app()
     except InputError as error:

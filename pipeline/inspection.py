@@ -41,7 +41,7 @@ def show(path: Path, console: Console, rows: int = 5, as_text: bool | None = Non
         InputError: nothing is there, or it is none of these.
     """
     if not path.exists():
-        beside = [item.name for item in path.parent.iterdir()] if path.parent.is_dir() else []
+        beside = [item.name for item in path.parent.glob("[!.]*")] if path.parent.is_dir() else []
         raise InputError(f"{path}: not found; {nearest(path.name, beside)}")
     texts = _texts_file(path).exists() if as_text is None else as_text
     kinds: dict[str, Callable[[], None]] = {

@@ -28,7 +28,9 @@ def configure(level: str | None = None) -> None:
 
 def _quieten_transformers() -> None:
     """Switch off its bars for loading and writing weights: they last a moment and drown the stage's own."""
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # for processes that import it later
+    # For imports to come, here and in worker processes.
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     library = sys.modules.get("transformers")
     if library is not None:
         library.utils.logging.disable_progress_bar()
