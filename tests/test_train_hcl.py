@@ -14,6 +14,7 @@ from stages.hcl.items import joined_items
 from stages.hcl.lookup import TrainedOn, UnseenKeywords, load_lookup, save_lookup
 from stages.hcl.task import HclTask, ValidationNoise
 from stages.params.hcl import TrainHcl
+from stages.params.root import merged
 from stages.runtime.checkpoints import FolderCheckpoints
 from stages.runtime.errors import InputError
 from stages.train_hcl import _model, annealing_steps, keyword_graph, run
@@ -162,3 +163,24 @@ def test_an_empty_split_and_foreign_vectors_are_named(encoder, tmp_path):
 def test_too_many_frozen_layers_are_an_input_error(encoder, tmp_path):
     with pytest.raises(InputError, match=r"train_hcl\.training\.freeze_layers: .*the encoder has 2"):
         train(encoder, FolderCheckpoints(tmp_path, "a"), freeze_layers=9)
+
+
+ABLATIONS = {
+    "w/o graph": ({"graph": {"iterations": 0}}, set()),
+    "w/o keyword": ({"keyword": {"condition": False}}, {"keyword", "mahalanobis"}),
+    "w/o MA": ({"contrasts": {"mahalanobis": {"weight": 0.0}}}, {"mahalanobis"}),
+    "w/o instance": ({"contrasts": {"instance": {"weight": 0.0}}}, {"instance"}),
+    "deterministic": ({"latent": {"enabled": False}}, {"kl", "bow", "instance", "mahalanobis", "keyword"}),
+}
+
+
+@pytest.mark.parametrize("name", ABLATIONS)
+def test_every_row_of_the_ablation_table_trains_without_its_terms(encoder, tmp_path, name):
+    overrides, gone = ABLATIONS[name]
+    values = TrainHcl.model_validate(merged(settings(epochs=1), overrides)).model_dump()
+    items = joined_items(**tiny_items.tables())
+    trained = run(items, graph(), values, encoder, UnseenKeywords(trained_on(encoder)), 13,
+                  FolderCheckpoints(tmp_path, "a"))
+    parts = {column.removeprefix("train_") for column in trained.history.rows[0] if column.startswith("train_")}
+    assert parts.isdisjoint(gone)
+    assert parts >= {"reconstruction", "kl", "bow", "instance", "keyword", "mahalanobis"} - gone
