@@ -40,9 +40,9 @@ from stages.runtime.seeds import derived_seed, seed_everything
 STAGE = "train_hcl"
 TABLES = ("examples", "texts", "keywords", "nodes", "edges", "node_vectors")
 # A checkpoint goes on only under the code that began it.
-_CODE = (Path(__file__), Path(encoders.__file__), *(Path(str(package.__file__)).parent
-                                                    for package in (graphs, hcl, models.hcl, models.losses,
-                                                                    models.training)))
+_PACKAGES = (graphs, hcl, models.hcl, models.losses, models.training)
+_CODE = (Path(__file__), Path(encoders.__file__), Path(str(models.encoders.__file__)),
+         *(Path(str(package.__file__)).parent for package in _PACKAGES))
 
 
 @dataclass(frozen=True)

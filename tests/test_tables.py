@@ -91,6 +91,16 @@ def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path):
     assert [item.name for item in tmp_path.iterdir()] == ["model"]
 
 
+def test_what_a_killed_writer_left_is_cleared_away(tmp_path):
+    (tmp_path / ".x.json.abc.tmp").write_text("half")
+    (tmp_path / ".model.abc.old").mkdir()
+    (tmp_path / ".xyjson.abc.tmp").write_text("not ours")
+    write_json(tmp_path / "x.json", {})
+    with atomic_folder(tmp_path / "model"):
+        pass
+    assert sorted(item.name for item in tmp_path.iterdir()) == [".xyjson.abc.tmp", "model", "x.json"]
+
+
 def test_every_column_of_every_schema_is_described():
     for schema in SCHEMAS.values():
         assert schema.description.endswith(".")

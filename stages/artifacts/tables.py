@@ -148,6 +148,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside ``path`` that takes its name only if the block succeeds."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(path)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     os.close(handle)
     temporary = Path(name)
@@ -165,6 +166,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder beside ``path`` that replaces it only if the block succeeds."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(path)
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
     try:
         yield temporary
@@ -184,6 +186,16 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     with atomic_file(path) as temporary:
         temporary.write_text(json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n",
                              encoding="utf-8")
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove what writers of ``path`` left behind when they were killed; an artifact has one writer at a time."""
+    for ending in ("tmp", "old"):
+        for leftover in path.parent.glob(f".{path.name}.*.{ending}"):
+            if leftover.is_dir():
+                rmtree(leftover)
+            else:
+                leftover.unlink()
 
 
 def _umask() -> int:
