@@ -1,6 +1,7 @@
 """The frame around a stage: clean errors, exclusive scratch, death with the command, seeds, checkpoints."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -90,7 +91,7 @@ def test_a_stage_dies_with_dvc_even_behind_a_shell(tmp_path):
         pathlib.Path("pid.tmp").rename("pid")
         time.sleep(60)
     """))
-    dvc = subprocess.Popen([sys.executable, str(program), f"{sys.executable} {stage}"], cwd=tmp_path,
+    dvc = subprocess.Popen([sys.executable, str(program), shlex.join([sys.executable, str(stage)])], cwd=tmp_path,
                            env={**os.environ, "PYTHONPATH": str(ROOT)})
     try:
         wait_until((tmp_path / "pid").exists)
