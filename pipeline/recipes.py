@@ -97,8 +97,7 @@ def params_text(params: Params) -> str:
 def apply(change: Change, root: Path = Path()) -> list[str]:
     """Write ``params.yaml``, put away artifacts that are gone and bring back those that return.
 
-    Artifacts of data sets, models and runs that the new params do not name are removed only if DVC's cache
-    holds every file of them.
+    Artifacts that the new params do not stand for are removed only if DVC's cache holds every file of them.
 
     Returns:
         One sentence per thing done or left alone.
@@ -134,24 +133,38 @@ def _with_data(content: Any, recipe: str, data: str | None) -> Any:
     return {**content, "datasets": {name: fill(dataset) for name, dataset in datasets.items()}}
 
 
-def _named_folders(params: Params) -> set[Path]:
-    return ({DatasetPaths(name).folder for name in params.datasets}
-            | {ModelPaths(name).folder for name in params.models.hcl}
-            | {RunPaths(name).folder for name in params.runs.hcl})
+def _staying_folders(params: Params, root: Path) -> set[Path]:
+    """Folders whose content the params still stand for.
+
+    Under another recipe a model, a run or the report of the same name is another thing.
+    """
+    staying = {DatasetPaths(name).folder for name in params.datasets}
+    if _present_recipe(root) == params.recipe:
+        staying |= {REPORT, *(ModelPaths(name).folder for name in params.models.hcl),
+                    *(RunPaths(name).folder for name in params.runs.hcl)}
+    return staying
+
+
+def _present_recipe(root: Path) -> str | None:
+    try:
+        content = yaml.safe_load((root / PARAMS).read_text(encoding="utf-8")) if (root / PARAMS).exists() else None
+    except yaml.YAMLError:
+        return None
+    return content.get("recipe") if isinstance(content, Mapping) else None
 
 
 def _present_folders(root: Path) -> list[Path]:
-    """Folders of data sets, models and runs that lie in ``artifacts/``, whatever the params say."""
+    """Folders of data sets, models, runs and the report that lie in ``artifacts/``, whatever the params say."""
     groups = [ModelPaths("x").folder.parent, RunPaths("x").folder.parent]
     found = [path for group in groups for path in sorted((root / group).glob("*"))]
     found += [path for path in sorted((root / ARTIFACTS).glob("*"))
-              if path.relative_to(root) not in [*groups, REPORT]]
+              if path.relative_to(root) not in groups]
     return [path.relative_to(root) for path in found if path.is_dir()]
 
 
 def _leftovers(params: Params, root: Path) -> tuple[list[Path], dict[Path, str]]:
-    """Return folders that the params no longer name: those DVC can bring back, and the rest with reasons."""
-    gone = [folder for folder in _present_folders(root) if folder not in _named_folders(params)]
+    """Return folders that the params no longer stand for: those DVC can bring back, and the rest with reasons."""
+    gone = [folder for folder in _present_folders(root) if folder not in _staying_folders(params, root)]
     if not gone:
         return [], {}
     cached = _cached_files(root)
@@ -200,11 +213,10 @@ def _keep_lock(root: Path) -> None:
 def _bring_back(params: Params, root: Path) -> list[str]:
     """Restore the lock kept for ``params``, and from the cache the outs that are not there."""
     kept = root / _lock_of(params_text(params))
-    if kept.exists():
-        with atomic_file(root / LOCK) as temporary:
-            temporary.write_bytes(kept.read_bytes())
-    if not (root / LOCK).exists() or not (root / "dvc.yaml").exists():
-        return []
+    if not kept.exists() or not (root / "dvc.yaml").exists():
+        return []  # what the present lock names was made under other params
+    with atomic_file(root / LOCK) as temporary:
+        temporary.write_bytes(kept.read_bytes())
     with open_repo(root) as repo:
         with repo.lock:
             back = {stage.name: stage.addressing for stage in repo.index.stages if _returns(stage.outs)}

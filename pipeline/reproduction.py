@@ -61,20 +61,23 @@ def reproduce_targets(params: Params, targets: Sequence[str], console: Console, 
         # What failed has been said stage by stage already.
         with session_of(dag, console, params.runtime.device) as session, without_heartbeats(), suppress(StagesFailed):
             reproduce(list(targets))
-    _conclude(params, session.display, session.failed(), console, started)
+    _conclude(params, dag, session.display, session.failed(), console, started)
     return not session.failed()
 
 
-def _conclude(params: Params, display: RunDisplay, failed: list[str], console: Console, started: float) -> None:
+def _conclude(params: Params, dag: Dag, display: RunDisplay, failed: list[str], console: Console,
+              started: float) -> None:
     console.print(f"{display.summary()} {duration(time.monotonic() - started)} in all.", highlight=False)
     if failed:
         console.print(f"Failed: {', '.join(failed)}. Mend the cause and give the same command again.", style="red",
                       highlight=False, soft_wrap=True)
         return
-    table = results_table(params)
+    # Only what this command has looked at: other metrics and pages may be of other params.
+    names = [node.name for node in dag.nodes]
+    table = results_table(params, {name.partition("@")[2] for name in names if name.startswith("evaluate_")})
     if table is not None:
         console.print(table)
-    if REPORT_PAGE.exists():
+    if "report" in names:
         console.print(f"Report: {REPORT_PAGE}", highlight=False, soft_wrap=True)
 
 

@@ -1,6 +1,7 @@
 """The results table that ends a run: every run of the params, and the floors on the same examples."""
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ COLUMNS = (("bleu_1", "B-1"), ("bleu_2", "B-2"), ("bleu_3", "B-3"), ("bleu_4", "
            ("extrema", "Extr"), ("average", "Avg"), ("greedy", "Greed"), ("source_bleu", "src-B"))
 
 
-def results_table(params: Params, root: Path = Path()) -> Table | None:
-    """Return the table of all runs that have metrics; None if none has.
+def results_table(params: Params, runs: Collection[str], root: Path = Path()) -> Table | None:
+    """Return the table of those ``runs`` that have metrics; None if none has.
 
     Floors stand once for all runs on the same examples.
     """
@@ -27,7 +28,7 @@ def results_table(params: Params, root: Path = Path()) -> Table | None:
     floors_shown: set[str] = set()
     for name, run in params.runs.hcl.items():
         path = root / RunPaths(name).metrics
-        if not path.exists():
+        if name not in runs or not path.exists():
             continue
         metrics = json.loads(path.read_text(encoding="utf-8"))
         dataset = params.models.hcl[run.model].dataset

@@ -105,12 +105,13 @@ def test_stage_and_inspect_name_the_nearest(project):
 def test_results_show_floors_once_for_runs_on_the_same_examples(tmp_path):
     root = make_project(tmp_path / "p")
     params = load_params(root / "params.yaml")
-    assert results_table(params, root) is None
+    assert results_table(params, {"m1", "m2"}, root) is None
     for run, value in (("m1", 0.25), ("m2", 0.5)):
         write_json(root / f"artifacts/runs/{run}/metrics.json", {
             "run": {"bleu_1": value}, "floors": {"copy": {"bleu_1": 0.75}, "nearest": {"bleu_1": 0.125}},
             "counts": {"examples": 12}})
-    table = results_table(params, root)
+    assert results_table(params, set(), root) is None
+    table = results_table(params, {"m1", "m2"}, root)
     columns = {column.header: list(column.cells) for column in table.columns}
     assert columns["run"] == ["d: floor copy", "d: floor nearest", "m1", "m2"]
     assert columns["B-1"] == ["0.750", "0.125", "0.250", "0.500"] and columns["items"] == ["12"] * 4
