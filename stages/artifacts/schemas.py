@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 SPLITS = ("train", "validation", "test")
 NO_KEYWORD = "<nokw>"
 
@@ -40,6 +40,14 @@ _ALL = (
             ("reference_ids", pa.list_(pa.int64()), "text ids of all references, the target first"),
             ("group", pa.int64(), "connected component of all pairs; never in two splits"),
             ("negative_origin", pa.string(), "given, labelled or retrieved; null where there is no negative"),
+        )),
+    TableSchema(
+        "labelled_examples", "Labelled texts, in the place of examples.parquet for a data set of that layout.",
+        ("example_id",), (
+            ("example_id", pa.int64(), "number of the item; stable for the same inputs and params"),
+            ("split", pa.string(), "train, validation or test"),
+            ("text_id", pa.int64(), "text id"),
+            ("label", pa.string(), "class"),
         )),
     TableSchema(
         "texts", "Each distinct text once (distinct by its letters and digits).", ("text_id",), (
@@ -90,10 +98,43 @@ _ALL = (
             ("score", pa.list_(pa.float32()), "keyword probability in [0, 1]; aligned likewise"),
         )),
     TableSchema(
+        "word_vectors", "Vectors of words, from a file or trained on the training split (see the metadata).",
+        ("word",), (
+            ("word", pa.string(), "word, in lower case where the vectors were trained here"),
+            ("count", pa.int64(), "occurrences in the training split"),
+            ("vector", pa.list_(pa.float32()), "all rows have the same width"),
+        )),
+    TableSchema(
+        "psi", "Paired semantic importance of each source word (IANet; METHODS C.7).",
+        ("text_id", "mode", "pair"), (
+            ("text_id", pa.int64(), "source text whose words are scored"),
+            ("mode", pa.string(), "xx: the text paired with itself; xy: paired with a target"),
+            ("pair", pa.int64(), "text id of the second text"),
+            ("word", _TEXTS, "word as written; aligned with the token lists of tokens.parquet"),
+            ("score", pa.list_(pa.float64()), "importance G; aligned likewise"),
+            ("primary", pa.list_(pa.bool_()), "G exceeds the threshold; aligned likewise"),
+        )),
+    TableSchema(
+        "s_tags", "Primary words as the S-Tagger sees them, without a target (METHODS C.7).", ("text_id",), (
+            ("text_id", pa.int64(), "source text"),
+            ("word", _TEXTS, "word as written; aligned with the token lists of tokens.parquet"),
+            ("probability", pa.list_(pa.float32()), "of being primary; aligned likewise"),
+            ("primary", pa.list_(pa.bool_()), "the probability exceeds one half; aligned likewise"),
+        )),
+    TableSchema(
+        "side_by_side", "The best keywords of each text by every method, best first.", ("text_id",), (
+            ("text_id", pa.int64(), "text"),
+            ("textrank", _TEXTS, "phrases by the method of textrank.parquet"),
+            ("attribution", _TEXTS, "words by gradient attribution; null for a text that is no source"),
+            ("psi", _TEXTS, "words by paired semantic importance; null for a text that is no source"),
+            ("yake", _TEXTS, "phrases by YAKE"),
+            ("idf", _TEXTS, "words by inverse document frequency over the training texts"),
+        )),
+    TableSchema(
         "keywords", "The keyword of every text and how it was found.", ("text_id",), (
             ("text_id", pa.int64(), "text"),
             ("keyword", pa.string(), f"keyword in normal form; {NO_KEYWORD} where the text has none"),
-            ("method", pa.string(), "textrank, attribution, idf (fall-back) or none"),
+            ("method", pa.string(), "textrank, attribution, psi, idf (fall-back) or none"),
             ("score", pa.float64(), "score under that method; null for none"),
         )),
     TableSchema(
@@ -113,6 +154,8 @@ _ALL = (
             ("out_positive", pa.int32(), "nodes that receive from it positively, itself excluded"),
             ("out_negative", pa.int32(), "nodes that receive from it negatively"),
             ("centrality", pa.float64(), "PageRank over the positive edges, summing to 1"),
+            ("component", pa.int32(), "connected component over both signs, numbered by smallest node"),
+            ("community", pa.int32(), "community over the positive edges, numbered by smallest node"),
         )),
     TableSchema(
         "edges", "Directed edges of the keyword graph: target receives from source.",

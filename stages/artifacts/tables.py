@@ -21,6 +21,7 @@ from stages.artifacts.schemas import SCHEMA_VERSION, SCHEMAS, TableSchema
 from stages.runtime.errors import InputError, nearest
 
 METADATA_KEY = b"keycontrast"
+ROW_GROUP = 131_072
 
 
 @dataclass
@@ -94,8 +95,81 @@ def write_table(path: Path, kind: str, rows: pd.DataFrame | pa.Table | Mapping[s
     table = table.replace_schema_metadata({METADATA_KEY: metadata.encode(),
                                            b"description": table_schema(kind).description.encode()})
     with atomic_file(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd", row_group_size=131_072)
+        pq.write_table(table, temporary, compression="zstd", row_group_size=ROW_GROUP)
     return table
+
+
+class TableWriter:
+    """Writes a table batch by batch, so that it never lies in memory as a whole; see :func:`table_writer`."""
+
+    def __init__(self, path: Path, schema: TableSchema) -> None:
+        self.rows = 0
+        self._schema = schema
+        self._arrow = schema.arrow()
+        self._last: tuple[Any, ...] | None = None
+        self._file = pq.ParquetWriter(path, self._arrow, compression="zstd")
+
+    def write(self, rows: pd.DataFrame | pa.Table | Mapping[str, Any]) -> None:
+        """Add ``rows``, whose keys come after all that were written before.
+
+        Raises:
+            ValueError: wrong columns or types, a key that repeats, or rows out of order.
+        """
+        table = as_table(self._schema.name, rows)
+        if not table.num_rows:
+            return
+        first, last = (tuple(table[name][place].as_py() for name in self._schema.key)
+                       for place in (0, table.num_rows - 1))
+        if self._last is not None and not (self._last < first or (not self._schema.unique and self._last == first)):
+            raise ValueError(f"{self._schema.name}: rows after {self._last} begin with {first}, which is not later")
+        self._last = last
+        self._file.write_table(table.replace_schema_metadata(self._arrow.metadata), row_group_size=ROW_GROUP)
+        self.rows += table.num_rows
+
+    def close(self, provenance: Provenance) -> None:
+        """Finish the file with its metadata, which counts the rows."""
+        metadata = json.dumps(provenance.as_metadata(self.rows), sort_keys=True, ensure_ascii=False)
+        self._file.add_key_value_metadata({METADATA_KEY: metadata, b"description": self._schema.description})
+        self._file.close()
+
+
+@contextmanager
+def table_writer(path: Path, kind: str, provenance: Provenance) -> Iterator[TableWriter]:
+    """Yield a :class:`TableWriter` of table ``kind``; the file appears only if the block succeeds.
+
+    Row groups are cut as batches are: for the same bytes, cut batches without regard to workers.
+    ``provenance`` is read when the block ends, so its counts may be filled in meanwhile.
+    """
+    with atomic_file(path) as temporary:
+        writer = TableWriter(temporary, table_schema(kind))
+        yield writer
+        writer.close(provenance)
+
+
+def read_batches(path: Path, kind: str, columns: list[str] | None = None,
+                 rows: int = 8192) -> Iterator[pa.Table]:
+    """Yield a table in pieces of at most ``rows`` rows, in its order; errors as in :func:`read_table`.
+
+    Raises:
+        InputError: the file is missing, is not Parquet, or lacks columns.
+    """
+    check_columns(path, kind)
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(batch_size=rows, columns=columns):
+            yield pa.Table.from_batches([batch])
+
+
+def check_columns(path: Path, kind: str) -> None:
+    """Check that ``path`` is a table with the columns of schema ``kind``, from its metadata alone.
+
+    Raises:
+        InputError: the file is missing, is not Parquet, or lacks columns.
+    """
+    read_table(path, None, columns=[])
+    missing = [name for name, _, _ in table_schema(kind).fields if name not in pq.read_schema(path).names]
+    if missing:
+        raise InputError(f"{path}: column {missing[0]!r} is missing; it was written by another version. "
+                         f"Run its stage again with `keycontrast run`.")
 
 
 def read_table(path: Path, kind: str | None = None, columns: list[str] | None = None) -> pa.Table:
@@ -114,10 +188,7 @@ def read_table(path: Path, kind: str | None = None, columns: list[str] | None = 
         raise InputError(f"{path}: not a readable Parquet file ({error}). Remove it and run its stage "
                          f"again.") from error
     if kind is not None and columns is None:
-        missing = [name for name, _, _ in table_schema(kind).fields if name not in table.column_names]
-        if missing:
-            raise InputError(f"{path}: column {missing[0]!r} is missing; it was written by another version. "
-                             f"Run its stage again with `keycontrast run`.")
+        check_columns(path, kind)
     return table
 
 
@@ -128,7 +199,7 @@ def read_frame(path: Path, kind: str | None = None, columns: list[str] | None = 
 
 def read_metadata(path: Path) -> dict[str, Any]:
     """Return the metadata that :func:`write_table` stored; empty for a foreign Parquet file."""
-    stored = pq.read_schema(path).metadata or {}
+    stored = pq.read_metadata(path).metadata or {}
     return json.loads(stored.get(METADATA_KEY, b"{}"))
 
 

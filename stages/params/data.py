@@ -8,22 +8,41 @@ from stages.params.block import Block
 
 
 class Columns(Block):
-    """Names of the input columns. Pairs: ``source``, ``target`` and, with labels, ``label``."""
+    """Names of the input columns, by role; a layout uses those it needs."""
 
     source: str = "source"
     target: str = "target"
     negative: str | None = None
     label: str | None = None
+    text: str = "text"
+    group: str = "group"
+    split: str | None = None
 
 
 class Dataset(Block):
-    """Where a data set's files are and how they are laid out."""
+    """Where a data set's files are and how they are laid out.
+
+    ``pairs``, ``triples``, ``captions`` (texts of one group say the same) and ``labelled`` map columns as
+    ``columns`` says; the other layouts are those of published files and bring their own columns and dialect.
+    """
 
     source: str = Field(description="file, or folder that holds `files`; the DVC dependency")
     files: list[str] = Field(default_factory=list, description="names or patterns inside the folder")
-    layout: Literal["pairs", "triples"] = "pairs"
+    splits: dict[Literal["train", "validation", "test"], list[str]] = Field(
+        default_factory=dict, description="files (names or patterns) whose rows have a published split")
+    layout: Literal["pairs", "triples", "captions", "labelled", "glue_qqp", "kaggle_qqp", "quora_qqp",
+                    "mscoco_captions"] = "pairs"
     columns: Columns = Columns()
+    encoding: str = Field("utf-8", description="of text files; named by whoever knows it, never guessed")
+    quoting: Literal["standard", "none"] = Field("standard", description="of CSV and TSV: RFC 4180, or none at all")
     language: str = Field("en", pattern="^[a-z]{2}$")
+
+    @property
+    def structure(self) -> Literal["pairs", "triples", "captions", "labelled"]:
+        """What a row is, whatever the layout of the file."""
+        if self.layout in ("glue_qqp", "kaggle_qqp", "quora_qqp"):
+            return "pairs"
+        return "captions" if self.layout == "mscoco_captions" else self.layout  # type: ignore[return-value]
 
     @model_validator(mode="after")
     def _columns_fit_layout(self) -> "Dataset":
@@ -31,16 +50,20 @@ class Dataset(Block):
             raise ValueError("layout triples needs columns.negative")
         if self.layout == "triples" and self.columns.label is not None:
             raise ValueError("layout triples has no columns.label: its pairs are paraphrases by definition")
+        if self.layout == "labelled" and self.columns.label is None:
+            raise ValueError("layout labelled needs columns.label")
         return self
 
 
 class Ingest(Block):
     """De-duplication, triples and splits (METHODS A.1)."""
 
-    qqp_rule: Literal["undirected_one"] = "undirected_one"
-    neg_source: Literal["given", "labelled", "retrieved"] = "labelled"
-    neg_pick: Literal["hardest"] = "hardest"
-    split_by: Literal["component"] = "component"
+    qqp_rule: Literal["undirected_one", "undirected_all", "undirected_zip", "question1_one", "question1_all",
+                      "question1_zip"] = "undirected_one"
+    neg_source: Literal["given", "labelled", "retrieved", "none"] = "labelled"
+    neg_pick: Literal["hardest", "random"] = "hardest"
+    split_by: Literal["component", "pair"] = "component"
+    caption_source: Literal["random", "first"] = Field("random", description="which caption of a group is the source")
     validation: float = Field(0.05, gt=0, lt=0.5, description="share of examples")
     test: float = Field(0.05, gt=0, lt=0.5, description="share of examples")
     max_train: int | None = Field(None, ge=1, description="keep a seeded sample of at most so many")
@@ -52,21 +75,38 @@ class Ingest(Block):
 class Annotate(Block):
     """Tokens, lemmas, parts of speech."""
 
-    pipeline: str = Field("embedded", description="embedded, an installed spaCy package, or a path")
+    pipeline: str = Field("embedded", description="embedded (English; jieba for Chinese), jieba, an installed spaCy "
+                                                  "package, or a path")
     chunk: int = Field(512, ge=1, description="texts per chunk; the same bytes for any number of workers")
 
 
 class TextRank(Block):
     """Ranked phrases of each text (METHODS A.2)."""
 
-    method: Literal["pytextrank"] = "pytextrank"
+    method: Literal["mihalcea", "pytextrank", "positionrank", "biasedtextrank", "topicrank"] = "mihalcea"
+    compat: Literal["none", "pytextrank"] = Field("none", description="pytextrank: agree with that package phrase for "
+                                                                      "phrase, its quirks included")
     phrases: int = Field(5, ge=1, description="phrases kept per text")
+    damping: float = Field(0.85, gt=0, lt=1)
+    tolerance: float = Field(1e-4, gt=0, description="absolute: largest change of a score at which iteration stops")
+    max_iterations: int = Field(100, ge=1)
+    window: int | None = Field(None, ge=2, description="words of a co-occurrence window; null is the method's own")
+    focus: str = Field("", description="biasedtextrank: the words that the ranking leans to")
+
+    @model_validator(mode="after")
+    def _compat_exists(self) -> "TextRank":
+        if self.compat == "pytextrank" and self.method == "mihalcea":
+            raise ValueError("textrank.compat: pytextrank has no method mihalcea; choose pytextrank, positionrank, "
+                             "biasedtextrank or topicrank, or set compat to none")
+        if self.method == "biasedtextrank" and not self.focus.strip():
+            raise ValueError("textrank.focus: biasedtextrank needs the words that it leans to")
+        return self
 
 
 class PairClassifier(Block):
     """Classifier of sentence pairs whose gradients become keyword scores (METHODS C.2)."""
 
-    stage1_neg: Literal["random2"] = "random2"
+    stage1_neg: Literal["random2", "released"] = "random2"
     max_sources: int | None = Field(None, ge=1, description="seeded sample of training pairs; null takes all")
     max_length: int = Field(51, ge=8, description="word pieces of a pair, special tokens included")
     learning_rate: float = Field(2e-5, gt=0)
@@ -77,18 +117,64 @@ class PairClassifier(Block):
 
 
 class Attribution(Block):
-    """Gradient saliency of source words (METHODS C.2)."""
+    """Saliency of source words (METHODS C.2)."""
 
+    preset: Literal["paper", "released"] | None = Field(None, description="sets every switch below at once")
+    method: Literal["gradient", "integrated_gradients", "siamese"] = "gradient"
     attr_target: Literal["pos_logit", "argmax_logit", "logit_diff", "pos_prob"] = "pos_logit"
+    argmax_of: Literal["row", "first_row"] = Field(
+        "row", description="first_row: the class of the batch's first row for all, a bug of the released code")
+    embedding: Literal["lookup", "block_output"] = Field(
+        "lookup", description="block_output: the embedding block's output fed in again, a bug of the released code")
+    token_types: bool = Field(True, description="false: segments are not told apart, a bug of the released code")
     normalisation: Literal["minmax", "max", "sum"] = "minmax"
     modes: list[Literal["xx", "xy"]] = ["xx", "xy"]
+    steps: int = Field(32, ge=1, description="integrated_gradients and siamese: points of the path")
     batch_size: int = Field(64, ge=1)
+
+
+class WordVectors(Block):
+    """Word vectors: read from a file, or trained on the training split."""
+
+    source: str = Field("train", pattern="^(train|path:.+)$",
+                        description="train, or path:FILE (word2vec or GloVe text, fastText .vec, each also as .gz)")
+    size: int = Field(100, ge=2, description="train: width")
+    window: int = Field(5, ge=1, description="train")
+    min_count: int = Field(1, ge=1, description="train: rarer words have no vector")
+    epochs: int = Field(10, ge=1, description="train")
+
+
+class Psi(Block):
+    """Primary words by paired semantic importance (METHODS C.7, IANet)."""
+
+    alpha: float = Field(0.1, description="a word is primary if its importance exceeds this")
+    ties: Literal["ordinal", "average"] = "ordinal"
+    modes: list[Literal["xx", "xy"]] = ["xx", "xy"]
+
+
+class STagger(Block):
+    """The tagger of primary words that needs no target (METHODS C.7, IANet+S)."""
+
+    embedding: int = Field(300, ge=1)
+    hidden: int = Field(512, ge=1)
+    layers: int = Field(2, ge=1)
+    learning_rate: float = Field(2e-5, gt=0)
+    batch_size: int = Field(128, ge=1)
+    epochs: int = Field(60, ge=1)
+    clip: float = Field(1.0, gt=0)
+
+
+class SideBySide(Block):
+    """The keywords of every method beside each other."""
+
+    top: int = Field(3, ge=1, description="keywords per text and method")
 
 
 class Keywords(Block):
     """Which ranking names the keyword of a text."""
 
-    method: Literal["textrank", "attribution"] = "textrank"
+    method: Literal["textrank", "attribution", "psi"] = "textrank"
+    kw_lemma: bool = Field(False, description="normal form by lemmas, not only in lower case")
 
 
 class Graph(Block):
@@ -97,6 +183,7 @@ class Graph(Block):
     max_nbr: int = Field(16, ge=1, description="neighbours kept per node and sign, by count")
     max_cluster_outputs: int | None = Field(512, ge=1, description="distinct outputs kept per cluster, by count")
     link_inputs: bool = True
+    resolution: float = Field(1.0, gt=0, description="of the communities: higher gives more and smaller ones")
 
 
 class NodeVectors(Block):

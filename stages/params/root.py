@@ -17,7 +17,11 @@ from stages.params.data import (
     Keywords,
     NodeVectors,
     PairClassifier,
+    Psi,
+    SideBySide,
+    STagger,
     TextRank,
+    WordVectors,
 )
 from stages.params.hcl import EvaluateHcl, GenerateHcl, HclModel, HclRun, TrainHcl
 from stages.params.problems import problem_lines
@@ -36,12 +40,23 @@ class Runtime(Block):
     deterministic: bool = True
     workers: int = Field(1, ge=1, description="processes of one stage; any count gives the same bytes")
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    memory_gib: float = Field(4.0, gt=0, description="what joins over a whole corpus may take before they use the disk")
+
+
+class Cluster(Block):
+    """Where chunks of texts are worked on; never decides bytes."""
+
+    address: str | None = Field(None, description="of a Dask scheduler, such as tcp://host:8786; null: own processes")
 
 
 class Encoder(Block):
     """The pre-trained text encoder."""
 
     source: str = Field("bundled", pattern=r"^(bundled|scratch|hub:.+|path:.+)$")
+
+
+class Empty(Block):
+    """No settings: DVC makes stage instances from the keys of a map."""
 
 
 class Models(Block):
@@ -68,14 +83,21 @@ class Params(Block):
     recipe: str
     seed: int = Field(13, ge=0)
     runtime: Runtime = Runtime()
+    cluster: Cluster = Cluster()
     encoder: Encoder = Encoder()
     datasets: dict[Name, Dataset]
+    paired_datasets: dict[Name, Empty] = Field(
+        default_factory=dict, description="data sets that are no labelled texts, for DVC; filled in from `datasets`")
     ingest: Ingest = Ingest()
     annotate: Annotate = Annotate()
     textrank: TextRank = TextRank()
     pair_classifier: PairClassifier = PairClassifier()
     attribution: Attribution = Attribution()
+    word_vectors: WordVectors = WordVectors()
+    psi: Psi = Psi()
+    s_tagger: STagger = STagger()
     keywords: Keywords = Keywords()
+    side_by_side: SideBySide = SideBySide()
     graph: Graph = Graph()
     node_vectors: NodeVectors = NodeVectors()
     train_hcl: TrainHcl = TrainHcl()
@@ -84,6 +106,20 @@ class Params(Block):
     models: Models = Models()
     runs: Runs = Runs()
     report: Report = Report()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _pairs_are_named(cls, content: Any) -> Any:
+        datasets = content.get("datasets") if isinstance(content, Mapping) else None
+        if not isinstance(datasets, Mapping):
+            return content
+        paired: dict[str, Any] = {name: {} for name, dataset in datasets.items()
+                                  if not (isinstance(dataset, Mapping) and dataset.get("layout") == "labelled")}
+        given = content.get("paired_datasets")
+        if isinstance(given, Mapping) and given and set(given) != set(paired):
+            raise ValueError(f"paired_datasets: must name the data sets that are not of layout labelled "
+                             f"({', '.join(paired) or 'none'}); leave it out, and `keycontrast use` fills it in")
+        return {**content, "paired_datasets": paired}
 
     @model_validator(mode="after")
     def _names_meet(self) -> "Params":
