@@ -1,0 +1,90 @@
+"""Run the project's engines and their named peers side by side; print medians, ratios and peak memory.
+
+Every benchmark first checks that the contenders give the same answers, then warms up and repeats, in turn.
+Without --input it works on data of its own, made from a seed.
+"""
+
+import argparse
+import json
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
+from importlib import import_module
+from multiprocessing import get_context
+from pathlib import Path
+
+from benchmarks.harness import Context, Disagreement, Section
+from benchmarks.reporting import as_markdown, as_text, machine
+from stages.artifacts.tables import atomic_file
+from stages.runtime.errors import InputError
+
+NAMES = ("textrank", "attribution", "annotate", "psi", "graph", "ingest", "repro")
+DOCUMENT = Path("docs") / "performance.md"
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    made = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__,
+                                   formatter_class=argparse.RawDescriptionHelpFormatter,
+                                   epilog="example: python -m benchmarks textrank graph --repeats 3")
+    made.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(NAMES)}; all if none is named")
+    made.add_argument("--input", type=Path, help="a Parquet file of your own, for one benchmark (see its --help text)")
+    made.add_argument("--repeats", type=int, default=5, help="counted runs of each contender (5)")
+    made.add_argument("--quick", action="store_true", help="tiny sizes: shows that it runs, measures nothing")
+    made.add_argument("--json", action="store_true", help="print JSON")
+    made.add_argument("--write", action="store_true", help=f"also write {DOCUMENT} (needs all benchmarks)")
+    return made
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the benchmarks named in ``argv`` and print what they measured."""
+    arguments = parser().parse_args(argv)
+    try:
+        names = _checked(arguments)
+        context = Context(arguments.input, arguments.repeats, arguments.quick)
+        measured = {name: _apart(name, context) for name in names}
+    except (InputError, Disagreement) as error:
+        sys.stderr.write(f"benchmarks: {error}\n")
+        return 1
+    if arguments.json:
+        content = {"machine": machine(), "benchmarks": {name: [asdict(section) for section in sections]
+                                                        for name, sections in measured.items()}}
+        sys.stdout.write(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    else:
+        sys.stdout.write(as_text(measured))
+    if arguments.write:
+        with atomic_file(DOCUMENT) as temporary:
+            temporary.write_text(as_markdown(measured, machine()), encoding="utf-8")
+    return 0
+
+
+def _checked(arguments: argparse.Namespace) -> list[str]:
+    from stages.runtime.errors import nearest
+
+    for name in arguments.names:
+        if name not in NAMES:
+            raise InputError(f"no benchmark is called {name!r}; {nearest(name, NAMES)}")
+    if arguments.repeats < 1:
+        raise InputError(f"--repeats: {arguments.repeats} is less than 1.")
+    if arguments.input is not None and len(arguments.names) != 1:
+        raise InputError("--input: name the one benchmark that the file is for.")
+    if arguments.input is not None and not arguments.input.is_file():
+        raise InputError(f"--input: {arguments.input} is no file.")
+    if arguments.write and (arguments.names or arguments.quick):
+        raise InputError("--write: the document holds one run of all benchmarks; leave out names and --quick.")
+    return list(arguments.names or NAMES)
+
+
+def _apart(name: str, context: Context) -> list[Section]:
+    """Run one benchmark in a process of its own, so that none finds what another has loaded."""
+    sys.stderr.write(f"benchmarks: {name} ...\n")
+    with ProcessPoolExecutor(1, get_context("spawn")) as executor:
+        return executor.submit(_run, name, context).result()
+
+
+def _run(name: str, context: Context) -> list[Section]:
+    return import_module(f"benchmarks.{name}").run(context)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

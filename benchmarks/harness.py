@@ -1,0 +1,139 @@
+"""Timing side by side: interleaved repeats, medians and ratios, and the peak memory of a fresh process.
+
+    rows = compare({"ours": ours, "the peer": peer}, repeats=5, items=1000, unit="texts")
+    rows[1].ratio                      # how many times as long the peer takes
+    peak_memory(work, 100_000)         # MiB
+"""
+
+import gc
+import resource
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+_STATUS = Path("/proc/self/status")
+_RESET = Path("/proc/self/clear_refs")
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a benchmark is asked for.
+
+    Attributes:
+        input: a Parquet file of the user's own data; None for the benchmark's own, made from a seed.
+        repeats: counted runs of each contender.
+        quick: sizes so small that the figures mean nothing, for the tests.
+    """
+
+    input: Path | None = None
+    repeats: int = 5
+    quick: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """One contender.
+
+    Attributes:
+        name: of the contender.
+        median: seconds of a run.
+        minimum: seconds of the fastest run.
+        maximum: seconds of the slowest.
+        rate: items per second at the median; None where nothing is counted.
+        unit: name of the items.
+        ratio: median over the first contender's median, so 10 means ten times as long as ours.
+    """
+
+    name: str
+    median: float
+    minimum: float
+    maximum: float
+    rate: float | None
+    unit: str
+    ratio: float
+
+
+@dataclass(frozen=True)
+class Section:
+    """One comparison.
+
+    Attributes:
+        title: what is compared.
+        workload: on what: how many texts of what length, how many threads.
+        agreement: what was checked before anything was timed, with the figure.
+        rows: contenders, ours first.
+        notes: sentences on what the figures do not show.
+        table: further measurements, such as a curve over sizes; rows with the same keys.
+    """
+
+    title: str
+    workload: str
+    agreement: str
+    rows: list[Row]
+    notes: list[str] = field(default_factory=list)
+    table: list[dict[str, Any]] | None = None
+
+
+class Disagreement(RuntimeError):
+    """Two contenders do not give the same answers, so their times cannot be compared."""
+
+
+def compare(contenders: dict[str, Callable[[], Any]], repeats: int, warmup: int = 1, items: int | None = None,
+            unit: str = "texts") -> list[Row]:
+    """Time ``contenders`` in turn (A B A B ...), so that a machine that slows down slows all of them.
+
+    Args:
+        contenders: name and work, ours first.
+        repeats: counted runs of each.
+        warmup: runs of each that are not counted.
+        items: how many items one run works on.
+        unit: name of an item.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for turn in range(-warmup, repeats):
+        for name, work in contenders.items():
+            gc.collect()
+            started = time.perf_counter()
+            work()
+            if turn >= 0:
+                seconds[name].append(time.perf_counter() - started)
+    first = median(next(iter(seconds.values())))
+    return [Row(name, median(runs), min(runs), max(runs), items / median(runs) if items else None, unit,
+                median(runs) / first) for name, runs in seconds.items()]
+
+
+def peak_memory(function: Callable[..., Any], *arguments: Any) -> float:
+    """Return the MiB that ``function(*arguments)`` needs at its peak above what its process had before.
+
+    The process is fresh (spawned), so nothing else counts; ``function`` must be found by name and its arguments
+    be picklable.
+    """
+    with ProcessPoolExecutor(1, get_context("spawn")) as executor:
+        return executor.submit(_peak, function, arguments).result()
+
+
+def _peak(function: Callable[..., Any], arguments: tuple[Any, ...]) -> float:
+    gc.collect()
+    if _RESET.exists():
+        _RESET.write_text("5")  # the high-water mark begins anew at what is in use
+    before = _high_water()
+    function(*arguments)
+    return _high_water() - before
+
+
+def _high_water() -> float:
+    """Return the most memory this process has held, in MiB.
+
+    Where the kernel says so it is read from there: ``ru_maxrss`` begins at the size of the parent.
+    """
+    if _STATUS.exists():
+        line = next(line for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) / 1024
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return used / (2**20 if sys.platform == "darwin" else 2**10)
