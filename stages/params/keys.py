@@ -16,7 +16,7 @@ STAGE_PARAMS: dict[str, tuple[str, ...]] = {
     "psi": ("psi",),
     "s_tagger": ("seed", "runtime.threads", "runtime.deterministic", "s_tagger"),
     "keywords": ("keywords",),
-    "side_by_side": ("side_by_side", "datasets.{key}.language"),
+    "side_by_side": ("seed", "side_by_side", "datasets.{key}.language"),
     "clusters": (),
     "graph": ("graph",),
     "node_vectors": ("runtime.threads", "runtime.deterministic", "encoder", "node_vectors"),

@@ -1,0 +1,135 @@
+"""Keywords of five methods beside each other: lists, agreement, parts of speech, picture."""
+
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from stages.artifacts.schemas import SCHEMAS
+from stages.comparison.agreement import agreement, agreements
+from stages.comparison.figure import pos_plot
+from stages.comparison.keywords import best, idf_keywords, scored_keywords, textrank_keywords, yake_extractor
+from stages.comparison.pos_frequency import PosCounts, family, flips, frequency_table
+from stages.params.data import SideBySide
+from stages.ranking.selection import InverseFrequency
+from stages.side_by_side import run
+
+TEXTS = ["The oven burns bread", "Bread needs an oven", "She sings loudly"]
+TAGS = [["DT", "NN", "VBZ", "NN"], ["NN", "VBZ", "DT", "NN"], ["PRP", "VBZ", "RB"]]
+POS = [["DET", "NOUN", "VERB", "NOUN"], ["NOUN", "VERB", "DET", "NOUN"], ["PRON", "VERB", "ADV"]]
+
+
+def tables():
+    words = [text.split() for text in TEXTS]
+    empty = {name: [[] for _ in TEXTS] for name in ("chunk_start", "chunk_end")}
+    tokens = pa.table({
+        "text_id": range(3), "token": words, "lemma": [[w.lower() for w in row] for row in words], "pos": POS,
+        "tag": TAGS, "start": [list(range(len(row))) for row in words], "end": [list(range(len(row))) for row in words],
+        "is_stop": [[w.lower() in ("the", "an", "she") for w in row] for row in words],
+        "sentence_start": [[True] + [False] * (len(row) - 1) for row in words], **empty},
+        schema=SCHEMAS["tokens"].arrow())
+    textrank = pa.table({
+        "text_id": [0, 0, 1, 2], "rank": [1, 2, 1, 0], "phrase": ["oven", "bread", "Bread", None],
+        "keyword": ["oven", "bread", "bread", None], "score": [0.5, 0.4, 0.3, None], "start": [1, 3, 0, None],
+        "end": [2, 4, 1, None], "status": ["ok", "ok", "ok", "no_candidate"]}, schema=SCHEMAS["textrank"].arrow())
+    scores = {"text_id": [0, 0, 2], "mode": ["xx", "xy", "xx"], "pair": [0, 1, 2],
+              "word": [words[0], words[0], words[2]]}
+    attribution = pa.table({**scores, "score": [[0.9, 0.2, 0.0, 1.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.5, 1.0]]},
+                           schema=SCHEMAS["attribution"].arrow())
+    psi = pa.table({**scores, "score": [[0.0, 0.3, -0.1, 0.2], [0.0] * 4, [0.0, 0.0, 0.4]],
+                    "primary": [[False, True, False, True], [False] * 4, [False, False, True]]},
+                   schema=SCHEMAS["psi"].arrow())
+    texts = pa.table({"text_id": range(3), "text": TEXTS, "language": ["en"] * 3}, schema=SCHEMAS["texts"].arrow())
+    return {"tokens": tokens, "texts": texts, "textrank": textrank, "attribution": attribution, "psi": psi}
+
+
+def examples():
+    return pd.DataFrame({"example_id": [0, 1], "split": ["train", "test"], "source_id": [0, 2], "target_id": [1, 0],
+                         "negative_id": pd.array([None, 1], dtype="Int64")})
+
+
+def test_each_method_names_its_keywords():
+    made = run(tables(), examples(), SideBySide(top=2), "en", seed=1).table.to_pylist()
+    assert made[0]["textrank"] == ["oven", "bread"]
+    assert made[0]["attribution"] == ["bread", "oven"]      # the stop word and the word of score 0 are left out
+    assert made[0]["psi"] == ["oven", "bread"]
+    assert made[0]["idf"] == ["burns", "oven"]              # in one training text of two; the others in both
+    assert "bread" in made[0]["yake"][0]
+    assert made[1]["attribution"] is None and made[1]["psi"] is None
+    assert made[2]["textrank"] == []
+
+
+def test_counts_say_how_far_methods_agree_and_where_tags_were_counted():
+    counts = run(tables(), examples(), SideBySide(top=2), "en", seed=1).counts
+    assert counts["texts_with_keywords"] == {"textrank": 2, "attribution": 2, "psi": 2, "yake": 3, "idf": 3}
+    assert counts["agreement"]["textrank~psi"] == {"texts": 1, "same_best": 1.0, "shared_word": 1.0, "jaccard": 1.0}
+    assert counts["agreement"]["textrank~attribution"]["same_best"] == 0.0
+    assert counts["pos_frequency"] == {"split": "test", "sources": 1}
+
+
+def test_any_number_of_workers_gives_the_same():
+    one, two = (run(tables(), examples(), SideBySide(), "en", seed=1, workers=n) for n in (1, 2))
+    assert one.table.equals(two.table) and one.counts == two.counts
+
+
+def test_agreement_by_hand():
+    found = agreement([["belly fat", "gym"], ["a"], None, []], [["fat", "belly"], ["b"], ["c"], ["d"]])
+    assert (found.texts, found.same_best, found.shared_word) == (2, 0.0, 0.5)
+    assert found.jaccard == pytest.approx((2 / 3 + 0) / 2, abs=1e-6)
+    assert agreement([None], [["a"]]).texts == 0
+    assert set(agreements({"a": [], "b": [], "c": []})) == {"a~b", "a~c", "b~c"}
+
+
+def test_best_words_are_distinct_and_ties_go_to_the_earlier():
+    assert best([0, 1, 2, 3], ["Tea", "cup", "tea", "pot"], [0.5, 0.5, 0.9, 0.5], 3) == ["tea", "cup", "pot"]
+
+
+def test_expected_number_of_keywords_is_the_sum_of_probabilities():
+    scores = [0.1, 0.5, 0.9, 1.0, 0.0]
+    mean = np.mean([flips(scores, seed, 7).sum() for seed in range(3000)])
+    assert mean == pytest.approx(sum(scores), abs=0.05)
+    assert flips([1.0, 0.0], 1, 1).tolist() == [1, 0]
+    assert (flips([0.5] * 50, 1, 1) == flips([0.5] * 50, 1, 1)).all()
+    assert (flips([0.5] * 50, 1, 1) != flips([0.5] * 50, 1, 2)).any()
+
+
+@pytest.mark.parametrize(("tag", "universal", "penn", "expected"), [
+    ("NNPS", "PROPN", True, "NN"), ("PRP$", "PRON", True, "PRP"), ("VBZ", "VERB", True, "VB"),
+    ("RB", "ADV", True, "RB"), ("DT", "DET", True, "other"), ("RP", "ADP", True, "other"),
+    ("ns", "PROPN", False, "NN"), ("v", "VERB", False, "VB")])
+def test_families(tag, universal, penn, expected):
+    assert family(tag, universal, penn) == expected
+
+
+def test_frequencies_by_family_and_exact_tag():
+    counts = PosCounts()
+    counts.add(["NN", "NNS", "VBZ", "DT"], ["NOUN"] * 4, [1, 1, 1, 0], penn=True)
+    table = frequency_table({"psi": counts}).set_index("pos")
+    assert table.loc["NN", "keywords"] == 2 and table.loc["NN", "exact_tag"] == 1
+    assert table.loc["NN", "share"] == pytest.approx(2 / 3, abs=1e-6)
+    assert (table["keyword_share"] == 0.75).all()
+    assert table["share"].sum() == pytest.approx(1, abs=1e-5)
+
+
+def test_picture_names_methods_and_is_the_same_each_time():
+    frequencies = run(tables(), examples(), SideBySide(), "en", seed=1).frequencies
+    one, two = (pos_plot(frequencies, 1, "test") for _ in range(2))
+    assert one == two
+    text = " ".join(ET.fromstring(one.svg).itertext())
+    assert "PSI (primary words)" in text and "adjectives" in text
+
+
+def test_yake_gives_nothing_for_texts_without_words():
+    empty, emoji, phrases = yake_extractor("en", 3)(["", "\U0001f600", "The expensive gym"])
+    assert (empty, emoji, phrases[0]) == ([], [], "expensive gym")
+
+
+def test_rankings_without_phrases_and_other_modes():
+    given = tables()
+    assert textrank_keywords(given["textrank"], 1) == {0: ["oven"], 1: ["bread"], 2: []}
+    stops = {0: [True, False, False, False], 2: [True, False, False]}
+    assert scored_keywords(given["psi"], stops, 3) == {0: ["oven", "bread"], 2: ["loudly"]}
+    idf = InverseFrequency.over([["a", "b"], ["a"]])
+    assert idf_keywords({5: ["a", "b"]}, {5: [False, False]}, idf, 1) == {5: ["b"]}
