@@ -140,7 +140,7 @@ def _work(process: StageProcess) -> None:
     models = {"yake": version("yake")}
     for kind in _RANKINGS:
         models |= read_metadata(paths.table(kind)).get("models", {})
-    with atomic_folder(paths.folder / "pos_frequency") as folder:
+    with atomic_folder(paths.pos_frequency) as folder:
         _write_picture(made, folder)
     write_table(paths.table("side_by_side"), "side_by_side", made.table, Provenance(
         stage=process.name, params_hash=stage_hash(params, "side_by_side", process.instance), models=models,

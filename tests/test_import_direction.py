@@ -13,7 +13,7 @@ STAGES = sorted(yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"])
 GPU_MACHINE = {"torch", "transformers", "tokenizers", "safetensors", "numpy", "pandas", "pyarrow", "tqdm"}
 MODELS = {"torch", "transformers", "tokenizers", "safetensors", "numpy"}
 ON_GPU_MACHINE = [name for name in STAGES if name.startswith(("train_", "generate_", "evaluate_"))
-                  or name in ("pair_classifier", "attribution", "node_vectors")]
+                  or name in ("pair_classifier", "attribution", "node_vectors", "s_tagger")]
 
 
 def foreign(names):

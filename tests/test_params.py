@@ -70,11 +70,34 @@ def test_a_missing_or_broken_file_names_the_remedy(tmp_path):
 @pytest.mark.parametrize(("change", "message"), [
     ({"layout": "triples", "columns": {"source": "a"}}, "layout triples needs columns.negative"),
     ({"layout": "triples", "columns": {"negative": "n", "label": "l"}}, "layout triples has no columns.label"),
-    ({"layout": "paris"}, "Input should be 'pairs' or 'triples', found 'paris'")])
+    ({"layout": "labelled"}, "layout labelled needs columns.label"),
+    ({"layout": "paris"}, "datasets.sample.layout: no value is called 'paris'; did you mean 'pairs'")])
 def test_layout_and_columns_must_fit(sample, change, message):
     sample["datasets"]["sample"] = {"source": "x.csv", **change}
     with pytest.raises(InputError, match=message):
         parse_params(sample, "params.yaml")
+
+
+def test_pairs_are_told_from_labelled_texts(sample):
+    labelled = {"source": "x.csv", "layout": "labelled", "columns": {"label": "class"}}
+    sample["datasets"]["questions"] = labelled
+    params = parse_params(sample, "params.yaml")
+    assert list(params.paired_datasets) == ["sample"]
+    sample["keywords"] = {"method": "psi"}
+    sample["models"]["hcl"]["hcl"]["dataset"] = "questions"
+    with pytest.raises(InputError, match="(?s)psi scores pairs.*data set questions.*models.hcl.hcl.dataset: questions"):
+        parse_params(sample, "params.yaml")
+    with pytest.raises(InputError, match="paired_datasets: must name the data sets that are not of layout labelled"):
+        parse_params({**sample, "paired_datasets": {"questions": {}}}, "params.yaml")
+
+
+@pytest.mark.parametrize(("block", "message"), [
+    ({"method": "mihalcea", "compat": "pytextrank"}, "pytextrank has no method mihalcea"),
+    ({"method": "biasedtextrank"}, "biasedtextrank needs the words that it leans to"),
+    ({"method": "mihalcia"}, "textrank.method: no value is called 'mihalcia'; did you mean 'mihalcea'")])
+def test_rankings_that_cannot_be_are_refused(sample, block, message):
+    with pytest.raises(InputError, match=message):
+        parse_params({**sample, "textrank": block}, "params.yaml")
 
 
 @pytest.mark.parametrize(("name", "message"), [

@@ -34,6 +34,11 @@ class DatasetPaths:
         """Folder of the trained pair classifier (Hugging Face layout)."""
         return self.folder / "pair_classifier"
 
+    @property
+    def pos_frequency(self) -> Path:
+        """Folder of the picture of keywords by part of speech."""
+        return self.folder / "pos_frequency"
+
 
 @dataclass(frozen=True)
 class ModelPaths:

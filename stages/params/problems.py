@@ -1,5 +1,6 @@
 """What pydantic found wrong, in lines for a person: place, fault, nearest valid name."""
 
+import re
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -23,6 +24,9 @@ def problem_lines(error: ValueError, place: str = "", model: type[BaseModel] | N
         elif item["type"] == "value_error":
             message = str(item["ctx"]["error"])
             lines += message.split("\n") if "\n" in message or not where else [f"{where}: {message}"]
+        elif item["type"] == "literal_error":
+            names = re.findall(r"'([^']+)'", item["ctx"]["expected"])
+            lines.append(f"{where}: no value is called {item['input']!r}; {nearest(str(item['input']), names)}")
         else:
             lines.append(f"{where}: {item['msg']}, found {item['input']!r}.")
     return lines

@@ -130,6 +130,12 @@ class Params(Block):
                      for name, run in self.runs.hcl.items() if run.model not in self.models.hcl]
         problems += [f"datasets.{name}: the name is taken by a folder of the project; choose another"
                      for name in self.datasets if name in RESERVED]
+        problems += [f"keywords.method: {self.keywords.method} scores pairs of texts, and data set {name} has labelled "
+                     f"texts; choose textrank" for name in sorted(self.datasets.keys() - self.paired_datasets.keys())
+                     if self.keywords.method != "textrank"]
+        problems += [f"models.hcl.{name}.dataset: {model.dataset} has labelled texts, and the model needs pairs"
+                     for name, model in self.models.hcl.items()
+                     if model.dataset in self.datasets.keys() - self.paired_datasets.keys()]
         for name in self.models.hcl:
             problems += _problems(f"models.hcl.{name}.overrides", partial(self.hcl_model, name))
         for name in self.runs.hcl:
