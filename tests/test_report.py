@@ -17,6 +17,7 @@ import yaml
 import stages.reporting.page
 from stages.artifacts.paths import REPORT_PAGE, DatasetPaths, ModelPaths, RunPaths
 from stages.artifacts.tables import Provenance, write_json, write_table
+from stages.comparison.pos_frequency import PosCounts, frequency_table
 from stages.report import main
 from stages.reporting.examples import Segment, chosen_examples, segments
 from stages.reporting.figures import PALETTE, inline_svg
@@ -48,11 +49,23 @@ def write_dataset():
         provenance("keywords@tiny", fallbacks=["1 text has no ranked keyword: the word of highest IDF was taken"]))
     write_table(paths.table("nodes"), "nodes", pd.DataFrame({
         "node_id": range(4), "keyword": sorted(set(KEYWORDS)), "cluster_size": 1, "in_positive": [0, 0, 2, 0],
-        "in_negative": [1, 0, 1, 0], "out_positive": 0, "out_negative": 0, "centrality": 0.25}),
+        "in_negative": [1, 0, 1, 0], "out_positive": 0, "out_negative": 0, "centrality": 0.25, "component": 0,
+        "community": 0}),
         provenance("graph@tiny"))
     write_table(paths.table("edges"), "edges", pd.DataFrame({
         "target": [2, 2, 2, 0], "source": [0, 1, 3, 1], "sign": [1, 1, -1, -1], "count": [3, 1, 2, 1]}),
         provenance("graph@tiny", models={"encoder": {"name": "tiny-encoder", "version": "1", "sha256": SHA256}}))
+    write_table(paths.table("side_by_side"), "side_by_side", pd.DataFrame({
+        "text_id": range(6), "textrank": [[keyword] for keyword in KEYWORDS], "idf": [["first", "second"]] * 6,
+        "attribution": [["fat"], None, None, [ATTACK], [], None], "psi": [["lose"], None, None, ["wrote"], ["x"], None],
+        "yake": [["belly"]] * 6}), provenance("side_by_side@tiny"))
+    agreement = {"textrank~idf": {"texts": 6, "same_best": 0.25, "shared_word": 0.5, "jaccard": 0.125}}
+    write_json(paths.metrics("side_by_side"), {"texts": 6, "agreement": agreement,
+                                               "pos_frequency": {"split": "test", "sources": 2}})
+    counts = PosCounts()
+    counts.add(["NN", "VB", "DT"], ["NOUN", "VERB", "DET"], [1, 1, 0], penn=True)
+    paths.pos_frequency.mkdir()
+    frequency_table({"psi": counts}).to_csv(paths.pos_frequency / "pos_frequency.csv", index=False)
     write_json(paths.metrics("ingest"), {
         "rows": {"read": 1234, "rejected": 7}, "examples": {"train": 10, "validation": 1, "test": 2},
         "triples_by_negative_source": {"labelled": 345, "retrieved": 678}})
@@ -437,3 +450,13 @@ def test_help_says_what_the_stage_makes(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     assert "one self-contained page" in capsys.readouterr().out
+
+
+def test_keywords_of_every_method_stand_side_by_side_with_their_agreement(page):
+    rows = [[text for _, text in row] for row in Outline(page).rows]
+    assert [TEXTS[0], "belly fat", "fat", "lose", "belly", "first, second"] in rows
+    assert [TEXTS[3], ATTACK, ATTACK, "wrote", "belly", "first, second"] in rows
+    # A text without keywords by one of the methods cannot be compared.
+    assert not [row for row in rows if row and row[0] == TEXTS[4] and "first, second" in row]
+    assert ["TextRank and IDF", "6", "25.0%", "50.0%", "12.5%"] in rows
+    assert "Keywords by part of speech, 2 test sources" in page

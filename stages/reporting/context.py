@@ -1,9 +1,12 @@
 """Turn gathered material into what the template shows: plain values, no artifacts, no files."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import pandas as pd
+
+from stages.comparison.figure import pos_plot
 from stages.reporting.examples import Segment, chosen_examples, segments
 from stages.reporting.figures import Plot
 from stages.reporting.gather import DatasetMaterial, Material, ModelMaterial, RunMaterial
@@ -15,8 +18,9 @@ from stages.reporting.results import ResultBlock, result_blocks
 _BOUNDS = (("share_input_equals_output", "input and output have the same keyword"),
            ("share_output_equals_negative", "output and negative have the same keyword"),
            ("share_with_negative_neighbour", "the output keyword has at least one negative neighbour"))
-_KEYWORD_METHODS = {"textrank": "TextRank", "attribution": "attribution", "idf": "IDF (fall-back)",
+_KEYWORD_METHODS = {"textrank": "TextRank", "attribution": "attribution", "psi": "PSI", "idf": "IDF (fall-back)",
                     "none": "no keyword"}
+_METHODS = {"textrank": "TextRank", "attribution": "attribution", "psi": "PSI", "yake": "YAKE", "idf": "IDF"}
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,10 @@ class DatasetView:
     bounds: list[tuple[str, str]]
     degrees: Plot | None
     neighbourhoods: list[Plot]
+    agreement: list[tuple[str, ...]]
+    parts_of_speech: Plot | None
+    beside_methods: list[str]
+    beside: list[tuple[str, list[str]]]
 
 
 @dataclass(frozen=True)
@@ -83,7 +91,8 @@ class Page:
         """Every plot of the page, in its order."""
         found = [plot for model in self.histories for plot in model.plots]
         for dataset in self.datasets:
-            found += [plot for plot in (dataset.keywords, dataset.degrees) if plot] + dataset.neighbourhoods
+            found += [plot for plot in (dataset.keywords, dataset.parts_of_speech, dataset.degrees) if plot]
+            found += dataset.neighbourhoods
         return found
 
     def language(self, dataset: str) -> str:
@@ -135,13 +144,33 @@ def _example(number: int, runs: Sequence[RunMaterial], rows: dict[str, dict[int,
 def _dataset(dataset: DatasetMaterial) -> DatasetView:
     settings, graph = dataset.settings, dataset.metrics.get("graph", {})
     counts = [(stage_label(stage), list(rows_of(content))) for stage, content in dataset.metrics.items()
-              if stage not in ("keywords", "graph")]
+              if stage not in ("keywords", "graph", "side_by_side")]
+    beside = dataset.beside if dataset.beside is not None else pd.DataFrame({"text": []})
+    methods = [name for name in beside if name != "text"]
     return DatasetView(
         dataset.name, f"{settings.get('source', '')} ({settings.get('layout', '')})", settings.get("language", ""),
         counts, dataset.fallbacks, list(rows_of(dataset.metrics.get("keywords", {}))), _methods(dataset),
         keyword_plot(dataset), list(rows_of({key: value for key, value in graph.items() if key not in dict(_BOUNDS)})),
         [(text, percentage(graph[key])) for key, text in _BOUNDS if key in graph],
-        degree_plot(dataset), neighbourhood_plots(dataset))
+        degree_plot(dataset), neighbourhood_plots(dataset), _agreement(dataset), _parts_of_speech(dataset),
+        [_METHODS.get(name, name) for name in methods],
+        [(row["text"], [", ".join(row[name]) for name in methods]) for _, row in beside.iterrows()])
+
+
+def _agreement(dataset: DatasetMaterial) -> list[tuple[str, ...]]:
+    """One row per two methods: names, texts, same best keyword, shared word, overlap of all words."""
+    pairs = dataset.metrics.get("side_by_side", {}).get("agreement", {})
+    return [(" and ".join(_METHODS.get(name, name) for name in pair.split("~")), number(found["texts"]),
+             *(percentage(found[share]) for share in ("same_best", "shared_word", "jaccard")))
+            for pair, found in pairs.items()]
+
+
+def _parts_of_speech(dataset: DatasetMaterial) -> Plot | None:
+    counted = dataset.metrics.get("side_by_side", {}).get("pos_frequency")
+    if counted is None or dataset.frequencies is None:
+        return None
+    plot = pos_plot(dataset.frequencies, counted["sources"], counted["split"])
+    return replace(plot, name=f"{plot.name}-{dataset.name}")
 
 
 def _model(model: ModelMaterial) -> ModelView:

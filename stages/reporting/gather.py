@@ -18,16 +18,22 @@ if TYPE_CHECKING:
     from stages.params import Params
 
 # In the order in which a data set passes through them.
-_DATA_STAGES = ("ingest", "annotate", "textrank", "pair_classifier", "attribution", "keywords", "clusters", "graph",
-                "node_vectors")
+_DATA_STAGES = ("ingest", "annotate", "textrank", "pair_classifier", "attribution", "word_vectors", "psi", "s_tagger",
+                "side_by_side", "keywords", "clusters", "graph", "node_vectors")
 _SETTINGS = ("graph", "keyword", "latent", "contrasts", "decoder")
-_TABLES = ("examples", "texts", "tokens", "textrank", "attribution", "keywords", "clusters", "nodes", "edges",
-           "node_vectors")
+_TABLES = ("examples", "texts", "tokens", "textrank", "attribution", "word_vectors", "psi", "s_tags", "side_by_side",
+           "keywords", "clusters", "nodes", "edges", "node_vectors")
+_BESIDE = 8     # texts whose keywords are shown method by method
 
 
 @dataclass(frozen=True)
 class DatasetMaterial:
-    """One data set: its params, the counts of its stages, and the tables that are drawn."""
+    """One data set: its params, the counts of its stages, and the tables that are drawn.
+
+    Attributes:
+        frequencies: keyword tokens by method and part of speech.
+        beside: column ``text`` and one of keywords per method, for a few texts.
+    """
 
     name: str
     settings: dict[str, Any]
@@ -37,6 +43,8 @@ class DatasetMaterial:
     keywords: pd.DataFrame | None = None
     nodes: pd.DataFrame | None = None
     edges: pd.DataFrame | None = None
+    frequencies: pd.DataFrame | None = None
+    beside: pd.DataFrame | None = None
 
 
 @dataclass(frozen=True)
@@ -113,7 +121,24 @@ def _dataset(name: str, settings: dict[str, Any]) -> DatasetMaterial:
     return DatasetMaterial(
         name, settings, metrics, list(dict.fromkeys(fallbacks)), encoders,
         keywords=_optional(paths.table("keywords"), "keywords"), nodes=_optional(paths.table("nodes"), "nodes"),
-        edges=_optional(paths.table("edges"), "edges"))
+        edges=_optional(paths.table("edges"), "edges"), frequencies=_frequencies(paths), beside=_beside(paths))
+
+
+def _frequencies(paths: DatasetPaths) -> pd.DataFrame | None:
+    file = paths.pos_frequency / "pos_frequency.csv"
+    return pd.read_csv(file) if file.exists() else None
+
+
+def _beside(paths: DatasetPaths) -> pd.DataFrame | None:
+    """Return the first texts for which every method names a keyword."""
+    table = _optional(paths.table("side_by_side"), "side_by_side")
+    if table is None:
+        return None
+    methods = [name for name in table if name != "text_id"]
+    named = table[[all(row[name] is not None and len(row[name]) for name in methods) for _, row in table.iterrows()]]
+    named = named.head(_BESIDE)
+    texts = _lookup(paths.table("texts"), "texts", "text", set(named["text_id"].tolist()))
+    return named.assign(text=named["text_id"].map(texts))[["text", *methods]]
 
 
 def _model(name: str, params: "Params") -> ModelMaterial:

@@ -29,8 +29,9 @@ _LABELS = {
 _FIRST = ("rows", "read", "taken", "rejected", "pairs", "triples_by_negative_source", "labelled_triples_by_rule",
           "examples", *SPLITS, "nodes", "edges_positive", "edges_negative")
 _STAGES = {"ingest": "Rows, triples and splits", "annotate": "Annotation", "textrank": "TextRank",
-           "pair_classifier": "Pair classifier", "attribution": "Attribution", "keywords": "Keywords",
-           "clusters": "Clusters", "graph": "Graph", "node_vectors": "Node vectors"}
+           "pair_classifier": "Pair classifier", "attribution": "Attribution", "word_vectors": "Word vectors",
+           "psi": "PSI", "s_tagger": "S-Tagger", "keywords": "Keywords", "clusters": "Clusters", "graph": "Graph",
+           "node_vectors": "Node vectors"}
 
 
 def label(key: str) -> str:

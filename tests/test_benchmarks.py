@@ -1,0 +1,78 @@
+"""The harness: turns, ratios, memory, what is printed and what is refused. That benchmarks run, at sizes that measure
+nothing; no test asserts a time."""
+
+import json
+from importlib import import_module
+from itertools import count
+
+import pytest
+
+from benchmarks import harness
+from benchmarks.__main__ import NAMES, main
+from benchmarks.harness import Context, Row, Section, compare, peak_memory
+from benchmarks.reporting import as_markdown, as_text, machine
+
+SECTION = Section("A | B", "10 texts", "10 of 10", [Row("ours", 0.5, 0.4, 0.6, 20.0, "texts", 1.0),
+                                                    Row("peer", 2.0, 1.9, 2.5, 5.0, "texts", 4.0)],
+                  ["A note."], [{"rows": 1000, "MiB": 12.345}])
+
+
+def take(size):
+    return len(bytearray(size))
+
+
+def test_contenders_take_turns_and_are_set_against_the_first(monkeypatch):
+    ticks = count()
+    monkeypatch.setattr(harness.time, "perf_counter", lambda: float(next(ticks)) ** 2)
+    turns = []
+    rows = compare({"ours": lambda: turns.append("a"), "peer": lambda: turns.append("b")}, repeats=2, warmup=1,
+                   items=100, unit="pairs")
+    assert turns == ["a", "b"] * 3
+    # The clock shows squares: runs of the counted turns last 2n + 1 with n = 4, 6, 8, 10 (two in the warm-up).
+    assert [row.name for row in rows] == ["ours", "peer"]
+    assert rows[0].ratio == 1 and rows[1].ratio == pytest.approx(rows[1].median / rows[0].median)
+    assert rows[0].rate == pytest.approx(100 / rows[0].median) and rows[0].unit == "pairs"
+    assert rows[0].minimum <= rows[0].median <= rows[0].maximum
+
+
+def test_peak_memory_is_that_of_the_work_alone():
+    assert peak_memory(take, 64 * 2**20) == pytest.approx(64, abs=16)
+    assert peak_memory(take, 1) < 16
+
+
+def test_what_was_measured_is_shown_as_lines_and_as_a_document():
+    text = as_text({"textrank": [SECTION]})
+    assert "textrank: A | B" in text and "x 4.00" in text and "500.0 ms" in text and "rows 1,000, MiB 12.3" in text
+    page = as_markdown({"textrank": [SECTION]}, machine())
+    assert "| peer | 2.00 s | 1.90 s | 2.50 s | 5 texts | 4.00 |" in page
+    assert "| 1,000 | 12.3 |" in page and "Same answers: 10 of 10." in page and "`python -m benchmarks textrank`" in page
+
+
+def test_machine_says_what_decides_times():
+    where = machine()
+    assert where["cores"] >= 1 and where["memory_gib"] > 0 and "torch" in where["versions"]
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["textrnk"], "no benchmark is called 'textrnk'; did you mean 'textrank'"),
+    (["--repeats", "0"], "--repeats: 0 is less than 1"),
+    (["--input", "x.parquet"], "--input: name the one benchmark"),
+    (["textrank", "--input", "x.parquet"], "--input: x.parquet is no file"),
+    (["textrank", "--write"], "--write: the document holds one run of all benchmarks")])
+def test_wrong_arguments_are_named(arguments, message, capsys):
+    assert main(arguments) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_json_holds_machine_and_rows(capsys):
+    assert main(["psi", "--quick", "--repeats", "1", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["machine"]["cores"] >= 1
+    assert printed["benchmarks"]["psi"][0]["rows"][0]["ratio"] == 1.0
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("psi", "repro")])
+def test_benchmarks_run_and_agree_at_sizes_that_measure_nothing(name):
+    sections = import_module(f"benchmarks.{name}").run(Context(repeats=1, quick=True))
+    assert sections and all(section.agreement and section.workload for section in sections)
+    assert all(row.median > 0 for section in sections for row in section.rows)
