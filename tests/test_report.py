@@ -458,5 +458,5 @@ def test_keywords_of_every_method_stand_side_by_side_with_their_agreement(page):
     assert [TEXTS[3], ATTACK, ATTACK, "wrote", "belly", "first, second"] in rows
     # A text without keywords by one of the methods cannot be compared.
     assert not [row for row in rows if row and row[0] == TEXTS[4] and "first, second" in row]
-    assert ["TextRank and IDF", "6", "25.0%", "50.0%", "12.5%"] in rows
+    assert ["TextRank and IDF", "6", "25.0\u00a0%", "50.0\u00a0%", "12.5\u00a0%"] in rows
     assert "Keywords by part of speech, 2 test sources" in page
