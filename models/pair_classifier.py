@@ -5,7 +5,7 @@ softmax cross-entropy is the binary cross-entropy of their difference, and attri
 logit or for both.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -36,32 +36,60 @@ class PairPoint(NamedTuple):
     label: int
 
 
-def pair_points(pairs: Sequence[tuple[int, int]], generator: np.random.Generator) -> list[PairPoint]:
-    """Return the 4N points of N pairs (s_i, t_i), four per pair in its order.
+def pair_points(pairs: Sequence[tuple[int, int]], generator: np.random.Generator, negatives: int = 2,
+                partners: Mapping[int, Collection[int]] | None = None) -> list[PairPoint]:
+    """Return the points of N pairs (s_i, t_i) with random negatives, 2 + ``negatives`` per pair in its order.
 
-    They are (s_i, t_i) and (s_i, s_i), positive, and two (s_i, t_k) with k random, negative. A drawn t_k is
-    neither s_i nor any text that is paired with s_i in ``pairs``: such a pair would be a false negative.
+    They are (s_i, t_i) and (s_i, s_i), positive, and ``negatives`` times (s_i, t_k) with k random, negative: 4N
+    points with the paper's two. A drawn t_k is neither s_i nor any text that is known to mean the same: such a
+    pair would be a false negative.
 
     Args:
         pairs: text ids of source and target; equal ids are equal texts.
         generator: draws the negatives.
+        negatives: so many per pair.
+        partners: texts that mean the same as a text, besides those paired with it in ``pairs``.
 
     Raises:
         ValueError: a source is paired with every target, so it has no negative.
     """
-    partners: dict[int, set[int]] = {}
-    for source, target in pairs:
-        partners.setdefault(source, {source}).add(target)
-        partners.setdefault(target, {target}).add(source)
+    same = known_partners(pairs, partners)
     targets = [target for _, target in pairs]
     distinct = set(targets)
     points = []
     for source, target in pairs:
-        if distinct <= partners[source]:
+        if distinct <= same[source]:
             raise ValueError(f"no negative for text {source}: it is paired with all of the {len(distinct)} targets")
         points += [PairPoint(source, target, 1), PairPoint(source, source, 1)]
-        points += [PairPoint(source, _draw(targets, partners[source], generator), 0) for _ in range(2)]
+        points += [PairPoint(source, _draw(targets, same[source], generator), 0) for _ in range(negatives)]
     return points
+
+
+def labelled_points(pairs: Sequence[tuple[int, int]], different: Sequence[tuple[int, int]]) -> list[PairPoint]:
+    """Return the points of N pairs (s_i, t_i) with negatives that people labelled so.
+
+    They are (s_i, t_i) and (s_i, s_i), positive, and behind them every (a, b) of ``different``, negative: near
+    misses rather than random sentences.
+
+    Args:
+        pairs: text ids of source and target.
+        different: text ids of pairs labelled as not meaning the same.
+    """
+    positive = [PairPoint(source, other, 1) for source, target in pairs for other in (target, source)]
+    return positive + [PairPoint(first, second, 0) for first, second in different]
+
+
+def known_partners(pairs: Sequence[tuple[int, int]],
+                   partners: Mapping[int, Collection[int]] | None = None) -> dict[int, set[int]]:
+    """Return, for each text of ``pairs``, itself and every text that is known to mean the same."""
+    same: dict[int, set[int]] = {}
+    for source, target in pairs:
+        same.setdefault(source, {source}).add(target)
+        same.setdefault(target, {target}).add(source)
+    for text, others in (partners or {}).items():
+        if text in same:
+            same[text].update(others)
+    return same
 
 
 def _draw(targets: Sequence[int], excluded: set[int], generator: np.random.Generator) -> int:

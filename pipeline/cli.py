@@ -26,7 +26,10 @@ def main() -> None:
     try:
         app()
     except InputError as error:
-        sys.stderr.write(f"keycontrast: {error}\n")
+        from pipeline.cells import printable
+
+        # Names and texts of the data stand in messages.
+        sys.stderr.write(printable(f"keycontrast: {error}\n", keep="\n"))
         sys.exit(1)
     except SystemExit as end:
         # Typer turns an interrupt into this status, without a word.
@@ -116,18 +119,91 @@ def stage(name: Annotated[str, typer.Argument(help="stage@key for one instance, 
 
 
 @app.command()
-def inspect(path: Annotated[Path, typer.Argument(help="a table, JSON or CSV file, or a folder of artifacts")],
-            rows: Annotated[int, typer.Option(min=0, help="rows to show")] = 5,
+def inspect(path: Annotated[Path | None, typer.Argument(
+                help="a table, JSON or CSV file, or a folder of artifacts; with --sql, the one file to query")] = None,
+            rows: Annotated[int | None, typer.Option(min=0, help="rows to show; 5 of a file, 40 of an answer")] = None,
             text: Annotated[bool | None, typer.Option(
                 "--text/--ids", help="show texts or their ids; texts by default, where they lie beside")] = None,
-            ) -> None:
-    """Show an artifact: columns with their meaning, counts, nulls, provenance, first rows.
+            sql: Annotated[str | None, typer.Option(
+                help="query all artifacts with DuckDB: each is a view, such as keywords, sample.keywords or "
+                     "runs_hcl.scores; `show all tables` lists them, and a single file is the view artifact")] = None,
+            dataset: Annotated[str | None, typer.Option(
+                help="with --sql: the data set whose views need no name before them")] = None,
+            as_csv: Annotated[bool, typer.Option("--csv", help="with --sql: the whole answer as CSV")] = False,
+            as_json: Annotated[bool, typer.Option(
+                "--json", help="with --sql: the whole answer, one JSON object per line")] = False) -> None:
+    """Show an artifact: columns with their meaning, counts, nulls, provenance, first rows. Or query them all.
 
-    Example: `keycontrast inspect artifacts/sample/keywords.parquet --rows 10 --text`
+    Example: `keycontrast inspect artifacts/sample/keywords.parquet --rows 10 --text`, or
+    `keycontrast inspect --sql "select keyword, count(*) from keywords group by 1 order by 2 desc limit 10"`
     """
-    from pipeline.inspection import show
+    from pipeline import inspection
+    from pipeline import sql as queries
 
-    show(path, Console(), rows, text)
+    if sql is not None:
+        queries.run(sql, path, dataset, "csv" if as_csv else "json" if as_json else "table", rows, Console())
+    elif path is None:
+        raise InputError("nothing to inspect. Name a file or folder, such as artifacts/sample/keywords.parquet, or "
+                         "query with --sql.")
+    elif dataset is not None or as_csv or as_json:
+        raise InputError("--dataset, --csv and --json go with --sql.")
+    else:
+        inspection.show(path, Console(), 5 if rows is None else rows, text)
+
+
+@app.command()
+def explain(text: Annotated[str, typer.Argument(help="a text id of the data set, or a text", metavar="TEXT_ID|TEXT")],
+            dataset: Annotated[str | None, typer.Option(
+                help="data set; may be left out if only one has tokens")] = None,
+            method: Annotated[str | None, typer.Option(help="ranking in place of textrank.method")] = None,
+            as_text: Annotated[bool, typer.Option(
+                "--text", help="the argument is a text, though it is a number")] = False,
+            svg: Annotated[Path | None, typer.Option(
+                help="file of the drawing; one in .keycontrast/graphs by default")] = None) -> None:
+    """Explain a text's keyword: tokens, tags, candidate graph, scores and the choice; and draw the graph.
+
+    A text id is read from the artifacts, a new text with the language pipeline of params.yaml.
+
+    Example: `keycontrast explain "My rice cooker burns the bottom layer." --svg why.svg`, or `keycontrast explain 12`
+    """
+    from pipeline import explain as explaining
+
+    explaining.show(text, dataset, method, as_text, svg, Console())
+
+
+@app.command()
+def graph(keyword: Annotated[str, typer.Argument(help="a keyword of the graph")],
+          dataset: Annotated[str | None, typer.Option(help="data set; may be left out if only one has a graph")] = None,
+          neighbours: Annotated[int, typer.Option(min=1, help="neighbours of each sign, by count")] = 16,
+          hops: Annotated[int, typer.Option(min=1, help="edges that the neighbourhood reaches")] = 1,
+          svg: Annotated[Path | None, typer.Option(
+              help="file of the drawing; .keycontrast/graphs/DATASET-KEYWORD.svg by default")] = None) -> None:
+    """Show a keyword in its graph, with neighbours by sign and texts, and draw its neighbourhood.
+
+    Example: `keycontrast graph "rice cooker" --neighbours 8 --svg rice-cooker.svg`
+    """
+    from pipeline import neighbourhood
+
+    neighbourhood.show(keyword, dataset, neighbours, hops, svg, Console())
+
+
+@app.command()
+def export(file: Annotated[Path, typer.Argument(help="file to write; its ending is the format")],
+           dataset: Annotated[str | None, typer.Option(
+               help="data set; may be left out if only one has a graph")] = None,
+           keyword: Annotated[str | None, typer.Option(help="only the part of the graph around this keyword")] = None,
+           hops: Annotated[int, typer.Option(min=1, help="with --keyword: edges that the part reaches")] = 1,
+           form: Annotated[str | None, typer.Option("--format", help="graphml, whatever the file's ending")] = None,
+           ) -> None:
+    """Write the keyword graph for other programs: GraphML, for networkx, Gephi, igraph or Cytoscape.
+
+    Nodes carry keyword, cluster size, degrees, centrality, component and community; edges sign and count.
+
+    Example: `keycontrast export graph.graphml --keyword "rice cooker" --hops 2`
+    """
+    from pipeline import export as exporting
+
+    exporting.export(file, dataset, keyword, hops, form, Console())
 
 
 @app.command()

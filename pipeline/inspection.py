@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,18 +12,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from rich.console import Console
 from rich.json import JSON
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from pipeline.cells import print_rows, printable
 from stages.artifacts.schemas import SCHEMAS
 from stages.artifacts.tables import METADATA_KEY
 from stages.runtime.errors import InputError, nearest
 
 # Columns that hold ids of texts, in whatever table they stand.
 _TEXT_IDS = ("text_id", "source_id", "target_id", "negative_id", "reference_ids", "pair")
-_CELL = 120
-_LIST = 12
+_BATCH = 8192
 _SKIPPED = ".tmp", ".old"
 
 
@@ -56,28 +55,52 @@ def show(path: Path, console: Console, rows: int = 5, as_text: bool | None = Non
                          f"valid endings: {', '.join(sorted(kinds))}.")
 
 
-def column_table(schema: pa.Schema, table: pa.Table) -> Table:
-    """Return one row per column: name, type, nulls, meaning."""
-    nulls = null_counts(table)
+def column_table(file: pq.ParquetFile) -> Table:
+    """Return one row per column of an open Parquet file: name, type, nulls, meaning."""
+    nulls = null_counts(file)
     shown = Table("column", "type", "nulls", "meaning", title="Columns", title_justify="left")
-    for field in schema:
+    for field in file.schema_arrow:
         meaning = (field.metadata or {}).get(b"description", b"").decode()
-        shown.add_row(*map(Text, (field.name, str(field.type), f"{nulls[field.name]:,}", meaning)))
+        cells = (field.name, str(field.type), f"{nulls[field.name]:,}", meaning)
+        shown.add_row(*(Text(printable(text)) for text in cells))
     return shown
 
 
-def null_counts(table: pa.Table) -> dict[str, int]:
-    """Return the number of nulls of every column, nulls inside lists included."""
-    counts = {}
-    for name in table.column_names:
-        column = table[name]
-        inner = pc.list_flatten(column).null_count if pa.types.is_list(column.type) else 0
-        counts[name] = column.null_count + inner
-    return counts
+def null_counts(file: pq.ParquetFile) -> dict[str, int]:
+    """Return the number of nulls of every column, nulls inside lists included.
+
+    The file's statistics answer for plain columns; lists, whose statistics count empty lists too, are read in
+    batches, so that the table never lies in memory as a whole.
+    """
+    counts: dict[str, int | None] = {field.name: _null_statistics(file, field) for field in file.schema_arrow}
+    unknown = [name for name, count in counts.items() if count is None]
+    found = dict.fromkeys(unknown, 0)
+    for batch in file.iter_batches(batch_size=_BATCH, columns=unknown) if unknown else ():
+        for name, column in zip(unknown, batch.columns, strict=True):
+            found[name] += column.null_count + (pc.list_flatten(column).null_count if _is_list(column.type) else 0)
+    return {name: found[name] if count is None else count for name, count in counts.items()}
 
 
-def texts_beside(path: Path) -> dict[int, str]:
-    """Return the texts by id that the ids of table ``path`` refer to.
+def _is_list(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+
+
+def _null_statistics(file: pq.ParquetFile, field: pa.Field) -> int | None:
+    """Return the nulls of a plain column as the file's footer counts them; None if it does not."""
+    if pa.types.is_nested(field.type):
+        return None
+    place = next(index for index in range(len(file.schema)) if file.schema.column(index).path == field.name)
+    total = 0
+    for group in range(file.metadata.num_row_groups):
+        statistics = file.metadata.row_group(group).column(place).statistics
+        if statistics is None or not statistics.has_null_count:
+            return None
+        total += statistics.null_count
+    return total
+
+
+def texts_beside(path: Path, text_ids: Iterable[int]) -> dict[int, str]:
+    """Return the texts of ``text_ids`` that the ids of table ``path`` refer to.
 
     Raises:
         InputError: there is no ``texts.parquet`` beside it.
@@ -86,7 +109,8 @@ def texts_beside(path: Path) -> dict[int, str]:
     if not texts.exists():
         raise InputError(f"{texts}: not found, so text ids cannot be shown as texts. Show the ids with --ids, or make "
                          f"it with `keycontrast run`.")
-    table = pq.read_table(texts, columns=["text_id", "text"])
+    wanted = pc.field("text_id").isin(pa.array(sorted(set(text_ids)), pa.int64()))
+    table = pq.read_table(texts, columns=["text_id", "text"], filters=wanted)
     return dict(zip(table["text_id"].to_pylist(), table["text"].to_pylist(), strict=True))
 
 
@@ -96,65 +120,56 @@ def _texts_file(path: Path) -> Path:
 
 def _show_table(path: Path, console: Console, rows: int, as_text: bool) -> None:
     try:
-        table = pq.read_table(path)
+        file = pq.ParquetFile(path)
     except pa.ArrowInvalid as error:
         raise InputError(f"{path}: not a readable Parquet file ({error}). Remove it and run its stage "
                          f"again.") from error
-    metadata = table.schema.metadata or {}
-    described = metadata.get(b"description", b"").decode()
-    known = SCHEMAS.get(path.stem)
-    console.print(Text(f"{path}: {described}" if described else str(path), style="bold"))
-    size = f"{table.num_rows:,} rows, {table.num_columns} columns, {path.stat().st_size:,} bytes"
-    console.print(Text(size + (f"; key: {', '.join(known.key)}" if known else "")))
-    console.print(column_table(table.schema, table))
-    if METADATA_KEY in metadata:
-        console.print(Text("Provenance", style="italic"))
-        console.print(JSON(metadata[METADATA_KEY].decode()))
-    if rows and table.num_rows:
-        _show_rows(path, table.slice(0, rows), console, as_text)
+    with file:
+        # A table that was written in batches has these in the file's metadata, not in the schema's.
+        metadata = file.metadata.metadata or {}
+        described = printable(metadata.get(b"description", b"").decode())
+        known = SCHEMAS.get(path.stem)
+        console.print(Text(f"{path}: {described}" if described else str(path), style="bold"))
+        size = f"{file.metadata.num_rows:,} rows, {len(file.schema_arrow)} columns, {path.stat().st_size:,} bytes"
+        console.print(Text(size + (f"; key: {', '.join(known.key)}" if known else "")))
+        console.print(column_table(file))
+        if METADATA_KEY in metadata:
+            console.print(Text("Provenance", style="italic"))
+            console.print(JSON(metadata[METADATA_KEY].decode()))
+        if rows and file.metadata.num_rows:
+            _show_rows(path, _head(file, rows), console, as_text)
+
+
+def _head(file: pq.ParquetFile, rows: int) -> pa.Table:
+    found: list[pa.RecordBatch] = []
+    for batch in file.iter_batches(batch_size=min(rows, _BATCH)):
+        found.append(batch)
+        if sum(map(len, found)) >= rows:
+            break
+    return pa.Table.from_batches(found, schema=file.schema_arrow).slice(0, rows)
 
 
 def _show_rows(path: Path, head: pa.Table, console: Console, as_text: bool) -> None:
     ids = [name for name in head.column_names if name in _TEXT_IDS] if as_text and path.stem != "texts" else []
-    texts = texts_beside(path) if ids else {}
-    rows = [{name: _resolved(value, texts) if name in ids else value for name, value in row.items()}
-            for row in head.to_pylist()]
-    _print_rows(head.column_names, rows, console)
+    columns = [head[name].to_pylist() for name in head.column_names]
+    shown = [columns[head.column_names.index(name)] for name in ids]
+    texts = texts_beside(path, _numbers(shown)) if ids else {}
+    columns = [[_resolved(value, texts) for value in column] if name in ids else column
+               for name, column in zip(head.column_names, columns, strict=True)]
+    print_rows(head.column_names, list(zip(*columns, strict=True)), console, f"First {head.num_rows:,} rows")
+
+
+def _numbers(columns: list[list[Any]]) -> Iterator[int]:
+    """Yield every id in columns of ids or of lists of ids."""
+    for column in columns:
+        for value in column:
+            yield from (item for item in (value if isinstance(value, list) else [value]) if isinstance(item, int))
 
 
 def _resolved(value: Any, texts: dict[int, str]) -> Any:
     if isinstance(value, list):
         return [texts.get(item, item) for item in value]
     return texts.get(value, value)
-
-
-def _print_rows(columns: list[str], rows: list[dict[str, Any]], console: Console) -> None:
-    """Print rows side by side, or below each other where the terminal is too narrow for the columns."""
-    title = f"First {len(rows)} rows"
-    if len(columns) * 12 <= console.width:
-        shown = Table(*map(escape, columns), title=title, title_justify="left")
-        for row in rows:
-            shown.add_row(*(_cell(row.get(name)) for name in columns))
-    else:
-        shown = Table("row", "column", "value", title=title, title_justify="left")
-        for number, row in enumerate(rows, 1):
-            for name in columns:
-                shown.add_row(str(number) if name == columns[0] else "", Text(name), _cell(row.get(name)),
-                              end_section=name == columns[-1])
-    console.print(shown)
-
-
-def _cell(value: Any) -> Text:
-    """Return a value as plain text: data may hold what looks like markup."""
-    if value is None:
-        return Text("null", style="dim")
-    if isinstance(value, float):
-        return Text(f"{value:.6g}")
-    if isinstance(value, list):
-        more = f", ... ({len(value)})" if len(value) > _LIST else ""
-        return Text("[" + ", ".join(str(_cell(item)) for item in value[:_LIST]) + more + "]")
-    text = str(value)
-    return Text(text if len(text) <= _CELL else text[:_CELL - 1] + "…")
 
 
 def _show_json(path: Path, console: Console) -> None:
@@ -180,10 +195,11 @@ def _show_lines(path: Path, console: Console, rows: int) -> None:
 def _show_csv(path: Path, console: Console, rows: int) -> None:
     with path.open(encoding="utf-8", newline="") as handle:
         reader = csv.DictReader(handle)
-        found = list(reader)
-    columns = list(reader.fieldnames or [])
-    console.print(Text(f"{path}: {len(found):,} rows, {len(columns)} columns", style="bold"))
-    _print_rows(columns, found[:rows], console)
+        columns = list(reader.fieldnames or [])
+        head = [[row.get(name) for name in columns] for row in islice(reader, rows)]
+        total = len(head) + sum(1 for _ in reader)
+    console.print(Text(f"{path}: {total:,} rows, {len(columns)} columns", style="bold"))
+    print_rows(columns, head, console, f"First {len(head):,} rows")
 
 
 def _show_folder(path: Path, console: Console) -> None:
@@ -197,7 +213,7 @@ def _show_folder(path: Path, console: Console) -> None:
     if (path / "config.json").exists():
         _show_json(path / "config.json", console)
     if (path / "README.md").exists():
-        console.print(Text((path / "README.md").read_text(encoding="utf-8")))
+        console.print(Text(printable((path / "README.md").read_text(encoding="utf-8"), keep="\n")))
 
 
 def _rows(file: Path) -> str:

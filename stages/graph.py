@@ -1,16 +1,23 @@
-"""Build the positive and negative keyword graph of the training examples."""
+"""Build the positive and negative keyword graph of the training examples.
+
+Reads examples, keywords and clusters of a data set; writes nodes.parquet, edges.parquet and metrics/graph.json.
+Joins keep to runtime.memory_gib and go to disk beyond that; edges are formed for a block of nodes at a time.
+"""
 
 import sys
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
+import numpy as np
+import pyarrow as pa
 
 from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import Provenance, read_frame, write_json, write_table
-from stages.graphs.relations import relate
-from stages.graphs.statistics import contrast_shares, node_table
-from stages.graphs.triples import keyword_triples, node_names
+from stages.artifacts.tables import ROW_GROUP, Provenance, table_writer, write_json, write_table
+from stages.graphs.joins import DEFAULT_LIMITS, JoinLimits, NodeTriples, Rows, node_triples
+from stages.graphs.partitions import Communities, communities, components
+from stages.graphs.relations import Relations, relate
+from stages.graphs.statistics import Centrality, centrality, contrast_shares, node_table
 from stages.runtime.process import StageProcess, run_stage
 
 if TYPE_CHECKING:
@@ -21,49 +28,79 @@ if TYPE_CHECKING:
 class GraphTables:
     """Tables ``nodes`` and ``edges``, and the stage's metrics."""
 
-    nodes: pd.DataFrame
-    edges: pd.DataFrame
+    nodes: pa.Table
+    edges: pa.Table
     metrics: dict[str, Any]
 
 
-def run(examples: pd.DataFrame, keywords: pd.DataFrame, clusters: pd.DataFrame, params: "Graph") -> GraphTables:
+def run(examples: Rows, keywords: Rows, clusters: Rows, params: "Graph",
+        limits: JoinLimits = DEFAULT_LIMITS) -> GraphTables:
     """Return the keyword graph (HCL 3.1; METHODS A.3), from training data only.
 
     Args:
-        examples: table ``examples``.
-        keywords: table ``keywords``.
-        clusters: table ``clusters``.
+        examples: table ``examples``, or its file.
+        keywords: table ``keywords``, or its file.
+        clusters: table ``clusters``, or its file.
         params: block ``graph``.
+        limits: memory of the joins, which never decides a row.
+
+    Raises:
+        InputError: more pairs of examples than can be counted.
     """
-    triples = keyword_triples(examples, keywords)
-    names = node_names(triples)
-    relations = relate(clusters, names, params.max_nbr, params.max_cluster_outputs, params.link_inputs)
+    return graph_of(node_triples(examples, keywords, clusters, limits), params)
+
+
+def graph_of(triples: NodeTriples, params: "Graph") -> GraphTables:
+    """Return the keyword graph of ``triples``, as :func:`run` does."""
+    nodes = len(triples.names)
+    relations = relate(triples, params.max_nbr, params.max_cluster_outputs, params.link_inputs)
     edges = relations.edges
-    metrics = {
-        "nodes": len(names),
-        "edges_positive": int((edges["sign"] == 1).sum()),
-        "edges_negative": int((edges["sign"] == -1).sum()),
-        "positive_self_pairs": relations.positive_self_pairs,
-        "negative_self_pairs_dropped": relations.negative_self_pairs,
-        "conflicts_kept_positive": relations.conflicts,
-        "edges_capped": relations.capped,
+    ranks, component = centrality(nodes, edges), components(nodes, edges)
+    found = communities(nodes, edges, params.resolution)
+    metrics = {**_sizes(nodes, relations), **_shape(ranks, component, found), **contrast_shares(triples, edges)}
+    return GraphTables(node_table(triples, edges, ranks.scores, component, found.number), edges.table(), metrics)
+
+
+def _sizes(nodes: int, relations: Relations) -> dict[str, int]:
+    dropped = relations.dropped
+    return {
+        "nodes": nodes,
+        "edges_positive": int(np.count_nonzero(relations.edges.sign == 1)),
+        "edges_negative": int(np.count_nonzero(relations.edges.sign == -1)),
+        "positive_self_pairs": dropped.positive_self_pairs,
+        "negative_self_pairs_dropped": dropped.negative_self_pairs,
+        "conflicts_kept_positive": dropped.conflicts,
+        "edges_capped": dropped.capped,
         "cluster_outputs_capped": relations.capped_outputs,
-        **contrast_shares(triples, names, edges),
+        "clusters_capped": relations.capped_clusters,
     }
-    return GraphTables(node_table(names, clusters, edges), edges, metrics)
+
+
+def _shape(ranks: Centrality, component: np.ndarray, found: Communities) -> dict[str, float]:
+    return {
+        "components": int(component.max(initial=-1)) + 1,
+        "largest_component": int(np.bincount(component).max(initial=0)),
+        "communities": int(found.number.max(initial=-1)) + 1,
+        "largest_community": int(np.bincount(found.number).max(initial=0)),
+        "modularity": round(found.modularity, 9),
+        "centrality_iterations": ranks.iterations,
+        # Its last digits are rounding, of no use to anyone.
+        "centrality_residual": float(f"{ranks.residual:.3g}"),
+    }
 
 
 def _work(process: StageProcess) -> None:
     from stages.params import load_params, stage_hash
 
-    params = load_params()
-    paths = DatasetPaths(process.instance)
-    tables = {kind: read_frame(paths.table(kind), kind) for kind in ("examples", "keywords", "clusters")}
-    result = run(**tables, params=params.graph)
-    provenance = Provenance(stage=process.name, params_hash=stage_hash(params, "graph", process.instance),
-                            counts=result.metrics)
+    params, paths = load_params(), DatasetPaths(process.instance)
+    result = run(paths.table("examples"), paths.table("keywords"), paths.table("clusters"), params.graph,
+                 JoinLimits(params.runtime.memory_gib, process.scratch / "joins"))
+    provenance = Provenance(process.name, stage_hash(params, "graph", process.instance),
+                            models={"communities": {"igraph": version("igraph")}}, counts=result.metrics)
+    with table_writer(paths.table("edges"), "edges", provenance) as writer:
+        for start in range(0, result.edges.num_rows, ROW_GROUP):
+            writer.write(result.edges.slice(start, ROW_GROUP))
     write_table(paths.table("nodes"), "nodes", result.nodes, provenance)
-    write_table(paths.table("edges"), "edges", result.edges, provenance)
     write_json(paths.metrics("graph"), result.metrics)
 
 

@@ -1,76 +1,138 @@
-"""Read raw pairs or triples, de-duplicate texts, build training triples and split them without leakage."""
+"""Read raw rows, de-duplicate texts, build training items and split them without leakage."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import SPLITS
-from stages.artifacts.tables import Provenance, write_json, write_table
+from stages.artifacts.tables import Provenance, table_writer, write_json
+from stages.ingestion.captions import caption_items
+from stages.ingestion.company import Settled, settled
+from stages.ingestion.items import NO_TEXT, Items
+from stages.ingestion.labelled import labelled_counts, labelled_examples
+from stages.ingestion.leaks import leak_lines, leak_report
 from stages.ingestion.pairs import Taken, check_share, take_rows
-from stages.ingestion.readers import RawRow, read_rows
+from stages.ingestion.readers import RawRow, needed_columns, read_rows
 from stages.ingestion.retrieval import retrieve
-from stages.ingestion.splits import sample_items, split_groups
+from stages.ingestion.rowlog import KEPT
+from stages.ingestion.splits import sample_items, split_groups, split_items
+from stages.ingestion.tables import example_batches, labelled_batches, text_batches, text_numbers, used_texts
 from stages.ingestion.triples import (
-    Items,
-    Relations,
+    PAPER_TRIPLES,
     given_items,
     labelled_items,
+    nearest_rule,
     paraphrase_items,
-    relations,
 )
 from stages.params.data import Dataset, Ingest
 from stages.runtime.errors import InputError, nearest
 from stages.runtime.process import StageProcess, run_stage
+from stages.runtime.seeds import generator
 
 
 @dataclass(frozen=True)
 class Ingested:
-    """What the stage makes: the tables ``examples``, ``texts`` and ``rejected``, and its counts."""
+    """What the stage makes; good as long as the scratch folder stands.
 
-    examples: pd.DataFrame
-    texts: pd.DataFrame
-    rejected: pd.DataFrame
+    Attributes:
+        examples: schema of the examples: ``examples``, or ``labelled_examples``.
+        counts: the stage's metrics.
+        pieces: makes the pieces of a table, by its file: ``examples``, ``texts``, ``rejected``.
+    """
+
+    examples: str
     counts: dict[str, Any]
+    pieces: Mapping[str, Callable[[], Iterable[Any]]]
 
 
-def run(rows: Iterable[RawRow], dataset: Dataset, params: Ingest, seed: int) -> Ingested:
+def run(rows: Iterable[RawRow], dataset: Dataset, params: Ingest, seed: int, scratch: Path) -> Ingested:
     """Turn raw rows into examples (METHODS A.1).
+
+    Texts and rows lie on disk; memory holds some tens of bytes per distinct text and per item. Retrieved
+    negatives are the exception: they need the texts of a split and their words.
+
+    Args:
+        rows: those of one file one after another, numbers rising.
+        dataset: names the structure, columns and language.
+        params: rules, shares and limits.
+        seed: the project's seed.
+        scratch: an empty folder; it is needed until the pieces of the result have been written.
 
     Raises:
         InputError: too many rows are unusable, or they give no examples under ``params``.
     """
     _check_source(dataset, params)
-    taken = take_rows(rows, dataset)
+    taken = take_rows(rows, dataset, scratch)
     check_share(taken, params.max_rejected)
-    partners = relations(taken)
-    items = _items(taken, partners, params, seed)
+    if taken.structure == "labelled":
+        return _labelled(taken, dataset, params, seed)
+    return _contrasted(settled(taken, params.split_by), dataset, params, seed)
+
+
+def _contrasted(found: Settled, dataset: Dataset, params: Ingest, seed: int) -> Ingested:
+    """Make items of source, target and negative."""
+    items = _items(found, params, seed)
     if not len(items):
-        raise InputError(_no_items(dataset, params, len(taken.source)))
-    group_split = split_groups(partners.group[items.source], int(partners.group.max()) + 1, params.validation,
-                               params.test, seed)
+        raise InputError(_no_items(dataset, params, len(found.taken.first)))
+    counts = _counts(found, params)
+    split = _split(items, found, params, seed)
+    homes = _homes(items, split, found, params, seed) if params.neg_source == "retrieved" else None
     limits = {"train": params.max_train, "validation": params.max_validation, "test": params.max_test}
-    items = items.at(sample_items(group_split[partners.group[items.source]], limits, seed))
-    if params.neg_source == "retrieved":
-        items = _with_negatives(items, taken, partners, group_split[partners.group])
-    split = group_split[partners.group[items.source]]
-    examples, texts = _tables(items, split, partners, taken, dataset.language, params.neg_source)
-    return Ingested(examples, texts, _rejected(taken), _counts(taken, partners, examples, texts, params))
+    kept = sample_items(split, limits, seed)
+    items, split = items.at(kept), split[kept]
+    if homes is not None:
+        items, split = _with_negatives(items, split, homes, found)
+    group = found.partners.group
+    used = used_texts(items, len(group))
+    counts |= {
+        "texts": {"distinct": len(group), "used": int(np.count_nonzero(used))},
+        "examples": _by_split(split), "leak": leak_report(items, split, group)}
+    return Ingested("examples", counts, {
+        "examples": lambda: example_batches(items, split, group, text_numbers(used), params.neg_source),
+        "texts": lambda: text_batches(found.taken.texts, used, dataset.language),
+        "rejected": lambda: _rejected(found.taken, found.company.of_takeable)})
+
+
+def _labelled(taken: Taken, dataset: Dataset, params: Ingest, seed: int) -> Ingested:
+    """Make items of text and class."""
+    kept, split = labelled_examples(taken, params, seed)
+    texts, label = taken.first[kept], taken.label[kept]
+    used = np.zeros(taken.n_texts, dtype=bool)
+    used[texts] = True
+    counts = {"rows": _row_counts(taken), "texts": {"distinct": taken.n_texts, "used": len(texts)},
+              "examples": _by_split(split), **labelled_counts(taken, kept, split)}
+    return Ingested("labelled_examples", counts, {
+        "examples": lambda: labelled_batches(texts, label, taken.labels, split, text_numbers(used)),
+        "texts": lambda: text_batches(taken.texts, used, dataset.language),
+        "rejected": lambda: _rejected(taken, lambda records: np.full(len(records), KEPT))})
+
+
+def _rejected(taken: Taken, later: Callable[[np.ndarray], np.ndarray]) -> Iterator[Mapping[str, Any]]:
+    return taken.log.rejected(taken.verdicts, taken.takeable, later, taken.labels)
 
 
 def _check_source(dataset: Dataset, params: Ingest) -> None:
-    if params.neg_source == "given" and dataset.layout != "triples":
-        raise InputError("ingest.neg_source is given, but the data set has layout pairs. Set neg_source to labelled "
-                         "or retrieved, or give triples (layout: triples, columns.negative).")
+    structure = dataset.structure
+    if params.neg_source == "given" and structure in ("pairs", "captions"):
+        instead = "retrieved or none" if structure == "captions" else "labelled, retrieved or none"
+        raise InputError(f"ingest.neg_source is given, but the data set has layout {dataset.layout}. Set neg_source to "
+                         f"{instead}, or give triples (layout: triples, columns.negative).")
+    if params.neg_source == "labelled" and structure == "captions":
+        raise InputError(f"ingest.neg_source is labelled, but layout {dataset.layout} has no pairs that are labelled as "
+                         f"non-paraphrases. Set neg_source to retrieved or none.")
 
 
 def _no_items(dataset: Dataset, params: Ingest, taken: int) -> str:
     message = f"no example could be made from {taken} usable rows (ingest.neg_source: {params.neg_source}). "
-    if params.neg_source == "labelled" and dataset.layout == "pairs" and dataset.columns.label is None:
+    if dataset.structure == "captions":
+        return message + "No group has two texts; name the column that texts of the same meaning share (columns.group)."
+    if params.neg_source == "labelled" and "label" not in needed_columns(dataset) and dataset.structure == "pairs":
         return message + "Name the label column (columns.label), or set ingest.neg_source to retrieved."
     if params.neg_source == "labelled":
         return message + ("No text has both a paraphrase and a non-paraphrase; give more data, or set "
@@ -78,79 +140,125 @@ def _no_items(dataset: Dataset, params: Ingest, taken: int) -> str:
     return message + "Give rows that are paraphrases."
 
 
-def _items(taken: Taken, partners: Relations, params: Ingest, seed: int) -> Items:
+def _items(found: Settled, params: Ingest, seed: int) -> Items:
+    taken = found.taken
+    if found.captions is not None:
+        rank = np.zeros(len(found.captions.bounds) - 1, dtype=np.int8)
+        rank[taken.second] = taken.rank
+        return caption_items(found.captions, rank, taken.texts, params.caption_source, seed)
     if params.neg_source == "given":
         return given_items(taken)
     if params.neg_source == "labelled":
-        return labelled_items(partners, taken.texts, seed)
-    return paraphrase_items(partners)
+        return labelled_items(found.partners, taken.texts, params.qqp_rule, params.neg_pick, seed)
+    return paraphrase_items(found.partners)
 
 
-def _with_negatives(items: Items, taken: Taken, partners: Relations, text_split: np.ndarray) -> Items:
-    """Retrieve the negative of each item from the paired texts of its split; items without one are left out."""
+def _split(items: Items, found: Settled, params: Ingest, seed: int) -> np.ndarray:
+    if params.split_by == "pair":
+        return split_items(items.rank, params.validation, params.test, seed)
+    group = found.partners.group
+    return split_groups(group[items.source], int(group.max()) + 1, params.validation, params.test, seed,
+                        found.highest)[group[items.source]]
+
+
+def _homes(items: Items, split: np.ndarray, found: Settled, params: Ingest, seed: int) -> np.ndarray:
+    """Return the splits in which each paired text may be a negative, (n_texts,) one bit per split.
+
+    A text is at home where the items are that use it; under ``component`` so is its whole component. Texts of
+    no item are drawn by the shares of the splits.
+    """
+    partners = found.partners
+    homes = np.zeros(partners.n_texts, dtype=np.int8)
+    if params.split_by == "component":
+        of_group = split_groups(partners.group[items.source], int(partners.group.max()) + 1, params.validation,
+                                params.test, seed, found.highest)
+        return np.where(partners.paired(), np.left_shift(1, of_group[partners.group]), 0).astype(np.int8)
+    texts, owner = items.outputs()
+    np.bitwise_or.at(homes, items.source, np.left_shift(1, split).astype(np.int8))
+    np.bitwise_or.at(homes, texts, np.left_shift(1, split[owner]).astype(np.int8))
+    without = np.flatnonzero(partners.paired() & (homes == 0))
+    shares = [1 - params.validation - params.test, params.validation, params.test]
+    homes[without] = 1 << generator(seed, "ingest", "homes").choice(len(SPLITS), size=len(without), p=shares)
+    return homes
+
+
+def _with_negatives(items: Items, split: np.ndarray, homes: np.ndarray, found: Settled) -> tuple[Items, np.ndarray]:
+    """Retrieve the negative of each item from the texts of its split; items without one are left out."""
     negative = items.negative.copy()
-    paired = partners.paired()
-    for which in range(len(SPLITS)):
-        mine = np.flatnonzero(text_split[items.source] == which)
-        pool = paired[text_split[paired] == which]
-        negative[mine] = retrieve(items.source[mine], pool, partners.group, taken.texts.surfaces, taken.texts.keys)
-    found = Items(items.source, items.target, negative).at(np.flatnonzero(negative >= 0))
-    present = set(text_split[found.source].tolist())
+    texts = found.taken.texts
+    for which in np.unique(split).tolist():
+        mine = np.flatnonzero(split == which)
+        at_home = (homes >> which & 1).astype(bool)
+        surfaces = [text for batch in texts.batches(at_home, len(homes)) for text in batch]
+        negative[mine] = retrieve(items.source[mine], np.flatnonzero(at_home), found.partners.group, surfaces)
+    kept = np.flatnonzero(negative != NO_TEXT)
+    present = set(split[kept].tolist())
     empty = [name for which, name in enumerate(SPLITS) if which not in present]
     if empty:
         raise InputError(f"no negative can be retrieved for {empty[0]}: all its texts are connected by pairs. "
                          f"Give more data, or other shares in ingest.")
-    return found
+    whole = Items(items.source, items.target, negative, items.rank, items.group, items.captions)
+    return whole.at(kept), split[kept]
 
 
-def _tables(items: Items, split: np.ndarray, partners: Relations, taken: Taken, language: str,
-            origin: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return examples and the texts that they use, the latter numbered anew by first appearance."""
-    used, inverse = np.unique(np.concatenate([items.source, items.target, items.negative]), return_inverse=True)
-    source, target, negative = inverse.reshape(3, -1)
-    examples = pd.DataFrame({
-        "example_id": np.arange(len(items)), "split": np.array(SPLITS)[split], "source_id": source,
-        "target_id": target, "negative_id": negative, "reference_ids": list(target[:, None]),
-        "group": partners.group[items.source], "negative_origin": origin})
-    texts = pd.DataFrame({"text_id": np.arange(len(used)), "text": [taken.texts.surfaces[n] for n in used],
-                          "language": language})
-    return examples, texts
+def _by_split(split: np.ndarray) -> dict[str, int]:
+    return {name: int(np.count_nonzero(split == which)) for which, name in enumerate(SPLITS)}
 
 
-def _rejected(taken: Taken) -> pd.DataFrame:
-    ordered = sorted(taken.rejected, key=lambda item: (item.row.file, item.row.row))
-    return pd.DataFrame({"file": [item.row.file for item in ordered], "row": [item.row.row for item in ordered],
-                         "reason": [item.reason for item in ordered], "raw": [item.raw for item in ordered]})
+def _row_counts(taken: Taken) -> dict[str, Any]:
+    reasons = taken.rejections()
+    return {"read": taken.log.total, "taken": taken.outcomes[KEPT], "rejected": taken.unusable(),
+            "duplicates": reasons.get("duplicate", 0), "not_taken_by_reason": reasons}
 
 
-def _counts(taken: Taken, partners: Relations, examples: pd.DataFrame, texts: pd.DataFrame,
-            params: Ingest) -> dict[str, Any]:
-    paired = partners.group[partners.paired()]
-    sizes = np.bincount(paired)
-    rules = partners.rule_counts()
-    return {
-        "rows": {"read": taken.rows, "taken": len(taken.source), "rejected": len(taken.unusable()),
-                 "duplicates": len(taken.rejected) - len(taken.unusable()), "not_taken_by_reason": taken.rejections()},
-        "pairs": {"paraphrases": len(partners.duplicates), "non_paraphrases": len(partners.others)},
-        "triples_by_negative_source": {"labelled": rules["undirected_one"], "retrieved": len(partners.duplicates)},
-        "labelled_triples_by_rule": rules,
+def _counts(found: Settled, params: Ingest) -> dict[str, Any]:
+    """Return the counts of what was read, and of the triples under every rule and source of negatives."""
+    partners, taken = found.partners, found.taken
+    sizes = np.bincount(partners.group[partners.paired()])
+    counts: dict[str, Any] = {
+        "rows": _row_counts(taken), "published_splits": [SPLITS[which] for which in taken.published],
         "components": {"count": int(np.count_nonzero(sizes)), "largest_texts": int(sizes.max(initial=0))},
-        "texts": {"distinct": len(taken.texts.keys), "used": len(texts)},
-        "examples": {name: int((examples["split"] == name).sum()) for name in SPLITS},
-        "negative_source": params.neg_source, "rule": params.qqp_rule, "split_by": params.split_by,
-    }
+        "negative_source": params.neg_source, "split_by": params.split_by}
+    if found.captions is not None:
+        groups = int(np.count_nonzero(np.diff(found.captions.bounds) > 1))
+        return counts | {"groups": groups, "caption_source": params.caption_source,
+                         "triples_by_negative_source": {"given": 0, "labelled": 0, "retrieved": groups, "none": groups}}
+    rules, pairs = partners.rule_counts(), len(partners.duplicates)
+    return counts | {
+        "pairs": {"paraphrases": pairs, "non_paraphrases": len(partners.others)},
+        "triples_by_negative_source": {"given": len(taken.negative), "labelled": rules[params.qqp_rule],
+                                       "retrieved": pairs, "none": pairs},
+        "labelled_triples_by_rule": rules, "rule": params.qqp_rule, "negative_pick": params.neg_pick,
+        "paper_triples": PAPER_TRIPLES, "rule_nearest_to_paper": nearest_rule(rules)}
 
 
 def summary(counts: dict[str, Any]) -> str:
-    """Return the lines that the stage prints: rows, triples under each rule, splits."""
-    rows, triples, components = counts["rows"], counts["triples_by_negative_source"], counts["components"]
-    rules, reasons, splits = (", ".join(f"{name} {number}" for name, number in part.items()) or "none" for part in (
-        counts["labelled_triples_by_rule"], rows["not_taken_by_reason"], counts["examples"]))
-    return (f"ingest: {rows['read']} rows, {rows['taken']} taken; not taken: {reasons}\n"
-            f"ingest: triples with labelled negatives {triples['labelled']} ({rules}); "
-            f"with retrieved negatives {triples['retrieved']}; used: {counts['negative_source']}\n"
-            f"ingest: {components['count']} components, the largest of {components['largest_texts']} texts; "
-            f"examples: {splits}\n")
+    """Return the lines that the stage prints: rows, triples under each rule and source, splits, leaks."""
+    rows = counts["rows"]
+    lines = [f"{rows['read']} rows, {rows['taken']} taken; not taken: {_listed(rows['not_taken_by_reason'])}"]
+    if counts.get("published_splits"):
+        lines.append(f"published splits kept: {', '.join(counts['published_splits'])}")
+    if "classes" in counts:
+        lines += [f"{name}: {_listed(found)}" for name, found in counts["classes"].items()]
+        return _printed([*lines, f"examples: {_listed(counts['examples'])}; rows left out because their text is "
+                                 f"evaluated: {counts['leak']['rows_left_out_for_an_evaluated_split']}"])
+    lines.append(f"triples by source of negatives: {_listed(counts['triples_by_negative_source'])}; "
+                 f"used: {counts['negative_source']}")
+    if "rule" in counts:
+        lines.append(f"triples with labelled negatives by rule: {_listed(counts['labelled_triples_by_rule'])}; in force: "
+                     f"{counts['rule']}; nearest to the paper's {counts['paper_triples']}: "
+                     f"{counts['rule_nearest_to_paper']}")
+    lines.append(f"{counts['components']['count']} components, the largest of {counts['components']['largest_texts']} "
+                 f"texts; split by {counts['split_by']}; examples: {_listed(counts['examples'])}")
+    return _printed(lines + [f"leak into {line}" for line in leak_lines(counts["leak"])])
+
+
+def _listed(found: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {number}" for name, number in found.items()) or "none"
+
+
+def _printed(lines: list[str]) -> str:
+    return "".join(f"ingest: {line}\n" for line in lines)
 
 
 def _work(process: StageProcess) -> None:
@@ -160,12 +268,21 @@ def _work(process: StageProcess) -> None:
     key = process.instance
     if key not in params.datasets:
         raise InputError(f"no data set is called {key!r}; {nearest(key, params.datasets)}")
-    made = run(read_rows(params.datasets[key]), params.datasets[key], params.ingest, params.seed)
-    provenance = Provenance(stage=process.name, params_hash=stage_hash(params, "ingest", key), counts=made.counts)
-    paths = DatasetPaths(key)
-    for kind in ("examples", "texts", "rejected"):
-        write_table(paths.table(kind), kind, getattr(made, kind), provenance)
-    write_json(paths.metrics("ingest"), made.counts)
+    dataset, spool = params.datasets[key], process.scratch / "spool"
+    rmtree(spool, ignore_errors=True)  # what a killed attempt left
+    spool.mkdir()
+    try:
+        made = run(read_rows(dataset), dataset, params.ingest, params.seed, spool)
+        provenance = Provenance(process.name, stage_hash(params, "ingest", key), counts=made.counts)
+        paths = DatasetPaths(key)
+        for name, pieces in made.pieces.items():
+            kind = made.examples if name == "examples" else name
+            with table_writer(paths.table(name), kind, provenance) as writer:
+                for piece in pieces():
+                    writer.write(piece)
+        write_json(paths.metrics("ingest"), made.counts)
+    finally:
+        rmtree(spool)
     sys.stderr.write(summary(made.counts))
 
 

@@ -18,7 +18,7 @@ from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 import models.encoders
 import models.pair_classifier
 import models.training
-from models.pair_classifier import PairPoint, PairTask, build_pair_classifier, pair_points
+from models.pair_classifier import PairPoint, PairTask, build_pair_classifier, labelled_points, pair_points
 from models.training import Bar, CheckpointStore, Criterion, History, Settings, fit
 from stages import encoders
 from stages.artifacts.paths import DatasetPaths
@@ -34,6 +34,9 @@ from stages.runtime.seeds import derived_seed, generator, seed_everything
 
 STAGE = "pair_classifier"
 CHECKPOINT_STEPS = 50
+_NEGATIVES = {"random2": "each source with two random other targets",
+              "released": "pairs labelled as different or, where texts come in groups, each source with four random "
+                          "other targets"}
 # A checkpoint goes on only under the code that began it.
 _CODE = (Path(__file__), Path(encoders.__file__), Path(models.encoders.__file__),
          Path(models.pair_classifier.__file__), Path(models.training.__file__).parent)
@@ -66,8 +69,9 @@ def run(examples: pd.DataFrame, texts: pd.DataFrame, values: Mapping[str, Any], 
     Raises:
         InputError: too few pairs in a split, or more layers to freeze than there are.
     """
-    train = split_points(examples, "train", seed, values["max_sources"])
-    validation = split_points(examples, "validation", seed)
+    rule = values["stage1_neg"]
+    train = split_points(examples, "train", seed, values["max_sources"], rule)
+    validation = split_points(examples, "validation", seed, rule=rule)
     tokenizer = AutoTokenizer.from_pretrained(encoder.location)
     task = PairTask(
         _classifier(encoder, values["freeze_layers"], device), tokenizer,
@@ -83,19 +87,25 @@ def run(examples: pd.DataFrame, texts: pd.DataFrame, values: Mapping[str, Any], 
     return TrainedClassifier(task.module, fresh, _metrics(history, train, validation))
 
 
-def split_points(examples: pd.DataFrame, split: str, seed: int, max_sources: int | None = None) -> list[PairPoint]:
-    """Return the points of the distinct (source, target) pairs of ``split``, four per pair.
+def split_points(examples: pd.DataFrame, split: str, seed: int, max_sources: int | None = None,
+                 rule: str = "random2") -> list[PairPoint]:
+    """Return the points of the distinct (source, target) pairs of ``split``, and of no other split.
 
     Args:
         examples: table ``examples``.
         split: ``train`` or ``validation``.
         seed: draws the sample and the negatives.
         max_sources: keep a seeded sample of so many pairs.
+        rule: ``random2``: two random targets as negatives of each pair. ``released``: the released code's,
+            which are the data set's own non-duplicates where pairs were labelled (negatives of origin
+            ``labelled``), and four random ones where texts come in groups (several references). The released
+            code draws the former from all rows, later test sentences among them; here they are the split's own.
 
     Raises:
-        InputError: the split holds too few pairs to draw a negative from.
+        InputError: the split holds too few pairs to draw a negative from, or nothing that the rule needs.
     """
-    chosen = examples.loc[examples["split"] == split, ["source_id", "target_id"]].drop_duplicates()
+    mine = examples.loc[examples["split"] == split]
+    chosen = mine[["source_id", "target_id"]].drop_duplicates()
     pairs = sorted((int(source), int(target)) for source, target in chosen.itertuples(index=False))
     if max_sources is not None and len(pairs) > max_sources:
         kept = generator(seed, STAGE, "sample", split).choice(len(pairs), max_sources, replace=False)
@@ -103,11 +113,39 @@ def split_points(examples: pd.DataFrame, split: str, seed: int, max_sources: int
     if not pairs:
         raise InputError(f"examples.parquet: the {split} split has no pair. Give ingest.{split} a larger share, or "
                          f"more data.")
+    if rule == "released" and (different := _labelled_different(mine, pairs)):
+        return labelled_points(pairs, different)
+    negatives = 4 if rule == "released" and _grouped(mine, split) else 2
     try:
-        return pair_points(pairs, generator(seed, STAGE, "negatives", split))
+        return pair_points(pairs, generator(seed, STAGE, "negatives", split), negatives, _references(mine))
     except ValueError as error:
         raise InputError(f"examples.parquet: the {split} split has too few pairs ({len(pairs)}) to draw negatives "
                          f"from: {error}. Give it a larger share (ingest.validation), or more data.") from error
+
+
+def _labelled_different(examples: pd.DataFrame, pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the sources of ``pairs`` with the negatives that were labelled so, each pair once, sorted."""
+    sources = {source for source, _ in pairs}
+    labelled = examples.loc[examples["negative_origin"] == "labelled", ["source_id", "negative_id"]].drop_duplicates()
+    return sorted((int(source), int(negative)) for source, negative in labelled.itertuples(index=False)
+                  if source in sources)
+
+
+def _grouped(examples: pd.DataFrame, split: str) -> bool:
+    """Return whether texts come in groups, as captions do; anything else has no released rule."""
+    if examples["reference_ids"].map(len).max() < 2:
+        raise InputError(f"pair_classifier.stage1_neg: released needs labelled non-duplicates (negative_origin "
+                         f"labelled: ingest.neg_source labelled, from a layout with labels) or several references per "
+                         f"source (captions), and the {split} split in examples.parquet has neither. Use random2.")
+    return True
+
+
+def _references(examples: pd.DataFrame) -> dict[int, set[int]]:
+    """Return the references of each source, which are never its negatives."""
+    references: dict[int, set[int]] = {}
+    for source, others in examples[["source_id", "reference_ids"]].itertuples(index=False):
+        references.setdefault(int(source), set()).update(int(other) for other in others)
+    return references
 
 
 def model_card(dataset: str, encoder: Mapping[str, Any], values: Mapping[str, Any], metrics: Mapping[str, Any]) -> str:
@@ -123,12 +161,12 @@ Says whether two sentences mean the same (class 1, `paraphrase`) or not (class 0
 gradients: the norm of the gradient of the positive logit by a source word's embedding is the word's keyword score.
 
 - Encoder at the start: {encoder["name"]} (version {encoder["version"]}, sha256 {encoder["sha256"]})
-- Training points: {metrics["training_points"]} (a quarter each: pairs, a source with itself; half: a source with a
-  random other target)
+- Training points: {metrics["training_points"]}, of which {metrics["training_negatives"]} negative. Positive are the
+  pairs and each source with itself; negative: {_NEGATIVES[values["stage1_neg"]]}.
 - Validation accuracy {metrics["validation_accuracy"]:.4f}, cross-entropy {metrics["validation_loss"]:.4f} nats, on
   {metrics["validation_points"]} points made likewise, epoch {metrics["best_epoch"]} of {values["epochs"]}
 
-Random negatives are easy: the accuracy says little about telling a paraphrase from a near miss.
+Random negatives are easy: where they are, the accuracy says little about telling a paraphrase from a near miss.
 
 Settings:
 
@@ -148,7 +186,8 @@ def _classifier(encoder: ResolvedEncoder, freeze_layers: int, device: str) -> Pr
 def _metrics(history: History, train: list[PairPoint], validation: list[PairPoint]) -> dict[str, Any]:
     return {"validation_accuracy": history.best["accuracy"], "validation_loss": history.best["loss"],
             "best_epoch": history.best_epoch, "training_points": len(train), "validation_points": len(validation),
-            "history": history.rows}
+            "training_negatives": sum(point.label == 0 for point in train),
+            "validation_negatives": sum(point.label == 0 for point in validation), "history": history.rows}
 
 
 def _work(process: StageProcess) -> None:

@@ -1,27 +1,78 @@
-"""Rank the phrases of every text by TextRank."""
+"""Rank the phrases of every text by TextRank or one of its kin."""
 
 import sys
-from importlib.metadata import version
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from stages.artifacts.example_texts import TextIds, read_examples, training_text_ids
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import SCHEMAS
-from stages.artifacts.tables import Provenance, read_metadata, read_table, write_table
-from stages.language.tokens import fixed_chunks
+from stages.artifacts.tables import Provenance, read_batches, read_metadata, table_writer
 from stages.params.data import TextRank
-from stages.ranking import ranker
+from stages.ranking import Report, Settings, ranker
+from stages.ranking.blocks import pieces
+from stages.ranking.ranker import Ranked
+from stages.ranking.selection import InverseFrequency
 from stages.runtime.pool import map_chunks
 from stages.runtime.process import StageProcess, run_stage
 
-_CHUNK = 512
+# Rows read at a time: few, since a text may be a whole document.
+_BATCH = 256
+_COLUMNS = SCHEMAS["tokens"].arrow().names
 
 
-def run(tokens: pa.Table, params: TextRank, workers: int = 1) -> pa.Table:
-    """Return the ``textrank`` table of ``tokens``; the same for any number of ``workers``."""
-    chunks = fixed_chunks(tokens, _CHUNK)
-    tables = map_chunks(ranker, (params.method, params.phrases), chunks, workers, "textrank")
-    return pa.concat_tables([SCHEMAS["textrank"].arrow().empty_table(), *tables])
+def run(tokens: pa.Table, params: TextRank, idf: InverseFrequency | None = None, language: str = "en",
+        workers: int = 1) -> pa.Table:
+    """Return the ``textrank`` table of ``tokens``; the same for any number of ``workers``.
+
+    Args:
+        tokens: table ``tokens``.
+        params: method and its settings.
+        idf: IDF over training texts, which breaks ties; None leaves them to the position.
+        language: of the texts.
+        workers: processes.
+    """
+    ordered = tokens.sort_by("text_id")
+    batches = (ordered.slice(start, _BATCH) for start in range(0, ordered.num_rows, _BATCH))
+    found = ranked(pieces(batches), ordered.num_rows, settings(params, language), params.phrases, idf, workers)
+    return pa.concat_tables([SCHEMAS["textrank"].arrow().empty_table(), *(one.table for one in found)])
+
+
+def ranked(chunks: Iterable[pa.Table], total: int, chosen: Settings, phrases: int, idf: InverseFrequency | None,
+           workers: int = 1, address: str | None = None) -> Iterator[Ranked]:
+    """Yield the ranking of each chunk of tokens, in order, under a bar that counts texts.
+
+    Args:
+        chunks: tables ``tokens``, cut without regard to who works on them.
+        total: texts in all of them.
+        chosen: method and settings.
+        phrases: kept per text.
+        idf: breaks ties.
+        workers: processes.
+        address: of a Dask scheduler; None for processes of this machine.
+    """
+    # Nothing is kept for resuming: a million short texts are ranked in less time than it takes to store them.
+    yield from map_chunks(ranker, (chosen, phrases, idf), chunks, workers, "textrank", address=address, total=total,
+                          unit="text", measure=lambda chunk: chunk.num_rows)
+
+
+def settings(params: TextRank, language: str) -> Settings:
+    """Return params as the plain values that ranking takes."""
+    return Settings(**params.model_dump(exclude={"phrases"}), language=language)
+
+
+def training_idf(batches: Iterable[pa.Table], train: TextIds) -> InverseFrequency:
+    """Return IDF over the texts of training examples.
+
+    Args:
+        batches: pieces of table ``tokens``, of which ``text_id`` and ``token`` are read.
+        train: ids of those texts.
+    """
+    ids = pa.array(train)
+    return InverseFrequency.over_tables(batch.filter(pc.is_in(batch["text_id"], ids)) for batch in batches)
 
 
 def _work(process: StageProcess) -> None:
@@ -29,12 +80,30 @@ def _work(process: StageProcess) -> None:
 
     params = load_params()
     paths = DatasetPaths(process.instance)
-    tokens = read_table(paths.table("tokens"), "tokens")
+    source = paths.table("tokens")
+    train = training_text_ids(read_examples(paths.table("examples")))
+    idf = training_idf(read_batches(source, "tokens", ["text_id", "token"]), train)
+    total = sum(batch.num_rows for batch in read_batches(source, "tokens", ["text_id"]))
+    language = params.datasets[process.instance].language
+    found = ranked(pieces(read_batches(source, "tokens", _COLUMNS, _BATCH)), total,
+                   settings(params.textrank, language), params.textrank.phrases, idf, params.runtime.workers,
+                   params.cluster.address)
     # The tagger decides the candidates, so its version travels with the ranking.
-    models = {**read_metadata(paths.table("tokens")).get("models", {}), "pytextrank": version("pytextrank")}
-    ranking = run(tokens, params.textrank, params.runtime.workers)
-    write_table(paths.table("textrank"), "textrank", ranking, Provenance(
-        stage=process.name, params_hash=stage_hash(params, "textrank", process.instance), models=models))
+    provenance = Provenance(stage=process.name, params_hash=stage_hash(params, "textrank", process.instance),
+                            models=read_metadata(source).get("models", {}))
+    report = Report()
+    with table_writer(paths.table("textrank"), "textrank", provenance) as writer:
+        for one in found:
+            writer.write(one.table)
+            report.add(one.report)
+        provenance.counts.update(report.as_counts())
+    process.log.info(_sentence(provenance.counts))
+
+
+def _sentence(counts: dict[str, Any]) -> str:
+    texts = ", ".join(f"{number} {name}" for name, number in counts["texts_by_status"].items()) or "none"
+    return (f"texts by status: {texts}; at most {counts['iterations']} iterations, the last of which changed no score "
+            f"by more than {counts['residual']}")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -79,7 +79,7 @@ def test_a_pipeline_for_another_language_is_refused(pipeline):
 
 def test_documents_come_back_as_the_pipeline_left_them(pipeline):
     tokens = annotate.run(texts(TEXTS), Annotate(pipeline=pipeline))
-    nlp = annotate.pipeline(pipeline)
+    nlp = annotate.reader(pipeline, "en").nlp
     for (text_id, rebuilt), text in zip(rebuild_docs(tokens), TEXTS, strict=True):
         original = nlp(text)
         assert rebuilt.text == text == TEXTS[text_id]

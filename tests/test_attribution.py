@@ -1,22 +1,14 @@
 """Gradient saliency: facts C-K1 to C-K7 of the method, on a linear classifier and on a tiny BERT."""
 
-import re
-import shutil
 from types import SimpleNamespace
 
 import numpy as np
-import pandas as pd
 import pytest
 import tiny_bert
 import torch
-import yaml
 from torch import nn
 
-from models.attribution import SaliencyBatch, word_saliency
-from stages import attribution
-from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
-from stages.runtime.errors import InputError
+from models.attribution import SaliencyBatch, WordPieces, overlaps, piece_norms, word_saliency, word_scores
 
 SOURCES = ["what is the best way to learn a new language", "unknown's dog", "cat"]
 TARGETS = ["how do i learn language fast ?", "a cat", "what"]
@@ -216,121 +208,84 @@ def test_unknown_names_are_errors(encode, tokenizer):
         word_saliency(Linear([1.0]), {"input_ids": torch.ones(1, 1)}, "pos_logit")
 
 
-TEXTS = ["what is the best way to learn a language ?", "how do i learn a new language", "don't eat dog , cat",
-         "why dog eat cat", "you can run", "cat"]
-VALUES = {"attr_target": "pos_logit", "normalisation": "minmax", "modes": ["xx", "xy"], "batch_size": 4}
-
-
-def tables(texts=TEXTS):
-    sources, targets = [0, 2, 0, 5, 4], [1, 3, 1, 4, 5]  # the pair (0, 1) stands twice
-    examples = pd.DataFrame({
-        "example_id": range(5), "split": ["train", "train", "train", "validation", "test"], "source_id": sources,
-        "target_id": targets, "negative_id": [None] * 5, "reference_ids": [[t] for t in targets], "group": range(5),
-        "negative_origin": [None] * 5})
-    words = [list(re.finditer(r"\w+(?=n't)|n't|\w+|[^\w\s]", text)) for text in texts]
-    tokens = pd.DataFrame({"text_id": range(len(texts)), "token": [[m.group() for m in row] for row in words],
-                           "start": [[m.start() for m in row] for row in words],
-                           "end": [[m.end() for m in row] for row in words]})
-    return examples, pd.DataFrame({"text_id": range(len(texts)), "text": texts, "language": "en"}), tokens
-
-
-def attributed(tokenizer, texts=TEXTS, **values):
-    made = attribution.run(*tables(texts), tiny_bert.classifier(), tokenizer, {**VALUES, **values})
-    return made, pd.DataFrame(made.columns)
-
-
-def test_every_source_is_scored_with_itself_and_with_its_targets(tokenizer):
-    _, rows = attributed(tokenizer)
-    assert list(rows[["text_id", "mode", "pair"]].itertuples(index=False, name=None)) == [
-        (0, "xx", 0), (0, "xy", 1), (2, "xx", 2), (2, "xy", 3), (4, "xx", 4), (4, "xy", 5), (5, "xx", 5),
-        (5, "xy", 4)]
-    assert all(len(word) == len(score) for word, score in zip(rows["word"], rows["score"], strict=True))
-    assert list(attributed(tokenizer, modes=["xy"])[1]["mode"].unique()) == ["xy"]
-
-
-def test_stage_scores_are_those_of_each_pair_alone(tokenizer):
-    _, rows = attributed(tokenizer)
+def test_one_forward_and_one_backward_pass_per_batch(encode):
     classifier = tiny_bert.classifier()
-    for text, pair, score in rows[["text_id", "pair", "score"]].itertuples(index=False):
-        alone, = word_saliency(classifier, tokenizer([TEXTS[text]], [TEXTS[pair]], return_tensors="pt"), "pos_logit")
-        if text == 2:  # the tokenizer cuts "don't" into don ' t, the annotation into do n't
-            continue
-        np.testing.assert_allclose(score, alone.numpy(), atol=1e-5)
+    passes = {"forward": 0, "backward": 0}
+
+    def count(name):
+        def counted(*arguments):
+            passes[name] += 1
+        return counted
+
+    layer = classifier.bert.encoder.layer[0]
+    classifier.register_forward_hook(count("forward"))
+    layer.register_forward_hook(lambda module, arguments, output: (output[0] if isinstance(output, tuple) else output)
+                                .register_hook(count("backward")) and None)
+    word_saliency(classifier, encode(), "pos_logit")
+    assert passes == {"forward": 1, "backward": 1}
 
 
-def test_pieces_meet_words_by_their_characters(tokenizer):
-    # pieces: [CLS] un ##known ' s dog run [SEP] cat ...
-    encoded = tokenizer(["unknown's dogrun"], ["cat dog"])
-    starts, ends = zip((0, 7), (7, 9), (10, 13), (13, 16), (16, 20), strict=True)
-    assert attribution.align(encoded, 0, starts, ends) == [[1, 2], [3, 4], [5], [5], []]
-    # "unknown" 1-2, "'s" 3-4, and the one [UNK] piece over "dogrun" counts for both of its words
+def test_parameters_are_frozen_while_the_gradient_is_taken(encode):
+    classifier, seen = tiny_bert.classifier(), []
+    classifier.bert.embeddings.word_embeddings.weight.requires_grad_(False)
+    classifier.register_forward_hook(
+        lambda *arguments: seen.append(any(p.requires_grad for p in classifier.parameters())))
+    word_saliency(classifier, encode(), "pos_logit")
+    assert seen == [False]
+    frozen = [name for name, parameter in classifier.named_parameters() if not parameter.requires_grad]
+    assert frozen == ["bert.embeddings.word_embeddings.weight"]
 
 
-def test_words_that_were_cut_off_score_zero_and_are_reported(tokenizer):
-    tokenizer.model_max_length = 12
-    made, rows = attributed(tokenizer)
-    long = rows[(rows["text_id"] == 0) & (rows["mode"] == "xx")].iloc[0]
-    assert len(long["score"]) == len(long["word"]) == 10
-    assert list(long["score"][5:]) == [0.0] * 5 and max(long["score"]) == 1.0
-    assert made.counts["unaligned_words"] >= 5
-    assert made.fallbacks[0].startswith(f"{made.counts['unaligned_words']} of {made.counts['words']} words score 0")
-    tokenizer.model_max_length = 64
-    assert attributed(tokenizer)[0].fallbacks == []
+def test_words_of_a_batch_are_those_of_a_slow_loop():
+    generator = np.random.default_rng(3)
+    pieces = torch.from_numpy(generator.random((6, 12)))
+    words = [[sorted(generator.choice(12, generator.integers(0, 4), replace=False).tolist())
+              for _ in range(generator.integers(0, 7))] for _ in range(6)]
+    words[2] = [[], []]
+    for normalisation in ("minmax", "max", "sum"):
+        found = word_scores(pieces, WordPieces.of(words), normalisation)
+        for row, line, scores in zip(pieces.tolist(), words, found, strict=True):
+            means = [sum(row[place] for place in word) / len(word) if word else None for word in line]
+            given = [mean for mean in means if mean is not None]
+            assert len(scores) == len(line)
+            for mean, score in zip(means, scores.tolist(), strict=True):
+                expected = 0.0 if mean is None else 0.5 if max(given) == min(given) else {
+                    "minmax": lambda m, g: (m - min(g)) / (max(g) - min(g)), "max": lambda m, g: m / max(g),
+                    "sum": lambda m, g: m / sum(g)}[normalisation](mean, given)
+                assert score == pytest.approx(expected, rel=1e-6)
+    assert WordPieces.of(words).unaligned().tolist() == [sum(not word for word in line) for line in words]
 
 
-def test_bytes_of_a_text_do_not_depend_on_its_company(tokenizer):
-    _, rows = attributed(tokenizer)
-    examples, texts, tokens = tables()
-    few = attribution.run(examples.iloc[3:4], texts, tokens, tiny_bert.classifier(), tokenizer, VALUES)
-    expected = rows[rows["text_id"] == 5]["score"]
-    for score, other in zip(few.columns["score"], expected, strict=True):
-        assert score.tobytes() == other.tobytes()
-    for size in (1, 3, 64):
-        for score, other in zip(attributed(tokenizer, batch_size=size)[1]["score"], rows["score"], strict=True):
-            np.testing.assert_allclose(score, other, atol=1e-5)
+def test_overlaps_are_those_of_a_slow_loop():
+    generator = np.random.default_rng(4)
+    rows, length = 5, 9
+
+    def cuts(count, least):
+        bounds = np.sort(generator.choice(40, 2 * count, replace=False)).reshape(count, 2)
+        return bounds + [[0, least]]
+
+    offsets = np.stack([cuts(length, 0) for _ in range(rows)])
+    offsets[1, 3] = [7, 7]  # a piece of no characters
+    source = generator.random((rows, length)) < 0.8
+    words = [cuts(count, 0) for count in (6, 0, 1, 8, 3)]
+    found = overlaps(offsets, source, [w[:, 0] for w in words], [w[:, 1] for w in words])
+    assert found.counts.tolist() == [6, 0, 1, 8, 3]
+    expected = set()
+    number = 0
+    for row, spans in enumerate(words):
+        for start, end in spans:
+            expected |= {(number, row, place) for place, (first, last) in enumerate(offsets[row])
+                         if source[row, place] and first < last and first < end and start < last}
+            number += 1
+    assert set(zip(found.word.tolist(), found.row.tolist(), found.position.tolist(), strict=True)) == expected
+    assert len(found.word) == len(expected)
 
 
-def test_a_source_without_tokens_is_named(tokenizer):
-    examples, texts, tokens = tables()
-    with pytest.raises(InputError, match=r"tokens.parquet: text 2 has no row \(and 1 more\)"):
-        attribution.run(examples, texts, tokens[~tokens["text_id"].isin([2, 4])], tiny_bert.classifier(), tokenizer,
-                        VALUES)
-
-
-@pytest.fixture
-def project(tmp_path, monkeypatch, tokenizer):
-    monkeypatch.chdir(tmp_path)
-    examples, texts, tokens = tables()
-    for name in ("lemma", "pos", "tag"):
-        tokens[name] = tokens["token"]
-    for name in ("is_stop", "sentence_start"):
-        tokens[name] = [[False] * len(row) for row in tokens["token"]]
-    for name in ("chunk_start", "chunk_end"):
-        tokens[name] = [[] for _ in tokens["token"]]
-    paths = DatasetPaths("tiny")
-    for kind, rows in (("examples", examples), ("texts", texts), ("tokens", tokens)):
-        write_table(paths.table(kind), kind, rows, Provenance("test", "0"))
-    tiny_bert.classifier().save_pretrained(paths.pair_classifier)
-    tokenizer.save_pretrained(paths.pair_classifier)
-    params = {"recipe": "test", "datasets": {"tiny": {"source": "data.jsonl"}}, "attribution": VALUES}
-    (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
-    return paths
-
-
-def test_stage_writes_the_table_and_says_what_made_it(project, tokenizer):
-    assert attribution.main(["tiny"]) == 0
-    path = project.table("attribution")
-    written, (_, rows) = read_frame(path, "attribution"), attributed(tokenizer)
-    for score, expected in zip(written["score"], rows["score"], strict=True):
-        assert score.tobytes() == expected.tobytes()
-    metadata = read_metadata(path)
-    assert metadata["counts"]["rows_xx"] == metadata["counts"]["rows_xy"] == 4
-    assert len(metadata["models"]["pair_classifier"]["sha256"]) == 64
-    first = path.read_bytes()
-    assert attribution.main(["tiny"]) == 0 and path.read_bytes() == first
-
-
-def test_stage_without_a_classifier_says_how_to_make_it(project, capsys):
-    shutil.rmtree(project.pair_classifier)
-    assert attribution.main(["tiny"]) == 1
-    assert "Make it with `keycontrast stage pair_classifier`" in capsys.readouterr().err
+def test_certain_answers_keep_their_gradient():
+    """p(1-p) of e^-100 has a square that single precision does not hold."""
+    classifier = Linear([3.0, -1.0, 2.0, -5.0])
+    batch = linear_batch(4, [[0], [1], [2], [3]])
+    classifier.scale = 50.0 / classifier(**batch.inputs).logits[0, 1].item()
+    norms = piece_norms(classifier, batch.inputs, "pos_prob")[0]
+    each = 2 * abs(classifier.scale) * classifier.direction.norm().item() * np.exp(-100)
+    assert norms.tolist() == pytest.approx([c * each for c in (3, 1, 2, 5)], rel=1e-4, abs=0)

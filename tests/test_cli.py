@@ -41,7 +41,7 @@ def test_every_command_has_help_with_an_example_that_parses(command):
 
 
 def test_the_commands_that_others_rely_on():
-    assert {"run", "use", "stage", "inspect", "doctor"} <= set(COMMANDS)
+    assert {"run", "use", "stage", "inspect", "predict", "export", "explain", "graph", "doctor"} <= set(COMMANDS)
 
 
 def test_help_answers_at_once():
@@ -100,6 +100,16 @@ def test_stage_and_inspect_name_the_nearest(project):
     assert "did you mean 'ingest'?" in told(keycontrast(project, "stage", "ingset"))
     assert "did you mean 'train_x@m1'?" in told(keycontrast(project, "stage", "train_x@m11"))
     assert "did you mean 'params.yaml'?" in told(keycontrast(project, "inspect", "param.yaml"))
+
+
+@pytest.mark.parametrize("command", [("inspect", "--sql", "select 1"), ("graph", "oven"), ("export", "g.graphml")])
+def test_without_artifacts_a_command_says_what_to_run(tmp_path, command):
+    assert "`keycontrast run`" in told(keycontrast(tmp_path, *command))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_message_cannot_move_the_cursor(tmp_path):
+    assert r"\x1b[2J" in told(keycontrast(tmp_path, "inspect", "\x1b[2J"))
 
 
 def test_results_show_floors_once_for_runs_on_the_same_examples(tmp_path):

@@ -30,11 +30,12 @@ def tables(triples, splits=None):
 
 def build(triples, splits=None, **params):
     examples, keywords = tables(triples, splits)
-    clusters = run_clusters(examples, keywords)
+    clusters = pa.concat_tables([as_table("clusters", EMPTY), *run_clusters(examples, keywords)])
     result = run(examples, keywords, clusters, Graph(**params))
-    names = result.nodes["keyword"].tolist()
-    edges = {(names[target], names[source], sign): count for target, source, sign, count
-             in result.edges[["target", "source", "sign", "count"]].itertuples(index=False, name=None)}
+    result = replace(result, nodes=as_table("nodes", result.nodes), edges=as_table("edges", result.edges))
+    names = result.nodes["keyword"].to_pylist()
+    edges = {(names[row["target"]], names[row["source"]], row["sign"]): row["count"]
+             for row in result.edges.to_pylist()}
     return result, edges
 
 

@@ -8,8 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from pipeline.inspection import null_counts, show
-from stages.artifacts.tables import Provenance, write_table
+from pipeline.cells import cell, printable
+from pipeline.inspection import null_counts, show, texts_beside
+from stages.artifacts.tables import Provenance, table_writer, write_table
 from stages.runtime.errors import InputError
 
 PROVENANCE = Provenance("ingest@tiny", "0123", counts={"pairs": 2}, fallbacks=["took the [bold]other[/bold] way"])
@@ -58,9 +59,43 @@ def test_texts_that_are_asked_for_must_be_there(folder):
         shown(folder / "examples.parquet", as_text=True)
 
 
-def test_nulls_inside_lists_count():
-    table = pa.table({"a": pa.array([[1, None], None, []], pa.list_(pa.int64())), "b": pa.array([1, None, 3])})
-    assert null_counts(table) == {"a": 2, "b": 1}
+def test_nulls_inside_lists_count_and_row_groups_add_up(tmp_path):
+    table = pa.table({"a": pa.array([[1, None], None, []], pa.list_(pa.int64())), "b": pa.array([1, None, 3]),
+                      "c": pa.array([{"d": 1}, None, {"d": None}]), "e": [None, None, None]})
+    for statistics in (True, False):
+        pq.write_table(table, tmp_path / "t.parquet", row_group_size=2, write_statistics=statistics)
+        with pq.ParquetFile(tmp_path / "t.parquet") as file:
+            assert null_counts(file) == {"a": 2, "b": 1, "c": 1, "e": 3}
+
+
+def test_a_table_that_was_written_in_batches_shows_the_same(tmp_path):
+    schema = {"text_id": [0, 1], "text": ["one", "two"], "language": ["en", "en"]}
+    write_table(tmp_path / "whole" / "texts.parquet", "texts", schema, PROVENANCE)
+    with table_writer(tmp_path / "batches" / "texts.parquet", "texts", PROVENANCE) as writer:
+        for row in (0, 1):
+            writer.write({name: values[row:row + 1] for name, values in schema.items()})
+    whole, batches = (shown(tmp_path / folder / "texts.parquet").splitlines() for folder in ("whole", "batches"))
+    assert "Each distinct text once" in batches[0] and whole[2:] == batches[2:]
+    assert '"stage": "ingest@tiny"' in "".join(batches)
+    assert "First 2 rows" in "".join(batches)
+
+
+def test_only_the_texts_that_are_shown_are_read(folder):
+    assert texts_beside(folder / "examples.parquet", [1, 1, 7]) == {1: "another"}
+
+
+def test_control_characters_are_written_out(folder):
+    write_table(folder / "texts.parquet", "texts",
+                {"text_id": [0], "text": ["a\x1b[31mb\u202ec\nd"], "language": ["en"]}, PROVENANCE)
+    assert r"a\x1b[31mb\u202ec\nd" in shown(folder / "texts.parquet")
+
+
+def test_texts_that_are_safe_stay_as_they_are():
+    assert printable("naïve 减肥 👩\u200d💻 \u0646\u0645\u06cc") == "naïve 减肥 👩\u200d💻 \u0646\u0645\u06cc"
+    assert printable("a\nb\tc\ud800", keep="\n") == "a\nb\\tc\\ud800"
+    assert cell({"a": [None, 0.5] * 10, "b": "x\ty"}).plain == (
+        "{a: [" + ", ".join(["null, 0.5"] * 6) + ", ... (20)], b: x\\ty}")
+    assert cell("y" * 200).plain == "y" * 119 + "…"
 
 
 def test_json_csv_and_lines(folder):

@@ -13,7 +13,7 @@ import pytest
 
 from stages import keywords
 from stages.artifacts.schemas import NO_KEYWORD, SCHEMAS
-from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
+from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.params.data import Keywords
 from stages.ranking.selection import Candidate, InverseFrequency, choose, content_words
 from stages.runtime.errors import InputError
@@ -45,8 +45,9 @@ def examples(*rows):
     """Examples from ``(split, source_id, target_id, negative_id)``."""
     frame = pd.DataFrame(rows, columns=["split", "source_id", "target_id", "negative_id"])
     frame["negative_id"] = frame["negative_id"].astype("Int64")
-    return frame.assign(example_id=range(len(frame)), reference_ids=[[t] for t in frame["target_id"]],
-                        group=range(len(frame)), negative_origin="given")
+    return as_table("examples", frame.assign(
+        example_id=range(len(frame)), reference_ids=[[t] for t in frame["target_id"]], group=range(len(frame)),
+        negative_origin="given"))
 
 
 def attribution(rows):

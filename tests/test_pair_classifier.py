@@ -79,6 +79,45 @@ def test_known_partners_and_the_source_itself_are_never_negatives():
         pair_points([(1, 2), (1, 3)], np.random.default_rng(0))
 
 
+def test_released_rule_for_groups_draws_four_negatives_per_pair():
+    """Ratio 2N : 4N (METHODS C.2), and no reference of a source is its negative."""
+    examples, _ = tables(train=8, validation=4)
+    examples["reference_ids"] = [[target, (target + 2) % 24] for target in examples["target_id"]]
+    for seed in range(20):
+        points = pair_classifier.split_points(examples, "train", seed, rule="released")
+        labels = [point.label for point in points]
+        assert (labels.count(1), labels.count(0)) == (16, 32)
+        drawn = {(p.first, p.second) for p in points if p.label == 0}
+        assert not drawn & {(2 * i, 2 * i + 3) for i in range(8)}
+        assert {text for point in points for text in point[:2]} <= set(range(16))  # its own split
+    paper = pair_classifier.split_points(examples, "train", 0)
+    assert [point.label for point in paper].count(0) == 16
+    assert not {(p.first, p.second) for p in paper if p.label == 0} & {(2 * i, 2 * i + 3) for i in range(8)}
+
+
+def test_released_rule_for_labelled_pairs_takes_the_splits_own_non_duplicates():
+    examples, _ = tables()
+    examples["negative_id"] = [11, 9, 11, 1, 5, 3]
+    examples["negative_origin"] = ["labelled", "labelled", "retrieved", "labelled", "labelled", "labelled"]
+    twice = pd.concat([examples, examples.iloc[:1].assign(target_id=5)])
+    points = pair_classifier.split_points(twice, "train", 0, rule="released")
+    assert [tuple(p) for p in points if p.label == 0] == [(0, 11, 0), (2, 9, 0), (6, 1, 0)]
+    assert {tuple(p) for p in points if p.label} == {
+        (0, 1, 1), (0, 0, 1), (0, 5, 1), (2, 3, 1), (2, 2, 1), (4, 5, 1), (4, 4, 1), (6, 7, 1), (6, 6, 1)}
+    validation = pair_classifier.split_points(twice, "validation", 0, rule="released")
+    assert [tuple(p) for p in validation if p.label == 0] == [(8, 5, 0), (10, 3, 0)]
+    few = pair_classifier.split_points(twice, "train", 0, max_sources=1, rule="released")
+    assert len({point.first for point in few}) == 1
+
+
+def test_released_rule_without_labels_or_groups_is_an_error():
+    examples, _ = tables()
+    examples["negative_origin"] = "given"
+    with pytest.raises(InputError, match=r"pair_classifier.stage1_neg: released needs labelled non-duplicates .* and "
+                                         r"the train split in examples.parquet has neither. Use random2"):
+        pair_classifier.split_points(examples, "train", 0, rule="released")
+
+
 def make_task(folder, **changes):
     torch.manual_seed(0)
     points = [PairPoint(0, 1, 1), PairPoint(0, 0, 1), PairPoint(0, 3, 0), PairPoint(0, 7, 0), PairPoint(2, 3, 1),
@@ -183,10 +222,12 @@ def test_stage_writes_a_classifier_that_loads_and_metrics(project, encoder_folde
     assert AutoTokenizer.from_pretrained(project.pair_classifier).model_max_length == 24
     metrics = json.loads(project.metrics("pair_classifier").read_text())
     assert metrics["training_points"] == 16 and metrics["validation_points"] == 8
+    assert metrics["training_negatives"] == 8 and metrics["validation_negatives"] == 4
     assert 0 <= metrics["validation_accuracy"] <= 1 and len(metrics["history"]) == 2
     best = max(metrics["history"], key=lambda r: (r["validation_accuracy"], -r["validation_loss"]))
     assert best["epoch"] == metrics["best_epoch"] and best["validation_loss"] == metrics["validation_loss"]
     card = (project.pair_classifier / "README.md").read_text()
+    assert "each source with two random other targets" in card
     assert "data set tiny" in card and f"{metrics['validation_accuracy']:.4f}" in card
     # What is saved says nothing of the machine, and the metrics nothing of time.
     assert str(encoder_folder.parent).encode() not in b"".join(content(project).values())

@@ -35,6 +35,11 @@ class DatasetPaths:
         return self.folder / "pair_classifier"
 
     @property
+    def s_tagger(self) -> Path:
+        """Folder of the trained tagger of primary words (Hugging Face layout)."""
+        return self.folder / "s_tagger"
+
+    @property
     def pos_frequency(self) -> Path:
         """Folder of the picture of keywords by part of speech."""
         return self.folder / "pos_frequency"

@@ -1,116 +1,175 @@
 """Edges of the keyword graph from clusters (HCL 3.1, METHODS A.3), as sparse matrix products.
 
-For a cluster c let n[c, a] be the number of its members whose output keyword is a, and m[c, b] the number
-whose negative keyword is b. "Each member's output keyword receives from every member's output keyword" is
-then the matrix nᵀn, and the negative relation nᵀm; no pair of members is ever visited.
+For a cluster c let n[c, a] be the number of its members whose output keyword is a, and m[c, b] the number whose
+negative keyword is b. "Each member's output keyword receives from every member's output keyword" is then the matrix
+nᵀn, and the negative relation nᵀm; no pair of members is ever visited. Both come out of one product, nᵀ(n + im): the
+real part of an entry counts the positive pairs and its imaginary part the negative ones, so that conflicts show in
+the entry itself. Counts stay whole numbers below 2^53, which floating point holds exactly.
+
+The product is formed for a block of target nodes at a time, and each block is resolved and capped before the next:
+its memory is bounded by the block's multiplications, whatever the whole matrix would take. Rows do not depend on
+each other, so the edges are the same for any size of block.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 
 import numpy as np
-import pandas as pd
 from scipy import sparse
 
-from stages.artifacts.schemas import NO_KEYWORD
-from stages.graphs.triples import with_keyword
+from stages.graphs.edges import Edges, strongest
+from stages.graphs.joins import NodeTriples
+from stages.runtime.errors import InputError
+
+# Multiplications per block; an entry of a block takes about 100 bytes while the block is worked on.
+BLOCK = 2_000_000
+_EXACT = 2**53
 
 
 @dataclass(frozen=True)
-class Relations:
-    """Edges and what was decided on the way.
+class Dropped:
+    """What was decided on the way to the edges.
 
     Attributes:
-        edges: columns ``target``, ``source`` (node ids), ``sign`` (+1, -1), ``count``.
         positive_self_pairs: positive self loops left out, because the model adds one to every node.
         negative_self_pairs: negative self loops dropped.
         conflicts: ordered pairs that were positive and negative and stayed positive.
         capped: edges dropped by ``max_nbr``.
-        capped_outputs: (cluster, keyword) counts dropped by ``max_cluster_outputs``.
     """
 
-    edges: pd.DataFrame
-    positive_self_pairs: int
-    negative_self_pairs: int
-    conflicts: int
-    capped: int
+    positive_self_pairs: int = 0
+    negative_self_pairs: int = 0
+    conflicts: int = 0
+    capped: int = 0
+
+    def __add__(self, other: "Dropped") -> "Dropped":
+        return Dropped(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
+
+
+@dataclass(frozen=True)
+class Relations:
+    """Edges, and what was left out of them.
+
+    Attributes:
+        edges: of both signs, at most ``max_nbr`` per node and sign.
+        dropped: counts of what was resolved and capped.
+        capped_outputs: (cluster, keyword) counts dropped by ``max_cluster_outputs``.
+        capped_clusters: clusters that lost any to it, by their outputs or their negatives.
+    """
+
+    edges: Edges
+    dropped: Dropped
     capped_outputs: int
+    capped_clusters: int
 
 
-def relate(clusters: pd.DataFrame, nodes: list[str], max_nbr: int, max_cluster_outputs: int | None,
-           link_inputs: bool) -> Relations:
+@dataclass(frozen=True)
+class _Counts:
+    """Members by cluster and keyword: cluster, keyword and count (n,), and which clusters were cut, by how much."""
+
+    cluster: np.ndarray
+    keyword: np.ndarray
+    count: np.ndarray
+    cut_clusters: np.ndarray
+    cut: int
+
+
+def relate(triples: NodeTriples, max_nbr: int, max_cluster_outputs: int | None, link_inputs: bool,
+           block: int = BLOCK) -> Relations:
     """Return the edges of the keyword graph.
 
     Args:
-        clusters: columns ``keyword``, ``output_keyword`` and ``negative_keyword``, one row per member.
-        nodes: sorted keywords; position is node id.
+        triples: of the training examples.
         max_nbr: neighbours kept per node and sign: by count, then by node id.
         max_cluster_outputs: distinct keywords kept per cluster and column: by count, then by node id.
         link_inputs: also link each input keyword with its own output keyword, both ways.
+        block: multiplications per block of target nodes, which bound the memory.
+
+    Raises:
+        InputError: clusters so large that their pairs cannot be counted exactly.
     """
-    outputs, dropped_out = _count_matrix(clusters, "output_keyword", nodes, max_cluster_outputs)
-    negatives, dropped_neg = _count_matrix(clusters, "negative_keyword", nodes, max_cluster_outputs)
-    positive = (outputs.T @ outputs).tocsr()
-    negative = (outputs.T @ negatives).tocsr()
-    if link_inputs:
-        links = _links(clusters, nodes)
-        positive = (positive + links + links.T).tocsr()
-    positive_self, positive = _without_diagonal(positive)
-    negative_self, negative = _without_diagonal(negative)
-    overlap = negative.multiply(positive > 0).tocsr()
-    negative = (negative - overlap).tocsr()
-    negative.eliminate_zeros()
-    kept = [_strongest(matrix, max_nbr) for matrix in (positive, negative)]
-    edges = pd.concat([_edge_rows(matrix, sign) for matrix, sign in zip(kept, (1, -1), strict=True)])
-    return Relations(
-        edges=edges.sort_values(["target", "source", "sign"]).reset_index(drop=True),
-        positive_self_pairs=positive_self, negative_self_pairs=negative_self, conflicts=overlap.nnz,
-        capped=positive.nnz + negative.nnz - sum(matrix.nnz for matrix in kept),
-        capped_outputs=dropped_out + dropped_neg)
+    nodes = len(triples.names)
+    outputs = _members(triples, triples.output, max_cluster_outputs)
+    negatives = _members(triples, triples.negative, max_cluster_outputs)
+    left, right = _factors(nodes, outputs, negatives, _members(triples, triples.output, None) if link_inputs else None)
+    edges, dropped = [], Dropped()
+    for first, last in _blocks(left, right, block):
+        found, lost = _resolved(left[first:last] @ right, first, max_nbr)
+        edges.append(found)
+        dropped += lost
+    return Relations(Edges.joined(edges), dropped, outputs.cut + negatives.cut,
+                     len(np.union1d(outputs.cut_clusters, negatives.cut_clusters)))
 
 
-def _count_matrix(clusters: pd.DataFrame, column: str, nodes: list[str],
-                  limit: int | None) -> tuple[sparse.csr_matrix, int]:
-    """Return counts (n clusters, n nodes) of the keywords in ``column`` and how many entries were cut."""
-    rows = clusters[with_keyword(clusters, column)]
-    heads = sorted(set(clusters["keyword"]))
-    index = pd.Index(nodes)
-    matrix = sparse.csr_matrix(
-        (np.ones(len(rows), dtype=np.int64),
-         (pd.Index(heads).get_indexer(rows["keyword"]), index.get_indexer(rows[column]))),
-        shape=(len(heads), len(nodes)))
-    matrix.sum_duplicates()
-    cut = _strongest(matrix, limit) if limit else matrix
-    return cut, matrix.nnz - cut.nnz
+def _members(triples: NodeTriples, keyword: np.ndarray, limit: int | None) -> _Counts:
+    """Count the members of each cluster by ``keyword``, where both are real; keep the ``limit`` most frequent."""
+    nodes = len(triples.names)
+    real = (triples.input != triples.none) & (keyword != triples.none) & (keyword >= 0)
+    pairs, count = np.unique(triples.input[real].astype(np.int64) * nodes + keyword[real], return_counts=True)
+    cluster, column = np.divmod(pairs, max(nodes, 1))
+    kept = strongest(cluster, column, count, nodes, limit)
+    over = np.flatnonzero(np.bincount(cluster) > limit) if limit else np.zeros(0, dtype=np.int64)
+    return _Counts(*kept, cut_clusters=over, cut=len(pairs) - len(kept[0]))
 
 
-def _links(clusters: pd.DataFrame, nodes: list[str]) -> sparse.csr_matrix:
-    rows = clusters[with_keyword(clusters, "output_keyword") & (clusters["keyword"] != NO_KEYWORD)]
-    index = pd.Index(nodes)
-    return sparse.csr_matrix(
-        (np.ones(len(rows), dtype=np.int64),
-         (index.get_indexer(rows["keyword"]), index.get_indexer(rows["output_keyword"]))),
-        shape=(len(nodes), len(nodes)))
+def _factors(nodes: int, outputs: _Counts, negatives: _Counts,
+             links: _Counts | None) -> tuple[sparse.csr_array, sparse.csr_array]:
+    """Return the two factors of the relations, rows of the first being target nodes.
+
+    Links are further columns of the first factor, against an identity below the second: products and links are
+    summed in one go.
+    """
+    _check_exact(outputs, negatives, links)
+    parts = [_matrix(outputs.keyword, outputs.cluster, outputs.count, nodes)]
+    below = [_matrix(np.concatenate([outputs.cluster, negatives.cluster]),
+                     np.concatenate([outputs.keyword, negatives.keyword]),
+                     np.concatenate([outputs.count + 0j, negatives.count * 1j]), nodes)]
+    if links is not None:
+        forth = _matrix(links.cluster, links.keyword, links.count, nodes)
+        parts.append(forth + forth.T)
+        below.append(sparse.eye_array(nodes, dtype=np.complex128, format="csr"))
+    return sparse.hstack(parts, format="csr"), sparse.vstack(below, format="csr")
 
 
-def _without_diagonal(matrix: sparse.csr_matrix) -> tuple[int, sparse.csr_matrix]:
-    on_diagonal = int(np.count_nonzero(matrix.diagonal()))
-    matrix = (matrix - sparse.diags(matrix.diagonal(), dtype=matrix.dtype)).tocsr()
-    matrix.eliminate_zeros()
-    return on_diagonal, matrix
+def _matrix(row: np.ndarray, column: np.ndarray, values: np.ndarray, nodes: int) -> sparse.csr_array:
+    return sparse.coo_array((values, (row.astype(np.int32), column.astype(np.int32))), shape=(nodes, nodes)).tocsr()
 
 
-def _strongest(matrix: sparse.csr_matrix, limit: int) -> sparse.csr_matrix:
-    """Keep the ``limit`` largest entries of each row; equal counts keep the smaller column."""
-    entries = matrix.tocoo()
-    order = np.lexsort((entries.col, -entries.data, entries.row))
-    row = entries.row[order]
-    starts = np.searchsorted(row, np.arange(matrix.shape[0]))
-    keep = order[np.arange(len(row)) - starts[row] < limit]
-    return sparse.csr_matrix((entries.data[keep], (entries.row[keep], entries.col[keep])), shape=matrix.shape)
+def _check_exact(outputs: _Counts, negatives: _Counts, links: _Counts | None) -> None:
+    """Check a bound of every entry: the sum over clusters of squared members (Cauchy-Schwarz), links on top."""
+    members = max(np.square(np.bincount(part.cluster, part.count)).sum() for part in (outputs, negatives))
+    if members + (2.0 * links.count.sum() if links is not None else 0.0) >= _EXACT:
+        raise InputError("clusters.parquet: the clusters hold more than 2^53 pairs of examples, which cannot be "
+                         "counted exactly. Set ingest.max_train to use fewer.")
 
 
-def _edge_rows(matrix: sparse.csr_matrix, sign: int) -> pd.DataFrame:
-    entries = matrix.tocoo()
-    return pd.DataFrame({"target": entries.row.astype(np.int32), "source": entries.col.astype(np.int32),
-                         "sign": np.full(entries.nnz, sign, dtype=np.int8),
-                         "count": entries.data.astype(np.int64)})
+def _blocks(left: sparse.csr_array, right: sparse.csr_array, limit: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of rows of ``left``, each of at most ``limit`` multiplications or one row."""
+    ones = sparse.csr_array((np.ones(left.nnz, dtype=np.int64), left.indices, left.indptr), shape=left.shape)
+    work = np.cumsum(ones @ np.diff(right.indptr).astype(np.int64))
+    first = 0
+    while first < len(work):
+        before = int(work[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(work, before + limit, side="right")))
+        yield first, last
+        first = last
+
+
+def _resolved(product: sparse.csr_array, first: int, max_nbr: int) -> tuple[Edges, Dropped]:
+    """Return the edges into the nodes ``first``, ``first + 1``, ... from the rows of their product.
+
+    A positive pair stays positive; self loops are left out; then the caps, so that none of these uses up a place.
+    """
+    row = np.repeat(np.arange(product.shape[0]), np.diff(product.indptr))
+    positive, negative = product.data.real.astype(np.int64), product.data.imag.astype(np.int64)
+    loop = row + first == product.indices
+    apart = ~loop
+    is_negative = (positive == 0)[apart]
+    group = 2 * row[apart] + is_negative
+    count = np.where(is_negative, negative[apart], positive[apart])
+    kept, source, count = strongest(group, product.indices[apart], count, product.shape[1], max_nbr)
+    order = np.argsort((kept >> 1) * product.shape[1] + source)
+    edges = Edges.of(kept[order] // 2 + first, source[order], 1 - 2 * (kept[order] & 1), count[order])
+    conflicts = np.count_nonzero((positive > 0) & (negative > 0) & apart)
+    return edges, Dropped(int(np.count_nonzero(positive[loop])), int(np.count_nonzero(negative[loop])),
+                          int(conflicts), len(group) - len(edges))

@@ -1,121 +1,112 @@
-"""Raw rows checked, texts interned, repeated and contradictory pairs set aside."""
+"""Raw rows checked, texts numbered, repeated and contradictory rows set aside; all of it on disk (METHODS A.1)."""
 
-import json
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from stages.ingestion.readers import RawRow, is_unicode, needed_columns
-from stages.ingestion.textkeys import text_key
+from stages.artifacts.schemas import SPLITS
+from stages.ingestion.checks import TEXT_ROLES, RowError, checked
+from stages.ingestion.disk import SPAN, Buckets, RecordFile, TextFile, in_order
+from stages.ingestion.numbering import Numbering, new_numbers
+from stages.ingestion.readers import RawRow, needed_columns
+from stages.ingestion.rowlog import (
+    BOTH_LABELS,
+    CATEGORIES,
+    DUPLICATE,
+    IN_ORDER,
+    KEPT,
+    OTHER_SPLIT,
+    TAKEABLE,
+    VERDICT,
+    RowLog,
+)
 from stages.params.data import Dataset
 from stages.runtime.errors import InputError
+from stages.runtime.progress import progress
 
-DUPLICATE = "duplicate"
-_LABELS = {0: False, 1: True, "0": False, "1": True}
-
-
-class RowError(ValueError):
-    """A row cannot be taken; the message is its reason, ``category: detail``."""
-
-
-@dataclass(frozen=True)
-class Rejected:
-    """A row that was not taken, and why."""
-
-    row: RawRow
-    reason: str
-
-    @property
-    def category(self) -> str:
-        """The reason without its details."""
-        return self.reason.partition(":")[0]
-
-    @property
-    def raw(self) -> str:
-        """The row as JSON, or the line that could not be parsed."""
-        content = self.row.content
-        if isinstance(content, str):
-            return content
-        text = json.dumps(content, ensure_ascii=False, default=str)
-        return text if is_unicode(text) else json.dumps(content, default=str)
-
-
-@dataclass
-class Texts:
-    """Distinct texts in order of first appearance; a text's number is its place."""
-
-    keys: list[str] = field(default_factory=list)
-    surfaces: list[str] = field(default_factory=list)
-    numbers: dict[str, int] = field(default_factory=dict)
-
-    def intern(self, key: str, surface: str) -> int:
-        """Return the number of the text with ``key``; the first surface form is kept."""
-        number = self.numbers.setdefault(key, len(self.keys))
-        if number == len(self.keys):
-            self.keys.append(key)
-            self.surfaces.append(surface)
-        return number
+_BATCH = 4096
+_CLASSES = 10_000
+_PLACED = np.dtype([*TAKEABLE.descr, ("place", "<i8")])  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
 class Taken:
-    """The usable rows, without repetitions, as arrays of text numbers in the order of the input.
+    """The rows that were kept among their equals, as arrays in the order of the input.
 
     Attributes:
-        texts: all texts of the rows.
-        source: (n_rows,) text number of the first text.
-        target: (n_rows,) text number of the second text.
-        negative: (n_rows,) text number of the negative; -1 in layout ``pairs``.
-        paraphrase: (n_rows,) whether source and target say the same.
-        rejected: the rows that were not taken.
-        rows: number of rows read.
+        structure: ``pairs``, ``triples``, ``captions`` or ``labelled``.
+        texts: all texts of the rows that can be taken, numbered by first appearance.
+        first: (n_rows,) text number: source, caption or labelled text.
+        second: (n_rows,) text number of the target; number of the caption's group; else -1.
+        negative: (n_rows,) text number of a given triple's negative; (0,) in other structures.
+        label: (n_rows,) 1 for paraphrases and 0 for the contrary; number of the class.
+        rank: (n_rows,) published split as index into ``SPLITS``; 0 also where none is published.
+        labels: names of the classes by number; empty if ``label`` is about paraphrases.
+        log: all rows that were read.
+        takeable: one ``TAKEABLE`` per row that could be read.
+        verdicts: one ``VERDICT`` likewise.
+        outcomes: number of takeable rows by verdict.
     """
 
-    texts: Texts
-    source: np.ndarray
-    target: np.ndarray
+    structure: str
+    texts: TextFile
+    first: np.ndarray
+    second: np.ndarray
     negative: np.ndarray
-    paraphrase: np.ndarray
-    rejected: list[Rejected]
-    rows: int
+    label: np.ndarray
+    rank: np.ndarray
+    labels: list[str]
+    log: RowLog
+    takeable: RecordFile
+    verdicts: RecordFile
+    outcomes: Counter[int]
+
+    @property
+    def n_texts(self) -> int:
+        """Number of distinct texts."""
+        return len(self.texts)
+
+    @property
+    def published(self) -> list[int]:
+        """The splits that are evaluated and whose rows are published, as indices into ``SPLITS``."""
+        return [which for which in range(1, len(SPLITS)) if (self.rank == which).any()]
 
     def rejections(self) -> dict[str, int]:
         """Return how many rows were not taken, by category of reason."""
-        return dict(sorted(Counter(item.category for item in self.rejected).items()))
+        found = Counter(self.log.problems)
+        for code, count in self.outcomes.items():
+            if code != KEPT:
+                found[CATEGORIES[code]] += count
+        return dict(sorted(found.items()))
 
-    def unusable(self) -> list[Rejected]:
-        """Return the rows that were not taken for another reason than repetition."""
-        return [item for item in self.rejected if item.category != DUPLICATE]
+    def unusable(self) -> int:
+        """Return how many rows have to be corrected to be taken."""
+        return sum(count for category, count in self.rejections().items() if category not in IN_ORDER)
 
 
-def take_rows(rows: Iterable[RawRow], dataset: Dataset) -> Taken:
-    """Check ``rows`` and keep each pair (in either order) or triple once.
+def take_rows(rows: Iterable[RawRow], dataset: Dataset, folder: Path) -> Taken:
+    """Check ``rows`` and keep each pair (in either order), triple, caption of a group, or labelled text once.
 
-    A pair that carries both labels is dropped with all its rows.
+    Of equal rows the first is kept; under published splits the first of the test split, else of the validation
+    split, so that no row is both trained on and evaluated. Rows whose equals carry another label are all
+    dropped. Memory does not grow with the rows but for the arrays of the result.
+
+    Args:
+        rows: those of one file one after another, numbers rising.
+        dataset: names structure and columns.
+        folder: an empty folder for what is kept on disk as long as the result is used.
+
+    Raises:
+        InputError: labelled texts have more classes than any data set could mean.
     """
-    texts, count = Texts(), 0
-    groups: dict[Hashable, list[tuple[RawRow, tuple[int, int, int, bool]]]] = {}
-    rejected: list[Rejected] = []
-    columns = needed_columns(dataset)
-    for row in rows:
-        count += 1
-        try:
-            item = _checked(row, columns, texts)
-        except RowError as error:
-            rejected.append(Rejected(row, str(error)))
-            continue
-        source, target, negative, _ = item
-        # The direction of a given triple matters: it says which text is to be generated.
-        identity = (source, target, negative) if negative >= 0 else (min(source, target), max(source, target))
-        groups.setdefault(identity, []).append((row, item))
-    kept = []
-    for group in groups.values():
-        kept += _one_of(group, rejected)
-    table = np.array(kept, dtype=np.int64).reshape(-1, 4)
-    return Taken(texts, table[:, 0], table[:, 1], table[:, 2], table[:, 3].astype(bool), rejected, count)
+    intake = _Intake(dataset, folder)
+    for row in progress(rows, "ingest: rows", unit="row"):
+        intake.add(row)
+    intake.flush()
+    return intake.taken()
 
 
 def check_share(taken: Taken, max_rejected: float) -> None:
@@ -125,60 +116,178 @@ def check_share(taken: Taken, max_rejected: float) -> None:
         InputError: names the first ten rows with file, row and reason.
     """
     unusable = taken.unusable()
-    if len(unusable) <= max_rejected * taken.rows:
+    if unusable <= max_rejected * taken.log.total:
         return
-    lines = [f"  {item.row.file} row {item.row.row}: {item.reason}" for item in unusable[:10]]
-    more = [f"  ... and {len(unusable) - 10} more"] if len(unusable) > 10 else []
+    found = sorted(taken.log.examples + _contradictions(taken))[:10]
+    lines = [f"  {taken.log.files[file]} row {row}: {reason}" for file, row, reason in found]
+    more = [f"  ... and {unusable - len(lines)} more"] if unusable > len(lines) else []
     raise InputError("\n".join([
-        f"{len(unusable)} of {taken.rows} rows cannot be used, more than ingest.max_rejected ({max_rejected:g}):",
+        f"{unusable} of {taken.log.total} rows cannot be used, more than ingest.max_rejected ({max_rejected:g}):",
         *lines, *more, "Correct these rows, or raise ingest.max_rejected to leave them out."]))
 
 
-def _one_of(group: list[tuple[RawRow, tuple[int, int, int, bool]]],
-            rejected: list[Rejected]) -> list[tuple[int, int, int, bool]]:
-    """Return the first of equal rows, or none if their labels contradict; the others join ``rejected``."""
-    first = group[0][0]
-    if len({item[3] for _, item in group}) > 1:
-        rejected += [Rejected(row, "both labels: the pair occurs as paraphrase and as non-paraphrase")
-                     for row, _ in group]
-        return []
-    rejected += [Rejected(row, f"{DUPLICATE}: of {first.file} row {first.row}") for row, _ in group[1:]]
-    return [group[0][1]]
+def _contradictions(taken: Taken) -> list[tuple[int, int, str]]:
+    found: list[tuple[int, int, str]] = []
+    start = 0
+    for verdicts in taken.verdicts.blocks():
+        for place in np.flatnonzero(verdicts["verdict"] == BOTH_LABELS)[:10 - len(found)].tolist():
+            where = taken.takeable.read(start + place, 1)[0]
+            reason = taken.log.reason(tuple(verdicts[place].tolist()), taken.labels)
+            found.append((int(where["file"]), int(where["row"]), reason))
+        start += len(verdicts)
+    return found
 
 
-def _checked(row: RawRow, columns: Mapping[str, str], texts: Texts) -> tuple[int, int, int, bool]:
-    if row.problem or isinstance(row.content, str):
-        raise RowError(row.problem or "broken line: not parsed")
-    roles = [role for role in ("source", "target", "negative") if role in columns]
-    surfaces = {role: _text(row.content.get(columns[role]), role) for role in roles}
-    keys = {role: text_key(surface) for role, surface in surfaces.items()}
-    for place, role in enumerate(roles):
-        if not keys[role]:
-            raise RowError(f"empty text: {role} has no letter or digit")
-        for earlier in roles[:place]:
-            if keys[role] == keys[earlier]:
-                raise RowError(f"same text: {earlier} and {role} have the same letters and digits")
-    paraphrase = _label(row.content.get(columns["label"])) if "label" in columns else True
-    numbers = {role: texts.intern(keys[role], surfaces[role]) for role in roles}
-    return numbers["source"], numbers["target"], numbers.get("negative", -1), paraphrase
+class _Intake:
+    """Gathers rows in batches and writes them down; then sorts out which are kept."""
+
+    def __init__(self, dataset: Dataset, folder: Path) -> None:
+        self._structure, self._folder = dataset.structure, folder
+        self._has_label = "label" in needed_columns(dataset)
+        self._labels = {"0": 0, "1": 1} if self._structure != "labelled" else {}
+        self._log = RowLog(folder / "rows")
+        self._texts = TextFile(folder / "texts")
+        self._text_numbers, self._group_numbers = (Numbering(folder / name) for name in ("keys", "groups"))
+        self._spans = RecordFile(folder / "occurrences", SPAN)
+        self._read = RecordFile(folder / "read", TAKEABLE)
+        self._clear()
+
+    def _clear(self) -> None:
+        self._file = ""
+        self._rows: list[int] = []
+        self._raw: list[str] = []
+        self._reasons: list[str | None] = []
+        self._good: list[tuple[int, int, int, int, int, int, int]] = []
+        self._surfaces: list[bytes] = []
+        self._keys: list[str] = []
+        self._groups: list[str] = []
+
+    def add(self, row: RawRow) -> None:
+        """Check one row."""
+        if row.file != self._file or len(self._rows) == _BATCH:
+            self.flush()
+            self._file = row.file
+        self._rows.append(row.row)
+        self._raw.append(row.raw)
+        try:
+            found = checked(row, self._structure, self._has_label)
+            rank = _rank(row.split)
+        except RowError as error:
+            self._reasons.append(str(error))
+            return
+        self._reasons.append(None)
+        self._surfaces += [surface.encode() for surface in found.surfaces]
+        self._keys += found.keys
+        self._groups.append(found.group)
+        self._good.append((-1, -1, -1, self._class(found.label), rank, self._log.file_number(row.file), row.row))
+
+    def flush(self) -> None:
+        """Write the rows gathered so far to disk."""
+        if self._rows:
+            self._log.add(self._file, self._rows, self._reasons, self._raw)
+            self._spans.add(self._texts.add(self._surfaces))
+            self._text_numbers.add(self._keys)
+            if self._structure == "captions":
+                self._group_numbers.add(self._groups)
+            self._read.add(np.array(self._good, TAKEABLE))
+        self._clear()
+
+    def taken(self) -> Taken:
+        """Number the texts and keep one of equal rows."""
+        self._log.close()
+        takeable = RecordFile(self._folder / "takeable", TAKEABLE)
+        equals = Buckets(self._folder / "equals", _PLACED)
+        for records in self._numbered():
+            equals.add(_bucket(records, equals.count), _identity(records, self._structure, len(takeable)))
+            takeable.add(records)
+        outcomes: Counter[int] = Counter()
+        verdicts = in_order(self._folder / "verdicts", _verdicts(equals, outcomes), VERDICT, len(takeable))
+        rows = _kept(takeable, verdicts, outcomes[KEPT], self._structure)
+        return Taken(self._structure, self._texts, *rows, list(self._labels) if self._structure == "labelled" else [],
+                     self._log, takeable, verdicts, outcomes)
+
+    def _numbered(self) -> Iterator[np.ndarray]:
+        """Yield the takeable rows with the numbers of their texts, and give the texts their numbers."""
+        width = len(TEXT_ROLES[self._structure])
+        numbers = self._text_numbers.numbers()
+        groups = self._group_numbers.numbers()
+        start = 0
+        for records in self._read.blocks():
+            found = numbers.read(width * start, width * len(records))
+            new = new_numbers(found, len(self._texts))
+            self._texts.number(self._spans.read(width * start, width * len(records))[new])
+            for place, role in enumerate(("first", "second", "negative")[:width]):
+                records[role] = found[place::width]
+            if self._structure == "captions":
+                records["second"] = groups.read(start, len(records))
+            start += len(records)
+            yield records
+
+    def _class(self, label: str) -> int:
+        number = self._labels.setdefault(label, len(self._labels))
+        if number >= _CLASSES:
+            raise InputError(f"{self._file}: the labels have more than {_CLASSES} different values, so they are no "
+                             f"classes. Name the column that holds the class in columns.label.")
+        return number
 
 
-def _text(value: Any, role: str) -> str:
-    if value is None:
-        raise RowError(f"empty text: {role} is missing")
-    if not isinstance(value, str):
-        raise RowError(f"not text: {role} is of type {type(value).__name__}")
-    text = value.strip()
-    if not text:
-        raise RowError(f"empty text: {role}")
-    if not is_unicode(text):
-        raise RowError(f"encoding: {role} holds half a surrogate pair")
-    return text
+def _rank(split: str | None) -> int:
+    if split is None:
+        return 0
+    if split not in SPLITS:
+        raise RowError(f"split: must be {', '.join(SPLITS)}, found {split!r}")
+    return SPLITS.index(split)
 
 
-def _label(value: Any) -> bool:
-    plain = value.strip() if isinstance(value, str) else value
-    # True and 1.0 are 1 in Python; NaN, dictionaries and the like are not.
-    if not isinstance(plain, (bool, int, float, str)) or plain not in _LABELS:
-        raise RowError(f"label: must be 0 or 1, found {value!r}")
-    return _LABELS[plain]  # type: ignore[index]
+def _identity(records: np.ndarray, structure: str, start: int) -> np.ndarray:
+    """Return the rows with their places, texts put so that equal rows have equal ones."""
+    placed = np.empty(len(records), _PLACED)
+    for name in TAKEABLE.names or ():
+        placed[name] = records[name]
+    placed["place"] = np.arange(start, start + len(records))
+    if structure == "pairs":
+        # The direction of a given triple matters: it says which text is to be generated. A pair's does not.
+        placed["first"] = np.minimum(records["first"], records["second"])
+        placed["second"] = np.maximum(records["first"], records["second"])
+    return placed
+
+
+def _bucket(records: np.ndarray, count: int) -> np.ndarray:
+    """Return a bucket that does not depend on the direction of a pair."""
+    total = records["first"].astype(np.uint64) + records["second"].astype(np.uint64)
+    return ((total * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(40)).astype(np.int64) % count
+
+
+def _verdicts(equals: Buckets, outcomes: Counter[int]) -> Iterator[np.ndarray]:
+    """Yield what becomes of each row, and count it."""
+    for records in equals.take():
+        # The first of equal rows is the one to keep: of the split that ranks highest, then of the earliest place.
+        identity = [records["first"], records["second"], records["negative"]]
+        records = records[np.lexsort([records["place"], -records["rank"], *identity])]
+        first = np.ones(len(records), dtype=bool)
+        first[1:] = np.any([records[name][1:] != records[name][:-1] for name in ("first", "second", "negative")], axis=0)
+        starts = np.flatnonzero(first)
+        group = np.cumsum(first) - 1
+        kept = records[starts][group]
+        found = np.empty(len(records), VERDICT)
+        found["place"], found["file"], found["row"] = records["place"], kept["file"], kept["row"]
+        found["verdict"] = np.where(first, KEPT, np.where(records["rank"] == kept["rank"], DUPLICATE, OTHER_SPLIT))
+        if len(records):
+            low, high = (way.reduceat(records["label"], starts)[group] for way in (np.minimum, np.maximum))
+            both = low != high
+            found["verdict"][both], found["file"][both], found["row"][both] = BOTH_LABELS, low[both], high[both]
+        outcomes.update(found["verdict"].tolist())
+        yield found
+
+
+def _kept(takeable: RecordFile, verdicts: RecordFile, total: int, structure: str) -> tuple[np.ndarray, ...]:
+    """Return the columns of the kept rows: first, second, negative, label, rank."""
+    columns = {name: np.empty(total if name != "negative" or structure == "triples" else 0, TAKEABLE[name])
+               for name in ("first", "second", "negative", "label", "rank")}
+    start = 0
+    for records, found in zip(takeable.blocks(), verdicts.blocks(), strict=True):
+        records = records[found["verdict"] == KEPT]
+        for values, name in ((values, name) for name, values in columns.items() if len(values)):
+            values[start:start + len(records)] = records[name]
+        start += len(records)
+    return tuple(columns.values())

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.sparse import csr_array
 
-from stages.ingestion.textkeys import overlap_tokens
+from stages.ingestion.textkeys import overlap_tokens, text_key
 from stages.runtime.progress import progress
 
 # A word held by half of all texts would make the sparse product dense; the 64 most frequent words become
@@ -15,26 +15,27 @@ _COMMON = 64
 _CELLS = 4_000_000
 
 
-def retrieve(queries: np.ndarray, pool: np.ndarray, group: np.ndarray, surfaces: Sequence[str],
-             keys: Sequence[str]) -> np.ndarray:
+def retrieve(queries: np.ndarray, pool: np.ndarray, group: np.ndarray, surfaces: Sequence[str]) -> np.ndarray:
     """Return for each query the text of ``pool`` with the largest Jaccard overlap outside its component.
 
-    Exact, in chunks of constant memory. Ties go to the smaller text key.
+    Exact. Ties go to the smaller text key. The texts of the pool and their words lie in memory, about a
+    kilobyte per text; the scores of a chunk of queries take constant memory.
 
     Args:
         queries: (n_queries,) text numbers, all of them in ``pool``.
         pool: (n_pool,) text numbers of one split.
         group: (n_texts,) component of each text.
-        surfaces: texts by number.
-        keys: text keys by number.
+        surfaces: texts of ``pool``, aligned with it.
 
     Returns:
         (n_queries,) text numbers; -1 where the whole pool is one component.
     """
-    pool = np.array(sorted(pool.tolist(), key=lambda number: keys[number]), dtype=np.int64)
-    place = np.empty(len(surfaces), dtype=np.int64)
+    keys = [text_key(text) for text in surfaces]
+    order = sorted(range(len(pool)), key=keys.__getitem__)
+    pool = np.asarray(pool, dtype=np.int64)[order]
+    place = np.empty(len(group), dtype=np.int64)
     place[pool] = np.arange(len(pool))
-    rare, common, sizes = _vectors([overlap_tokens(surfaces[number]) for number in pool])
+    rare, common, sizes = _vectors([overlap_tokens(surfaces[number]) for number in order])
     transposed = rare.T.tocsr()
     members = _members(group[pool])
     step = max(1, _CELLS // max(1, len(pool)))

@@ -1,6 +1,7 @@
-"""Splits by connected component, and seeded samples of them (METHODS A.1, step 6)."""
+"""Splits by connected component, by item or by class, and seeded samples of them (METHODS A.1, step 6)."""
 
 from collections.abc import Mapping
+from itertools import islice
 
 import numpy as np
 
@@ -9,9 +10,11 @@ from stages.runtime.errors import InputError
 from stages.runtime.seeds import generator
 
 TRAIN, VALIDATION, TEST = range(len(SPLITS))
+_CHUNK = 2**18
 
 
-def split_groups(item_groups: np.ndarray, n_groups: int, validation: float, test: float, seed: int) -> np.ndarray:
+def split_groups(item_groups: np.ndarray, n_groups: int, validation: float, test: float, seed: int,
+                 published: np.ndarray | None = None) -> np.ndarray:
     """Return the split (index into ``SPLITS``) of each component.
 
     Components are shuffled by the seed; test, then validation, take them while they fit into their share of
@@ -24,47 +27,145 @@ def split_groups(item_groups: np.ndarray, n_groups: int, validation: float, test
         validation: share of items.
         test: share of items.
         seed: the project's seed.
+        published: (n_groups,) published split of each component, 0 where it is free or training. A split that
+            occurs here takes no other component; a share is one of the items that are free.
 
     Raises:
-        InputError: fewer than three components hold items, so a split would be empty.
+        InputError: too few components hold items, so a split would be empty.
     """
-    sizes = np.bincount(item_groups, minlength=n_groups)
-    filled = np.count_nonzero(sizes)
-    if filled < len(SPLITS):
-        raise InputError(f"{len(item_groups)} examples in {filled} connected groups of texts cannot be cut into train, "
-                         f"validation and test, which may share no text: at least {len(SPLITS)} groups are needed. "
-                         f"Give more data.")
+    sizes = np.bincount(item_groups, minlength=n_groups).astype(np.int32)
+    fixed = np.zeros(n_groups, dtype=np.int8) if published is None else published
+    wanted = [(which, share) for which, share in ((TEST, test), (VALIDATION, validation)) if not (fixed == which).any()]
+    free_items = int(sizes[fixed == 0].sum())
+    filled = int(np.count_nonzero(sizes[fixed == 0]))
+    if filled < len(wanted) + 1:
+        raise InputError(_too_few(free_items, filled, [SPLITS[TRAIN], *(SPLITS[which] for which, _ in wanted[::-1])]))
     rng = generator(seed, "ingest", "splits")
-    shuffled = rng.permutation(n_groups)
-    without = rng.choice(len(SPLITS), size=n_groups, p=[1 - validation - test, validation, test])
-    split = np.where(sizes > 0, TRAIN, without)
-    taken = sizes == 0
-    for which, share, others in ((TEST, test, 2), (VALIDATION, validation, 1)):
-        free = [int(number) for number in shuffled if not taken[number]]
-        chosen = _fill(free, sizes, max(1, round(share * len(item_groups))), len(free) - others)
+    shuffled = rng.permutation(n_groups).astype(np.int32)
+    split = _drawn(rng, n_groups, dict(wanted))
+    split[sizes > 0] = TRAIN
+    split[fixed > 0] = fixed[fixed > 0]
+    taken = (sizes == 0) | (fixed > 0)
+    for left, (which, share) in enumerate(wanted):
+        free = shuffled[~taken[shuffled]]
+        chosen = _fill(free, sizes, max(1, round(share * free_items)), len(free) - len(wanted) + left)
         split[chosen] = which
         taken[chosen] = True
     return split
 
 
+def _too_few(items: int, groups: int, names: list[str]) -> str:
+    listed = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    return (f"{items} examples in {groups} connected groups of texts cannot be cut into {listed}, which may share no "
+            f"text: at least {len(names)} groups are needed. Give more data.")
+
+
+def split_items(rank: np.ndarray, validation: float, test: float, seed: int) -> np.ndarray:
+    """Return the split of each item where texts may be in several (``split_by: pair``): drawn by the seed.
+
+    Args:
+        rank: (n_items,) published split of each, 0 where it is free or training; as in :func:`split_groups`.
+        validation: share of the free items.
+        test: likewise.
+        seed: the project's seed.
+
+    Raises:
+        InputError: there are too few items.
+    """
+    split = rank.astype(np.int8)
+    free = np.flatnonzero(rank == 0).astype(np.int32)
+    wanted = [(which, share) for which, share in ((TEST, test), (VALIDATION, validation)) if not (rank == which).any()]
+    if len(free) < len(wanted) + 1:
+        raise InputError(f"{len(free)} examples cannot be cut into {len(wanted) + 1} splits. Give more data.")
+    shuffled = generator(seed, "ingest", "splits").permutation(free)
+    start = 0
+    for which, share in wanted:
+        end = start + max(1, round(share * len(free)))
+        split[shuffled[start:end]] = which
+        start = end
+    return split
+
+
+def split_classes(label: np.ndarray, names: list[str], rank: np.ndarray, validation: float, test: float,
+                  seed: int) -> np.ndarray:
+    """Return the split of each labelled text: the published one, or drawn from training class by class.
+
+    Every class gives its share, rounded down; what is missing to the share of all is given by the classes
+    with the largest remainders, the earlier one if two are equal.
+
+    Args:
+        label: (n,) number of the class.
+        names: names of the classes.
+        rank: (n,) published split, 0 where it is free or training.
+        validation: share of the free texts.
+        test: likewise.
+        seed: the project's seed.
+
+    Raises:
+        InputError: a split would be empty.
+    """
+    split = rank.astype(np.int8)
+    free = np.flatnonzero(rank == 0)
+    sizes = np.bincount(label[free], minlength=len(names))
+    wanted = [(which, share) for which, share in ((TEST, test), (VALIDATION, validation)) if not (rank == which).any()]
+    starts = np.zeros(len(names), dtype=np.int64)
+    if len(free) < len(wanted) + 1:
+        raise InputError(f"{len(free)} labelled texts cannot be cut into {len(wanted) + 1} splits. Give more data.")
+    orders = [generator(seed, "ingest", "classes", name).permutation(free[label[free] == number])
+              for number, name in enumerate(names)]
+    for which, share in wanted:
+        counts = _shares(sizes, share, starts)
+        for order, start, count in zip(orders, starts.tolist(), counts.tolist(), strict=True):
+            split[order[start:start + count]] = which
+        starts += counts
+    return split
+
+
+def _shares(sizes: np.ndarray, share: float, used: np.ndarray) -> np.ndarray:
+    """Return how many texts each class gives: together ``share`` of all, at least one."""
+    exact = share * sizes
+    counts = np.minimum(np.floor(exact).astype(np.int64), sizes - used)
+    for number in np.argsort(-(exact - np.floor(exact)), kind="stable").tolist():
+        if counts.sum() >= max(1, round(share * int(sizes.sum()))):
+            break
+        counts[number] += counts[number] < sizes[number] - used[number]
+    return counts
+
+
 def sample_items(split: np.ndarray, limits: Mapping[str, int | None], seed: int) -> np.ndarray:
     """Return the places of the items to keep, sorted: at most ``limits[name]`` of each split, by the seed."""
-    kept = []
+    kept = np.ones(len(split), dtype=bool)
     for which, name in enumerate(SPLITS):
-        places = np.flatnonzero(split == which)
         limit = limits[name]
-        if limit is not None and len(places) > limit:
-            places = generator(seed, "ingest", "sample", name).choice(places, size=limit, replace=False)
-        kept.append(places)
-    return np.sort(np.concatenate(kept))
+        if limit is None or np.count_nonzero(split == which) <= limit:
+            continue
+        places = np.flatnonzero(split == which)
+        kept[places] = False
+        kept[generator(seed, "ingest", "sample", name).choice(places, size=limit, replace=False)] = True
+    return np.flatnonzero(kept).astype(np.int32)
 
 
-def _fill(groups: list[int], sizes: np.ndarray, quota: int, most: int) -> list[int]:
+def _drawn(rng: np.random.Generator, count: int, shares: Mapping[int, float]) -> np.ndarray:
+    """Return (count,) splits drawn by ``shares``, the rest of them train; in pieces, to save memory."""
+    validation, test = shares.get(VALIDATION, 0.0), shares.get(TEST, 0.0)
+    parts = [1 - validation - test, validation, test]
+    found = np.empty(count, dtype=np.int8)
+    for start in range(0, count, _CHUNK):
+        size = min(_CHUNK, count - start)
+        found[start:start + size] = rng.choice(len(SPLITS), size=size, p=parts)
+    return found
+
+
+def _fill(groups: np.ndarray, sizes: np.ndarray, quota: int, most: int) -> list[int]:
     """Return at most ``most`` of ``groups`` that fill ``quota`` without passing it; the smallest if none fits."""
+    large = sizes[groups] > max(1, quota // 10)
     chosen: list[int] = []
     left = quota
-    for group in sorted(groups, key=lambda number: sizes[number] > max(1, quota // 10)):
-        if sizes[group] <= left and len(chosen) < most:
-            chosen.append(group)
-            left -= sizes[group]
-    return chosen or [min(groups, key=lambda number: sizes[number])]
+    for part in (groups[~large], groups[large]):
+        for group in part:
+            if left == 0 or len(chosen) >= most:
+                break
+            if sizes[group] <= left:
+                chosen.append(int(group))
+                left -= int(sizes[group])
+    return chosen or [int(groups[sizes[groups].argmin()])]

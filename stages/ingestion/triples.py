@@ -1,32 +1,27 @@
 """Partner sets, connected components and the items of each rule (METHODS A.1, steps 2 to 7)."""
 
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
+from itertools import product
+from typing import Literal
 
 import numpy as np
-from scipy.sparse import coo_array, csr_array
-from scipy.sparse.csgraph import connected_components
 
-from stages.ingestion.pairs import Taken, Texts
-from stages.ingestion.textkeys import jaccard, overlap_tokens
+from stages.ingestion.components import components
+from stages.ingestion.disk import TextFile
+from stages.ingestion.items import Items, joined, plain_items
+from stages.ingestion.pairs import Taken
+from stages.ingestion.textkeys import jaccard, overlap_tokens, text_key
+from stages.runtime.progress import progress
 from stages.runtime.seeds import derived_seed
 
-
-@dataclass(frozen=True)
-class Items:
-    """Examples before they get splits: arrays of text numbers, ``negative`` -1 where not yet known."""
-
-    source: np.ndarray
-    target: np.ndarray
-    negative: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    def at(self, places: np.ndarray) -> "Items":
-        """Return the items at ``places``."""
-        return Items(self.source[places], self.target[places], self.negative[places])
+RULES = ("undirected_one", "undirected_all", "undirected_zip", "question1_one", "question1_all", "question1_zip")
+# HCL, section 4.1: the samples made from Quora; its rule is not stated.
+PAPER_TRIPLES = 44_949
+_BLOCK = 2**18
+_REMEMBERED = 4096
 
 
 @dataclass(frozen=True)
@@ -37,11 +32,15 @@ class Relations:
         duplicates: (n, 2) paraphrase pairs, each once, as first written.
         others: (m, 2) non-paraphrase pairs that are not paraphrases elsewhere.
         group: (n_texts,) connected component of each text over both kinds of pairs, numbered by first text.
+        duplicate_rank: (n,) published split of each paraphrase pair.
+        other_rank: (m,) likewise of the non-paraphrase pairs.
     """
 
     duplicates: np.ndarray
     others: np.ndarray
     group: np.ndarray
+    duplicate_rank: np.ndarray
+    other_rank: np.ndarray
 
     @property
     def n_texts(self) -> int:
@@ -49,87 +48,167 @@ class Relations:
         return len(self.group)
 
     def paired(self) -> np.ndarray:
-        """Return the numbers of the texts that occur in a pair, sorted."""
-        return np.unique(np.concatenate([self.duplicates.ravel(), self.others.ravel()]))
+        """Return which texts occur in a pair, (n_texts,) bool."""
+        found = np.zeros(self.n_texts, dtype=bool)
+        for pairs in (self.duplicates, self.others):
+            found[pairs[:, 0]] = found[pairs[:, 1]] = True
+        return found
+
+    def of_rank(self, rank: int) -> "Relations":
+        """Return the pairs of one published split alone."""
+        good, bad = self.duplicate_rank == rank, self.other_rank == rank
+        return Relations(self.duplicates[good], self.others[bad], self.group, self.duplicate_rank[good],
+                         self.other_rank[bad])
 
     def rule_counts(self) -> dict[str, int]:
         """Return how many triples each ``qqp_rule`` gives from the labels (METHODS A.1, step 4)."""
-        size = self.n_texts
-        first = [np.bincount(pairs[:, 0], minlength=size) for pairs in (self.duplicates, self.others)]
-        second = [np.bincount(pairs[:, 1], minlength=size) for pairs in (self.duplicates, self.others)]
-        either = [one + two for one, two in zip(first, second, strict=True)]
-        return {f"{name}_{way}": int(count) for name, (good, bad) in (("undirected", either), ("question1", first))
-                for way, count in (("one", np.sum((good > 0) & (bad > 0))), ("all", np.sum(good * bad)))}
+        counts: dict[str, int] = {}
+        for way in ("undirected", "question1"):
+            good, bad = (_degrees(pairs, self.n_texts, way) for pairs in (self.duplicates, self.others))
+            one = both = pairwise = 0
+            for start in range(0, self.n_texts, _BLOCK):
+                of_good, of_bad = (part[start:start + _BLOCK].astype(np.int64) for part in (good, bad))
+                one += int(np.count_nonzero((of_good > 0) & (of_bad > 0)))
+                both += int(np.sum(of_good * of_bad))
+                pairwise += int(np.sum(np.minimum(of_good, of_bad)))
+            counts |= {f"{way}_one": one, f"{way}_all": both, f"{way}_zip": pairwise}
+        return counts
+
+
+def nearest_rule(counts: dict[str, int]) -> str:
+    """Return the rule whose count is nearest to the paper's 44,949; the earlier one in ``RULES`` if two are."""
+    return min(RULES, key=lambda rule: abs(counts[rule] - PAPER_TRIPLES))
 
 
 def relations(taken: Taken) -> Relations:
     """Return the partner graph of ``taken``; the negatives of given triples count as non-paraphrases."""
-    size = len(taken.texts.keys)
-    pairs = np.stack([taken.source, taken.target], axis=1)
-    given = taken.negative >= 0
-    negatives = np.stack([taken.source[given], taken.negative[given]], axis=1)
-    duplicates = _unique(pairs[taken.paraphrase], size)
-    others = _unique(np.concatenate([pairs[~taken.paraphrase], negatives]), size)
-    both = np.concatenate([duplicates, others])
-    graph = coo_array((np.ones(len(both), dtype=np.int8), tuple(both.T)), shape=(size, size))
-    number, component = connected_components(graph, directed=False)
-    # Only given triples can contradict themselves: contradictory pairs have been set aside.
-    others = others[~np.isin(_pair_codes(others, size), _pair_codes(duplicates, size))]
-    _, first = np.unique(component, return_index=True)
-    renumbered = np.empty(number, dtype=np.int64)
-    renumbered[np.argsort(first)] = np.arange(number)
-    return Relations(duplicates, others, renumbered[component])
+    size, good = taken.n_texts, taken.label == 1
+    pairs = np.stack([taken.first, taken.second], axis=1)
+    duplicates, others = pairs[good], pairs[~good]
+    ranks = [taken.rank[good], taken.rank[~good]]
+    del pairs
+    if taken.structure != "triples":
+        return Relations(duplicates, others, components(size, (duplicates, others)), *ranks)
+    # A pair may occur in several given triples, and a triple may contradict another.
+    others = np.stack([taken.first, taken.negative], axis=1)
+    codes = [_pair_codes(part, size) for part in (duplicates, others)]
+    firsts = [np.sort(np.unique(code, return_index=True)[1]) for code in codes]
+    group = components(size, (duplicates, others))
+    alone = firsts[1][~np.isin(codes[1][firsts[1]], codes[0])]
+    return Relations(duplicates[firsts[0]], others[alone], group, taken.rank[firsts[0]], taken.rank[alone])
 
 
 def given_items(taken: Taken) -> Items:
     """Return the triples as they were given."""
-    return Items(taken.source, taken.target, taken.negative)
+    return plain_items(taken.first, taken.second, taken.negative, taken.rank)
 
 
 def paraphrase_items(partners: Relations) -> Items:
-    """Return one item per paraphrase pair, still without a negative (``neg_source: retrieved``)."""
-    source, target = partners.duplicates.T
-    return Items(source, target, np.full(len(source), -1, dtype=np.int64))
+    """Return one item per paraphrase pair, still without a negative (``neg_source: retrieved`` or ``none``)."""
+    return plain_items(partners.duplicates[:, 0], partners.duplicates[:, 1], rank=partners.duplicate_rank)
 
 
-def labelled_items(partners: Relations, texts: Texts, seed: int) -> Items:
-    """Return one triple per text with partners of both kinds (``undirected_one``, ``neg_pick: hardest``).
+def labelled_items(partners: Relations, texts: TextFile, rule: str, neg_pick: Literal["hardest", "random"],
+                   seed: int) -> Items:
+    """Return the triples (x, y+, y-) of the texts x with partners of both kinds, D(x) and N(x).
 
-    The target is a member of D(x) drawn by the seed and the texts, so that other rows do not change it. The
-    negative is the member of N(x) with the largest token overlap (Jaccard); ties go to the smaller text key.
+    D(x) begins at a member drawn by the seed and the texts, and goes on by text key and round. N(x) does so
+    too under ``neg_pick: random``; under ``hardest`` it goes from the largest token overlap with x (Jaccard)
+    to the smallest, ties by text key. ``one`` takes the first of each, ``zip`` the first ones, the second ones
+    and so on while there are both, ``all`` every combination. The order of rows changes nothing, except which
+    question is the first of a pair that is written in both directions.
+
+    Args:
+        partners: the labelled pairs; triples are made within a published split.
+        texts: all texts, read where there is a choice.
+        rule: ``qqp_rule``; ``question1`` counts partners only of a question that stands first in the pair.
+        neg_pick: how the negative is chosen.
+        seed: the project's seed.
     """
-    good, bad = (_neighbours(pairs, partners.n_texts) for pairs in (partners.duplicates, partners.others))
-    inputs = np.flatnonzero((np.diff(good.indptr) > 0) & (np.diff(bad.indptr) > 0)).tolist()
-    tokens = cache(lambda number: overlap_tokens(texts.surfaces[number]))
-    targets = [_drawn(_of(good, x), x, texts, seed) for x in inputs]
-    negatives = [_hardest(_of(bad, x), x, texts, tokens) for x in inputs]
-    return Items(*(np.array(numbers, dtype=np.int64) for numbers in (inputs, targets, negatives)))
+    way, _, combination = rule.partition("_")
+    choices = _Choices(texts, neg_pick, seed)
+    ranks = sorted({*np.unique(partners.duplicate_rank).tolist()}) or [0]
+    whole = len(ranks) == 1 and not partners.other_rank.any()
+    parts = []
+    for rank in ranks:
+        mine = partners if whole else partners.of_rank(rank)
+        found = _triples(mine, way, _COMBINATIONS[combination], choices)
+        parts.append(plain_items(*found.T, np.full(len(found), rank, dtype=np.int8)))
+    return joined(parts)
 
 
-def _drawn(candidates: list[int], x: int, texts: Texts, seed: int) -> int:
-    ordered = sorted(candidates, key=lambda number: texts.keys[number])
-    return ordered[derived_seed(seed, "ingest", "target", texts.keys[x]) % len(ordered)]
+_COMBINATIONS: dict[str, Callable[[list[int], list[int]], list[tuple[int, int]]]] = {
+    "one": lambda good, bad: [(good[0], bad[0])],
+    "zip": lambda good, bad: list(zip(good, bad, strict=False)),
+    "all": lambda good, bad: list(product(good, bad)),
+}
 
 
-def _hardest(candidates: list[int], x: int, texts: Texts, tokens: Callable[[int], frozenset[str]]) -> int:
-    return min(candidates, key=lambda number: (-jaccard(tokens(x), tokens(number)), texts.keys[number]))
+class _Choices:
+    """Puts the partners of a text in order; remembers some keys and tokens, so memory is constant."""
+
+    def __init__(self, texts: TextFile, neg_pick: str, seed: int) -> None:
+        self._seed, self._hardest = seed, neg_pick == "hardest"
+        self._key = lru_cache(_REMEMBERED)(lambda number: text_key(texts[number]))
+        self._tokens = lru_cache(_REMEMBERED)(lambda number: overlap_tokens(texts[number]))
+
+    def targets(self, x: int, partners: list[int]) -> list[int]:
+        return self._drawn("target", x, partners)
+
+    def negatives(self, x: int, partners: list[int]) -> list[int]:
+        if not self._hardest:
+            return self._drawn("negative", x, partners)
+        if len(partners) == 1:
+            return partners
+        return sorted(partners, key=lambda n: (-jaccard(self._tokens(x), self._tokens(n)), self._key(n)))
+
+    def _drawn(self, name: str, x: int, partners: list[int]) -> list[int]:
+        if len(partners) == 1:
+            return partners
+        ordered = sorted(partners, key=self._key)
+        first = derived_seed(self._seed, "ingest", name, self._key(x)) % len(ordered)
+        return ordered[first:] + ordered[:first]
 
 
-def _of(neighbours: csr_array, x: int) -> list[int]:
-    return neighbours.indices[neighbours.indptr[x]:neighbours.indptr[x + 1]].tolist()
+def _triples(partners: Relations, way: str, combine: Callable[[list[int], list[int]], list[tuple[int, int]]],
+             choices: _Choices) -> np.ndarray:
+    """Return (n, 3) text numbers: x, y+, y-, by rising x."""
+    found = array("i")
+    for start in progress(range(0, partners.n_texts, _BLOCK), "ingest: labelled triples", unit="block"):
+        good, bad = (_Neighbours(pairs, start, min(_BLOCK, partners.n_texts - start), way)
+                     for pairs in (partners.duplicates, partners.others))
+        for place in np.flatnonzero((good.degrees > 0) & (bad.degrees > 0)).tolist():
+            x = start + place
+            for pair in combine(choices.targets(x, good.of(place)), choices.negatives(x, bad.of(place))):
+                found.extend((x, *pair))
+    return np.frombuffer(found, dtype=np.int32).reshape(-1, 3)
 
 
-def _neighbours(pairs: np.ndarray, size: int) -> csr_array:
-    both = np.concatenate([pairs, pairs[:, ::-1]])
-    return coo_array((np.ones(len(both), dtype=np.int8), tuple(both.T)), shape=(size, size)).tocsr()
+class _Neighbours:
+    """The partners of ``count`` texts from ``start`` on."""
+
+    def __init__(self, pairs: np.ndarray, start: int, count: int, way: str) -> None:
+        directed = [(pairs[:, 0], pairs[:, 1])] + ([(pairs[:, 1], pairs[:, 0])] if way == "undirected" else [])
+        mine = [((one >= start) & (one < start + count), one, other) for one, other in directed]
+        one = np.concatenate([one[here] for here, one, _ in mine]) - start
+        other = np.concatenate([other[here] for here, _, other in mine])
+        self.degrees = np.bincount(one, minlength=count)
+        self._ends = np.cumsum(self.degrees)
+        self._partners = other[np.argsort(one, kind="stable")]
+
+    def of(self, place: int) -> list[int]:
+        end = int(self._ends[place])
+        return self._partners[end - int(self.degrees[place]):end].tolist()
 
 
-def _unique(pairs: np.ndarray, size: int) -> np.ndarray:
-    """Return each unordered pair once, as first written, in order of first appearance."""
-    _, first = np.unique(_pair_codes(pairs, size), return_index=True)
-    return pairs[np.sort(first)]
+def _degrees(pairs: np.ndarray, size: int, way: str) -> np.ndarray:
+    """Return the (size,) number of partners of each text."""
+    found = np.zeros(size, dtype=np.int32)
+    for column in range(2 if way == "undirected" else 1):
+        np.add.at(found, pairs[:, column], 1)
+    return found
 
 
 def _pair_codes(pairs: np.ndarray, size: int) -> np.ndarray:
     """Return one number per unordered pair."""
-    return pairs.min(axis=1) * size + pairs.max(axis=1) if len(pairs) else np.empty(0, dtype=np.int64)
+    return pairs.min(axis=1).astype(np.int64) * size + pairs.max(axis=1)

@@ -18,11 +18,11 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.util import get_installed_models, is_package
 
+from stages.language.tokens import NOUNS
 from stages.runtime.errors import InputError, nearest
 
 EMBEDDED = "embedded"
 EMBEDDED_FOLDER = Path(__file__).resolve().parents[2] / "data" / "language" / "en_ewt"
-NOUNS = frozenset({"NOUN", "PROPN"})
 PROBE = "Dogs bark."
 
 
@@ -60,7 +60,7 @@ def _locate(name: str) -> str | Path:
         return Path(name)
     if is_package(name):
         return name
-    hint = nearest(name, [EMBEDDED, *get_installed_models()])
+    hint = nearest(name, [EMBEDDED, "jieba", *get_installed_models()])
     raise InputError(f"language pipeline {name!r} is neither an installed spaCy package nor a folder; {hint}")
 
 

@@ -1,10 +1,13 @@
 """Params of the data stages, from raw files to node vectors."""
 
-from typing import Literal
+from collections.abc import Mapping
+from encodings.aliases import aliases
+from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from stages.params.block import Block
+from stages.runtime.errors import nearest
 
 
 class Columns(Block):
@@ -29,7 +32,8 @@ class Dataset(Block):
     source: str = Field(description="file, or folder that holds `files`; the DVC dependency")
     files: list[str] = Field(default_factory=list, description="names or patterns inside the folder")
     splits: dict[Literal["train", "validation", "test"], list[str]] = Field(
-        default_factory=dict, description="files (names or patterns) whose rows have a published split")
+        default_factory=dict, description="files (names or patterns) whose rows have a published split; they "
+                                          "are read after `files`, training first")
     layout: Literal["pairs", "triples", "captions", "labelled", "glue_qqp", "kaggle_qqp", "quora_qqp",
                     "mscoco_captions"] = "pairs"
     columns: Columns = Columns()
@@ -43,6 +47,17 @@ class Dataset(Block):
         if self.layout in ("glue_qqp", "kaggle_qqp", "quora_qqp"):
             return "pairs"
         return "captions" if self.layout == "mscoco_captions" else self.layout  # type: ignore[return-value]
+
+    @field_validator("encoding")
+    @classmethod
+    def _encoding_exists(cls, name: str) -> str:
+        try:
+            "a".encode(name)
+        except (LookupError, UnicodeError):
+            of_text = [alias for alias in aliases.values() if not alias.endswith("_codec") and alias != "rot_13"]
+            valid = nearest(name.lower().replace("-", "_"), of_text)
+            raise ValueError(f"no encoding of text is called {name!r}; {valid}") from None
+        return name
 
     @model_validator(mode="after")
     def _columns_fit_layout(self) -> "Dataset":
@@ -88,7 +103,9 @@ class TextRank(Block):
                                                                       "phrase, its quirks included")
     phrases: int = Field(5, ge=1, description="phrases kept per text")
     damping: float = Field(0.85, gt=0, lt=1)
-    tolerance: float = Field(1e-4, gt=0, description="absolute: largest change of a score at which iteration stops")
+    tolerance: float = Field(1e-11, gt=0, description="absolute: largest change of a score at which iteration stops; "
+                                                      "equal scores are told by nine digits, which the paper's 1e-4 "
+                                                      "does not give")
     max_iterations: int = Field(100, ge=1)
     window: int | None = Field(None, ge=2, description="words of a co-occurrence window; null is the method's own")
     focus: str = Field("", description="biasedtextrank: the words that the ranking leans to")
@@ -116,6 +133,15 @@ class PairClassifier(Block):
     freeze_layers: int = Field(0, ge=0, description="lowest encoder layers (and embeddings) kept frozen")
 
 
+# What METHODS C.2 has as the paper's reading, and what the released code does.
+_ATTRIBUTION_PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {"method": "gradient", "attr_target": "pos_logit", "argmax_of": "row", "embedding": "lookup",
+              "token_types": True, "normalisation": "minmax"},
+    "released": {"method": "gradient", "attr_target": "argmax_logit", "argmax_of": "first_row",
+                 "embedding": "block_output", "token_types": False, "normalisation": "minmax"},
+}
+
+
 class Attribution(Block):
     """Saliency of source words (METHODS C.2)."""
 
@@ -130,7 +156,33 @@ class Attribution(Block):
     normalisation: Literal["minmax", "max", "sum"] = "minmax"
     modes: list[Literal["xx", "xy"]] = ["xx", "xy"]
     steps: int = Field(32, ge=1, description="integrated_gradients and siamese: points of the path")
-    batch_size: int = Field(64, ge=1)
+    batch_size: int = Field(64, ge=1, description="rows of a forward pass: pairs, or points of their paths")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _preset_fills(cls, content: Any) -> Any:
+        preset = content.get("preset") if isinstance(content, Mapping) else None
+        if not isinstance(preset, str) or preset not in _ATTRIBUTION_PRESETS:
+            return content
+        switches = _ATTRIBUTION_PRESETS[preset]
+        clashes = [f"{name} is {content[name]!r} where the preset has {value!r}" for name, value in switches.items()
+                   if name in content and content[name] != value]
+        if clashes:
+            raise ValueError(f"preset {preset} contradicts {len(clashes)} of the switches beside it: "
+                             f"{'; '.join(clashes)}. Take these out, or set preset to null.")
+        return {**switches, **content}
+
+    @model_validator(mode="after")
+    def _switches_fit(self) -> "Attribution":
+        if self.argmax_of == "first_row" and self.attr_target != "argmax_logit":
+            raise ValueError(f"argmax_of first_row is about attr_target argmax_logit, and attr_target is "
+                             f"{self.attr_target}; set argmax_of to row, or attr_target to argmax_logit")
+        idle = [f"{name} {getattr(self, name)}" for name in ("attr_target", "argmax_of", "embedding", "token_types")
+                if getattr(self, name) != type(self).model_fields[name].default]
+        if self.method == "siamese" and idle:
+            raise ValueError(f"method siamese has no pair classifier, so these mean nothing to it: "
+                             f"{', '.join(idle)}. Take them out, or choose another method")
+        return self
 
 
 class WordVectors(Block):
@@ -142,6 +194,8 @@ class WordVectors(Block):
     window: int = Field(5, ge=1, description="train")
     min_count: int = Field(1, ge=1, description="train: rarer words have no vector")
     epochs: int = Field(10, ge=1, description="train")
+    isotropic: bool = Field(True, description="train: take off the mean vector and scale to length 1; vectors of few "
+                                              "texts point one way and are longest for the most frequent words")
 
 
 class Psi(Block):
@@ -155,6 +209,8 @@ class Psi(Block):
 class STagger(Block):
     """The tagger of primary words that needs no target (METHODS C.7, IANet+S)."""
 
+    min_count: int = Field(2, ge=1, description="rarer words of the training sources are read as unknown, which so has "
+                                                "an embedding that was trained")
     embedding: int = Field(300, ge=1)
     hidden: int = Field(512, ge=1)
     layers: int = Field(2, ge=1)

@@ -1,5 +1,6 @@
 """Keyword rankings over many texts at once."""
 
-from stages.ranking.ranker import METHODS, rank, ranker
+from stages.ranking.methods import METHODS, Settings
+from stages.ranking.ranker import Report, rank, ranker
 
-__all__ = ["METHODS", "rank", "ranker"]
+__all__ = ["METHODS", "Report", "Settings", "rank", "ranker"]

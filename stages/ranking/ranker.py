@@ -1,52 +1,144 @@
-"""Ranking by name: ``rank(tokens, method="pytextrank")``."""
+"""Ranking by name: ``rank(tokens, method="mihalcea")``."""
 
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from stages.artifacts.schemas import SCHEMAS
-from stages.runtime.errors import InputError, nearest
+from stages.ranking.blocks import TokenBlock, blocks
+from stages.ranking.methods import TOLERANCE, Settings, Solved, rank_block, solve_block
+from stages.ranking.phrases import Phrases
+from stages.ranking.selection import InverseFrequency
+
+STATUSES = ("ok", "empty_text", "no_candidate", "not_converged")
 
 
-def _pytextrank(tokens: pa.Table, phrases: int) -> pa.Table:
-    # Imported when it ranks: the package brings spaCy and torch, seconds that who only chooses need not wait.
-    from stages.ranking.with_pytextrank import rank_with_pytextrank
+@dataclass
+class Report:
+    """How a ranking went: what a table of phrases does not tell.
 
-    return rank_with_pytextrank(tokens, phrases)
+    Attributes:
+        texts: number of texts by status.
+        iterations: most iterations that a text took.
+        residual: largest change of a score at the last step of any text that converged.
+    """
+
+    texts: Counter[str] = field(default_factory=Counter)
+    iterations: int = 0
+    residual: float = 0.0
+
+    def add(self, other: "Report") -> None:
+        """Take in the report of other texts."""
+        self.texts.update(other.texts)
+        self.iterations = max(self.iterations, other.iterations)
+        self.residual = max(self.residual, other.residual)
+
+    def as_counts(self) -> dict[str, Any]:
+        """Return plain values for the metadata of an artifact; the residual to three digits."""
+        return {"texts_by_status": {name: self.texts[name] for name in STATUSES if self.texts[name]},
+                "iterations": self.iterations, "residual": float(f"{self.residual:.2e}")}
 
 
-# A method takes a token table and the number of phrases to keep, and returns rows of `textrank`.
-METHODS: dict[str, Callable[[pa.Table, int], pa.Table]] = {"pytextrank": _pytextrank}
+@dataclass(frozen=True)
+class Ranked:
+    """Rows of table ``textrank`` and how they came about."""
+
+    table: pa.Table
+    report: Report
 
 
-def rank(tokens: pa.Table, method: str = "pytextrank", phrases: int = 5) -> pa.Table:
+def rank(tokens: pa.Table, method: str = "mihalcea", phrases: int = 5, *, compat: str = "none",
+         idf: InverseFrequency | None = None, language: str = "en", damping: float = 0.85,
+         tolerance: float = TOLERANCE, max_iterations: int = 100, window: int | None = None,
+         focus: str = "") -> pa.Table:
     """Rank the phrases of every text.
+
+        rank(tokens)                                           # Mihalcea and Tarau's TextRank
+        rank(tokens, "pytextrank", compat="pytextrank")        # what the pytextrank package gives
 
     Args:
         tokens: table ``tokens``, one row per text.
         method: a name in ``METHODS``.
         phrases: phrases kept per text, at least 1.
+        compat: ``none``, or ``pytextrank`` to agree with that package phrase for phrase.
+        idf: IDF over training texts, which breaks ties before the position does.
+        language: ISO 639-1 code of the texts.
+        damping: a of the formula.
+        tolerance: absolute; iteration stops when no score of a text changes by more.
+        max_iterations: after which a text has the status ``not_converged``.
+        window: tokens of a co-occurrence window; None is the method's own.
+        focus: ``biasedtextrank``: the words that the ranking leans to.
 
     Returns:
-        Table ``textrank``, by text id and rank. A text's rows depend on nothing but that text. A text
-        without phrases has one row of rank 0, whose status says why.
+        Table ``textrank``, by text id and rank. A text's rows depend on nothing but that text (and ``idf``).
+        A text without phrases has one row of rank 0, whose status says why.
 
     Raises:
-        InputError: no method of that name.
+        InputError: no method of that name, or settings that do not go together.
         ValueError: ``phrases`` is less than 1.
     """
-    return ranker(method, phrases)(tokens)
+    settings = Settings(method, compat, language, damping, tolerance, max_iterations, window, focus)
+    return ranker(settings, phrases, idf)(tokens).table
 
 
-def ranker(method: str, phrases: int) -> Callable[[pa.Table], pa.Table]:
-    """Return the function from token tables to rankings; see ``rank``."""
-    if method not in METHODS:
-        raise InputError(f"textrank.method: no ranking is called {method!r}; {nearest(method, METHODS)}")
+def ranker(settings: Settings, phrases: int, idf: InverseFrequency | None = None) -> Callable[[pa.Table], Ranked]:
+    """Return the function from token tables to rankings; see :func:`rank`."""
     if phrases < 1:
         raise ValueError(f"phrases must be at least 1, found {phrases}")
-    order = [("text_id", "ascending"), ("rank", "ascending")]
 
-    def ranked(tokens: pa.Table) -> pa.Table:
-        return METHODS[method](tokens, phrases).cast(SCHEMAS["textrank"].arrow()).sort_by(order)
+    def ranked(tokens: pa.Table) -> Ranked:
+        report = Report()
+        tables = [SCHEMAS["textrank"].arrow().empty_table()]
+        for block in blocks(tokens):
+            solved = solve_block(block, settings, idf)
+            rows, status = _rows(block, solved, rank_block(block, solved, settings, idf, phrases))
+            report.add(_report(solved, status))
+            tables.append(rows)
+        return Ranked(pa.concat_tables(tables).sort_by([("text_id", "ascending"), ("rank", "ascending")]), report)
 
     return ranked
+
+
+def statuses(block: TokenBlock, solved: Solved, phrases: Phrases) -> np.ndarray:
+    """Return each text's status, as places in :data:`STATUSES`, (texts,)."""
+    status = np.where(solved.scores.converged, 0, 3)
+    status[np.bincount(phrases.spans.text, minlength=len(status)) == 0] = 2
+    status[np.diff(block.offsets) == 0] = 1
+    return status
+
+
+def _rows(block: TokenBlock, solved: Solved, phrases: Phrases) -> tuple[pa.Table, np.ndarray]:
+    """Return the rows of all texts, those without phrases last, and each text's status."""
+    status = statuses(block, solved, phrases)
+    found = phrases.spans
+    without = np.flatnonzero(np.bincount(found.text, minlength=len(status)) == 0)
+    text = np.concatenate([found.text, without])
+    begin = block.offsets[found.text]
+    columns = {
+        "text_id": block.text_ids[text], "rank": _padded(phrases.rank, len(without), 0), "phrase": phrases.phrase,
+        "keyword": phrases.keyword, "score": phrases.score, "start": found.start - begin, "end": found.end - begin,
+        "status": pa.array(STATUSES).take(pa.array(status[text]))}
+    rows = {name: _column(name, values, len(without)) for name, values in columns.items()}
+    return pa.table(rows, schema=SCHEMAS["textrank"].arrow()), status
+
+
+def _padded(values: np.ndarray, more: int, value: int) -> np.ndarray:
+    return np.append(values, np.full(more, value, dtype=values.dtype))
+
+
+def _column(name: str, values: Any, more: int) -> pa.Array:
+    """Return ``values`` as the column ``name``, followed by nulls if it does not speak for all texts."""
+    kind = SCHEMAS["textrank"].arrow().field(name).type
+    array = pc.cast(values if isinstance(values, pa.Array) else pa.array(values), kind)
+    return array if name in ("text_id", "rank", "status") else pa.concat_arrays([array, pa.nulls(more, kind)])
+
+
+def _report(solved: Solved, status: np.ndarray) -> Report:
+    counts = np.bincount(status, minlength=len(STATUSES)).tolist()
+    return Report(Counter(dict(zip(STATUSES, counts, strict=True))), int(solved.scores.iterations.max(initial=0)),
+                  float(solved.scores.residual[solved.scores.converged].max(initial=0.0)))

@@ -1,62 +1,155 @@
-"""Fixed chunks over worker processes of our own: the same results, in the same order, for any number."""
+"""Fixed chunks over worker processes of our own, or over a Dask cluster: the same results, in the same order.
+
+Work is cut into chunks without regard to who does it. Chunks are drawn from an iterator as workers become
+free, few are under way at a time, and results are handed on in order, so memory stays flat however long the
+corpus is.
+"""
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sized
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from itertools import islice
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from itertools import chain, islice
 from multiprocessing import get_context
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
+from stages.runtime.chunk_store import ChunkStore
+from stages.runtime.cluster_map import cluster_jobs
 from stages.runtime.errors import InputError
 from stages.runtime.guard import die_with, process_mark
-from stages.runtime.progress import progress
+from stages.runtime.progress import advance, progress_bar
 
 Chunk = TypeVar("Chunk")
 Result = TypeVar("Result")
+Make = Callable[..., Callable[[Chunk], Result]]
 
+_FACTORY: list[tuple[Make[Any, Any], tuple[Any, ...]]] = []
 _MADE: list[Callable[[Any], Any]] = []
 
 
-def map_chunks(make: Callable[..., Callable[[Chunk], Result]], arguments: tuple[Any, ...],
-               chunks: Sequence[Chunk], workers: int, what: str) -> Iterator[Result]:
+class Job(Protocol):
+    """Work under way."""
+
+    def result(self) -> Any:
+        """Wait for the work and return what came of it."""
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Who does the work.
+
+    Attributes:
+        submit: begins the work on a chunk.
+        width: how many chunks may be under way; asked anew each time, since a cluster grows and shrinks.
+    """
+
+    submit: Callable[[Any], Job]
+    width: Callable[[], int]
+
+
+def map_chunks(make: Make[Chunk, Result], arguments: tuple[Any, ...], chunks: Iterable[Chunk], workers: int,
+               what: str, *, address: str | None = None, store: ChunkStore | None = None, total: int | None = None,
+               unit: str = "chunk", measure: Callable[[Chunk], int] | None = None) -> Iterator[Result]:
     """Yield ``make(*arguments)(chunk)`` for each chunk, in order, under a progress bar.
 
     Args:
         make: makes the function that does the work; called once per process, so that each worker loads its
             model once. A function of a module, since workers find it by name.
         arguments: what ``make`` needs; picklable.
-        chunks: the pieces of work, cut without regard to ``workers``; picklable, as are the results.
+        chunks: the pieces of work, cut without regard to ``workers``; picklable, as are the results. An
+            iterator is drawn from only as fast as the work goes on.
         workers: processes; with one, or one chunk, the work is done in this process.
         what: name shown by the bar.
+        address: of a Dask scheduler, whose workers then take the place of processes of our own.
+        store: where finished chunks are kept until the caller clears it; chunks that it has are not worked on
+            again. Chunks and results are then Arrow tables.
+        total: what ``measure`` gives for all chunks together; by default the number of chunks, if they have one.
+        unit: name of what ``measure`` counts.
+        measure: how much a chunk counts for the bar; 1 by default.
 
     Raises:
-        InputError: a worker was killed, most often for want of memory.
+        InputError: a worker was killed, most often for want of memory; or the cluster cannot be used.
     """
-    results = (_inline if min(workers, len(chunks)) <= 1 else _spread)(make, arguments, chunks, workers, what)
-    yield from progress(results, what, total=len(chunks), unit="chunk")
+    if total is None and measure is None and isinstance(chunks, Sized):
+        total = len(chunks)
+    first = list(islice(rest := iter(chunks), 2))
+    found = _workers(make, arguments, workers if len(first) > 1 else 1, what, address)
+    with progress_bar(what, total, unit) as bar, found as free:
+        for chunk, restored, result in _in_order(chain(first, rest), free, store):
+            yield result
+            advance(bar, measure(chunk) if measure else 1, restored)
 
 
-def _inline(make: Callable[..., Callable[[Chunk], Result]], arguments: tuple[Any, ...], chunks: Sequence[Chunk],
-            workers: int, what: str) -> Iterator[Result]:
-    return map(make(*arguments), chunks)
+def _workers(make: Make[Any, Any], arguments: tuple[Any, ...], workers: int, what: str,
+             address: str | None) -> AbstractContextManager[Workers]:
+    if address is not None:
+        return _cluster(make, arguments, what, address)
+    return _here(make, arguments) if workers <= 1 else _processes(make, arguments, workers, what)
 
 
-def _spread(make: Callable[..., Callable[[Chunk], Result]], arguments: tuple[Any, ...], chunks: Sequence[Chunk],
-            workers: int, what: str) -> Iterator[Result]:
-    workers = min(workers, len(chunks))
+def _in_order(chunks: Iterator[Any], workers: Workers, store: ChunkStore | None) -> Iterator[tuple[Any, bool, Any]]:
+    """Yield each chunk, whether its result was in the store, and the result."""
+
+    def begin(chunk: Any) -> tuple[Any, bool, Job]:
+        path = store.find(chunk) if store else None
+        if store and path and store.readable(path):
+            return chunk, True, _Stored(store, path)
+        return chunk, False, workers.submit(chunk)
+
+    # Few chunks under way at a time, so that neither chunks nor results pile up.
+    pending = deque(map(begin, islice(chunks, workers.width())))
+    while pending:
+        chunk, restored, job = pending.popleft()
+        result = job.result()
+        if store and not restored:
+            store.keep(chunk, result)
+        pending.extend(map(begin, islice(chunks, max(1 - len(pending), workers.width() - len(pending), 0))))
+        yield chunk, restored, result
+
+
+@dataclass(frozen=True)
+class _Stored:
+    store: ChunkStore
+    path: Path
+
+    def result(self) -> Any:
+        return self.store.read(self.path)
+
+
+class _Now:
+    """Work that is done in this process when its turn has come."""
+
+    def __init__(self, function: Callable[[], Callable[[Any], Any]], chunk: Any) -> None:
+        self._function, self._chunk = function, chunk
+
+    def result(self) -> Any:
+        return self._function()(self._chunk)
+
+
+@contextmanager
+def _here(make: Make[Any, Any], arguments: tuple[Any, ...]) -> Iterator[Workers]:
+    made: list[Callable[[Any], Any]] = []
+
+    def function() -> Callable[[Any], Any]:
+        # Only when there is a chunk to work on: a finished run that goes on loads no model.
+        if not made:
+            made.append(make(*arguments))
+        return made[0]
+
+    yield Workers(lambda chunk: _Now(function, chunk), lambda: 1)
+
+
+@contextmanager
+def _processes(make: Make[Any, Any], arguments: tuple[Any, ...], workers: int, what: str) -> Iterator[Workers]:
     # Spawned, not forked: this process runs threads (guard, progress bar), whose locks a fork would copy.
     with ProcessPoolExecutor(workers, get_context("spawn"), _begin,
                              (process_mark(os.getpid()), make, arguments)) as executor:
         try:
-            rest = iter(chunks)
-            # Few chunks under way at a time, so that neither chunks nor results pile up.
-            pending: deque[Future[Result]] = deque(executor.submit(_work, c) for c in islice(rest, 2 * workers))
-            while pending:
-                result = pending.popleft().result()
-                pending.extend(executor.submit(_work, chunk) for chunk in islice(rest, 1))
-                yield result
+            yield Workers(lambda chunk: executor.submit(_work, chunk), lambda: 2 * workers)
         except BrokenProcessPool as error:
             raise InputError(f"{what}: a worker process ended before its work was done, most often for want of "
                              f"memory. Lower runtime.workers (now {workers}) and try again.") from error
@@ -64,11 +157,21 @@ def _spread(make: Callable[..., Callable[[Chunk], Result]], arguments: tuple[Any
             executor.shutdown(wait=True, cancel_futures=True)
 
 
-def _begin(parent: str | None, make: Callable[..., Callable[[Chunk], Result]], arguments: tuple[Any, ...]) -> None:
-    """Prepare a worker: it dies with its parent and makes its function once."""
+def _begin(parent: str | None, make: Make[Any, Any], arguments: tuple[Any, ...]) -> None:
+    """Prepare a worker: it dies with its parent and knows what to make."""
     die_with([parent] if parent else [])
-    _MADE[:] = [make(*arguments)]
+    _FACTORY[:] = [(make, arguments)]
 
 
 def _work(chunk: Any) -> Any:
+    # Made with the first chunk and not before, so that what `make` raises arrives as it is.
+    if not _MADE:
+        make, arguments = _FACTORY[0]
+        _MADE.append(make(*arguments))
     return _MADE[0](chunk)
+
+
+@contextmanager
+def _cluster(make: Make[Any, Any], arguments: tuple[Any, ...], what: str, address: str) -> Iterator[Workers]:
+    with cluster_jobs(make, arguments, what, address) as (submit, width):
+        yield Workers(submit, width)

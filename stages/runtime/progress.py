@@ -34,5 +34,15 @@ def progress_bar(what: str, total: int | None, unit: str = "it", done: int = 0) 
                 dynamic_ncols=True, leave=False)
 
 
+def advance(bar: tqdm, amount: int, restored: bool = False) -> None:
+    """Move ``bar`` on by ``amount``; what an earlier run had finished counts as done, but not in the rate."""
+    if not restored:
+        bar.update(amount)
+        return
+    bar.initial += amount
+    bar.n += amount
+    bar.last_print_n += amount
+
+
 def _length(items: object) -> int | None:
     return len(items) if hasattr(items, "__len__") else None

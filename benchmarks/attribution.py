@@ -1,0 +1,282 @@
+"""Attribution of words: batches against one pair at a time, and against captum in the same batches.
+
+``--input``: a Parquet file with the columns ``source`` and ``target``, one pair per row.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import torch
+from torch import Tensor, nn
+from transformers import AutoTokenizer, BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
+
+from benchmarks.harness import Context, Disagreement, Section, compare
+from models.attribution import from_encoding, piece_attributions, siamese_saliency, word_saliency
+from models.encoders import load_encoder, mean_pool
+from models.pair_classifier import build_pair_classifier, encode_pairs
+from stages.encoders import fixed_chunks, resolve_encoder
+from stages.runtime.device import choose_device
+from stages.runtime.errors import InputError
+
+TITLE = "Attribution of words"
+THREADS = 2
+BATCH = 64
+STEPS = 16
+LONGEST = 51
+SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample" / "paraphrase.jsonl"
+_AGREE = 1e-5
+
+Pairs = list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Network:
+    """The bundled encoder, under a two-class head of random weights or bare, on its device."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    device: str
+
+    def synchronised(self, work: Callable[[], Any]) -> Callable[[], Any]:
+        """Return ``work``, ended only when the device has ended it."""
+        def timed() -> Any:
+            result = work()
+            if self.device == "cuda":
+                torch.cuda.synchronize()
+            return result
+        return timed
+
+
+def run(context: Context) -> list[Section]:
+    """Compare gradients, integrated gradients and integrated Jacobians with what people use or would write."""
+    pairs = _pairs(context)
+    torch.set_num_threads(THREADS)
+    device = choose_device("auto")
+    location = resolve_encoder("bundled").location
+    torch.manual_seed(0)
+    tokenizer = AutoTokenizer.from_pretrained(location)
+    classifier = Network(nn.Module.to(build_pair_classifier(location).eval(), device), tokenizer, device)
+    encoder = Network(nn.Module.to(load_encoder(location)[0], device), tokenizer, device)
+    few = pairs[:max(2, len(pairs) // 8)]
+    return [_gradients(classifier, pairs, context.repeats), _paths(classifier, few, context.repeats),
+            _jacobians(encoder, pairs[:2], context.repeats)]
+
+
+def _gradients(network: Network, pairs: Pairs, repeats: int) -> Section:
+    contenders = {"ours, in batches": lambda: batched(network, pairs),
+                  "one text at a time": lambda: one_by_one(network, pairs),
+                  "captum, in the same batches": lambda: captum_batched(network, pairs)}
+    ours, *others = (work() for work in contenders.values())
+    differences = [_agree(name, ours, other) for name, other in zip(list(contenders)[1:], others, strict=True)]
+    rows = compare({name: network.synchronised(work) for name, work in contenders.items()}, repeats, items=len(pairs),
+                   unit="pairs")
+    return Section(
+        "Gradient saliency of the source words of pairs", _workload(network, pairs, f"batches of {BATCH}"),
+        f"word scores (0 to 1) differ by at most {differences[0]:.1e} from the loop's, {differences[1]:.1e} from "
+        f"captum's", rows,
+        ["All three tokenise, run forward and backward, and pool pieces into words; no parameter receives a gradient "
+         "in any of them."])
+
+
+def _paths(network: Network, pairs: Pairs, repeats: int) -> Section:
+    contenders = {"ours": lambda: integrated(network, pairs), "captum": lambda: captum_integrated(network, pairs)}
+    ours, peer = (work() for work in contenders.values())
+    difference = _agree("captum", ours, peer)
+    rows = compare({name: network.synchronised(work) for name, work in contenders.items()}, repeats, items=len(pairs),
+                   unit="pairs")
+    workload = _workload(network, pairs, f"{STEPS} points a path, passes of {BATCH} rows")
+    return Section("Integrated gradients of pairs", workload,
+                   f"attributions of pieces differ by at most {difference:.1e} of the largest", rows)
+
+
+def _jacobians(network: Network, pairs: Pairs, repeats: int) -> Section:
+    contenders = {"ours, one product a point": lambda: siamese(network, pairs),
+                  "whole Jacobians of both texts": lambda: siamese_matrices(network, pairs)}
+    ours, peer = (work() for work in contenders.values())
+    difference = max(_agree("whole Jacobians", [one], [other], 1e-2) for one, other in zip(ours, peer, strict=True))
+    rows = compare({name: network.synchronised(work) for name, work in contenders.items()}, min(repeats, 2), 0,
+                   items=len(pairs), unit="pairs")
+    return Section(
+        "Integrated Jacobians of a sentence encoder, summed over the other text",
+        _workload(network, pairs, f"{STEPS} points a path"),
+        f"word scores (0 to 1) differ by at most {difference:.1e}: the matrices approximate the integrals of both texts, "
+        f"ours that of the source alone", rows)
+
+
+# --- ours ---
+
+
+def batches(network: Network, pairs: Pairs) -> Iterator[tuple[list[int], BatchEncoding]]:
+    """Yield the pairs' places and encodings as the stage cuts them: by length, ``BATCH`` at a time."""
+    sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
+    lengths = [len(ids) for ids in network.tokenizer(sources, targets)["input_ids"]]
+    for chunk in fixed_chunks(lengths, BATCH, LONGEST):
+        firsts, seconds = ([texts[item] for item in chunk.items] for texts in (sources, targets))
+        encoded = encode_pairs(network.tokenizer, firsts, seconds, LONGEST, chunk.width)
+        yield chunk.items, encoded.to(network.device)
+
+
+def batched(network: Network, pairs: Pairs) -> list[Tensor]:
+    """Return the word scores of each pair's source, as the stage makes them."""
+    scores: list[Tensor] = [torch.zeros(0)] * len(pairs)
+    for items, encoded in batches(network, pairs):
+        for item, score in zip(items, word_saliency(network.model, encoded), strict=True):
+            scores[item] = score
+    return scores
+
+
+def integrated(network: Network, pairs: Pairs) -> list[Tensor]:
+    """Return the integrated gradient of each piece of each pair."""
+    found: list[Tensor] = [torch.zeros(0)] * len(pairs)
+    for items, encoded in batches(network, pairs):
+        pieces = piece_attributions(network.model, encoded, steps=STEPS, rows=BATCH)
+        for row, item in enumerate(items):
+            found[item] = pieces[row, encoded["attention_mask"][row].cpu().bool()]
+    return found
+
+
+def siamese(network: Network, pairs: Pairs) -> list[Tensor]:
+    """Return the word scores of each source by its similarity to its target."""
+    return [siamese_saliency(network.model, _text(network, source), _text(network, target), "max", steps=STEPS)[0]
+            for source, target in pairs]
+
+
+# --- the others ---
+
+
+def one_by_one(network: Network, pairs: Pairs) -> list[Tensor]:
+    """Return the same as :func:`batched` in the usual way: for each pair, encode, forward, backward, pool."""
+    scores = []
+    for source, target in pairs:
+        encoded = encode_pairs(network.tokenizer, [source], [target], LONGEST).to(network.device)
+        embeddings = network.model.get_input_embeddings()(encoded["input_ids"]).detach().requires_grad_()
+        logits = network.model(inputs_embeds=embeddings, **_masks(encoded)).logits
+        gradient, = torch.autograd.grad(logits[0, 1], embeddings)
+        scores.append(_pooled(gradient[0].norm(dim=-1).cpu(), encoded, 0))
+    return scores
+
+
+def captum_batched(network: Network, pairs: Pairs) -> list[Tensor]:
+    """Return the same as :func:`batched`, by captum and a loop over the words."""
+    from captum.attr import Saliency
+
+    scores: list[Tensor] = [torch.zeros(0)] * len(pairs)
+    for items, encoded in batches(network, pairs):
+        embeddings = network.model.get_input_embeddings()(encoded["input_ids"]).detach().requires_grad_()
+        saliency = Saliency(_answer(network.model)).attribute(
+            embeddings, target=1, abs=False, additional_forward_args=tuple(_masks(encoded).values()))
+        norms = saliency.norm(dim=-1).cpu()
+        for row, item in enumerate(items):
+            scores[item] = _pooled(norms[row], encoded, row)
+    return scores
+
+
+def captum_integrated(network: Network, pairs: Pairs) -> list[Tensor]:
+    """Return the same as :func:`integrated`, by captum."""
+    from captum.attr import IntegratedGradients
+
+    found: list[Tensor] = [torch.zeros(0)] * len(pairs)
+    table = network.model.get_input_embeddings()
+    for items, encoded in batches(network, pairs):
+        blanks = from_encoding(encoded).reference_ids(network.model.config.pad_token_id)
+        attributions = IntegratedGradients(_answer(network.model)).attribute(
+            table(encoded["input_ids"]).detach(), table(blanks).detach(), target=1, n_steps=STEPS,
+            additional_forward_args=tuple(_masks(encoded).values()), internal_batch_size=BATCH)
+        for row, item in enumerate(items):
+            found[item] = attributions[row].sum(-1)[encoded["attention_mask"][row].bool()].detach().cpu()
+    return found
+
+
+def siamese_matrices(network: Network, pairs: Pairs) -> list[Tensor]:
+    """Return the same as :func:`siamese` by the definition: the matrix of two integrated Jacobians, then its sums."""
+    scores = []
+    for pair in pairs:
+        source, other = (_text(network, text) for text in pair)
+        matrix = _jacobian(network, source) @ _jacobian(network, other).T  # (pieces of the source, of the other)
+        scores.append(_pooled(matrix.sum(1).abs().cpu(), source, 0, "max"))
+    return scores
+
+
+def _jacobian(network: Network, encoded: BatchEncoding) -> Tensor:
+    """Return (e - r)_i J_i of each piece i, (L, d), one backward pass for each output of the encoder."""
+    from models.attribution.paths import nodes
+
+    table = network.model.get_input_embeddings()
+    blanks = from_encoding(encoded).reference_ids(network.model.config.pad_token_id)
+    end, begin = (table(ids)[0].detach() for ids in (encoded["input_ids"], blanks))
+
+    def vector(embeddings: Tensor) -> Tensor:
+        hidden = network.model(inputs_embeds=embeddings[None], **_masks(encoded)).last_hidden_state
+        pooled = mean_pool(hidden, encoded["attention_mask"])[0]
+        return pooled / pooled.norm()
+
+    total = torch.zeros(len(end), end.shape[1], device=end.device)
+    for place, weight in zip(*nodes(STEPS), strict=True):
+        jacobian = torch.autograd.functional.jacobian(vector, begin + float(place) * (end - begin))  # (d, L, D)
+        total += float(weight) * torch.einsum("olk,lk->lo", jacobian, end - begin)
+    return total
+
+
+def _answer(model: PreTrainedModel) -> Callable[..., Tensor]:
+    def logits(embeddings: Tensor, *masks: Tensor) -> Tensor:
+        return model(inputs_embeds=embeddings, **dict(zip(_MASKS, masks, strict=True))).logits
+    return logits
+
+
+_MASKS = ("attention_mask", "token_type_ids")
+
+
+def _masks(encoded: BatchEncoding) -> dict[str, Tensor]:
+    return {name: encoded[name] for name in _MASKS}
+
+
+def _pooled(pieces: Tensor, encoded: BatchEncoding, row: int, normalisation: str = "minmax") -> Tensor:
+    """Return the scores of the source's words, word by word."""
+    words: dict[int, list[float]] = {}
+    for piece, word, segment in zip(pieces.tolist(), encoded.word_ids(row), encoded.sequence_ids(row), strict=True):
+        if word is not None and segment == 0:
+            words.setdefault(word, []).append(piece)
+    means = torch.tensor([sum(values) / len(values) for _, values in sorted(words.items())])
+    if normalisation == "max":
+        return means / means.max()
+    spread = means.max() - means.min()
+    return (means - means.min()) / spread if spread > 1e-6 * means.max() else torch.full_like(means, 0.5)
+
+
+# --- data and checks ---
+
+
+def _text(network: Network, text: str) -> BatchEncoding:
+    return network.tokenizer([text], truncation=True, max_length=LONGEST, return_tensors="pt").to(network.device)
+
+
+def _pairs(context: Context) -> Pairs:
+    if context.input is None:
+        rows = [json.loads(line) for line in SAMPLE.read_text(encoding="utf-8").splitlines()]
+        pairs = [(row["source"], row["paraphrase"]) for row in rows]
+    else:
+        missing = {"source", "target"} - set(pq.read_schema(context.input).names)
+        if missing:
+            raise InputError(f"--input: {context.input} has no column {sorted(missing)[0]!r}; attribution takes pairs, "
+                             f"in the columns source and target.")
+        table = pq.read_table(context.input, columns=["source", "target"])
+        pairs = list(zip(table["source"].to_pylist(), table["target"].to_pylist(), strict=True))
+    return pairs[:16] if context.quick else pairs
+
+
+def _workload(network: Network, pairs: Pairs, how: str) -> str:
+    where = torch.cuda.get_device_name() if network.device == "cuda" else f"cpu, {THREADS} threads"
+    return f"{len(pairs)} pairs, all-MiniLM-L6-v2, {how}; device: {where}"
+
+
+def _agree(name: str, ours: Sequence[Tensor], other: Sequence[Tensor], tolerance: float = _AGREE) -> float:
+    """Return the largest difference of two lists of scores, relative to the largest score where that exceeds 1."""
+    largest = max(1.0, max(float(score.abs().max()) for score in ours))
+    difference = max(float((one - two).abs().max()) for one, two in zip(ours, other, strict=True)) / largest
+    if difference > tolerance:
+        raise Disagreement(f"attribution: {name} differs from ours by {difference:.1e}, more than {tolerance}")
+    return difference

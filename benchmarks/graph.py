@@ -1,0 +1,198 @@
+"""The keyword graph beside networkx and Python loops, and what the stages need on growing corpora.
+
+``--input``: a Parquet file with the columns input_keyword, output_keyword and negative_keyword (null without one).
+"""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.harness import Context, Disagreement, Section, compare, peak_memory
+from benchmarks.synthetic_graph import DATASET, ROLES, write_project, zipf_triples
+from benchmarks.whole_stage import run_stage_in, seconds_of
+from stages.graphs.joins import DEFAULT_LIMITS, number_triples
+from stages.graphs.partitions import components
+from stages.graphs.relations import relate
+from stages.graphs.statistics import centrality
+from stages.params.data import Graph
+from stages.runtime.errors import InputError
+
+TITLE = "Keyword graph"
+_COMPARED, _COMPARED_QUICK = 100_000, 1_000
+_CURVE, _CURVE_QUICK = (10_000, 100_000, 1_000_000, 5_000_000), (1_000, 3_000)
+_STAGES = ("clusters", "graph")
+_CLOSE = 1e-9
+_REPEATS = 3  # of runs in which networkx takes most of a minute
+
+Edge = tuple[str, str, int]
+
+
+@dataclass(frozen=True)
+class Built:
+    """A keyword graph in terms that both contenders share.
+
+    Attributes:
+        edges: count by target, source and sign.
+        ranks: PageRank of each keyword.
+        parts: the keywords of each component.
+    """
+
+    edges: dict[Edge, int]
+    ranks: dict[str, float]
+    parts: set[frozenset[str]]
+
+
+def run(context: Context) -> list[Section]:
+    """Return the comparison, with the curve of the whole stages over the number of triples."""
+    triples = _triples(context)
+    settings = Graph()
+    agreement = _agreement(triples, settings)
+    rows = compare({"ours": lambda: columns_first(triples, settings),
+                    "networkx and Python loops": lambda: networkx_loops(triples, settings)},
+                   repeats=min(context.repeats, _REPEATS), warmup=0, items=triples.num_rows, unit="triples")
+    origin = "given" if context.input else "synthetic, keywords by Zipf 1.0 over 200,000"
+    return [Section(
+        "Keyword triples to edges, centrality and components",
+        f"{triples.num_rows:,} triples ({origin}), "
+        f"max_nbr {settings.max_nbr}, max_cluster_outputs {settings.max_cluster_outputs} for both, one thread",
+        agreement, rows, _NOTES, _curve(context))]
+
+
+_NOTES = [
+    "networkx and Python loops: a loop over the pairs of distinct keywords of each cluster (counts multiplied, not "
+    "every pair of members visited), edges in a DiGraph per sign, then conflicts, caps, nx.pagerank and "
+    "nx.weakly_connected_components.",
+    "The table runs the stages clusters and graph whole, from Parquet to Parquet and with communities, each in a "
+    "fresh process with one thread; the MiB are the peak above what the process held before the stage began.",
+]
+
+
+def columns_first(triples: pa.Table, settings: Graph) -> tuple[Any, ...]:
+    """Build the graph our way: DuckDB, sparse products, power iteration."""
+    numbered = number_triples(triples, DEFAULT_LIMITS)
+    nodes = len(numbered.names)
+    edges = relate(numbered, settings.max_nbr, settings.max_cluster_outputs, settings.link_inputs).edges
+    return numbered.names, edges, centrality(nodes, edges).scores, components(nodes, edges)
+
+
+def networkx_loops(triples: pa.Table, settings: Graph) -> Built:
+    """Build the graph with networkx and loops, as METHODS A.3 words it, over distinct keywords of a cluster."""
+    rows = list(zip(*(triples[role].to_pylist() for role in ROLES), strict=True))
+    clusters: dict[str, list[tuple[str, str | None]]] = defaultdict(list)
+    for head, output, negative in rows:
+        clusters[head].append((output, negative))
+    positive, negatives = nx.DiGraph(), nx.DiGraph()
+    for graph in (positive, negatives):
+        graph.add_nodes_from(word for row in rows for word in row if word is not None)
+    for head, members in clusters.items():
+        outputs = _top(Counter(output for output, _ in members), settings.max_cluster_outputs)
+        bad = _top(Counter(word for _, word in members if word is not None), settings.max_cluster_outputs)
+        for own, times in outputs:
+            for graph, others in ((positive, outputs), (negatives, bad)):
+                for other, count in others:
+                    _add(graph, own, other, times * count)
+        if settings.link_inputs:
+            for output, _ in members:
+                _add(positive, head, output, 1)
+                _add(positive, output, head, 1)
+    positive.remove_edges_from(list(nx.selfloop_edges(positive)))
+    negatives.remove_edges_from([(own, other) for own, other in negatives.edges
+                                 if own == other or positive.has_edge(own, other)])
+    for graph in (positive, negatives):
+        _cap(graph, settings.max_nbr)
+    edges = {(own, other, sign): count for graph, sign in ((positive, 1), (negatives, -1))
+             for own, other, count in graph.edges(data="count")}
+    both = nx.compose(positive, negatives)
+    ranks = nx.pagerank(positive, tol=1e-10 / max(len(positive), 1), max_iter=1000, weight="count")
+    return Built(edges, ranks, {frozenset(part) for part in nx.weakly_connected_components(both)})
+
+
+def _top(counts: Counter[str], limit: int | None) -> list[tuple[str, int]]:
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:limit]
+
+
+def _add(graph: nx.DiGraph, own: str, other: str, count: int) -> None:
+    edge = graph.get_edge_data(own, other)
+    if edge is None:
+        graph.add_edge(own, other, count=count)
+    else:
+        edge["count"] += count
+
+
+def _cap(graph: nx.DiGraph, limit: int) -> None:
+    for own in graph:
+        ranked = sorted(graph[own].items(), key=lambda item: (-item[1]["count"], item[0]))
+        graph.remove_edges_from([(own, other) for other, _ in ranked[limit:]])
+
+
+def _agreement(triples: pa.Table, settings: Graph) -> str:
+    """Check that both build the same graph, and say what was compared.
+
+    Raises:
+        Disagreement: they do not.
+    """
+    names, edges, scores, component = columns_first(triples, settings)
+    theirs = networkx_loops(triples, settings)
+    words = names.to_pylist()
+    ours = {(words[target], words[source], sign): count for target, source, sign, count in zip(
+        *(column.tolist() for column in (edges.target, edges.source, edges.sign, edges.count)), strict=True)}
+    if ours != theirs.edges:
+        raise Disagreement(f"graph: {len(ours.items() ^ theirs.edges.items())} edges differ")
+    apart = max((abs(score - theirs.ranks[word]) for word, score in zip(words, scores, strict=True)), default=0.0)
+    if apart > _CLOSE:
+        raise Disagreement(f"graph: centralities differ by {apart:.1e}")
+    parts: dict[int, set[str]] = defaultdict(set)
+    for word, number in zip(words, component.tolist(), strict=True):
+        parts[number].add(word)
+    if {frozenset(part) for part in parts.values()} != theirs.parts:
+        raise Disagreement("graph: components differ")
+    return (f"the same {len(words):,} nodes, {len(ours):,} edges with their counts and {len(parts):,} components; "
+            f"centralities differ by {apart:.0e} at most")
+
+
+def _triples(context: Context) -> pa.Table:
+    """Return the triples to compare on: the first of the user's, or synthetic ones."""
+    count = _COMPARED_QUICK if context.quick else _COMPARED
+    if context.input is None:
+        return zipf_triples(count)
+    return _given(context.input).slice(0, count)
+
+
+def _given(path: Path) -> pa.Table:
+    missing = [role for role in ROLES if role not in pq.read_schema(path).names]
+    if missing:
+        raise InputError(f"--input: {path} has no column {missing[0]!r}; it must have {', '.join(ROLES)}.")
+    table = pq.read_table(path, columns=list(ROLES)).cast(pa.schema([(role, pa.string()) for role in ROLES]))
+    for role in ROLES[:2]:
+        if table[role].null_count:
+            row = int(np.flatnonzero(table[role].is_null().to_numpy())[0]) + 1
+            raise InputError(f"--input: {path}, row {row}: no {role}. Only {ROLES[2]} may be missing.")
+    return table
+
+
+def _curve(context: Context) -> list[dict[str, Any]]:
+    """Return time, memory and edges of the whole stages by number of triples."""
+    if context.input is not None:
+        return [_point(_given(context.input))]
+    return [_point(zipf_triples(count)) for count in (_CURVE_QUICK if context.quick else _CURVE)]
+
+
+def _point(triples: pa.Table) -> dict[str, Any]:
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        write_project(folder, triples)
+        point: dict[str, Any] = {"triples": triples.num_rows}
+        for stage in _STAGES:
+            point[f"{stage} MiB"] = round(peak_memory(run_stage_in, folder, stage, DATASET))
+            point[f"{stage} s"] = round(seconds_of(folder, stage, DATASET), 1)
+        edges = pq.read_table(folder / "artifacts" / DATASET / "edges.parquet", columns=["sign"])["sign"].to_numpy()
+        point["nodes"] = pq.read_metadata(folder / "artifacts" / DATASET / "nodes.parquet").num_rows
+        point["positive edges"], point["negative edges"] = (int(np.count_nonzero(edges == sign)) for sign in (1, -1))
+    return point

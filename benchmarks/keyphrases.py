@@ -1,0 +1,187 @@
+"""Exact-match F1 at 5, 10 and 15 of our rankings, of pytextrank and of YAKE on documents with gold keyphrases.
+
+Reads DIR/inspec/test.parquet (title, abstract, keys_uncontrolled) and DIR/keyphrase_semeval2017/all.parquet (text,
+keys), as far as they are there; --input takes any Parquet file with columns text and keys. All systems see the same
+tokens, parts of speech and texts, and are scored alike: Porter stems, macro average (stages/metrics/keyphrases.py).
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.package import pytextrank_phrases
+from stages.artifacts.tables import atomic_file
+from stages.comparison.keywords import yake_extractor
+from stages.language.annotators import load_annotator
+from stages.language.tokens import token_table
+from stages.metrics.keyphrases import KeyphraseScore, keyphrase_scores
+from stages.ranking import rank
+from stages.runtime.errors import InputError
+from stages.runtime.log import configure
+
+CUTOFFS = (5, 10, 15)
+RESULTS = Path("docs") / "results.md"
+BEGIN = "<!-- keyphrases: made by `python -m benchmarks.keyphrases --data DIR --write` -->"
+END = "<!-- /keyphrases -->"
+# More than are scored, since phrases that differ in endings alone count once.
+_PHRASES = 40
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Documents with the keyphrases that their readers chose."""
+
+    name: str
+    texts: list[str]
+    gold: list[list[str]]
+
+
+Phrases = list[list[str]]
+
+
+def corpora(folder: Path) -> list[Corpus]:
+    """Return Inspec's test part and SemEval-2017 as far as they lie in ``folder``.
+
+    Raises:
+        InputError: neither is there.
+    """
+    found = []
+    inspec, semeval = folder / "inspec" / "test.parquet", folder / "keyphrase_semeval2017" / "all.parquet"
+    if inspec.exists():
+        table = pq.read_table(inspec)
+        texts = [f"{title}. {abstract}" for title, abstract in zip(table["title"].to_pylist(),
+                                                                  table["abstract"].to_pylist(), strict=True)]
+        found.append(Corpus("Inspec, test", texts, table["keys_uncontrolled"].to_pylist()))
+    if semeval.exists():
+        found.append(read_corpus(semeval, "SemEval-2017"))
+    if not found:
+        raise InputError(f"{folder}: holds neither inspec/test.parquet nor keyphrase_semeval2017/all.parquet. Name the "
+                         f"folder that does, or give a file of your own with --input.")
+    return found
+
+
+def read_corpus(path: Path, name: str) -> Corpus:
+    """Return the documents of a Parquet file with columns ``text`` and ``keys`` (list of strings).
+
+    Raises:
+        InputError: a column is missing.
+    """
+    table = pq.read_table(path)
+    for column in ("text", "keys"):
+        if column not in table.column_names:
+            raise InputError(f"{path}: no column {column!r}; it has {', '.join(table.column_names)}.")
+    return Corpus(name, table["text"].to_pylist(), table["keys"].to_pylist())
+
+
+def systems(language: str = "en") -> dict[str, Callable[[pa.Table, Sequence[str]], Phrases]]:
+    """Return every system by name: from a token table and its texts to phrases, best first.
+
+    The noun chunks of the project hold nouns alone, so that keywords meet in a graph. Documents have keyphrases with
+    adjectives, so those who rank noun chunks are run with both kinds.
+    """
+    chunked: dict[str, Callable[[pa.Table, Sequence[str]], Phrases]] = {
+        "TextRank of pytextrank, edge weights counted": partial(_ours, "pytextrank"),
+        "PositionRank": partial(_ours, "positionrank"), "TopicRank": partial(_ours, "topicrank"),
+        "*pytextrank (the package)*": lambda tokens, _: pytextrank_phrases(tokens, _PHRASES)}
+    found = {"TextRank (`mihalcea`, default)": partial(_ours, "mihalcea")}
+    for name, system in chunked.items():
+        found[f"{name}, noun chunks"] = system
+        found[f"{name}, chunks with adjectives"] = partial(_with_adjectives, system)
+    return {**found, "*YAKE*": lambda _, texts: yake_extractor(language, _PHRASES)(list(texts))}
+
+
+def _ours(method: str, tokens: pa.Table, texts: Sequence[str]) -> Phrases:
+    ranking = rank(tokens, method, phrases=_PHRASES)
+    phrases: Phrases = [[] for _ in texts]
+    for text, keyword in zip(ranking["text_id"].to_pylist(), ranking["keyword"].to_pylist(), strict=True):
+        if keyword is not None:
+            phrases[text].append(keyword)
+    return phrases
+
+
+def _with_adjectives(system: Callable[[pa.Table, Sequence[str]], Phrases], tokens: pa.Table,
+                     texts: Sequence[str]) -> Phrases:
+    return system(with_adjectives(tokens), texts)
+
+
+def with_adjectives(tokens: pa.Table) -> pa.Table:
+    """Return ``tokens`` with noun chunks that are the longest runs of adjectives and nouns that hold a noun."""
+    starts, ends = [], []
+    for pos in tokens["pos"].to_pylist():
+        spans, start = [], None
+        for place, name in enumerate([*pos, ""]):
+            if name in ("ADJ", "NOUN", "PROPN"):
+                start = place if start is None else start
+            elif start is not None:
+                spans += [(start, place)] if {"NOUN", "PROPN"} & set(pos[start:place]) else []
+                start = None
+        starts.append([first for first, _ in spans])
+        ends.append([last for _, last in spans])
+    for name, values in (("chunk_start", starts), ("chunk_end", ends)):
+        place = tokens.schema.get_field_index(name)
+        tokens = tokens.set_column(place, tokens.schema.field(place), pa.array(values, pa.list_(pa.int32())))
+    return tokens
+
+
+def measure(corpus: Corpus, pipeline: str = "embedded", language: str = "en") -> dict[str, dict[int, KeyphraseScore]]:
+    """Return the scores of every system on ``corpus``."""
+    tokens = token_table(load_annotator(pipeline, language).columns(range(len(corpus.texts)), corpus.texts))
+    scores = {}
+    for name, system in systems(language).items():
+        sys.stderr.write(f"{corpus.name}: {name}\n")
+        scores[name] = keyphrase_scores(system(tokens, corpus.texts), corpus.gold, CUTOFFS)
+    return scores
+
+
+def as_markdown(measured: dict[str, dict[str, dict[int, KeyphraseScore]]], sizes: dict[str, int]) -> str:
+    """Return one table with all corpora side by side, F1 in per cent."""
+    heads = [f"{name} ({sizes[name]}) F1@{cutoff}" for name in measured for cutoff in CUTOFFS]
+    lines = [f"| system | {' | '.join(heads)} |", f"| --- |{' ---: |' * len(heads)}"]
+    for system in next(iter(measured.values())):
+        values = [f"{100 * scores[system][cutoff].f1:.1f}" for scores in measured.values() for cutoff in CUTOFFS]
+        lines.append(f"| {system} | {' | '.join(values)} |")
+    return "\n".join(lines)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Score all systems on the corpora named in ``argv`` and print the table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.keyphrases", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter,
+                                     epilog="example: python -m benchmarks.keyphrases --data ../data")
+    parser.add_argument("--data", type=Path, help="folder of the published data sets")
+    parser.add_argument("--input", type=Path, help="a Parquet file with columns text and keys")
+    parser.add_argument("--write", action="store_true", help=f"also put the table into {RESULTS}")
+    arguments = parser.parse_args(argv)
+    configure()
+    try:
+        if (arguments.data is None) == (arguments.input is None):
+            raise InputError("name a folder with --data, or a file with --input.")
+        found = corpora(arguments.data) if arguments.data else [read_corpus(arguments.input, arguments.input.stem)]
+        measured = {corpus.name: measure(corpus) for corpus in found}
+        table = as_markdown(measured, {corpus.name: len(corpus.texts) for corpus in found})
+        sys.stdout.write(table + "\n")
+        if arguments.write:
+            _put(table)
+    except InputError as error:
+        sys.stderr.write(f"benchmarks.keyphrases: {error}\n")
+        return 1
+    return 0
+
+
+def _put(table: str) -> None:
+    before, begin, rest = RESULTS.read_text(encoding="utf-8").partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise InputError(f"{RESULTS} lacks the marks {BEGIN} and {END}.")
+    with atomic_file(RESULTS) as temporary:
+        temporary.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,22 @@
+"""Keyword probabilities of words: how much each source word decides a network's answer (PGKPR, section 3.1).
+
+Usage::
+
+    batch = tokenizer(sources, targets, padding=True, truncation=True, return_tensors="pt")
+    scores = word_saliency(classifier, batch, "pos_logit")      # one tensor per source, one score per word
+
+With f the chosen output and e_j the embedding of word piece j, a piece scores ||df/de_j||_2 (method ``gradient``),
+a word the mean of its pieces, and the words of a sentence are normalised to [0, 1]. Two further methods score
+pieces by |attribution|: integrated gradients of f, and the integrated Jacobians of a sentence encoder.
+"""
+
+from models.attribution.batch import SaliencyBatch, WordPieces, from_characters, from_encoding, overlaps
+from models.attribution.outputs import ARGMAX_OF, TARGETS
+from models.attribution.points import POINTS
+from models.attribution.saliency import METHODS, piece_attributions, piece_norms, word_saliency
+from models.attribution.scores import NORMALISATIONS, word_scores
+from models.attribution.siamese import SIMILARITIES, siamese_attributions, siamese_saliency
+
+__all__ = ["ARGMAX_OF", "METHODS", "NORMALISATIONS", "POINTS", "SIMILARITIES", "TARGETS", "SaliencyBatch",
+           "WordPieces", "from_characters", "from_encoding", "overlaps", "piece_attributions", "piece_norms",
+           "siamese_attributions", "siamese_saliency", "word_saliency", "word_scores"]

@@ -1,0 +1,148 @@
+"""The S-Tagger: says which words of a source are primary without seeing a target (IANet; METHODS C.7)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.nn.utils.rnn import pad_sequence
+from transformers import PretrainedConfig, PreTrainedModel
+from transformers import initialization as init
+
+from models.training import Parameters, Step
+
+LABELS = {0: "secondary", 1: "primary"}
+PAD, UNKNOWN = 0, 1
+
+
+class STaggerConfig(PretrainedConfig):
+    """Configuration of :class:`STagger`.
+
+    Args:
+        vocab_size: words, padding (0) and the unknown word (1) included.
+        embedding_size: width of a word's embedding.
+        hidden_size: width of the LSTM's states.
+        num_hidden_layers: stacked LSTM layers.
+    """
+
+    model_type = "keycontrast-s-tagger"
+
+    def __init__(self, vocab_size: int = 2, embedding_size: int = 300, hidden_size: int = 512,
+                 num_hidden_layers: int = 2, **kwargs: Any) -> None:
+        self.vocab_size = vocab_size
+        self.embedding_size = embedding_size
+        self.hidden_size = hidden_size
+        self.num_hidden_layers = num_hidden_layers
+        kwargs.update(pad_token_id=PAD, id2label=LABELS, label2id={name: label for label, name in LABELS.items()})
+        super().__init__(**kwargs)
+
+
+class STagger(PreTrainedModel):
+    """Stacked LSTM over word embeddings, with two logits per word.
+
+    It reads from left to right, as METHODS C.7 has it ("2-layer LSTM"), so what stands after a word, padding
+    included, has no part in its logits. No dropout, since the paper names none.
+
+    >>> tagger = STagger.from_pretrained(folder)  # doctest: +SKIP
+    >>> tagger(word_ids).softmax(-1)[..., 1]  # doctest: +SKIP
+    """
+
+    config: STaggerConfig
+    config_class = STaggerConfig
+    base_model_prefix = "s_tagger"
+    main_input_name = "input_ids"
+
+    def __init__(self, config: STaggerConfig) -> None:
+        super().__init__(config)
+        self.embedding = nn.Embedding(config.vocab_size, config.embedding_size, padding_idx=PAD)
+        self.lstm = nn.LSTM(config.embedding_size, config.hidden_size, config.num_hidden_layers, batch_first=True)
+        self.classifier = nn.Linear(config.hidden_size, len(LABELS))
+        self.post_init()
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """Draw the initial weights of torch's own modules, by torch's own rule."""
+        if isinstance(module, nn.Embedding):
+            init.normal_(module.weight)
+            init.zeros_(module.weight[PAD])
+        elif isinstance(module, (nn.LSTM, nn.Linear)):
+            width = module.hidden_size if isinstance(module, nn.LSTM) else module.in_features
+            for parameter in module.parameters():
+                init.uniform_(parameter, -width**-0.5, width**-0.5)
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        """Return the logits of secondary and primary of word ids (B, L) -> (B, L, 2), padded at the right."""
+        states, _ = self.lstm(self.embedding(input_ids))  # (B, L, hidden)
+        return self.classifier(states)
+
+
+@dataclass(frozen=True)
+class TaggedText:
+    """The words of a text as ids, and the label of each, 1 if it is primary; int64 arrays of one length."""
+
+    ids: np.ndarray
+    labels: np.ndarray
+
+
+@dataclass
+class TagTask:
+    """Training of an S-Tagger, for :func:`models.training.fit`.
+
+    Attributes:
+        module: the tagger, on its device.
+        train: training texts, each with a word.
+        validation: validation texts, likewise.
+        learning_rate: of every parameter.
+        batch_size: texts per forward pass in validation.
+    """
+
+    module: STagger
+    train: Sequence[TaggedText]
+    validation: Sequence[TaggedText]
+    learning_rate: float
+    batch_size: int
+
+    @property
+    def n_train(self) -> int:
+        """Number of training texts."""
+        return len(self.train)
+
+    def parameter_groups(self) -> list[Parameters]:
+        """Return one group: everything at one rate."""
+        return [Parameters("all", list(self.module.parameters()), self.learning_rate)]
+
+    def train_batch(self, items: Sequence[int], step: Step) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the share of ``items`` in the cross-entropy per word, and in the accuracy, of the batch."""
+        words = sum(len(self.train[item].ids) for item in step.batch)
+        loss, counts = self._loss_and_counts([self.train[item] for item in items])
+        return loss / words, {"accuracy": (counts[0, 0] + counts[1, 1]) / words}
+
+    def validate(self) -> dict[str, float]:
+        """Return cross-entropy per word (nats), accuracy, and precision, recall and F1 of primary words."""
+        total, counts = 0.0, torch.zeros(2, 2, dtype=torch.int64)
+        for start in range(0, len(self.validation), self.batch_size):
+            loss, found = self._loss_and_counts(self.validation[start:start + self.batch_size])
+            total, counts = total + float(loss), counts + found
+        return {"loss": total / int(counts.sum()), **primary_scores(counts)}
+
+    def _loss_and_counts(self, texts: Sequence[TaggedText]) -> tuple[Tensor, Tensor]:
+        """Sum of the cross-entropies of all words, and number of words by label and answer (2, 2)."""
+        ids, labels = ([torch.from_numpy(getattr(text, name)) for text in texts] for name in ("ids", "labels"))
+        logits = self.module(pad_sequence(ids, True, PAD).to(self.module.device))  # (B, L, 2)
+        real = pad_sequence([torch.ones_like(label, dtype=torch.bool) for label in labels], True, False)
+        answers, label = logits[real.to(logits.device)], torch.cat(labels).to(logits.device)  # (N, 2), (N,)
+        counts = torch.bincount((2 * label + answers.detach().argmax(-1)).cpu(), minlength=4).view(2, 2)
+        return cross_entropy(answers.float(), label, reduction="sum"), counts
+
+
+def primary_scores(counts: Tensor) -> dict[str, float]:
+    """Return accuracy, and precision, recall and F1 of primary, of counts [label, answer] (2, 2).
+
+    A share of nothing is 0: a tagger that calls no word primary has precision 0.
+    """
+    right, missed, wrong = int(counts[1, 1]), int(counts[1, 0]), int(counts[0, 1])
+    return {"accuracy": (right + int(counts[0, 0])) / max(1, int(counts.sum())),
+            "precision": right / max(1, right + wrong), "recall": right / max(1, right + missed),
+            "f1": 2 * right / max(1, 2 * right + wrong + missed)}

@@ -1,0 +1,33 @@
+"""Which data set a command means."""
+
+from stages.artifacts.paths import ARTIFACTS, DatasetPaths
+from stages.runtime.errors import InputError, nearest
+
+_MADE_BY = {"nodes": "graph", "edges": "graph", "tokens": "annotate", "texts": "ingest", "examples": "ingest"}
+
+
+def datasets_with(kind: str) -> list[str]:
+    """Return the data sets that have table ``kind``, sorted."""
+    return sorted(path.parent.name for path in ARTIFACTS.glob(f"*/{kind}.parquet"))
+
+
+def dataset_with(kind: str, dataset: str | None) -> DatasetPaths:
+    """Return the data set that is meant: the one named, or the only one that has table ``kind``.
+
+    Raises:
+        InputError: there is none, or none of that name, or one has to be chosen.
+    """
+    found = datasets_with(kind)
+    if dataset is not None:
+        if dataset not in found:
+            known = (ARTIFACTS / dataset).is_dir()
+            raise InputError(f"{DatasetPaths(dataset).table(kind)}: no such artifact; "
+                             + (f"make it with `keycontrast stage {_MADE_BY.get(kind, kind)}@{dataset}`." if known
+                                else nearest(dataset, found)))
+        return DatasetPaths(dataset)
+    if not found:
+        raise InputError(f"no data set has a {kind}.parquet in {ARTIFACTS}/; make it with `keycontrast run`. Commands "
+                         f"work in the project's folder.")
+    if len(found) > 1:
+        raise InputError(f"several data sets have a {kind}.parquet: {', '.join(found)}; choose with --dataset.")
+    return DatasetPaths(found[0])

@@ -1,0 +1,292 @@
+"""Why a text has its keyword: tokens, candidate graph, scores, phrases and the choice, printed and drawn."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pydantic import ValidationError
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.cells import cell, printable
+from pipeline.datasets import dataset_with, datasets_with
+from pipeline.neighbourhood import DRAWINGS, slug, write_drawing
+from stages.artifacts.paths import DatasetPaths
+from stages.artifacts.schemas import NO_KEYWORD
+from stages.artifacts.tables import check_columns, read_batches, read_table
+from stages.language.annotators import load_annotator
+from stages.language.tokens import token_table
+from stages.params import Params, load_params
+from stages.params.data import TextRank
+from stages.params.problems import problem_lines
+from stages.ranking.explain import Explanation, explain
+from stages.ranking.selection import InverseFrequency
+from stages.reporting.drawings import Word, word_graph_svg
+from stages.runtime.errors import InputError
+
+_TOP = 5
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The text to explain.
+
+    Attributes:
+        text: as written.
+        tokens: its row of table ``tokens``.
+        language: ISO 639-1 code.
+        dataset: data set whose artifacts are used; None without any.
+        text_id: its id there; None for a new text.
+        origin: sentences that say where tokens and IDF come from.
+    """
+
+    text: str
+    tokens: pa.Table
+    language: str
+    dataset: DatasetPaths | None
+    text_id: int | None
+    origin: list[str]
+
+    @property
+    def name(self) -> str:
+        """How the text is called in headings and file names."""
+        if self.text_id is not None and self.dataset is not None:
+            return f"{self.dataset.name} text {self.text_id}"
+        return f"text {' '.join(self.text.split()[:5])}"
+
+
+def show(argument: str, dataset: str | None, method: str | None, as_text: bool, svg: Path | None,
+         console: Console) -> None:
+    """Print and draw why a text has its keyword.
+
+    Args:
+        argument: a text id, or a text.
+        dataset: data set of the text id, or whose IDF and pipeline a new text is read with.
+        method: ranking in place of ``textrank.method``.
+        as_text: take a number for a text, not for an id.
+        svg: file of the drawing; None takes one below ``.keycontrast/graphs``.
+
+    Raises:
+        InputError: params or artifacts are missing or wrong, or there is no such text.
+    """
+    params = load_params()
+    settings = ranking_settings(params, method)
+    is_id = not as_text and re.fullmatch(r"[0-9]{1,18}", argument) is not None
+    subject = stored_text(int(argument), dataset) if is_id else new_text(argument, dataset, params)
+    idf = training_idf(subject.dataset) if subject.dataset is not None else None
+    found = explain(subject.tokens, idf=idf, language=subject.language,
+                    **{name: value for name, value in settings.model_dump().items() if name != "phrases"})
+    console.print(Text(printable(subject.name), style="bold"))
+    console.print(Text(printable(subject.text)))
+    for sentence in subject.origin:
+        console.print(Text(sentence, style="dim"))
+    print_explanation(found, settings, console)
+    if subject.text_id is not None:
+        _print_stored(subject, found, params, method, console)
+    _draw(subject, found, svg, console)
+
+
+def ranking_settings(params: Params, method: str | None) -> TextRank:
+    """Return block ``textrank`` of the params, with another method if one is given.
+
+    Raises:
+        InputError: there is no such method, or it does not go with the other settings.
+    """
+    changes = {} if method is None else {"method": method}
+    try:
+        return TextRank.model_validate({**params.textrank.model_dump(), **changes})
+    except ValidationError as error:
+        raise InputError("--method: " + "; ".join(problem_lines(error, "textrank", TextRank))) from error
+
+
+def stored_text(text_id: int, dataset: str | None) -> Subject:
+    """Return the text of an id, with its tokens as ``tokens.parquet`` holds them.
+
+    Raises:
+        InputError: artifacts are missing, or no text has that id.
+    """
+    paths = dataset_with("tokens", dataset)
+    texts, tokens = _row(paths, "texts", text_id), _row(paths, "tokens", text_id)
+    if not texts.num_rows or not tokens.num_rows:
+        rows = pq.read_metadata(paths.table("tokens")).num_rows
+        raise InputError(f"{paths.table('tokens')}: no text has id {text_id}; it has {rows:,} texts, numbered from 0. "
+                         f"For a number that is a text, add --text.")
+    return Subject(texts["text"][0].as_py(), tokens, texts["language"][0].as_py(), paths, text_id,
+                   [f"Tokens of {paths.table('tokens')}; IDF over the training texts of {paths.name}."])
+
+
+def new_text(text: str, dataset: str | None, params: Params) -> Subject:
+    """Return a text that is in no artifact, annotated by the pipeline of the params.
+
+    Raises:
+        InputError: the pipeline cannot be used, the data set does not exist, or one has to be chosen.
+    """
+    known = dataset is None and not datasets_with("tokens")
+    paths = None if known else dataset_with("tokens", dataset)
+    language = _language(paths, params)
+    annotator = load_annotator(params.annotate.pipeline, language)
+    about = annotator.describe()
+    origin = [f"Tokens by {about['name']} {about['version']}; "
+              + (f"IDF over the training texts of {paths.name}." if paths is not None else
+                 "no data set has tokens, so no IDF: ties of scores fall to the earliest position.")]
+    return Subject(text, token_table(annotator.columns([0], [text])), language, paths, None, origin)
+
+
+def _language(paths: DatasetPaths | None, params: Params) -> str:
+    if paths is not None and paths.name in params.datasets:
+        return params.datasets[paths.name].language
+    languages = {dataset.language for dataset in params.datasets.values()}
+    return languages.pop() if len(languages) == 1 else "en"
+
+
+def _row(paths: DatasetPaths, kind: str, text_id: int) -> pa.Table:
+    check_columns(paths.table(kind), kind)
+    return pq.read_table(paths.table(kind), filters=pc.field("text_id") == text_id)
+
+
+def training_idf(paths: DatasetPaths) -> InverseFrequency:
+    """Return the IDF over the texts of training examples, as the stage keywords counts it."""
+    examples = read_table(paths.table("examples"))
+    train = examples.filter(pc.equal(examples["split"], "train"))
+    roles = [name for name in ("source_id", "target_id", "negative_id", "text_id") if name in train.column_names]
+    ids = pa.chunked_array([chunk for name in roles for chunk in train[name].chunks], pa.int64()).unique()
+
+    def pieces() -> Iterator[pa.Table]:
+        for batch in read_batches(paths.table("tokens"), "tokens", ["text_id", "token"]):
+            yield batch.filter(pc.is_in(batch["text_id"], value_set=ids))
+
+    return InverseFrequency.over_tables(pieces())
+
+
+def print_explanation(found: Explanation, settings: TextRank, console: Console) -> None:
+    """Print tokens, graph, phrases and the choice."""
+    if found.tokens:
+        console.print()
+        console.print(_token_table(found))
+    if found.nodes:
+        console.print()
+        console.print(_node_table(found))
+        console.print(Text(f"{found.method}"
+                           + (f" (compat {found.compat})" if found.compat != "none" else "")
+                           + f", window {found.window}, damping {found.damping:g}: {found.iterations} iterations, "
+                           f"residual {found.residual:.2g} (tolerance {settings.tolerance:g})"
+                           + (", not converged" if found.status == "not_converged" else ""), style="dim"))
+    if found.phrases:
+        console.print()
+        console.print(_phrase_table(found))
+    score = "" if found.keyword_score is None else f", score {found.keyword_score:.6g}"
+    console.print(Text(f"\nKeyword: {printable(found.keyword)}", style="bold")
+                  + Text(f" (by {found.keyword_method}{score})"))
+    console.print(Text(printable(found.reason)))
+
+
+def _token_table(found: Explanation) -> Table:
+    shown = Table("", "token", "lemma", "UPOS", "tag", "candidate", title="Tokens", title_justify="left")
+    for place, token in enumerate(found.tokens):
+        node = "" if token.node is None else f"● {printable(found.nodes[token.node].word)}"
+        shown.add_row(str(place), *map(cell, (token.text, token.lemma, token.pos, token.tag)), Text(node),
+                      style=None if token.candidate else "dim")
+    return shown
+
+
+def _node_table(found: Explanation) -> Table:
+    """Return the candidate graph: each word with its score, and its edges with their weights."""
+    beside: dict[int, list[str]] = {place: [] for place in range(len(found.nodes))}
+    for edge in found.edges:
+        for one, other in ((edge.first, edge.second), (edge.second, edge.first)):
+            beside[one].append(f"{printable(found.nodes[other].word)} ({edge.weight:g})")
+    shown = Table("word", title=f"Candidate graph: {len(found.nodes)} words, {len(found.edges)} edges",
+                  title_justify="left")
+    shown.add_column("score", justify="right")
+    shown.add_column("kept")
+    shown.add_column("edges to (weight)")
+    for place in sorted(range(len(found.nodes)), key=lambda place: (-round(found.nodes[place].score, 9), place)):
+        node = found.nodes[place]
+        shown.add_row(cell(node.word), f"{node.score:.5f}", "yes" if node.kept else "no",
+                      Text(", ".join(beside[place]) or "none"), style=None if node.kept else "dim")
+    return shown
+
+
+def _phrase_table(found: Explanation) -> Table:
+    shown = Table("rank", "phrase", "keyword", title="Ranked phrases", title_justify="left")
+    shown.add_column("score", justify="right")
+    shown.add_column("mean IDF", justify="right")
+    shown.add_column("tokens", justify="right")
+    for phrase in found.phrases:
+        span = str(phrase.start) if phrase.end == phrase.start + 1 else f"{phrase.start}-{phrase.end - 1}"
+        shown.add_row(str(phrase.rank), cell(phrase.phrase), cell(phrase.keyword), f"{phrase.score:.5f}",
+                      "" if phrase.idf is None else f"{phrase.idf:.3f}", span)
+    return shown
+
+
+def _print_stored(subject: Subject, found: Explanation, params: Params, method: str | None, console: Console) -> None:
+    """Print what ``keywords.parquet`` holds of the text, and why that may be another keyword."""
+    assert subject.dataset is not None and subject.text_id is not None
+    path = subject.dataset.table("keywords")
+    if not path.exists():
+        console.print(Text(f"\n{path}: not made yet; `keycontrast stage keywords@{subject.dataset.name}` makes it."))
+        return
+    row = _row(subject.dataset, "keywords", subject.text_id)
+    if not row.num_rows:
+        raise InputError(f"{path}: no row of text {subject.text_id}; the tables are of different runs. Run "
+                         f"`keycontrast run`.")
+    stored = row.to_pylist()[0]
+    score = "" if stored["score"] is None else f", score {stored['score']:.6g}"
+    console.print(Text(f"\n{path}: {printable(stored['keyword'])} (by {stored['method']}{score})"), soft_wrap=True)
+    for sentence in _remarks(subject, found, stored, params, method):
+        console.print(Text(sentence))
+
+
+def _remarks(subject: Subject, found: Explanation, stored: dict[str, Any], params: Params,
+             method: str | None) -> Iterator[str]:
+    chosen = params.keywords.method
+    if stored["method"] in ("attribution", "psi"):
+        yield (f"That keyword comes from {stored['method']}, not from TextRank: the ranking above did not choose it. "
+               + _scores(subject, stored["method"]))
+    elif stored["method"] == "idf":
+        missing = "no phrase was ranked" if chosen == "textrank" else f"{chosen} says nothing of this text"
+        yield f"That is a fall-back: {missing}, so the word of highest IDF was taken."
+    elif stored["method"] == "none":
+        yield f"That is a fall-back: the text has no word to choose, and {NO_KEYWORD} forms no cluster."
+    elif stored["keyword"] != found.keyword:
+        yield ("It differs from the choice above, which was ranked by another method (--method)." if method is not None
+               else "It differs because keywords.kw_lemma writes keywords by their lemmas." if params.keywords.kw_lemma
+               else "It differs from the choice above: the table was made with other params or tokens. Run "
+                    "`keycontrast run`.")
+
+
+def _scores(subject: Subject, kind: str) -> str:
+    """Return a sentence with the best words of a text under ``attribution`` or ``psi``, paired with itself."""
+    assert subject.dataset is not None and subject.text_id is not None
+    path = subject.dataset.table(kind)
+    if not path.exists():
+        return f"{path} is not there any more."
+    rows = [row for row in _row(subject.dataset, kind, subject.text_id).to_pylist() if row["mode"] == "xx"]
+    if not rows:
+        return f"{path} has no scores of this text."
+    ranked = sorted(zip(rows[0]["score"], rows[0]["word"], strict=True), key=lambda item: -item[0])[:_TOP]
+    return "Its best words: " + ", ".join(f"{printable(word)} {score:.3f}" for score, word in ranked) + "."
+
+
+def drawing_of(subject: Subject, found: Explanation) -> str:
+    """Return the candidate graph as SVG."""
+    best = next((phrase for phrase in found.phrases if phrase.keyword == found.keyword), None)
+    span = set() if best is None else set(range(best.start, best.end))
+    words = [Word(node.word, node.score, node.kept, bool(span & set(node.tokens))) for node in found.nodes]
+    edges = {(edge.first, edge.second): edge.weight for edge in found.edges}
+    return word_graph_svg(f"{subject.name}: “{found.keyword}” by {found.method}", subject.text, words, edges)
+
+
+def _draw(subject: Subject, found: Explanation, svg: Path | None, console: Console) -> None:
+    if not found.nodes:
+        console.print(Text("No drawing: without candidates there is no graph."))
+        return
+    path = svg or DRAWINGS / f"{slug(subject.name)}.svg"
+    write_drawing(path, drawing_of(subject, found))
+    console.print(Text(f"Drawing: {path}"), soft_wrap=True)

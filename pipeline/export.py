@@ -1,0 +1,118 @@
+"""The keyword graph as GraphML, written as it is read: a graph of any size needs the memory of one batch.
+
+networkx, Gephi, igraph and Cytoscape read it. An edge points the way that messages go: its target receives from
+its source.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+from xml.sax.saxutils import escape, quoteattr
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from rich.console import Console
+from rich.text import Text
+
+from pipeline.datasets import dataset_with
+from pipeline.neighbourhood import neighbourhood, node_of
+from stages.artifacts.paths import DatasetPaths
+from stages.artifacts.schemas import SCHEMAS
+from stages.artifacts.tables import atomic_file, read_batches
+from stages.reporting.drawings import xml_text
+from stages.runtime.errors import InputError, nearest
+
+FORMATS = ("graphml",)
+_OPENING = """<?xml version="1.0" encoding="UTF-8"?>
+<graphml xmlns="http://graphml.graphdrawing.org/xmlns" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
+ xsi:schemaLocation="http://graphml.graphdrawing.org/xmlns http://graphml.graphdrawing.org/xmlns/1.0/graphml.xsd">
+"""
+_ENDS = {"node": ("node_id",), "edge": ("target", "source")}
+
+
+@dataclass(frozen=True)
+class Written:
+    """What an export holds: numbers of nodes and edges, and of keywords in which characters were replaced."""
+
+    nodes: int
+    edges: int
+    replaced: int
+
+
+def export(file: Path, dataset: str | None, keyword: str | None, hops: int, form: str | None, console: Console) -> None:
+    """Write the keyword graph of a data set, or the part around ``keyword``, to ``file``, whole or not at all.
+
+    Raises:
+        InputError: artifacts are missing, there is no such keyword, or the format is not known.
+    """
+    _check_format(file, form)
+    paths = dataset_with("nodes", dataset)
+    ids = None
+    if keyword is not None:
+        ids = pa.array(neighbourhood(paths, node_of(paths, keyword), None, hops).nodes.index, pa.int32())
+    with atomic_file(file) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as stream:
+        written = write_graphml(stream, paths, ids)
+    console.print(Text(f"{file}: {written.nodes:,} keywords, {written.edges:,} edges of {paths.name}"), soft_wrap=True)
+    if written.replaced:
+        console.print(Text(f"{written.replaced:,} keywords hold control characters that XML forbids; U+FFFD stands in "
+                           f"their place."), soft_wrap=True)
+
+
+def _check_format(file: Path, form: str | None) -> None:
+    form = file.suffix[1:].lower() if form is None else form.lower()
+    if form not in FORMATS:
+        raise InputError(f"{file}: no export to {form or 'a file without ending'!r}; {nearest(form, FORMATS)} Name the "
+                         f"file so, or give --format.")
+
+
+def write_graphml(stream: TextIO, paths: DatasetPaths, ids: pa.Array | None = None) -> Written:
+    """Write nodes and edges of ``paths``, only those among ``ids`` if given, in the order of the tables.
+
+    Node ids are those of ``nodes.parquet``; all other columns become attributes, described as in the schemas. A
+    pair of keywords has one sign only, so that no two edges are parallel.
+    """
+    stream.write(_OPENING)
+    for kind, table in (("node", "nodes"), ("edge", "edges")):
+        stream.writelines(_keys(kind, table))
+    stream.write(f'<graph id={quoteattr(xml_text(paths.name))} edgedefault="directed">\n')
+    nodes = edges = replaced = 0
+    for batch in _batches(paths, "nodes", ids, ("node_id",)):
+        names = batch["keyword"].to_pylist()
+        replaced += sum(xml_text(name) != name for name in names)
+        nodes += len(names)
+        stream.writelines(_elements("node", [f'id="{node}"' for node in batch["node_id"].to_pylist()], batch))
+    for batch in _batches(paths, "edges", ids, ("target", "source")):
+        edges += batch.num_rows
+        ends = zip(batch["source"].to_pylist(), batch["target"].to_pylist(), strict=True)
+        stream.writelines(_elements("edge", [f'source="{source}" target="{target}"' for source, target in ends], batch))
+    stream.write("</graph>\n</graphml>\n")
+    return Written(nodes, edges, replaced)
+
+
+def _attributes(kind: str, table: str) -> Iterator[tuple[str, pa.DataType, str]]:
+    """Yield name, type and meaning of the columns of ``table`` that are attributes of a node or an edge."""
+    return (column for column in SCHEMAS[table].fields if column[0] not in _ENDS[kind])
+
+
+def _keys(kind: str, table: str) -> Iterator[str]:
+    for name, data, meaning in _attributes(kind, table):
+        form = "string" if pa.types.is_string(data) else "double" if pa.types.is_floating(data) else "long"
+        yield (f'<key id="{kind}_{name}" for="{kind}" attr.name="{name}" attr.type="{form}">'
+               f"<desc>{escape(meaning)}</desc></key>\n")
+
+
+def _batches(paths: DatasetPaths, kind: str, ids: pa.Array | None, ends: Sequence[str]) -> Iterator[pa.Table]:
+    for batch in read_batches(paths.table(kind), kind):
+        for name in ends if ids is not None else ():
+            batch = batch.filter(pc.is_in(batch[name], value_set=ids))
+        yield batch
+
+
+def _elements(kind: str, openings: Sequence[str], batch: pa.Table) -> Iterator[str]:
+    names = [name for name, _, _ in _attributes(kind, f"{kind}s")]
+    columns = [batch[name].to_pylist() for name in names]
+    for opening, values in zip(openings, zip(*columns, strict=True), strict=True):
+        data = "".join(f'<data key="{kind}_{name}">{escape(xml_text(str(value)))}</data>'
+                       for name, value in zip(names, values, strict=True) if value is not None)
+        yield f"<{kind} {opening}>{data}</{kind}>\n"

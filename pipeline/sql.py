@@ -1,0 +1,343 @@
+"""SQL over the artifacts: each Parquet, CSV and JSON file is a view, and nothing can be changed.
+
+    artifacts/sample/keywords.parquet            sample.keywords, or keywords where that is unambiguous
+    artifacts/sample/metrics/graph.json          sample.metrics_graph
+    artifacts/models/hcl/history.csv             models_hcl.history
+    artifacts/runs/hcl-no-graph/scores.parquet   runs_hcl_no_graph.scores
+
+DuckDB reads the files as Arrow datasets that we open, column by column and batch by batch, and is then shut off
+from every file: refusing statements by their kind would not do, because a SELECT may hold a COPY.
+"""
+
+import csv
+import json
+import math
+import re
+import sys
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, TextIO
+
+import duckdb
+import pyarrow as pa
+import pyarrow.dataset as ds
+from rich.console import Console
+from rich.text import Text
+
+from pipeline.cells import print_rows, printable
+from stages.artifacts.paths import ARTIFACTS
+from stages.runtime.errors import InputError, nearest
+from stages.runtime.log import logger
+
+SHOWN = 40
+_KINDS = (".parquet", ".csv", ".json", ".jsonl")
+_BATCH = 1024
+_MADE_BY = "Make artifacts with `keycontrast run`."
+# A folder with this file is a saved model: what else it holds is no table.
+_MODEL = "config.json"
+_OTHER = ("report",)
+# Schemas that DuckDB has already.
+_TAKEN = ("main", "temp", "system", "pg_catalog", "information_schema")
+_log = logger("sql")
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """Files by schema and view.
+
+    Attributes:
+        schemas: of each data set, model and run, its views and their files.
+        datasets: the schema of each data set.
+    """
+
+    schemas: dict[str, dict[str, Path]]
+    datasets: dict[str, str]
+
+    def names(self) -> list[str]:
+        """Return every view as it is written in SQL, such as ``sample.keywords``."""
+        return [f"{quoted(schema)}.{quoted(view)}" for schema, views in self.schemas.items() for view in views]
+
+    def short_names(self, dataset: str | None = None) -> dict[str, str]:
+        """Return the views that need no schema, and the schema of each.
+
+        A view of ``dataset``, or of the only data set that has one of that name; if none has, of the only model
+        or run that has one.
+
+        Raises:
+            InputError: no such data set.
+        """
+        if dataset is not None and dataset not in self.datasets:
+            raise InputError(f"--dataset {dataset}: no artifacts of that data set; {nearest(dataset, self.datasets)}")
+        owners: dict[str, list[str]] = {}
+        for schema, views in self.schemas.items():
+            for view in views:
+                owners.setdefault(view, []).append(schema)
+        found = {}
+        for view, schemas in owners.items():
+            own = [schema for schema in schemas if dataset is not None and schema == self.datasets[dataset]]
+            candidates = own or [schema for schema in schemas if schema in self.datasets.values()] or schemas
+            if len(candidates) == 1:
+                found[view] = candidates[0]
+        return found
+
+
+def catalog(root: Path = ARTIFACTS) -> Catalog:
+    """Return what lies below ``root``, in sorted order; hidden and unfinished files are left out.
+
+    Raises:
+        InputError: nothing does.
+    """
+    folders: dict[tuple[str, ...], dict[str, Path]] = {}
+    for path in sorted(root.rglob("*")) if root.is_dir() else ():
+        inner = path.relative_to(root).parts
+        if path.suffix in _KINDS and path.is_file() and not _is_left_out(path, inner):
+            depth = min(2 if inner[0] in ("models", "runs") else 1, len(inner) - 1)
+            views = folders.setdefault(inner[:depth], {})
+            views[_free(_name((*inner[depth:-1], path.stem)), views)] = path
+    if not folders:
+        raise InputError(f"{root}: no artifacts to query. {_MADE_BY}")
+    schemas: dict[str, dict[str, Path]] = {}
+    datasets = {}
+    for folder, views in folders.items():
+        schema = _free(_name(folder) or root.name, [*schemas, *_TAKEN])
+        schemas[schema] = views
+        if len(folder) == 1 and any(path.suffix == ".parquet" for path in views.values()):
+            datasets[folder[0]] = schema
+    return Catalog(schemas, datasets)
+
+
+def _is_left_out(path: Path, inner: Sequence[str]) -> bool:
+    return (inner[0] in _OTHER or any(part.startswith(".") for part in inner)
+            or (path.parent / _MODEL).exists())
+
+
+def _name(parts: Sequence[str]) -> str:
+    """Return a name for SQL, where a hyphen would be a minus."""
+    return re.sub(r"\W+", "_", "_".join(parts))
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    """Return ``name``, with an underscore for each time that it is taken; DuckDB does not tell case."""
+    lower = {other.lower() for other in taken}
+    while name.lower() in lower:
+        name += "_"
+    return name
+
+
+def single_file(path: Path) -> Catalog:
+    """Return a catalog of one file, the view ``artifact``.
+
+    Raises:
+        InputError: it is not there, or is no table.
+    """
+    if not path.is_file():
+        beside = [item.name for item in path.parent.glob("[!.]*")] if path.parent.is_dir() else []
+        raise InputError(f"{path}: no such file; {nearest(path.name, beside)}")
+    if path.suffix not in _KINDS:
+        raise InputError(f"{path}: cannot query a file of kind {path.suffix or 'without ending'}; "
+                         f"valid endings: {', '.join(sorted(_KINDS))}.")
+    return Catalog({"file": {"artifact": path}}, {"file": "file"})
+
+
+def quoted(name: str) -> str:
+    """Return ``name`` as an SQL identifier, in quotes only if it needs them."""
+    return name if re.fullmatch(r"[a-z_][a-z0-9_]*", name) else '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """Return ``text`` as an SQL string."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Column names, without repeats, rows as they are read, and what is scanned, of which DuckDB keeps no hold."""
+
+    columns: list[str]
+    rows: Iterator[tuple[Any, ...]]
+    scanned: list[ds.Dataset | pa.Table]
+
+
+def run(sql: str, path: Path | None, dataset: str | None, form: Literal["table", "csv", "json"], rows: int | None,
+        console: Console) -> None:
+    """Answer a query of all artifacts, or of the file ``path``, on standard output; errors as in :func:`answer`."""
+    files = catalog() if path is None else single_file(path)
+    with answer(sql, files, dataset) as found:
+        if form == "csv":
+            write_csv(found, sys.stdout, rows)
+        elif form == "json":
+            write_json(found, sys.stdout, rows)
+        else:
+            print_answer(found, console, rows)
+
+
+@contextmanager
+def answer(sql: str, files: Catalog, dataset: str | None = None) -> Iterator[Answer]:
+    """Yield the answer to one query.
+
+    Args:
+        sql: one statement that reads, such as SELECT, WITH, DESCRIBE, SUMMARIZE, SHOW or EXPLAIN.
+        files: what can be queried.
+        dataset: the data set whose views need no schema.
+
+    Raises:
+        InputError: no such data set, not one reading statement, or one that DuckDB refuses.
+    """
+    with TemporaryDirectory(prefix="keycontrast-sql-") as spill, duckdb.connect(":memory:") as connection:
+        try:
+            _check_statement(sql)
+            scanned = _make_views(connection, files, dataset)
+            _seal(connection, Path(spill))
+            result = connection.execute(sql)
+            yield Answer(_distinct([column[0] for column in result.description or []]), _rows(result), scanned)
+        except (duckdb.Error, pa.ArrowInvalid) as error:
+            raise InputError(_explained(error, files)) from error
+
+
+def _check_statement(sql: str) -> None:
+    kinds = [statement.type.name for statement in duckdb.extract_statements(sql)]
+    if len(kinds) != 1 or kinds[0] not in ("SELECT", "EXPLAIN"):
+        found = " and ".join(kinds) or "none"
+        raise InputError(f"--sql takes one statement that reads (SELECT, WITH, DESCRIBE, SUMMARIZE, SHOW, EXPLAIN), "
+                         f"found {found}. Artifacts are changed by stages only.")
+
+
+def _make_views(connection: duckdb.DuckDBPyConnection, files: Catalog, dataset: str | None) -> list[Any]:
+    """Make a view of every file that can be read, and return what the views scan."""
+    scanned = []
+    made = set()
+    for schema, views in files.schemas.items():
+        connection.execute(f"CREATE SCHEMA {quoted(schema)}; SET schema = {literal(quoted(schema))}")
+        for view, path in views.items():
+            content = _arrow(path)
+            if content is not None and content.schema.names:
+                connection.from_arrow(content).create_view(view)
+                scanned.append(content)
+                made.add((schema, view))
+    connection.execute("SET schema = 'main'")
+    for view, schema in files.short_names(dataset).items():
+        if (schema, view) in made:
+            connection.execute(f"CREATE VIEW {quoted(view)} AS FROM {quoted(schema)}.{quoted(view)}")
+    return scanned
+
+
+def _seal(connection: duckdb.DuckDBPyConnection, spill: Path) -> None:
+    """Shut the connection off from files (but ``spill``, for joins beyond memory), our variables and new settings."""
+    connection.execute(f"SET temp_directory = {literal(str(spill))}")
+    connection.execute("SET python_enable_replacements = false; SET enable_external_access = false; "
+                       "SET lock_configuration = true")
+
+
+def _arrow(path: Path) -> ds.Dataset | pa.Table | None:
+    """Return a file as something that Arrow scans (JSON, which is small here, as a table); None if it is broken."""
+    try:
+        if path.suffix == ".json":
+            content = json.loads(path.read_text(encoding="utf-8"))
+            return pa.Table.from_pylist(content if isinstance(content, list) else [content])
+        return ds.dataset(path, format="json" if path.suffix == ".jsonl" else path.suffix[1:])
+    except (pa.ArrowInvalid, pa.ArrowTypeError, json.JSONDecodeError, UnicodeDecodeError, AttributeError) as error:
+        # One broken file should not keep all others from being queried.
+        _log.warning("%s: left out, not a readable %s file (%s)", path, path.suffix[1:], error)
+        return None
+
+
+def _rows(result: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
+    while rows := result.fetchmany(_BATCH):
+        yield from rows
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Return ``names`` with a number after each that came before: ``a, a`` becomes ``a, a_1``."""
+    seen: Counter[str] = Counter()
+    found = []
+    for name in names:
+        found.append(f"{name}_{seen[name]}" if seen[name] else name)
+        seen[name] += 1
+    return found
+
+
+def _explained(error: Exception, files: Catalog) -> str:
+    """Return DuckDB's message with the names of this catalog in place of its guesses among its own tables."""
+    message = str(error).replace("\n\n", "\n")
+    if isinstance(error, duckdb.PermissionException):
+        return (f"--sql: {message}\nArtifacts are views here, such as {files.names()[0]}; no file can be read or "
+                f"written by its path.")
+    column = re.search(r'Referenced column "(.+?)" not found.*\nCandidate bindings: (.*)', message)
+    if column is not None:
+        candidates = [name.rpartition(".")[2] for name in re.findall(r'"(.+?)"', column[2])]
+        return f"--sql: no column is called {column[1]!r}; {nearest(column[1], candidates)}{_place(message)}"
+    table = re.search(r'Table with name "?([^\s"]+)"? does not exist', message)
+    if table is None:
+        return f"--sql: {message}"
+    view = table[1].rpartition(".")[2]
+    owners = [name for name in files.names() if name.rpartition(".")[2] == quoted(view)]
+    hint = (f"did you mean {' or '.join(owners)}?" if owners
+            else nearest(table[1], [*files.names(), *files.short_names()]))
+    return f"--sql: no view is called {table[1]!r}; {hint} `show all tables` lists them.{_place(message)}"
+
+
+def _place(message: str) -> str:
+    """Return the lines of DuckDB's message that point into the statement."""
+    return "".join(message.partition("\nLINE ")[1:])
+
+
+def print_answer(found: Answer, console: Console, limit: int | None = None) -> None:
+    """Print the answer as a table of at most ``limit`` rows (40 if None), and say where it was cut."""
+    limit = SHOWN if limit is None else limit
+    rows: list[tuple[Any, ...]] = []
+    cut = False
+    for row in found.rows:
+        cut = len(rows) == limit
+        if cut:
+            break
+        rows.append(row)
+    if found.columns == ["explain_key", "explain_value"]:
+        for _, plan in rows:
+            console.print(Text(printable(plan, keep="\n")), soft_wrap=True)
+        return
+    count = f"{len(rows):,} row{'s' * (len(rows) != 1)}"
+    print_rows(found.columns, rows, console, f"First {count}" if cut else count)
+    if cut:
+        console.print(Text(f"There are more; --rows {2 * limit or SHOWN} shows more, --csv or --json all."))
+
+
+def write_csv(found: Answer, stream: TextIO, limit: int | None = None) -> None:
+    """Write the answer as CSV, lists and structures as JSON, nulls as nothing."""
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(found.columns)
+    for row in _limited(found.rows, limit):
+        writer.writerow([json.dumps(plain(value), ensure_ascii=False) if isinstance(value, dict | list | tuple)
+                         else value for value in row])
+
+
+def write_json(found: Answer, stream: TextIO, limit: int | None = None) -> None:
+    """Write the answer as one JSON object per line; what JSON has no form for (NaN) as null."""
+    for row in _limited(found.rows, limit):
+        content = {name: plain(value) for name, value in zip(found.columns, row, strict=True)}
+        stream.write(json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _limited(rows: Iterator[tuple[Any, ...]], limit: int | None) -> Iterator[tuple[Any, ...]]:
+    for place, row in enumerate(rows):
+        if limit is not None and place == limit:
+            sys.stderr.write(f"keycontrast: cut after {limit:,} rows; leave out --rows for all\n")
+            return
+        yield row
+
+
+def plain(value: Any) -> Any:
+    """Return a value that JSON can hold."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int | str) else str(value)

@@ -1,0 +1,48 @@
+"""Which texts a data set's examples use, whether they are pairs and triples or labelled texts.
+
+    examples = read_examples(DatasetPaths("sample").table("examples"))
+    train = training_text_ids(examples)
+"""
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from stages.artifacts.tables import read_table
+
+_ROLES = ("source_id", "target_id", "negative_id")
+TextIds = npt.NDArray[np.int64]
+
+
+def read_examples(path: Path) -> pa.Table:
+    """Read ``examples.parquet``, which follows schema ``examples`` or ``labelled_examples``.
+
+    Raises:
+        InputError: the file is missing, is not Parquet, or lacks columns.
+    """
+    read_table(path, None, columns=[])
+    return read_table(path, "labelled_examples" if "label" in pq.read_schema(path).names else "examples")
+
+
+def is_labelled(examples: pa.Table) -> bool:
+    """Whether examples are labelled texts, not pairs or triples."""
+    return "text_id" in examples.column_names
+
+
+def all_text_ids(examples: pa.Table) -> TextIds:
+    """Return the distinct ids of the texts that examples use (sources, targets, negatives; or labelled texts), sorted.
+
+    Further references are not among them: they are compared with, not learned from.
+    """
+    columns = ["text_id"] if is_labelled(examples) else _ROLES
+    held = [pc.drop_null(examples[name]).to_numpy() for name in columns]
+    return np.unique(np.concatenate([np.asarray(ids, dtype=np.int64) for ids in held]))
+
+
+def training_text_ids(examples: pa.Table) -> TextIds:
+    """Return the distinct ids of the texts that training examples use, sorted; see :func:`all_text_ids`."""
+    return all_text_ids(examples.filter(pc.equal(examples["split"], "train")))

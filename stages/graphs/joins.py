@@ -1,0 +1,185 @@
+"""Joins over a whole corpus in DuckDB: on disk where they outgrow their memory, no Python object per row.
+
+Keywords become node ids here, and stay numbers from here on. DuckDB compares strings by their UTF-8 bytes, which is
+the order of Python's ``sorted``: node ids are positions among the sorted keywords (METHODS A.3).
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import rmtree
+from tempfile import TemporaryDirectory
+from typing import TypeAlias
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stages.artifacts.schemas import NO_KEYWORD
+from stages.artifacts.tables import ROW_GROUP, check_columns
+from stages.runtime.errors import InputError
+
+# A table by its file (never in memory as a whole), or in memory.
+Rows: TypeAlias = Path | pa.Table | pd.DataFrame
+
+_TRIPLES = f"""
+    SELECT x.keyword AS keyword, e.example_id AS example_id, y.keyword AS output_keyword, n.keyword AS negative_keyword
+    FROM (SELECT * FROM examples WHERE split = 'train') AS e
+    JOIN (SELECT text_id, keyword FROM keywords WHERE keyword {{condition}} '{NO_KEYWORD}') AS x
+        ON x.text_id = e.source_id
+    JOIN keywords AS y ON y.text_id = e.target_id
+    LEFT JOIN keywords AS n ON n.text_id = e.negative_id"""
+_LOST = """
+    SELECT example_id, text_id FROM (
+        SELECT example_id, unnest([source_id, target_id, negative_id]) AS text_id FROM examples WHERE split = 'train')
+    ANTI JOIN keywords USING (text_id) WHERE text_id IS NOT NULL ORDER BY example_id, text_id LIMIT 1"""
+_NODES = """
+    CREATE TEMP TABLE numbered AS
+    SELECT keyword, CAST(row_number() OVER (ORDER BY keyword) - 1 AS INTEGER) AS node_id
+    FROM (SELECT input_keyword AS keyword FROM triples UNION SELECT output_keyword FROM triples
+          UNION SELECT negative_keyword FROM triples)
+    WHERE keyword IS NOT NULL"""
+_NUMBERED = """
+    SELECT x.node_id AS input, y.node_id AS output, coalesce(n.node_id, -1) AS negative FROM triples AS t
+    JOIN numbered AS x ON x.keyword = t.input_keyword
+    JOIN numbered AS y ON y.keyword = t.output_keyword
+    LEFT JOIN numbered AS n ON n.keyword = t.negative_keyword"""
+
+
+@dataclass(frozen=True)
+class JoinLimits:
+    """What a join may take; neither decides any result.
+
+    Attributes:
+        memory_gib: memory of the join, in GiB; what is over goes to disk.
+        folder: where it goes, emptied before and after; None takes the system's place for temporary files.
+    """
+
+    memory_gib: float = 4.0
+    folder: Path | None = None
+
+
+DEFAULT_LIMITS = JoinLimits()
+
+
+@dataclass(frozen=True)
+class NodeTriples:
+    """The keyword triples of the training examples as node ids, in no particular order.
+
+    Attributes:
+        names: the sorted distinct keywords; position is node id.
+        input, output, negative: node ids (n,) int32 of k_x, k_y+ and k_y-; -1 where there is no negative.
+        none: node id of the mark for "no keyword"; -1 if no text lacks one.
+    """
+
+    names: pa.StringArray
+    input: np.ndarray
+    output: np.ndarray
+    negative: np.ndarray
+    none: int
+
+    def __len__(self) -> int:
+        return len(self.input)
+
+
+def cluster_rows(examples: Rows, keywords: Rows, limits: JoinLimits) -> Iterator[pa.Table]:
+    """Yield table ``clusters`` in its order, in pieces of a fixed number of rows.
+
+    Args:
+        examples: table ``examples``.
+        keywords: table ``keywords``.
+        limits: of the join.
+
+    Raises:
+        InputError: a text of the training examples has no row in ``keywords``.
+    """
+    with joining({"examples": examples, "keywords": keywords}, limits) as connection:
+        for example, text in connection.sql(_LOST).fetchall():
+            raise InputError(f"keywords.parquet: no keyword for text {text} of example {example}. The tables are out "
+                             f"of step: run `keycontrast run`, or the stage keywords and those after it, again.")
+        members = _TRIPLES.format(condition="<>")
+        yield from _pieces(connection.sql(f"{members} ORDER BY x.keyword, e.example_id"))
+
+
+def node_triples(examples: Rows, keywords: Rows, clusters: Rows, limits: JoinLimits) -> NodeTriples:
+    """Return the triples of all training examples: members of clusters, and those whose input has no keyword.
+
+    Args:
+        examples: table ``examples``.
+        keywords: table ``keywords``.
+        clusters: table ``clusters``, made from the two.
+        limits: of the join.
+    """
+    with joining({"examples": examples, "keywords": keywords, "clusters": clusters}, limits) as connection:
+        columns = "keyword AS input_keyword, output_keyword, negative_keyword"
+        connection.execute(f"CREATE TEMP VIEW triples AS SELECT {columns} FROM clusters "
+                           f"UNION ALL SELECT {columns} FROM ({_TRIPLES.format(condition='=')})")
+        return _numbered(connection)
+
+
+def number_triples(triples: Rows, limits: JoinLimits) -> NodeTriples:
+    """Return ``triples`` (columns ``input_keyword``, ``output_keyword``, ``negative_keyword``) as node ids."""
+    with joining({"triples": triples}, limits) as connection:
+        return _numbered(connection)
+
+
+@contextmanager
+def joining(tables: Mapping[str, Rows], limits: JoinLimits) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yield a database of one thread in which each of ``tables`` is a view of its name.
+
+    Raises:
+        InputError: a file is missing, is no Parquet, or lacks columns of the table of its name.
+    """
+    for name, rows in tables.items():
+        if isinstance(rows, Path):
+            check_columns(rows, name)
+    with ExitStack() as stack:
+        folder = limits.folder or Path(stack.enter_context(TemporaryDirectory())) / "joins"
+        _remove(folder)
+        stack.callback(_remove, folder)
+        connection = stack.enter_context(duckdb.connect(config={
+            "memory_limit": f"{max(1, round(limits.memory_gib * 1024))}MiB", "threads": 1,
+            "temp_directory": str(folder)}))
+        for name, rows in tables.items():
+            if isinstance(rows, Path):
+                connection.read_parquet(str(rows)).create_view(name)
+            else:
+                connection.register(name, _arrow(rows))
+        yield connection
+
+
+def _remove(folder: Path) -> None:
+    if folder.exists():
+        rmtree(folder)
+
+
+def _arrow(rows: pa.Table | pd.DataFrame) -> pa.Table:
+    return rows if isinstance(rows, pa.Table) else pa.Table.from_pandas(rows, preserve_index=False)
+
+
+def _pieces(result: duckdb.DuckDBPyRelation) -> Iterator[pa.Table]:
+    """Yield the rows of a result in tables of ``ROW_GROUP`` rows, whatever the sizes in which they come."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in result.to_arrow_reader(ROW_GROUP):
+        waiting.append(batch)
+        if sum(map(len, waiting)) >= ROW_GROUP:
+            table = pa.Table.from_batches(waiting)
+            yield table.slice(0, ROW_GROUP)
+            waiting = table.slice(ROW_GROUP).to_batches()
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def _numbered(connection: duckdb.DuckDBPyConnection) -> NodeTriples:
+    connection.execute(_NODES)
+    names = connection.sql("SELECT keyword FROM numbered ORDER BY node_id").to_arrow_table()["keyword"]
+    columns: dict[str, list[np.ndarray]] = {"input": [], "output": [], "negative": []}
+    for batch in connection.sql(_NUMBERED).to_arrow_reader(ROW_GROUP):
+        for name, parts in columns.items():
+            parts.append(batch.column(name).to_numpy())
+    empty = np.zeros(0, dtype=np.int32)
+    return NodeTriples(names=names.combine_chunks(), none=pc.index(names, NO_KEYWORD).as_py(),
+                       **{name: np.concatenate([empty, *parts]) for name, parts in columns.items()})

@@ -1,0 +1,114 @@
+"""Rows that go because of their company: connected with texts that are evaluated, or alone in their group."""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from stages.ingestion.captions import caption_groups, caption_relations
+from stages.ingestion.items import Captions
+from stages.ingestion.pairs import Taken
+from stages.ingestion.rowlog import ALONE, CONNECTED, KEPT
+from stages.ingestion.triples import Relations, relations
+
+
+@dataclass(frozen=True)
+class Company:
+    """What decides over a row that was kept among its equals.
+
+    Attributes:
+        unit: (n_texts,) component of each text; None if the unit is the group of captions.
+        highest: (n_units,) the highest published split of each unit's rows; None if rows are left alone. A
+            row of a lower split is dropped, so that what is evaluated stays whole and training loses.
+        alone: (n_groups,) whether a group of captions has but one text; None in other structures.
+    """
+
+    unit: np.ndarray | None = None
+    highest: np.ndarray | None = None
+    alone: np.ndarray | None = None
+
+    def verdicts(self, first: np.ndarray, second: np.ndarray, rank: np.ndarray) -> np.ndarray:
+        """Return the verdict on each row, given its numbers as in ``Taken``."""
+        found = np.full(len(first), KEPT, dtype=np.int8)
+        if self.highest is not None:
+            units = second if self.unit is None else self.unit[first]
+            found[rank < self.highest[units]] = CONNECTED
+        if self.alone is not None:
+            found[(found == KEPT) & self.alone[second]] = ALONE
+        return found
+
+    def of_takeable(self, records: np.ndarray) -> np.ndarray:
+        """Return the verdict on each of ``TAKEABLE`` records."""
+        return self.verdicts(records["first"], records["second"], records["rank"])
+
+
+@dataclass(frozen=True)
+class Settled:
+    """The rows that are left, and how their texts belong together.
+
+    Attributes:
+        taken: the rows.
+        partners: their pairs; components are those of all rows that were kept among their equals.
+        captions: their groups; None in other structures.
+        company: what decided over them.
+    """
+
+    taken: Taken
+    partners: Relations
+    captions: Captions | None
+    company: Company
+
+    @property
+    def highest(self) -> np.ndarray | None:
+        """The published split of each component; None if there is none or components are not kept together."""
+        return None if self.company.unit is None else self.company.highest
+
+
+def settled(taken: Taken, split_by: str) -> Settled:
+    """Drop the rows whose company forbids them.
+
+    Under published splits and ``split_by: component`` a component belongs to the highest split of its rows
+    (test, then validation), and its rows of lower splits are dropped. Under ``pair`` published splits stay as
+    they are, except that a group of captions is in one split.
+    """
+    if taken.structure == "captions":
+        return _captions(taken, split_by)
+    partners = relations(taken)
+    if not taken.published or split_by == "pair":
+        return Settled(taken, partners, None, Company())
+    company = Company(partners.group, _highest(partners.group[taken.first], taken.rank))
+    left = _left(taken, company)
+    return Settled(left, replace(relations(left), group=partners.group), None, company)
+
+
+def _captions(taken: Taken, split_by: str) -> Settled:
+    group = caption_relations(caption_groups(taken), taken.n_texts).group
+    company = Company()
+    if taken.published:
+        unit = group if split_by == "component" else None
+        company = Company(unit, _highest(taken.second if unit is None else unit[taken.first], taken.rank))
+    left = _left(taken, company)
+    alone = np.bincount(left.second) == 1
+    company = replace(company, alone=np.append(alone, np.zeros(int(taken.second.max(initial=-1)) + 1 - len(alone), bool)))
+    left = _left(taken, company)
+    captions = caption_groups(left)
+    return Settled(left, replace(caption_relations(captions, taken.n_texts), group=group), captions, company)
+
+
+def _highest(units: np.ndarray, rank: np.ndarray) -> np.ndarray:
+    found = np.zeros(int(units.max(initial=-1)) + 1, dtype=np.int8)
+    np.maximum.at(found, units, rank)
+    return found
+
+
+def _left(taken: Taken, company: Company) -> Taken:
+    verdicts = company.verdicts(taken.first, taken.second, taken.rank)
+    kept = verdicts == KEPT
+    if kept.all():
+        return taken
+    outcomes = Counter(taken.outcomes)
+    outcomes.subtract({KEPT: int(np.count_nonzero(~kept))})
+    outcomes.update({code: int(np.count_nonzero(verdicts == code)) for code in (CONNECTED, ALONE)})
+    columns = {name: getattr(taken, name)[kept] for name in ("first", "second", "label", "rank")}
+    negative = taken.negative[kept] if len(taken.negative) else taken.negative
+    return replace(taken, **columns, negative=negative, outcomes=outcomes)

@@ -1,0 +1,102 @@
+"""Examples before they are written: arrays of text numbers."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+NO_TEXT = -1
+
+
+@dataclass(frozen=True)
+class Captions:
+    """The texts of each group, one group after another.
+
+    Attributes:
+        bounds: (n_groups + 1,) where each group begins, and the end of the last.
+        texts: text numbers, in the order of the input within a group.
+    """
+
+    bounds: np.ndarray
+    texts: np.ndarray
+
+    def of(self, group: int) -> list[int]:
+        """Return the texts of ``group``."""
+        return self.texts[self.bounds[group]:self.bounds[group + 1]].tolist()
+
+
+@dataclass(frozen=True)
+class Items:
+    """Examples as arrays of text numbers, four bytes each.
+
+    Attributes:
+        source: (n,) the input.
+        target: (n,) the output.
+        negative: (n,) the negative; ``NO_TEXT`` where there is none, or none yet.
+        rank: (n,) published split as index into ``SPLITS``; 0 also where none is published.
+        group: (n,) group of captions that the item is made from; (0,) if it has no reference but its target.
+        captions: the groups, if there are any.
+    """
+
+    source: np.ndarray
+    target: np.ndarray
+    negative: np.ndarray
+    rank: np.ndarray
+    group: np.ndarray
+    captions: Captions | None = None
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def at(self, places: np.ndarray) -> "Items":
+        """Return the items at ``places``."""
+        return Items(self.source[places], self.target[places], self.negative[places], self.rank[places],
+                     self.group[places] if self.captions else self.group, self.captions)
+
+    def references(self, start: int, end: int) -> list[list[int]]:
+        """Return the references of the items from ``start`` to ``end``: every caption but the source."""
+        if self.captions is None:
+            return self.target[start:end, None].tolist()
+        return [[text for text in self.captions.of(group) if text != source] for group, source in
+                zip(self.group[start:end].tolist(), self.source[start:end].tolist(), strict=True)]
+
+    def each_text(self, note: Callable[[np.ndarray, np.ndarray], None]) -> None:
+        """Call ``note(texts, items)`` for the sources, the references and the negatives.
+
+        ``texts`` are text numbers and ``items`` the places of the items that use them.
+        """
+        places = np.arange(len(self))
+        note(self.source, places)
+        texts, items = self.outputs()
+        note(texts, items)
+        has = np.flatnonzero(self.negative != NO_TEXT)
+        note(self.negative[has], has)
+
+    def outputs(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the texts of all references, and the place of the item of each."""
+        places = np.arange(len(self))
+        if self.captions is None:
+            return self.target, places
+        lengths = np.diff(self.captions.bounds)[self.group]
+        items = np.repeat(places, lengths)
+        within = np.arange(len(items)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        texts = self.captions.texts[self.captions.bounds[self.group][items] + within]
+        other = texts != self.source[items]
+        return texts[other], items[other]
+
+
+def plain_items(source: np.ndarray, target: np.ndarray, negative: np.ndarray | None = None,
+                rank: np.ndarray | None = None) -> Items:
+    """Return items with one reference each."""
+    none = np.full(len(source), NO_TEXT, dtype=np.int32)
+    return Items(source, target, none if negative is None else negative,
+                 np.zeros(len(source), dtype=np.int8) if rank is None else rank, np.empty(0, dtype=np.int32))
+
+
+def joined(parts: list[Items]) -> Items:
+    """Return the items of all ``parts``, which share their captions."""
+    if len(parts) == 1:
+        return parts[0]
+    columns = (np.concatenate([getattr(part, name) for part in parts])
+               for name in ("source", "target", "negative", "rank", "group"))
+    return Items(*columns, parts[0].captions)

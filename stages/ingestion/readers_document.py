@@ -1,0 +1,109 @@
+"""One large JSON document, read piece by piece."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+_CHUNK = 1 << 18
+_SPACE = re.compile(r"[ \t\n\r]*+")
+
+
+class BrokenDocument(ValueError):
+    """The document is not valid JSON, or ends too early; the message says where."""
+
+
+class Document:
+    """A JSON object whose large lists are read item by item; memory holds one item and one chunk.
+
+    After each key its value must be taken, by ``items`` or ``skip``, before the next key is asked for.
+
+    Args:
+        handle: the document, at its beginning.
+    """
+
+    def __init__(self, handle: TextIO) -> None:
+        self._handle, self._decoder = handle, json.JSONDecoder()
+        self._buffer, self._at, self._passed, self._ended = "", 0, 0, False
+
+    def fields(self) -> Iterator[str]:
+        """Yield the key of each field of the object; at last, make sure that nothing follows it."""
+        for _ in self._members("{", "}"):
+            key = self._value()
+            if not isinstance(key, str):
+                raise self._broken("a key must be a string")
+            self._take(":")
+            yield key
+        if self._next():
+            raise self._broken("something follows the document")
+
+    def items(self) -> Iterator[Any]:
+        """Yield the items of the list that comes next."""
+        for _ in self._members("[", "]"):
+            yield self._value()
+
+    def skip(self) -> None:
+        """Pass over the value that comes next."""
+        if self._next() != "[":
+            self._value()
+            return
+        for _ in self.items():
+            pass
+
+    def _members(self, opening: str, closing: str) -> Iterator[None]:
+        """Stop at the beginning of each member of a list or object."""
+        self._take(opening)
+        if self._next() == closing:
+            self._at += 1
+            return
+        while True:
+            yield
+            if self._next() == closing:
+                self._at += 1
+                return
+            self._take(",")
+
+    def _next(self) -> str:
+        """Return the next character that is no space, without taking it; nothing at the end."""
+        while True:
+            found = _SPACE.match(self._buffer, self._at)
+            self._at = found.end() if found else self._at
+            if self._at < len(self._buffer):
+                return self._buffer[self._at]
+            if not self._more(_CHUNK):
+                return ""
+
+    def _take(self, character: str) -> None:
+        if self._next() != character:
+            raise self._broken(f"{character!r} was expected")
+        self._at += 1
+
+    def _value(self) -> Any:
+        self._next()
+        size = _CHUNK
+        while True:
+            try:
+                value, end = self._decoder.raw_decode(self._buffer, self._at)
+            except (ValueError, RecursionError) as error:
+                # Either broken, or cut where the chunk ends; more and more is read, to stay linear in the file.
+                if not self._more(size):
+                    raise self._broken(getattr(error, "msg", str(error))) from error
+            else:
+                # A number at the end of the chunk may go on in the next.
+                if end < len(self._buffer) or not self._more(size):
+                    self._at = end
+                    return value
+            size *= 2
+
+    def _more(self, size: int) -> bool:
+        """Read on; say whether there was anything. What has been taken is forgotten."""
+        if self._ended:
+            return False
+        more = self._handle.read(size)
+        self._passed += self._at
+        self._buffer, self._at, self._ended = self._buffer[self._at:] + more, 0, not more
+        return bool(more)
+
+    def _broken(self, what: str) -> BrokenDocument:
+        ends = "" if self._at < len(self._buffer) else ", where the file ends"
+        return BrokenDocument(f"{what} at character {self._passed + self._at + 1}{ends}")

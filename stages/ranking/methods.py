@@ -1,0 +1,246 @@
+"""The ranking methods, each in three steps over a block of texts: graph, scores of nodes, scores of spans.
+
+``mihalcea`` is TextRank as Mihalcea and Tarau (2004) describe it. The others are those of the pytextrank package:
+``pytextrank`` (its TextRank), ``positionrank`` (Florescu and Caragea 2017), ``biasedtextrank`` (Kazemi, Pérez-Rosas
+and Mihalcea 2020) and ``topicrank`` (Bougouin, Boudin and Daille 2013). They are computed rightly
+(``compat: none``: co-occurrences of both directions count, the tolerance is absolute, ties fall by score, IDF and
+position) or as that package does it (``compat: pytextrank``).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from stages.ranking.blocks import Spans, TokenBlock, among, encode
+from stages.ranking.cooccurrence import Graphs, lemma_graphs, word_graphs
+from stages.ranking.iteration import Scores, solve, solve_as_networkx
+from stages.ranking.phrases import Phrases, rank_spans, rank_spans_as_pytextrank
+from stages.ranking.selection import InverseFrequency, best_first
+from stages.ranking.topics import topic_graphs
+from stages.runtime.errors import InputError, nearest
+
+# Below the nine digits to which scores are compared, so that equal scores are seen to be equal.
+TOLERANCE = 1e-11
+COMPAT = ("none", "pytextrank")
+_WINDOWS = {"mihalcea": {"zh": 5, "": 2}}
+_LOOKBACK = 3
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to rank; the params of ``textrank`` and the language of the texts, as plain values.
+
+    Attributes:
+        method: a name in :data:`METHODS`.
+        compat: ``none``, or ``pytextrank`` to agree with that package.
+        language: ISO 639-1; Chinese has candidates and a window of its own under ``mihalcea``.
+        damping: a of the formula.
+        tolerance: absolute; iteration stops when no score of a text changes by more. Under ``compat: pytextrank``
+            it is the package's: summed changes below 1e-6 per node.
+        max_iterations: after which a text has not converged.
+        window: tokens of a co-occurrence window, or the package's look-back; None is the method's own.
+        focus: ``biasedtextrank``: words between spaces, to which alone the random walk returns.
+    """
+
+    method: str = "mihalcea"
+    compat: str = "none"
+    language: str = "en"
+    damping: float = 0.85
+    tolerance: float = TOLERANCE
+    max_iterations: int = 100
+    window: int | None = None
+    focus: str = ""
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise InputError(f"textrank.method: no ranking is called {self.method!r}; {nearest(self.method, METHODS)}")
+        if self.compat not in COMPAT:
+            raise InputError(f"textrank.compat: found {self.compat!r}; {nearest(self.compat, COMPAT)}")
+        if self.compat == "pytextrank" and self.method == "mihalcea":
+            raise InputError("textrank.compat: pytextrank has no method mihalcea; choose another method, or none")
+        if self.method == "biasedtextrank" and not self.focus.strip():
+            raise InputError("textrank.focus: biasedtextrank needs the words that it leans to")
+        if not (0 < self.damping < 1 and self.tolerance > 0 and self.max_iterations >= 1):
+            raise InputError(f"textrank: damping must lie between 0 and 1, tolerance above 0 and max_iterations be at "
+                             f"least 1; found {self.damping}, {self.tolerance} and {self.max_iterations}")
+        if self.window is not None and self.window < 2:
+            raise InputError(f"textrank.window: must be at least 2, found {self.window}")
+
+    @property
+    def span(self) -> int:
+        """The window that is used."""
+        own = _WINDOWS.get(self.method, {"": _LOOKBACK})
+        return own.get(self.language, own[""]) if self.window is None else self.window
+
+
+@dataclass(frozen=True)
+class Solved:
+    """Graphs of a block, scores of their nodes, and the spans that these give.
+
+    Attributes:
+        graphs: of the texts.
+        scores: of the nodes.
+        kept: nodes that phrases are built from, (nodes,).
+        spans: occurrences of phrases.
+        score: of each span.
+    """
+
+    graphs: Graphs
+    scores: Scores
+    kept: np.ndarray
+    spans: Spans
+    score: np.ndarray
+
+
+def solve_block(block: TokenBlock, settings: Settings, idf: InverseFrequency | None) -> Solved:
+    """Score the nodes and spans of every text of ``block``; a text's numbers depend on that text alone."""
+    return METHODS[settings.method](block, settings, idf)
+
+
+def rank_block(block: TokenBlock, solved: Solved, settings: Settings, idf: InverseFrequency | None,
+               limit: int | None) -> Phrases:
+    """Rank the phrases that were scored; ``limit`` per text, or all."""
+    if settings.compat == "pytextrank":
+        return rank_spans_as_pytextrank(block, solved.spans, solved.score, limit, settings.method != "topicrank")
+    return rank_spans(block, solved.spans, solved.score, idf, limit, scrub=settings.method != "mihalcea")
+
+
+def _mihalcea(block: TokenBlock, settings: Settings, idf: InverseFrequency | None) -> Solved:
+    graphs = word_graphs(block, settings.span, settings.language)
+    restart = np.full(int(graphs.offsets[-1]), 1 - settings.damping)
+    scores = solve(graphs, restart, settings.damping, settings.tolerance, settings.max_iterations)
+    kept = _best_third(block, graphs, scores.score, idf)
+    spans, runs, nodes = _runs(block, graphs, kept)
+    return Solved(graphs, scores, kept, spans, np.bincount(runs, weights=scores.score[nodes], minlength=len(spans)))
+
+
+def _best_third(block: TokenBlock, graphs: Graphs, score: np.ndarray, idf: InverseFrequency | None) -> np.ndarray:
+    """Keep ``max(1, ceil(n / 3))`` of each text's n words; ties fall as those of phrases do."""
+    first = graphs.first_token
+    words = Spans(graphs.text, first, first + 1)
+    means = np.zeros(len(first)) if idf is None else idf.means(block, words)
+    order = best_first(graphs.text, score, means, first, first + 1)
+    sizes = np.diff(graphs.offsets)[graphs.text]
+    kept = np.zeros(len(first), dtype=bool)
+    # Sorting keeps texts where they are, so a place in the order tells the rank within the text.
+    kept[order] = np.arange(len(order)) - graphs.offsets[graphs.text] < -(-sizes // 3)
+    return kept
+
+
+def _runs(block: TokenBlock, graphs: Graphs, kept: np.ndarray) -> tuple[Spans, np.ndarray, np.ndarray]:
+    """Merge kept words that are neighbours in the text; return the runs, and run and node of each member token.
+
+    White space between two tokens does not part them. Only tokens that passed the filter count: a kept noun's
+    use as a verb joins nothing.
+    """
+    codes, known = encode(block.tokens)
+    visible = np.flatnonzero(np.array([bool(word.strip()) for word in known.to_pylist()], dtype=bool)[codes]) \
+        if len(codes) else np.zeros(0, dtype=np.int64)
+    node = graphs.node_of[visible]
+    inside = np.flatnonzero((node >= 0) & np.append(kept, False)[node])
+    places, text = visible[inside], block.text[visible[inside]]
+    joined = (np.diff(inside) == 1) & (np.diff(text) == 0)
+    opens = np.append(True, ~joined)[:len(inside)]
+    closes = np.append(~joined, True)[:len(inside)]
+    return Spans(text[opens], places[opens], places[closes] + 1), np.cumsum(opens) - 1, node[inside]
+
+
+def _package(block: TokenBlock, settings: Settings, idf: InverseFrequency | None,
+             personalise: Callable[[TokenBlock, Graphs, str], np.ndarray]) -> Solved:
+    graphs = lemma_graphs(block, settings.span, settings.compat == "pytextrank")
+    scores = _pagerank(graphs, personalise(block, graphs, settings.focus), settings)
+    chunks = block.chunks
+    chunks = chunks.take(chunks.end > chunks.start)
+    return Solved(graphs, scores, np.ones(len(scores.score), dtype=bool), chunks,
+                  _discounted(chunks, graphs, scores.score))
+
+
+def _pagerank(graphs: Graphs, personalisation: np.ndarray, settings: Settings) -> Scores:
+    """PageRank summing to 1 over each text.
+
+    What isolated nodes hold returns by the personalisation, as everything does with probability ``1 - a``. So the
+    scores are those of the system without that return, scaled to sum to 1 (Langville and Meyer 2004).
+    """
+    if settings.compat == "pytextrank":
+        return solve_as_networkx(graphs, personalisation, settings.damping, settings.max_iterations)
+    found = solve(graphs, (1 - settings.damping) * personalisation, settings.damping, settings.tolerance,
+                  settings.max_iterations)
+    total = np.bincount(graphs.text, weights=found.score, minlength=len(graphs.offsets) - 1)
+    share = np.divide(1.0, total, out=np.ones_like(total), where=total > 0)
+    return Scores(found.score * share[graphs.text], found.iterations, found.residual * share, found.converged)
+
+
+def _discounted(spans: Spans, graphs: Graphs, score: np.ndarray) -> np.ndarray:
+    """Score spans as the package does: ``sqrt(sum / (n + m)) * n / (n + 2 m + 1)``, m of n tokens being no nodes."""
+    span, places = spans.members()
+    node = graphs.node_of[places]
+    inside = node >= 0
+    total = np.bincount(span[inside], weights=score[node[inside]], minlength=len(spans))
+    length = (spans.end - spans.start).astype(np.float64)
+    others = np.bincount(span[~inside], minlength=len(spans))
+    return np.sqrt(total / (length + others)) * (length / (length + (2.0 * others) + 1.0))
+
+
+def _uniform(block: TokenBlock, graphs: Graphs, focus: str) -> np.ndarray:
+    return 1 / np.diff(graphs.offsets)[graphs.text]
+
+
+def _by_position(block: TokenBlock, graphs: Graphs, focus: str) -> np.ndarray:
+    """Weigh each lemma by the sum of 1 / position over its kept tokens; its nodes share the weight without halving it.
+
+    Positions count kept tokens from 1, as in the package (Florescu and Caragea count all words).
+    """
+    places = np.flatnonzero(graphs.node_of >= 0)
+    text = block.text[places]
+    codes, known = encode(block.column("lemma").take(pa.array(places)))
+    key, lemma = np.unique(text * max(len(known), 1) + codes, return_inverse=True)
+    begin = np.searchsorted(text, np.arange(len(graphs.offsets) - 1))
+    weight = np.bincount(lemma, weights=1 / (np.arange(len(places)) - begin[text] + 1), minlength=len(key))
+    of_text = key // max(len(known), 1)
+    # The package sums in ascending order.
+    order = np.lexsort((weight, of_text))
+    total = np.bincount(of_text[order], weights=weight[order], minlength=len(graphs.offsets) - 1)
+    by_node = np.empty(int(graphs.offsets[-1]))
+    by_node[graphs.node_of[places]] = (weight / total[of_text])[lemma]
+    return _normalised(by_node, graphs)
+
+
+def _by_focus(block: TokenBlock, graphs: Graphs, focus: str) -> np.ndarray:
+    """Weigh nodes of the focus 1 and others 0; where a text has none of the focus, all alike.
+
+    A node is of the focus if its last token is, by its word or its lemma in lower case.
+    """
+    places = np.flatnonzero(graphs.node_of >= 0)
+    wanted = focus.lower().split(" ")
+    found = np.zeros(len(places), dtype=bool)
+    for strings in (block.tokens, block.column("lemma")):
+        mine = strings.take(pa.array(places))
+        found |= among(mine, frozenset(word for word in mine.unique().to_pylist() if word.lower() in wanted))
+    by_node = np.zeros(int(graphs.offsets[-1]))
+    by_node[graphs.node_of[places]] = found
+    empty = np.bincount(graphs.text, weights=by_node, minlength=len(graphs.offsets) - 1) == 0
+    by_node[empty[graphs.text]] = 1.0
+    return _normalised(by_node, graphs)
+
+
+def _normalised(weight: np.ndarray, graphs: Graphs) -> np.ndarray:
+    return weight / np.bincount(graphs.text, weights=weight, minlength=len(graphs.offsets) - 1)[graphs.text]
+
+
+def _topicrank(block: TokenBlock, settings: Settings, idf: InverseFrequency | None) -> Solved:
+    graphs, topics = topic_graphs(block)
+    scores = _pagerank(graphs, _uniform(block, graphs, ""), settings)
+    return Solved(graphs, scores, np.ones(len(topics), dtype=bool), topics, scores.score)
+
+
+Method = Callable[[TokenBlock, Settings, InverseFrequency | None], Solved]
+METHODS: dict[str, Method] = {
+    "mihalcea": _mihalcea,
+    "pytextrank": partial(_package, personalise=_uniform),
+    "positionrank": partial(_package, personalise=_by_position),
+    "biasedtextrank": partial(_package, personalise=_by_focus),
+    "topicrank": _topicrank,
+}

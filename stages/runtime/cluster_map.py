@@ -1,0 +1,137 @@
+"""Chunks over a Dask cluster: submitted a few at a time to workers that run the same code as this process.
+
+Dask is an optional extra and is imported only when an address is given. Start a cluster with
+``dask scheduler`` and, on each machine, ``dask worker tcp://HOST:8786 --nworkers N --nthreads 1``. Scheduler and
+workers need an environment that has this project.
+"""
+
+import hashlib
+import importlib
+import importlib.util
+import pickle
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from stages.runtime.errors import InputError
+
+_CONNECT_SECONDS = 10
+# Functions that a worker keeps: stages that share a cluster take turns without loading their models anew.
+_KEPT = 4
+_MADE: dict[str, Callable[[Any], Any]] = {}
+# A worker with several threads works on one chunk at a time: language pipelines are not made for two.
+_LOCK = Lock()
+
+
+@contextmanager
+def cluster_jobs(make: Callable[..., Callable[[Any], Any]], arguments: tuple[Any, ...], what: str,
+                 address: str) -> Iterator[tuple[Callable[[Any], Any], Callable[[], int]]]:
+    """Yield what submits a chunk to the cluster at ``address``, and how many may be under way now.
+
+    Each worker process makes its function once and keeps it for later chunks and later runs.
+
+    Raises:
+        InputError: Dask is not installed, the scheduler cannot be reached, it has no workers, one of them runs
+            other code, or workers were lost.
+    """
+    if importlib.util.find_spec("distributed") is None:
+        raise InputError("cluster.address needs Dask, which is not installed: pip install 'keycontrast[cluster]', "
+                         "or set cluster.address to null to use processes of this machine.")
+    from distributed.client import FutureCancelledError
+    from distributed.scheduler import KilledWorker
+
+    maker = maker_name(make)
+    client = _client(address)
+    try:
+        yield (lambda chunk: client.submit(work, maker, arguments, code_fingerprint(), chunk, pure=False),
+               lambda: 2 * max(1, len(client.nthreads())))
+    except KilledWorker as error:
+        raise InputError(f"{what}: workers at {address} died again and again over one chunk, most often for want of "
+                         f"memory. Give them more, or lower the number of texts per chunk.") from error
+    except (FutureCancelledError, CancelledError) as error:
+        raise InputError(f"{what}: the connection to the scheduler at {address} was lost. Start it again; finished "
+                         f"chunks are not worked on twice.") from error
+    except RuntimeError as error:
+        if "deserialization" not in str(error):
+            raise
+        raise InputError(f"{what}: the scheduler at {address} does not know this project's code. Start it, and its "
+                         f"workers, in an environment where this project is installed.") from error
+    finally:
+        client.close()
+
+
+def _client(address: str) -> Any:
+    from distributed import Client
+
+    remedy = "Start one with `dask scheduler`, correct cluster.address, or set it to null."
+    try:
+        client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
+    except (OSError, ValueError) as error:  # nobody listens; no address at all
+        raise InputError(f"cluster.address: no Dask scheduler answers at {address!r} ({error}). {remedy}") from error
+    try:
+        client.wait_for_workers(1, timeout=_CONNECT_SECONDS)
+    except TimeoutError as error:
+        client.close()
+        raise InputError(f"cluster.address: the scheduler at {address!r} has no workers. Start some with "
+                         f"`dask worker {address} --nthreads 1`.") from error
+    return client
+
+
+def work(maker: str, arguments: tuple[Any, ...], code: str, chunk: Any) -> Any:
+    """Work on ``chunk`` in a worker of the cluster, with the function that it has made once.
+
+    Args:
+        maker: module and name of what makes the function.
+        arguments: what the maker needs.
+        code: fingerprint of the code of the process that asks.
+        chunk: piece of work.
+
+    Raises:
+        InputError: this worker was started with other code, whose results might differ.
+    """
+    if code_fingerprint() != code:
+        raise InputError("cluster.address: a worker runs another version of this project's code. Bring the code on "
+                         "its machine up to date and restart the workers.")
+    key = hashlib.sha256(pickle.dumps((maker, arguments))).hexdigest()
+    with _LOCK:
+        if key not in _MADE:
+            while len(_MADE) >= _KEPT:
+                del _MADE[next(iter(_MADE))]
+            module, _, name = maker.partition(":")
+            _MADE[key] = getattr(importlib.import_module(module), name)(*arguments)
+        return _MADE[key](chunk)
+
+
+def maker_name(make: Callable[..., Any]) -> str:
+    """Return ``module:name`` of a function, under which any process finds it.
+
+    A stage that runs as ``python -m stages.annotate`` is called ``__main__`` in its own process alone.
+    """
+    module = make.__module__
+    if module == "__main__":
+        spec = sys.modules["__main__"].__spec__
+        if spec is None:
+            raise ValueError(f"{make.__qualname__} stands in a script, where workers cannot find it")
+        module = spec.name
+    return f"{module}:{make.__qualname__}"
+
+
+@cache
+def code_fingerprint() -> str:
+    """Return a hash of the code of all stages, as it was when this process first asked for it.
+
+    A worker asks with its first chunk, when it imports that code; if files change afterwards its answer does
+    not, which is right, because neither does what it runs.
+    """
+    package = Path(__file__).resolve().parents[1]
+    digest = hashlib.sha256()
+    for path in sorted(package.rglob("*.py"), key=lambda path: path.relative_to(package).as_posix()):
+        digest.update(f"{path.relative_to(package).as_posix()}\0{path.stat().st_size}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+

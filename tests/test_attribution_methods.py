@@ -1,0 +1,377 @@
+"""The switches of METHODS C.2, integrated gradients and the Siamese method, against captum and the definitions."""
+
+from types import SimpleNamespace
+
+import pytest
+import tiny_bert
+import torch
+from captum.attr import IntegratedGradients, LayerIntegratedGradients, Saliency
+from torch import nn
+from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
+
+from models.attribution import (
+    SaliencyBatch,
+    from_encoding,
+    piece_attributions,
+    piece_norms,
+    siamese_attributions,
+    siamese_saliency,
+    word_saliency,
+)
+from models.attribution.paths import nodes
+from models.encoders import embed
+
+SOURCES = ["what is the best way to learn a new language", "unknown's dog", "cat"]
+TARGETS = ["how do i learn language fast ?", "a cat", "what"]
+SWITCHES = ["pos_logit", "argmax_logit", "logit_diff", "pos_prob"]
+
+
+@pytest.fixture
+def tokenizer(tmp_path):
+    return tiny_bert.tokenizer(tmp_path)
+
+
+@pytest.fixture
+def encoding(tokenizer):
+    return tokenizer(SOURCES, TARGETS, return_tensors="pt", padding=True)
+
+
+@pytest.fixture
+def classifier():
+    return tiny_bert.classifier()
+
+
+def largest_difference(one, other):
+    return max((a - b).abs().max().item() for a, b in zip(one, other, strict=True))
+
+
+def embedded(classifier, ids):
+    return classifier.get_input_embeddings()(ids).detach()
+
+
+def answer(classifier, encoding):
+    """What captum is given: the classifier as a function of the word embeddings."""
+    rest = {name: encoding[name] for name in ("attention_mask", "token_type_ids")}
+
+    def logits(embeddings):
+        count = len(embeddings) // len(encoding["input_ids"])  # captum puts the points of the path one after another
+        return classifier(inputs_embeds=embeddings, **{name: value.repeat(count, 1)
+                                                       for name, value in rest.items()}).logits
+    return logits
+
+
+# --- the gradient and its switches ---
+
+
+def test_gradient_norms_are_captums(classifier, encoding):
+    logits = answer(classifier, encoding)
+    words = embedded(classifier, encoding["input_ids"]).requires_grad_()
+    for target, wanted in (("pos_logit", 1), ("argmax_logit", logits(words).argmax(-1))):
+        peer = Saliency(logits).attribute(words, target=wanted, abs=False).norm(dim=-1)
+        torch.testing.assert_close(piece_norms(classifier, encoding, target).float(), peer, atol=1e-5, rtol=1e-5)
+
+
+def released_norms(classifier, encoding):
+    """The released code's steps, as METHODS C.2 tells them, one at a time."""
+    block = classifier.bert.embeddings(encoding["input_ids"]).detach().requires_grad_()  # types are dropped
+    logits = classifier(inputs_embeds=block, attention_mask=encoding["attention_mask"]).logits
+    first = logits[0].argmax()
+    gradient, = torch.autograd.grad(logits[:, first].sum(), block)
+    return gradient.norm(dim=-1)
+
+
+RELEASED = {"argmax_of": "first_row", "embedding": "block_output", "token_types": False}
+
+
+def test_released_switches_do_what_the_released_code_does(classifier, encoding):
+    found = piece_norms(classifier, dict(encoding), "argmax_logit", **RELEASED)
+    torch.testing.assert_close(found.float(), released_norms(classifier, encoding), atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("bug", [{"embedding": "block_output"}, {"token_types": False}])
+def test_each_released_bug_changes_the_scores(classifier, encoding, bug):
+    right = word_saliency(classifier, encoding)
+    assert largest_difference(right, word_saliency(classifier, encoding, **bug)) > 1e-3
+
+
+def test_block_output_applies_the_embedding_block_twice(classifier, encoding):
+    """A network whose embedding block does nothing twice over (no normalisation, no positions) shows no bug."""
+    embeddings = classifier.bert.embeddings
+    embeddings.LayerNorm = nn.Identity()
+    with torch.no_grad():
+        embeddings.position_embeddings.weight.zero_()
+        embeddings.token_type_embeddings.weight.zero_()
+    same = [word_saliency(classifier, encoding, embedding=point) for point in ("lookup", "block_output")]
+    assert largest_difference(*same) < 1e-6
+    with torch.no_grad():
+        embeddings.position_embeddings.weight.normal_(std=0.3)
+    twice = [word_saliency(classifier, encoding, embedding=point) for point in ("lookup", "block_output")]
+    assert largest_difference(*twice) > 1e-3
+
+
+def test_first_row_takes_its_class_for_all(classifier, encoding):
+    with torch.no_grad():
+        logits = classifier(**encoding).logits
+        classifier.classifier.bias[1] -= (logits[:, 1] - logits[:, 0])[:2].mean()
+        classes = classifier(**encoding).logits.argmax(-1).tolist()
+    assert classes[0] != classes[1]
+    own, first, positive = (word_saliency(classifier, encoding, target, argmax_of=whose) for target, whose in
+                            (("argmax_logit", "row"), ("argmax_logit", "first_row"), ("pos_logit", "row")))
+    assert torch.equal(own[0], first[0]) and largest_difference(own[1:2], first[1:2]) > 1e-3
+    positive_row = 0 if classes[0] == 1 else 1
+    torch.testing.assert_close(own[positive_row], positive[positive_row])
+
+
+def test_dropped_types_are_types_of_zero(classifier, encoding):
+    zeros = {**encoding, "token_type_ids": torch.zeros_like(encoding["token_type_ids"])}
+    torch.testing.assert_close(piece_norms(classifier, dict(encoding), token_types=False),
+                               piece_norms(classifier, zeros))
+
+
+def other_build(model_type):
+    """RoBERTa counts positions from the ids, which the look-up keeps in sight; ALBERT's embeddings are narrower."""
+    torch.manual_seed(0)
+    narrow = {"embedding_size": 8} if model_type == "albert" else {}
+    config = AutoConfig.for_model(
+        model_type, vocab_size=len(tiny_bert.VOCABULARY), hidden_size=16, num_hidden_layers=1, pad_token_id=0,
+        num_attention_heads=2, intermediate_size=32, max_position_embeddings=64, num_labels=2, type_vocab_size=2,
+        initializer_range=0.3, **narrow)
+    return AutoModelForSequenceClassification.from_config(config).eval()
+
+
+@pytest.mark.parametrize("method", ["gradient", "integrated_gradients"])
+@pytest.mark.parametrize("model_type", ["roberta", "albert"])
+def test_networks_of_another_build_do_not_mind_company(tokenizer, encoding, model_type, method):
+    network = other_build(model_type)
+    together = word_saliency(network, encoding, method=method, steps=5)
+    alone = word_saliency(network, tokenizer(SOURCES[:1], TARGETS[:1], return_tensors="pt"), method=method, steps=5)
+    assert largest_difference(together[:1], alone) < 1e-5
+    assert together[0].max() == 1.0 and together[0].min() == 0.0
+
+
+def test_a_network_without_an_embedding_block_is_an_error(classifier, encoding):
+    class Bare(nn.Module):
+        def get_input_embeddings(self):
+            return classifier.get_input_embeddings()
+
+    with pytest.raises(ValueError, match="embedding: Bare has no embedding block to take the output of; use lookup"):
+        word_saliency(Bare(), encoding, embedding="block_output")
+
+
+# --- integrated gradients ---
+
+
+def blanks(encoding, batch):
+    return torch.where(batch.special, encoding["input_ids"], torch.zeros_like(encoding["input_ids"]))
+
+
+@pytest.mark.parametrize("rows", [None, 1, 4, 7])
+def test_integrated_gradients_are_captums(classifier, encoding, rows):
+    batch = from_encoding(encoding)
+    reference = embedded(classifier, blanks(encoding, batch))
+    words = embedded(classifier, encoding["input_ids"])
+    peer = IntegratedGradients(answer(classifier, encoding)).attribute(words, reference, target=1, n_steps=12)
+    found = piece_attributions(classifier, batch, steps=12, rows=rows)
+    torch.testing.assert_close(found.float(), peer.sum(-1).float(), atol=1e-5, rtol=1e-4)
+
+
+def test_integrated_gradients_at_the_look_up_are_captums_of_the_layer(classifier, encoding):
+    batch = from_encoding(encoding)
+    layer = LayerIntegratedGradients(lambda ids, mask, types: classifier(ids, mask, types).logits,
+                                     classifier.get_input_embeddings())
+    classes = classifier(**encoding).logits.argmax(-1)
+    peer = layer.attribute(encoding["input_ids"], blanks(encoding, batch), target=classes, n_steps=20,
+                           additional_forward_args=(encoding["attention_mask"], encoding["token_type_ids"]))
+    found = piece_attributions(classifier, batch, "argmax_logit", steps=20)
+    torch.testing.assert_close(found.float(), peer.sum(-1).float(), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("embedding", ["lookup", "block_output"])
+@pytest.mark.parametrize("target", SWITCHES)
+def test_integrated_gradients_are_complete(classifier, encoding, target, embedding):
+    """They sum to f(text) - f(blanks), and special tokens and padding have no part in it."""
+    classifier = classifier.double()
+    batch = from_encoding(encoding)
+    found = piece_attributions(classifier, batch, target, embedding=embedding, steps=128)
+
+    def f(ids, classes=None):
+        given = {**encoding, "input_ids": ids}
+        if embedding == "block_output":
+            block = classifier.bert.embeddings(ids, given["token_type_ids"])
+            given = {"inputs_embeds": block, **{name: given[name] for name in ("attention_mask", "token_type_ids")}}
+        logits = classifier(**given).logits
+        classes = logits.argmax(-1) if classes is None else classes
+        return {"pos_logit": logits[:, 1], "argmax_logit": logits[torch.arange(3), classes],
+                "logit_diff": logits[:, 1] - logits[:, 0], "pos_prob": logits.softmax(-1)[:, 1]}[target], classes
+
+    with torch.no_grad():
+        at_text, classes = f(encoding["input_ids"])
+        at_blanks, _ = f(blanks(encoding, batch), classes)
+    torch.testing.assert_close(found.sum(1), at_text - at_blanks, atol=1e-5, rtol=1e-4)
+    assert not found[batch.special].any() and found[~batch.special].abs().min() > 0
+
+
+class Bilinear(nn.Module):
+    """f(X) = (sum_j w.e_j)^2, whose gradient is linear along a path: one step in the middle is exact."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.table, self.direction = nn.Embedding(30, 4), nn.Parameter(torch.randn(4))
+        self.config = SimpleNamespace(pad_token_id=0)
+
+    def get_input_embeddings(self):
+        return self.table
+
+    def forward(self, input_ids, attention_mask):
+        f = (self.table(input_ids) @ self.direction).sum(1) ** 2
+        return SimpleNamespace(logits=torch.stack([-f, f], dim=1))
+
+
+def test_a_path_whose_gradient_is_linear_needs_one_step():
+    network = Bilinear().double()
+    ids, special = torch.tensor([[1, 7, 9, 2]]), torch.tensor([[True, False, False, True]])
+    batch = SaliencyBatch({"input_ids": ids, "attention_mask": torch.ones(1, 4)}, [[[1], [2]]], special)
+    terms = (network.table.weight @ network.direction).detach()
+    middle = terms[1] + terms[2] + (terms[7] + terms[9] + 2 * terms[0]) / 2
+    expected = [0.0, *(2 * middle * (terms[piece] - terms[0]) for piece in (7, 9)), 0.0]
+    for steps in (1, 5):
+        found = piece_attributions(network, batch, steps=steps)[0]
+        assert found.tolist() == pytest.approx([float(value) for value in expected], rel=1e-9)
+
+
+def test_the_points_of_a_path_are_those_of_gauss_and_legendre():
+    places, weights = nodes(1)
+    assert places.tolist() == [0.5] and weights.tolist() == [1.0]
+    places, weights = nodes(7)
+    for power in range(14):
+        assert sum(weights * places ** power) == pytest.approx(1 / (power + 1))
+    with pytest.raises(ValueError, match="steps: a path needs at least one point, not 0"):
+        nodes(0)
+
+
+def test_integrated_scores_are_means_of_absolute_attributions(classifier, encoding):
+    pieces = piece_attributions(classifier, encoding, steps=6)
+    scores = word_saliency(classifier, encoding, "pos_logit", "sum", method="integrated_gradients", steps=6)
+    absolute = pieces[1].abs()
+    words = torch.stack([absolute[1:3].mean(), *absolute[3:6]])  # un ##known ' s dog
+    torch.testing.assert_close(scores[1], (words / words.sum()).float())
+    assert (pieces < 0).any()
+
+
+def test_paths_do_not_depend_on_company_padding_or_rows(classifier, tokenizer):
+    def scores(sources, targets, **options):
+        rows = options.pop("rows", None)
+        encoded = tokenizer(sources, targets, return_tensors="pt", padding=True, **options)
+        return word_saliency(classifier, encoded, method="integrated_gradients", steps=9, rows=rows)
+
+    together = scores(SOURCES, TARGETS)
+    assert largest_difference(together, scores(SOURCES, TARGETS, pad_to_multiple_of=40)) < 1e-5
+    assert largest_difference(together, scores(SOURCES, TARGETS, rows=5)) < 1e-5
+    for row, pair in enumerate(zip(SOURCES, TARGETS, strict=True)):
+        assert largest_difference([together[row]], scores(*([text] for text in pair))) < 1e-5
+
+
+def test_points_of_a_path_share_passes_of_bounded_size(classifier, encoding):
+    sizes = []
+    classifier.register_forward_hook(lambda module, arguments, output: sizes.append(len(output.logits)))
+    word_saliency(classifier, encoding, method="integrated_gradients", steps=10, rows=8)
+    assert sizes == [8, 8, 8, 6]
+    sizes.clear()
+    word_saliency(classifier, encoding, "argmax_logit", method="integrated_gradients", steps=10)
+    assert sizes == [3, 30]  # the class first
+
+
+def test_a_path_without_a_reference_is_an_error(classifier, encoding):
+    bare = SaliencyBatch(dict(encoding), [[[1]], [[1]], [[1]]])
+    with pytest.raises(ValueError, match=r"reference text to start from, and which pieces are special"):
+        word_saliency(classifier, bare, method="integrated_gradients")
+    classifier.config.pad_token_id = None
+    with pytest.raises(ValueError, match=r"and the id of \[PAD\] is not known"):
+        word_saliency(classifier, encoding, method="integrated_gradients")
+
+
+def test_unknown_switches_are_errors(classifier, encoding):
+    for changes, message in (({"method": "lime"}, "method: no 'lime'; valid names: gradient, integrated_gradients"),
+                             ({"argmax_of": "last"}, "argmax_of: no 'last'; valid names: row, first_row"),
+                             ({"embedding": "output"}, "embedding: no 'output'; valid names: lookup, block_output")):
+        with pytest.raises(ValueError, match=message):
+            word_saliency(classifier, encoding, **changes)
+
+
+# --- integrated Jacobians ---
+
+
+@pytest.fixture
+def encoder():
+    torch.manual_seed(0)
+    return AutoModel.from_config(tiny_bert.config(initializer_range=0.3), add_pooling_layer=False).eval().double()
+
+
+def one(tokenizer, text):
+    return tokenizer([text], return_tensors="pt")
+
+
+def vector(encoder, encoded, similarity, ids=None):
+    found = embed(encoder, encoded["input_ids"] if ids is None else ids, encoded["attention_mask"])
+    return found / found.norm(dim=-1, keepdim=True) if similarity == "cosine" else found
+
+
+def full_jacobian(encoder, encoded, similarity, steps):
+    """(e - r)_i J_i for every piece i, (L, d): the integral of the whole Jacobian, output by output."""
+    batch = from_encoding(encoded)
+    table = encoder.get_input_embeddings().weight
+    end, begin = (table[ids[0]].detach() for ids in (encoded["input_ids"], blanks(encoded, batch)))
+    total = 0
+    for place, weight in zip(*nodes(steps), strict=True):
+        def g(embeddings):
+            hidden = encoder(inputs_embeds=embeddings[None], attention_mask=encoded["attention_mask"])[0]
+            pooled = hidden.mean(1)[0]
+            return pooled / pooled.norm() if similarity == "cosine" else pooled
+        jacobian = torch.autograd.functional.jacobian(g, begin + place * (end - begin))  # (d, L, D)
+        total = total + weight * torch.einsum("olk,lk->lo", jacobian, end - begin)
+    return total
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+def test_siamese_rows_sum_the_attribution_matrix(encoder, tokenizer, similarity):
+    a, b = (one(tokenizer, text) for text in ("what is the best way", "how do i learn"))
+    matrix = (full_jacobian(encoder, a, similarity, 100) @ full_jacobian(encoder, b, similarity, 100).T).float()
+    found = siamese_attributions(encoder, a, b, similarity=similarity, steps=100)[0]
+    assert matrix.shape == (7, 6) and not matrix[:, [0, -1]].any()  # the special pieces
+    torch.testing.assert_close(found.float(), matrix.sum(1), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+def test_siamese_attributions_are_complete(encoder, tokenizer, similarity):
+    encoded = [tokenizer(texts, return_tensors="pt", padding=True) for texts in (SOURCES, TARGETS)]
+    found = siamese_attributions(encoder, *encoded, similarity=similarity, steps=128)
+    with torch.no_grad():
+        (a, r_a), (b, r_b) = ([vector(encoder, text, similarity, ids) for ids in
+                               (None, blanks(text, from_encoding(text)))] for text in encoded)
+    expected = (a * b - a * r_b - r_a * b + r_a * r_b).sum(1)
+    torch.testing.assert_close(found.sum(1), expected, atol=1e-5, rtol=1e-4)
+
+
+def test_siamese_scores_are_probabilities_of_the_source_words(encoder, tokenizer):
+    encoder = encoder.float()
+    encoded = [tokenizer(texts, return_tensors="pt", padding=True) for texts in (SOURCES, TARGETS)]
+    scores = siamese_saliency(encoder, *encoded, steps=8)
+    assert [len(row) for row in scores] == [10, 4, 1] and scores[2].tolist() == [0.5]
+    for row in scores[:2]:
+        assert row.min() == 0.0 and row.max() == 1.0
+    padded = [tokenizer(texts, return_tensors="pt", padding="max_length", max_length=20) for texts in
+              (SOURCES, TARGETS)]
+    assert largest_difference(scores, siamese_saliency(encoder, *padded, steps=8, rows=5)) < 1e-5
+    alone = siamese_saliency(encoder, *(one(tokenizer, text) for text in (SOURCES[0], TARGETS[0])), steps=8)
+    assert largest_difference(scores[:1], alone) < 1e-5
+    assert all(parameter.grad is None and parameter.requires_grad for parameter in encoder.parameters())
+
+
+def test_siamese_takes_no_pass_for_the_path_of_the_other_text(encoder, tokenizer):
+    calls = []
+    encoder.register_forward_hook(lambda module, arguments, output: calls.append(len(output.last_hidden_state)))
+    siamese_saliency(encoder, one(tokenizer, "dog cat"), one(tokenizer, "how do i learn"), steps=16)
+    assert calls == [1, 1, 16]  # the other text, its reference, and the path
+    with pytest.raises(ValueError, match="similarity: no 'euclid'; valid names: cosine, dot"):
+        siamese_saliency(encoder, one(tokenizer, "dog"), one(tokenizer, "cat"), similarity="euclid")

@@ -1,0 +1,288 @@
+"""The stage attribution: which pairs it scores, alignment with the tokens, bytes, metadata, a kill in the middle."""
+
+import re
+import shutil
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import tiny_bert
+import torch
+import yaml
+from transformers import AutoModel, AutoTokenizer
+
+from models.attribution import from_characters, siamese_saliency, word_saliency
+from stages import attribution
+from stages.artifacts.paths import DatasetPaths
+from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
+from stages.attribution import ClassifierScorer, SiameseScorer
+from stages.params.data import Attribution
+from stages.runtime.errors import InputError
+
+TEXTS = ["what is the best way to learn a language ?", "how do i learn a new language", "don't eat dog , cat",
+         "why dog eat cat", "you can run", "cat"]
+SMALL = {"batch_size": 4}
+
+
+def values(**changes):
+    return Attribution(**{**SMALL, **changes}).model_dump()
+
+
+def tables(texts=TEXTS):
+    sources, targets = [0, 2, 0, 5, 4], [1, 3, 1, 4, 5]  # the pair (0, 1) stands twice
+    examples = pd.DataFrame({
+        "example_id": range(5), "split": ["train", "train", "train", "validation", "test"], "source_id": sources,
+        "target_id": targets, "negative_id": [None] * 5, "reference_ids": [[t] for t in targets], "group": range(5),
+        "negative_origin": [None] * 5})
+    words = [list(re.finditer(r"\w+(?=n't)|n't|\w+|[^\w\s]", text)) for text in texts]
+    tokens = pd.DataFrame({"text_id": range(len(texts)), "token": [[m.group() for m in row] for row in words],
+                           "start": [[m.start() for m in row] for row in words],
+                           "end": [[m.end() for m in row] for row in words]})
+    return examples, pd.DataFrame({"text_id": range(len(texts)), "text": texts, "language": "en"}), tokens
+
+
+@pytest.fixture
+def tokenizer(tmp_path):
+    return tiny_bert.tokenizer(tmp_path)
+
+
+def attributed(tokenizer, texts=TEXTS, given=None, **changes):
+    examples, rows, tokens = given or tables(texts)
+    scorer = ClassifierScorer(tiny_bert.classifier(), tokenizer, values(**changes))
+    blocks = list(attribution.run(examples, rows, pa.Table.from_pandas(tokens), scorer,
+                                  values(**changes)["modes"]))
+    return blocks, pa.concat_tables([block.table for block in blocks]).to_pandas()
+
+
+def test_every_source_is_scored_with_itself_and_with_its_targets(tokenizer):
+    _, rows = attributed(tokenizer)
+    assert list(rows[["text_id", "mode", "pair"]].itertuples(index=False, name=None)) == [
+        (0, "xx", 0), (0, "xy", 1), (2, "xx", 2), (2, "xy", 3), (4, "xx", 4), (4, "xy", 5), (5, "xx", 5),
+        (5, "xy", 4)]
+    assert all(len(word) == len(score) for word, score in zip(rows["word"], rows["score"], strict=True))
+    assert list(attributed(tokenizer, modes=["xy"])[1]["mode"].unique()) == ["xy"]
+
+
+def test_stage_scores_are_those_of_each_pair_alone(tokenizer):
+    _, rows = attributed(tokenizer)
+    classifier = tiny_bert.classifier()
+    for text, pair, score in rows[["text_id", "pair", "score"]].itertuples(index=False):
+        alone, = word_saliency(classifier, tokenizer([TEXTS[text]], [TEXTS[pair]], return_tensors="pt"), "pos_logit")
+        if text == 2:  # the tokenizer cuts "don't" into don ' t, the annotation into do n't
+            continue
+        np.testing.assert_allclose(score, alone.numpy(), atol=1e-5)
+
+
+def test_pieces_meet_words_by_their_characters(tokenizer):
+    # pieces: [CLS] un ##known ' s dog run [SEP] cat ...
+    encoded = tokenizer(["unknown's dogrun"], ["cat dog"], return_tensors="pt")
+    starts, ends = (np.array(side) for side in zip((0, 7), (7, 9), (10, 13), (13, 16), (16, 20), strict=True))
+    pieces = from_characters(encoded, [starts], [ends]).pieces
+    found = [pieces.position[pieces.word == word].tolist() for word in range(5)]
+    # "unknown" 1-2, "'s" 3-4, and the one [UNK] piece over "dogrun" counts for both of its words
+    assert found == [[1, 2], [3, 4], [5], [5], []] and pieces.unaligned().tolist() == [1]
+
+
+def test_words_that_were_cut_off_score_zero_and_are_reported(tokenizer):
+    tokenizer.model_max_length = 12
+    (made,), rows = attributed(tokenizer)
+    long = rows[(rows["text_id"] == 0) & (rows["mode"] == "xx")].iloc[0]
+    assert len(long["score"]) == len(long["word"]) == 10
+    assert list(long["score"][5:]) == [0.0] * 5 and max(long["score"]) == 1.0
+    assert made.counts["unaligned_words"] >= 5 and made.counts["rows_xx"] == 4
+    assert attribution.fallbacks(made.counts)[0].startswith(
+        f"{made.counts['unaligned_words']} of {made.counts['words']} words score 0")
+    tokenizer.model_max_length = 64
+    assert attribution.fallbacks(attributed(tokenizer)[0][0].counts) == []
+
+
+@pytest.mark.parametrize("changes", [{}, {"method": "integrated_gradients", "steps": 8}])
+def test_bytes_of_a_text_do_not_depend_on_its_company(tokenizer, changes):
+    _, rows = attributed(tokenizer, **changes)
+    examples, texts, tokens = tables()
+    _, few = attributed(tokenizer, given=(examples.iloc[3:4], texts, tokens), **changes)
+    for score, other in zip(few["score"], rows[rows["text_id"] == 5]["score"], strict=True):
+        assert score.tobytes() == other.tobytes()
+    for size in (1, 3, 64):
+        for score, other in zip(attributed(tokenizer, batch_size=size, **changes)[1]["score"], rows["score"],
+                                strict=True):
+            np.testing.assert_allclose(score, other, atol=1e-5)
+
+
+def test_the_class_of_the_first_row_makes_scores_depend_on_the_batch(tokenizer):
+    """The released bug is what METHODS C.2 says it is: the batch's first row decides for all."""
+    classifier = tiny_bert.classifier()
+    with torch.no_grad():  # move the boundary between the classes into the middle of these pairs
+        encoded = tokenizer([TEXTS[0], TEXTS[3], TEXTS[4]], [TEXTS[1], TEXTS[3], TEXTS[5]], padding=True,
+                            return_tensors="pt")
+        logits = classifier(**encoded).logits
+        gap = (logits[:, 1] - logits[:, 0]).sort().values
+        classifier.classifier.bias[1] -= (gap[0] + gap[1]) / 2
+
+    def scores(argmax_of, size):
+        examples, texts, tokens = tables()
+        scorer = ClassifierScorer(classifier, tokenizer, values(attr_target="argmax_logit", argmax_of=argmax_of,
+                                                                batch_size=size))
+        blocks = attribution.run(examples, texts, pa.Table.from_pandas(tokens), scorer, ["xx", "xy"])
+        return np.concatenate([np.concatenate(block.table.to_pandas()["score"].tolist()) for block in blocks])
+
+    np.testing.assert_allclose(scores("row", 1), scores("row", 8), atol=1e-5)
+    np.testing.assert_allclose(scores("first_row", 1), scores("row", 1), atol=1e-6)  # alone, the first is the row
+    assert np.abs(scores("first_row", 8) - scores("row", 8)).max() > 1e-3
+
+
+def test_paths_fill_the_batch_with_points():
+    assert attribution.texts_of_a_chunk(values(batch_size=64)) == 64
+    assert attribution.texts_of_a_chunk(values(batch_size=64, method="integrated_gradients", steps=32)) == 2
+    assert attribution.texts_of_a_chunk(values(batch_size=16, method="siamese", steps=32)) == 1
+
+
+def test_a_text_without_a_row_is_named(tokenizer):
+    examples, texts, tokens = tables()
+    with pytest.raises(InputError, match=r"tokens.parquet: text 2 has no row \(and 1 more\)"):
+        attributed(tokenizer, given=(examples, texts, tokens[~tokens["text_id"].isin([2, 4])]))
+    with pytest.raises(InputError, match=r"texts.parquet: text 3 has no row \(and 0 more\).*ingest and annotate"):
+        attributed(tokenizer, given=(examples, texts[texts["text_id"] != 3], tokens))
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch, tokenizer):
+    monkeypatch.chdir(tmp_path)
+    examples, texts, tokens = tables()
+    for name in ("lemma", "pos", "tag"):
+        tokens[name] = tokens["token"]
+    for name in ("is_stop", "sentence_start"):
+        tokens[name] = [[False] * len(row) for row in tokens["token"]]
+    for name in ("chunk_start", "chunk_end"):
+        tokens[name] = [[] for _ in tokens["token"]]
+    paths = DatasetPaths("tiny")
+    for kind, rows in (("examples", examples), ("texts", texts), ("tokens", tokens)):
+        write_table(paths.table(kind), kind, rows, Provenance("test", "0"))
+    tiny_bert.classifier().save_pretrained(paths.pair_classifier)
+    tokenizer.save_pretrained(paths.pair_classifier)
+    write_params(tmp_path)
+    return paths
+
+
+def write_params(folder, workers=1, source="bundled", **changes):
+    params = {"recipe": "test", "datasets": {"tiny": {"source": "data.jsonl"}}, "runtime": {"workers": workers},
+              "encoder": {"source": source}, "attribution": {**SMALL, **changes}}
+    (folder / "params.yaml").write_text(yaml.safe_dump(params))
+
+
+def test_stage_writes_the_table_and_says_what_made_it(project, tokenizer):
+    assert attribution.main(["tiny"]) == 0
+    path = project.table("attribution")
+    written, (_, rows) = read_frame(path, "attribution"), attributed(tokenizer)
+    for score, expected in zip(written["score"], rows["score"], strict=True):
+        assert score.tobytes() == expected.tobytes()
+    metadata = read_metadata(path)
+    assert metadata["counts"]["rows_xx"] == metadata["counts"]["rows_xy"] == 4 and metadata["rows"] == 8
+    assert len(metadata["models"]["pair_classifier"]["sha256"]) == 64
+    assert metadata["models"]["attribution"] == {**values(), "bugs_of_the_released_code": []}
+
+
+def test_same_bytes_again_and_for_any_number_of_workers(project, tmp_path):
+    assert attribution.main(["tiny"]) == 0
+    first = project.table("attribution").read_bytes()
+    for workers in (1, 3):
+        write_params(tmp_path, workers=workers)
+        assert attribution.main(["tiny"]) == 0 and project.table("attribution").read_bytes() == first
+
+
+def test_released_bugs_are_named_in_the_metadata_and_the_log(project, tmp_path, capsys):
+    write_params(tmp_path, preset="released")
+    assert attribution.main(["tiny"]) == 0
+    described = read_metadata(project.table("attribution"))["models"]["attribution"]
+    assert described["preset"] == "released" and described["attr_target"] == "argmax_logit"
+    assert described["bugs_of_the_released_code"] == ["argmax_of: first_row", "embedding: block_output",
+                                                      "token_types: False"]
+    assert "with a bug of the released code: embedding: block_output" in capsys.readouterr().err
+
+
+def test_siamese_scores_come_from_the_encoder(project, tmp_path, monkeypatch):
+    folder = tiny_bert.save_encoder(tmp_path / "encoder")
+    shutil.rmtree(project.pair_classifier)  # not needed
+    write_params(tmp_path, source=f"path:{folder}", method="siamese", steps=8)
+    assert attribution.main(["tiny"]) == 0
+    path = project.table("attribution")
+    assert read_metadata(path)["models"]["encoder"]["name"] == "encoder"
+    encoder = AutoModel.from_pretrained(folder, add_pooling_layer=False)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    for text, pair, score in read_frame(path)[["text_id", "pair", "score"]].itertuples(index=False):
+        if text == 2:
+            continue
+        alone, = siamese_saliency(encoder, *(tokenizer([TEXTS[number]], return_tensors="pt")
+                                             for number in (text, pair)), steps=8)
+        np.testing.assert_allclose(score, alone.numpy(), atol=1e-5)
+
+
+def test_siamese_scorer_takes_what_the_encoder_holds(tokenizer):
+    encoder = AutoModel.from_config(tiny_bert.config())
+    tokenizer.model_max_length = int(1e30)
+    scorer = SiameseScorer(encoder, tokenizer, values(method="siamese", steps=2))
+    assert scorer.longest == 64 and scorer.size == 2
+    assert scorer.lengths([(3, 5), (7, 1)]) == [7, 9]
+
+
+def test_a_stage_killed_between_blocks_goes_on_and_writes_the_same_bytes(project, monkeypatch, tmp_path):
+    monkeypatch.setattr(attribution, "_BLOCK_CHUNKS", 1)  # two blocks of four pairs
+    assert attribution.main(["tiny"]) == 0
+    whole = project.table("attribution").read_bytes()
+    project.table("attribution").unlink()
+    inner, scored = ClassifierScorer.__call__, []
+
+    class Killed(BaseException):
+        pass
+
+    def deadly(self, pairs, width):
+        scored.append(list(pairs.firsts))
+        if len(scored) == kill_at:
+            raise Killed
+        return inner(self, pairs, width)
+
+    monkeypatch.setattr(ClassifierScorer, "__call__", deadly)
+    kill_at = 0
+    assert attribution.main(["tiny"]) == 0
+    calls = len(scored)
+    project.table("attribution").unlink()
+    scored.clear()
+    kill_at = calls  # the last batch
+    with pytest.raises(Killed):
+        attribution.main(["tiny"])
+    assert not project.table("attribution").exists()
+    scored.clear()
+    kill_at = 0
+    assert attribution.main(["tiny"]) == 0
+    assert 0 < len(scored) < calls and not any(TEXTS[0] in firsts for firsts in scored)
+    assert project.table("attribution").read_bytes() == whole
+    scored.clear()
+    assert attribution.main(["tiny"]) == 0 and len(scored) == calls  # the table stands, so the blocks have gone
+
+
+def test_blocks_of_other_params_are_not_taken(project, monkeypatch, tmp_path):
+    monkeypatch.setattr(attribution, "_BLOCK_CHUNKS", 1)
+    monkeypatch.setattr(attribution.BlockStore, "clear", lambda self: None)
+    assert attribution.main(["tiny"]) == 0
+    first = project.table("attribution").read_bytes()
+    write_params(tmp_path, normalisation="max")
+    assert attribution.main(["tiny"]) == 0
+    assert project.table("attribution").read_bytes() != first
+    kept = list((tmp_path / ".keycontrast").rglob("blocks/*"))
+    assert len(kept) == 1
+
+
+def test_the_table_is_written_in_pieces():
+    def block(start):
+        return attribution.Attributed(pa.table({"text_id": range(start, start + 3000)}), {"words": start})
+    counts = Counter()
+    pieces = list(attribution.gathered([block(0), block(3000), block(6000)], counts))
+    assert [piece.num_rows for piece in pieces] == [6000, 3000] and counts["words"] == 9000
+
+
+def test_stage_without_a_classifier_says_how_to_make_it(project, capsys):
+    shutil.rmtree(project.pair_classifier)
+    assert attribution.main(["tiny"]) == 1
+    assert "Make it with `keycontrast stage pair_classifier`" in capsys.readouterr().err

@@ -1,0 +1,164 @@
+"""Chinese through jieba: exact places, flags and what they map to, sentences, noun chunks, no cache."""
+
+import hashlib
+import random
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import jieba
+import jieba.posseg
+import pytest
+
+from stages.language.annotators import load_annotator
+from stages.language.chinese import STOP_WORDS, UPOS, JiebaAnnotator, universal
+from stages.language.tokens import rebuild_docs, token_table
+from stages.runtime.errors import InputError
+
+ROOT = Path(__file__).resolve().parents[1]
+TEXTS = ["我来到北京清华大学。", "他说：“真的吗？”我不知道！！你呢", "my hometown 的 中文 歌词 很 感动", "一 路 平 安 ～",
+         "买了一个苹果,3.5元.", "", " 两头 有  空格 \n还换行\u3000了", "iPhone手机好用吗？", "\N{GRINNING FACE}\N{THUMBS UP SIGN}",
+         "日本語とрусский混在", "𠮷野家", "C++和C#", "100%好-用"]
+
+
+@pytest.fixture(scope="module")
+def reader():
+    return load_annotator("embedded", "zh")
+
+
+@pytest.fixture(scope="module")
+def table(reader):
+    return token_table(reader.columns(range(len(TEXTS)), TEXTS))
+
+
+def row(reader, text):
+    return token_table(reader.columns([0], [text])).to_pylist()[0]
+
+
+def test_offsets_are_exact_and_lists_aligned(table):
+    for text, one in zip(TEXTS, table.to_pylist(), strict=True):
+        assert [text[start:end] for start, end in zip(one["start"], one["end"], strict=True)] == one["token"]
+        assert len({len(one[name]) for name in ("token", "lemma", "pos", "tag", "is_stop", "sentence_start")}) == 1
+        assert one["lemma"] == one["token"]
+        assert one["start"] == sorted(one["start"])
+
+
+def test_offsets_are_exact_in_random_mixtures(reader):
+    pieces = ["中国", "人民", "的", " ", "  ", "\n", "\r\n", "\u3000", "a", "b1", "1.5", ".", "。", "！", "😀", "é", "か", "#", "𠮷", "-"]
+    draw = random.Random(0)
+    texts = ["".join(draw.choices(pieces, k=draw.randrange(12))) for _ in range(300)]
+    table = token_table(reader.columns(range(300), texts))
+    for text, one in zip(texts, table.to_pylist(), strict=True):
+        assert [text[start:end] for start, end in zip(one["start"], one["end"], strict=True)] == one["token"]
+        covered = {place for start, end in zip(one["start"], one["end"], strict=True) for place in range(start, end)}
+        assert all(text[place] == " " for place in set(range(len(text))) - covered)
+
+
+def test_words_and_flags_are_those_of_jieba(reader, table):
+    for text, one in zip(TEXTS, table.to_pylist(), strict=True):
+        expected = [(pair.word, pair.flag) for pair in jieba.posseg.cut(text) if not pair.word.isspace()]
+        found = [pair for pair in zip(one["token"], one["tag"], strict=True) if not pair[0].isspace()]
+        assert found == expected
+
+
+def test_a_sentence_read_by_hand(reader):
+    one = row(reader, "我来到北京清华大学。")
+    assert one["token"] == ["我", "来到", "北京", "清华大学", "。"]
+    assert one["tag"] == ["r", "v", "ns", "nt", "x"]
+    assert one["pos"] == ["PRON", "VERB", "PROPN", "PROPN", "PUNCT"]
+    assert one["is_stop"] == [True, False, False, False, False]
+    assert (one["chunk_start"], one["chunk_end"]) == ([2], [4])
+
+
+@pytest.mark.parametrize(("word", "flag", "expected"), [
+    ("苹果", "n", "NOUN"), ("小田", "nr", "PROPN"), ("花", "nrfg", "PROPN"), ("跑", "v", "VERB"), ("红", "a", "ADJ"),
+    ("地", "uv", "PART"), ("了", "ul", "AUX"), ("着", "uz", "AUX"), ("三", "m", "NUM"), ("3.5", "m", "NUM"),
+    ("ok", "eng", "X"), (".", "m", "PUNCT"), ("。", "x", "PUNCT"), ("+", "x", "SYM"), ("😀", "x", "SYM"),
+    ("\n", "x", "SPACE"), ("\u200d", "x", "X"), ("é", "x", "X"), ("词", "nqq", "NOUN"), ("词", "?", "X")])
+def test_universal_parts_of_speech(word, flag, expected):
+    assert universal(word, flag) == expected
+
+
+def test_every_flag_of_the_dictionary_has_a_part_of_speech():
+    lines = Path(jieba.__file__).with_name("dict.txt").read_text(encoding="utf-8").splitlines()
+    flags = {line.split(" ")[2] for line in lines}
+    assert all(flag in UPOS or flag[0] in UPOS for flag in flags)
+
+
+def test_sentences_open_after_their_ends(reader):
+    one = row(reader, "你好！！“真的吗？”他说。我?不! 是；不是")
+    opened = [word for word, first in zip(one["token"], one["sentence_start"], strict=True) if first]
+    assert opened == ["你好", "“", "他", "我", "不", "是"]
+    assert row(reader, "！早")["sentence_start"] == [True, True]
+
+
+def test_noun_chunks_are_runs_of_nouns_without_measure_words(reader):
+    def chunks(text):
+        one = row(reader, text)
+        return ["".join(one["token"][start:end]) for start, end in zip(one["chunk_start"], one["chunk_end"], strict=True)]
+
+    assert chunks("我买了三斤苹果") == ["苹果"]
+    assert chunks("北京大学图书馆很大") == ["北京大学图书馆"]
+    assert chunks("跑得很快") == []
+
+
+def test_spaces_separate_words(reader):
+    assert row(reader, "中国 人民")["token"] == ["中国", "人民"]
+    assert row(reader, "歌 词")["token"] == ["歌", "词"]  # characters stay characters
+    assert row(reader, "歌词")["token"] == ["歌词"]
+    assert row(reader, "你好  世界\n吗")["token"] == ["你好", " ", "世界", "\n", "吗"]
+    assert row(reader, " 你好")["pos"][0] == "SPACE"
+
+
+def test_documents_are_rebuilt_with_their_spaces(table):
+    for (text_id, doc), one in zip(rebuild_docs(table), table.to_pylist(), strict=True):
+        assert doc.text == TEXTS[text_id]
+        assert [token.idx for token in doc] == one["start"]
+        assert [(chunk.start, chunk.end) for chunk in doc.noun_chunks] == list(
+            zip(one["chunk_start"], one["chunk_end"], strict=True))
+        assert [token.is_sent_start for token in doc] == one["sentence_start"]
+
+
+def test_the_description_names_version_and_dictionary(reader):
+    dictionary = Path(jieba.__file__).with_name("dict.txt").read_bytes()
+    assert reader.describe() == {"name": "jieba", "version": jieba.__version__, "language": "zh",
+                                 "components": ["posseg"], "sha256": hashlib.sha256(dictionary).hexdigest()}
+    assert reader.engine == "jieba"
+
+
+def test_words_added_by_others_do_not_count(reader):
+    before = row(reader, "云光眼镜店")
+    jieba.add_word("云光眼镜店")
+    try:
+        assert row(reader, "云光眼镜店") == before
+    finally:
+        jieba.del_word("云光眼镜店")
+
+
+def test_no_log_no_cache_and_no_dependence_on_one(tmp_path):
+    (tmp_path / "jieba.cache").write_bytes(b"not a cache")
+    program = ("from stages.language.annotators import load_annotator\n"
+               "print(load_annotator('jieba', 'zh').columns([0], ['我来到北京清华大学'])['token'])")
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False,
+                          env={"TMPDIR": str(tmp_path), "PATH": "", "PYTHONIOENCODING": "utf-8"})
+    assert done.stdout == "[['我', '来到', '北京', '清华大学']]\n"
+    assert done.stderr == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["jieba.cache"]
+    assert (tmp_path / "jieba.cache").read_bytes() == b"not a cache"
+    assert tempfile.gettempdir() != str(tmp_path)
+
+
+def test_stop_words_are_words_without_blanks():
+    assert {"的", "了", "我们", "因为"} <= STOP_WORDS
+    assert all(word and not any(character.isspace() for character in word) for word in STOP_WORDS)
+
+
+def test_names_and_languages():
+    assert isinstance(load_annotator("jieba", "zh"), JiebaAnnotator)
+    with pytest.raises(InputError, match="'jieba' is made for language 'zh', but the texts are 'en'"):
+        load_annotator("jieba", "en")
+    with pytest.raises(InputError, match="'embedded' reads English and Chinese, but the texts are 'ja'"):
+        load_annotator("embedded", "ja")
+    with pytest.raises(InputError, match="'jeiba' is neither .* did you mean 'jieba'"):
+        load_annotator("jeiba", "zh")

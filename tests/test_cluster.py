@@ -1,0 +1,137 @@
+"""Chunks over a Dask cluster: the same results in the same order, and clear words when it cannot be used."""
+
+import importlib.util
+import os
+import signal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from distributed import LocalCluster
+from test_annotate import TEXTS, pipeline, texts  # noqa: F401 - a fixture
+
+from stages import annotate
+from stages.params.data import Annotate
+from stages.runtime import cluster_map
+from stages.runtime.chunk_store import ChunkStore
+from stages.runtime.cluster_map import code_fingerprint, maker_name, work
+from stages.runtime.errors import InputError
+from stages.runtime.pool import map_chunks
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    folder = str(tmp_path_factory.mktemp("dask"))
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, local_directory=folder) as cluster:
+        yield cluster.scheduler_address
+
+
+def counted(log):
+    """Made once per process and arguments: notes each making."""
+    with Path(log).open("a") as file:
+        file.write(f"{os.getpid()}\n")
+    return lambda chunk: (2 * chunk, os.getpid())
+
+
+def failer():
+    def fail(chunk):
+        raise InputError(f"chunk {chunk} is bad")
+
+    return fail
+
+
+def dies_once(mark):
+    def die(chunk):
+        if not Path(mark).exists():
+            Path(mark).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return chunk
+
+    return die
+
+
+def adder(amount):
+    return lambda table: pa.table({"n": [number + amount for number in table["n"].to_pylist()]})
+
+
+def test_results_come_in_order_and_functions_are_made_once_per_worker(address, tmp_path):
+    for _ in range(2):  # the second run finds what the first has made
+        results = list(map_chunks(counted, (str(tmp_path / "log"),), range(12), 1, "test", address=address))
+        assert [value for value, _ in results] == list(range(0, 24, 2))
+    makers = (tmp_path / "log").read_text().split()
+    assert len(makers) == len(set(makers)) <= 2
+    assert str(os.getpid()) not in makers
+
+
+def test_chunks_are_drawn_as_the_cluster_works(address):
+    drawn = []
+    chunks = (drawn.append(number) or number for number in range(30))
+    for done, _ in enumerate(map_chunks(counted, ("/dev/null",), chunks, 1, "test", address=address), start=1):
+        assert len(drawn) <= done + 4  # two for each of two workers
+
+
+def test_errors_of_workers_arrive_as_they_are(address):
+    with pytest.raises(InputError, match="chunk 0 is bad"):
+        list(map_chunks(failer, (), [0, 1], 1, "test", address=address))
+
+
+def test_a_dead_worker_is_made_up_for(address, tmp_path):
+    assert list(map_chunks(dies_once, (str(tmp_path / "mark"),), range(6), 1, "test", address=address)) == [*range(6)]
+
+
+def test_finished_chunks_are_kept(address, tmp_path):
+    chunks = [pa.table({"n": [number]}) for number in range(4)]
+    store = ChunkStore(tmp_path, "k")
+    first = list(map_chunks(adder, (1,), chunks, 1, "test", address=address, store=store))
+    again = list(map_chunks(adder, (99,), chunks, 1, "test", address=address, store=store))
+    assert [table.to_pydict() for table in again] == [table.to_pydict() for table in first]
+
+
+def test_annotation_is_the_same_as_at_home(address, pipeline):  # noqa: F811
+    params = Annotate(pipeline=pipeline, chunk=2)
+    assert annotate.run(texts(TEXTS), params, address=address).equals(annotate.run(texts(TEXTS), params))
+
+
+def test_nobody_at_the_address(monkeypatch):
+    monkeypatch.setattr(cluster_map, "_CONNECT_SECONDS", 0.5)
+    with pytest.raises(InputError, match=r"no Dask scheduler answers at 'tcp://127.0.0.1:9' .*Start one with `dask"):
+        list(map_chunks(adder, (1,), [1], 1, "test", address="tcp://127.0.0.1:9"))
+    with pytest.raises(InputError, match="no Dask scheduler answers at 'nowhere'"):
+        list(map_chunks(adder, (1,), [1], 1, "test", address="nowhere"))
+
+
+def test_a_cluster_without_workers(monkeypatch):
+    monkeypatch.setattr(cluster_map, "_CONNECT_SECONDS", 0.5)
+    with (LocalCluster(n_workers=0, processes=False, dashboard_address=None) as cluster,
+          pytest.raises(InputError, match=r"has no workers. Start some with `dask worker inproc://")):
+        list(map_chunks(adder, (1,), [1], 1, "test", address=cluster.scheduler_address))
+
+
+def test_dask_is_not_installed(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"pip install 'keycontrast\[cluster\]'"):
+        list(map_chunks(adder, (1,), [1], 1, "test", address="tcp://127.0.0.1:9"))
+
+
+def test_a_worker_with_other_code_is_refused():
+    with pytest.raises(InputError, match="another version of this project's code"):
+        work("test_cluster:adder", (1,), "another", pa.table({"n": [1]}))
+    assert work("test_cluster:adder", (1,), code_fingerprint(), pa.table({"n": [1]}))["n"].to_pylist() == [2]
+
+
+def test_a_worker_keeps_few_functions(monkeypatch):
+    made = {}
+    monkeypatch.setattr(cluster_map, "_MADE", made)
+    for amount in range(10):
+        assert work("test_cluster:adder", (amount,), code_fingerprint(), pa.table({"n": [1]}))["n"][0].as_py() == 1 + amount
+    assert len(made) == 4
+
+
+def test_a_stage_that_is_main_is_found_by_its_real_name(monkeypatch):
+    assert maker_name(annotate.annotator) == "stages.annotate:annotator"
+    monkeypatch.setattr(adder, "__module__", "__main__")
+    monkeypatch.setattr("__main__.__spec__", importlib.util.spec_from_loader("stages.somewhere", None), raising=False)
+    assert maker_name(adder) == "stages.somewhere:adder"
+    monkeypatch.setattr("__main__.__spec__", None)
+    with pytest.raises(ValueError, match="adder stands in a script"):
+        maker_name(adder)

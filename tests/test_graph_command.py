@@ -1,0 +1,228 @@
+"""`keycontrast graph` and `keycontrast export`: a keyword among its neighbours, drawn, and the graph as GraphML."""
+
+import re
+from xml.etree import ElementTree as ET
+
+import networkx as nx
+import pytest
+from small_artifacts import EDGES, KEYWORDS, PROVENANCE, nodes, write_graph
+from typer.testing import CliRunner
+
+from pipeline.cli import app
+from pipeline.neighbourhood import direct_neighbours, example_texts, near_keywords, neighbourhood, node_of, slug
+from stages.artifacts.paths import DatasetPaths
+from stages.artifacts.tables import write_table
+from stages.reporting.drawings import Neighbour, SignedEdge, Word, neighbourhood_svg, word_graph_svg, xml_text
+from stages.runtime.errors import InputError
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture
+def paths(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    return write_graph()
+
+
+def asked(*arguments):
+    done = CliRunner().invoke(app, list(arguments))
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def labels(svg):
+    return [element.text for element in ET.fromstring(svg).iter(f"{SVG}text")]
+
+
+def test_the_neighbourhood_has_both_directions_and_signs(paths):
+    table = direct_neighbours(neighbourhood(paths, 1, None, 1))
+    assert table[["keyword", "sign", "receives", "gives"]].values.tolist() == [
+        ["sleep", 1, 3, 3], ["diet & rest", 1, 1, 0], ["<script>", -1, -2, 0]]
+    # sleep receives from <script> positively, which belongs to the neighbourhood of neither's centre.
+    assert len(neighbourhood(paths, 1, None, 1).edges) == 5
+
+
+def test_hops_limits_and_what_is_left_out(paths):
+    two = neighbourhood(paths, 1, None, 2)
+    assert two.nodes["hops"].to_dict() == {1: 0, 3: 1, 2: 1, 0: 1, 4: 2}
+    assert two.nodes.loc[4, ["sign", "parent"]].tolist() == [1, 3]     # on sleep's side, whatever its own edge's sign
+    one = neighbourhood(paths, 1, 1, 1)
+    assert one.nodes.index.tolist() == [1, 3, 0] and one.left_out == {1: 1, -1: 0}
+    alone = neighbourhood(paths, 5, None, 3)
+    assert alone.nodes.index.tolist() == [5] and alone.edges.empty and direct_neighbours(alone).empty
+
+
+def test_a_breadth_first_walk_reaches_the_same_nodes(paths):
+    graph = nx.Graph([(target, source) for target, source, _, _ in EDGES])
+    for hops in (1, 2, 3):
+        for start in range(5):
+            found = neighbourhood(paths, start, None, hops).nodes["hops"].to_dict()
+            assert found == nx.single_source_shortest_path_length(graph, start, cutoff=hops)
+
+
+def test_the_command_prints_the_node_its_neighbours_and_texts(paths):
+    shown = asked("graph", "Belly  FAT")
+    assert "belly fat  (node 1 of small)" in shown and "2 training examples whose input has this keyword" in shown
+    assert "2 positive, 1 negative neighbours" in shown and "0.3, rank 2 of 6" in shown
+    assert "4 keywords" in shown and "5 keywords" in shown        # community 0, component 0
+    row = next(line for line in shown.splitlines() if "sleep" in line and "+" in line)
+    assert row.count("+3") == 2
+    assert re.search(r"− .*<script> .*−2 .*·", shown)
+    assert "What melts [bold]belly fat[/bold]?" in shown and "A <script> & more" in shown
+    assert ".keycontrast/graphs/small-belly-fat.svg" in shown
+    further = asked("graph", "belly fat", "--hops", "2", "--neighbours", "1")
+    assert "1 more positive neighbours with smaller counts are left out" in further
+    assert r"2 edges away, by way of positive neighbours (1): 减肥 \x1b[31m" in further and "\x1b[31m" not in further
+    assert "No neighbours" in asked("graph", "zzz")
+
+
+def test_examples_come_from_the_cluster_or_from_where_else_the_keyword_stands(paths):
+    own = example_texts(paths, "belly fat")
+    assert own["role"].unique().tolist() == ["input"] and own["example_id"].tolist() == [0, 1]
+    assert own["negative"].tolist()[0] == "A <script> & more" and own["negative"].isna().tolist() == [False, True]
+    assert example_texts(paths, "sleep")[["example_id", "role"]].values.tolist() == [[1, "output"], [2, "output"]]
+    assert example_texts(paths, "<script>")["role"].tolist() == ["negative"]
+    assert example_texts(paths, "zzz").empty
+
+
+def test_the_drawing_is_xml_with_every_label_escaped_and_the_same_bytes_twice(paths, tmp_path):
+    asked("graph", "belly fat", "--hops", "2", "--svg", "one.svg")
+    asked("graph", "belly fat", "--hops", "2", "--svg", "two.svg")
+    text = (tmp_path / "one.svg").read_text(encoding="utf-8")
+    assert text == (tmp_path / "two.svg").read_text(encoding="utf-8")
+    assert "<script" not in text and "&lt;script&gt;" in text and "diet &amp; rest" in text and "\x1b" not in text
+    assert {"belly fat", "sleep", "diet & rest", "<script>", "减肥 \ufffd[31m"} <= set(labels(text))
+    paths_drawn = list(ET.fromstring(text).iter(f"{SVG}path"))
+    notes = {element.findtext(f"{SVG}title"): element for element in paths_drawn}
+    dashed = notes["belly fat receives from <script>: negative, 2"]
+    solid = notes["sleep receives from belly fat: positive, 3; belly fat receives from sleep: positive, 3"]
+    assert "stroke-dasharray" in dashed.attrib and "stroke-dasharray" not in solid.attrib
+    assert dashed.get("stroke") != solid.get("stroke")
+    assert {"marker-start", "marker-end"} <= set(solid.attrib)
+    assert ("marker-start" in dashed.attrib) != ("marker-end" in dashed.attrib)
+    assert float(solid.get("stroke-width")) > float(dashed.get("stroke-width"))
+
+
+def test_an_arrow_ends_at_the_keyword_that_receives():
+    around = [Neighbour("c", 0, 0, 0), Neighbour("p", 1, 1, 0)]
+    for target, source, end in ((0, 1, "marker-start"), (1, 0, "marker-end")):
+        drawn = ET.fromstring(neighbourhood_svg("t", around, [SignedEdge(target, source, 1, 1)]))
+        line = next(item for item in drawn.iter(f"{SVG}path") if "receives" in (item.findtext(f"{SVG}title") or ""))
+        assert end in line.attrib and line.get("d").startswith("M 11 0")      # a path starts at the middle
+
+
+def test_thirty_labels_do_not_cover_each_other_and_stay_inside():
+    around = [Neighbour("centre", 0, 0, 0), *(Neighbour(f"a keyword of some length {place}", (-1) ** place, 1, 0)
+                                              for place in range(30))]
+    drawn = ET.fromstring(neighbourhood_svg("title", around, []))
+    left, top, width, height = map(float, drawn.get("viewBox").split())
+    spans = []
+    for element in drawn.iter(f"{SVG}text"):
+        if (element.text or "").startswith("a keyword"):
+            x, y, wide = float(element.get("x")), float(element.get("y")), 0.6 * 13 * len(element.text)
+            start = x if element.get("text-anchor") == "start" else x - wide
+            assert left <= start and start + wide <= left + width and top < y - 13 and y < top + height
+            spans.append((start, start + wide, y))
+    assert len(spans) == 30
+    assert not [one for one in spans for other in spans if one is not other and abs(one[2] - other[2]) < 16
+                and one[0] < other[1] and other[0] < one[1]]
+
+
+def test_long_and_wide_labels_are_cut_and_kept_as_notes():
+    label = "很" * 40
+    drawn = ET.fromstring(neighbourhood_svg("t", [Neighbour(label, 0, 0, 0)], []))
+    element = next(item for item in drawn.iter(f"{SVG}text") if "很" in (item.text or ""))
+    assert element.text == "很" * 14 + "…" and element.findtext(f"{SVG}title") == label
+
+
+def test_the_word_graph_sizes_words_by_score_and_marks_the_choice():
+    words = [Word("rice", 1.5, True, True), Word("<b>", 0.4, False, False), Word("layer", 1.5, True, False)]
+    svg = word_graph_svg("why", "rice <b> layer " * 30, words, {(0, 1): 1, (0, 2): 2.5})
+    assert svg == word_graph_svg("why", "rice <b> layer " * 30, words, {(0, 1): 1, (0, 2): 2.5})
+    assert {"rice", "<b>", "layer", "2.5", "0.4"} <= set(labels(svg)) and "<b>" not in svg
+    radius = [float(item.get("r")) for item in ET.fromstring(svg).iter(f"{SVG}circle")]
+    assert len(radius) == 4 and radius[0] > radius[1] == radius[3] > radius[2]      # the ring, then rice, <b>, layer
+    assert ET.fromstring(word_graph_svg("none", "", [], {})) is not None
+    zero = ET.fromstring(word_graph_svg("zero", "x", [Word("x", 0.0, True, False)], {}))
+    assert [item.get("r") for item in zero.iter(f"{SVG}circle")] == ["3"]
+
+
+def test_what_xml_cannot_hold_is_replaced():
+    assert xml_text("a\x00\x0b\ud800\ufffe\t\n减\U0001f600") == "a\ufffd\ufffd\ufffd\ufffd\t\n减\U0001f600"
+
+
+def test_an_unknown_keyword_names_near_ones(paths):
+    assert near_keywords(paths.table("nodes"), "belly fat loss")[0] == "belly fat"
+    assert near_keywords(paths.table("nodes"), "slep") == ["sleep"] and near_keywords(paths.table("nodes"), " ") == []
+    with pytest.raises(InputError, match=r"the graph of small has no keyword 'fat'; near it are 'belly fat'"):
+        node_of(paths, "fat")
+    with pytest.raises(InputError, match="nothing in it comes near"):
+        node_of(paths, "qqqqqq")
+
+
+def test_errors_say_which_data_set_and_what_to_run(paths, tmp_path, monkeypatch):
+    with pytest.raises(InputError, match=r"artifacts/smal/nodes\.parquet: no such artifact; did you mean 'small'\?"):
+        asked("graph", "sleep", "--dataset", "smal")
+    (tmp_path / "artifacts" / "fresh").mkdir()
+    with pytest.raises(InputError, match="make it with `keycontrast stage graph@fresh`"):
+        asked("graph", "sleep", "--dataset", "fresh")
+    write_graph("other")
+    with pytest.raises(InputError, match="several data sets have a nodes.parquet: other, small; choose with --dataset"):
+        asked("graph", "sleep")
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    with pytest.raises(InputError, match="no data set has a nodes.parquet in artifacts/; make it with `keycontrast run`"):
+        asked("graph", "sleep")
+
+
+@pytest.mark.parametrize(("keyword", "name"), [("belly fat", "belly-fat"), ("../..", "keyword"), ("减肥", "减肥"),
+                                               ("<nokw>", "nokw"), ("a" * 300, "a" * 60), ("c++ / c", "c-c")])
+def test_keywords_become_names_of_files(keyword, name):
+    assert slug(keyword) == name
+
+
+def test_graphml_goes_round_through_networkx(paths):
+    shown = asked("export", "graph.graphml")
+    assert "6 keywords, 6 edges of small" in shown and "1 keywords hold control characters that XML forbids" in shown
+    graph = nx.read_graphml("graph.graphml", node_type=int)
+    assert graph.is_directed() and not graph.is_multigraph()
+    table = nodes()
+    for node, keyword in enumerate(KEYWORDS):
+        expected = {name: values[node] for name, values in table.items() if name != "node_id"}
+        assert graph.nodes[node] == expected | {"keyword": keyword.replace("\x1b", "\ufffd")}
+    assert {(source, target): data for source, target, data in graph.edges(data=True)} == {
+        (source, target): {"sign": sign, "count": count} for target, source, sign, count in EDGES}
+
+
+def test_a_part_is_exported_with_all_edges_among_its_nodes(paths, tmp_path):
+    asked("export", "part.graphml", "--keyword", "diet & rest", "--hops", "2")
+    graph = nx.read_graphml("part.graphml", node_type=int)
+    assert set(graph) == {0, 1, 2, 3} and graph.number_of_edges() == 5
+    first = (tmp_path / "part.graphml").read_bytes()
+    asked("export", "part.graphml", "--keyword", "diet & rest", "--hops", "2")
+    assert (tmp_path / "part.graphml").read_bytes() == first
+
+
+def test_export_is_whole_or_not_at_all(paths, tmp_path):
+    (tmp_path / "graph.graphml").write_text("before")
+    paths.table("edges").write_text("broken")
+    with pytest.raises(InputError, match="edges.parquet: not a readable Parquet file"):
+        asked("export", "graph.graphml")
+    assert (tmp_path / "graph.graphml").read_text() == "before"
+    assert sorted(item.name for item in tmp_path.iterdir()) == ["artifacts", "graph.graphml"]
+    with pytest.raises(InputError, match=r"graph\.gml: no export to 'gml'; did you mean 'graphml'\?.*--format"):
+        asked("export", "graph.gml")
+    with pytest.raises(InputError, match="no export to 'a file without ending'"):
+        asked("export", "graph")
+
+
+def test_a_graph_without_edges_is_exported_too(paths):
+    other = DatasetPaths("bare")
+    for kind, rows in (("nodes", {name: values[:1] for name, values in nodes().items()}),
+                       ("edges", {"target": [], "source": [], "sign": [], "count": []})):
+        write_table(other.table(kind), kind, rows, PROVENANCE)
+    asked("export", "bare.xml", "--dataset", "bare", "--format", "graphml")
+    assert dict(nx.read_graphml("bare.xml").nodes(data="keyword")) == {"0": "<script>"}

@@ -1,0 +1,295 @@
+"""PSI for whole tables, against the equations written out; the facts of METHODS C.7; its guards; the stage."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import yaml
+from scipy.stats import spearmanr
+
+from stages import psi
+from stages.artifacts.paths import DatasetPaths
+from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
+from stages.importance.psi import centred_ranks, importance, primary_and_secondary
+from stages.importance.texts import Texts, read_texts, source_pairs, split_texts
+from stages.importance.vectors import VectorTable
+from stages.params.data import Psi
+from stages.runtime.errors import InputError
+
+# The equations, one number at a time; a text is a list of vectors.
+
+def sentence_vector(words):
+    return [max(word[d] for word in words) for d in range(len(words[0]))]
+
+
+def ordinal_ranks(values):
+    ranks = [0] * len(values)
+    for rank, d in enumerate(sorted(range(len(values)), key=lambda d: values[d])):  # sorted() is stable
+        ranks[d] = rank
+    return ranks
+
+
+def likeness(first, second, ties):
+    if not first or not second:
+        return 0.0
+    x, y = sentence_vector(first), sentence_vector(second)
+    if ties == "average":
+        if len(set(x)) == 1 or len(set(y)) == 1:
+            return 0.0
+        return float(spearmanr(x, y).statistic)
+    size = len(x)
+    squares = sum((a - b) ** 2 for a, b in zip(ordinal_ranks(x), ordinal_ranks(y), strict=True))
+    return 1 - 6 * squares / (size * (size**2 - 1))
+
+
+def equation(first, second, ties="ordinal"):
+    """G of each word of ``first`` as against ``second``."""
+    if len(first) == 1:
+        return [1.0]
+    whole = likeness(first, second, ties)
+    if abs(whole) < 1e-6:
+        return [0.0] * len(first)
+    return [(whole - likeness(first[:i] + first[i + 1:], second, ties)) / whole for i in range(len(first))]
+
+
+def as_texts(rows):
+    offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
+    return Texts(np.arange(len(rows)), offsets, np.array([w for row in rows for w in row], dtype=np.int32))
+
+
+def random_case(seed, width=12, words=25, texts=30, levels=None):
+    random = np.random.default_rng(seed)
+    vectors = random.normal(size=(words, width)).astype(np.float32)
+    if levels:
+        vectors = np.round(vectors * levels) / np.float32(levels) + np.float32(0.0)
+    rows = [random.integers(0, words, random.integers(0, 9)).tolist() for _ in range(texts)]
+    firsts, seconds = random.integers(0, texts, 80), random.integers(0, texts, 80)
+    return vectors, rows, firsts, np.where(random.random(80) < 0.3, firsts, seconds)
+
+
+@pytest.mark.parametrize("ties", ["ordinal", "average"])
+@pytest.mark.parametrize("levels", [None, 2], ids=["no ties", "many ties"])
+def test_scores_are_those_of_the_equations(ties, levels):
+    for seed in range(4):
+        vectors, rows, firsts, seconds = random_case(seed, levels=levels)
+        found = importance(vectors, as_texts(rows), firsts, seconds, ties)
+        for request, (first, second) in enumerate(zip(firsts, seconds, strict=True)):
+            words = [[vectors[w].tolist() for w in rows[text]] for text in (first, second)]
+            assert found.likeness[request] == pytest.approx(likeness(*words, ties), abs=1e-12)
+            expected = equation(*words, ties)
+            assert found.of(request).tolist() == (
+                expected if ties == "ordinal" else pytest.approx(expected, rel=1e-9, abs=1e-12))
+
+
+def test_wide_vectors_and_many_requests_cross_every_block(monkeypatch):
+    monkeypatch.setattr("stages.importance.psi._BLOCK", 700)
+    monkeypatch.setattr("stages.importance.psi._REQUESTS", 7)
+    vectors, rows, firsts, seconds = random_case(9, width=300)
+    small = importance(vectors, as_texts(rows), firsts, seconds)
+    monkeypatch.undo()
+    whole = importance(vectors, as_texts(rows), firsts, seconds)
+    assert small.scores.tobytes() == whole.scores.tobytes() and small.likeness.tobytes() == whole.likeness.tobytes()
+    for request in range(0, 80, 9):
+        words = [[vectors[w].tolist() for w in rows[text]] for text in (firsts[request], seconds[request])]
+        assert whole.of(request).tolist() == equation(*words)
+
+
+def test_c_p1_a_text_is_fully_like_itself_likeness_is_symmetric_and_bounded():
+    vectors, rows, firsts, seconds = random_case(1)
+    texts = as_texts(rows)
+    for ties in ("ordinal", "average"):
+        there, back = (importance(vectors, texts, a, b, ties).likeness for a, b in ((firsts, seconds),
+                                                                                   (seconds, firsts)))
+        np.testing.assert_allclose(there, back, atol=1e-12)
+        assert (np.abs(there) <= 1 + 1e-12).all()
+        own = np.flatnonzero(texts.lengths > 0)
+        np.testing.assert_allclose(importance(vectors, texts, own, own, ties).likeness, 1.0, atol=1e-12)
+
+
+def test_c_p2_a_repeated_word_and_a_word_that_leads_nowhere_have_none():
+    vectors = np.array([[3, 1, 2, 0], [0, 4, 1, 5], [-1, -1, -1, -1]], dtype=np.float32)
+    found = importance(vectors, as_texts([[0, 1, 0, 2], [1, 2]]), np.array([0]), np.array([1]))
+    assert found.of(0)[[0, 2, 3]].tolist() == [0.0, 0.0, 0.0] and found.of(0)[1] != 0
+
+
+def test_c_p3_the_threshold_decides_from_all_words_to_none():
+    rows, alphas = stage_rows(), (-math.inf, 0.05, 0.1, 0.5, math.inf)
+    shares = [np.concatenate(stage_rows(alpha=alpha)["primary"].tolist()).mean() for alpha in alphas]
+    assert shares[0] == 1.0 and shares[-1] == 0.0 and shares == sorted(shares, reverse=True)
+    for score, primary in zip(rows["score"], rows["primary"], strict=True):
+        assert (primary == (score > 0.1)).all()
+
+
+def test_c_p4_reading_both_sequences_in_order_restores_the_text():
+    assert primary_and_secondary(["what", "is", "the", "best", "diet", "?"], [False] * 3 + [True] * 2 + [False]) == (
+        ["[MASK]", "best", "diet", "[MASK]"], ["what", "is", "the", "[MASK]", "?"])
+    assert primary_and_secondary([], []) == ([], [])
+    assert primary_and_secondary(["a", "b"], [True, True]) == (["a", "b"], ["[MASK]"])
+    random = np.random.default_rng(0)
+    for _ in range(50):
+        words = [f"w{i}" for i in range(random.integers(1, 12))]
+        primary = (random.random(len(words)) < 0.5).tolist()
+        assert restored(*primary_and_secondary(words, primary), primary[0]) == words
+
+
+def restored(first, second, first_opens):
+    """Read runs of the two sequences in turn, from mask to mask."""
+    runs = [[run.split() for run in " ".join(sequence).split("[MASK]") if run.strip()] for sequence in (first, second)]
+    order, words = (runs if first_opens else runs[::-1]), []
+    for turn in range(sum(map(len, runs))):
+        words += order[turn % 2][turn // 2]
+    return words
+
+
+@pytest.mark.parametrize("ties", ["ordinal", "average"])
+def test_c_p5_a_monotone_transform_changes_nothing(ties):
+    vectors, rows, firsts, seconds = random_case(2, levels=4)
+    plain = importance(vectors, as_texts(rows), firsts, seconds, ties)
+    bent = importance(np.exp(vectors * 2).astype(np.float32), as_texts(rows), firsts, seconds, ties)
+    assert plain.scores.tobytes() == bent.scores.tobytes() and plain.likeness.tobytes() == bent.likeness.tobytes()
+
+
+def test_equal_coordinates_rank_by_their_number_or_share_a_rank():
+    values = np.array([[2, 1, 2, 1, 0], [0, 0, 0, 0, 0]], dtype=np.float32)
+    assert ((centred_ranks(values, "ordinal") + 4) / 2).tolist() == [[3, 1, 4, 2, 0], [0, 1, 2, 3, 4]]
+    assert ((centred_ranks(values, "average") + 4) / 2).tolist() == [[3.5, 1.5, 3.5, 1.5, 0], [2] * 5]
+    extreme = np.array([[1e-45, -1e-45, 3e38, -3e38, 0, -2, 2]], dtype=np.float32)
+    assert ((centred_ranks(extreme, "ordinal") + 6) / 2).tolist() == [[4, 2, 6, 0, 3, 1, 5]]
+    minus = VectorTable(["a"], np.array([[-0.0, 0.0]], dtype=np.float32)).matrix[:1]
+    assert centred_ranks(minus, "ordinal").tolist() == [[-1, 1]]
+
+
+def test_guards():
+    vectors = np.array([[1, 2, 3, 4], [4, 3, 2, 1], [2, 4, 1, 3], [-1, -1, -1, -1]], dtype=np.float32)
+    texts = as_texts([[0], [0, 2], [], [2], [3, 3], [0, 3]])
+    found = importance(vectors, texts, np.array([0, 1, 0, 2, 2, 1]), np.array([1, 2, 2, 0, 2, 1]))
+    assert found.of(0).tolist() == [1.0]  # without its only word nothing is left
+    assert found.of(1).tolist() == [0.0, 0.0]  # nothing to be like
+    assert found.of(2).tolist() == [1.0]
+    assert found.of(3).tolist() == found.of(4).tolist() == [] and found.likeness[[1, 2, 3, 4]].tolist() == [0.0] * 4
+    # ranks of (1 2 3 4) and (2 4 1 3) differ by -1 -2 2 1, so F is exactly 0 and no word has a share of it
+    assert likeness([vectors[0].tolist()], [vectors[2].tolist()], "ordinal") == 0.0
+    none = importance(vectors, as_texts([[0, 3], [2]]), np.array([0]), np.array([1]))
+    assert none.likeness.tolist() == [0.0] and none.of(0).tolist() == [0.0, 0.0]
+    # all words unknown: their coordinates are equal, in order of their numbers or in none
+    unknown = [importance(vectors, texts, np.array([4]), np.array([5]), ties) for ties in ("ordinal", "average")]
+    assert [found.likeness.tolist() for found in unknown] == [[1.0], [0.0]]
+    assert unknown[0].of(0).tolist() == unknown[1].of(0).tolist() == [0.0, 0.0]
+    assert importance(vectors, texts, np.zeros(0, np.int64), np.zeros(0, np.int64)).scores.tolist() == []
+
+
+def test_what_cannot_be_scored_is_named():
+    texts = as_texts([[0]])
+    with pytest.raises(ValueError, match="ties: no 'min'; valid names: ordinal, average"):
+        importance(np.zeros((1, 3), np.float32), texts, np.array([0]), np.array([0]), "min")
+    with pytest.raises(ValueError, match=r"two or more columns, found the shape \(1, 1\)"):
+        importance(np.zeros((1, 1), np.float32), texts, np.array([0]), np.array([0]))
+
+
+def test_tokens_find_their_vectors_in_lower_case_and_else_as_written():
+    table = VectorTable(["cat", "NASA", "dog", "DOG"], np.arange(8, dtype=np.float32).reshape(4, 2))
+    assert table.numbers(["Cat", "cat", "NASA", "nasa", "DOG", "", "xyz"]).tolist() == [0, 0, 1, 4, 2, 4, 4]
+    assert table.matrix[table.unknown].tolist() == [-1.0, -1.0]
+
+
+# The stage
+
+WORDS = [["How", "do", "I", "learn", "French", "?"], ["the", "best", "way", "to", "learn", "French"], ["hello"], [],
+         ["why", "xyz", "why"], ["How", "do", "you", "do"]]
+
+
+def tables():
+    # text ids are not positions
+    ids = [10 * (i + 1) for i in range(len(WORDS))]
+    sources, targets = ([ids[place] for place in places] for places in ((0, 2, 0, 4, 3, 0), (1, 3, 1, 5, 0, 5)))
+    examples = pd.DataFrame({
+        "example_id": range(6), "split": ["train", "train", "train", "validation", "test", "train"],
+        "source_id": sources, "target_id": targets, "negative_id": [ids[2], None, None, None, None, None],
+        "reference_ids": [[t] for t in targets], "group": range(6), "negative_origin": [None] * 6})
+    tokens = pd.DataFrame({"text_id": ids, "token": WORDS})
+    vocabulary = sorted({word.lower() for row in WORDS for word in row} - {"xyz"})
+    vectors = np.random.default_rng(5).normal(size=(len(vocabulary), 20)).astype(np.float32)
+    return tokens, examples, VectorTable(vocabulary, vectors)
+
+
+def pieces(tokens, size):
+    schema = pa.schema([("text_id", pa.int64()), ("token", pa.list_(pa.string()))])
+    return lambda: (pa.Table.from_pandas(tokens[start:start + size], schema, preserve_index=False)
+                    for start in range(0, len(tokens), size))
+
+
+def stage_rows(size=100, **values):
+    tokens, examples, vectors = tables()
+    return pa.concat_tables(psi.run(pieces(tokens, size), examples, vectors, Psi(**values))).to_pandas()
+
+
+def test_every_source_is_scored_with_itself_and_with_its_targets():
+    rows = stage_rows()
+    assert list(rows[["text_id", "mode", "pair"]].itertuples(index=False, name=None)) == [
+        (10, "xx", 10), (10, "xy", 20), (10, "xy", 60), (30, "xx", 30), (30, "xy", 40), (40, "xx", 40),
+        (40, "xy", 10), (50, "xx", 50), (50, "xy", 60)]
+    _, _, vectors = tables()
+    for text, pair, words, scores in rows[["text_id", "pair", "word", "score"]].itertuples(index=False):
+        assert list(words) == WORDS[text // 10 - 1]
+        both = [[vectors.matrix[row].tolist() for row in vectors.numbers(WORDS[place // 10 - 1])]
+                for place in (text, pair)]
+        assert list(scores) == equation(*both)
+    assert set(stage_rows(modes=["xy"])["mode"]) == {"xy"}
+
+
+def test_scores_do_not_depend_on_how_the_table_is_cut():
+    whole = stage_rows()
+    for size in (1, 2, 4):
+        pd.testing.assert_frame_equal(stage_rows(size), whole)
+
+
+def test_a_text_without_tokens_row_is_named():
+    tokens, examples, vectors = tables()
+    with pytest.raises(InputError, match=r"tokens.parquet: text 20 has no row \(and 1 more\). .*stages ingest"):
+        list(psi.run(pieces(tokens[~tokens["text_id"].isin([20, 40])], 3), examples, vectors, Psi()))
+    empty = read_texts(pieces(tokens[:0], 1)(), vectors.numbers)
+    with pytest.raises(InputError, match="text 10 has no row"):
+        empty.positions(np.array([10]))
+
+
+def test_texts_of_a_split_are_all_that_its_examples_name():
+    _, examples, _ = tables()
+    found = split_texts(examples)
+    assert {split: ids.tolist() for split, ids in found.items()} == {
+        "train": [10, 20, 30, 40, 60], "validation": [50, 60], "test": [10, 40]}
+    assert len(source_pairs(examples, [])) == 0
+
+
+def token_table(tokens):
+    """Fill in the columns of ``tokens.parquet`` that play no part here."""
+    filled = tokens.copy()
+    for name in ("lemma", "pos", "tag"):
+        filled[name] = filled["token"]
+    for name, value in (("is_stop", False), ("sentence_start", False), ("start", 0), ("end", 0)):
+        filled[name] = [[value] * len(row) for row in filled["token"]]
+    for name in ("chunk_start", "chunk_end"):
+        filled[name] = [[] for _ in filled["token"]]
+    return filled
+
+
+def test_stage_writes_the_table_and_says_whose_vectors_it_used(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(psi, "CHUNK", 2)
+    tokens, examples, vectors = tables()
+    paths = DatasetPaths("tiny")
+    words = vectors.words
+    columns = {"word": words, "count": [1] * len(words), "vector": list(vectors.matrix[:-1])}
+    for kind, rows in (("examples", examples), ("tokens", token_table(tokens)), ("word_vectors", columns)):
+        write_table(paths.table(kind), kind, rows, Provenance("test", "0", {"word_vectors": {"origin": "somewhere"}}))
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump({"recipe": "test", "datasets": {"tiny": {"source": "x"}}}))
+    assert psi.main(["tiny"]) == 0
+    written = read_frame(paths.table("psi"), "psi")
+    pd.testing.assert_frame_equal(written, stage_rows(), check_dtype=False)
+    metadata = read_metadata(paths.table("psi"))
+    assert metadata["models"] == {"word_vectors": {"origin": "somewhere"}} and metadata["rows"] == 9
+    assert metadata["counts"]["rows_xx"] == 4 and metadata["counts"]["words_xy"] == 16
+    assert metadata["counts"]["primary_xx"] == sum(written["primary"][written["mode"] == "xx"].map(sum))
+    first = paths.table("psi").read_bytes()
+    assert psi.main(["tiny"]) == 0 and paths.table("psi").read_bytes() == first

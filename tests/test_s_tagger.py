@@ -1,0 +1,272 @@
+"""The S-Tagger: its loss and scores, padding, saving, what it learns from, its stage, and a resumed stage."""
+
+import json
+import shutil
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import torch
+import yaml
+from transformers import AutoTokenizer
+
+from models.s_tagger import STagger, STaggerConfig, TaggedText, TagTask, primary_scores
+from models.training import Settings, Step, fit
+from stages import s_tagger
+from stages.artifacts.paths import DatasetPaths
+from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
+from stages.runtime.errors import InputError
+from stages.runtime.seeds import derived_seed
+
+VALUES = {"min_count": 1, "embedding": 12, "hidden": 16, "layers": 2, "learning_rate": 1e-2, "batch_size": 4,
+          "epochs": 2, "clip": 1.0}
+
+
+class Memory:
+    def save(self, tensors, values):
+        pass
+
+    def load(self):
+        return None
+
+
+def tiny(seed=0, words=20):
+    torch.manual_seed(seed)
+    return STagger(STaggerConfig(words, 12, 16, 2)).eval()
+
+
+def some_texts(count=8, seed=0):
+    random = np.random.default_rng(seed)
+    lengths = random.integers(1, 9, count)
+    return [TaggedText(random.integers(2, 20, n), random.integers(0, 2, n)) for n in lengths]
+
+
+def make_task(texts=None):
+    texts = texts or some_texts()
+    return TagTask(tiny(), texts, texts, 2e-2, 3)
+
+
+def test_loss_is_the_cross_entropy_of_the_words_of_the_batch():
+    task = make_task()
+    losses, right = [], []
+    for text in task.train:
+        with torch.no_grad():
+            logits = task.module(torch.tensor([text.ids.tolist()]))[0].double()
+        for (secondary, primary), label in zip(logits.tolist(), text.labels.tolist(), strict=True):
+            probability = 1 / (1 + np.exp(secondary - primary))
+            losses.append(-np.log(probability if label else 1 - probability))
+            right.append((probability > 0.5) == bool(label))
+    first = sum(len(text.ids) for text in task.train[:3])
+    step = Step(0, 1, 0, range(8))
+    share, parts = task.train_batch([0, 1, 2], step)
+    assert share.item() == pytest.approx(sum(losses[:first]) / len(losses), rel=1e-5)
+    assert float(parts["accuracy"]) == pytest.approx(sum(right[:first]) / len(losses))
+    rest, _ = task.train_batch([3, 4, 5, 6, 7], step)
+    with torch.no_grad():
+        found = task.validate()
+    assert found["loss"] == pytest.approx(np.mean(losses), rel=1e-5) == pytest.approx((share + rest).item(), rel=1e-5)
+    assert found["accuracy"] == pytest.approx(np.mean(right))
+
+
+def test_scores_of_primary_words_are_counted_from_the_table():
+    answers, labels = np.array([1, 1, 0, 0, 1, 0, 0]), np.array([1, 0, 1, 0, 1, 0, 0])
+    counts = torch.zeros(2, 2, dtype=torch.int64)
+    for label, answer in zip(labels, answers, strict=True):
+        counts[label, answer] += 1
+    assert primary_scores(counts) == pytest.approx(
+        {"accuracy": 5 / 7, "precision": 2 / 3, "recall": 2 / 3, "f1": 2 / 3})
+    assert primary_scores(torch.tensor([[4, 0], [0, 0]])) == {"accuracy": 1, "precision": 0, "recall": 0, "f1": 0}
+
+
+def test_overfits_eight_texts():
+    task = make_task([TaggedText(np.arange(start, start + 6), np.arange(start, start + 6) % 3 % 2)
+                      for start in range(2, 10)])
+    history = fit(task, Settings(epochs=60, batch_size=8, optimiser="adam"), Memory(), partial(derived_seed, 1))
+    assert history.best["loss"] < 0.05 and history.best["f1"] == 1.0
+
+
+def test_padding_and_what_comes_later_change_nothing():
+    tagger, ids = tiny(), torch.tensor([[5, 9, 3]])
+    with torch.no_grad():
+        alone = tagger(ids)
+        padded = tagger(torch.tensor([[5, 9, 3, 0, 0, 0], [4, 4, 4, 4, 4, 4]]))[:1, :3]
+        followed = tagger(torch.tensor([[5, 9, 3, 7, 8]]))[:, :3]
+        changed = tagger(torch.tensor([[6, 9, 3]]))
+    torch.testing.assert_close(padded, alone, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(followed, alone, atol=1e-6, rtol=1e-5)
+    assert (changed - alone).abs()[0, 2].max() > 1e-4  # what comes before counts
+    texts = some_texts()
+    task = make_task(texts)
+    together, _ = task.train_batch(range(8), Step(0, 1, 0, range(8)))
+    apart = sum(task.train_batch([item], Step(0, 1, 0, range(8)))[0] for item in range(8))
+    torch.testing.assert_close(apart, together)
+
+
+def test_saved_and_loaded_taggers_agree_and_a_seed_makes_the_same_weights(tmp_path):
+    tagger, ids = tiny(), torch.tensor([[5, 9, 3, 0]])
+    tagger.save_pretrained(tmp_path)
+    loaded = STagger.from_pretrained(tmp_path)
+    with torch.no_grad():
+        assert torch.equal(loaded(ids), tagger(ids))
+    assert loaded.config.id2label == {0: "secondary", 1: "primary"} and not loaded.training
+    again, other = tiny().state_dict(), tiny(1).state_dict()
+    assert all(torch.equal(tensor, again[name]) for name, tensor in tagger.state_dict().items())
+    assert not torch.equal(other["lstm.weight_hh_l1"], again["lstm.weight_hh_l1"])
+    assert torch.equal(tagger.embedding.weight[0], torch.zeros(12))
+
+
+def test_tags_do_not_depend_on_the_texts_beside_a_text():
+    texts = [text.ids for text in some_texts(11)] + [np.zeros(0, np.int64)]
+    found = s_tagger.tag(tiny(), texts, 4)
+    for text, probability in zip(texts, found, strict=True):
+        assert probability.dtype == np.float32 and len(probability) == len(text)
+        assert s_tagger.tag(tiny(), [text], 4)[0].tobytes() == probability.tobytes()
+        if len(text):
+            with torch.no_grad():
+                alone = tiny()(torch.from_numpy(text)[None]).softmax(-1)[0, :, 1].numpy()
+            np.testing.assert_allclose(probability, alone, atol=1e-5)
+    assert s_tagger.tag(tiny(), [], 4) == []
+
+
+# The stage
+
+WORDS = [["How", "do", "I", "learn", "French", "?"], ["what", "is", "the", "best", "way"],
+         ["why", "do", "dogs", "bark"], ["I", "like", "dogs"], ["how", "do", "I", "sing", "?"],
+         ["is", "French", "hard", "?"], ["xyz", "dogs", "bark"], ["the", "way"], []]
+
+
+def tables():
+    sources, targets = [0, 2, 0, 4, 8, 5, 6], [1, 3, 4, 0, 0, 7, 7]
+    examples = pd.DataFrame({
+        "example_id": range(7), "split": ["train"] * 5 + ["validation", "test"], "source_id": sources,
+        "target_id": targets, "negative_id": [None] * 7, "reference_ids": [[t] for t in targets], "group": range(7),
+        "negative_origin": [None] * 7})
+    rows = sorted({(s, mode, t) for s, t in zip(sources, targets, strict=True) for mode, t in (("xx", s), ("xy", t))})
+    psi = pd.DataFrame(rows, columns=["text_id", "mode", "pair"])
+    psi["word"] = [WORDS[text] for text in psi["text_id"]]
+    psi["score"] = [[0.0] * len(WORDS[text]) for text in psi["text_id"]]
+    # In mode xy words longer than three letters are primary (as against text 4 none is), in mode xx all are.
+    psi["primary"] = [[mode == "xx" or (len(word) > 3 and pair != 4) for word in WORDS[text]]
+                      for text, mode, pair in psi[["text_id", "mode", "pair"]].itertuples(index=False)]
+    return examples, psi
+
+
+def lower():
+    return s_tagger.read_lower([pa.table({"text_id": range(len(WORDS)), "token": WORDS})])
+
+
+def psi_table(psi):
+    return pa.Table.from_pandas(psi, preserve_index=False)
+
+
+def test_labels_are_those_of_mode_xy_of_the_split():
+    examples, psi = tables()
+    found = s_tagger.labelled_sources(examples, lower(), psi_table(psi), "train")
+    assert [(source, labels.tolist()) for source, labels in found] == [
+        (0, [0, 0, 0, 1, 1, 0]), (0, [0] * 6), (2, [0, 0, 1, 1]), (4, [0, 0, 0, 1, 0])]  # text 8 has no words
+    assert [source for source, _ in s_tagger.labelled_sources(examples, lower(), psi_table(psi), "validation")] == [5]
+
+
+def test_vocabulary_is_of_the_training_sources_the_most_frequent_first():
+    assert s_tagger.vocabulary(lower(), [0, 2, 4], 2) == ["[PAD]", "[UNK]", "do", "?", "how", "i"]
+    words = s_tagger.vocabulary(lower(), [0, 2, 4], 1)
+    assert words[6:] == sorted(["learn", "french", "why", "dogs", "bark", "sing"])
+    tokenizer = s_tagger.word_tokenizer(words)
+    assert tokenizer(["How", "xyz", "DOGS"], is_split_into_words=True)["input_ids"] == [
+        words.index("how"), 1, words.index("dogs")]
+
+
+def test_problems_are_named():
+    examples, psi = tables()
+    with pytest.raises(InputError, match="psi.parquet: no row is of mode xy, .* Add xy to psi.modes"):
+        s_tagger.labelled_sources(examples, lower(), psi_table(psi[psi["mode"] == "xx"]), "train")
+    with pytest.raises(InputError, match="psi.parquet: no row for text 0 with 1. The tables were made from different"):
+        s_tagger.labelled_sources(examples, lower(), psi_table(psi[psi["pair"] != 1]), "train")
+    psi["primary"] = [row[:-1] for row in psi["primary"]]
+    with pytest.raises(InputError, match="psi.parquet: text 0 has 5 words, and 6 in tokens.parquet"):
+        s_tagger.labelled_sources(examples, lower(), psi_table(psi), "train")
+    examples, psi = tables()
+    with pytest.raises(InputError, match="the validation split has no source with words. Give ingest.validation"):
+        s_tagger.labelled_sources(examples[examples["split"] != "validation"], lower(), psi_table(psi), "validation")
+
+
+def test_the_majority_is_that_of_the_training_words():
+    train, validation = np.array([0, 0, 0, 1, 0, 0]), np.array([1, 0, 0, 1])
+    found = s_tagger.majority(train, validation)
+    share = 2 / 8
+    assert found["answer"] == "secondary" and found["accuracy"] == 0.5 and found["f1"] == 0.0
+    assert found["loss"] == pytest.approx(-(np.log(share) + np.log(1 - share)) / 2)
+    assert s_tagger.majority(1 - train, validation)["f1"] == pytest.approx(2 * 2 / (2 * 2 + 2))
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    examples, psi = tables()
+    tokens = {"text_id": range(len(WORDS)), "token": WORDS, "lemma": WORDS, "pos": WORDS, "tag": WORDS,
+              **{name: [[0] * len(row) for row in WORDS] for name in ("start", "end")},
+              **{name: [[False] * len(row) for row in WORDS] for name in ("is_stop", "sentence_start")},
+              "chunk_start": [[]] * len(WORDS), "chunk_end": [[]] * len(WORDS)}
+    paths = DatasetPaths("tiny")
+    for kind, rows in (("examples", examples), ("psi", psi), ("tokens", tokens)):
+        write_table(paths.table(kind), kind, rows, Provenance("test", "0", {"word_vectors": {"origin": "here"}}))
+    params = {"recipe": "test", "datasets": {"tiny": {"source": "x"}}, "s_tagger": VALUES}
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
+    return paths
+
+
+def content(paths):
+    files = [*paths.s_tagger.iterdir(), paths.metrics("s_tagger"), paths.table("s_tags")]
+    return {file.name: file.read_bytes() for file in files}
+
+
+def test_stage_writes_a_tagger_that_loads_tags_of_every_source_and_metrics(project):
+    assert s_tagger.main(["tiny"]) == 0
+    tagger, tokenizer = STagger.from_pretrained(project.s_tagger), AutoTokenizer.from_pretrained(project.s_tagger)
+    tags = read_frame(project.table("s_tags"), "s_tags")
+    assert tags["text_id"].tolist() == [0, 2, 4, 5, 6, 8]
+    for text, words, probability, primary in tags.itertuples(index=False):
+        assert list(words) == WORDS[text] and (primary == (probability > 0.5)).all()
+        if len(words):
+            ids = tokenizer(list(words), is_split_into_words=True, return_tensors="pt")["input_ids"]
+            with torch.no_grad():
+                np.testing.assert_allclose(probability, tagger(ids).softmax(-1)[0, :, 1].numpy(), atol=1e-6)
+    metrics = json.loads(project.metrics("s_tagger").read_text())
+    assert metrics["training_texts"] == 4 and metrics["validation_texts"] == 1 and len(metrics["history"]) == 2
+    assert metrics["primary_share"] == {"train": pytest.approx(5 / 21), "validation": 0.5}
+    assert metrics["unknown_share"] == 0.5  # "is" and "hard" are in no training source
+    best = min(metrics["history"], key=lambda row: row["validation_loss"])
+    assert best["epoch"] == metrics["best_epoch"] and best["validation_f1"] == metrics["f1"]
+    card = (project.s_tagger / "README.md").read_text()
+    assert "data set tiny" in card and f"| tagger | {metrics['loss']:.4f} | {metrics['accuracy']:.4f} |" in card
+    models = read_metadata(project.table("s_tags"))["models"]
+    assert models["word_vectors"] == {"origin": "here"} and len(models["s_tagger"]["sha256"]) == 64
+
+
+def test_a_stage_killed_in_training_and_run_again_writes_the_same_bytes(project, monkeypatch):
+    assert s_tagger.main(["tiny"]) == 0
+    whole = content(project)
+    shutil.rmtree(project.s_tagger)
+    project.table("s_tags").unlink()
+    inner, steps = TagTask.train_batch, []
+
+    class Killed(BaseException):
+        pass
+
+    def deadly(self, items, step):
+        steps.append(step.number)
+        if steps == [0, 1]:
+            raise Killed
+        return inner(self, items, step)
+
+    monkeypatch.setattr(TagTask, "train_batch", deadly)
+    with pytest.raises(Killed):
+        s_tagger.main(["tiny"])
+    assert not project.s_tagger.exists() and not project.table("s_tags").exists()
+    assert s_tagger.main(["tiny"]) == 0
+    assert steps == [0, 1, 1]  # the first epoch was not repeated
+    assert content(project) == whole
+    assert s_tagger.main(["tiny"]) == 0 and content(project) == whole  # and the checkpoint has gone
+    assert steps == [0, 1, 1, 0, 1]

@@ -1,0 +1,166 @@
+"""`keycontrast inspect --sql`: every artifact is a view, and nothing can be written."""
+
+import csv
+import io
+import json
+import logging
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from small_artifacts import write_graph
+from typer.testing import CliRunner
+
+from pipeline.cli import app
+from pipeline.sql import answer, catalog, plain, single_file
+from stages.runtime.errors import InputError
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "140")
+    write_graph()
+    for run in ("hcl", "hcl-no-graph"):
+        folder = tmp_path / "artifacts" / "runs" / run
+        folder.mkdir(parents=True)
+        (folder / "metrics.json").write_text(json.dumps({"run": {"bleu_1": 0.5}, "empty": {}}))
+        pq.write_table(pa.table({"example_id": [1], "prediction": [f"by {run}"]}), folder / "predictions.parquet")
+    model = tmp_path / "artifacts" / "models" / "hcl"
+    (model / "model").mkdir(parents=True)
+    (model / "model" / "config.json").write_text("{}")
+    (model / "history.csv").write_text("epoch,loss\n1,0.25\n2,0.125\n")
+    return tmp_path
+
+
+def asked(*arguments):
+    done = CliRunner().invoke(app, ["inspect", *arguments])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.stdout
+
+
+def rows(sql, **settings):
+    with answer(sql, settings.pop("files", None) or catalog(), **settings) as found:
+        return list(found.rows)
+
+
+def test_tables_answer_by_short_and_by_full_name(project):
+    assert rows("select keyword from nodes where cluster_size = 2") == [("belly fat",)]
+    assert rows("select count(*) from small.edges e join small.nodes n on n.node_id = e.source where sign < 0") == [(2,)]
+    assert rows("select prediction from runs_hcl_no_graph.predictions") == [("by hcl-no-graph",)]
+    assert rows("select max(loss) from history") == [(0.25,)]
+    assert rows("select run.bleu_1 from runs_hcl.metrics") == [(0.5,)]
+
+
+def test_the_catalog_lists_each_file_once(project):
+    assert set(catalog().schemas) == {"small", "runs_hcl", "runs_hcl_no_graph", "models_hcl"}
+    assert catalog().datasets == {"small": "small"}
+    assert "models_hcl.history" in catalog().names() and not [name for name in catalog().names() if "config" in name]
+    assert ("small", "nodes") in {(row[1], row[2]) for row in rows("show all tables")}
+
+
+def test_a_name_in_several_places_is_not_guessed(project):
+    with pytest.raises(InputError, match=r"'predictions'; did you mean runs_hcl\.predictions or runs_hcl_no_graph\.pred"):
+        rows("select * from predictions")
+    write_graph("other-one")
+    with pytest.raises(InputError, match=r"did you mean other_one\.nodes or small\.nodes\?"):
+        rows("select * from nodes")
+    assert rows("select count(*) from nodes", dataset="other-one") == [(6,)]
+    with pytest.raises(InputError, match=r"--dataset smal: no artifacts of that data set; did you mean 'small'\?"):
+        rows("select 1", dataset="smal")
+
+
+def test_names_that_sql_reserves_or_that_collide_are_made_distinct(project):
+    for name in ("main", "a-b", "a_b", "20ng"):
+        write_graph(name)
+    assert catalog().datasets == {"20ng": "20ng", "a-b": "a_b", "a_b": "a_b_", "main": "main_", "small": "small"}
+    assert '"20ng".nodes' in catalog().names()
+    assert rows('select count(*) from a_b_.nodes, main_.nodes, "20ng".nodes') == [(216,)]
+
+
+@pytest.mark.parametrize(("sql", "message"), [
+    ("select keywrd from nodes", r"no column is called 'keywrd'; did you mean 'keyword'\?\nLINE 1"),
+    ("select * from nodess", r"no view is called 'nodess'; did you mean 'nodes'\?"),
+    ("select * from samll.nodes", r"no view is called 'samll\.nodes'; did you mean small\.nodes\?"),
+    ("selec 1", r"Parser Error: syntax error at or near \"selec\""),
+    ("select 'a'::int", "Could not convert string 'a'"),
+    ("select 1; select 2", "one statement that reads .* found SELECT and SELECT"),
+    ("", "one statement that reads .* found none"),
+])
+def test_errors_name_what_is_wrong_and_what_is_near(project, sql, message):
+    with pytest.raises(InputError, match=message):
+        rows(sql)
+
+
+@pytest.mark.parametrize("sql", [
+    "delete from nodes", "create table t as select 1", "drop view small.nodes", "set threads = 1",
+    "copy nodes to 'out.csv'", "attach 'x.db' as x", "install httpfs", "call pragma_version()",
+    "copy (select 1) to 'artifacts/small/nodes.parquet' (use_tmp_file false)",
+    "with w as (copy (select 1 as a) to 'artifacts/small/nodes.parquet' (use_tmp_file false)) select * from w",
+    "explain analyze copy (select 1) to 'artifacts/small/nodes.parquet' (use_tmp_file false)",
+    "select * from query('with w as (copy (select 1) to ''out.csv'') select * from w')",
+    "select * from 'artifacts/small/nodes.parquet'", "select * from read_text('params.yaml')",
+    "select * from glob('*')", "select * from files",
+])
+def test_nothing_is_written_and_no_file_is_read_by_its_path(project, sql):
+    (project / "params.yaml").write_text("secret")
+    before = {path: path.read_bytes() for path in project.rglob("*") if path.is_file()}
+    with pytest.raises(InputError, match="--sql"):
+        rows(sql)
+    assert {path: path.read_bytes() for path in project.rglob("*") if path.is_file()} == before
+
+
+def test_the_table_is_cut_with_a_note_and_safe_to_print(project):
+    shown = asked("--sql", "select keyword from nodes order by node_id", "--rows", "5")
+    assert "First 5 rows" in shown and "--rows 10 shows more" in shown and "zzz" not in shown
+    assert "\x1b[31m" not in shown and r"减肥 \x1b[31m" in shown
+    whole = asked("--sql", "select keyword, null as nothing from nodes")
+    assert "6 rows" in whole and "There are more" not in whole and "<script>" in whole and "null" in whole
+    assert "[bold]belly fat[/bold]" in asked("--sql", "select text from texts")
+    assert "Filters" in (plan := asked("--sql", "explain select * from nodes where node_id = 1")) and "┏" not in plan
+
+
+def test_csv_and_json_hold_the_whole_answer(project):
+    text = asked("--sql", "select node_id, node_id, [1, null] as list, keyword from nodes order by 1", "--csv")
+    table = list(csv.reader(io.StringIO(text)))
+    assert table[0] == ["node_id", "node_id_1", "list", "keyword"] and len(table) == 7
+    assert table[5] == ["4", "4", "[1, null]", "减肥 \x1b[31m"]
+    text = asked("--sql", "select keyword, 1.5::decimal(3, 1) as d, 'nan'::double as n from nodes limit 1", "--json")
+    assert json.loads(text) == {"keyword": "<script>", "d": 1.5, "n": None}
+    cut = CliRunner().invoke(app, ["inspect", "--sql", "select * from nodes", "--json", "--rows", "2"])
+    assert len(cut.stdout.splitlines()) == 2 and "cut after 2 rows" in cut.stderr
+
+
+def test_plain_values_can_be_json():
+    assert plain({"a": (1, float("inf"), b"x")}) == {"a": [1, None, "b'x'"]}
+
+
+def test_one_file_is_the_view_artifact(project):
+    assert "0.125" in asked("artifacts/models/hcl/history.csv", "--sql", "select min(loss) from artifact")
+    assert rows("select run.bleu_1 from artifact", files=single_file(project / "artifacts/runs/hcl/metrics.json")) == [
+        (0.5,)]
+    with pytest.raises(InputError, match=r"histoy\.csv: no such file; did you mean 'history\.csv'\?"):
+        asked("artifacts/models/hcl/histoy.csv", "--sql", "select 1")
+    (project / "notes.txt").write_text("")
+    with pytest.raises(InputError, match=r"notes\.txt: cannot query a file of kind \.txt; valid endings: \.csv"):
+        asked("notes.txt", "--sql", "select 1")
+
+
+def test_a_broken_file_is_named_and_left_out(project, caplog, monkeypatch):
+    (project / "artifacts" / "small" / "broken.parquet").write_text("no")
+    # The project's logger does not propagate once a command has configured it.
+    monkeypatch.setattr(logging.getLogger("keycontrast.sql"), "handlers", [caplog.handler])
+    assert rows("select count(*) from nodes") == [(6,)]
+    assert "broken.parquet: left out, not a readable parquet file" in caplog.text
+
+
+def test_without_artifacts_or_with_options_that_do_not_belong(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="artifacts: no artifacts to query. Make artifacts with `keycontrast run`"):
+        asked("--sql", "select 1")
+    with pytest.raises(InputError, match="nothing to inspect. Name a file or folder"):
+        asked()
+    with pytest.raises(InputError, match="--dataset, --csv and --json go with --sql"):
+        asked("x.parquet", "--csv")
+    assert not list(tmp_path.iterdir())
