@@ -1,7 +1,5 @@
 """Artifacts of a data set of four training examples, written by hand: texts, keywords and their graph."""
 
-from pathlib import Path
-
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, write_table
 
@@ -15,12 +13,14 @@ EDGES = [(1, 3, 1, 3), (1, 2, 1, 1), (1, 0, -1, 2), (3, 1, 1, 3), (4, 3, -1, 1),
 def write_graph(name: str = "small") -> DatasetPaths:
     """Write texts, examples, clusters, nodes and edges of data set ``name`` into the working folder."""
     paths = DatasetPaths(name)
-    texts = ["How do I lose belly fat?", "What melts [bold]belly fat[/bold]?", "Why is sleep good?", "A <script> & more"]
+    texts = ["How do I lose belly fat?", "What melts [bold]belly fat[/bold]?", "Why is sleep good?",
+             "A <script> & more"]
     tables = {
         "texts": {"text_id": range(4), "text": texts, "language": ["en"] * 4},
         "examples": {"example_id": range(4), "split": ["train", "train", "train", "test"], "source_id": [0, 1, 2, 3],
-                     "target_id": [1, 0, 0, 0], "negative_id": [3, None, 3, None], "reference_ids": [[1], [0], [0], [0]],
-                     "group": range(4), "negative_origin": ["given", None, "given", None]},
+                     "target_id": [1, 0, 0, 0], "negative_id": [3, None, 3, None],
+                     "reference_ids": [[1], [0], [0], [0]], "group": range(4),
+                     "negative_origin": ["given", None, "given", None]},
         "clusters": {"keyword": ["belly fat", "belly fat", "diet & rest"], "example_id": [0, 1, 2],
                      "output_keyword": ["belly fat", "sleep", "sleep"], "negative_keyword": ["<script>", None, None]},
         "nodes": nodes(),
@@ -43,7 +43,3 @@ def nodes() -> dict[str, list]:
             "out_negative": degree(1, -1), "centrality": [0.05, 0.3, 0.2, 0.35, 0.06, 0.04],
             "component": [0, 0, 0, 0, 0, 5], "community": [0, 0, 0, 0, 4, 5]}
 
-
-def folder_of(path: Path) -> Path:
-    """Return the only file below ``path``."""
-    return next(item for item in path.rglob("*") if item.is_file())

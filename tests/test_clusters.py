@@ -1,10 +1,21 @@
-"""The clusters stage on three rows in memory."""
+"""The clusters stage: rows, their order, and the streamed join behind them."""
+
+import random
 
 import pandas as pd
+import pytest
+from keyword_graphs import clusters_of, random_triples, tables
 
+from stages import clusters
+from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import NO_KEYWORD
-from stages.artifacts.tables import as_table
-from stages.clusters import run
+from stages.artifacts.tables import Provenance, as_table, read_metadata, read_table, write_table
+from stages.graphs import joins
+from stages.graphs.joins import JoinLimits
+from stages.runtime.errors import InputError
+
+# Sorted by code point, as UTF-8 bytes are; UTF-16 would put the last before the one above it.
+ALPHABET = ["", " ", "A", "B", "a", "a ", "aa", "b", "é", "ß", "漢", "漢字", "\uffee", "😀", "😀a", "𠜎"]
 
 
 def test_training_examples_are_grouped_by_input_keyword():
@@ -12,8 +23,88 @@ def test_training_examples_are_grouped_by_input_keyword():
                              "source_id": [0, 1, 0, 4], "target_id": [1, 2, 2, 1],
                              "negative_id": pd.array([2, None, 3, 3], dtype="Int64")})
     keywords = pd.DataFrame({"text_id": [0, 1, 2, 3, 4], "keyword": ["dough", "oven", "yeast", "salt", NO_KEYWORD]})
-    clusters = as_table("clusters", run(examples, keywords)).to_pylist()
-    assert clusters == [
+    assert as_table("clusters", clusters_of(examples, keywords)).to_pylist() == [
         {"keyword": "dough", "example_id": 0, "output_keyword": "oven", "negative_keyword": "yeast"},
         {"keyword": "oven", "example_id": 1, "output_keyword": "yeast", "negative_keyword": None},
     ]
+
+
+def test_keywords_are_ordered_as_python_sorts_them():
+    words = random.Random(0).sample(ALPHABET, len(ALPHABET))
+    found = clusters_of(*tables([(word, "x", None) for word in words]))["keyword"].to_pylist()
+    assert found == sorted(words)
+
+
+def test_rows_come_sorted_however_the_tables_lie():
+    examples, keywords = tables(random_triples(1, rows=60))
+    rows = clusters_of(examples, keywords)
+    assert as_table("clusters", rows).to_pylist() == rows.to_pylist()
+    shuffled = clusters_of(examples.sample(frac=1, random_state=2), keywords.sample(frac=1, random_state=3))
+    assert shuffled.equals(rows)
+
+
+def test_pieces_have_a_fixed_size_and_join_to_the_whole(monkeypatch):
+    examples, keywords = tables([("a", "b", None)] * 25)
+    whole = clusters_of(examples, keywords)
+    monkeypatch.setattr(joins, "ROW_GROUP", 10)
+    pieces = list(clusters.run(examples, keywords))
+    assert [piece.num_rows for piece in pieces] == [10, 10, 5]
+    assert [row for piece in pieces for row in piece.to_pylist()] == whole.to_pylist()
+
+
+def test_a_text_without_keyword_row_is_named():
+    examples, keywords = tables([("a", "b", "c"), ("d", "e", "f")])
+    with pytest.raises(InputError, match="keywords.parquet: no keyword for text 5 of example 1. The tables are out of"):
+        list(clusters.run(examples, keywords.iloc[:5]))
+
+
+def test_no_training_example_gives_no_row():
+    assert clusters_of(*tables([("a", "b", "c")], splits=["test"])).num_rows == 0
+    assert clusters_of(*tables([])).num_rows == 0
+
+
+@pytest.fixture()
+def project(tmp_path, monkeypatch):
+    """A project whose data set ``d`` has 3,000 examples; joins may take 64 MiB."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "params.yaml").write_text(
+        "recipe: r\nruntime: {memory_gib: 0.0625}\ndatasets: {d: {source: raw}}\n")
+    examples, keywords = tables(random_triples(5, rows=3000, words=[f"word {i}" for i in range(50)]))
+    nothing = [None] * len(examples)
+    paths = DatasetPaths("d")
+    write_table(paths.table("examples"), "examples",
+                examples.assign(reference_ids=nothing, group=0, negative_origin=nothing), Provenance("ingest@d", ""))
+    write_table(paths.table("keywords"), "keywords", keywords.assign(method="textrank", score=1.0),
+                Provenance("keywords@d", ""))
+    return examples, keywords
+
+
+def test_the_stage_streams_what_run_yields(project, monkeypatch):
+    monkeypatch.setattr(joins, "ROW_GROUP", 700)
+    assert clusters.main(["d"]) == 0
+    path = DatasetPaths("d").table("clusters")
+    assert read_table(path, "clusters").to_pylist() == clusters_of(*project).to_pylist()
+    assert read_metadata(path)["counts"] == {"clusters": 50}
+    assert read_metadata(path)["stage"] == "clusters@d"
+    first = path.read_bytes()
+    assert clusters.main(["d"]) == 0
+    assert path.read_bytes() == first
+
+
+def test_the_place_for_what_exceeds_memory_is_left_empty(project, tmp_path):
+    folder = tmp_path / "spill"
+    folder.mkdir()
+    (folder / "left by a killed run").write_text("")
+    paths = DatasetPaths("d")
+    rows = clusters.run(paths.table("examples"), paths.table("keywords"), JoinLimits(0.0625, folder))
+    assert sum(piece.num_rows for piece in rows) == 3000
+    assert not folder.exists()
+
+
+def test_a_missing_or_foreign_file_is_named(tmp_path):
+    examples, _ = tables([("a", "b", "c")])
+    with pytest.raises(InputError, match="keywords.parquet: no such artifact"):
+        list(clusters.run(examples, tmp_path / "keywords.parquet"))
+    examples.to_parquet(tmp_path / "foreign.parquet")
+    with pytest.raises(InputError, match="column 'keyword' is missing"):
+        list(clusters.run(examples, tmp_path / "foreign.parquet"))

@@ -1,82 +1,54 @@
-"""The graph stage against a networkx-and-loops oracle, and METHODS A.3's resolutions one by one."""
+"""The graph stage against loops over pairs of members, and METHODS A.3's resolutions one by one."""
 
-import itertools
-from collections import Counter
+import json
+from collections import defaultdict
 
 import networkx as nx
-import numpy as np
 import pandas as pd
 import pytest
+from keyword_graphs import WORDS, clusters_of, named, oracle, random_triples, tables
 
+from stages import graph
+from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import NO_KEYWORD
-from stages.artifacts.tables import as_table
-from stages.clusters import run as run_clusters
-from stages.graph import run
+from stages.artifacts.tables import Provenance, as_table, read_metadata, read_table, write_table
 from stages.graphs.triples import keyword_triples
 from stages.params.data import Graph
 
 
-def tables(triples, splits=None):
-    """Examples and keywords of (k_x, k_y+, k_y- or None) triples; every text is its own."""
-    rows, words = [], []
-    for number, triple in enumerate(triples):
-        ids = [3 * number + place if word is not None else None for place, word in enumerate(triple)]
-        words += [(text, word) for text, word in zip(ids, triple, strict=True) if word is not None]
-        rows.append((number, splits[number] if splits else "train", *ids))
-    examples = pd.DataFrame(rows, columns=["example_id", "split", "source_id", "target_id", "negative_id"])
-    examples["negative_id"] = examples["negative_id"].astype("Int64")
-    return examples, pd.DataFrame(words, columns=["text_id", "keyword"])
-
-
 def build(triples, splits=None, **params):
     examples, keywords = tables(triples, splits)
-    clusters = pa.concat_tables([as_table("clusters", EMPTY), *run_clusters(examples, keywords)])
-    result = run(examples, keywords, clusters, Graph(**params))
-    result = replace(result, nodes=as_table("nodes", result.nodes), edges=as_table("edges", result.edges))
-    names = result.nodes["keyword"].to_pylist()
-    edges = {(names[row["target"]], names[row["source"]], row["sign"]): row["count"]
-             for row in result.edges.to_pylist()}
-    return result, edges
-
-
-def oracle(triples, max_nbr, link_inputs):
-    """The same edges by visiting every pair of members, as METHODS A.3 words it."""
-    positive, negative = Counter(), Counter()
-    heads = sorted({x for x, _, _ in triples if x != NO_KEYWORD})
-    for head in heads:
-        members = [triple for triple in triples if triple[0] == head]
-        for (_, own, _), (_, output, neg) in itertools.product(members, members):
-            if own == NO_KEYWORD:
-                continue
-            if output != NO_KEYWORD:
-                positive[own, output] += 1
-            if neg not in (None, NO_KEYWORD):
-                negative[own, neg] += 1
-        for head_word, output, _ in members:
-            if link_inputs and output != NO_KEYWORD:
-                positive[head_word, output] += 1
-                positive[output, head_word] += 1
-    positive = {pair: n for pair, n in positive.items() if pair[0] != pair[1]}
-    negative = {pair: n for pair, n in negative.items() if pair[0] != pair[1] and pair not in positive}
-    kept = {}
-    for counts, sign in ((positive, 1), (negative, -1)):
-        for target in sorted({pair[0] for pair in counts}):
-            mine = sorted(((-n, source) for (t, source), n in counts.items() if t == target))[:max_nbr]
-            kept.update({(target, source, sign): -n for n, source in mine})
-    return kept
-
-
-WORDS = ["ant", "bee", "cat", "dog", "elk", "fox", NO_KEYWORD]
+    result = graph.run(examples, keywords, clusters_of(examples, keywords), Graph(**params))
+    return result, named(result.nodes, result.edges)
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize(("max_nbr", "link_inputs"), [(16, True), (16, False), (2, True), (1, False)])
-def test_edges_equal_the_oracle(seed, max_nbr, link_inputs):
-    rng = np.random.default_rng(seed)
-    triples = [(WORDS[a], WORDS[b], WORDS[c] if rng.random() < 0.8 else None)
-               for a, b, c in rng.integers(0, len(WORDS), size=(40, 3))]
-    _, edges = build(triples, max_nbr=max_nbr, link_inputs=link_inputs)
-    assert edges == oracle(triples, max_nbr, link_inputs)
+@pytest.mark.parametrize("params", [
+    {}, {"link_inputs": False}, {"max_nbr": 2}, {"max_nbr": 1, "link_inputs": False},
+    {"max_cluster_outputs": 2}, {"max_cluster_outputs": 1, "max_nbr": 3, "link_inputs": False}], ids=str)
+def test_edges_equal_the_oracle(seed, params):
+    triples = random_triples(seed)
+    _, edges = build(triples, **params)
+    assert edges == oracle(triples, **params)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_edges_equal_the_oracle_without_negatives_and_with_clusters_of_one(seed):
+    triples = random_triples(seed, rows=12, words=[*WORDS, "漢字", "😀", "é"], negatives=0.2)
+    _, edges = build(triples)
+    assert edges == oracle(triples)
+
+
+def test_a_hub_is_cut_to_its_most_frequent_outputs():
+    # 40 outputs, the first 5 of them twice; the rest tie, and so go by name.
+    words = [f"w{number:02d}" for number in range(40)]
+    triples = [("hub", word, f"n{word}") for word in [*words, *words[35:]]]
+    result, edges = build(triples, max_cluster_outputs=8, max_nbr=16)
+    assert edges == oracle(triples, max_cluster_outputs=8)
+    assert {source for target, source, sign in edges if target == "w39" and sign == 1} == {
+        "hub", "w35", "w36", "w37", "w38", "w00", "w01", "w02"}
+    assert result.metrics["cluster_outputs_capped"] == 32 + 32
+    assert result.metrics["clusters_capped"] == 1
 
 
 def test_positive_wins_over_negative_and_is_counted():
@@ -88,31 +60,54 @@ def test_positive_wins_over_negative_and_is_counted():
     assert result.metrics["positive_self_pairs"] == 2
 
 
+def test_links_of_inputs_make_conflicts_too():
+    _, edges = build([("a", "b", "a")], link_inputs=True)
+    assert edges == {("a", "b", 1): 1, ("b", "a", 1): 1}
+    _, edges = build([("a", "b", "a")], link_inputs=False)
+    assert edges == {("b", "a", -1): 1}
+
+
+def test_what_is_dropped_takes_no_place_under_the_cap():
+    # b answers twice and is the negative thrice: neither its self loop nor the conflict with c uses up the one place.
+    triples = [("a", "b", "b"), ("a", "b", "c"), ("a", "c", "b"), ("a", "c", "d")]
+    result, edges = build(triples, max_nbr=1, link_inputs=False)
+    assert edges == {("b", "c", 1): 4, ("b", "d", -1): 2, ("c", "b", 1): 4, ("c", "d", -1): 2}
+    assert result.metrics["edges_capped"] == 0
+
+
 def test_only_training_examples_are_seen():
     result, edges = build([("a", "b", "c"), ("a", "d", "e")], splits=["train", "test"], link_inputs=False)
-    assert result.nodes["keyword"].tolist() == ["a", "b", "c"]
+    assert result.nodes["keyword"].to_pylist() == ["a", "b", "c"]
     assert edges == {("b", "c", -1): 1}
 
 
 def test_a_text_without_keyword_is_a_node_without_edges_or_cluster():
-    result, edges = build([(NO_KEYWORD, "b", "c"), ("a", NO_KEYWORD, "c")])
-    assert NO_KEYWORD in result.nodes["keyword"].tolist()
-    assert not edges
-    assert result.nodes.set_index("keyword")["cluster_size"].to_dict() == {NO_KEYWORD: 0, "a": 1, "b": 0, "c": 0}
+    result, edges = build([(NO_KEYWORD, "b", "c"), ("a", NO_KEYWORD, "c"), ("a", "b", NO_KEYWORD)])
+    assert edges == oracle([("a", "b", None), ("a", NO_KEYWORD, "c")])
+    assert not any(NO_KEYWORD in edge for edge in edges)
+    sizes = dict(zip(result.nodes["keyword"].to_pylist(), result.nodes["cluster_size"].to_pylist(), strict=True))
+    assert sizes == {NO_KEYWORD: 0, "a": 2, "b": 0, "c": 0}
 
 
-def test_cluster_outputs_are_capped_by_count_then_name():
-    triples = [("a", word, None) for word in ("z", "z", "b", "c", "d")]
-    result, edges = build(triples, max_cluster_outputs=2, link_inputs=False)
-    assert {pair[:2] for pair in edges} == {("z", "b"), ("b", "z")}
-    assert edges["z", "b", 1] == 2
-    assert result.metrics["cluster_outputs_capped"] == 2
+def test_nodes_are_the_sorted_keywords_of_all_three_places():
+    result, _ = build([("😀", "漢", "b"), ("é", "\uffee", None), (NO_KEYWORD, "B", "z")])
+    names = result.nodes["keyword"].to_pylist()
+    assert names == sorted({"😀", "漢", "b", "é", "\uffee", NO_KEYWORD, "B", "z"})
+    assert result.nodes["node_id"].to_pylist() == list(range(len(names)))
+
+
+def test_rows_in_any_order_make_the_same_graph():
+    examples, keywords = tables(random_triples(4, rows=200))
+    first = graph.run(examples, keywords, clusters_of(examples, keywords), Graph())
+    shuffled = [table.sample(frac=1, random_state=1) for table in (examples, keywords)]
+    clusters = clusters_of(*shuffled).to_pandas().sample(frac=1, random_state=2)
+    again = graph.run(*shuffled, clusters, Graph())
+    assert (again.nodes, again.edges, again.metrics) == (first.nodes, first.edges, first.metrics)
 
 
 def test_shares_follow_their_words():
     triples = [("a", "a", "a"), ("a", "b", "c"), ("d", "e", None), (NO_KEYWORD, "g", "h")]
-    result, _ = build(triples, link_inputs=False)
-    metrics = result.metrics
+    metrics = build(triples, link_inputs=False)[0].metrics
     assert metrics["share_input_equals_output"] == 0.25
     assert metrics["share_output_equals_negative"] == 0.25
     # Cluster a: outputs a, b; negatives a, c. Both outputs receive negatively from c (a is positive to b).
@@ -122,27 +117,68 @@ def test_shares_follow_their_words():
     assert metrics["share_without_input_keyword"] == 0.25
 
 
-def test_degrees_and_centrality_agree_with_networkx():
-    rng = np.random.default_rng(3)
-    triples = [tuple(WORDS[i] for i in row) for row in rng.integers(0, 6, size=(30, 3))]
+@pytest.mark.parametrize("seed", range(3))
+def test_statistics_of_nodes_and_graph_agree_with_networkx(seed):
+    triples = random_triples(seed, rows=25, words=[f"w{number}" for number in range(40)])
+    result, edges = build(triples, max_nbr=4)
+    both = nx.MultiDiGraph()
+    both.add_nodes_from(result.nodes["keyword"].to_pylist())
+    both.add_edges_from((target, source, sign) for target, source, sign in edges)
+    parts = sorted(map(sorted, nx.weakly_connected_components(both)))
+    found = defaultdict(list)
+    for row in result.nodes.to_pylist():
+        word = row["keyword"]
+        for sign, name in ((1, "positive"), (-1, "negative")):
+            assert row[f"in_{name}"] == sum(s == sign for _, _, s in both.out_edges(word, keys=True))
+            assert row[f"out_{name}"] == sum(s == sign for _, _, s in both.in_edges(word, keys=True))
+        found[row["component"]].append(word)
+    assert [found[number] for number in range(len(found))] == parts
+    assert result.metrics["components"] == len(parts)
+    assert result.metrics["largest_component"] == max(map(len, parts))
+    assert result.metrics["edges_positive"] + result.metrics["edges_negative"] == len(edges)
+
+
+@pytest.mark.parametrize("triples", [[], [(NO_KEYWORD, NO_KEYWORD, None)]], ids=["no example", "no keyword"])
+def test_a_training_set_without_keywords_makes_an_empty_graph(triples):
     result, edges = build(triples)
-    graph = nx.DiGraph()
-    graph.add_nodes_from(result.nodes["keyword"])
-    graph.add_weighted_edges_from([(t, s, n) for (t, s, sign), n in edges.items() if sign == 1])
-    oracle_ranks = nx.pagerank(graph, tol=1e-14, max_iter=5000)
-    nodes = result.nodes.set_index("keyword")
-    for word in nodes.index:
-        assert nodes.loc[word, "in_positive"] == graph.out_degree(word)
-        assert nodes.loc[word, "out_positive"] == graph.in_degree(word)
-        assert nodes.loc[word, "centrality"] == pytest.approx(oracle_ranks[word], abs=1e-9)
-    assert nodes["centrality"].sum() == pytest.approx(1.0)
+    assert not edges
+    assert as_table("nodes", result.nodes).num_rows == len(triples)
+    assert as_table("edges", result.edges).num_rows == 0
+    assert result.metrics["communities"] == len(triples)
+    assert result.metrics["modularity"] == 0
+    json.dumps(result.metrics, allow_nan=False)
 
 
-def test_tables_fit_their_schemas_and_are_sorted():
-    result, _ = build([("a", "b", "c"), ("a", "c", "b")])
-    assert as_table("nodes", result.nodes).num_rows == 3
-    table = as_table("edges", result.edges).to_pandas()
-    assert table.equals(table.sort_values(["target", "source", "sign"]).reset_index(drop=True))
+def test_the_stage_writes_what_run_returns(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(graph, "ROW_GROUP", 9)
+    (tmp_path / "params.yaml").write_text("recipe: r\ndatasets: {d: {source: raw}}\ngraph: {max_nbr: 3}\n")
+    triples = random_triples(7, rows=80)
+    examples, keywords = tables(triples)
+    paths, nothing = DatasetPaths("d"), [None] * len(examples)
+    for kind, rows in (("examples", examples.assign(reference_ids=nothing, group=0, negative_origin=nothing)),
+                       ("keywords", keywords.assign(method="textrank", score=1.0)),
+                       ("clusters", clusters_of(examples, keywords))):
+        write_table(paths.table(kind), kind, rows, Provenance(kind, ""))
+    assert graph.main(["d"]) == 0
+    nodes, edges = (read_table(paths.table(kind), kind) for kind in ("nodes", "edges"))
+    assert named(nodes, edges) == oracle(triples, max_nbr=3)
+    assert as_table("edges", edges).to_pylist() == edges.to_pylist()
+    metrics = json.loads(paths.metrics("graph").read_text())
+    assert metrics == build(triples, max_nbr=3)[0].metrics == read_metadata(paths.table("nodes"))["counts"]
+    assert metrics["centrality_residual"] < 1e-10
+    written = [paths.table(kind).read_bytes() for kind in ("nodes", "edges")]
+    assert graph.main(["d"]) == 0
+    assert [paths.table(kind).read_bytes() for kind in ("nodes", "edges")] == written
+
+
+def test_triples_of_all_splits_keep_the_order_of_examples():
+    examples, keywords = tables([("a", "b", None), ("c", "d", "e")], splits=["train", "test"])
+    triples = keyword_triples(examples.iloc[::-1], keywords, split=None)
+    assert triples.to_dict("records") == [
+        {"example_id": 0, "input_keyword": "a", "output_keyword": "b", "negative_keyword": None},
+        {"example_id": 1, "input_keyword": "c", "output_keyword": "d", "negative_keyword": "e"}]
+    assert pd.isna(triples["negative_keyword"][0])
 
 
 def test_a_missing_keyword_row_is_named():

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from stages.artifacts.schemas import SCHEMAS
 from stages.ranking.blocks import TokenBlock
 from stages.ranking.choice import choose_keywords
 from stages.ranking.methods import TOLERANCE, Settings, Solved, rank_block, solve_block
 from stages.ranking.phrases import Phrases, span_text
-from stages.ranking.ranker import STATUSES, statuses
+from stages.ranking.ranker import STATUSES, ranker, statuses
 from stages.ranking.selection import DIGITS, Choice, InverseFrequency
 
 
@@ -134,11 +133,25 @@ class Explanation:
     reason: str
 
 
-def explain(tokens: pa.Table, method: str = "mihalcea", *, compat: str = "none",
+def explain(tokens: pa.Table, method: str = "mihalcea", phrases: int = 5, *, compat: str = "none",
             idf: InverseFrequency | None = None, language: str = "en", damping: float = 0.85,
             tolerance: float = TOLERANCE, max_iterations: int = 100, window: int | None = None,
-            focus: str = "") -> Explanation:
-    """Explain the keyword of the one text in ``tokens``; arguments as those of ``stages.ranking.rank``.
+            focus: str = "", kw_lemma: bool = False) -> Explanation:
+    """Explain the keyword of the one text in ``tokens``.
+
+    Args:
+        tokens: one row of table ``tokens``.
+        method: as the following, an argument of ``stages.ranking.rank``.
+        phrases: the keyword is chosen among so many; all are listed.
+        compat: likewise.
+        idf: IDF over training texts; without one, ties fall to the position.
+        language: likewise.
+        damping: likewise.
+        tolerance: likewise.
+        max_iterations: likewise.
+        window: likewise.
+        focus: likewise.
+        kw_lemma: as in the params of the stage ``keywords``.
 
     Raises:
         ValueError: ``tokens`` has not exactly one row.
@@ -150,14 +163,17 @@ def explain(tokens: pa.Table, method: str = "mihalcea", *, compat: str = "none",
     block = TokenBlock(tokens)
     solved = solve_block(block, settings, idf)
     ranked = rank_block(block, solved, settings, idf, None)
-    phrases = _phrases(ranked, idf)
-    choice = _choice(block, phrases, idf)
+    listed = _phrases(block, ranked, idf)
+    # Chosen as the stage `keywords` chooses; without an IDF all words count as equally frequent.
+    row = choose_keywords(tokens, ranker(settings, phrases, idf)(tokens).table, "textrank",
+                          InverseFrequency(0, Counter()) if idf is None else idf, kw_lemma).table.to_pylist()[0]
+    choice = Choice(row["keyword"], row["method"], row["score"])
     return Explanation(
         text_id=int(block.text_ids[0]), method=method, compat=compat, window=settings.span, damping=damping,
         status=STATUSES[statuses(block, solved, ranked)[0]], tokens=_tokens(block, solved),
-        nodes=_nodes(block, solved), edges=_edges(solved), iterations=int(solved.scores.iterations[0]),
-        residual=float(solved.scores.residual[0]), phrases=phrases, keyword=choice.keyword,
-        keyword_method=choice.method, keyword_score=choice.score, reason=_reason(choice, phrases, idf))
+        nodes=_nodes(block, solved, method), edges=_edges(solved), iterations=int(solved.scores.iterations[0]),
+        residual=float(solved.scores.residual[0]), phrases=listed, keyword=choice.keyword,
+        keyword_method=choice.method, keyword_score=choice.score, reason=_reason(choice, listed[:phrases], idf))
 
 
 def _tokens(block: TokenBlock, solved: Solved) -> tuple[ExplainedToken, ...]:
@@ -167,18 +183,22 @@ def _tokens(block: TokenBlock, solved: Solved) -> tuple[ExplainedToken, ...]:
                  for *words, node, space in zip(*columns, nodes, block.space_after.tolist(), strict=True))
 
 
-def _nodes(block: TokenBlock, solved: Solved) -> tuple[ExplainedNode, ...]:
-    """Name nodes: words in lower case, lemma and part of speech, or for topics their first candidate."""
-    words, lemmas, parts = (block.column(name).to_pylist() for name in ("token", "lemma", "pos"))
-    found = []
-    for node, (score, kept) in enumerate(zip(solved.scores.score.tolist(), solved.kept.tolist(), strict=True)):
-        places = np.flatnonzero(solved.graphs.node_of == node)
-        first = int(places[0])
-        name = {"word": words[first].lower(), "lemma": f"{lemmas[first]} {parts[first]}",
-                "topic": span_text(block, solved.spans.take(np.array([node])))[0].as_py()
-                if solved.nodes_are == "topic" else ""}[solved.nodes_are]
-        found.append(ExplainedNode(name, score, kept, tuple(places.tolist())))
-    return tuple(found)
+def _nodes(block: TokenBlock, solved: Solved, method: str) -> tuple[ExplainedNode, ...]:
+    names = _names(block, solved, method)
+    rows = zip(names, solved.scores.score.tolist(), solved.kept.tolist(), strict=True)
+    return tuple(ExplainedNode(*row, tuple(np.flatnonzero(solved.graphs.node_of == node).tolist()))
+                 for node, row in enumerate(rows))
+
+
+def _names(block: TokenBlock, solved: Solved, method: str) -> list[str]:
+    """Name nodes: topics by their first candidate, words in lower case, others by lemma and part of speech."""
+    if method == "topicrank":
+        return span_text(block, solved.spans).to_pylist()
+    first = pa.array(solved.graphs.first_token)
+    if method == "mihalcea":
+        return [word.lower() for word in block.tokens.take(first).to_pylist()]
+    columns = [block.column(name).take(first).to_pylist() for name in ("lemma", "pos")]
+    return [" ".join(row) for row in zip(*columns, strict=True)]
 
 
 def _edges(solved: Solved) -> tuple[ExplainedEdge, ...]:
@@ -187,42 +207,40 @@ def _edges(solved: Solved) -> tuple[ExplainedEdge, ...]:
                                                     graphs.weight.tolist(), strict=True))
 
 
-def _phrases(ranked: Phrases, idf: InverseFrequency | None) -> tuple[ExplainedPhrase, ...]:
-    means = [None] * len(ranked.score) if idf is None else ranked.idf.tolist()
+def _phrases(block: TokenBlock, ranked: Phrases, idf: InverseFrequency | None) -> tuple[ExplainedPhrase, ...]:
+    means = [None] * len(ranked.score) if idf is None else idf.means(block, ranked.spans).tolist()
     rows = zip(ranked.rank.tolist(), ranked.phrase.to_pylist(), ranked.keyword.to_pylist(), ranked.score.tolist(),
                means, ranked.spans.start.tolist(), ranked.spans.end.tolist(), strict=True)
     return tuple(ExplainedPhrase(*row) for row in rows)
 
 
-def _choice(block: TokenBlock, phrases: tuple[ExplainedPhrase, ...], idf: InverseFrequency | None) -> Choice:
-    """Choose as the stage ``keywords`` does; without an IDF all words count as equally frequent."""
-    names = ("text_id", "keyword", "score", "start", "end")
-    rows = [(int(block.text_ids[0]), one.keyword, one.score, one.start, one.end) for one in phrases]
-    columns = list(zip(*(rows or [(int(block.text_ids[0]), None, None, None, None)]), strict=True))
-    ranking = pa.table(dict(zip(names, columns, strict=True)),
-                       schema=pa.schema([SCHEMAS["textrank"].arrow().field(name) for name in names]))
-    made = choose_keywords(block.table, ranking, "textrank", InverseFrequency(0, Counter()) if idf is None else idf)
-    row = made.table.to_pylist()[0]
-    return Choice(row["keyword"], row["method"], row["score"])
-
-
 def _reason(choice: Choice, phrases: tuple[ExplainedPhrase, ...], idf: InverseFrequency | None) -> str:
-    if choice.method == "none":
+    """Say why ``choice`` won among ``phrases``."""
+    if choice.score is None:
         return "The text has neither a ranked phrase nor a content word, so it has no keyword."
     if choice.method == "idf":
         rarest = "the first" if idf is None else "the one of highest inverse document frequency"
         return f"No phrase was ranked, so of the content words {rarest} was taken: {choice.keyword!r}."
-    ranked = [one for one in phrases if one.score > 0]
-    score = round(choice.score or 0.0, DIGITS)
-    tied = [one for one in ranked if round(one.score, DIGITS) == score]
+    score = round(choice.score, DIGITS)
+    tied = [one for one in phrases if round(one.score, DIGITS) == score]
+    lower = [one.score for one in phrases if 0 < round(one.score, DIGITS) < score]
+    begin = f"{choice.keyword!r} has the highest score, {choice.score:.6g}"
     if len(tied) == 1:
-        second = max((one.score for one in ranked if one not in tied), default=None)
-        return f"{choice.keyword!r} is the only phrase." if second is None else \
-            f"{choice.keyword!r} has the highest score, {choice.score:.6g}; the next has {second:.6g}."
-    others = ", ".join(repr(one.keyword) for one in tied if one.keyword != choice.keyword)
-    begin = f"{choice.keyword!r} shares the highest score, {choice.score:.6g}, with {others}"
-    best = max((round(one.idf, DIGITS) for one in tied if one.idf is not None), default=None)
-    if best is not None and sum(one.idf is not None and round(one.idf, DIGITS) == best for one in tied) == 1:
-        return f"{begin}, and has the highest inverse document frequency of them, {best:.6g}."
-    return f"{begin}{'' if best is None else ', and the highest inverse document frequency with another'}, and comes " \
-           f"first in the text."
+        return f"{begin}; the next has {max(lower):.6g}." if lower else f"{choice.keyword!r} is the only phrase."
+    begin += f", as {_and([repr(one.keyword) for one in tied if one.keyword != choice.keyword])} has"
+    rarest_tied = _rarest(tied)
+    if len(rarest_tied) == 1:
+        return f"{begin}; of these its inverse document frequency is the highest, {rarest_tied[0].idf:.6g}."
+    equally = "" if idf is None or len(rarest_tied) == len(tied) else \
+        f"the highest inverse document frequency, {rarest_tied[0].idf:.6g}, is shared too, and "
+    return f"{begin}; {equally}it comes first in the text."
+
+
+def _rarest(phrases: list[ExplainedPhrase]) -> list[ExplainedPhrase]:
+    """Return those of the highest IDF; all where there is none."""
+    values = [0.0 if one.idf is None else round(one.idf, DIGITS) for one in phrases]
+    return [one for one, value in zip(phrases, values, strict=True) if value == max(values)]
+
+
+def _and(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
