@@ -53,8 +53,8 @@ def _section(texts: list[list[str]], ties: str, peer: str, likeness: Likeness, r
                 f"thread; from token lists and vectors in memory to scores")
     return Section(f"Ties: {ties}", workload, f"largest difference of {words} scores: {gap:.2g}",
                    compare({"ours, whole table": ours, peer: theirs}, repeats, items=requests, unit="requests"),
-                   ["The other side follows the equations as they stand: for every word left out, the maximum over "
-                    "the rest, its ranks, the correlation. Each second text is ranked once per request."])
+                   ["The other side follows the equations as they stand: for every word left out it takes the maximum "
+                    "over the rest, ranks both texts and correlates the ranks."])
 
 
 def _growth(context: Context) -> Section:
@@ -68,7 +68,7 @@ def _growth(context: Context) -> Section:
         seconds = time.perf_counter() - started
         rows.append({"texts": count, "seconds": round(seconds, 3), "requests per second": round(2 * count / seconds),
                      "peak MiB": round(peak_memory(score_drawn, count), 1)})
-    return Section("Growth", "as above, ordinal ties, from 5 to 18 words a text", "the engine of the first section", [],
+    return Section("Growth", "ordinal ties, two requests a text, 5 to 18 words each", "as in the first section", [],
                    ["The memory is of a fresh process: texts, a 20,000-word table of vectors and scores included."],
                    rows)
 

@@ -120,13 +120,13 @@ def stage(name: Annotated[str, typer.Argument(help="stage@key for one instance, 
 
 @app.command()
 def inspect(path: Annotated[Path | None, typer.Argument(
-                help="a table, JSON or CSV file, or a folder of artifacts; with --sql, the one file to query")] = None,
+                help="a table, JSON or CSV file, or a folder of artifacts; with --sql, what to query")] = None,
             rows: Annotated[int | None, typer.Option(min=0, help="rows to show; 5 of a file, 40 of an answer")] = None,
             text: Annotated[bool | None, typer.Option(
                 "--text/--ids", help="show texts or their ids; texts by default, where they lie beside")] = None,
             sql: Annotated[str | None, typer.Option(
                 help="query all artifacts with DuckDB: each is a view, such as keywords, sample.keywords or "
-                     "runs_hcl.scores; `show all tables` lists them, and a single file is the view artifact")] = None,
+                     "runs_hcl.scores; `show all tables` lists them, and a file is the view artifact")] = None,
             dataset: Annotated[str | None, typer.Option(
                 help="with --sql: the data set whose views need no name before them")] = None,
             as_csv: Annotated[bool, typer.Option("--csv", help="with --sql: the whole answer as CSV")] = False,

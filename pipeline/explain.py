@@ -55,10 +55,17 @@ class Subject:
 
     @property
     def name(self) -> str:
-        """How the text is called in headings and file names."""
+        """How the text is called in headings."""
         if self.text_id is not None and self.dataset is not None:
-            return f"{self.dataset.name} text {self.text_id}"
-        return f"text {' '.join(self.text.split()[:5])}"
+            return f"Text {self.text_id} of {self.dataset.name}"
+        return "New text"
+
+    @property
+    def file(self) -> str:
+        """Name of the drawing."""
+        if self.text_id is not None and self.dataset is not None:
+            return f"{self.dataset.name}-text-{self.text_id}.svg"
+        return f"text-{slug(' '.join(self.text.split()[:6]))}.svg"
 
 
 def show(argument: str, dataset: str | None, method: str | None, as_text: bool, svg: Path | None,
@@ -80,8 +87,8 @@ def show(argument: str, dataset: str | None, method: str | None, as_text: bool, 
     is_id = not as_text and re.fullmatch(r"[0-9]{1,18}", argument) is not None
     subject = stored_text(int(argument), dataset) if is_id else new_text(argument, dataset, params)
     idf = training_idf(subject.dataset) if subject.dataset is not None else None
-    found = explain(subject.tokens, idf=idf, language=subject.language,
-                    **{name: value for name, value in settings.model_dump().items() if name != "phrases"})
+    found = explain(subject.tokens, idf=idf, language=subject.language, kw_lemma=params.keywords.kw_lemma,
+                    **settings.model_dump())
     console.print(Text(printable(subject.name), style="bold"))
     console.print(Text(printable(subject.text)))
     for sentence in subject.origin:
@@ -256,7 +263,6 @@ def _remarks(subject: Subject, found: Explanation, stored: dict[str, Any], param
         yield f"That is a fall-back: the text has no word to choose, and {NO_KEYWORD} forms no cluster."
     elif stored["keyword"] != found.keyword:
         yield ("It differs from the choice above, which was ranked by another method (--method)." if method is not None
-               else "It differs because keywords.kw_lemma writes keywords by their lemmas." if params.keywords.kw_lemma
                else "It differs from the choice above: the table was made with other params or tokens. Run "
                     "`keycontrast run`.")
 
@@ -276,17 +282,28 @@ def _scores(subject: Subject, kind: str) -> str:
 
 def drawing_of(subject: Subject, found: Explanation) -> str:
     """Return the candidate graph as SVG."""
-    best = next((phrase for phrase in found.phrases if phrase.keyword == found.keyword), None)
-    span = set() if best is None else set(range(best.start, best.end))
+    span = _chosen_tokens(found)
     words = [Word(node.word, node.score, node.kept, bool(span & set(node.tokens))) for node in found.nodes]
     edges = {(edge.first, edge.second): edge.weight for edge in found.edges}
     return word_graph_svg(f"{subject.name}: “{found.keyword}” by {found.method}", subject.text, words, edges)
+
+
+def _chosen_tokens(found: Explanation) -> set[int]:
+    """Return the places of the tokens behind the choice; none for a fall-back.
+
+    The choice is looked up by its score too, because with ``keywords.kw_lemma`` it is not written as the phrase is.
+    """
+    if found.keyword_method != "textrank" or found.keyword_score is None:
+        return set()
+    tied = [phrase for phrase in found.phrases if abs(phrase.score - found.keyword_score) < 1e-9]
+    named = [phrase for phrase in tied if phrase.keyword == found.keyword]
+    return {place for phrase in (named or tied)[:1] for place in range(phrase.start, phrase.end)}
 
 
 def _draw(subject: Subject, found: Explanation, svg: Path | None, console: Console) -> None:
     if not found.nodes:
         console.print(Text("No drawing: without candidates there is no graph."))
         return
-    path = svg or DRAWINGS / f"{slug(subject.name)}.svg"
+    path = svg or DRAWINGS / subject.file
     write_drawing(path, drawing_of(subject, found))
     console.print(Text(f"Drawing: {path}"), soft_wrap=True)

@@ -165,8 +165,12 @@ class Answer:
 
 def run(sql: str, path: Path | None, dataset: str | None, form: Literal["table", "csv", "json"], rows: int | None,
         console: Console) -> None:
-    """Answer a query of all artifacts, or of the file ``path``, on standard output; errors as in :func:`answer`."""
-    files = catalog() if path is None else single_file(path)
+    """Answer a query of all artifacts, or of the file or folder ``path``, on standard output.
+
+    Raises:
+        InputError: as in :func:`answer`, or nothing is there.
+    """
+    files = catalog() if path is None else catalog(path) if path.is_dir() else single_file(path)
     with answer(sql, files, dataset) as found:
         if form == "csv":
             write_csv(found, sys.stdout, rows)

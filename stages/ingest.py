@@ -77,10 +77,10 @@ def run(rows: Iterable[RawRow], dataset: Dataset, params: Ingest, seed: int, scr
 
 def _contrasted(found: Settled, dataset: Dataset, params: Ingest, seed: int) -> Ingested:
     """Make items of source, target and negative."""
+    counts = _counts(found, params)
     items = _items(found, params, seed)
     if not len(items):
-        raise InputError(_no_items(dataset, params, len(found.taken.first)))
-    counts = _counts(found, params)
+        raise InputError(_no_items(dataset, params, len(found.taken.pairs)))
     split = _split(items, found, params, seed)
     homes = _homes(items, split, found, params, seed) if params.neg_source == "retrieved" else None
     limits = {"train": params.max_train, "validation": params.max_validation, "test": params.max_test}
@@ -124,8 +124,8 @@ def _check_source(dataset: Dataset, params: Ingest) -> None:
         raise InputError(f"ingest.neg_source is given, but the data set has layout {dataset.layout}. Set neg_source to "
                          f"{instead}, or give triples (layout: triples, columns.negative).")
     if params.neg_source == "labelled" and structure == "captions":
-        raise InputError(f"ingest.neg_source is labelled, but layout {dataset.layout} has no pairs that are labelled as "
-                         f"non-paraphrases. Set neg_source to retrieved or none.")
+        raise InputError(f"ingest.neg_source is labelled, but layout {dataset.layout} has no pairs that are labelled "
+                         f"as non-paraphrases. Set neg_source to retrieved or none.")
 
 
 def _no_items(dataset: Dataset, params: Ingest, taken: int) -> str:
@@ -245,8 +245,8 @@ def summary(counts: dict[str, Any]) -> str:
     lines.append(f"triples by source of negatives: {_listed(counts['triples_by_negative_source'])}; "
                  f"used: {counts['negative_source']}")
     if "rule" in counts:
-        lines.append(f"triples with labelled negatives by rule: {_listed(counts['labelled_triples_by_rule'])}; in force: "
-                     f"{counts['rule']}; nearest to the paper's {counts['paper_triples']}: "
+        lines.append(f"triples with labelled negatives by rule: {_listed(counts['labelled_triples_by_rule'])}; in "
+                     f"force: {counts['rule']}; nearest to the paper's {counts['paper_triples']}: "
                      f"{counts['rule_nearest_to_paper']}")
     lines.append(f"{counts['components']['count']} components, the largest of {counts['components']['largest_texts']} "
                  f"texts; split by {counts['split_by']}; examples: {_listed(counts['examples'])}")

@@ -99,8 +99,8 @@ class Tally:
     def add(self, table: pa.Table, unscored: int) -> None:
         """Take in a piece of table ``keywords``, of whose texts ``unscored`` have no ranking."""
         coded = table["keyword"].combine_chunks().dictionary_encode()
-        numbers = np.array([self._numbers.setdefault(word, len(self._numbers)) for word in coded.dictionary.to_pylist()],
-                           dtype=np.int64)
+        words = coded.dictionary.to_pylist()
+        numbers = np.array([self._numbers.setdefault(word, len(self._numbers)) for word in words], dtype=np.int64)
         self._texts.append(table["text_id"].to_numpy())
         self._keywords.append(numbers[coded.indices.to_numpy()])
         for found in pc.value_counts(table["method"]).to_pylist():

@@ -1,34 +1,55 @@
-"""Stage ``annotate``: every text once, the same bytes for any number of workers."""
+"""Stage ``annotate``: every text once, the same bytes for any number of workers, and after a kill."""
 
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import spacy
 
 from stages import annotate
 from stages.artifacts.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, read_metadata, read_table, write_table
-from stages.language.tokens import doc_columns, fixed_chunks, rebuild_docs, token_table
+from stages.language.pipelines import noun_chunks
+from stages.language.tokens import (
+    annotate_texts,
+    doc_columns,
+    fixed_chunks,
+    noun_runs,
+    rebuild_docs,
+    stream_chunks,
+    token_table,
+)
 from stages.params.data import Annotate
 from stages.runtime.errors import InputError
 
+ROOT = Path(__file__).resolve().parents[1]
 WORDS = {"dogs": ("NOUN", "NNS", "dog"), "big": ("ADJ", "JJ", "big"), "bark": ("VERB", "VBP", "bark"),
          "the": ("DET", "DT", "the"), "loudly": ("ADV", "RB", "loudly"), ".": ("PUNCT", ".", ".")}
 TEXTS = ["The big dogs bark.", "Dogs bark loudly.  The dogs bark.", "Do n't", "\N{SNOWMAN} dogs!", "Big dogs", "42"]
 
 
-@pytest.fixture(scope="module")
-def pipeline(tmp_path_factory):
-    """A pipeline by word list, saved: a stand-in that is quick to load."""
-    nlp = spacy.blank("en")
+def saved_pipeline(folder, language="en"):
+    """Save a pipeline by word list, a stand-in that is quick to load, and return its folder's name."""
+    nlp = spacy.blank(language)
     nlp.add_pipe("sentencizer")
     rules = nlp.add_pipe("attribute_ruler")
     for word, (pos, tag, lemma) in WORDS.items():
         rules.add([[{"LOWER": word}]], {"POS": pos, "TAG": tag, "LEMMA": lemma})
-    folder = tmp_path_factory.mktemp("pipeline") / "en_words"
     nlp.to_disk(folder)
     return str(folder)
+
+
+@pytest.fixture(scope="module")
+def pipeline(tmp_path_factory):
+    return saved_pipeline(tmp_path_factory.mktemp("pipeline") / "en_words")
 
 
 def texts(strings, language="en"):
@@ -109,3 +130,209 @@ def test_the_stage_writes_the_same_bytes_for_any_number_of_workers(pipeline, tmp
     metadata = read_metadata(Path("artifacts/toy/tokens.parquet"))
     assert metadata["models"]["spacy"]["language"] == "en"
     assert read_table(Path("artifacts/toy/tokens.parquet"), "tokens").num_rows == len(TEXTS)
+
+
+def test_columns_are_what_the_tokens_of_each_document_say(pipeline):
+    nlp = annotate.reader(pipeline, "en").nlp
+    rows = token_table(annotate_texts(nlp, range(len(TEXTS)), TEXTS)).to_pylist()
+    for row, doc in zip(rows, map(nlp, TEXTS), strict=True):
+        spans = [(start, end) for start, end, _ in noun_chunks(doc)]
+        assert row == {
+            "text_id": row["text_id"], "token": [token.text for token in doc], "lemma": [token.lemma_ for token in doc],
+            "pos": [token.pos_ for token in doc], "tag": [token.tag_ for token in doc],
+            "start": [token.idx for token in doc], "end": [token.idx + len(token) for token in doc],
+            "is_stop": [token.is_stop for token in doc],
+            "sentence_start": [token.i == 0 or token.is_sent_start is True for token in doc],
+            "chunk_start": [start for start, _ in spans], "chunk_end": [end for _, end in spans]}
+
+
+def test_noun_chunks_of_a_pipeline_of_its_own_are_taken(tmp_path):
+    nlp = spacy.load(saved_pipeline(tmp_path / "own"))
+    nlp.vocab.get_noun_chunks = lambda doc: iter([(0, 1, 0), (1, 3, 0)] if len(doc) > 2 else [])
+    rows = token_table(annotate_texts(nlp, [0, 1, 2], ["Dogs", "The big dogs", ""])).to_pylist()
+    assert [(row["chunk_start"], row["chunk_end"]) for row in rows] == [([], []), ([0, 1], [1, 3]), ([], [])]
+
+
+def test_runs_of_nouns_agree_with_a_slow_loop():
+    draw = random.Random(0)
+    texts = [[draw.random() < 0.6 for _ in range(draw.randrange(6))] for _ in range(200)]
+    expected = []
+    for text in texts:
+        runs, begin = [], None
+        for place, inside in enumerate([*text, False]):
+            if inside and begin is None:
+                begin = place
+            if not inside and begin is not None:
+                runs.append((begin, place))
+                begin = None
+        expected.append(runs)
+    counts, start, end = noun_runs(np.array(sum(texts, []), bool), np.array(list(map(len, texts))))
+    assert counts.tolist() == list(map(len, expected))
+    assert list(zip(start, end, strict=True)) == sum(expected, [])
+
+
+def test_the_vocabulary_does_not_grow(pipeline):
+    nlp = annotate.reader(pipeline, "en").nlp
+    annotate_texts(nlp, [0], ["Dogs bark."])
+    before = len(nlp.vocab.strings)
+    table = token_table(annotate_texts(nlp, range(50), [f"word{number}ish bark" for number in range(50)]))
+    assert len(nlp.vocab.strings) == before
+    assert "word49ish" not in nlp.vocab
+    assert table["token"][49].as_py() == ["word49ish", "bark"]  # what was read outlives the memory it was read from
+
+
+@pytest.mark.parametrize("text", ["", " ", "\N{GRINNING FACE}\N{ZERO WIDTH JOINER}\N{GRINNING FACE}", "\n\n", "\ufffd"])
+def test_texts_with_nothing_to_say(pipeline, text):
+    row = annotate.run(texts([text, "Dogs"]), Annotate(pipeline=pipeline)).to_pylist()[0]
+    assert "".join(row["token"]) == text
+    assert (row["chunk_start"], row["chunk_end"]) == ([], [])
+
+
+def test_a_text_that_is_too_long_is_named_with_the_remedy(pipeline, monkeypatch):
+    monkeypatch.setattr(annotate.reader(pipeline, "en").nlp, "max_length", 1000)
+    with pytest.raises(InputError, match=r"text 1: 1,001 characters, but .* at most 1,000 .*Split it into paragraphs"):
+        annotate.run(texts(["Dogs", "x" * 1001]), Annotate(pipeline=pipeline))
+    assert annotate.run(texts(["x" * 1000]), Annotate(pipeline=pipeline)).num_rows == 1
+
+
+def test_pipelines_that_cannot_be_used(pipeline, tmp_path):
+    with pytest.raises(InputError, match="language pipeline 'embeded' is neither .* did you mean 'embedded'"):
+        annotate.run(texts(["x"]), Annotate(pipeline="embeded"))
+    with pytest.raises(InputError, match="'embedded' reads English and Chinese, but the texts are 'ja'. Name an"):
+        annotate.run(texts(["x"], language="ja"), Annotate())
+    with pytest.raises(InputError, match="'jieba' is made for language 'zh', but the texts are 'en'"):
+        annotate.run(texts(["x"]), Annotate(pipeline="jieba"))
+    mixed = pa.concat_tables([texts(["x"]), texts(["y"], language="zh")])
+    with pytest.raises(InputError, match=r"texts in 2 languages \(en, zh\)"):
+        annotate.run(mixed, Annotate(pipeline=pipeline))
+    anything = saved_pipeline(tmp_path / "any", "xx")
+    assert annotate.run(texts(["Dogs"], language="ja"), Annotate(pipeline=anything)).num_rows == 1
+
+
+def test_a_worker_with_another_pipeline_of_the_same_name_is_refused(pipeline):
+    expected = json.dumps({"name": "another"})
+    with pytest.raises(InputError, match="Install the same one on every machine"):
+        annotate.annotator(pipeline, "en", expected)
+
+
+def test_chinese_is_read_by_jieba():
+    table = annotate.run(texts(["我来到北京清华大学。"], language="zh"), Annotate())
+    assert table["token"].to_pylist() == [["我", "来到", "北京", "清华大学", "。"]]
+    assert annotate.run(texts(["我来到北京清华大学。"], language="zh"), Annotate(pipeline="jieba")).equals(table)
+
+
+def test_streamed_chunks_are_the_fixed_ones_however_they_come():
+    table = texts([str(number) for number in range(23)])
+    for sizes in ([23], [1] * 23, [5, 0, 9, 9], [11, 12]):
+        cuts = np.cumsum([0, *sizes])
+        batches = [table.slice(start, size) for start, size in zip(cuts, sizes, strict=False)]
+        chunks = list(stream_chunks(batches, 5))
+        assert [chunk.num_rows for chunk in chunks] == [5, 5, 5, 5, 3]
+        assert all(one.equals(other) for one, other in zip(chunks, fixed_chunks(table, 5), strict=True))
+    assert list(stream_chunks([], 5)) == list(stream_chunks([table.slice(0, 0)], 5)) == []
+
+
+def test_row_groups_are_cut_by_what_they_hold(monkeypatch):
+    monkeypatch.setattr(annotate, "_GROUP_TEXTS", 5)
+    monkeypatch.setattr(annotate, "_GROUP_TOKENS", 40)
+    tables = [pa.table({"text_id": [number] * 2, "token": [["x"] * length] * 2})
+              for number, length in enumerate([1, 1, 1, 1, 30, 1])]
+    assert [group.num_rows for group in annotate.row_groups(tables)] == [6, 4, 2]
+
+
+def project(folder, pipeline, workers=1, strings=TEXTS, language="en"):
+    table = folder / "artifacts/toy/texts.parquet"
+    write_table(table, "texts", texts(strings, language), Provenance("ingest@toy", "0"))
+    (folder / "params.yaml").write_text(f"recipe: t\nruntime: {{workers: {workers}}}\n"
+                                        f"datasets: {{toy: {{source: x, language: {language}}}}}\n"
+                                        f"annotate: {{pipeline: {pipeline}, chunk: 1}}\n")
+    return folder / "artifacts/toy/tokens.parquet"
+
+
+# Annotates for real, but dies, or fails, with the chunk after the third.
+HALTING = """
+import os, signal, sys
+from stages import annotate
+make, seen = annotate.annotator, []
+
+def halting(*arguments):
+    work = make(*arguments)
+    def annotated(chunk):
+        if len(seen) == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        seen.append(chunk)
+        return work(chunk)
+    return annotated
+
+annotate.annotator = halting
+annotate.main(["toy"])
+"""
+
+
+def test_a_stage_that_was_killed_goes_on_and_ends_with_the_same_bytes(pipeline, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out = project(tmp_path, pipeline)
+    assert annotate.main(["toy"]) == 0
+    whole = out.read_bytes()
+    out.unlink()
+    killed = subprocess.run([sys.executable, "-c", HALTING], cwd=tmp_path, check=False, capture_output=True,
+                            env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert killed.returncode == -signal.SIGKILL
+    assert not out.exists()
+    read = []
+    make = annotate.annotator
+    monkeypatch.setattr(annotate, "annotator", lambda *arguments: lambda chunk: (
+        read.append(chunk["text_id"].to_pylist()), make(*arguments)(chunk))[1])
+    assert annotate.main(["toy"]) == 0
+    assert read == [[3], [4], [5]]
+    assert out.read_bytes() == whole
+    assert not (tmp_path / ".keycontrast/scratch/annotate/toy/chunks").exists()
+
+
+def test_finished_chunks_do_not_outlive_a_change_of_params(pipeline, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    project(tmp_path, pipeline)
+    make = annotate.annotator
+
+    def failing(*arguments):
+        work = make(*arguments)
+        return lambda chunk: work(chunk) if chunk["text_id"][0].as_py() < 3 else 1 / 0
+
+    monkeypatch.setattr(annotate, "annotator", failing)
+    with pytest.raises(ZeroDivisionError):
+        annotate.main(["toy"])
+    kept = sorted(Path(".keycontrast/scratch/annotate/toy/chunks").rglob("*.arrow"))
+    assert len(kept) == 3
+    project(tmp_path, saved_pipeline(tmp_path / "another_words"))
+    with pytest.raises(ZeroDivisionError):
+        annotate.main(["toy"])
+    assert not any(path.exists() for path in kept)
+
+
+def test_the_stage_reads_chinese_and_says_by_what(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out = project(tmp_path, "embedded", strings=["我喜欢苹果。", ""], language="zh")
+    assert annotate.main(["toy"]) == 0
+    assert read_table(out, "tokens")["token"].to_pylist() == [["我", "喜欢", "苹果", "。"], []]
+    assert read_metadata(out)["models"]["jieba"]["language"] == "zh"
+
+
+def test_a_data_set_without_texts(pipeline, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out = project(tmp_path, pipeline, strings=[])
+    assert annotate.main(["toy"]) == 0
+    assert read_table(out, "tokens").num_rows == 0
+
+
+def test_errors_of_the_stage_are_one_line(pipeline, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    project(tmp_path, "embeded")
+    assert annotate.main(["toy"]) == 1
+    assert capfd.readouterr().err.strip().startswith("annotate: language pipeline 'embeded' is neither")
+
+
+def test_the_table_is_written_in_few_row_groups(pipeline, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out = project(tmp_path, pipeline)
+    assert annotate.main(["toy"]) == 0
+    assert pq.ParquetFile(out).num_row_groups == 1

@@ -17,8 +17,9 @@ from stages.language.tokens import rebuild_docs, token_table
 from stages.runtime.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
-TEXTS = ["我来到北京清华大学。", "他说：“真的吗？”我不知道！！你呢", "my hometown 的 中文 歌词 很 感动", "一 路 平 安 ～",
-         "买了一个苹果,3.5元.", "", " 两头 有  空格 \n还换行\u3000了", "iPhone手机好用吗？", "\N{GRINNING FACE}\N{THUMBS UP SIGN}",
+TEXTS = ["我来到北京清华大学。", "他说：“真的吗？”我不知道！！你呢", "my hometown 的 中文 歌词 很 感动",
+         "一 路 平 安 ～", "买了一个苹果,3.5元.", "", " 两头 有  空格 \n还换行\u3000了", "iPhone手机好用吗？",
+         "\N{GRINNING FACE}\N{THUMBS UP SIGN}",
          "日本語とрусский混在", "𠮷野家", "C++和C#", "100%好-用"]
 
 
@@ -45,7 +46,8 @@ def test_offsets_are_exact_and_lists_aligned(table):
 
 
 def test_offsets_are_exact_in_random_mixtures(reader):
-    pieces = ["中国", "人民", "的", " ", "  ", "\n", "\r\n", "\u3000", "a", "b1", "1.5", ".", "。", "！", "😀", "é", "か", "#", "𠮷", "-"]
+    pieces = ["中国", "人民", "的", " ", "  ", "\n", "\r\n", "\u3000", "a", "b1", "1.5", ".", "。", "！",
+              "😀", "é", "か", "#", "𠮷", "-"]
     draw = random.Random(0)
     texts = ["".join(draw.choices(pieces, k=draw.randrange(12))) for _ in range(300)]
     table = token_table(reader.columns(range(300), texts))
@@ -96,7 +98,8 @@ def test_sentences_open_after_their_ends(reader):
 def test_noun_chunks_are_runs_of_nouns_without_measure_words(reader):
     def chunks(text):
         one = row(reader, text)
-        return ["".join(one["token"][start:end]) for start, end in zip(one["chunk_start"], one["chunk_end"], strict=True)]
+        spans = zip(one["chunk_start"], one["chunk_end"], strict=True)
+        return ["".join(one["token"][start:end]) for start, end in spans]
 
     assert chunks("我买了三斤苹果") == ["苹果"]
     assert chunks("北京大学图书馆很大") == ["北京大学图书馆"]

@@ -1,8 +1,12 @@
 """The clusters stage: rows, their order, and the streamed join behind them."""
 
 import random
+import re
+from pathlib import Path
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from keyword_graphs import clusters_of, random_triples, tables
 
@@ -43,12 +47,13 @@ def test_rows_come_sorted_however_the_tables_lie():
     assert shuffled.equals(rows)
 
 
-def test_pieces_have_a_fixed_size_and_join_to_the_whole(monkeypatch):
-    examples, keywords = tables([("a", "b", None)] * 25)
+@pytest.mark.parametrize(("rows", "sizes"), [(25, [10, 10, 5]), (20, [10, 10]), (3, [3])])
+def test_pieces_have_a_fixed_size_and_join_to_the_whole(monkeypatch, rows, sizes):
+    examples, keywords = tables([("a", "b", None)] * rows)
     whole = clusters_of(examples, keywords)
     monkeypatch.setattr(joins, "ROW_GROUP", 10)
     pieces = list(clusters.run(examples, keywords))
-    assert [piece.num_rows for piece in pieces] == [10, 10, 5]
+    assert [piece.num_rows for piece in pieces] == sizes
     assert [row for piece in pieces for row in piece.to_pylist()] == whole.to_pylist()
 
 
@@ -91,6 +96,41 @@ def test_the_stage_streams_what_run_yields(project, monkeypatch):
     assert path.read_bytes() == first
 
 
+def test_the_stage_writes_an_empty_table_for_inputs_without_keyword(project):
+    nothing = project[1].assign(keyword=NO_KEYWORD, method="none", score=None)
+    write_table(DatasetPaths("d").table("keywords"), "keywords", nothing, Provenance("keywords@d", ""))
+    assert clusters.main(["d"]) == 0
+    path = DatasetPaths("d").table("clusters")
+    assert read_table(path, "clusters").num_rows == 0
+    assert read_metadata(path)["counts"] == {"clusters": 0}
+
+
+def test_too_little_memory_is_said(project, capsys):
+    params = Path("params.yaml")
+    params.write_text(params.read_text().replace("0.0625", "0.001"))
+    assert clusters.main(["d"]) == 1
+    assert re.search(r"runtime.memory_gib: 0.001 GiB.* too little to join examples, keywords. Raise it",
+                     capsys.readouterr().err)
+    assert not DatasetPaths("d").table("clusters").exists()
+
+
+def test_a_join_that_exceeds_its_memory_goes_to_disk_and_gives_the_same(tmp_path):
+    rng, rows, texts = np.random.default_rng(0), 300_000, 2_000
+    examples = pa.table({"split": pa.repeat("train", rows), "example_id": rng.permutation(rows), **{
+        name: rng.integers(0, texts, rows) for name in ("source_id", "target_id", "negative_id")}})
+    words = [f"a keyword of some length {number}" for number in range(texts)]
+    keywords = pa.table({"text_id": np.arange(texts), "keyword": words})
+    found = {}
+    for name, memory in (("ample", 4.0), ("scarce", 0.0625)):
+        pieces = clusters.run(examples, keywords, JoinLimits(memory, tmp_path / name))
+        first = next(pieces)
+        on_disk = sum(file.stat().st_size for file in (tmp_path / name).glob("*"))
+        assert (on_disk > 0) == (name == "scarce")
+        found[name] = pa.concat_tables([first, *pieces])
+    assert found["scarce"].num_rows == rows
+    assert found["scarce"].equals(found["ample"])
+
+
 def test_the_place_for_what_exceeds_memory_is_left_empty(project, tmp_path):
     folder = tmp_path / "spill"
     folder.mkdir()
@@ -106,5 +146,5 @@ def test_a_missing_or_foreign_file_is_named(tmp_path):
     with pytest.raises(InputError, match="keywords.parquet: no such artifact"):
         list(clusters.run(examples, tmp_path / "keywords.parquet"))
     examples.to_parquet(tmp_path / "foreign.parquet")
-    with pytest.raises(InputError, match="column 'keyword' is missing"):
+    with pytest.raises(InputError, match="foreign.parquet: column 'text_id' is missing"):
         list(clusters.run(examples, tmp_path / "foreign.parquet"))

@@ -136,6 +136,12 @@ def test_plain_values_can_be_json():
     assert plain({"a": (1, float("inf"), b"x")}) == {"a": [1, None, "b'x'"]}
 
 
+def test_a_folder_is_queried_alone(project):
+    assert catalog(project / "artifacts" / "runs").names() == [
+        "hcl.metrics", "hcl.predictions", "hcl_no_graph.metrics", "hcl_no_graph.predictions"]
+    assert "6" in asked("artifacts/small", "--sql", "select count(*) from nodes")
+
+
 def test_one_file_is_the_view_artifact(project):
     assert "0.125" in asked("artifacts/models/hcl/history.csv", "--sql", "select min(loss) from artifact")
     assert rows("select run.bleu_1 from artifact", files=single_file(project / "artifacts/runs/hcl/metrics.json")) == [

@@ -131,7 +131,8 @@ def joining(tables: Mapping[str, Rows], limits: JoinLimits) -> Iterator[duckdb.D
     """Yield a database of one thread in which each of ``tables`` is a view of its name.
 
     Raises:
-        InputError: a file is missing, is no Parquet, or lacks columns of the table of its name.
+        InputError: a file is missing, is no Parquet, or lacks columns of the table of its name; or memory and disk
+            do not suffice.
     """
     for name, rows in tables.items():
         if isinstance(rows, Path):
@@ -148,7 +149,11 @@ def joining(tables: Mapping[str, Rows], limits: JoinLimits) -> Iterator[duckdb.D
                 connection.read_parquet(str(rows)).create_view(name)
             else:
                 connection.register(name, _arrow(rows))
-        yield connection
+        try:
+            yield connection
+        except duckdb.OutOfMemoryException as error:
+            raise InputError(f"runtime.memory_gib: {limits.memory_gib:g} GiB, and the disk beside it, are too little "
+                             f"to join {', '.join(tables)}. Raise it, or free space under {folder.parent}.") from error
 
 
 def _remove(folder: Path) -> None:
@@ -169,7 +174,7 @@ def _pieces(result: duckdb.DuckDBPyRelation) -> Iterator[pa.Table]:
             table = pa.Table.from_batches(waiting)
             yield table.slice(0, ROW_GROUP)
             waiting = table.slice(ROW_GROUP).to_batches()
-    if waiting:
+    if any(map(len, waiting)):
         yield pa.Table.from_batches(waiting)
 
 

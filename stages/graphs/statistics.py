@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 from scipy import sparse
 
+from stages.artifacts.tables import as_table
 from stages.graphs.edges import Edges
 from stages.graphs.joins import NodeTriples
 
@@ -70,9 +71,9 @@ def node_table(triples: NodeTriples, edges: Edges, scores: np.ndarray, component
     degrees = {f"{side}_{name}": np.bincount(ends[which], minlength=nodes)
                for side, ends in (("in", edges.target), ("out", edges.source))
                for name, which in (("positive", positive), ("negative", ~positive))}
-    return pa.table({"node_id": np.arange(nodes), "keyword": triples.names,
-                     "cluster_size": np.bincount(members, minlength=nodes), **degrees,
-                     "centrality": scores, "component": component, "community": community})
+    return as_table("nodes", {"node_id": np.arange(nodes), "keyword": triples.names,
+                              "cluster_size": np.bincount(members, minlength=nodes), **degrees,
+                              "centrality": scores, "component": component, "community": community})
 
 
 def contrast_shares(triples: NodeTriples, edges: Edges) -> dict[str, float]:

@@ -1,8 +1,6 @@
-"""Training examples seen as keyword triples (k_x, k_y+, k_y-)."""
+"""Examples seen as keyword triples (k_x, k_y+, k_y-), in pandas alone, for where nothing else can be installed."""
 
 import pandas as pd
-
-from stages.artifacts.schemas import NO_KEYWORD
 
 
 def keyword_triples(examples: pd.DataFrame, keywords: pd.DataFrame, split: str | None = "train") -> pd.DataFrame:
@@ -32,14 +30,3 @@ def keyword_triples(examples: pd.DataFrame, keywords: pd.DataFrame, split: str |
     triples = pd.DataFrame({"example_id": chosen["example_id"], **columns})
     triples["negative_keyword"] = triples["negative_keyword"].where(triples["negative_keyword"].notna(), None)
     return triples.reset_index(drop=True)
-
-
-def node_names(triples: pd.DataFrame) -> list[str]:
-    """Return the sorted distinct keywords of ``triples``: position is node id (METHODS A.3, nodes)."""
-    parts = [triples[name].dropna() for name in ("input_keyword", "output_keyword", "negative_keyword")]
-    return sorted(set(pd.concat(parts).astype(str)))
-
-
-def with_keyword(triples: pd.DataFrame, column: str) -> pd.Series:
-    """Return where ``column`` holds a real keyword: present, and not the mark for none."""
-    return triples[column].notna() & (triples[column] != NO_KEYWORD)

@@ -34,8 +34,8 @@ from stages.importance.texts import Texts
 
 NO_LIKENESS = 1e-6
 TIES = ("ordinal", "average")
-# Numbers in one intermediate array: about 8 MiB of ranks, which stay in the processor's cache or near it.
-_BLOCK = 1 << 20
+# Numbers in one intermediate array: a mebibyte of ranks, so that a few of them stay in the processor's cache.
+_BLOCK = 1 << 17
 _REQUESTS = 2048
 
 
@@ -90,76 +90,106 @@ def _score(vectors: np.ndarray, texts: Texts, firsts: np.ndarray, seconds: np.nd
            ties: str, found: Importance) -> None:
     """Fill in the scores of ``requests``."""
     used, place = np.unique(seconds[requests], return_inverse=True)
-    seconds_ranks = _text_ranks(vectors, texts, used, ties)
+    ranked = _text_ranks(vectors, texts, used, ties)
     sources, owner = np.unique(firsts[requests], return_inverse=True)
     by_source = np.argsort(owner, kind="stable")  # requests of source s: by_source[starts[s]:starts[s + 1]]
     starts = np.searchsorted(owner[by_source], np.arange(len(sources) + 1))
     for group in _equal_lengths(texts.lengths[sources], vectors.shape[1]):
         own = np.concatenate([by_source[starts[source]:starts[source + 1]] for source in group])
         number = np.repeat(np.arange(len(group)), (starts[group + 1] - starts[group]))
-        block = _Block(vectors[texts.rows(sources[group])], ties)  # (B, n, D)
-        likeness, scores = block.scores(number, seconds_ranks[place[own]])
+        block = _Block(vectors[texts.rows(sources[group]).T], ties)
+        likeness, scores = block.scores(number, ranked.take(place[own]))
         found.likeness[requests[own]] = likeness
         into = found.offsets[requests[own]][:, None] + np.arange(scores.shape[1])
         found.scores[into] = scores
 
 
 def _equal_lengths(lengths: np.ndarray, width: int) -> Iterator[np.ndarray]:
-    """Yield positions of equal length, so few at a time that an array over their words stays small."""
+    """Yield positions of equal length above 0, so few at a time that an array over their words stays small."""
     order = np.argsort(lengths, kind="stable")
     for group in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1):
-        if len(group):
-            size = max(1, _BLOCK // (max(1, int(lengths[group[0]])) * width))
+        length = int(lengths[group[0]]) if len(group) else 0
+        if length:
+            size = max(1, _BLOCK // (length * width))
             yield from np.split(group, range(size, len(group), size))
 
 
-def _text_ranks(vectors: np.ndarray, texts: Texts, positions: np.ndarray, ties: str) -> np.ndarray:
-    """Return the centred ranks of v(X) of texts (T, D); all zero for a text without words."""
-    ranks = np.zeros((len(positions), vectors.shape[1]))
+def _text_ranks(vectors: np.ndarray, texts: Texts, positions: np.ndarray, ties: str) -> "_Ranks":
+    """Return the ranks of v(X) of texts (T, D); all zero for a text without words."""
+    found = _Ranks(np.zeros((len(positions), vectors.shape[1])), np.zeros(len(positions)))
     for group in _equal_lengths(texts.lengths[positions], vectors.shape[1]):
-        rows = texts.rows(positions[group])
-        if rows.shape[1]:
-            ranks[group] = centred_ranks(vectors[rows].max(axis=1), ties)
-    return ranks
+        ranked = _Ranks.of(vectors[texts.rows(positions[group]).T].max(axis=0), ties)
+        found.ranks[group], found.squares[group] = ranked.ranks, ranked.squares
+    return found
 
 
 class _Block:
     """Texts of one length and all of their texts less a word, ranked once for whatever they are compared with."""
 
     def __init__(self, words: np.ndarray, ties: str) -> None:
-        count, self.length, width = words.shape
-        self.whole = np.zeros((count, width))
-        self.text, self.word = np.zeros(0, np.int64), np.zeros(0, np.int64)
-        self.ties = ties
-        if not self.length:
-            return
-        leader = words.argmax(axis=1)[:, None]  # (B, 1, D)
-        best = np.take_along_axis(words, leader, axis=1)[:, 0]  # (B, D)
-        self.whole = centred_ranks(best, ties)
-        if self.length == 1:
-            return
-        np.put_along_axis(words, leader, -np.inf, axis=1)
-        runner_up = words.max(axis=1)  # (B, D)
-        leads = (leader == np.arange(self.length)[:, None]) & (best > runner_up)[:, None]  # (B, n, D)
-        self.text, self.word = np.nonzero(leads.any(axis=2))  # (K,) words without which v(X) is another
-        less = np.where(leads[self.text, self.word], runner_up[self.text], best[self.text])
-        self.without = centred_ranks(less, ties)  # (K, D)
+        """Take the vectors of each word in turn (n, B, D), n >= 1."""
+        self.length, self.ties = len(words), ties
+        best, runner_up = _two_largest(words)  # (B, D) each
+        self.whole = _Ranks.of(best, ties)
+        leads = words == best  # (n, B, D)
+        changed = (leads & (best > runner_up)).any(axis=2)
+        self.text, self.word = np.nonzero(changed.T)  # (K,) words without which v(X) is another
+        # Where two words share the lead, the runner-up is as large.
+        self.without = _Ranks.of(np.where(leads, runner_up, best)[self.word, self.text], ties)  # (K, D)
 
-    def scores(self, text: np.ndarray, seconds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return F (R,) and G (R, n) of texts number ``text`` (R,) against the ranks ``seconds`` (R, D)."""
-        likeness = rank_correlation(self.whole[text], seconds, self.ties)
-        scores = np.zeros((len(text), self.length))
+    def scores(self, text: np.ndarray, seconds: "_Ranks") -> tuple[np.ndarray, np.ndarray]:
+        """Return F (R,) and G (R, n) of texts number ``text`` (R,) against ``seconds`` (R, D)."""
+        requests = np.arange(len(text))
+        likeness = _correlation(self.whole, text, seconds, requests, self.ties)
         if self.length == 1:
-            scores[:] = 1.0
-        elif self.length:
-            usable = np.abs(likeness) >= NO_LIKENESS
-            first, counts = np.searchsorted(self.text, text), np.bincount(self.text, minlength=len(self.whole))[text]
-            request = np.repeat(np.arange(len(text)), counts)
-            word = np.arange(len(request)) - np.repeat(np.cumsum(counts) - counts, counts) + first[request]
-            request, word = request[usable[request]], word[usable[request]]
-            without = rank_correlation(self.without[word], seconds[request], self.ties)
-            scores[request, self.word[word]] = (likeness[request] - without) / likeness[request]
+            return likeness, np.ones((len(text), 1))
+        first, count = np.searchsorted(self.text, text), np.bincount(self.text, minlength=len(self.whole.ranks))[text]
+        count[np.abs(likeness) < NO_LIKENESS] = 0
+        request = np.repeat(requests, count)
+        row = np.arange(len(request)) - np.repeat(np.cumsum(count) - count, count) + first[request]
+        without = _correlation(self.without, row, seconds, request, self.ties)
+        scores = np.zeros((len(text), self.length))
+        scores[request, self.word[row]] = (likeness[request] - without) / likeness[request]
         return likeness, scores
+
+
+def _two_largest(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the largest and second largest of (n, ...) along the first axis; -inf for the second of one."""
+    best, runner_up = words[0].copy(), np.full_like(words[0], -np.inf)
+    for word in words[1:]:
+        np.maximum(runner_up, np.minimum(best, word), out=runner_up)
+        np.maximum(best, word, out=best)
+    return best, runner_up
+
+
+@dataclass(frozen=True)
+class _Ranks:
+    """Centred ranks of vectors (R, D), and the sum of squares of each row (R,), 0 where there is no order."""
+
+    ranks: np.ndarray
+    squares: np.ndarray
+
+    @classmethod
+    def of(cls, values: np.ndarray, ties: str) -> "_Ranks":
+        """Rank each row of ``values`` (R, D)."""
+        ranks = centred_ranks(values, ties)
+        return cls(ranks, np.einsum("rd,rd->r", ranks, ranks))
+
+    def take(self, rows: np.ndarray) -> "_Ranks":
+        """Return some rows, in the order given."""
+        return _Ranks(self.ranks[rows], self.squares[rows])
+
+
+def _correlation(firsts: _Ranks, first: np.ndarray, seconds: _Ranks, second: np.ndarray, ties: str) -> np.ndarray:
+    """Return the rank correlation of rows ``first`` with rows ``second`` (P,); 0 where a row has no order."""
+    product = np.einsum("rd,rd->r", firsts.ranks[first], seconds.ranks[second])
+    squares, others = firsts.squares[first], seconds.squares[second]
+    if ties == "average":
+        scale = np.sqrt(squares * others)
+        return np.divide(product, scale, out=np.zeros_like(product), where=scale > 0)
+    width = firsts.ranks.shape[1]
+    differences = (squares + others - 2 * product) / 4  # sum of d^2, an integer
+    return np.where((squares > 0) & (others > 0), 1 - 6 * differences / (width * (width**2 - 1)), 0.0)
 
 
 def centred_ranks(values: np.ndarray, ties: str) -> np.ndarray:
@@ -195,18 +225,6 @@ def _shared(ordered: np.ndarray, doubled: np.ndarray) -> np.ndarray:
     first = np.maximum.accumulate(np.where(new[:, :-1], place, 0), axis=1)
     last = np.minimum.accumulate(np.where(new[:, 1:], place, width)[:, ::-1], axis=1)[:, ::-1]
     return first + last - (width - 1)
-
-
-def rank_correlation(first: np.ndarray, second: np.ndarray, ties: str) -> np.ndarray:
-    """Return the correlation of rows of centred ranks (R, D), (R, D) -> (R,); 0 where a row has no order."""
-    product, squares, others = (np.einsum("rd,rd->r", a, b) for a, b in
-                                ((first, second), (first, first), (second, second)))
-    if ties == "average":
-        scale = np.sqrt(squares * others)
-        return np.divide(product, scale, out=np.zeros_like(product), where=scale > 0)
-    width = first.shape[1]
-    differences = (squares + others - 2 * product) / 4  # sum of d^2, an integer
-    return np.where((squares > 0) & (others > 0), 1 - 6 * differences / (width * (width**2 - 1)), 0.0)
 
 
 def primary_and_secondary(words: list[str], primary: list[bool], mask: str = "[MASK]") -> tuple[list[str], list[str]]:

@@ -88,8 +88,8 @@ def _captions(taken: Taken, split_by: str) -> Settled:
         unit = group if split_by == "component" else None
         company = Company(unit, _highest(taken.second if unit is None else unit[taken.first], taken.rank))
     left = _left(taken, company)
-    alone = np.bincount(left.second) == 1
-    company = replace(company, alone=np.append(alone, np.zeros(int(taken.second.max(initial=-1)) + 1 - len(alone), bool)))
+    alone = np.bincount(left.second, minlength=int(taken.second.max(initial=-1)) + 1) == 1
+    company = replace(company, alone=alone)
     left = _left(taken, company)
     captions = caption_groups(left)
     return Settled(left, replace(caption_relations(captions, taken.n_texts), group=group), captions, company)
@@ -109,6 +109,6 @@ def _left(taken: Taken, company: Company) -> Taken:
     outcomes = Counter(taken.outcomes)
     outcomes.subtract({KEPT: int(np.count_nonzero(~kept))})
     outcomes.update({code: int(np.count_nonzero(verdicts == code)) for code in (CONNECTED, ALONE)})
-    columns = {name: getattr(taken, name)[kept] for name in ("first", "second", "label", "rank")}
     negative = taken.negative[kept] if len(taken.negative) else taken.negative
-    return replace(taken, **columns, negative=negative, outcomes=outcomes)
+    return replace(taken, pairs=taken.pairs[kept], label=taken.label[kept], rank=taken.rank[kept], negative=negative,
+                   outcomes=outcomes)

@@ -9,6 +9,7 @@ import numpy as np
 
 _BUCKETS = 64
 _BLOCK = 2**18
+_PIECE = 2**15
 
 
 class RecordFile:
@@ -35,7 +36,7 @@ class RecordFile:
         """Return at most ``count`` records from the place ``start`` on."""
         return np.fromfile(self._path, self.dtype, count, offset=start * self.dtype.itemsize)
 
-    def blocks(self, size: int = _BLOCK) -> Iterator[np.ndarray]:
+    def blocks(self, size: int = _PIECE) -> Iterator[np.ndarray]:
         """Yield all records in their order, ``size`` at a time."""
         for start in range(0, len(self), size):
             yield self.read(start, size)
@@ -134,8 +135,8 @@ class TextFile:
         """Yield the texts at the rising numbers where ``wanted`` (n_texts,) is true, ``size`` at a time."""
         chosen: list[str] = []
         with self._path.open("rb") as handle:
-            for first in range(0, len(self), _BLOCK):
-                spans = self._spans.read(first, _BLOCK)[wanted[first:first + _BLOCK]]
+            for first in range(0, len(self), _PIECE):
+                spans = self._spans.read(first, _PIECE)[wanted[first:first + _PIECE]]
                 for start, end in zip(spans["start"].tolist(), spans["end"].tolist(), strict=True):
                     handle.seek(start)
                     chosen.append(handle.read(end - start).decode())

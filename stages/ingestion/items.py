@@ -1,6 +1,5 @@
 """Examples before they are written: arrays of text numbers."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,18 +59,6 @@ class Items:
         return [[text for text in self.captions.of(group) if text != source] for group, source in
                 zip(self.group[start:end].tolist(), self.source[start:end].tolist(), strict=True)]
 
-    def each_text(self, note: Callable[[np.ndarray, np.ndarray], None]) -> None:
-        """Call ``note(texts, items)`` for the sources, the references and the negatives.
-
-        ``texts`` are text numbers and ``items`` the places of the items that use them.
-        """
-        places = np.arange(len(self))
-        note(self.source, places)
-        texts, items = self.outputs()
-        note(texts, items)
-        has = np.flatnonzero(self.negative != NO_TEXT)
-        note(self.negative[has], has)
-
     def outputs(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the texts of all references, and the place of the item of each."""
         places = np.arange(len(self))
@@ -97,6 +84,7 @@ def joined(parts: list[Items]) -> Items:
     """Return the items of all ``parts``, which share their captions."""
     if len(parts) == 1:
         return parts[0]
-    columns = (np.concatenate([getattr(part, name) for part in parts])
-               for name in ("source", "target", "negative", "rank", "group"))
-    return Items(*columns, parts[0].captions)
+    source, target, negative, rank, group = (
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("source", "target", "negative", "rank", "group"))
+    return Items(source, target, negative, rank, group, parts[0].captions)

@@ -39,8 +39,10 @@ def leak_report(items: Items, split: np.ndarray, group: np.ndarray) -> dict[str,
         total = int(np.count_nonzero(mine))
         report[SPLITS[which]] = {
             "items": total, "targets": len(wanted), "sources": len(sources),
-            "targets_as_training_inputs": _count(inputs, wanted), "targets_as_training_targets": _count(outputs, wanted),
-            "targets_as_training_negatives": _count(negatives, wanted), "sources_in_training": _count(seen, sources),
+            "targets_as_training_inputs": _count(inputs, wanted),
+            "targets_as_training_targets": _count(outputs, wanted),
+            "targets_as_training_negatives": _count(negatives, wanted),
+            "sources_in_training": _count(seen, sources),
             "items_with_a_leak": int(np.count_nonzero(leaky)),
             "share_with_a_leak": round(int(np.count_nonzero(leaky)) / total, 6) if total else 0.0,
             "items_of_a_component_in_two_splits": int(np.count_nonzero(mine & shared[group[items.source]]))}
@@ -51,9 +53,10 @@ def leak_lines(report: dict[str, Any]) -> list[str]:
     """Return the report in sentences, one per split."""
     return [f"{name}: {found['items_with_a_leak']} of {found['items']} items ({found['share_with_a_leak']:.1%}) have a "
             f"source or target in training; {found['targets']} targets, of which "
-            f"{found['targets_as_training_inputs']} are training inputs, {found['targets_as_training_targets']} targets, "
-            f"{found['targets_as_training_negatives']} negatives; {found['sources_in_training']} of {found['sources']} "
-            f"sources; {found['items_of_a_component_in_two_splits']} items of a component in two splits"
+            f"{found['targets_as_training_inputs']} are training inputs, {found['targets_as_training_targets']} "
+            f"targets, {found['targets_as_training_negatives']} negatives; {found['sources_in_training']} of "
+            f"{found['sources']} sources; {found['items_of_a_component_in_two_splits']} items of a component in two "
+            f"splits"
             for name, found in report.items()]
 
 

@@ -34,13 +34,13 @@ _PLACED = np.dtype([*TAKEABLE.descr, ("place", "<i8")])  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class Taken:
-    """The rows that were kept among their equals, as arrays in the order of the input.
+    """The rows that were kept among their equals, as arrays in the order of the input, paraphrases first.
 
     Attributes:
         structure: ``pairs``, ``triples``, ``captions`` or ``labelled``.
         texts: all texts of the rows that can be taken, numbered by first appearance.
-        first: (n_rows,) text number: source, caption or labelled text.
-        second: (n_rows,) text number of the target; number of the caption's group; else -1.
+        pairs: (n_rows, 2) text number of source, caption or labelled text; then text number of the target, or
+            number of the caption's group, else -1.
         negative: (n_rows,) text number of a given triple's negative; (0,) in other structures.
         label: (n_rows,) 1 for paraphrases and 0 for the contrary; number of the class.
         rank: (n_rows,) published split as index into ``SPLITS``; 0 also where none is published.
@@ -53,8 +53,7 @@ class Taken:
 
     structure: str
     texts: TextFile
-    first: np.ndarray
-    second: np.ndarray
+    pairs: np.ndarray
     negative: np.ndarray
     label: np.ndarray
     rank: np.ndarray
@@ -63,6 +62,16 @@ class Taken:
     takeable: RecordFile
     verdicts: RecordFile
     outcomes: Counter[int]
+
+    @property
+    def first(self) -> np.ndarray:
+        """The first column of ``pairs``."""
+        return self.pairs[:, 0]
+
+    @property
+    def second(self) -> np.ndarray:
+        """The second column of ``pairs``."""
+        return self.pairs[:, 1]
 
     @property
     def n_texts(self) -> int:
@@ -202,9 +211,10 @@ class _Intake:
             takeable.add(records)
         outcomes: Counter[int] = Counter()
         verdicts = in_order(self._folder / "verdicts", _verdicts(equals, outcomes), VERDICT, len(takeable))
-        rows = _kept(takeable, verdicts, outcomes[KEPT], self._structure)
-        return Taken(self._structure, self._texts, *rows, list(self._labels) if self._structure == "labelled" else [],
-                     self._log, takeable, verdicts, outcomes)
+        pairs, negative, label, rank = _kept(takeable, verdicts, outcomes[KEPT], self._structure)
+        labels = list(self._labels) if self._structure == "labelled" else []
+        return Taken(self._structure, self._texts, pairs, negative, label, rank, labels, self._log, takeable, verdicts,
+                     outcomes)
 
     def _numbered(self) -> Iterator[np.ndarray]:
         """Yield the takeable rows with the numbers of their texts, and give the texts their numbers."""
@@ -264,8 +274,9 @@ def _verdicts(equals: Buckets, outcomes: Counter[int]) -> Iterator[np.ndarray]:
         # The first of equal rows is the one to keep: of the split that ranks highest, then of the earliest place.
         identity = [records["first"], records["second"], records["negative"]]
         records = records[np.lexsort([records["place"], -records["rank"], *identity])]
-        first = np.ones(len(records), dtype=bool)
-        first[1:] = np.any([records[name][1:] != records[name][:-1] for name in ("first", "second", "negative")], axis=0)
+        first = np.arange(len(records)) == 0
+        for name in ("first", "second", "negative"):
+            first[1:] |= records[name][1:] != records[name][:-1]
         starts = np.flatnonzero(first)
         group = np.cumsum(first) - 1
         kept = records[starts][group]
@@ -280,14 +291,23 @@ def _verdicts(equals: Buckets, outcomes: Counter[int]) -> Iterator[np.ndarray]:
         yield found
 
 
-def _kept(takeable: RecordFile, verdicts: RecordFile, total: int, structure: str) -> tuple[np.ndarray, ...]:
-    """Return the columns of the kept rows: first, second, negative, label, rank."""
-    columns = {name: np.empty(total if name != "negative" or structure == "triples" else 0, TAKEABLE[name])
-               for name in ("first", "second", "negative", "label", "rank")}
-    start = 0
-    for records, found in zip(takeable.blocks(), verdicts.blocks(), strict=True):
-        records = records[found["verdict"] == KEPT]
-        for values, name in ((values, name) for name, values in columns.items() if len(values)):
-            values[start:start + len(records)] = records[name]
-        start += len(records)
-    return tuple(columns.values())
+def _kept(takeable: RecordFile, verdicts: RecordFile, total: int,
+          structure: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return pairs, negatives, labels and ranks of the kept rows; pairs of paraphrases come before the others.
+
+    In this order the two kinds of pairs are pieces of one array, and neither has to be copied.
+    """
+    pairs = np.empty((total, 2), TAKEABLE["first"])
+    negative = np.empty(total if structure == "triples" else 0, TAKEABLE["negative"])
+    label, rank = np.empty(total, TAKEABLE["label"]), np.empty(total, TAKEABLE["rank"])
+    end = 0
+    for wanted in (1, 0) if structure == "pairs" else (None,):
+        for records, found in zip(takeable.blocks(), verdicts.blocks(), strict=True):
+            kept = found["verdict"] == KEPT
+            records = records[kept if wanted is None else kept & (records["label"] == wanted)]
+            start, end = end, end + len(records)
+            pairs[start:end, 0], pairs[start:end, 1] = records["first"], records["second"]
+            label[start:end], rank[start:end] = records["label"], records["rank"]
+            if len(negative):
+                negative[start:end] = records["negative"]
+    return pairs, negative, label, rank

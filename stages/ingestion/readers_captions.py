@@ -32,10 +32,10 @@ def read_captions(path: Path, encoding: str, maker: RowMaker) -> Iterator[RawRow
         if number == 1:
             check_columns(path, list(found), maker.layout)
         content = {role: found.get(column) for role, column in columns}
-        broken = next((value for value in content.values() if isinstance(value, str) and undecodable(value)), None)
-        if broken is not None:
+        text = content["text"]
+        if isinstance(text, str) and undecodable(text):
             yield maker.broken(number, printable(json.dumps(found, ensure_ascii=False)),
-                               undecoded_problem(broken, encoding, f"in entry {number} of {_LIST!r}"))
+                               undecoded_problem(text, encoding, f"in entry {number} of {_LIST!r}"))
         else:
             yield maker.row(number, content, found, found.values())
     if not number:

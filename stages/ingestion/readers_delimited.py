@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stages.ingestion.layouts import Layout, check_columns
 from stages.ingestion.readers_rows import RawRow, RowMaker
-from stages.ingestion.readers_text import character_problem, is_sound, printable, text_lines
+from stages.ingestion.readers_text import character_problem, is_decoded, is_sound, printable, text_lines
 from stages.runtime.errors import InputError
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
@@ -15,6 +15,8 @@ _SEPARATORS = {",": ("commas", "name it .csv"), "\t": ("tabs", "name it .tsv"),
                ";": ("semicolons", "write it with commas")}
 _ALONE = "a carriage return (\\r) without a line feed"
 _SHOWN = 80
+# Characters of a field; more are a sign of a quotation mark that is not closed.
+_LONGEST = 1 << 24
 
 
 # A record that is not an empty line: its number (0 for the header), the number of its first line, what stands
@@ -91,6 +93,7 @@ def _quoted(path: Path, source: Iterator[str], delimiter: str) -> Iterator[_Reco
     A broken record over several lines is an error of the file: an unclosed quotation mark may have
     swallowed any number of good rows.
     """
+    csv.field_size_limit(_LONGEST)
     lines: list[str] = []
 
     def remembered() -> Iterator[str]:
@@ -115,7 +118,8 @@ def _quoted(path: Path, source: Iterator[str], delimiter: str) -> Iterator[_Reco
         if len(lines) > 1:
             if problem or len(fields) != width:
                 raise InputError(f"{path}: lines {first} to {first + len(lines) - 1}: a quotation mark is not closed "
-                                 f"as it should be. Double the quotation marks inside fields.")
+                                 f"as it should be. Double the quotation marks inside fields; or, if they are "
+                                 f"ordinary characters in this file, set the data set's `quoting` to none.")
             yield number, first, "".join(lines), fields, problem
         elif fields or problem:
             yield number, first, lines[0], fields, problem
@@ -167,4 +171,4 @@ _FIELDS = {delimiter: re.compile(f'"[^"]*+(?:""[^"]*+)*+"|[^"{delimiter}]*+') fo
 
 def _unsound(header: Sequence[str], fields: Sequence[str]) -> str:
     """Return the first column whose value holds what is no text."""
-    return next((column for column, value in zip(header, fields, strict=True) if not is_sound(value)), "")
+    return next((column for column, value in zip(header, fields, strict=True) if not is_decoded(value)), "")

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from typing import Any, TextIO
 
 _CHUNK = 1 << 18
-_SPACE = re.compile(r"[ \t\n\r]*+")
+_SPACES = " \t\n\r"
+_FOLLOWERS = frozenset(_SPACES + ",:]}")
+_SPACE = re.compile(f"[{_SPACES}]+")
 
 
 class BrokenDocument(ValueError):
@@ -66,11 +68,12 @@ class Document:
     def _next(self) -> str:
         """Return the next character that is no space, without taking it; nothing at the end."""
         while True:
-            found = _SPACE.match(self._buffer, self._at)
-            self._at = found.end() if found else self._at
-            if self._at < len(self._buffer):
-                return self._buffer[self._at]
-            if not self._more(_CHUNK):
+            here = self._buffer[self._at:self._at + 1]  # empty at the end of the chunk
+            if here and here not in _SPACES:
+                return here
+            if here:
+                self._at = _SPACE.match(self._buffer, self._at).end()  # type: ignore[union-attr]
+            elif not self._more(_CHUNK):
                 return ""
 
     def _take(self, character: str) -> None:
@@ -89,8 +92,8 @@ class Document:
                 if not self._more(size):
                     raise self._broken(getattr(error, "msg", str(error))) from error
             else:
-                # A number at the end of the chunk may go on in the next.
-                if end < len(self._buffer) or not self._more(size):
+                # A number that the chunk cuts goes on in the next, perhaps behind its point or exponent.
+                if self._buffer[end:end + 1] in _FOLLOWERS or not self._more(size):
                     self._at = end
                     return value
             size *= 2
@@ -100,9 +103,12 @@ class Document:
         if self._ended:
             return False
         more = self._handle.read(size)
+        if not more:
+            self._ended = True
+            return False
         self._passed += self._at
-        self._buffer, self._at, self._ended = self._buffer[self._at:] + more, 0, not more
-        return bool(more)
+        self._buffer, self._at = self._buffer[self._at:] + more, 0
+        return True
 
     def _broken(self, what: str) -> BrokenDocument:
         ends = "" if self._at < len(self._buffer) else ", where the file ends"

@@ -20,6 +20,7 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "UTF-16", "utf-16", ("utf-16", "utf-16-be")),
 )
 _UNDECODED = re.compile("[\udc80-\udcff]")
+_UNSOUND = re.compile("[\0\ud800-\udfff]")
 ENCODING_REMEDY = ("If the file has another encoding, name it as the data set's `encoding` (latin-1, cp1252, utf-16, "
                    "gb18030, ...).")
 
@@ -33,18 +34,27 @@ def open_text(path: Path, encoding: str) -> io.TextIOWrapper:
         InputError: the file begins with the mark of another encoding, or has none where one is needed.
     """
     stream = open_bytes(path)
+    try:
+        codec = _codec(path, stream.peek(4), encoding)
+    except InputError:
+        stream.close()
+        raise
+    return io.TextIOWrapper(stream, codec, "surrogateescape", newline="\n")
+
+
+def _codec(path: Path, head: bytes, encoding: str) -> str:
+    """Return the codec for a file that begins with ``head``, so that a mark is left out."""
     name = codecs.lookup(encoding).name
-    head = stream.peek(4)[:4]
     for mark, shown, codec, fitting in _MARKS:
         if head.startswith(mark):
             if name not in fitting:
                 raise InputError(f"{path}: the file begins with the mark of {shown}, but the data set's `encoding` is "
                                  f"{encoding}. Set it to {fitting[0]}, or save the file anew.")
-            return io.TextIOWrapper(stream, codec, "surrogateescape", newline="\n")
+            return codec
     if name in ("utf-16", "utf-32"):
         raise InputError(f"{path}: the file does not begin with the mark that tells the order of bytes in {name}. "
                          f"Set the data set's `encoding` to {name}-le or {name}-be.")
-    return io.TextIOWrapper(stream, name, "surrogateescape", newline="\n")
+    return name
 
 
 def text_lines(path: Path, encoding: str) -> Iterator[str]:
@@ -61,8 +71,13 @@ def text_lines(path: Path, encoding: str) -> Iterator[str]:
 
 
 def is_sound(text: str) -> bool:
-    """Say whether all bytes of ``text`` could be decoded, none is NUL, and no mark stands at its beginning."""
-    return "\0" not in text and is_unicode(text) and not text.startswith(MARK)
+    """Say whether a line is decoded as a whole, and no mark stands at its beginning."""
+    return is_decoded(text) and not text.startswith(MARK)
+
+
+def is_decoded(text: str) -> bool:
+    """Say whether all bytes of ``text`` could be decoded, and none is NUL."""
+    return "\0" not in text and is_unicode(text)
 
 
 def character_problem(text: str, encoding: str, line: int, column: str = "") -> str:
@@ -77,14 +92,14 @@ def character_problem(text: str, encoding: str, line: int, column: str = "") -> 
     if text.startswith(MARK):
         return (f"byte order mark: line {line} begins with one, as where files were put one behind the other. Remove "
                 f"it, and any header that follows it.")
-    undecoded = _UNDECODED.search(text)
-    place = undecoded.start() if undecoded else text.index("\0")
+    found = _UNSOUND.search(text)
+    place = found.start() if found else 0
     before = text[:place]
     first = before.rfind("\n") + 1
     byte = len(before[first:].encode(_unmarked(encoding), "surrogateescape")) + 1
     where = f"byte {byte} of line {line + before.count(chr(10))}" + (f", column {column!r}" if column else "")
-    if undecoded:
-        return undecoded_problem(text, encoding, f"at {where}")
+    if text[place] != "\0":
+        return undecoded_problem(text[place], encoding, f"at {where}")
     return f"NUL byte: {where}. Text holds none; if the file is UTF-16, name it as the data set's `encoding`."
 
 
@@ -95,8 +110,9 @@ def undecodable(text: str) -> bool:
 
 def undecoded_problem(text: str, encoding: str, where: str) -> str:
     """Name the first undecodable byte of ``text``, which stands at ``where``, and the remedy."""
-    byte = ord(_UNDECODED.findall(text)[0]) - 0xdc00
-    return f"encoding: not valid {encoding.upper()}: byte 0x{byte:02x} {where}. {ENCODING_REMEDY}"
+    found = _UNDECODED.search(text)
+    what = f"byte 0x{ord(found[0]) - 0xdc00:02x}" if found else "half a surrogate pair"
+    return f"encoding: not valid {encoding.upper()}: {what} {where}. {ENCODING_REMEDY}"
 
 
 def _unmarked(encoding: str) -> str:
@@ -106,5 +122,6 @@ def _unmarked(encoding: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Return ``text`` with undecodable bytes spelt out."""
-    return _UNDECODED.sub(lambda found: f"\\x{ord(found[0]) - 0xdc00:02x}", text)
+    """Return ``text`` with undecodable bytes, and whatever else cannot be written as UTF-8, spelt out."""
+    spelt = _UNDECODED.sub(lambda found: f"\\x{ord(found[0]) - 0xdc00:02x}", text)
+    return spelt.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,7 +1,6 @@
 """Splits by connected component, by item or by class, and seeded samples of them (METHODS A.1, step 6)."""
 
 from collections.abc import Mapping
-from itertools import islice
 
 import numpy as np
 

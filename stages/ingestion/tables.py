@@ -9,7 +9,7 @@ from stages.artifacts.schemas import SPLITS
 from stages.ingestion.disk import TextFile
 from stages.ingestion.items import NO_TEXT, Items
 
-_BATCH = 2**15
+_BATCH = 2**14
 
 
 def text_numbers(used: np.ndarray) -> np.ndarray:

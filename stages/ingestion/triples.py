@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 
+from stages.artifacts.schemas import SPLITS
 from stages.ingestion.components import components
 from stages.ingestion.disk import TextFile
 from stages.ingestion.items import Items, joined, plain_items
@@ -20,7 +21,7 @@ from stages.runtime.seeds import derived_seed
 RULES = ("undirected_one", "undirected_all", "undirected_zip", "question1_one", "question1_all", "question1_zip")
 # HCL, section 4.1: the samples made from Quora; its rule is not stated.
 PAPER_TRIPLES = 44_949
-_BLOCK = 2**18
+_BLOCK = 2**16
 _REMEMBERED = 4096
 
 
@@ -82,13 +83,11 @@ def nearest_rule(counts: dict[str, int]) -> str:
 
 def relations(taken: Taken) -> Relations:
     """Return the partner graph of ``taken``; the negatives of given triples count as non-paraphrases."""
-    size, good = taken.n_texts, taken.label == 1
-    pairs = np.stack([taken.first, taken.second], axis=1)
-    duplicates, others = pairs[good], pairs[~good]
-    ranks = [taken.rank[good], taken.rank[~good]]
-    del pairs
+    size, good = taken.n_texts, int(np.count_nonzero(taken.label == 1))
+    duplicates, others = taken.pairs[:good], taken.pairs[good:]
     if taken.structure != "triples":
-        return Relations(duplicates, others, components(size, (duplicates, others)), *ranks)
+        return Relations(duplicates, others, components(size, (duplicates, others)), taken.rank[:good],
+                         taken.rank[good:])
     # A pair may occur in several given triples, and a triple may contradict another.
     others = np.stack([taken.first, taken.negative], axis=1)
     codes = [_pair_codes(part, size) for part in (duplicates, others)]
@@ -127,13 +126,12 @@ def labelled_items(partners: Relations, texts: TextFile, rule: str, neg_pick: Li
     """
     way, _, combination = rule.partition("_")
     choices = _Choices(texts, neg_pick, seed)
-    ranks = sorted({*np.unique(partners.duplicate_rank).tolist()}) or [0]
-    whole = len(ranks) == 1 and not partners.other_rank.any()
+    published = partners.duplicate_rank.any() or partners.other_rank.any()
     parts = []
-    for rank in ranks:
-        mine = partners if whole else partners.of_rank(rank)
+    for rank in range(len(SPLITS)) if published else (0,):
+        mine = partners.of_rank(rank) if published else partners
         found = _triples(mine, way, _COMBINATIONS[combination], choices)
-        parts.append(plain_items(*found.T, np.full(len(found), rank, dtype=np.int8)))
+        parts.append(plain_items(found[:, 0], found[:, 1], found[:, 2], np.full(len(found), rank, dtype=np.int8)))
     return joined(parts)
 
 

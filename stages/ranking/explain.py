@@ -178,9 +178,10 @@ def explain(tokens: pa.Table, method: str = "mihalcea", phrases: int = 5, *, com
 
 def _tokens(block: TokenBlock, solved: Solved) -> tuple[ExplainedToken, ...]:
     columns = [block.column(name).to_pylist() for name in ("token", "lemma", "pos", "tag")]
-    nodes = solved.graphs.node_of.tolist()
-    return tuple(ExplainedToken(*words, candidate=node >= 0, node=node if node >= 0 else None, space_after=space)
-                 for *words, node, space in zip(*columns, nodes, block.space_after.tolist(), strict=True))
+    nodes = [node if node >= 0 else None for node in solved.graphs.node_of.tolist()]
+    rows = zip(*columns, nodes, block.space_after.tolist(), strict=True)
+    return tuple(ExplainedToken(word, lemma, pos, tag, node is not None, node, space)
+                 for word, lemma, pos, tag, node, space in rows)
 
 
 def _nodes(block: TokenBlock, solved: Solved, method: str) -> tuple[ExplainedNode, ...]:

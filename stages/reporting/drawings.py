@@ -114,18 +114,19 @@ def word_graph_svg(title: str, text: str, words: Sequence[Word], edges: Mapping[
     """
     height = 34
     lines = _wrapped(text, 76)
-    left = max([_width(_shortened(word.label)) for word in words], default=0.0) + 70
+    left = max([_width(_shortened(word.label)) for word in words], default=0.0) + 80
     reach = max([_reach(other - one) for one, other in edges], default=0.0)
-    width = max(left + reach + 90, max(map(_width, [title, *lines])), 420.0)
-    drawing = _Drawing(title, -left, -46 - 18 * len(lines), width, 46 + 18 * len(lines) + height * len(words) + 36)
+    width = max(left + reach + 90, max(map(_width, [title, *lines])), 600.0)
+    top = 68 + 18 * len(lines)
+    drawing = _Drawing(title, -left, -top, width, top + height * len(words) + 36)
     for place, line in enumerate(lines):
         drawing.text(-left, 18 * (place - len(lines)) - 12, line, fill=MUTED)
     for (one, other), weight in edges.items():
         _draw_arc(drawing, words, one, other, weight, height)
-    top = max([word.score for word in words], default=0.0)
+    highest = max([word.score for word in words], default=0.0)
     for place, word in enumerate(words):
-        _draw_word(drawing, word, height * (place + 0.5), top)
-    drawing.text(-left, height * len(words) + 24, "Area: score. Filled: kept for phrases. Ring: the keyword. "
+        _draw_word(drawing, word, -left, height * (place + 0.5), highest)
+    drawing.text(-left, height * len(words) + 24, "Area and number: score. Filled: kept for phrases. Ring: keyword. "
                  "Arcs: words that stand near each other.", fill=MUTED, size=11)
     return drawing.finished()
 
@@ -252,14 +253,14 @@ def _draw_arc(drawing: "_Drawing", words: Sequence[Word], one: int, other: int, 
         drawing.text(reach + 3 + min(1 + weight, 7) / 2, (top + bottom) / 2 + 4, _number(weight), fill=MUTED, size=10)
 
 
-def _draw_word(drawing: "_Drawing", word: Word, y: float, top: float) -> None:
-    radius = 3 + 11 * sqrt(max(word.score, 0.0) / top) if top > 0 else 3.0
+def _draw_word(drawing: "_Drawing", word: Word, left: float, y: float, highest: float) -> None:
+    radius = 3 + 11 * sqrt(max(word.score, 0.0) / highest) if highest > 0 else 3.0
     if word.chosen:
         drawing.dot(0.0, y, radius + 3, PAPER, NEGATIVE)
     drawing.dot(0.0, y, radius, POSITIVE if word.kept else PAPER, POSITIVE)
     drawing.text(-24, y + 4.5, _shortened(word.label), fill=INK if word.kept else MUTED, anchor="end",
                  weight="bold" if word.chosen else "normal", note=word.label)
-    drawing.text(radius + 8, y + 4, f"{word.score:.4g}", fill=MUTED, size=10)
+    drawing.text(left, y + 4, f"{word.score:.4g}", fill=MUTED, size=11)
 
 
 class _Drawing:
@@ -326,7 +327,7 @@ class _Drawing:
 
 def _reach(distance: int) -> float:
     """Return how far to the side an arc over ``distance`` rows goes."""
-    return 24.0 * sqrt(distance)
+    return 34.0 * sqrt(distance)
 
 
 def _cells(text: str) -> int:

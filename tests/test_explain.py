@@ -1,0 +1,191 @@
+"""`keycontrast explain`: tokens, graph, scores and the choice, for a text of the artifacts and for a new one."""
+
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pyarrow as pa
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from pipeline.cli import app
+from pipeline.explain import drawing_of, stored_text, training_idf
+from stages.artifacts.paths import DatasetPaths
+from stages.artifacts.schemas import NO_KEYWORD, SCHEMAS
+from stages.artifacts.tables import Provenance, write_table
+from stages.ranking.explain import explain
+from stages.runtime.errors import InputError
+
+SVG = "{http://www.w3.org/2000/svg}"
+PROVENANCE = Provenance("keywords@small", "0123")
+# A path of three candidates; a text with markup; one without candidates; one without words; a number.
+TEXTS = ["alpha beta gamma", "<b>beta & [red]delta[/red]", "run quickly", "...", "alpha"]
+POS = [["NOUN"] * 3, ["NOUN", "CCONJ", "NOUN"], ["VERB", "ADV"], ["PUNCT"], ["NOUN"]]
+
+
+def tokens_of(texts, pos):
+    """Rows of table ``tokens``: words between spaces, no noun chunks."""
+    rows = {name: [] for name in SCHEMAS["tokens"].arrow().names}
+    for text_id, (text, tags) in enumerate(zip(texts, pos, strict=True)):
+        words = text.split()
+        start = [sum(len(word) + 1 for word in words[:place]) for place in range(len(words))]
+        row = {"text_id": text_id, "token": words, "lemma": words, "pos": tags, "tag": tags, "start": start,
+               "end": [at + len(word) for at, word in zip(start, words, strict=True)],
+               "is_stop": [False] * len(words), "sentence_start": [place == 0 for place in range(len(words))],
+               "chunk_start": [], "chunk_end": []}
+        for name, values in row.items():
+            rows[name].append(values)
+    return rows
+
+
+def write(paths, kind, rows):
+    write_table(paths.table(kind), kind, rows, PROVENANCE)
+
+
+def write_params(**changes):
+    from stages.params import parse_params
+
+    content = {"recipe": "sample", "datasets": {"small": {"source": "raw"}}, "textrank": {"method": "mihalcea"}}
+    filled = parse_params(content | changes, "params").model_dump(mode="json")
+    Path("params.yaml").write_text(yaml.safe_dump(filled), encoding="utf-8")
+
+
+@pytest.fixture
+def paths(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "140")
+    paths = DatasetPaths("small")
+    ids = list(range(len(TEXTS)))
+    write(paths, "texts", {"text_id": ids, "text": TEXTS, "language": ["en"] * len(TEXTS)})
+    write(paths, "tokens", tokens_of(TEXTS, POS))
+    write(paths, "examples", {"example_id": [0, 1], "split": ["train", "test"], "source_id": [0, 1],
+                              "target_id": [2, 4], "negative_id": [3, None], "reference_ids": [[2], [4]],
+                              "group": [0, 1], "negative_origin": ["given", None]})
+    write(paths, "keywords", {"text_id": ids, "keyword": ["beta", "delta", "quickly", NO_KEYWORD, "other"],
+                              "method": ["textrank", "attribution", "idf", "none", "textrank"],
+                              "score": [1.459, 0.75, 1.4, None, 1.0]})
+    write_params()
+    return paths
+
+
+def asked(*arguments):
+    done = CliRunner().invoke(app, ["explain", *arguments])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def squeezed(text):
+    return " ".join(text.split())
+
+
+def test_a_path_of_three_words_is_explained_with_its_known_scores(paths, tmp_path):
+    shown = asked("0")
+    assert "Text 0 of small" in shown and "alpha beta gamma" in shown
+    assert "Candidate graph: 3 words, 2 edges" in shown
+    # The scores of a path of three nodes (METHODS A.2); one word in three is kept.
+    beta = next(line for line in shown.splitlines() if "1.45946" in line)
+    assert "beta" in beta and "yes" in beta and "alpha (1), gamma (1)" in beta
+    rest = [line for line in shown.splitlines() if "0.77027" in line]
+    assert len(rest) == 2 and all("no" in line.split("│")[3] for line in rest)
+    assert "window 2, damping 0.85" in shown and "Keyword: beta (by textrank" in shown
+    assert "artifacts/small/keywords.parquet: beta (by textrank, score 1.459)" in shown and "differs" not in shown
+    assert "Drawing: .keycontrast/graphs/small-text-0.svg" in shown
+    drawn = ET.parse(tmp_path / ".keycontrast" / "graphs" / "small-text-0.svg").getroot()
+    assert {"alpha", "beta", "gamma", "alpha beta gamma"} <= {item.text for item in drawn.iter(f"{SVG}text")}
+    assert len(list(drawn.iter(f"{SVG}circle"))) == 4       # three words, and the ring of the chosen one
+
+
+def test_idf_counts_the_texts_of_training_examples_only(paths):
+    idf = training_idf(paths)
+    assert idf.n_texts == 3 and dict(idf.frequency) == {
+        "alpha": 1, "beta": 1, "gamma": 1, "run": 1, "quickly": 1, "...": 1}
+
+
+def test_a_keyword_of_another_method_or_a_fall_back_says_so(paths):
+    write(paths, "attribution", {"text_id": [1, 1], "mode": ["xx", "xy"], "pair": [1, 0],
+                                 "word": [TEXTS[1].split()] * 2, "score": [[0.25, 0.0, 0.75], [1.0, 1.0, 1.0]]})
+    shown = squeezed(asked("1"))
+    assert "That keyword comes from attribution, not from TextRank" in shown
+    assert "Its best words: [red]delta[/red] 0.750, <b>beta 0.250, & 0.000." in shown
+    shown = squeezed(asked("2"))
+    assert "That is a fall-back: no phrase was ranked, so the word of highest IDF was taken." in shown
+    assert "by idf" in shown and "No drawing: without candidates there is no graph." in shown
+    shown = squeezed(asked("3"))
+    assert f"That is a fall-back: the text has no word to choose, and {NO_KEYWORD} forms no cluster." in shown
+    assert "It differs from the choice above: the table was made with other params" in squeezed(asked("4"))
+
+
+def test_psi_and_its_missing_scores(paths):
+    write(paths, "keywords", {"text_id": [0, 1], "keyword": ["alpha", "delta"], "method": ["psi", "psi"],
+                              "score": [0.5, 0.5]})
+    assert "artifacts/small/psi.parquet is not there any more." in squeezed(asked("0"))
+    write(paths, "psi", {"text_id": [0], "mode": ["xx"], "pair": [0], "word": [TEXTS[0].split()],
+                         "score": [[0.5, 0.1, 0.1]], "primary": [[True, False, False]]})
+    assert "alpha 0.500, beta 0.100, gamma 0.100." in squeezed(asked("0"))
+    assert "psi.parquet has no scores of this text." in squeezed(asked("1"))
+    with pytest.raises(InputError, match="keywords.parquet: no row of text 2; the tables are of different runs"):
+        asked("2")
+
+
+def test_labels_are_escaped_and_the_bytes_are_the_same_twice(paths, tmp_path):
+    asked("1", "--svg", "one.svg")
+    asked("1", "--svg", "two.svg")
+    text = (tmp_path / "one.svg").read_text(encoding="utf-8")
+    assert text == (tmp_path / "two.svg").read_text(encoding="utf-8")
+    assert "<b>" not in text and "&lt;b&gt;beta" in text
+    assert "[red]delta[/red]" in {item.text for item in ET.fromstring(text).iter(f"{SVG}text")}
+
+
+def test_another_method_is_tried_without_touching_anything(paths):
+    shown = squeezed(asked("0", "--method", "positionrank"))
+    assert "positionrank, window" in shown
+    with pytest.raises(InputError, match=r"--method: textrank\.method: .*'textrank2'; did you mean 'pytextrank'"):
+        asked("0", "--method", "textrank2")
+    with pytest.raises(InputError, match=r"--method: .*biasedtextrank needs the words that it leans to"):
+        asked("0", "--method", "biasedtextrank")
+
+
+def test_the_choice_is_ringed_though_it_is_written_by_lemma(paths):
+    subject = stored_text(0, None)
+    tokens = subject.tokens.set_column(2, "lemma", pa.array([["alpha", "bet", "gamma"]]))
+    found = explain(tokens, kw_lemma=True)
+    assert found.keyword == "bet"
+    drawn = ET.fromstring(drawing_of(subject, found))
+    bold = [item.text for item in drawn.iter(f"{SVG}text") if item.get("font-weight") == "bold"]
+    assert bold[1:] == ["beta"]      # after the title
+
+
+def test_a_new_text_is_read_by_the_pipeline_of_the_params(paths, tmp_path):
+    shown = asked("My rice cooker burns the rice.")
+    assert "New text" in shown and "Tokens by en_ewt" in shown and "IDF over the training texts of small" in shown
+    assert "cooker" in shown and "keywords.parquet" not in shown
+    assert (tmp_path / ".keycontrast" / "graphs" / "text-My-rice-cooker-burns-the-rice.svg").exists()
+
+
+def test_a_number_is_a_text_id_unless_it_is_said_to_be_a_text(paths):
+    with pytest.raises(InputError, match=r"no text has id 42; it has 5 texts, numbered from 0\. For a number.*--text"):
+        asked("42")
+    shown = squeezed(asked("42", "--text"))
+    assert "New text" in shown and "Text 42" not in shown
+
+
+def test_a_chinese_text_without_any_artifacts(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "140")
+    write_params(datasets={"zh": {"source": "raw", "language": "zh"}})
+    shown = squeezed(asked("我喜欢吃苹果，苹果很甜。", "--svg", "zh.svg"))
+    assert "no data set has tokens, so no IDF: ties of scores fall to the earliest position." in shown
+    assert "苹果" in (tmp_path / "zh.svg").read_text(encoding="utf-8")
+
+
+def test_what_is_missing_is_named_with_the_command_that_makes_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="params.yaml: not found.*keycontrast use sample"):
+        asked("0")
+    write_params()
+    with pytest.raises(InputError, match="no data set has a tokens.parquet .*; make it with `keycontrast run`"):
+        asked("0")
+    with pytest.raises(InputError, match="artifacts/small/tokens.parquet: no such artifact"):
+        asked("a text", "--dataset", "small")

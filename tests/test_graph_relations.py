@@ -1,0 +1,116 @@
+"""Sparse products in blocks, and the choice of the strongest entries, against loops."""
+
+from itertools import groupby
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from keyword_graphs import named, oracle, random_triples
+
+from stages.graphs import relations
+from stages.graphs.edges import Edges, strongest
+from stages.graphs.joins import DEFAULT_LIMITS, number_triples
+from stages.graphs.relations import BLOCK, Dropped, relate
+from stages.runtime.errors import InputError
+
+MANY_WORDS = [f"w{number:02d}" for number in range(60)]
+
+
+def numbered(triples):
+    names = ("input_keyword", "output_keyword", "negative_keyword")
+    return number_triples(pa.table({name: pa.array([row[place] for row in triples], pa.string())
+                                    for place, name in enumerate(names)}), DEFAULT_LIMITS)
+
+
+def columns(edges):
+    return [getattr(edges, name).tolist() for name in ("target", "source", "sign", "count")]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("block", [1, 7, 100, 5000])
+def test_the_size_of_a_block_changes_nothing(seed, block):
+    triples = numbered(random_triples(seed, rows=300, words=MANY_WORDS))
+    whole, cut = (relate(triples, 5, 4, True, size) for size in (BLOCK, block))
+    assert columns(cut.edges) == columns(whole.edges)
+    assert cut.dropped == whole.dropped
+    assert [column.dtype for column in vars(cut.edges).values()] == ["int32", "int32", "int8", "int64"]
+
+
+def test_blocks_hold_what_they_may_and_cover_all_rows(monkeypatch):
+    seen = []
+
+    def watched(product, first, max_nbr):
+        seen.append((first, product.shape[0], product.nnz))
+        return Edges.joined([]), Dropped()
+
+    monkeypatch.setattr(relations, "_resolved", watched)
+    triples = numbered(random_triples(0, rows=400, words=MANY_WORDS))
+    relate(triples, 16, None, True, 500)
+    assert len(seen) > 3
+    assert [first for first, _, _ in seen] == np.cumsum([0, *(rows for _, rows, _ in seen[:-1])]).tolist()
+    assert sum(rows for _, rows, _ in seen) == len(triples.names)
+    assert all(entries <= 500 or rows == 1 for _, rows, entries in seen)
+
+
+def test_numbered_triples_keep_nulls_and_the_mark_for_none():
+    triples = numbered([("b", "a", None), ("<nokw>", "c", "<nokw>")])
+    assert triples.names.to_pylist() == ["<nokw>", "a", "b", "c"]
+    assert triples.none == 0
+    assert sorted(zip(triples.input.tolist(), triples.output.tolist(), triples.negative.tolist(), strict=True)) == [
+        (0, 3, 0), (2, 1, -1)]
+    assert numbered([("a", "b", None)]).none == -1
+
+
+def test_what_was_dropped_is_counted_as_the_loops_count_it():
+    triples = random_triples(3, rows=150, words=MANY_WORDS)
+    kept = relate(numbered(triples), 4, None, False)
+    everything = oracle(triples, max_nbr=10**9, link_inputs=False)
+    assert kept.dropped.capped == len(everything) - len(kept.edges)
+    by_cluster = [[row for row in triples if row[0] == head] for head in {row[0] for row in triples}]
+    good, bad = ({(a[1], b[place]) for members in by_cluster for a in members for b in members} for place in (1, 2))
+    assert kept.dropped.conflicts == sum(a != b for a, b in good & bad)
+    assert kept.dropped.positive_self_pairs == sum(a == b for a, b in good)
+    assert kept.dropped.negative_self_pairs == sum(a == b for a, b in bad)
+
+
+def strongest_by_loop(entries, limit):
+    ranked = sorted(entries, key=lambda entry: (entry[0], -entry[2], entry[1]))
+    return [entry for _, group in groupby(ranked, key=lambda entry: entry[0]) for entry in list(group)[:limit]]
+
+
+@pytest.mark.parametrize("limit", [1, 3, None])
+@pytest.mark.parametrize("scale", [1, 2**55], ids=["in one number", "by three keys"])
+def test_the_strongest_equal_a_sort(limit, scale):
+    rng = np.random.default_rng(0)
+    places = rng.choice(20 * 50, size=300, replace=False)
+    group, column = np.divmod(places, 50)
+    group[group == 7] = 8 - 1  # a group may be missing, as 3 is here
+    column = column[group != 3]
+    group = group[group != 3]
+    count = rng.integers(1, 6, size=len(group)) * scale
+    found = strongest(group, column, count, 50, limit)
+    entries = list(zip(group.tolist(), column.tolist(), count.tolist(), strict=True))
+    assert list(zip(*(part.tolist() for part in found), strict=True)) == strongest_by_loop(entries, limit)
+
+
+def test_the_strongest_of_nothing_are_nothing():
+    nothing = np.zeros(0, dtype=np.int64)
+    assert [len(part) for part in strongest(nothing, nothing, nothing, 5, 2)] == [0, 0, 0]
+
+
+def test_large_counts_stay_exact():
+    # One cluster of 30,000 equal members: 900,000,000 pairs of each sign, and an odd one out.
+    triples = [("h", "a", "b")] * 30_000 + [("h", "c", "d")]
+    found = relate(numbered(triples), 16, None, False)
+    names = pa.table({"keyword": numbered(triples).names})
+    assert named(names, found.edges.table()) == {
+        ("a", "c", 1): 30_000, ("c", "a", 1): 30_000, ("a", "b", -1): 900_000_000, ("a", "d", -1): 30_000,
+        ("c", "b", -1): 30_000, ("c", "d", -1): 1}
+
+
+def test_more_pairs_than_can_be_counted_are_refused(monkeypatch):
+    triples = numbered([("a", "b", None)] * 40)
+    monkeypatch.setattr(relations, "_EXACT", 1601)
+    relate(triples, 16, None, False)
+    with pytest.raises(InputError, match="more than 2\\^53 pairs of examples.*Set ingest.max_train"):
+        relate(triples, 16, None, True)

@@ -1,0 +1,149 @@
+"""Centrality, components and communities against networkx, and the same on every run."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+
+import networkx as nx
+import numpy as np
+import pytest
+from source_imports import ROOT
+
+from stages.graphs.edges import Edges
+from stages.graphs.partitions import communities, components
+from stages.graphs.statistics import centrality
+
+
+def random_edges(seed, nodes=30, edges=90):
+    rng = np.random.default_rng(seed)
+    places = rng.choice(nodes * nodes, size=edges, replace=False)
+    target, source = np.divmod(np.sort(places), nodes)
+    apart = target != source
+    sign = np.where(rng.random(edges) < 0.7, 1, -1)
+    return Edges.of(target[apart], source[apart], sign[apart], rng.integers(1, 20, size=edges)[apart])
+
+
+def cliques(sizes, bridges):
+    """Edges of both directions inside groups of nodes in a row, of count 5, and ``bridges`` of count 1."""
+    pairs, first = [], 0
+    for size in sizes:
+        group = range(first, first + size)
+        pairs += [(a, b, 5) for a in group for b in group if a != b]
+        first += size
+    pairs += [(a, b, 1) for pair in bridges for a, b in (pair, pair[::-1])]
+    target, source, count = np.array(sorted(pairs)).T
+    return Edges.of(target, source, np.ones(len(count)), count)
+
+
+def as_networkx(nodes, edges, kind, signs=(1,)):
+    graph = kind()
+    graph.add_nodes_from(range(nodes))
+    for target, source, sign, count in zip(edges.target.tolist(), edges.source.tolist(), edges.sign.tolist(),
+                                           edges.count.tolist(), strict=True):
+        if sign in signs:
+            before = graph.get_edge_data(target, source, {"weight": 0})["weight"]
+            graph.add_edge(target, source, weight=count + before)
+    return graph
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("size", [(30, 90), (50, 30), (12, 100)], ids=str)
+def test_centrality_equals_networkx(seed, size):
+    edges = random_edges(seed, *size)  # the second size has nodes without edges
+    ours = centrality(size[0], edges)
+    theirs = nx.pagerank(as_networkx(size[0], edges, nx.DiGraph), tol=1e-14, max_iter=5000)
+    assert ours.scores == pytest.approx([theirs[node] for node in range(size[0])], abs=1e-9)
+    assert ours.scores.sum() == pytest.approx(1, abs=1e-12)
+
+
+def test_iteration_stops_at_the_first_absolute_change_below_the_tolerance():
+    edges = random_edges(1)
+    found = centrality(30, edges, tolerance=1e-6)
+    assert found.residual < 1e-6
+    step_before = centrality(30, edges, tolerance=found.residual * 1.000001)
+    assert step_before.iterations == found.iterations
+    fewer = centrality(30, edges, tolerance=1e-5)
+    assert fewer.iterations < found.iterations < centrality(30, edges).iterations <= 146
+    assert centrality(30, edges).residual < 1e-10
+
+
+def test_without_edges_all_nodes_are_alike():
+    nothing = Edges.joined([])
+    assert centrality(4, nothing).scores.tolist() == [0.25] * 4
+    assert centrality(0, nothing).iterations == 0
+    assert components(3, nothing).tolist() == [0, 1, 2]
+    assert components(0, nothing).tolist() == []
+    assert communities(3, nothing, 1.0).number.tolist() == [0, 1, 2]
+    assert communities(3, nothing, 1.0).modularity == 0
+    assert communities(0, nothing, 1.0).number.tolist() == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_components_join_both_signs_and_count_from_the_smallest_node(seed):
+    edges = random_edges(seed, 40, 25)
+    graph = as_networkx(40, edges, nx.Graph, signs=(1, -1))
+    expected = np.empty(40, dtype=int)
+    for number, part in enumerate(sorted(nx.connected_components(graph), key=min)):
+        expected[list(part)] = number
+    assert components(40, edges).tolist() == expected.tolist()
+
+
+def test_cliques_are_communities_numbered_by_their_smallest_nodes():
+    edges = cliques([4, 5, 6], bridges=[(3, 4), (8, 9)])
+    found = communities(16, edges, 1.0)
+    assert found.number.tolist() == [0] * 4 + [1] * 5 + [2] * 6 + [3]  # the last node has no edge
+
+
+def test_negative_edges_make_no_community():
+    edges = cliques([3, 3], bridges=[])
+    signed = Edges(edges.target, edges.source, np.where(edges.target < 3, 1, -1).astype(np.int8), edges.count)
+    assert communities(6, signed, 1.0).number.tolist() == [0, 0, 0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("resolution", [0.5, 1.0, 2.0])
+def test_modularity_equals_networkx_on_summed_counts(resolution):
+    edges = random_edges(2)
+    found = communities(30, edges, resolution)
+    parts = [set(np.flatnonzero(found.number == number).tolist()) for number in range(found.number.max() + 1)]
+    graph = as_networkx(30, edges, nx.Graph)
+    assert found.modularity == pytest.approx(nx.community.modularity(graph, parts, resolution=resolution), abs=1e-12)
+    greedy = nx.community.greedy_modularity_communities(graph, weight="weight", resolution=resolution)
+    assert found.modularity >= nx.community.modularity(graph, greedy, resolution=resolution) - 0.01
+
+
+def test_a_higher_resolution_gives_more_communities():
+    edges = random_edges(2)
+    numbers = [communities(30, edges, resolution).number.max() for resolution in (0.2, 1.0, 4.0)]
+    assert numbers == sorted(numbers)
+    assert numbers[0] < numbers[-1]
+
+
+def test_communities_neither_read_nor_disturb_pythons_random_numbers():
+    edges = random_edges(3, 200, 900)
+    random.seed(1)
+    first, state = communities(200, edges, 1.0), random.getstate()
+    random.seed(1)
+    assert state == random.getstate()
+    random.seed(2)
+    again = communities(200, edges, 1.0)
+    assert again.number.tolist() == first.number.tolist()
+    assert again.modularity == first.modularity
+
+
+def test_communities_do_not_depend_on_the_hash_seed():
+    # Python's hash seed is random here, and another in the process that is started.
+    edges = random_edges(4, 300, 1500)
+    program = """
+import json, sys
+import numpy as np
+from stages.graphs.edges import Edges
+from stages.graphs.partitions import communities
+edges = Edges.of(*(np.array(column) for column in json.load(sys.stdin)))
+print(json.dumps(communities(300, edges, 1.0).number.tolist()))
+"""
+    columns = [column.tolist() for column in (edges.target, edges.source, edges.sign, edges.count)]
+    done = subprocess.run([sys.executable, "-c", program], input=json.dumps(columns), capture_output=True, text=True,
+                          check=True, cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": "7"})
+    assert json.loads(done.stdout) == communities(300, edges, 1.0).number.tolist()

@@ -1,0 +1,81 @@
+"""The graph's benchmark: its synthetic triples, its peer, and its curve, in small."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from benchmarks import graph
+from benchmarks.graph import columns_first, networkx_loops
+from benchmarks.harness import Context, Disagreement
+from benchmarks.synthetic_graph import ROLES, zipf_triples
+from stages.params.data import Graph
+from stages.runtime.errors import InputError
+
+
+def run_here(function, *arguments):
+    function(*arguments)
+    return 1.0
+
+
+def test_keywords_follow_zipfs_law():
+    triples = zipf_triples(60_000, keywords=50, exponent=1.0)
+    expected = 1 / np.arange(1, 51) / (1 / np.arange(1, 51)).sum()
+    for role in ROLES:
+        shares = np.sort(triples[role].value_counts().field("counts").to_numpy() / 60_000)[::-1]
+        assert shares == pytest.approx(expected, abs=0.004)
+    first = [triples[role].value_counts().to_pylist() for role in ROLES]
+    assert len({max(counts, key=lambda item: item["counts"])["values"] for counts in first}) == 1
+
+
+def test_the_same_seed_gives_the_same_triples():
+    assert zipf_triples(100, seed=4).equals(zipf_triples(100, seed=4))
+    assert not zipf_triples(100, seed=4).equals(zipf_triples(100, seed=5))
+
+
+@pytest.mark.parametrize("settings", [Graph(), Graph(max_nbr=2, max_cluster_outputs=3, link_inputs=False)], ids=str)
+def test_both_contenders_build_the_same_graph(settings):
+    text = graph._agreement(zipf_triples(400, keywords=60), settings)
+    assert text.startswith("the same 60 nodes, ")
+
+
+def test_a_wrong_graph_is_not_timed(monkeypatch):
+    triples = zipf_triples(100, keywords=20)
+
+    def other(table, settings):
+        return columns_first(table.slice(1), settings)
+
+    monkeypatch.setattr(graph, "columns_first", other)
+    with pytest.raises(Disagreement, match="edges differ"):
+        graph._agreement(triples, Graph())
+
+
+def test_the_section_has_ratio_and_curve(monkeypatch):
+    monkeypatch.setattr(graph, "peak_memory", run_here)
+    (section,) = graph.run(Context(repeats=1, quick=True))
+    assert [row.name for row in section.rows] == ["ours", "networkx and Python loops"]
+    assert section.agreement.startswith("the same ")
+    assert [point["triples"] for point in section.table] == [1000, 3000]
+    built = networkx_loops(zipf_triples(3000), Graph())
+    signs = [sign for _, _, sign in built.edges]
+    assert section.table[1]["positive edges"] == signs.count(1)
+    assert section.table[1]["negative edges"] == signs.count(-1)
+    assert section.table[1]["nodes"] == len(built.ranks)
+
+
+def test_triples_of_ones_own_are_measured(tmp_path, monkeypatch):
+    monkeypatch.setattr(graph, "peak_memory", run_here)
+    path = tmp_path / "mine.parquet"
+    mine = pa.table({"input_keyword": ["a", "a", "b"], "output_keyword": ["b", "c", "c"],
+                     "negative_keyword": ["d", None, "d"]})
+    pq.write_table(mine.append_column("else", pa.array([1, 2, 3])), path)
+    (section,) = graph.run(Context(path, repeats=1))
+    assert section.workload.startswith("3 triples (given)")
+    assert [point["nodes"] for point in section.table] == [4]
+
+    pq.write_table(mine.drop_columns("output_keyword"), path)
+    with pytest.raises(InputError, match="mine.parquet has no column 'output_keyword'"):
+        graph.run(Context(path))
+    pq.write_table(mine.set_column(0, "input_keyword", pa.array(["a", None, "b"])), path)
+    with pytest.raises(InputError, match="mine.parquet, row 2: no input_keyword. Only negative_keyword may be missing"):
+        graph.run(Context(path))
