@@ -7,16 +7,13 @@ Without --input it works on data of its own, made from a seed.
 import argparse
 import json
 import sys
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
-from importlib import import_module
-from multiprocessing import get_context
 from pathlib import Path
 
-from benchmarks.harness import Context, Disagreement, Section
+from benchmarks.harness import Context, Disagreement, run_apart
 from benchmarks.reporting import as_markdown, as_text, machine
 from stages.artifacts.tables import atomic_file
-from stages.runtime.errors import InputError
+from stages.runtime.errors import InputError, nearest
 
 NAMES = ("textrank", "attribution", "annotate", "psi", "graph", "ingest", "repro")
 DOCUMENT = Path("docs") / "performance.md"
@@ -42,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         names = _checked(arguments)
         context = Context(arguments.input, arguments.repeats, arguments.quick)
-        measured = {name: _apart(name, context) for name in names}
+        measured = {name: run_apart(name, context) for name in names}
     except (InputError, Disagreement) as error:
         sys.stderr.write(f"benchmarks: {error}\n")
         return 1
@@ -59,8 +56,6 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _checked(arguments: argparse.Namespace) -> list[str]:
-    from stages.runtime.errors import nearest
-
     for name in arguments.names:
         if name not in NAMES:
             raise InputError(f"no benchmark is called {name!r}; {nearest(name, NAMES)}")
@@ -73,17 +68,6 @@ def _checked(arguments: argparse.Namespace) -> list[str]:
     if arguments.write and (arguments.names or arguments.quick):
         raise InputError("--write: the document holds one run of all benchmarks; leave out names and --quick.")
     return list(arguments.names or NAMES)
-
-
-def _apart(name: str, context: Context) -> list[Section]:
-    """Run one benchmark in a process of its own, so that none finds what another has loaded."""
-    sys.stderr.write(f"benchmarks: {name} ...\n")
-    with ProcessPoolExecutor(1, get_context("spawn")) as executor:
-        return executor.submit(_run, name, context).result()
-
-
-def _run(name: str, context: Context) -> list[Section]:
-    return import_module(f"benchmarks.{name}").run(context)
 
 
 if __name__ == "__main__":

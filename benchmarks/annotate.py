@@ -121,10 +121,11 @@ def _spread(chunks: list[pa.Table], workers: int) -> Iterator[tuple[pa.Table, in
 
 def _timed(chunks: list[pa.Table], workers: int, rates: list[float]) -> None:
     """Annotate ``chunks`` and note the rate from when every worker had finished one."""
-    texts, started, seen = 0, 0.0, set()
+    texts, started = 0, 0.0
+    seen: set[int] = set()
     for table, process in _spread(chunks, workers):
         texts += table.num_rows * (len(seen) == workers)
-        if len(seen | {process}) > len(seen):
+        if process not in seen:
             seen.add(process)
             started = time.perf_counter()
     rates.append(texts / (time.perf_counter() - started))

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
@@ -106,6 +107,17 @@ def compare(contenders: dict[str, Callable[[], Any]], repeats: int, warmup: int 
     first = median(next(iter(seconds.values())))
     return [Row(name, median(runs), min(runs), max(runs), items / median(runs) if items else None, unit,
                 median(runs) / first) for name, runs in seconds.items()]
+
+
+def run_apart(name: str, context: Context) -> list[Section]:
+    """Run benchmark ``name`` in a process of its own, so that none finds what another has loaded."""
+    sys.stderr.write(f"benchmarks: {name} ...\n")
+    with ProcessPoolExecutor(1, get_context("spawn")) as executor:
+        return executor.submit(_run, name, context).result()
+
+
+def _run(name: str, context: Context) -> list[Section]:
+    return import_module(f"benchmarks.{name}").run(context)
 
 
 def peak_memory(function: Callable[..., Any], *arguments: Any) -> float:

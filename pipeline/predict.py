@@ -6,19 +6,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import pandas as pd
 import pyarrow as pa
 
 from stages.artifacts.paths import DatasetPaths, ModelPaths
 from stages.artifacts.schemas import NO_KEYWORD
-from stages.artifacts.tables import read_frame, read_table
 from stages.params import Params
 from stages.runtime.errors import InputError, nearest
 
-if TYPE_CHECKING:
-    from stages.ranking.selection import Choice
 
 def texts_from(argument: str | None, file: Path | None, stream: TextIO) -> Iterator[str]:
     """Yield the texts to rewrite: the argument, the lines of a file, or those of ``stream``; no empty ones.
@@ -59,37 +56,29 @@ class KeywordFinder:
     dataset: str
 
     def __post_init__(self) -> None:
+        from pipeline.explain import training_idf
         from stages.annotate import annotator
+        from stages.ranking import ranker
+        from stages.textrank import settings
 
         if self.params.keywords.method != "textrank":
-            raise InputError(f"keywords.method is {self.params.keywords.method!r}, which scores a text with a trained "
-                             f"classifier; a new text's keyword is found by textrank only. Give one with --keyword.")
-        self._annotate = annotator(self.params.annotate.pipeline)
-        self._idf = self._training_idf()
+            raise InputError(f"keywords.method is {self.params.keywords.method!r}, which scores a text beside its "
+                             f"target; a new text's keyword is found by textrank only. Give one with --keyword.")
+        language = self.params.datasets[self.dataset].language
+        self._annotate = annotator(self.params.annotate.pipeline, language)
+        self._idf = training_idf(DatasetPaths(self.dataset))
+        block = self.params.textrank
+        self._rank = ranker(settings(block, language), block.phrases, self._idf)
 
-    def _training_idf(self) -> Any:
-        from stages.ranking.selection import InverseFrequency
-
-        paths = DatasetPaths(self.dataset)
-        examples = read_frame(paths.table("examples"), "examples")
-        train = examples[examples["split"] == "train"]
-        used = pd.concat([train[name].dropna().astype("int64") for name in ("source_id", "target_id", "negative_id")])
-        tokens = read_table(paths.table("tokens"), columns=["text_id", "token"]).to_pandas()
-        return InverseFrequency.over(tokens.loc[tokens["text_id"].isin(set(used)), "token"])
-
-    def keywords(self, texts: Sequence[str]) -> list["Choice"]:
+    def keywords(self, texts: Sequence[str]) -> list[tuple[str, str]]:
         """Return the keyword of each text and the method that found it."""
-        from stages.ranking import rank
-        from stages.ranking.candidates import candidates
-        from stages.ranking.selection import choose
+        from stages.ranking.choice import choose_keywords
 
         chunk = pa.table({"text_id": pa.array(range(len(texts)), pa.int64()), "text": list(texts)})
         tokens = self._annotate(chunk)
-        block = self.params.textrank
-        words, stops = (dict(enumerate(tokens[name].to_pylist())) for name in ("token", "is_stop"))
-        found = candidates("textrank", rank(tokens, block.method, block.phrases), words, stops)
-        return [choose(found.get(number, []), "textrank", words[number], stops[number], self._idf)
-                for number in range(len(texts))]
+        chosen = choose_keywords(tokens, self._rank(tokens).table, "textrank", self._idf,
+                                 self.params.keywords.kw_lemma).table.sort_by("text_id")
+        return list(zip(chosen["keyword"].to_pylist(), chosen["method"].to_pylist(), strict=True))
 
 
 def predict(params: Params, run: str, texts: Iterable[str], keyword: str | None = None, samples: int | None = None,
@@ -111,7 +100,6 @@ def predict(params: Params, run: str, texts: Iterable[str], keyword: str | None 
         raise InputError(f"no run is called {run!r}; {nearest(run, params.runs.hcl)}")
     from stages.hcl.decoding import Paraphraser
     from stages.ranking.normal_form import normal_form
-    from stages.ranking.selection import Choice
     from stages.runtime.device import choose_device
     from stages.runtime.seeds import seed_everything
 
@@ -122,11 +110,11 @@ def predict(params: Params, run: str, texts: Iterable[str], keyword: str | None 
     finder = None if keyword is not None else KeywordFinder(params, paraphraser.on.dataset)
     given = normal_form(keyword) if keyword is not None else ""
     for batch in _batches(texts, batch_size or decode["batch_size"]):
-        chosen = finder.keywords(batch) if finder is not None else [Choice(given, "given", None)] * len(batch)
+        chosen = finder.keywords(batch) if finder is not None else [(given, "given")] * len(batch)
         items = pd.DataFrame({"example_id": range(len(batch)), "source": batch,
-                              "keyword": [choice.keyword for choice in chosen], "references": [[] for _ in batch]})
+                              "keyword": [found for found, _ in chosen], "references": [[] for _ in batch]})
         rows = pd.concat(list(paraphraser.rewrite(items, {**decode, "batch_size": len(batch)}, params.seed)))
-        yield from _lines(rows, [choice.method for choice in chosen], paraphraser.uses_keyword)
+        yield from _lines(rows, [method for _, method in chosen], paraphraser.uses_keyword)
 
 
 def _batches(texts: Iterable[str], size: int) -> Iterator[list[str]]:

@@ -81,13 +81,14 @@ def _contrasted(found: Settled, dataset: Dataset, params: Ingest, seed: int) -> 
     items = _items(found, params, seed)
     if not len(items):
         raise InputError(_no_items(dataset, params, len(found.taken.pairs)))
-    split = _split(items, found, params, seed)
-    homes = _homes(items, split, found, params, seed) if params.neg_source == "retrieved" else None
+    split, of_group = _split(items, found, params, seed)
+    homes = _homes(items, split, of_group, found, params, seed) if params.neg_source == "retrieved" else None
     limits = {"train": params.max_train, "validation": params.max_validation, "test": params.max_test}
     kept = sample_items(split, limits, seed)
     items, split = items.at(kept), split[kept]
     if homes is not None:
         items, split = _with_negatives(items, split, homes, found)
+    _check_filled(split)
     group = found.partners.group
     used = used_texts(items, len(group))
     counts |= {
@@ -153,33 +154,41 @@ def _items(found: Settled, params: Ingest, seed: int) -> Items:
     return paraphrase_items(found.partners)
 
 
-def _split(items: Items, found: Settled, params: Ingest, seed: int) -> np.ndarray:
+def _split(items: Items, found: Settled, params: Ingest, seed: int) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return the split of each item and, if components are kept together, of each component."""
     if params.split_by == "pair":
-        return split_items(items.rank, params.validation, params.test, seed)
+        return split_items(items.rank, found.taken.published, params.validation, params.test, seed), None
     group = found.partners.group
-    return split_groups(group[items.source], int(group.max()) + 1, params.validation, params.test, seed,
-                        found.highest)[group[items.source]]
+    of_group = split_groups(group[items.source], int(group.max()) + 1, params.validation, params.test, seed,
+                            found.highest)
+    return of_group[group[items.source]], of_group
 
 
-def _homes(items: Items, split: np.ndarray, found: Settled, params: Ingest, seed: int) -> np.ndarray:
+def _homes(items: Items, split: np.ndarray, of_group: np.ndarray | None, found: Settled, params: Ingest,
+           seed: int) -> np.ndarray:
     """Return the splits in which each paired text may be a negative, (n_texts,) one bit per split.
 
-    A text is at home where the items are that use it; under ``component`` so is its whole component. Texts of
-    no item are drawn by the shares of the splits.
+    If components are kept together a text is at home in its component's split. Else it is where the items
+    are that use it; texts of no item are drawn by the shares of the splits, or are where they were published.
     """
     partners = found.partners
+    if of_group is not None:
+        return np.where(partners.paired(), _bit(of_group[partners.group]), np.int8(0))
     homes = np.zeros(partners.n_texts, dtype=np.int8)
-    if params.split_by == "component":
-        of_group = split_groups(partners.group[items.source], int(partners.group.max()) + 1, params.validation,
-                                params.test, seed, found.highest)
-        return np.where(partners.paired(), np.left_shift(1, of_group[partners.group]), 0).astype(np.int8)
     texts, owner = items.outputs()
-    np.bitwise_or.at(homes, items.source, np.left_shift(1, split).astype(np.int8))
-    np.bitwise_or.at(homes, texts, np.left_shift(1, split[owner]).astype(np.int8))
+    np.bitwise_or.at(homes, items.source, _bit(split))
+    np.bitwise_or.at(homes, texts, _bit(split[owner]))
+    if found.taken.published:
+        for column in partners.others.T:
+            np.bitwise_or.at(homes, column, _bit(partners.other_rank))
     without = np.flatnonzero(partners.paired() & (homes == 0))
     shares = [1 - params.validation - params.test, params.validation, params.test]
-    homes[without] = 1 << generator(seed, "ingest", "homes").choice(len(SPLITS), size=len(without), p=shares)
+    homes[without] = _bit(generator(seed, "ingest", "homes").choice(len(SPLITS), size=len(without), p=shares))
     return homes
+
+
+def _bit(split: np.ndarray) -> np.ndarray:
+    return np.left_shift(np.int8(1), split.astype(np.int8))
 
 
 def _with_negatives(items: Items, split: np.ndarray, homes: np.ndarray, found: Settled) -> tuple[Items, np.ndarray]:
@@ -192,13 +201,24 @@ def _with_negatives(items: Items, split: np.ndarray, homes: np.ndarray, found: S
         surfaces = [text for batch in texts.batches(at_home, len(homes)) for text in batch]
         negative[mine] = retrieve(items.source[mine], np.flatnonzero(at_home), found.partners.group, surfaces)
     kept = np.flatnonzero(negative != NO_TEXT)
-    present = set(split[kept].tolist())
-    empty = [name for which, name in enumerate(SPLITS) if which not in present]
+    empty = _empty(split[kept])
     if empty:
         raise InputError(f"no negative can be retrieved for {empty[0]}: all its texts are connected by pairs. "
                          f"Give more data, or other shares in ingest.")
     whole = Items(items.source, items.target, negative, items.rank, items.group, items.captions)
     return whole.at(kept), split[kept]
+
+
+def _check_filled(split: np.ndarray) -> None:
+    empty = _empty(split)
+    if empty:
+        raise InputError(f"no example is left for {empty[0]}: the rows that the data set publishes under this split "
+                         f"make none. Correct `splits` or columns.split, set ingest.neg_source to retrieved or none, or set "
+                         f"ingest.split_by to pair, which leaves rows where they were published.")
+
+
+def _empty(split: np.ndarray) -> list[str]:
+    return [name for name, count in _by_split(split).items() if not count]
 
 
 def _by_split(split: np.ndarray) -> dict[str, int]:

@@ -10,46 +10,18 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from ingest_rows import LABELLED, SHARES, by_key, corpus, dataset, ingested, raw
 
 from stages import ingest
-from stages.artifacts.tables import read_frame
+from stages.artifacts.tables import read_frame, read_metadata
 from stages.ingestion.pairs import take_rows
-from stages.ingestion.readers import RawRow, read_rows
+from stages.ingestion.readers import RawRow
 from stages.ingestion.retrieval import retrieve
-from stages.ingestion.splits import TEST, TRAIN, VALIDATION, sample_items, split_groups
 from stages.ingestion.textkeys import jaccard, overlap_tokens, text_key
-from stages.params.data import Dataset, Ingest
+from stages.params.data import Ingest
 from stages.runtime.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
-LABELLED = {"source": "q1", "target": "q2", "label": "dup"}
-SHARES = {"validation": 0.2, "test": 0.2}
-
-
-def dataset(source="unused", layout="pairs", columns=None, **more):
-    return Dataset(source=str(source), layout=layout, columns=columns or LABELLED, **more)
-
-
-def raw(pairs):
-    return [RawRow("f.csv", number, dict(zip(("q1", "q2", "dup"), pair, strict=True)))
-            for number, pair in enumerate(pairs, start=1)]
-
-
-def corpus(size=240, seed=0):
-    """Random labelled pairs over few words: overlaps, repetitions, both orders, shared texts."""
-    rng = np.random.default_rng(seed)
-    words = [f"w{n}" for n in range(90)]
-    texts = [" ".join(rng.choice(words, size=rng.integers(2, 7))) for _ in range(size)]
-    return [(texts[a], texts[b], int(rng.random() < 0.6)) for a, b in rng.integers(0, size, (size // 2, 2)) if a != b]
-
-
-def by_key(made):
-    """Examples with the keys of their texts."""
-    keys = made.texts["text"].map(text_key)
-    frame = made.examples.copy()
-    for role in ("source", "target", "negative"):
-        frame[role] = frame[f"{role}_id"].map(keys)
-    return frame
 
 
 # Text keys
@@ -79,78 +51,18 @@ def test_overlap_counts_distinct_lower_cased_words_and_single_han_characters():
     assert jaccard(frozenset(), frozenset()) == 0.0
 
 
-# Reading
-
-
-def test_the_three_formats_give_the_same_rows(tmp_path):
-    frame = pd.DataFrame({"q1": ["a b", 'say "x", y'], "q2": ["c", "two\nlines"], "dup": ["1", "0"]})
-    frame.to_csv(tmp_path / "t.csv", index=False)
-    frame.to_json(tmp_path / "t.jsonl", orient="records", lines=True)
-    frame.to_parquet(tmp_path / "t.parquet")
-    rows = [[(row.row, dict(row.content)) for row in read_rows(dataset(tmp_path / f"t.{kind}"))]
-            for kind in ("csv", "jsonl", "parquet")]
-    assert rows[0] == rows[1] == rows[2] == list(enumerate(frame.to_dict("records"), start=1))
-
-
-def test_files_are_read_in_the_order_given_and_sorted_within_a_pattern(tmp_path):
-    for name in ("b2.csv", "b1.csv", "a.csv", "[odd].csv"):
-        (tmp_path / name).write_text("q1,q2,dup\nx,y,1\n")
-    names = [row.file for row in read_rows(dataset(tmp_path, files=["[odd].csv", "b*.csv", "*.csv"]))]
-    assert names == ["[odd].csv", "b1.csv", "b2.csv", "a.csv"]
-
-
-def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path):
-    (tmp_path / "t.csv").write_bytes(b"\xef\xbb\xbfq1,q2,dup\nx,y,1\n")
-    (tmp_path / "t.jsonl").write_bytes(b'\xef\xbb\xbf{"q1":"x","q2":"y","dup":1}\n')
-    assert len(take_rows(read_rows(dataset(tmp_path)), dataset()).rejected) == 1  # the second is a duplicate
-
-
-@pytest.mark.parametrize(("name", "content", "message"), [
-    ("t.csv", b"", r"t\.csv: the file is empty"),
-    ("t.csv", b"q1,q2,dup\n", "header but no rows"),
-    ("t.csv", b"q1,q3,dup\na,b,1\n", r"no column 'q2' \(columns.target in the params\); valid names: dup, q1, q3"),
-    ("t.csv", b"q1,q2,q2,dup\na,b,c,1\n", "column 'q2' occurs 2 times"),
-    ("t.csv", b'q1,q2,dup\na,"b,1\nc,d,1\ne,f,0\n', "lines 2 to 4: a quotation mark is not closed"),
-    ("t.csv", "q1,q2,dup\na,b,1\n".encode("utf-16"), "UTF-16"),
-    ("t.jsonl", b"\n\n", "the file has no rows"),
-    ("t.jsonl", b'{"q1":"a","q22":"b","dup":1}\n', "no column 'q2' .* did you mean 'q22'"),
-    ("t.parquet", b"PAR1 no", "not a readable Parquet file"),
-    ("t.txt", b"x", r"files of type '\.txt' cannot be read"),
-])
-def test_a_file_that_cannot_be_used_as_a_whole_is_named(tmp_path, name, content, message):
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(InputError, match=message):
-        list(read_rows(dataset(tmp_path / name)))
-
-
-def test_missing_files_are_named_with_the_nearest(tmp_path):
-    (tmp_path / "train.csv").write_text("q1,q2,dup\na,b,1\n")
-    for source, files, message in ((tmp_path / "trian.csv", [], "no such file or folder.*did you mean 'train.csv'"),
-                                   (tmp_path, ["tran.csv"], "tran.csv: no such file; did you mean 'train.csv'"),
-                                   (tmp_path, ["/etc/*.csv"], "must be a name or pattern inside"),
-                                   (tmp_path / "train.csv", ["x.csv"], "is a file, so `files` must be empty")):
-        with pytest.raises(InputError, match=message):
-            list(read_rows(dataset(source, files=files)))
-
-
-def test_broken_rows_are_set_aside_with_their_number_and_reason(tmp_path):
-    (tmp_path / "t.csv").write_bytes(b'q1,q2,dup\nfine,good,1\nshort,row\n"a"b,c,1\ncaf\xe9,x,1\n\nlast,one,0\n')
-    taken = take_rows(read_rows(dataset(tmp_path / "t.csv")), dataset())
-    assert [(item.row.row, item.category) for item in taken.rejected] == [
-        (2, "broken line"), (3, "broken line"), (4, "encoding")]
-    assert "2 fields instead of 3" in taken.rejected[0].reason
-    assert taken.rejected[2].raw == "caf\\xe9,x,1"
-    assert (taken.rows, len(taken.source)) == (5, 2)
-
-    (tmp_path / "t.jsonl").write_bytes(b'{"q1":"a","q2":"b","dup":1}\n{"q1":\n[1]\n\xff\n'
-                                       b'{"q1":"\\ud800","q2":"z","dup":1}\n{"q2":"b","dup":1}\n')
-    taken = take_rows(read_rows(dataset(tmp_path / "t.jsonl")), dataset())
-    assert [(item.row.row, item.category) for item in taken.rejected] == [
-        (2, "broken line"), (3, "broken line"), (4, "encoding"), (5, "encoding"), (6, "empty text")]
-    assert "not valid JSON" in taken.rejected[0].reason
-
-
 # Pairs
+
+
+def taken(rows, folder, data=None):
+    """The rows that are taken, and a frame of those that are not."""
+    found = take_rows(rows, data or dataset(), folder)
+    return found, rejected(found)
+
+
+def rejected(found):
+    pieces = found.log.rejected(found.verdicts, found.takeable, lambda rows: np.zeros(len(rows)), found.labels)
+    return pd.concat([pd.DataFrame(piece) for piece in pieces])
 
 
 @pytest.mark.parametrize(("row", "reason"), [
@@ -158,50 +70,68 @@ def test_broken_rows_are_set_aside_with_their_number_and_reason(tmp_path):
     (("a", float("nan"), 1), "not text: target is of type float"), (("?!", "b", 1), "source has no letter or digit"),
     (("a b", "A-B!", 1), "same text: source and target"), (("a", "b", 2), "label: must be 0 or 1, found 2"),
     (("a", "b", "yes"), "found 'yes'"), (("a", "b", None), "found None"), (("a", "b", float("nan")), "found nan"),
-    (("a", "b", []), r"found \[\]")])
-def test_rows_that_cannot_be_taken_say_why(row, reason):
-    taken = take_rows(raw([row]), dataset())
-    assert len(taken.source) == 0
-    with pytest.raises(AssertionError, match=reason):
-        raise AssertionError(taken.rejected[0].reason)
+    (("a", "b", []), "found []"), (("a\ud800", "b", 1), "encoding: source holds half a surrogate pair")])
+def test_rows_that_cannot_be_taken_say_why(tmp_path, row, reason):
+    found, refused = taken(raw([row]), tmp_path)
+    assert len(found.pairs) == 0
+    assert reason in refused["reason"][0]
 
 
-def test_labels_may_be_written_in_several_ways():
+def test_rows_that_the_readers_could_not_read_keep_their_line(tmp_path):
+    rows = [RawRow("a", 1, "x,y", "broken line: 2 fields instead of 3"), *raw([("a", "b", 1)], split="dev")]
+    _, refused = taken(rows, tmp_path)
+    assert refused[["row", "reason"]].to_numpy().tolist() == [
+        [1, "broken line: 2 fields instead of 3"], [1, "split: must be train, validation, test, found 'dev'"]]
+    assert refused["raw"].tolist() == ["x,y", '{"source": "a", "target": "b", "label": 1}']
+
+
+def test_labels_may_be_written_in_several_ways(tmp_path):
     labels = ["1", True, 1.0, " 0 ", 0]
-    taken = take_rows(raw([("a", f"b{place}", label) for place, label in enumerate(labels)]), dataset())
-    assert taken.paraphrase.tolist() == [True, True, True, False, False]
+    found, _ = taken(raw([("a", f"b{place}", label) for place, label in enumerate(labels)]), tmp_path)
+    assert [found.texts[number] for number in found.second] == ["b0", "b1", "b2", "b3", "b4"]
+    assert found.label.tolist() == [1, 1, 1, 0, 0]
 
 
-def test_pairs_are_one_in_either_order_and_the_first_surface_stays():
+def test_pairs_are_one_in_either_order_and_the_first_surface_stays(tmp_path):
     pairs = [("How are you?", "What's up", 1), ("whats UP!", "how are you", 1), ("x", "y", 0)]
-    taken = take_rows(raw(pairs), dataset())
-    assert taken.texts.surfaces == ["How are you?", "What's up", "x", "y"]
-    assert taken.source.tolist() == [0, 2]
-    assert [(item.row.row, item.reason) for item in taken.rejected] == [(2, "duplicate: of f.csv row 1")]
-    assert taken.unusable() == []
+    found, refused = taken(raw(pairs), tmp_path)
+    assert [found.texts[number] for number in range(found.n_texts)] == ["How are you?", "What's up", "x", "y"]
+    assert found.pairs.tolist() == [[0, 1], [2, 3]]
+    assert refused[["row", "reason"]].to_numpy().tolist() == [[2, "duplicate: of f.csv row 1"]]
+    assert found.unusable() == 0
 
 
-def test_a_pair_with_both_labels_is_dropped_with_all_its_rows():
-    taken = take_rows(raw([("a", "b", 1), ("c", "d", 1), ("B", "A", 0), ("a", "b", 1)]), dataset())
-    assert taken.texts.surfaces[taken.source[0]] == "c"
-    assert len(taken.source) == 1
-    assert {item.category for item in taken.rejected} == {"both labels"}
-    assert sorted(item.row.row for item in taken.rejected) == [1, 3, 4]
+def test_a_pair_with_both_labels_is_dropped_with_all_its_rows(tmp_path):
+    found, refused = taken(raw([("a", "b", 1), ("c", "d", 1), ("B", "A", 0), ("a", "b", 1)]), tmp_path)
+    assert [[found.texts[number] for number in pair] for pair in found.pairs] == [["c", "d"]]
+    assert refused["row"].tolist() == [1, 3, 4]
+    assert set(refused["reason"]) == {"both labels: the pair occurs as paraphrase and as non-paraphrase"}
 
 
-def test_too_many_unusable_rows_stop_the_stage_and_name_ten():
-    rows = raw([("a", f"b{n}", 7) for n in range(12)] + [("x", f"y{n}", 1) for n in range(40)])
-    with pytest.raises(InputError, match="12 of 52 rows cannot be used") as error:
-        ingest.run(rows, dataset(), Ingest(max_rejected=0.2), seed=1)
-    assert str(error.value).count("found 7") == 10
+def test_rejected_rows_are_sorted_by_file_and_row_whatever_the_order_of_files(tmp_path):
+    rows = raw([("a", "b", 1), ("", "b", 1)], "z.csv") + raw([("b", "a", 1), ("c", "c", 1)], "a.csv")
+    _, refused = taken(rows, tmp_path)
+    assert refused[["file", "row", "reason"]].to_numpy().tolist() == [
+        ["a.csv", 1, "duplicate: of z.csv row 1"],
+        ["a.csv", 2, "same text: source and target have the same letters and digits"],
+        ["z.csv", 2, "empty text: source"]]
+
+
+def test_too_many_unusable_rows_stop_the_stage_and_name_ten(tmp_path):
+    rows = raw([("a", "b", 1), ("b", "a", 0), *(("a", f"b{n}", 7) for n in range(12)),
+                *((f"x{n}", f"y{n}", 1) for n in range(40))])
+    with pytest.raises(InputError, match="14 of 54 rows cannot be used") as error:
+        ingest.run(rows, dataset(), Ingest(max_rejected=0.2), 1, tmp_path)
+    assert str(error.value).count("found 7") == 8
+    assert "f.csv row 1: both labels" in str(error.value)
     assert "f.csv row 10: label" in str(error.value)
     assert "row 11:" not in str(error.value)
-    assert "and 2 more" in str(error.value)
+    assert "and 4 more" in str(error.value)
 
 
-def test_repetitions_do_not_count_as_unusable():
+def test_repetitions_do_not_count_as_unusable(tmp_path):
     rows = raw([("a", "b", 1)] * 50 + [(f"p{n}", f"q{n}", 1) for n in range(9)])
-    made = ingest.run(rows, dataset(), Ingest(neg_source="retrieved", **SHARES, max_rejected=0.0), seed=1)
+    made = ingested(rows, dataset(), Ingest(neg_source="retrieved", **SHARES, max_rejected=0.0), 1, tmp_path)
     assert len(made.rejected) == 49
     assert made.counts["rows"] == {"read": 59, "taken": 10, "rejected": 0, "duplicates": 49,
                                    "not_taken_by_reason": {"duplicate": 49}}
@@ -233,10 +163,10 @@ def reference_triples(pairs):
     return triples
 
 
-def test_labelled_triples_follow_the_rule():
+def test_labelled_triples_follow_the_rule(tmp_path):
     pairs = corpus()
     expected = reference_triples(pairs)
-    made = ingest.run(raw(pairs), dataset(), Ingest(neg_source="labelled", **SHARES, max_rejected=1), seed=3)
+    made = ingested(raw(pairs), dataset(), Ingest(neg_source="labelled", **SHARES, max_rejected=1), 3, tmp_path)
     frame = by_key(made)
     assert len(frame) == len(expected) == made.counts["triples_by_negative_source"]["labelled"]
     assert set(frame["source"]) == set(expected)
@@ -246,28 +176,16 @@ def test_labelled_triples_follow_the_rule():
     assert set(frame["negative_origin"]) == {"labelled"}
 
 
-def test_targets_are_drawn_by_seed_and_texts_whatever_the_order_of_rows():
+def test_targets_are_drawn_by_seed_and_texts_whatever_the_order_of_rows(tmp_path):
     pairs = corpus()
     params = Ingest(neg_source="labelled", **SHARES, max_rejected=1)
 
     def targets(rows, seed):
-        return by_key(ingest.run(raw(rows), dataset(), params, seed)).set_index("source")["target"].sort_index()
+        made = ingested(raw(rows), dataset(), params, seed, tmp_path)
+        return by_key(made).set_index("source")["target"].sort_index()
 
     assert targets(pairs, 3).equals(targets(pairs[::-1], 3))
     assert not targets(pairs, 3).equals(targets(pairs, 4))
-
-
-def test_counts_under_every_rule():
-    pairs = corpus()
-    counts = ingest.run(raw(pairs), dataset(), Ingest(neg_source="labelled", **SHARES, max_rejected=1), 3).counts
-    good, bad = defaultdict(set), defaultdict(set)
-    taken = take_rows(raw(pairs), dataset())
-    for source, target, label in zip(taken.source, taken.target, taken.paraphrase, strict=True):
-        (good if label else bad)[int(source)].add(int(target))
-    both = good.keys() & bad.keys()
-    assert counts["labelled_triples_by_rule"]["question1_one"] == len(both)
-    assert counts["labelled_triples_by_rule"]["question1_all"] == sum(len(good[x]) * len(bad[x]) for x in both)
-    assert counts["triples_by_negative_source"]["retrieved"] == int(taken.paraphrase.sum())
 
 
 def test_retrieved_negatives_are_the_most_overlapping_outside_the_component():
@@ -279,7 +197,7 @@ def test_retrieved_negatives_are_the_most_overlapping_outside_the_component():
     group = rng.integers(0, 40, 150)
     pool = np.flatnonzero(group % 3 != 0)
     queries = rng.choice(pool, 60)
-    found = retrieve(queries, pool, group, surfaces, keys)
+    found = retrieve(queries, pool, group, [surfaces[number] for number in pool])
     for query, answer in zip(queries, found, strict=True):
         outside = [n for n in pool if group[n] != group[query]]
         mine = overlap_tokens(surfaces[query])
@@ -287,18 +205,21 @@ def test_retrieved_negatives_are_the_most_overlapping_outside_the_component():
 
 
 def test_retrieval_says_where_there_is_nothing_to_find():
-    surfaces = ["a", "b"]
-    assert retrieve(np.array([0]), np.array([0, 1]), np.array([0, 0]), surfaces, surfaces).tolist() == [-1]
+    assert retrieve(np.array([0]), np.array([0, 1]), np.array([0, 0]), ["a", "b"]).tolist() == [-1]
     # No shared token at all: every text ties, the smallest key wins; a text may have a key and odd tokens.
-    assert retrieve(np.array([2]), np.arange(3), np.arange(3), ["z", "b", "\u2103"], ["z", "b", "c"]).tolist() == [1]
+    assert retrieve(np.array([2]), np.arange(3), np.arange(3), ["z", "b", "\u2103"]).tolist() == [1]
 
 
-def test_given_triples_are_taken_as_they_are():
-    rows = [RawRow("f", n, {"s": f"s{n}", "t": f"t{n}", "n": f"n{n}"}) for n in range(10)]
-    rows += [RawRow("f", 11, {"s": "s1", "t": "t1", "n": "N 1"}), RawRow("f", 12, {"s": "a", "t": "b", "n": "B"}),
-             RawRow("f", 13, {"s": "a", "t": "b", "n": ""})]
+def triple(number, source, target, negative):
+    return RawRow("f", number, {"source": source, "target": target, "negative": negative})
+
+
+def test_given_triples_are_taken_as_they_are(tmp_path):
+    rows = [triple(n, f"s{n}", f"t{n}", f"n{n}") for n in range(10)]
+    rows += [triple(11, "s1", "t1", "N 1"), triple(12, "a", "b", "B"), triple(13, "a", "b", "")]
     columns = {"source": "s", "target": "t", "negative": "n"}
-    made = ingest.run(rows, dataset(layout="triples", columns=columns), Ingest(neg_source="given", max_rejected=0.5), 1)
+    made = ingested(rows, dataset(layout="triples", columns=columns), Ingest(neg_source="given", max_rejected=0.5), 1,
+                    tmp_path)
     frame = by_key(made)
     triples = frame[["source", "target", "negative"]].to_numpy().tolist()
     assert triples == [[f"s{n}", f"t{n}", f"n{n}"] for n in range(10)]
@@ -306,7 +227,29 @@ def test_given_triples_are_taken_as_they_are():
                                                 "same text: target and negative have the same letters and digits",
                                                 "empty text: negative"]
     assert made.counts["components"] == {"count": 10, "largest_texts": 3}
-    assert made.counts["triples_by_negative_source"] == {"labelled": 10, "retrieved": 10}
+    assert made.counts["triples_by_negative_source"] == {"given": 10, "labelled": 10, "retrieved": 10, "none": 10}
+
+
+def test_given_triples_that_contradict_each_other_are_no_labelled_negatives(tmp_path):
+    rows = [triple(n, f"s{n}", f"t{n}", f"n{n}") for n in range(1, 10)]
+    rows += [triple(10, "s1", "n1", "other"), triple(11, "s2", "n2", "t2")]
+    columns = {"source": "s", "target": "t", "negative": "n"}
+    params = Ingest(neg_source="labelled", qqp_rule="question1_all", **SHARES)
+    made = ingested(rows, dataset(layout="triples", columns=columns), params, 1, tmp_path)
+    found = sorted(by_key(made)[["source", "target", "negative"]].to_numpy().tolist())
+    # s1 has n1 as paraphrase in one triple and as negative in another: it counts as paraphrase. So do t2 and n2.
+    assert found == sorted([["s1", "t1", "other"], ["s1", "n1", "other"],
+                            *([f"s{n}", f"t{n}", f"n{n}"] for n in range(3, 10))])
+
+
+def test_items_without_negatives_have_none(tmp_path):
+    pairs = corpus()
+    made = ingested(raw(pairs), dataset(), Ingest(neg_source="none", **SHARES, max_rejected=1), 3, tmp_path)
+    assert made.examples["negative_id"].isna().all()
+    assert made.examples["negative_origin"].isna().all()
+    assert len(made.examples) == made.counts["pairs"]["paraphrases"]
+    assert made.counts["triples_by_negative_source"]["none"] == len(made.examples)
+    assert set(made.examples[["source_id", "target_id"]].to_numpy().ravel()) == set(made.texts["text_id"])
 
 
 @pytest.mark.parametrize(("params", "columns", "pairs", "message"), [
@@ -315,79 +258,55 @@ def test_given_triples_are_taken_as_they_are():
     ({"neg_source": "labelled"}, LABELLED, [("a", "b", 1)], "No text has both a paraphrase and a non-paraphrase"),
     ({"neg_source": "retrieved"}, LABELLED, [("a", "b", 0)], "Give rows that are paraphrases"),
     ({"neg_source": "retrieved"}, LABELLED, [("a", "b", 1), ("c", "d", 1)], "at least 3 groups are needed"),
+    ({"neg_source": "none", "split_by": "pair"}, LABELLED, [("a", "b", 1), ("c", "d", 1)],
+     "2 examples cannot be cut into 3 splits"),
     ({"neg_source": "retrieved"}, LABELLED, [("a", "b", 1), ("c", "d", 1), ("e", "f", 1)], "no negative can be"),
 ])
-def test_data_that_give_no_examples_say_what_to_do(params, columns, pairs, message):
+def test_data_that_give_no_examples_say_what_to_do(tmp_path, params, columns, pairs, message):
     with pytest.raises(InputError, match=message):
-        ingest.run(raw(pairs), dataset(columns=columns), Ingest(**params), seed=1)
+        ingest.run(raw(pairs), dataset(columns=columns), Ingest(**params), 1, tmp_path)
 
 
 # Invariants of every rule
 
 
-@pytest.mark.parametrize("negatives", ["labelled", "retrieved"])
-def test_invariants_of_examples(negatives):
+@pytest.mark.parametrize("changes", [
+    {"neg_source": "labelled"}, {"neg_source": "retrieved"}, {"neg_source": "none"},
+    {"neg_source": "labelled", "qqp_rule": "undirected_all", "neg_pick": "random"},
+    {"neg_source": "labelled", "qqp_rule": "question1_zip"}])
+def test_invariants_of_examples(tmp_path, changes):
     pairs = corpus(400, seed=2)
-    params = Ingest(neg_source=negatives, **SHARES, max_rejected=1)
-    made = ingest.run(raw(pairs), dataset(), params, seed=3)
+    params = Ingest(**changes, **SHARES, max_rejected=1)
+    made = ingested(raw(pairs), dataset(), params, 3, tmp_path)
     frame = by_key(made)
     assert (frame["negative"] != frame["target"]).all()
     assert (frame["negative"] != frame["source"]).all()
     assert (frame["source"] != frame["target"]).all()
-    # No text and no component is in two splits, negatives included.
+    # No triple twice; no text and no component in two splits, negatives included.
+    assert not frame[["source", "target", "negative"]].duplicated().any()
     homes = frame.melt("split", ["source", "target", "negative"]).groupby("value")["split"].nunique()
     assert homes.max() == 1
     assert frame.groupby("group")["split"].nunique().max() == 1
     assert [ids.tolist() for ids in frame["reference_ids"]] == [[target] for target in frame["target_id"]]
-    used = set(frame[["source_id", "target_id", "negative_id"]].to_numpy().ravel())
+    used = set(frame[["source_id", "target_id", "negative_id"]].stack().dropna())
     assert used == set(made.texts["text_id"]) == set(range(len(made.texts)))
     order = [text_key(text) for pair in pairs for text in pair[:2]]
     places = made.texts["text"].map(text_key).map(order.index)
     assert places.is_monotonic_increasing
     assert len(made.rejected) + made.counts["rows"]["taken"] == len(pairs)
-    again = ingest.run(raw(pairs), dataset(), params, seed=3)
+    sizes = frame["split"].value_counts()
+    assert made.counts["examples"] == {name: sizes[name] for name in ("train", "validation", "test")}
+    assert all(abs(sizes[name] - 0.2 * len(frame)) <= 0.05 * len(frame) for name in ("validation", "test"))
+    again = ingested(raw(pairs), dataset(), params, 3, tmp_path)
     pd.testing.assert_frame_equal(made.examples, again.examples)
-    other = ingest.run(raw(pairs), dataset(), params, seed=4)
+    other = ingested(raw(pairs), dataset(), params, 4, tmp_path)
     assert not made.examples["split"].equals(other.examples["split"])
 
 
-def test_splits_get_their_share():
-    groups = np.arange(400)
-    split = split_groups(groups, 400, validation=0.05, test=0.1, seed=1)
-    assert np.bincount(split).tolist() == [340, 20, 40]
-
-
-def test_large_components_go_to_train_and_groups_without_items_everywhere():
-    items = np.concatenate([np.zeros(300, dtype=int), np.arange(1, 301)])
-    split = split_groups(items, 1301, validation=0.05, test=0.05, seed=1)
-    assert split[0] == TRAIN
-    counts = np.bincount(split[items], minlength=3)
-    assert counts[VALIDATION] == counts[TEST] == 30
-    empty = np.bincount(split[301:], minlength=3)
-    assert 20 < empty[VALIDATION] < 90
-    assert 20 < empty[TEST] < 90
-
-
-@pytest.mark.parametrize("sizes", [[1, 1, 1], [1, 1, 3], [5, 5, 5], [50, 1, 1]])
-def test_no_split_stays_empty(sizes):
-    split = split_groups(np.repeat(np.arange(3), sizes), 3, validation=0.4, test=0.4, seed=1)
-    assert sorted(split.tolist()) == [0, 1, 2]
-
-
-def test_samples_are_seeded_and_keep_the_order():
-    split = np.array([0, 1, 0, 2, 0, 0, 1, 0])
-    limits = {"train": 3, "validation": None, "test": 5}
-    kept = sample_items(split, limits, seed=1)
-    assert np.bincount(split[kept]).tolist() == [3, 2, 1]
-    assert kept.tolist() == sorted(kept.tolist())
-    assert kept.tolist() == sample_items(split, limits, seed=1).tolist()
-    assert any(kept.tolist() != sample_items(split, limits, seed=s).tolist() for s in range(2, 9))
-
-
-def test_sampling_does_not_shrink_the_pool_of_negatives():
+def test_sampling_does_not_shrink_the_pool_of_negatives(tmp_path):
     pairs = corpus(400, seed=2)
-    full, small = (by_key(ingest.run(raw(pairs), dataset(), Ingest(neg_source="retrieved", **SHARES, max_rejected=1,
-                                                                  max_train=limit), 3)) for limit in (None, 10))
+    full, small = (by_key(ingested(raw(pairs), dataset(), Ingest(neg_source="retrieved", **SHARES, max_rejected=1,
+                                                                max_train=limit), 3, tmp_path)) for limit in (None, 10))
     train = small[small["split"] == "train"]
     assert len(train) == 10
     merged = train.merge(full, on=["source", "target"])
@@ -421,10 +340,28 @@ def test_the_stage_writes_the_same_bytes_under_any_hash_seed(tmp_path, monkeypat
     assert ingest.main(["toy"]) == 0
     assert {path.name: path.read_bytes() for path in home.rglob("*.*")} == files
     assert set(files) == {"examples.parquet", "texts.parquet", "rejected.parquet", "ingest.json"}
-    assert "triples with labelled negatives" in done.stderr
     counts = json.loads(files["ingest.json"])
-    assert f"with retrieved negatives {counts['triples_by_negative_source']['retrieved']}" in done.stderr
+    for name, number in (counts["triples_by_negative_source"] | counts["labelled_triples_by_rule"]).items():
+        assert f" {name} {number}" in done.stderr
+    assert f"nearest to the paper's 44949: {counts['rule_nearest_to_paper']}\n" in done.stderr
+    assert "leak into test: 0 of" in done.stderr
     assert sum(counts["examples"].values()) == len(read_frame(home / "examples.parquet", "examples"))
+    assert read_metadata(home / "texts.parquet")["counts"] == counts
+    assert not list((tmp_path / ".keycontrast").rglob("spool"))
+
+
+def test_the_stage_writes_labelled_texts(tmp_path, monkeypatch, capsys):
+    for name, rows in (("train", range(40)), ("test", range(38, 50))):
+        lines = [json.dumps({"t": f"text {n}", "c": "ab"[n % 2]}) for n in rows]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
+    (tmp_path / "params.yaml").write_text(json.dumps({"recipe": "test", "ingest": SHARES, "datasets": {"toy": {
+        "source": ".", "layout": "labelled", "columns": {"text": "t", "label": "c"},
+        "splits": {"train": ["train.jsonl"], "test": ["test.jsonl"]}}}}))
+    monkeypatch.chdir(tmp_path)
+    assert ingest.main(["toy"]) == 0
+    frame = read_frame(tmp_path / "artifacts" / "toy" / "examples.parquet", "labelled_examples")
+    assert frame["split"].value_counts().to_dict() == {"train": 30, "test": 12, "validation": 8}
+    assert "rows left out because their text is evaluated: 2\n" in capsys.readouterr().err
 
 
 def test_nothing_is_written_when_the_stage_fails(tmp_path, monkeypatch, capsys):

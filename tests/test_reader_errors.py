@@ -219,6 +219,7 @@ def test_lines_that_cannot_be_used_as_a_whole_are_named(tmp_path, content, messa
 @pytest.mark.parametrize(("line", "problem"), [
     ('{"q1":', "broken line: not valid JSON in line 2 (Expecting value, character 7)"),
     ('{"q1":"a"} {"q1":"b"}', "broken line: not valid JSON in line 2 (Extra data, character 11)"),
+    ('{"q1":"a","q2":"b","q1":"c"}', "broken line: not valid JSON in line 2 (the name 'q1' occurs twice)"),
     ("[1]", "broken line: not a JSON object in line 2"),
     ('{"q1":"a","q2":"b","dup":1},', "broken line: line 2 ends with a comma; write one object per line, without"),
     ('{"q1":"a"}\r{"q1":"b"}', "line ending: a carriage return (\\r) without a line feed in line 2; write \\n"),

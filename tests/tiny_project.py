@@ -62,6 +62,7 @@ def params() -> dict:
         "ingest": {"neg_source": "given", "validation": 0.1, "test": 0.1},
         "annotate": {"chunk": 40},
         "pair_classifier": {"epochs": 1, "batch_size": 64, "learning_rate": 0.001},
+        "word_vectors": {"size": 8, "epochs": 1}, "s_tagger": {"embedding": 8, "hidden": 8, "epochs": 1},
         "train_hcl": {"latent": {"size": 8}, "decoder": {"layers": 1},
                       "training": {"epochs": 25, "patience": 25, "batch_size": 8, "micro_batch": 8,
                                    "checkpoint_steps": 1}},

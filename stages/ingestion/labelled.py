@@ -17,7 +17,8 @@ def labelled_examples(taken: Taken, params: Ingest, seed: int) -> tuple[np.ndarr
     Raises:
         InputError: a split would be empty.
     """
-    split = split_classes(taken.label, taken.labels, taken.rank, params.validation, params.test, seed)
+    split = split_classes(taken.label, taken.labels, taken.rank, taken.published, params.validation, params.test,
+                          seed)
     limits = {"train": params.max_train, "validation": params.max_validation, "test": params.max_test}
     kept = sample_items(split, limits, seed)
     return kept, split[kept]

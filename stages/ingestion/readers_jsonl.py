@@ -10,11 +10,21 @@ from stages.ingestion.readers_rows import RawRow, RowMaker
 from stages.ingestion.readers_text import character_problem, is_sound, printable, text_lines
 from stages.runtime.errors import InputError
 
-_DECODER = json.JSONDecoder()
-
 
 class _NotRead(ValueError):
     """A line is no JSON object; the message is the row's problem."""
+
+
+def _once(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object's fields; JSON by itself would keep the last of two with one name."""
+    found = dict(fields)
+    if len(found) != len(fields):
+        names = [name for name, _ in fields]
+        raise ValueError(f"the name {next(name for name in names if names.count(name) > 1)!r} occurs twice")
+    return found
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_once)
 
 
 def read_jsonl(path: Path, encoding: str, maker: RowMaker) -> Iterator[RawRow]:

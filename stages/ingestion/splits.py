@@ -1,6 +1,6 @@
 """Splits by connected component, by item or by class, and seeded samples of them (METHODS A.1, step 6)."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -13,7 +13,7 @@ _CHUNK = 2**18
 
 
 def split_groups(item_groups: np.ndarray, n_groups: int, validation: float, test: float, seed: int,
-                 published: np.ndarray | None = None) -> np.ndarray:
+                 fixed: np.ndarray | None = None) -> np.ndarray:
     """Return the split (index into ``SPLITS``) of each component.
 
     Components are shuffled by the seed; test, then validation, take them while they fit into their share of
@@ -26,15 +26,15 @@ def split_groups(item_groups: np.ndarray, n_groups: int, validation: float, test
         validation: share of items.
         test: share of items.
         seed: the project's seed.
-        published: (n_groups,) published split of each component, 0 where it is free or training. A split that
+        fixed: (n_groups,) published split of each component, 0 where it is free or training. A split that
             occurs here takes no other component; a share is one of the items that are free.
 
     Raises:
         InputError: too few components hold items, so a split would be empty.
     """
     sizes = np.bincount(item_groups, minlength=n_groups).astype(np.int32)
-    fixed = np.zeros(n_groups, dtype=np.int8) if published is None else published
-    wanted = [(which, share) for which, share in ((TEST, test), (VALIDATION, validation)) if not (fixed == which).any()]
+    fixed = np.zeros(n_groups, dtype=np.int8) if fixed is None else fixed
+    wanted = _wanted(np.unique(fixed).tolist(), validation, test)
     free_items = int(sizes[fixed == 0].sum())
     filled = int(np.count_nonzero(sizes[fixed == 0]))
     if filled < len(wanted) + 1:
@@ -59,11 +59,13 @@ def _too_few(items: int, groups: int, names: list[str]) -> str:
             f"text: at least {len(names)} groups are needed. Give more data.")
 
 
-def split_items(rank: np.ndarray, validation: float, test: float, seed: int) -> np.ndarray:
+def split_items(rank: np.ndarray, published: Collection[int], validation: float, test: float,
+                seed: int) -> np.ndarray:
     """Return the split of each item where texts may be in several (``split_by: pair``): drawn by the seed.
 
     Args:
-        rank: (n_items,) published split of each, 0 where it is free or training; as in :func:`split_groups`.
+        rank: (n_items,) published split of each, 0 where it is free or training.
+        published: the splits that take no other item.
         validation: share of the free items.
         test: likewise.
         seed: the project's seed.
@@ -73,7 +75,7 @@ def split_items(rank: np.ndarray, validation: float, test: float, seed: int) -> 
     """
     split = rank.astype(np.int8)
     free = np.flatnonzero(rank == 0).astype(np.int32)
-    wanted = [(which, share) for which, share in ((TEST, test), (VALIDATION, validation)) if not (rank == which).any()]
+    wanted = _wanted(published, validation, test)
     if len(free) < len(wanted) + 1:
         raise InputError(f"{len(free)} examples cannot be cut into {len(wanted) + 1} splits. Give more data.")
     shuffled = generator(seed, "ingest", "splits").permutation(free)
@@ -85,8 +87,8 @@ def split_items(rank: np.ndarray, validation: float, test: float, seed: int) -> 
     return split
 
 
-def split_classes(label: np.ndarray, names: list[str], rank: np.ndarray, validation: float, test: float,
-                  seed: int) -> np.ndarray:
+def split_classes(label: np.ndarray, names: list[str], rank: np.ndarray, published: Collection[int],
+                  validation: float, test: float, seed: int) -> np.ndarray:
     """Return the split of each labelled text: the published one, or drawn from training class by class.
 
     Every class gives its share, rounded down; what is missing to the share of all is given by the classes
@@ -96,6 +98,7 @@ def split_classes(label: np.ndarray, names: list[str], rank: np.ndarray, validat
         label: (n,) number of the class.
         names: names of the classes.
         rank: (n,) published split, 0 where it is free or training.
+        published: the splits that take no other text.
         validation: share of the free texts.
         test: likewise.
         seed: the project's seed.
@@ -106,7 +109,7 @@ def split_classes(label: np.ndarray, names: list[str], rank: np.ndarray, validat
     split = rank.astype(np.int8)
     free = np.flatnonzero(rank == 0)
     sizes = np.bincount(label[free], minlength=len(names))
-    wanted = [(which, share) for which, share in ((TEST, test), (VALIDATION, validation)) if not (rank == which).any()]
+    wanted = _wanted(published, validation, test)
     starts = np.zeros(len(names), dtype=np.int64)
     if len(free) < len(wanted) + 1:
         raise InputError(f"{len(free)} labelled texts cannot be cut into {len(wanted) + 1} splits. Give more data.")
@@ -129,6 +132,11 @@ def _shares(sizes: np.ndarray, share: float, used: np.ndarray) -> np.ndarray:
             break
         counts[number] += counts[number] < sizes[number] - used[number]
     return counts
+
+
+def _wanted(published: Collection[int], validation: float, test: float) -> list[tuple[int, float]]:
+    """Return the splits that are to be drawn, in the order of drawing, and their shares."""
+    return [(which, share) for which, share in ((TEST, test), (VALIDATION, validation)) if which not in published]
 
 
 def sample_items(split: np.ndarray, limits: Mapping[str, int | None], seed: int) -> np.ndarray:

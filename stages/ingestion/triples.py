@@ -1,7 +1,7 @@
 """Partner sets, connected components and the items of each rule (METHODS A.1, steps 2 to 7)."""
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -55,24 +55,27 @@ class Relations:
             found[pairs[:, 0]] = found[pairs[:, 1]] = True
         return found
 
-    def of_rank(self, rank: int) -> "Relations":
-        """Return the pairs of one published split alone."""
-        good, bad = self.duplicate_rank == rank, self.other_rank == rank
-        return Relations(self.duplicates[good], self.others[bad], self.group, self.duplicate_rank[good],
-                         self.other_rank[bad])
+    def by_split(self) -> Iterator[tuple[int, "Relations"]]:
+        """Yield each published split and its pairs alone; all pairs at once if none is published."""
+        if not (self.duplicate_rank.any() or self.other_rank.any()):
+            yield 0, self
+            return
+        for rank in range(len(SPLITS)):
+            good, bad = self.duplicate_rank == rank, self.other_rank == rank
+            yield rank, Relations(self.duplicates[good], self.others[bad], self.group, self.duplicate_rank[good],
+                                  self.other_rank[bad])
 
     def rule_counts(self) -> dict[str, int]:
         """Return how many triples each ``qqp_rule`` gives from the labels (METHODS A.1, step 4)."""
-        counts: dict[str, int] = {}
-        for way in ("undirected", "question1"):
-            good, bad = (_degrees(pairs, self.n_texts, way) for pairs in (self.duplicates, self.others))
-            one = both = pairwise = 0
-            for start in range(0, self.n_texts, _BLOCK):
-                of_good, of_bad = (part[start:start + _BLOCK].astype(np.int64) for part in (good, bad))
-                one += int(np.count_nonzero((of_good > 0) & (of_bad > 0)))
-                both += int(np.sum(of_good * of_bad))
-                pairwise += int(np.sum(np.minimum(of_good, of_bad)))
-            counts |= {f"{way}_one": one, f"{way}_all": both, f"{way}_zip": pairwise}
+        counts = dict.fromkeys(RULES, 0)
+        for _, mine in self.by_split():
+            for way in ("undirected", "question1"):
+                good, bad = (_degrees(pairs, self.n_texts, way) for pairs in (mine.duplicates, mine.others))
+                for start in range(0, self.n_texts, _BLOCK):
+                    of_good, of_bad = (part[start:start + _BLOCK].astype(np.int64) for part in (good, bad))
+                    counts[f"{way}_one"] += int(np.count_nonzero((of_good > 0) & (of_bad > 0)))
+                    counts[f"{way}_all"] += int(np.sum(of_good * of_bad))
+                    counts[f"{way}_zip"] += int(np.sum(np.minimum(of_good, of_bad)))
         return counts
 
 
@@ -126,10 +129,8 @@ def labelled_items(partners: Relations, texts: TextFile, rule: str, neg_pick: Li
     """
     way, _, combination = rule.partition("_")
     choices = _Choices(texts, neg_pick, seed)
-    published = partners.duplicate_rank.any() or partners.other_rank.any()
     parts = []
-    for rank in range(len(SPLITS)) if published else (0,):
-        mine = partners.of_rank(rank) if published else partners
+    for rank, mine in partners.by_split():
         found = _triples(mine, way, _COMBINATIONS[combination], choices)
         parts.append(plain_items(found[:, 0], found[:, 1], found[:, 2], np.full(len(found), rank, dtype=np.int8)))
     return joined(parts)

@@ -170,6 +170,12 @@ def among(strings: pa.Array, values: frozenset[str]) -> np.ndarray:
         else np.zeros(0, dtype=bool)
 
 
+def sum_by(group: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:
+    """Return the sum of the values of each group, added one after another in their order, (groups,)."""
+    # Of no values at all, bincount makes integers.
+    return np.bincount(group, weights=values, minlength=groups).astype(np.float64, copy=False)
+
+
 def segment_ranks(segment: np.ndarray) -> np.ndarray:
     """Return 0, 1, 2 … within each run of equal values of a sorted ``segment``."""
     if not len(segment):

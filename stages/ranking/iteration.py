@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
+from stages.ranking.blocks import sum_by
 from stages.ranking.cooccurrence import Graphs
 
 # networkx.pagerank stops when the summed change falls below this times the number of nodes.
@@ -116,7 +117,7 @@ class _Active:
 
     def summed(self, values: np.ndarray) -> np.ndarray:
         """Return the sum of each text's values, added one after another."""
-        return np.bincount(self.local, weights=values, minlength=len(self.sizes))
+        return sum_by(self.local, values, len(self.sizes))
 
     def record(self, step: int, values: np.ndarray, residual: np.ndarray, converged: np.ndarray) -> None:
         """Keep the scores of the texts that this step finishes."""

@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from stages.ranking.blocks import Spans, TokenBlock, among, encode
+from stages.ranking.blocks import Spans, TokenBlock, among, encode, sum_by
 from stages.ranking.cooccurrence import Graphs, lemma_graphs, word_graphs
 from stages.ranking.iteration import Scores, solve, solve_as_networkx
 from stages.ranking.phrases import Phrases, rank_spans, rank_spans_as_pytextrank
@@ -114,7 +114,7 @@ def _mihalcea(block: TokenBlock, settings: Settings, idf: InverseFrequency | Non
     scores = solve(graphs, restart, settings.damping, settings.tolerance, settings.max_iterations)
     kept = _best_third(block, graphs, scores.score, idf)
     spans, runs, nodes = _runs(block, graphs, kept)
-    return Solved(graphs, scores, kept, spans, np.bincount(runs, weights=scores.score[nodes], minlength=len(spans)))
+    return Solved(graphs, scores, kept, spans, sum_by(runs, scores.score[nodes], len(spans)))
 
 
 def _best_third(block: TokenBlock, graphs: Graphs, score: np.ndarray, idf: InverseFrequency | None) -> np.ndarray:
@@ -168,7 +168,7 @@ def _pagerank(graphs: Graphs, personalisation: np.ndarray, settings: Settings) -
         return solve_as_networkx(graphs, personalisation, settings.damping, settings.max_iterations)
     found = solve(graphs, (1 - settings.damping) * personalisation, settings.damping, settings.tolerance,
                   settings.max_iterations)
-    total = np.bincount(graphs.text, weights=found.score, minlength=len(graphs.offsets) - 1)
+    total = sum_by(graphs.text, found.score, len(graphs.offsets) - 1)
     share = np.divide(1.0, total, out=np.ones_like(total), where=total > 0)
     return Scores(found.score * share[graphs.text], found.iterations, found.residual * share, found.converged)
 
@@ -178,7 +178,7 @@ def _discounted(spans: Spans, graphs: Graphs, score: np.ndarray) -> np.ndarray:
     span, places = spans.members()
     node = graphs.node_of[places]
     inside = node >= 0
-    total = np.bincount(span[inside], weights=score[node[inside]], minlength=len(spans))
+    total = sum_by(span[inside], score[node[inside]], len(spans))
     length = (spans.end - spans.start).astype(np.float64)
     others = np.bincount(span[~inside], minlength=len(spans))
     return np.sqrt(total / (length + others)) * (length / (length + (2.0 * others) + 1.0))
@@ -198,11 +198,11 @@ def _by_position(block: TokenBlock, graphs: Graphs, focus: str) -> np.ndarray:
     codes, known = encode(block.column("lemma").take(pa.array(places)))
     key, lemma = np.unique(text * max(len(known), 1) + codes, return_inverse=True)
     begin = np.searchsorted(text, np.arange(len(graphs.offsets) - 1))
-    weight = np.bincount(lemma, weights=1 / (np.arange(len(places)) - begin[text] + 1), minlength=len(key))
+    weight = sum_by(lemma, 1 / (np.arange(len(places)) - begin[text] + 1), len(key))
     of_text = key // max(len(known), 1)
     # The package sums in ascending order.
     order = np.lexsort((weight, of_text))
-    total = np.bincount(of_text[order], weights=weight[order], minlength=len(graphs.offsets) - 1)
+    total = sum_by(of_text[order], weight[order], len(graphs.offsets) - 1)
     by_node = np.empty(int(graphs.offsets[-1]))
     by_node[graphs.node_of[places]] = (weight / total[of_text])[lemma]
     return _normalised(by_node, graphs)
@@ -221,13 +221,13 @@ def _by_focus(block: TokenBlock, graphs: Graphs, focus: str) -> np.ndarray:
         found |= among(mine, frozenset(word for word in mine.unique().to_pylist() if word.lower() in wanted))
     by_node = np.zeros(int(graphs.offsets[-1]))
     by_node[graphs.node_of[places]] = found
-    empty = np.bincount(graphs.text, weights=by_node, minlength=len(graphs.offsets) - 1) == 0
+    empty = sum_by(graphs.text, by_node, len(graphs.offsets) - 1) == 0
     by_node[empty[graphs.text]] = 1.0
     return _normalised(by_node, graphs)
 
 
 def _normalised(weight: np.ndarray, graphs: Graphs) -> np.ndarray:
-    return weight / np.bincount(graphs.text, weights=weight, minlength=len(graphs.offsets) - 1)[graphs.text]
+    return weight / sum_by(graphs.text, weight, len(graphs.offsets) - 1)[graphs.text]
 
 
 def _topicrank(block: TokenBlock, settings: Settings, idf: InverseFrequency | None) -> Solved:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from stages.artifacts.schemas import NO_KEYWORD
-from stages.ranking.blocks import Spans, TokenBlock, encode_as
+from stages.ranking.blocks import Spans, TokenBlock, encode_as, sum_by
 from stages.ranking.normal_form import normal_form
 
 # Scores that are equal by symmetry may differ in their last bits, by the order of a sum.
@@ -90,7 +90,7 @@ class InverseFrequency:
         """Return the mean value of each span's tokens, (spans,)."""
         span, places = spans.members()
         codes, words = encode_as(block.tokens.take(pa.array(places)), str.lower)
-        total = np.bincount(span, weights=self.values(words)[codes], minlength=len(spans))
+        total = sum_by(span, self.values(words)[codes], len(spans))
         return total / np.maximum(spans.end - spans.start, 1)
 
 

@@ -1,0 +1,58 @@
+"""Raw rows, a random corpus of pairs, and the tables that the stage ``ingest`` makes of them."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from stages import ingest
+from stages.artifacts.tables import as_table
+from stages.ingestion.readers import RawRow
+from stages.ingestion.textkeys import text_key
+from stages.params.data import Dataset, Ingest
+
+LABELLED = {"source": "q1", "target": "q2", "label": "dup"}
+SHARES = {"validation": 0.2, "test": 0.2}
+
+
+def dataset(source="unused", layout="pairs", columns=None, **more) -> Dataset:
+    """A data set of labelled pairs, or what is asked for."""
+    return Dataset(source=str(source), layout=layout, columns=columns or LABELLED, **more)
+
+
+def raw(pairs: Iterable[tuple], file="f.csv", split=None) -> list[RawRow]:
+    """Rows of (source, target, label)."""
+    return [RawRow(file, number, dict(zip(("source", "target", "label"), pair, strict=True)), split=split)
+            for number, pair in enumerate(pairs, start=1)]
+
+
+def corpus(size=240, seed=0) -> list[tuple[str, str, int]]:
+    """Random labelled pairs over few words: overlaps, repetitions, both orders, shared texts."""
+    rng = np.random.default_rng(seed)
+    words = [f"w{n}" for n in range(90)]
+    texts = [" ".join(rng.choice(words, size=rng.integers(2, 7))) for _ in range(size)]
+    return [(texts[a], texts[b], int(rng.random() < 0.6)) for a, b in rng.integers(0, size, (size // 2, 2)) if a != b]
+
+
+def ingested(rows: Iterable[RawRow], data: Dataset, params: Ingest, seed: int, scratch: Path) -> SimpleNamespace:
+    """Run the stage's function; return its tables as frames, and its counts."""
+    folder = scratch / f"spool{len(list(scratch.glob('spool*')))}"
+    folder.mkdir()
+    made = ingest.run(rows, data, params, seed, folder)
+    tables = {}
+    for name, pieces in made.pieces.items():
+        kind = made.examples if name == "examples" else name
+        tables[name] = pa.concat_tables([as_table(kind, piece) for piece in pieces()]).to_pandas()
+    return SimpleNamespace(counts=made.counts, **tables)
+
+
+def by_key(made: SimpleNamespace) -> pd.DataFrame:
+    """Examples with the keys of their texts."""
+    keys = made.texts["text"].map(text_key)
+    frame = made.examples.copy()
+    for role in ("source", "target", "negative"):
+        frame[role] = frame[f"{role}_id"].map(keys)
+    return frame

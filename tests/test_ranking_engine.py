@@ -1,0 +1,292 @@
+"""The default ranking: facts of METHODS A.2, and a slow loop written from the paper."""
+
+import math
+import random
+import sys
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from ranking_tables import by_chance, row, table, tagged
+
+from stages.artifacts.tables import as_table
+from stages.ranking import Settings, rank, ranker
+from stages.ranking.blocks import blocks, pieces
+from stages.ranking.explain import explain
+from stages.ranking.selection import InverseFrequency
+from stages.runtime.errors import InputError
+
+IDF = InverseFrequency(9, Counter({"graph": 7, "word": 2, "fast": 3, "text": 2, "ada": 1, "rank": 2}))
+
+
+def scores(tokens, **settings):
+    return {node.word: node.score for node in explain(tokens, **settings).nodes}
+
+
+def text_of(edges):
+    """A text whose graph has ``edges``: each pair of words stands alone between two verbs."""
+    return tagged(" ".join(f"{a}/NOUN {b}/NOUN sees/VERB" for a, b in edges))
+
+
+def test_a_path_of_three_words():
+    assert scores(tagged("a/NOUN b/NOUN c/NOUN")) == pytest.approx(
+        {"a": 0.77027, "b": 1.45946, "c": 0.77027}, abs=5e-6)
+
+
+def test_an_isolated_word():
+    assert scores(tagged("a/NOUN sees/VERB b/NOUN")) == pytest.approx({"a": 0.15, "b": 0.15}, abs=1e-12)
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 8])
+def test_a_complete_graph_gives_all_ones(size):
+    words = [f"w{n}" for n in range(size)]
+    edges = [(a, b) for place, a in enumerate(words) for b in words[:place]]
+    assert scores(text_of(edges)) == pytest.approx(dict.fromkeys(words, 1.0), abs=1e-12)
+
+
+def test_without_isolated_words_scores_sum_to_their_number():
+    draw = random.Random(3)
+    for _ in range(20):
+        words = [f"w{n}" for n in range(draw.randint(2, 12))]
+        edges = [(a, draw.choice(words[:n])) for n, a in enumerate(words) if n]
+        found = scores(text_of(edges + [tuple(draw.sample(words, 2)) for _ in range(4)]))
+        assert sum(found.values()) == pytest.approx(len(words), abs=1e-9)
+
+
+def test_names_and_order_of_words_do_not_matter():
+    draw = random.Random(5)
+    words = [f"w{n}" for n in range(9)]
+    edges = [tuple(draw.sample(words, 2)) for _ in range(14)]
+    renamed = dict(zip(words, draw.sample(words, 9), strict=True))
+    other = [(renamed[b], renamed[a]) for a, b in draw.sample(edges, 14)]
+    before, after = scores(text_of(edges)), scores(text_of(other))
+    assert {renamed[word]: score for word, score in before.items()} == pytest.approx(after, abs=1e-10)
+
+
+def slow(record, window=2, idf=None):
+    """Mihalcea and Tarau's ranking in plain loops, scores by solving the linear system."""
+    tokens = [n for n, word in enumerate(record["token"]) if word.strip()]
+    useful = {n for n in tokens if record["pos"][n] in {"NOUN", "PROPN", "ADJ"} and record["token"][n] not in "'-"}
+    word = {n: record["token"][n].lower() for n in useful}
+    nodes = list(dict.fromkeys(word[n] for n in tokens if n in useful))
+    weight = np.zeros((len(nodes), len(nodes)))
+    for i, first in enumerate(tokens):
+        for second in tokens[i + 1:i + window]:
+            if first in useful and second in useful and word[first] != word[second]:
+                a, b = nodes.index(word[first]), nodes.index(word[second])
+                weight[a, b] += 1
+                weight[b, a] += 1
+    degree = np.where(weight.sum(axis=0) > 0, weight.sum(axis=0), 1)
+    solved = np.linalg.solve(np.eye(len(nodes)) - 0.85 * weight / degree, np.full(len(nodes), 0.15))
+    score = dict(zip(nodes, solved, strict=True))
+
+    def rarity(words):
+        return 0 if idf is None else round(np.mean([idf.of(one) for one in words]), 9)
+
+    best = sorted(nodes, key=lambda one: (-round(score[one], 9), -rarity([one]), nodes.index(one)))
+    kept = set(best[:max(1, math.ceil(len(nodes) / 3))])
+    runs, last = [], None
+    for place, n in enumerate(tokens):
+        if n in useful and word[n] in kept:
+            if last == place - 1:
+                runs[-1].append(n)
+            else:
+                runs.append([n])
+            last = place
+    phrases = {}
+    for run in runs:
+        name = "".join(record["token"][n] + " " * (record["start"][n + 1] > record["end"][n] if n < run[-1] else 0)
+                       for n in range(run[0], run[-1] + 1))
+        found = (sum(score[word[n]] for n in run), rarity([record["token"][n] for n in range(run[0], run[-1] + 1)]),
+                 run[0], run[-1] + 1)
+        phrases.setdefault(" ".join(name.lower().split()), found)
+    ordered = sorted(phrases.items(), key=lambda item: (-round(item[1][0], 9), -item[1][1], item[1][2]))
+    return [(name, start, end, pytest.approx(total, abs=1e-9)) for name, (total, _, start, end) in ordered]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("window", "idf"), [(None, None), (None, IDF), (4, IDF), (10, None)])
+def test_the_engine_agrees_with_the_loop(seed, window, idf):
+    tokens = by_chance(seed)
+    found = {}
+    for line in rank(tokens, phrases=1000, window=window, idf=idf).to_pylist():
+        found.setdefault(line["text_id"], []).append(line)
+    for record in tokens.to_pylist():
+        expected = slow(record, window or 2, idf)
+        mine = [(line["keyword"], line["start"], line["end"], line["score"])
+                for line in found[record["text_id"]] if line["rank"]]
+        assert mine == expected, record["token"]
+        assert [line["rank"] for line in found[record["text_id"]]] == list(range(1, len(mine) + 1)) or not mine
+
+
+def test_no_one_and_two_candidates():
+    rows = rank(tagged("Who/PRON are/VERB you/PRON", "Dogs/NOUN bark/VERB", "old/ADJ dogs/NOUN bark/VERB",
+                       "dogs/NOUN see/VERB Cats/NOUN")).to_pylist()
+    assert [(line["text_id"], line["rank"], line["keyword"], line["status"]) for line in rows] == [
+        (0, 0, None, "no_candidate"), (1, 1, "dogs", "ok"), (2, 1, "old", "ok"), (3, 1, "dogs", "ok")]
+    assert [line["score"] for line in rows] == [None, pytest.approx(0.15), pytest.approx(1.0), pytest.approx(0.15)]
+
+
+def test_texts_without_tokens_and_of_white_space_have_a_status():
+    rows = rank(table([row(4, []), row(5, [(" \n", "SPACE")]), row(6, [("\t", "NOUN")])])).to_pylist()
+    assert [(line["text_id"], line["rank"], line["status"]) for line in rows] == [
+        (4, 0, "empty_text"), (5, 0, "no_candidate"), (6, 0, "no_candidate")]
+    assert rank(tagged()).num_rows == 0
+    as_table("textrank", pa.Table.from_pylist(rows))
+
+
+def test_a_repeated_word_is_one_node_and_no_neighbour_of_itself():
+    found = explain(tagged("dog/NOUN dog/NOUN Dog/NOUN"))
+    assert [(node.word, node.tokens) for node in found.nodes] == [("dog", (0, 1, 2))]
+    assert found.edges == ()
+    assert found.nodes[0].score == pytest.approx(0.15)
+    # The phrase has three members.
+    assert [(one.keyword, one.score) for one in found.phrases] == [("dog dog dog", pytest.approx(0.45))]
+    counted = explain(tagged("old/ADJ dog/NOUN ,/PUNCT dog/NOUN old/ADJ"))
+    assert [(edge.first, edge.second, edge.weight) for edge in counted.edges] == [(0, 1, 2.0)]
+
+
+def test_a_third_of_the_words_is_kept_and_neighbours_merge_across_white_space():
+    tokens = table([row(0, [("belly", "NOUN"), ("\n", "SPACE"), ("Fat", "NOUN"), ("hurts", "VERB"), ("old", "ADJ"),
+                            ("men", "NOUN"), (",", "PUNCT"), ("fat", "NOUN"), ("belly", "NOUN")])])
+    # Four words, two kept: "belly fat" has weight 2 but all score 1, so the two that come first stay.
+    found = explain(tokens)
+    assert [(node.word, node.kept) for node in found.nodes] == [("belly", True), ("fat", True), ("old", False),
+                                                                ("men", False)]
+    assert [(one.keyword, one.start, one.end) for one in found.phrases] == [("belly fat", 0, 3), ("fat belly", 7, 9)]
+
+
+def test_a_kept_noun_that_is_used_as_a_verb_joins_no_phrase():
+    found = rank(tagged("ship/NOUN ship/VERB goods/NOUN")).to_pylist()
+    assert [line["keyword"] for line in found] == ["ship"]
+
+
+def test_ties_fall_by_idf_and_then_by_position():
+    tokens = tagged("common/NOUN sees/VERB rare/NOUN sees/VERB odd/NOUN sees/VERB middle/NOUN")
+    assert [one["keyword"] for one in rank(tokens).to_pylist()] == ["common", "rare"]
+    idf = InverseFrequency(10, Counter({"common": 9, "middle": 2, "rare": 1, "odd": 1}))
+    assert [one["keyword"] for one in rank(tokens, idf=idf).to_pylist()] == ["rare", "odd"]
+
+
+def test_emoji_and_mixed_scripts():
+    tokens = table([
+        row(0, [("I", "PRON"), ("love", "VERB"), ("🍕", "NOUN")]),
+        row(1, [("Київ", "PROPN"), ("東京", "PROPN"), ("ÉCOLE", "NOUN"), ("-", "NOUN"), ("👩‍🔬", "NOUN")]),
+        row(2, [("—", "NOUN"), ("!!", "ADJ")])])
+    rows = rank(tokens, phrases=9).to_pylist()
+    # A lone symbol is a word if the tagger says so, punctuation is not.
+    assert [(line["text_id"], line["keyword"], line["status"]) for line in rows] == [
+        (0, "🍕", "ok"), (1, "київ 東京", "ok"), (2, None, "no_candidate")]
+    assert list(scores(tokens.slice(1, 1))) == ["київ", "東京", "école", "👩‍🔬"]
+
+
+def test_one_sentence_and_a_thousand():
+    sentences = ["the/DET quick/ADJ fox/NOUN sees/VERB a/DET lazy/ADJ dog/NOUN ./PUNCT",
+                 "lazy/ADJ dogs/NOUN like/VERB quick/ADJ foxes/NOUN ./PUNCT"] * 500
+    long = tagged(" ".join(f"{sentence} n{number}/NOUN ./PUNCT" for number, sentence in enumerate(sentences)))
+    found = explain(long)
+    assert found.status == "ok"
+    assert len(found.nodes) == 1006
+    assert found.residual <= 1e-11
+    # By exact solution: only the sentences' words are joined, n0 to n999 stand alone.
+    connected = [node for node in found.nodes if not node.word.startswith("n")]
+    assert sum(node.score for node in connected) == pytest.approx(len(connected), abs=1e-9)
+    assert rank(tagged(sentences[0])).to_pylist()[0]["status"] == "ok"
+
+
+def test_what_has_not_converged_says_so_and_keeps_its_phrases():
+    tokens = tagged("a/NOUN b/NOUN c/NOUN", "a/NOUN b/NOUN")
+    rows = rank(tokens, max_iterations=3).to_pylist()
+    assert [(line["text_id"], line["keyword"], line["status"]) for line in rows] == [
+        (0, "b", "not_converged"), (1, "a", "ok")]
+    made = ranker(Settings(max_iterations=3), 5)(tokens)
+    assert made.report.texts == Counter({"ok": 1, "not_converged": 1})
+    # A text that has not converged does not speak for those that have.
+    assert made.report.as_counts() == {"texts_by_status": {"ok": 1, "not_converged": 1}, "iterations": 3,
+                                       "residual": 0.0}
+
+
+def test_the_residual_is_what_one_more_step_would_change():
+    found = explain(tagged("a/NOUN b/NOUN c/NOUN sees/VERB c/NOUN d/NOUN"), tolerance=1e-3)
+    score = {node.word: node.score for node in found.nodes}
+    assert 0 < found.residual <= 1e-3
+    again = 0.15 + 0.85 * (score["a"] + score["c"] / 2)
+    assert abs(again - score["b"]) <= found.residual
+
+
+def test_a_tolerance_is_absolute_and_the_same_for_every_size():
+    for size in (3, 30, 300):
+        tokens = tagged(" ".join(f"w{n}/NOUN" for n in range(size)))
+        found = explain(tokens, tolerance=1e-6)
+        exact = explain(tokens, tolerance=1e-13)
+        assert found.residual <= 1e-6
+        assert found.iterations < exact.iterations < 100
+        assert max(abs(a.score - b.score) for a, b in zip(found.nodes, exact.nodes, strict=True)) < 1e-5
+
+
+def test_chinese_has_the_candidates_and_the_window_of_jieba():
+    words = [("北京", "ns"), ("的", "uj"), ("大学", "n"), ("很", "d"), ("好", "v"), ("研究", "vn"), ("喜欢", "v"),
+             ("小明", "nr")]
+    tokens = table([row(0, [(word, "X", word, tag) for word, tag in words], [False] * len(words))])
+    found = explain(tokens, language="zh")
+    assert [node.word for node in found.nodes] == ["北京", "大学", "研究", "喜欢"]
+    # Five tokens: at most four apart. "好" has one character, "小明" is a person's name.
+    assert [(found.nodes[edge.first].word, found.nodes[edge.second].word) for edge in found.edges] == [
+        ("北京", "大学"), ("大学", "研究"), ("大学", "喜欢"), ("研究", "喜欢")]
+    assert found.window == 5
+    assert [one.phrase for one in found.phrases] == ["大学", "研究"]
+
+
+@pytest.mark.parametrize("method", ["mihalcea", "pytextrank", "positionrank", "biasedtextrank", "topicrank"])
+def test_a_text_ranks_the_same_alone_among_others_and_in_other_blocks(method, monkeypatch):
+    tokens = by_chance(11)
+    settings = {"method": method, "idf": IDF, "focus": "graph word" if method == "biasedtextrank" else ""}
+    whole = rank(tokens, **settings)
+    assert pa.concat_tables([rank(tokens.slice(n, 1), **settings) for n in range(tokens.num_rows)]).equals(whole)
+    assert rank(tokens.take(pa.array(range(tokens.num_rows - 1, -1, -1))), **settings).equals(whole)
+    # The package has a function of the module's name.
+    monkeypatch.setattr(sys.modules["stages.ranking.ranker"], "blocks", lambda table: blocks(table, 50))
+    assert rank(tokens, **settings).equals(whole)
+
+
+def test_pieces_are_cut_by_what_they_hold():
+    tokens = by_chance(1)
+    batches = [tokens.slice(start, 7) for start in range(0, tokens.num_rows, 7)]
+    assert [piece.num_rows for piece in pieces(batches, texts=20)] == [21, 21, 18]
+    assert pa.concat_tables(pieces(batches, size=30)).equals(tokens.combine_chunks())
+    assert len(list(pieces(batches, size=1))) == len(batches)
+    assert [block.table.num_rows for block in blocks(tagged("a/NOUN", "b/NOUN c/NOUN", "d/NOUN"), 1)] == [1, 1, 1]
+
+
+def test_only_the_best_phrases_are_kept():
+    tokens = by_chance(2)
+    whole, kept = (rank(tokens, phrases=phrases).to_pandas() for phrases in (1000, 2))
+    assert kept["rank"].max() == 2
+    assert kept.reset_index(drop=True).equals(whole[whole["rank"] <= 2].reset_index(drop=True))
+
+
+@pytest.mark.parametrize(("settings", "message"), [
+    ({"method": "mihalce"}, "no ranking is called 'mihalce'; did you mean 'mihalcea'"),
+    ({"compat": "pytextrnk", "method": "pytextrank"}, "textrank.compat: found 'pytextrnk'; did you mean 'pytextrank'"),
+    ({"compat": "pytextrank"}, "pytextrank has no method mihalcea"),
+    ({"method": "biasedtextrank"}, "textrank.focus: biasedtextrank needs the words"),
+    ({"window": 1}, "textrank.window: must be at least 2, found 1"),
+    ({"damping": 1.0}, "damping must lie between 0 and 1")])
+def test_settings_that_cannot_be_are_refused(settings, message):
+    with pytest.raises(InputError, match=message):
+        rank(tagged("a/NOUN"), **settings)
+
+
+def test_a_count_of_phrases_below_one_is_refused():
+    with pytest.raises(ValueError, match="phrases must be at least 1, found 0"):
+        rank(tagged("a/NOUN"), phrases=0)
+
+
+def test_a_damaged_token_table_is_refused():
+    broken = tagged("a/NOUN b/NOUN").set_column(3, "pos", pa.array([["NOUN"]]))
+    with pytest.raises(InputError, match="the lists of column 'pos' are not as long as those of 'token'"):
+        rank(broken)
+    outside = tagged("a/NOUN b/NOUN").set_column(10, "chunk_end", pa.array([[9]], pa.list_(pa.int32())))
+    with pytest.raises(InputError, match="noun chunks lie outside their texts"):
+        rank(outside, "pytextrank")
