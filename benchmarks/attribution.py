@@ -6,7 +6,6 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,7 @@ from torch import Tensor, nn
 from transformers import AutoTokenizer, BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 
 from benchmarks.harness import Context, Disagreement, Section, compare
-from models.attribution import from_encoding, piece_attributions, siamese_saliency, word_saliency
-from models.attribution.paths import nodes
-from models.encoders import load_encoder, mean_pool
+from models.attribution import from_encoding, piece_attributions, word_saliency
 from models.pair_classifier import build_pair_classifier, encode_pairs
 from stages.encoders import fixed_chunks, resolve_encoder
 from stages.runtime.device import choose_device
@@ -28,7 +25,7 @@ TITLE = "Attribution of words"
 THREADS = 2
 BATCH = 64
 STEPS = 16
-JACOBIAN_STEPS = 2  # a point costs as many backward passes as the encoder has outputs
+WIDTHS = 8  # texts are padded to multiples of this, as in the stage
 LONGEST = 51
 SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample" / "paraphrase.jsonl"
 _AGREE = 1e-5
@@ -38,7 +35,7 @@ Pairs = list[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Network:
-    """The bundled encoder, under a two-class head of random weights or bare, on its device."""
+    """The bundled encoder under a two-class head of random weights, on its device."""
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
@@ -55,18 +52,24 @@ class Network:
 
 
 def run(context: Context) -> list[Section]:
-    """Compare gradients, integrated gradients and integrated Jacobians with what people use or would write."""
+    """Compare gradients and integrated gradients with a loop over texts and with captum."""
     pairs = _pairs(context)
+    few = pairs[:max(2, len(pairs) // 16)]  # a path has STEPS points
+    threads = torch.get_num_threads()
     torch.set_num_threads(THREADS)
-    device = choose_device("auto")
-    location = resolve_encoder("bundled").location
+    try:
+        network = _network()
+        return [_gradients(network, pairs, context.repeats), _paths(network, few, context.repeats)]
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _network() -> Network:
+    device, location = choose_device("auto"), resolve_encoder("bundled").location
     torch.manual_seed(0)
-    tokenizer = AutoTokenizer.from_pretrained(location)
-    classifier = Network(nn.Module.to(build_pair_classifier(location).eval(), device), tokenizer, device)
-    encoder = Network(nn.Module.to(load_encoder(location)[0], device), tokenizer, device)
-    few = pairs[:max(2, len(pairs) // 8)]
-    return [_gradients(classifier, pairs, context.repeats), _paths(classifier, few, context.repeats),
-            _jacobians(encoder, pairs[:1], context.repeats)]
+    classifier = build_pair_classifier(location).eval()
+    nn.Module.to(classifier, device)
+    return Network(classifier, AutoTokenizer.from_pretrained(location), device)
 
 
 def _gradients(network: Network, pairs: Pairs, repeats: int) -> Section:
@@ -96,20 +99,6 @@ def _paths(network: Network, pairs: Pairs, repeats: int) -> Section:
                    f"attributions of pieces differ by at most {difference:.1e} of the largest", rows)
 
 
-def _jacobians(network: Network, pairs: Pairs, repeats: int) -> Section:
-    contenders = {"ours, one product a point": lambda: siamese(network, pairs),
-                  "the whole Jacobian": lambda: siamese_whole(network, pairs)}
-    ours, peer = (work() for work in contenders.values())
-    difference = _agree("the whole Jacobian", ours, peer)
-    rows = compare({name: network.synchronised(work) for name, work in contenders.items()}, min(repeats, 2), 0,
-                   items=len(pairs), unit="pairs")
-    return Section(
-        "Integrated Jacobians of a sentence encoder, summed over the other text",
-        _workload(network, pairs, f"{JACOBIAN_STEPS} points a path"),
-        f"word scores (0 to 1) differ by at most {difference:.1e}", rows,
-        ["The Jacobian has a row for each of the encoder's 384 outputs; scores need only its product with one vector."])
-
-
 # --- ours ---
 
 
@@ -117,7 +106,7 @@ def batches(network: Network, pairs: Pairs) -> Iterator[tuple[list[int], BatchEn
     """Yield the pairs' places and encodings as the stage cuts them: by length, ``BATCH`` at a time."""
     sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
     lengths = [len(ids) for ids in network.tokenizer(sources, targets)["input_ids"]]
-    for chunk in fixed_chunks(lengths, BATCH, LONGEST):
+    for chunk in fixed_chunks(lengths, BATCH, LONGEST, WIDTHS):
         firsts, seconds = ([texts[item] for item in chunk.items] for texts in (sources, targets))
         encoded = encode_pairs(network.tokenizer, firsts, seconds, LONGEST, chunk.width)
         yield chunk.items, encoded.to(network.device)
@@ -140,12 +129,6 @@ def integrated(network: Network, pairs: Pairs) -> list[Tensor]:
         for row, item in enumerate(items):
             found[item] = pieces[row, encoded["attention_mask"][row].cpu().bool()]
     return found
-
-
-def siamese(network: Network, pairs: Pairs) -> list[Tensor]:
-    """Return the word scores of each source by its similarity to its target."""
-    return [siamese_saliency(network.model, _text(network, source), _text(network, target), steps=JACOBIAN_STEPS)[0]
-            for source, target in pairs]
 
 
 # --- the others ---
@@ -193,38 +176,6 @@ def captum_integrated(network: Network, pairs: Pairs) -> list[Tensor]:
     return found
 
 
-def siamese_whole(network: Network, pairs: Pairs) -> list[Tensor]:
-    """Return the same as :func:`siamese`, from the integrated Jacobian of each source as a whole."""
-    scores = []
-    for pair in pairs:
-        source, other = (_text(network, text) for text in pair)
-        with torch.no_grad():
-            table = network.model.get_input_embeddings()
-            at_other, at_blanks = (_vector(network, other, table(ids))
-                                   for ids in (other["input_ids"], _blanks(network, other)))
-        scores.append(_pooled((_jacobian(network, source) @ (at_other - at_blanks)).abs().cpu(), source, 0))
-    return scores
-
-
-def _jacobian(network: Network, encoded: BatchEncoding) -> Tensor:
-    """Return (e - r)_i J_i of each piece i, (L, d), one backward pass for each output of the encoder."""
-    table = network.model.get_input_embeddings()
-    end, begin = (table(ids).detach() for ids in (encoded["input_ids"], _blanks(network, encoded)))  # (1, L, D)
-    total = torch.zeros(end.shape[1:], device=end.device)
-    for place, weight in zip(*nodes(JACOBIAN_STEPS), strict=True):
-        jacobian = torch.autograd.functional.jacobian(partial(_vector, network, encoded),
-                                                      begin + float(place) * (end - begin))  # (d, 1, L, D)
-        total += float(weight) * torch.einsum("oblk,blk->lo", jacobian, end - begin)
-    return total
-
-
-def _vector(network: Network, encoded: BatchEncoding, embeddings: Tensor) -> Tensor:
-    """Return the sentence vector (d,), of length 1, of word embeddings (1, L, D)."""
-    hidden = network.model(inputs_embeds=embeddings, **_masks(encoded)).last_hidden_state
-    pooled = mean_pool(hidden, encoded["attention_mask"])[0]
-    return pooled / pooled.norm()
-
-
 def _blanks(network: Network, encoded: BatchEncoding) -> Tensor:
     return from_encoding(encoded).reference_ids(network.model.config.pad_token_id)
 
@@ -254,10 +205,6 @@ def _pooled(pieces: Tensor, encoded: BatchEncoding, row: int) -> Tensor:
 
 
 # --- data and checks ---
-
-
-def _text(network: Network, text: str) -> BatchEncoding:
-    return network.tokenizer([text], truncation=True, max_length=LONGEST, return_tensors="pt").to(network.device)
 
 
 def _pairs(context: Context) -> Pairs:

@@ -49,6 +49,8 @@ STAGE = "attribution"
 MODES = ("xx", "xy")
 # Chunks that are scored, stored and, after a kill, not repeated together.
 _BLOCK_CHUNKS = 64
+# Pairs are padded to multiples of this: a finer step than that of single texts pads less, and they are many.
+_WIDTHS = 8
 # Rows of the table that are written at once.
 _WRITTEN_ROWS = 4096
 # Tables and the columns of them that are needed.
@@ -252,7 +254,7 @@ def _block(requests: np.ndarray, text_of: Mapping[int, str], words: pa.Table, sc
     lengths = scorer.lengths([(pieces[first], pieces[second]) for first, second in zip(firsts, seconds, strict=True)])
     scores: list[np.ndarray] = [np.zeros(0, dtype=np.float32)] * len(requests)
     unaligned = 0
-    for chunk in fixed_chunks(lengths, scorer.size, scorer.longest):
+    for chunk in fixed_chunks(lengths, scorer.size, scorer.longest, _WIDTHS):
         found, lost = scorer(pairs.at(chunk.rows), chunk.width)
         for item, score in zip(chunk.items, found, strict=False):  # the rest are repeats that fill the chunk
             scores[item] = score

@@ -141,6 +141,12 @@ def test_the_place_for_what_exceeds_memory_is_left_empty(project, tmp_path):
     assert not folder.exists()
 
 
+def test_joins_draw_no_bar_on_standard_output():
+    with joins.joining({}, JoinLimits()) as connection:
+        assert connection.sql("SELECT current_setting('enable_progress_bar')").fetchall() == [(False,)]
+        assert connection.sql("SELECT current_setting('threads')").fetchall() == [(1,)]
+
+
 def test_a_missing_or_foreign_file_is_named(tmp_path):
     examples, _ = tables([("a", "b", "c")])
     with pytest.raises(InputError, match="keywords.parquet: no such artifact"):

@@ -3,10 +3,12 @@
 import json
 import math
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -15,6 +17,8 @@ from stages import keywords
 from stages.artifacts.schemas import NO_KEYWORD, SCHEMAS
 from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.params.data import Keywords
+from stages.ranking.blocks import Spans, TokenBlock
+from stages.ranking.choice import RANKING_COLUMNS, beside
 from stages.ranking.selection import Candidate, InverseFrequency, choose, content_words
 from stages.runtime.errors import InputError
 
@@ -158,6 +162,89 @@ def test_attribution_of_other_tokens_is_refused():
         keywords.run(TABLE, attribution([(0, "xx", 0, ["a"], [1.0])]), EXAMPLES, Keywords(method="attribution"))
     with pytest.raises(InputError, match="tokens.parquet: 1 texts, the first of them 99"):
         keywords.run(TABLE, ranking(PHRASES), examples(("train", 99, 0, None)), Keywords())
+
+
+def psi(rows):
+    """PSI from ``(text_id, mode, pair, words, scores, primary)``."""
+    names = SCHEMAS["psi"].arrow().names
+    return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], schema=SCHEMAS["psi"].arrow())
+
+
+def test_psi_takes_the_most_important_primary_content_word():
+    rows = [(0, "xx", 0, ["the", "red", "fox"], [9.0, 3.0, 2.0], [True, False, True]),
+            (0, "xy", 1, ["the", "red", "fox"], [0.0, 9.0, 0.0], [True, True, True]),
+            (1, "xx", 1, ["a", "red", "dog"], [1.0, 0.5, 0.5], [True, False, False])]
+    made = keywords.run(TABLE, psi(rows), EXAMPLES, Keywords(method="psi"))
+    assert made.keywords.to_pylist()[0] == {"text_id": 0, "keyword": "fox", "method": "psi", "score": 2.0}
+    # Text 1 was scored, but has no primary word.
+    assert made.keywords.to_pylist()[1]["method"] == "idf"
+    assert made.fallbacks[0] == "4 texts have no psi (only sources have): their keyword is by IDF"
+    for text, message in ((0, "psi.parquet: text 0 has 1 scores for 3 tokens"),
+                          (9, "psi.parquet: 1 texts, the first of them 9, are not in both tables")):
+        with pytest.raises(InputError, match=message):
+            keywords.run(TABLE, psi([(text, "xx", text, ["a"], [1.0], [True])]), EXAMPLES, Keywords(method="psi"))
+
+
+def test_a_keyword_by_its_lemma_has_the_lemma_of_its_head():
+    table = tokens(["the Red Foxes", "dogs'", "feet", "it"])
+    lemmas = [["the", "red", "Fox"], ["dog"], ["foot"], ["it"]]
+    table = table.set_column(2, "lemma", pa.array(lemmas))
+    # Apostrophes are left out of the second keyword, so it does not end with its last token.
+    phrases = ranking([(0, "red foxes", 0.4, 1, 3), (1, "dogs", 0.3, 0, 1), *((n, None, None, None, None)
+                                                                            for n in (2, 3))])
+    used = examples(("train", 0, 1, None))
+    lemmatised = keywords.run(table, phrases, used, Keywords(kw_lemma=True)).keywords.to_pylist()
+    assert [row["keyword"] for row in lemmatised] == ["red fox", "dogs", "foot", "it"]
+    plain = keywords.run(table, phrases, used, Keywords()).keywords.to_pylist()
+    assert [row["keyword"] for row in plain] == ["red foxes", "dogs", "feet", "it"]
+
+
+def test_labelled_texts_have_keywords_and_no_shares():
+    labelled = as_table("labelled_examples", {"example_id": range(6), "split": ["train"] * 3 + ["test"] * 3,
+                                              "text_id": range(6), "label": ["a"] * 6})
+    made = keywords.run(TABLE, ranking(PHRASES), labelled, Keywords())
+    assert made.keywords["keyword"].to_pylist()[:3] == ["red fox", "red", "dog"]
+    assert made.counts == {"texts_by_method": {"idf": 1, "none": 1, "textrank": 4},
+                           "keywords": {"distinct": 6, "distinct_in_training": 3}}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_all_texts_at_once_are_chosen_as_each_alone(seed):
+    draw = random.Random(seed)
+    words = ["red", "Fox", "the", "dog", "x1", "who", "a", "blue"]
+    table = tokens([" ".join(draw.choices(words, k=draw.randint(0, 7))) for _ in range(80)])
+    phrases = []
+    for text, said in zip(range(80), table["token"].to_pylist(), strict=True):
+        starts = [draw.randrange(len(said)) for _ in range(draw.randint(0, 4))] if said else []
+        phrases += [(text, said[start].lower(), draw.choice([0.0, 0.1, 0.3, 0.1 + 1e-12]), start, start + 1)
+                    for start in starts] or [(text, None, None, None, None)]
+    used = examples(*(("train", n, n + 1, None) for n in range(0, 40, 2)), ("test", 70, 71, 72))
+    made = keywords.run(table, ranking(phrases), used, Keywords()).keywords.to_pylist()
+    idf = InverseFrequency.over(table["token"].to_pylist()[:40])
+    for row, said, stops in zip(made, table["token"].to_pylist(), table["is_stop"].to_pylist(), strict=True):
+        mine = [Candidate(*rest) for text, *rest in phrases if text == row["text_id"] and rest[0] is not None]
+        choice = choose(mine, "textrank", said, stops, idf)
+        assert (row["keyword"], row["method"], row["score"]) == tuple(choice)
+
+
+def test_rankings_come_piece_by_piece_beside_the_tokens():
+    rows = ranking([*PHRASES[:5], *PHRASES[5:]]).select(RANKING_COLUMNS["textrank"])
+    whole = [(piece["text_id"].to_pylist(), found["text_id"].to_pylist()) for piece, found in
+             beside([TABLE.slice(0, 2), TABLE.slice(2, 3), TABLE.slice(5)],
+                    [rows.slice(0, 2), rows.slice(2, 0), rows.slice(2, 1), rows.slice(3)], "textrank")]
+    assert whole == [([0, 1], [0, 1, 1]), ([2, 3, 4], [2, 3, 4]), ([5], [5])]
+    with pytest.raises(InputError, match="textrank.parquet: 2 texts, the first of them 4"):
+        list(beside([TABLE.slice(0, 4)], [rows], "textrank"))
+    assert [found.num_rows for _, found in beside([TABLE], [], "attribution")] == [0]
+
+
+def test_idf_of_many_texts_at_once_is_that_of_each():
+    counted = InverseFrequency.over_tables([TABLE.slice(0, 4), TABLE.slice(4), TABLE.slice(0, 0)])
+    assert counted == InverseFrequency.over(TABLE["token"].to_pylist())
+    assert counted.values(["red", "the", "unseen"]).tolist() == [counted.of(w) for w in ("red", "the", "unseen")]
+    block = TokenBlock(TABLE)
+    spans = Spans(np.array([0, 1]), np.array([1, 3]), np.array([3, 6]))
+    assert counted.means(block, spans).tolist() == [counted.mean(["red", "fox"]), counted.mean(["a", "red", "dog"])]
 
 
 def test_the_stage_reads_the_ranking_of_its_method_and_writes_the_same_bytes(tmp_path, monkeypatch, capsys):

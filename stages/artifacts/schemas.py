@@ -86,7 +86,7 @@ _ALL = (
             ("score", pa.float64(), "rank score of the phrase"),
             ("start", pa.int32(), "first token of the phrase's first occurrence"),
             ("end", pa.int32(), "token after its last"),
-            ("status", pa.string(), "ok, or why there is no phrase (empty_text, no_candidate)"),
+            ("status", pa.string(), "ok, not_converged, or why there is no phrase (empty_text, no_candidate)"),
         )),
     TableSchema(
         "attribution", "Gradient saliency of each source word under the pair classifier (PGKPR 3.1).",

@@ -144,6 +144,8 @@ def joining(tables: Mapping[str, Rows], limits: JoinLimits) -> Iterator[duckdb.D
         connection = stack.enter_context(duckdb.connect(config={
             "memory_limit": f"{max(1, round(limits.memory_gib * 1024))}MiB", "threads": 1,
             "temp_directory": str(folder)}))
+        # It would be drawn on standard output, over whatever a command prints there.
+        connection.execute("SET enable_progress_bar = false")
         for name, rows in tables.items():
             if isinstance(rows, Path):
                 connection.read_parquet(str(rows)).create_view(name)

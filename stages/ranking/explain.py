@@ -220,21 +220,24 @@ def _reason(choice: Choice, phrases: tuple[ExplainedPhrase, ...], idf: InverseFr
     if choice.score is None:
         return "The text has neither a ranked phrase nor a content word, so it has no keyword."
     if choice.method == "idf":
-        rarest = "the first" if idf is None else "the one of highest inverse document frequency"
-        return f"No phrase was ranked, so of the content words {rarest} was taken: {choice.keyword!r}."
+        which = "the first" if idf is None else "the one of highest inverse document frequency"
+        return f"No phrase was ranked, so of the content words {which} was taken: {choice.keyword!r}."
     score = round(choice.score, DIGITS)
     tied = [one for one in phrases if round(one.score, DIGITS) == score]
     lower = [one.score for one in phrases if 0 < round(one.score, DIGITS) < score]
-    begin = f"{choice.keyword!r} has the highest score, {choice.score:.6g}"
+    if len(tied) == 1 and not lower:
+        return f"{choice.keyword!r} is the only phrase."
     if len(tied) == 1:
-        return f"{begin}; the next has {max(lower):.6g}." if lower else f"{choice.keyword!r} is the only phrase."
-    begin += f", as {_and([repr(one.keyword) for one in tied if one.keyword != choice.keyword])} has"
-    rarest_tied = _rarest(tied)
-    if len(rarest_tied) == 1:
-        return f"{begin}; of these its inverse document frequency is the highest, {rarest_tied[0].idf:.6g}."
-    equally = "" if idf is None or len(rarest_tied) == len(tied) else \
-        f"the highest inverse document frequency, {rarest_tied[0].idf:.6g}, is shared too, and "
-    return f"{begin}; {equally}it comes first in the text."
+        return f"{choice.keyword!r} has the highest score, {choice.score:.6g}; the next has {max(lower):.6g}."
+    winner = next(one for one in tied if (one.start, one.end) == min((one.start, one.end) for one in _rarest(tied)))
+    begin = f"{choice.keyword!r} shares the highest score, {choice.score:.6g}, with {_others(tied, winner)}"
+    rarest = _rarest(tied)
+    if len(rarest) == 1:
+        return f"{begin}; of these it has the highest inverse document frequency, {winner.idf:.6g}."
+    if idf is None or len(rarest) == len(tied):
+        return f"{begin}; of these it comes first in the text."
+    return f"{begin}; it has the highest inverse document frequency, {winner.idf:.6g}, as has " \
+           f"{_others(rarest, winner)}, and comes first in the text."
 
 
 def _rarest(phrases: list[ExplainedPhrase]) -> list[ExplainedPhrase]:
@@ -243,5 +246,6 @@ def _rarest(phrases: list[ExplainedPhrase]) -> list[ExplainedPhrase]:
     return [one for one, value in zip(phrases, values, strict=True) if value == max(values)]
 
 
-def _and(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+def _others(phrases: list[ExplainedPhrase], winner: ExplainedPhrase) -> str:
+    *names, last = [repr(one.keyword) for one in phrases if one is not winner]
+    return f"{', '.join(names)} and {last}" if names else last

@@ -1,0 +1,134 @@
+"""Captions: one item per group of texts that say the same (METHODS, data of PGKPR)."""
+
+import numpy as np
+import pytest
+from ingest_rows import by_key, dataset, ingested
+
+from stages import ingest
+from stages.ingestion.readers import RawRow
+from stages.ingestion.textkeys import text_key
+from stages.params.data import Ingest
+from stages.runtime.errors import InputError
+
+COLUMNS = {"group": "image", "text": "caption"}
+PARAMS = {"neg_source": "none", "validation": 0.1, "test": 0.1}
+
+
+def captions(groups, split=None, file="c.json"):
+    """Rows of (group, text), one group after another."""
+    pairs = [(name, text) for name, texts in groups.items() for text in texts]
+    return [RawRow(file, number, {"group": name, "text": text}, split=split)
+            for number, (name, text) in enumerate(pairs, start=1)]
+
+
+def images(count=40):
+    return {f"image {n}": [f"caption {k} of image {n}" for k in range(2 + n % 4)] for n in range(count)}
+
+
+def made_of(groups, folder, seed=1, rows=None, **changes):
+    data = dataset(layout="captions", columns=COLUMNS)
+    return ingested(captions(groups) if rows is None else rows, data, Ingest(**PARAMS | changes), seed, folder)
+
+
+@pytest.mark.parametrize("source", ["first", "random"])
+def test_a_group_is_one_item_and_all_other_captions_are_references(tmp_path, source):
+    groups = images()
+    made = made_of(groups, tmp_path, caption_source=source)
+    keys = made.texts["text"].tolist()
+    assert len(made.examples) == 40 == made.counts["groups"]
+    chosen = []
+    for row, texts in zip(made.examples.itertuples(), groups.values(), strict=True):
+        references = [keys[number] for number in row.reference_ids]
+        assert references == [text for text in texts if text != keys[row.source_id]]
+        assert row.target_id == row.reference_ids[0]
+        assert keys[row.source_id] in texts
+        chosen.append(texts.index(keys[row.source_id]))
+    assert (max(chosen) == 0) == (source == "first")
+    assert made.examples["negative_id"].isna().all()
+    assert made.counts["triples_by_negative_source"] == {"given": 0, "labelled": 0, "retrieved": 40, "none": 40}
+
+
+def test_random_sources_are_drawn_by_seed_and_texts_whatever_the_order(tmp_path):
+    groups = images()
+    turned = {name: texts[::-1] for name, texts in reversed(groups.items())}
+    sources = [set(by_key(made_of(part, tmp_path, seed))["source"])
+               for part, seed in ((groups, 1), (turned, 1), (groups, 2))]
+    assert sources[0] == sources[1] != sources[2]
+
+
+def test_repeated_and_single_captions_are_set_aside(tmp_path):
+    groups = {"a": ["one dog", "One dog!", "two dogs"], "b": ["alone"], **images(9)}
+    made = made_of(groups, tmp_path, caption_source="first")
+    assert made.rejected[["row", "reason"]].to_numpy().tolist() == [
+        [2, "duplicate: of c.json row 1"], [4, "alone: its group has no other text"]]
+    assert made.counts["rows"]["rejected"] == 0
+    assert made.counts["rows"]["taken"] == len(captions(groups)) - 2
+    assert "alone" not in set(made.texts["text"])
+
+
+def test_groups_that_share_a_text_are_one_component(tmp_path):
+    groups = images(30)
+    groups["image 0"].append("shared")
+    groups["image 7"].append("Shared.")
+    for way in ("component", "pair"):
+        made = made_of(groups, tmp_path, split_by=way, test=0.3, neg_source="retrieved")
+        frame = made.examples
+        assert frame["group"].iloc[0] == frame["group"].iloc[7]
+        assert frame["group"].nunique() == 29
+        if way == "component":
+            assert frame.groupby("group")["split"].nunique().max() == 1
+        # A negative says something else than every reference, and has a home in the item's split.
+        for row in frame.itertuples():
+            home = frame[frame["split"] == row.split]
+            assert row.negative_id in {*home["source_id"], *(n for ids in home["reference_ids"] for n in ids)}
+            assert row.negative_id not in {row.source_id, *row.reference_ids}
+
+
+@pytest.mark.parametrize("way", ["component", "pair"])
+def test_published_splits_are_kept(tmp_path, way):
+    groups = list(images(40).items())
+    rows = captions(dict(groups[:30]), "train", "a.json") + captions(dict(groups[30:]), "test", "b.json")
+    # The first image is in both files; the next three share a text with an image of the test file.
+    shared = [groups[n][1][0] for n in (1, 2, 3)]
+    rows += captions({"image 0": ["as seen in test", "and once more"], "image 31": shared}, "test", "c.json")
+    made = made_of({}, tmp_path, rows=rows, split_by=way)
+    frame = by_key(made)
+    lost = 1 if way == "pair" else 4
+    assert made.counts["examples"] == {"train": 30 - lost - 3, "validation": 3, "test": 11}
+    refused = made.rejected[["file", "row"]].to_numpy().tolist()
+    assert refused[:2] == [["a.json", 1], ["a.json", 2]]
+    assert len(refused) == (2 if way == "pair" else 2 + 3 + 4 + 5)
+    assert made.counts["leak"]["test"]["items_with_a_leak"] == (0 if way == "component" else 1)
+    tested = frame[frame["split"] == "test"]
+    assert {"asseenintest", "andoncemore"} <= set(tested["source"]) | set(tested["target"])
+
+
+@pytest.mark.parametrize(("changes", "groups", "message"), [
+    ({"neg_source": "labelled"}, images(9), "layout captions has no pairs that are labelled as non-paraphrases"),
+    ({"neg_source": "given"}, images(9), "has layout captions. Set neg_source to retrieved or none"),
+    ({}, {f"g{n}": [f"text {n}"] for n in range(9)}, r"No group has two texts; name the column .* \(columns.group\)"),
+    ({}, images(2), "at least 3 groups are needed"),
+])
+def test_captions_that_give_no_examples_say_what_to_do(tmp_path, changes, groups, message):
+    with pytest.raises(InputError, match=message):
+        made_of(groups, tmp_path, **changes)
+
+
+def test_a_caption_needs_a_group_and_a_text(tmp_path):
+    broken = [RawRow("d", 1, {"group": None, "text": "x"}), RawRow("d", 2, {"group": "g", "text": ""})]
+    made = made_of({}, tmp_path, rows=captions(images(9)) + broken, max_rejected=1)
+    assert made.rejected["reason"].tolist() == ["group: must be a name, found None", "empty text: text"]
+
+
+def test_nothing_but_rows_that_cannot_be_used(tmp_path):
+    with pytest.raises(InputError, match="no example could be made from 0 usable rows"):
+        ingest.run([RawRow("d", 1, {"group": "g", "text": ""})], dataset(layout="captions", columns=COLUMNS),
+                   Ingest(**PARAMS, max_rejected=1), 1, tmp_path)
+
+
+def test_references_hold_every_caption_that_is_not_the_source(tmp_path):
+    made = made_of(images(12), tmp_path)
+    texts = made.texts["text"].map(text_key)
+    sizes = np.array([len(ids) for ids in made.examples["reference_ids"]])
+    assert sizes.tolist() == [1 + n % 4 for n in range(12)]
+    assert len(texts) == sizes.sum() + 12

@@ -1,0 +1,95 @@
+"""Labelled texts: one example per text, published splits honoured (METHODS, data of CLLD)."""
+
+import pytest
+from ingest_rows import dataset, ingested
+
+from stages.ingestion import pairs
+from stages.ingestion.readers import RawRow
+from stages.params.data import Ingest
+from stages.runtime.errors import InputError
+
+COLUMNS = {"text": "t", "label": "c"}
+
+
+def labelled(texts, file="f", split=None):
+    """Rows of (text, label)."""
+    return [RawRow(file, number, {"text": text, "label": label}, split=split)
+            for number, (text, label) in enumerate(texts, start=1)]
+
+
+def made_of(rows, folder, seed=1, **changes):
+    return ingested(rows, dataset(layout="labelled", columns=COLUMNS), Ingest(**changes), seed, folder)
+
+
+def classes(sizes):
+    return [(f"text {n} of {name}", name) for name, size in sizes.items() for n in range(size)]
+
+
+def test_labelled_texts_are_drawn_class_by_class(tmp_path):
+    texts = classes({"good": 100, "bad": 50, "odd": 10})
+    made = made_of(labelled(texts), tmp_path, validation=0.1, test=0.2)
+    assert made.texts["text"].tolist() == [text for text, _ in texts]
+    assert made.examples["text_id"].tolist() == list(range(160))
+    assert made.examples["label"].tolist() == [label for _, label in texts]
+    table = made.examples.groupby(["split", "label"]).size()
+    assert table.to_dict() == {
+        ("train", "good"): 70, ("train", "bad"): 35, ("train", "odd"): 7, ("validation", "good"): 10,
+        ("validation", "bad"): 5, ("validation", "odd"): 1, ("test", "good"): 20, ("test", "bad"): 10,
+        ("test", "odd"): 2}
+    assert made.counts["classes"]["test"] == {"good": 20, "bad": 10, "odd": 2}
+    again, other = (made_of(labelled(texts), tmp_path, seed, validation=0.1, test=0.2) for seed in (1, 2))
+    assert made.examples.equals(again.examples)
+    assert not made.examples.equals(other.examples)
+
+
+def test_published_splits_stay_and_the_missing_one_is_drawn_from_training(tmp_path):
+    rows = labelled(classes({"a": 40, "b": 20}), "train", "train")
+    rows += labelled([(f"test {n}", "ab"[n % 2]) for n in range(30)], "test", "test")
+    made = made_of(rows, tmp_path, validation=0.1)
+    frame = made.examples.merge(made.texts)
+    tested = frame["text"].str.startswith("test")
+    assert (frame[tested]["split"] == "test").all()
+    assert frame[~tested].groupby(["split", "label"]).size().to_dict() == {
+        ("train", "a"): 36, ("train", "b"): 18, ("validation", "a"): 4, ("validation", "b"): 2}
+    assert made.counts["published_splits"] == ["test"]
+    everything = rows + labelled([("held out", "a")], "dev", "validation")
+    frame = made_of(everything, tmp_path, validation=0.1).examples
+    assert frame["split"].value_counts().to_dict() == {"train": 60, "test": 30, "validation": 1}
+
+
+def test_repetitions_contradictions_and_texts_of_two_splits(tmp_path):
+    rows = labelled([*classes({"a": 20, "b": 20}), ("Same.", "a"), ("same", "a"), ("In both", "b"), ("torn", "a")],
+                    "train", "train")
+    rows += labelled([("in both!", "b"), ("Torn", "b"), ("test", "a")], "test", "test")
+    made = made_of(rows, tmp_path, max_rejected=0.1)
+    assert made.rejected[["file", "row", "reason"]].to_numpy().tolist() == [
+        ["test", 2, "both labels: the text occurs as 'a' and as 'b'"],
+        ["train", 42, "duplicate: of train row 41"],
+        ["train", 43, "other split: kept as test row 1, of a split that is evaluated"],
+        ["train", 44, "both labels: the text occurs as 'a' and as 'b'"]]
+    assert made.counts["rows"] == {"read": 47, "taken": 43, "rejected": 2, "duplicates": 1, "not_taken_by_reason": {
+        "both labels": 2, "duplicate": 1, "other split": 1}}
+    assert made.counts["leak"] == {"rows_left_out_for_an_evaluated_split": 1}
+    frame = made.examples.merge(made.texts)
+    assert sorted(frame[frame["split"] == "test"]["text"]) == ["In both", "test"]
+    with pytest.raises(InputError, match="2 of 47 rows cannot be used"):
+        made_of(rows, tmp_path)
+
+
+def test_samples_of_labelled_texts(tmp_path):
+    made = made_of(labelled(classes({"a": 60, "b": 40})), tmp_path, max_train=10, validation=0.1, test=0.1)
+    assert made.counts["examples"] == {"train": 10, "validation": 10, "test": 10}
+    assert made.texts["text_id"].tolist() == list(range(30)) == made.examples["text_id"].tolist()
+
+
+def test_a_labelled_text_needs_both(tmp_path):
+    rows = labelled(classes({"a": 20})) + labelled([("", "a"), ("x", None), ("y", " ")], "g")
+    made = made_of(rows, tmp_path, max_rejected=0.5)
+    assert made.rejected["reason"].tolist() == [
+        "empty text: text", "label: must be a name, found None", "label: must be a name, found ' '"]
+
+
+def test_a_column_of_texts_is_no_label(tmp_path, monkeypatch):
+    monkeypatch.setattr(pairs, "_CLASSES", 10)
+    with pytest.raises(InputError, match="f: the labels have more than 10 different values.*columns.label"):
+        made_of(labelled([(f"text {n}", f"class {n}") for n in range(20)]), tmp_path)

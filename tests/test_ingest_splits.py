@@ -1,0 +1,231 @@
+"""Splits by component, by pair, by class and as published; samples; what leaks (METHODS A.1, step 6)."""
+
+import numpy as np
+import pytest
+from ingest_rows import SHARES, by_key, corpus, dataset, ingested, raw
+
+from stages import ingest
+from stages.ingestion.items import Captions, Items, plain_items
+from stages.ingestion.leaks import leak_lines, leak_report
+from stages.ingestion.splits import TEST, TRAIN, VALIDATION, sample_items, split_classes, split_groups, split_items
+from stages.ingestion.textkeys import text_key
+from stages.params.data import Ingest
+from stages.runtime.errors import InputError
+
+# Components
+
+
+def test_splits_get_their_share():
+    groups = np.arange(400)
+    split = split_groups(groups, 400, validation=0.05, test=0.1, seed=1)
+    assert np.bincount(split).tolist() == [340, 20, 40]
+
+
+def test_large_components_go_to_train_and_groups_without_items_everywhere():
+    items = np.concatenate([np.zeros(300, dtype=int), np.arange(1, 301)])
+    split = split_groups(items, 1301, validation=0.05, test=0.05, seed=1)
+    assert split[0] == TRAIN
+    counts = np.bincount(split[items], minlength=3)
+    assert counts[VALIDATION] == counts[TEST] == 30
+    empty = np.bincount(split[301:], minlength=3)
+    assert 20 < empty[VALIDATION] < 90
+    assert 20 < empty[TEST] < 90
+
+
+@pytest.mark.parametrize("sizes", [[1, 1, 1], [1, 1, 3], [5, 5, 5], [50, 1, 1]])
+def test_no_split_stays_empty(sizes):
+    split = split_groups(np.repeat(np.arange(3), sizes), 3, validation=0.4, test=0.4, seed=1)
+    assert sorted(split.tolist()) == [0, 1, 2]
+
+
+def test_published_components_stay_and_what_is_not_published_is_drawn_from_training():
+    fixed = np.where(np.arange(500) < 100, TEST, TRAIN).astype(np.int8)
+    split = split_groups(np.arange(500), 500, 0.1, 0.3, 1, fixed)
+    assert (split[:100] == TEST).all()
+    assert np.bincount(split[100:], minlength=3).tolist() == [360, 40, 0]
+    fixed[100:150] = VALIDATION
+    split = split_groups(np.arange(500), 500, 0.1, 0.3, 1, fixed)
+    assert split.tolist() == fixed.tolist()
+    with pytest.raises(InputError, match="0 examples in 0 connected groups of texts cannot be cut into train and val"):
+        split_groups(np.arange(5), 5, 0.1, 0.1, 1, np.full(5, TEST, np.int8))
+
+
+# Items and classes
+
+
+def test_items_are_split_by_their_shares():
+    split = split_items(np.zeros(200, np.int8), [], 0.05, 0.1, 1)
+    assert np.bincount(split).tolist() == [170, 10, 20]
+    assert split.tolist() == split_items(np.zeros(200, np.int8), [], 0.05, 0.1, 1).tolist()
+    assert split.tolist() != split_items(np.zeros(200, np.int8), [], 0.05, 0.1, 2).tolist()
+    rank = np.where(np.arange(200) < 100, VALIDATION, TRAIN)
+    split = split_items(rank, [VALIDATION], 0.05, 0.1, 1)
+    assert (split[:100] == VALIDATION).all()
+    assert np.bincount(split[100:], minlength=3).tolist() == [90, 0, 10]
+
+
+def test_every_class_gives_its_share_and_the_sum_is_right():
+    label = np.repeat([0, 1, 2, 3], [100, 50, 13, 7])
+    split = split_classes(label, list("abcd"), np.zeros(170, np.int8), [], 0.1, 0.2, 1)
+    counts = np.array([np.bincount(label[split == which], minlength=4) for which in (TRAIN, VALIDATION, TEST)])
+    assert counts.sum(axis=1).tolist() == [119, 17, 34]
+    assert counts[VALIDATION].tolist() == [10, 5, 1, 1]
+    assert counts[TEST].tolist() == [20, 10, 3, 1]  # the largest remainder is that of 2.6
+    split = split_classes(label, list("abcd"), np.where(label == 1, TEST, TRAIN), [TEST], 0.1, 0.2, 1)
+    assert (split[label == 1] == TEST).all()
+    assert np.bincount(label[split == VALIDATION], minlength=4).tolist() == [10, 0, 1, 1]
+
+
+def test_too_few_items_are_not_split():
+    with pytest.raises(InputError, match="2 examples cannot be cut into 3 splits"):
+        split_items(np.zeros(2, np.int8), [], 0.1, 0.1, 1)
+    with pytest.raises(InputError, match="1 labelled texts cannot be cut into 2 splits"):
+        split_classes(np.array([0, 0]), ["a"], np.array([TEST, TRAIN]), [TEST], 0.1, 0.1, 1)
+
+
+def test_samples_are_seeded_and_keep_the_order():
+    split = np.array([0, 1, 0, 2, 0, 0, 1, 0])
+    limits = {"train": 3, "validation": None, "test": 5}
+    kept = sample_items(split, limits, seed=1)
+    assert np.bincount(split[kept]).tolist() == [3, 2, 1]
+    assert kept.tolist() == sorted(kept.tolist())
+    assert kept.tolist() == sample_items(split, limits, seed=1).tolist()
+    assert any(kept.tolist() != sample_items(split, limits, seed=s).tolist() for s in range(2, 9))
+
+
+# Leaks
+
+
+def test_leaks_of_a_case_made_by_hand():
+    # Components: texts 0 to 3, 4 to 5, 6 to 8, 9 to 10, 11 to 12.
+    group = np.array([0, 0, 0, 0, 1, 1, 2, 2, 2, 3, 3, 4, 4])
+    source, target, negative = (np.array(part) for part in zip(
+        (0, 1, 2), (4, 5, 6),       # training
+        (2, 3, 9), (9, 10, 11),     # validation: source 2 is a training negative; the other item is clean
+        (7, 6, 9), (3, 1, 4), (0, 1, 4), (11, 12, -1),  # test: targets 6 and 1 are trained on; twice target 1
+        strict=True))
+    split = np.array([TRAIN, TRAIN, VALIDATION, VALIDATION, TEST, TEST, TEST, TEST])
+    report = leak_report(plain_items(source, target, negative), split, group)
+    assert report["validation"] == {
+        "items": 2, "targets": 2, "sources": 2, "targets_as_training_inputs": 0, "targets_as_training_targets": 0,
+        "targets_as_training_negatives": 0, "sources_in_training": 1, "items_with_a_leak": 1, "share_with_a_leak": 0.5,
+        "items_of_a_component_in_two_splits": 1}
+    assert report["test"] == {
+        "items": 4, "targets": 3, "sources": 4, "targets_as_training_inputs": 0, "targets_as_training_targets": 1,
+        "targets_as_training_negatives": 1, "sources_in_training": 1, "items_with_a_leak": 3,
+        "share_with_a_leak": 0.75, "items_of_a_component_in_two_splits": 2}
+    assert leak_lines(report)[1].startswith("test: 3 of 4 items (75.0%) have a source or target in training; 3 targets")
+
+
+def test_every_reference_counts_as_a_target():
+    captions = Captions(np.array([0, 2, 5]), np.array([0, 1, 2, 3, 0]))
+    items = Items(np.array([0, 2]), np.array([1, 3]), np.array([-1, -1]), np.zeros(2), np.array([0, 1]), captions)
+    report = leak_report(items, np.array([TRAIN, TEST]), np.zeros(4, dtype=int))["test"]
+    assert (report["targets"], report["targets_as_training_inputs"], report["items_with_a_leak"]) == (2, 1, 1)
+
+
+def brute_leak(frame, name):
+    """Share of items of the split ``name`` with a source or target that training uses."""
+    train, mine = frame[frame["split"] == "train"], frame[frame["split"] == name]
+    seen = set(train[["source", "target", "negative"]].to_numpy().ravel())
+    return sum(row.source in seen or row.target in seen for row in mine.itertuples())
+
+
+@pytest.mark.parametrize("negatives", ["labelled", "retrieved"])
+def test_pairs_drawn_at_random_leak_and_components_do_not(tmp_path, negatives):
+    pairs = corpus(400, seed=2)
+    by_pair, by_component = (ingested(raw(pairs), dataset(), Ingest(
+        neg_source=negatives, split_by=way, **SHARES, max_rejected=1), 3, tmp_path) for way in ("pair", "component"))
+    frame = by_key(by_pair)
+    assert frame["split"].value_counts().to_dict() == {
+        "train": len(frame) - 2 * round(0.2 * len(frame)), "validation": round(0.2 * len(frame)),
+        "test": round(0.2 * len(frame))}
+    for name in ("validation", "test"):
+        report = by_pair.counts["leak"][name]
+        assert report["items_with_a_leak"] == brute_leak(frame, name) > 0
+        assert report["items_of_a_component_in_two_splits"] > 0
+        assert by_component.counts["leak"][name]["items_with_a_leak"] == 0
+        assert by_component.counts["leak"][name]["items_of_a_component_in_two_splits"] == 0
+    if negatives == "retrieved":
+        # A negative is a text of the item's own split, and of no item of another split alone.
+        homes = {name: set(part[["source", "target"]].to_numpy().ravel()) for name, part in frame.groupby("split")}
+        paired = {text_key(text) for one, other, _ in pairs for text in (one, other)}
+        free = paired - set().union(*homes.values())
+        assert all(row.negative in homes[row.split] | free for row in frame.itertuples())
+        assert (frame["group"] != frame["negative_id"].map(dict(zip(
+            frame["source_id"], frame["group"], strict=True)))).all()
+
+
+# Published splits
+
+
+def published(pairs):
+    """The rows of ``pairs`` in three published files, five to three to two."""
+    parts = {"train": pairs[0::2], "validation": pairs[1::4], "test": pairs[3::4]}
+    return [row for split, part in parts.items() for row in raw(part, f"{split}.csv", split)]
+
+
+@pytest.mark.parametrize("negatives", ["labelled", "retrieved", "none"])
+def test_published_splits_by_component_lose_rows_of_training_never_of_test(tmp_path, negatives):
+    rows = published(corpus(600, seed=6))
+    params = Ingest(neg_source=negatives, max_rejected=1)
+    made = ingested(rows, dataset(), params, 3, tmp_path)
+    frame = by_key(made)
+    for name in ("validation", "test"):
+        assert made.counts["leak"][name]["items_with_a_leak"] == 0
+    homes = frame.melt("split", ["source", "target", "negative"]).groupby("value")["split"].nunique()
+    assert homes.max() == 1
+    assert made.counts["published_splits"] == ["validation", "test"]
+    away = made.rejected[made.rejected["reason"].str.startswith("other split: its texts")]
+    assert set(away["file"]) <= {"train.csv", "validation.csv"}
+    assert len(away) == made.counts["rows"]["not_taken_by_reason"]["other split"] > 0
+    assert made.counts["rows"]["taken"] + len(made.rejected) == len(rows)
+    if negatives == "none":
+        # Each row that was taken and is a paraphrase is an item of its own split.
+        pairs = {frozenset(map(text_key, (row.content["source"], row.content["target"]))): row.split for row in rows}
+        assert all(pairs[frozenset((row.source, row.target))] == row.split for row in frame.itertuples())
+        tested = [row for row in rows if row.split == "test" and row.content["label"] == 1]
+        refused = made.rejected[made.rejected["file"] == "test.csv"]["row"]
+        assert len(frame[frame["split"] == "test"]) == len([row for row in tested if row.row not in set(refused)])
+
+
+def test_published_splits_by_pair_stay_as_they_are(tmp_path):
+    rows = published(corpus(600, seed=6))
+    params = Ingest(neg_source="labelled", qqp_rule="undirected_all", split_by="pair", max_rejected=1)
+    made = ingested(rows, dataset(), params, 3, tmp_path)
+    frame = by_key(made)
+    assert "other split" not in made.counts["rows"]["not_taken_by_reason"]
+    # Triples are made of the pairs of one split.
+    pairs = {(frozenset(map(text_key, (row.content["source"], row.content["target"]))), row.split) for row in rows}
+    for row in frame.itertuples():
+        assert (frozenset((row.source, row.target)), row.split) in pairs
+        assert (frozenset((row.source, row.negative)), row.split) in pairs
+    assert made.counts["labelled_triples_by_rule"]["undirected_all"] == len(frame)
+
+
+def test_a_row_of_two_published_splits_is_kept_in_test(tmp_path):
+    filler = [(f"p{n}", f"q{n}", 1) for n in range(20)]
+    rows = [*raw([("a", "b", 1), ("b", "a", 1), *filler[:12]], "train", "train"),
+            *raw([("A", "B", 1), ("a", "b!", 1), *filler[12:]], "test", "test")]
+    made = ingested(rows, dataset(), Ingest(neg_source="none", split_by="pair"), 3, tmp_path)
+    assert made.rejected[["file", "row", "reason"]].to_numpy().tolist() == [
+        ["test", 2, "duplicate: of test row 1"],
+        ["train", 1, "other split: kept as test row 1, of a split that is evaluated"],
+        ["train", 2, "other split: kept as test row 1, of a split that is evaluated"]]
+    assert made.counts["rows"]["rejected"] == 0
+    frame = by_key(made).set_index("source")
+    assert frame.loc["a", "split"] == "test"
+    assert frame["split"].value_counts().to_dict() == {"train": 11, "test": 9, "validation": 1}
+
+
+def test_rows_without_a_split_are_drawn_for_what_is_not_published(tmp_path):
+    rows = raw([(f"p{n}", f"q{n}", 1) for n in range(100)]) + raw([("a", "b", 1), ("c", "d", 1)], "t.csv", "test")
+    made = ingested(rows, dataset(), Ingest(neg_source="none", validation=0.1, test=0.2), 3, tmp_path)
+    assert made.counts["examples"] == {"train": 90, "validation": 10, "test": 2}
+    assert set(by_key(made).set_index("split").loc["test", "source"]) == {"a", "c"}
+
+
+def test_a_published_split_that_gives_no_example_is_named(tmp_path):
+    rows = raw([(f"p{n}", f"q{n}", 1) for n in range(100)]) + raw([("a", "b", 0)], "t.csv", "test")
+    with pytest.raises(InputError, match="no example is left for test: the rows that the data set publishes"):
+        ingest.run(rows, dataset(), Ingest(neg_source="none"), 3, tmp_path)

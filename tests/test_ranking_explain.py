@@ -1,0 +1,98 @@
+"""Explanations: the engine's own numbers, and a sentence that says why a keyword won."""
+
+from collections import Counter
+
+import pytest
+from ranking_tables import by_chance, row, table, tagged
+
+from stages.ranking import rank
+from stages.ranking.choice import choose_keywords
+from stages.ranking.explain import explain
+from stages.ranking.selection import InverseFrequency
+
+IDF = InverseFrequency(10, Counter({"common": 9, "middle": 2, "rare": 1, "odd": 1, "graph": 4, "fast": 2}))
+
+
+def test_tokens_nodes_and_edges():
+    found = explain(tagged("Old/ADJ dogs/NOUN bark/VERB ./PUNCT old/ADJ men/NOUN"), idf=IDF)
+    assert [(one.text, one.lemma, one.pos, one.tag, one.candidate, one.node, one.space_after)
+            for one in found.tokens] == [
+        ("Old", "old", "ADJ", "ADJ", True, 0, True), ("dogs", "dogs", "NOUN", "NOUN", True, 1, True),
+        ("bark", "bark", "VERB", "VERB", False, None, True), (".", ".", "PUNCT", "PUNCT", False, None, True),
+        ("old", "old", "ADJ", "ADJ", True, 0, True), ("men", "men", "NOUN", "NOUN", True, 2, False)]
+    assert [(node.word, node.kept, node.tokens) for node in found.nodes] == [
+        ("old", True, (0, 4)), ("dogs", False, (1,)), ("men", False, (5,))]
+    assert [(edge.first, edge.second, edge.weight) for edge in found.edges] == [(0, 1, 1.0), (0, 2, 1.0)]
+    assert (found.window, found.damping, found.status) == (2, 0.85, "ok")
+    assert (found.method, found.compat) == ("mihalcea", "none")
+    assert found.reason == "'old' is the only phrase."
+
+
+@pytest.mark.parametrize("settings", [
+    {}, {"method": "pytextrank"}, {"method": "pytextrank", "compat": "pytextrank"}, {"method": "positionrank"},
+    {"method": "biasedtextrank", "focus": "graph"}, {"method": "topicrank"}])
+def test_phrases_and_keywords_are_those_of_the_stages(settings):
+    tokens = by_chance(8)
+    idf = InverseFrequency.over(tokens["token"].to_pylist()[:20])
+    ranking = rank(tokens, phrases=5, idf=idf, **settings)
+    chosen = choose_keywords(tokens, ranking, "textrank", idf).table.to_pylist()
+    rows = {}
+    for line in ranking.to_pylist():
+        rows.setdefault(line["text_id"], []).append(line)
+    for place in range(tokens.num_rows):
+        found = explain(tokens.slice(place, 1), idf=idf, **settings)
+        listed = [line for line in rows[place] if line["rank"]]
+        assert [(one.rank, one.phrase, one.keyword, one.score, one.start, one.end) for one in found.phrases[:5]] == [
+            tuple(line[name] for name in ("rank", "phrase", "keyword", "score", "start", "end")) for line in listed]
+        assert {line["status"] for line in rows[place]} == {found.status}
+        expected = chosen[place]
+        assert (found.keyword, found.keyword_method, found.keyword_score) == (
+            expected["keyword"], expected["method"], expected["score"])
+        assert repr(found.keyword) in found.reason or found.keyword_method == "none"
+        said = tokens["token"][place].as_py()
+        for one in found.phrases:
+            assert one.idf == pytest.approx(idf.mean(said[one.start:one.end]))
+
+
+@pytest.mark.parametrize(("text", "idf", "reason"), [
+    # A star: 0.5325 / 0.2775 in the middle, 0.69369 at each end.
+    ("big/ADJ red/ADJ dogs/NOUN see/VERB old/ADJ red/ADJ", IDF,
+     "'big red' has the highest score, 2.61261; the next has 1.91892."),
+    ("common/NOUN sees/VERB middle/NOUN sees/VERB odd/NOUN sees/VERB x/NOUN", IDF,
+     "'x' shares the highest score, 0.15, with 'odd'; of these it has the highest inverse document frequency, 3.3979."),
+    ("odd/NOUN sees/VERB rare/NOUN sees/VERB middle/NOUN sees/VERB common/NOUN", IDF,
+     "'odd' shares the highest score, 0.15, with 'rare'; of these it comes first in the text."),
+    ("common/NOUN sees/VERB rare/NOUN sees/VERB middle/NOUN sees/VERB odd/NOUN", None,
+     "'common' shares the highest score, 0.15, with 'rare'; of these it comes first in the text."),
+    ("common/VERB sees/VERB rare/VERB", IDF, "No phrase was ranked, so of the content words the one of highest inverse "
+                                              "document frequency was taken: 'sees'."),
+    ("sees/VERB all/VERB", None, "No phrase was ranked, so of the content words the first was taken: 'sees'."),
+    ("42/NUM ?/PUNCT", IDF, "The text has neither a ranked phrase nor a content word, so it has no keyword.")])
+def test_reasons(text, idf, reason):
+    assert explain(tagged(text), idf=idf).reason == reason
+
+
+def test_a_tie_that_idf_settles_only_in_part():
+    tokens = tagged(" sees/VERB ".join(f"{word}/NOUN" for word in ("common", "odd", "rare", "a", "b", "c", "d")))
+    idf = InverseFrequency(10, Counter({"common": 9, "odd": 1, "rare": 1, "a": 2, "b": 3, "c": 4, "d": 5}))
+    assert explain(tokens, idf=idf).reason == (
+        "'odd' shares the highest score, 0.15, with 'rare' and 'a'; it has the highest inverse document frequency, "
+        "2.70475, as has 'rare', and comes first in the text.")
+
+
+def test_a_keyword_by_its_lemma_is_named_as_it_is():
+    tokens = table([row(0, [("Feet", "NOUN", "foot", "NNS")])])
+    found = explain(tokens, kw_lemma=True)
+    assert (found.keyword, found.phrases[0].keyword) == ("foot", "feet")
+
+
+def test_nodes_of_other_methods_have_their_names():
+    tokens = tagged("old/ADJ Dog/PROPN Ada/PROPN and/CCONJ old/ADJ Dog/PROPN")
+    assert [node.word for node in explain(tokens, "pytextrank").nodes] == ["old ADJ", "dog PROPN", "ada PROPN"]
+    topics = explain(tokens, "topicrank")
+    assert [(node.word, node.tokens) for node in topics.nodes] == [("Dog Ada", (1, 2, 5))]
+
+
+def test_one_text_at_a_time():
+    with pytest.raises(ValueError, match="one text is explained at a time, found 2"):
+        explain(tagged("a/NOUN", "b/NOUN"))
