@@ -89,7 +89,8 @@ def systems(language: str = "en") -> dict[str, Callable[[pa.Table, Sequence[str]
         "TextRank of pytextrank, edge weights counted": partial(_ours, "pytextrank"),
         "PositionRank": partial(_ours, "positionrank"), "TopicRank": partial(_ours, "topicrank"),
         "*pytextrank (the package)*": lambda tokens, _: pytextrank_phrases(tokens, _PHRASES)}
-    found = {"TextRank (`mihalcea`, default)": partial(_ours, "mihalcea")}
+    found: dict[str, Callable[[pa.Table, Sequence[str]], Phrases]] = {
+        "TextRank (`mihalcea`, default)": partial(_ours, "mihalcea")}
     for name, system in chunked.items():
         found[f"{name}, noun chunks"] = system
         found[f"{name}, chunks with adjectives"] = partial(_with_adjectives, system)

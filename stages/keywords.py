@@ -74,9 +74,7 @@ def choose_all(tokens: Batches, ranking: Iterable[pa.Table], examples: pa.Table,
     """
     held = [batch["text_id"].to_numpy() for batch in tokens(["text_id"])]
     _check_ids(all_text_ids(examples), np.concatenate(held) if held else np.zeros(0, dtype=np.int64))
-    train = pa.array(training_text_ids(examples))
-    idf = InverseFrequency.over_tables(batch.filter(pc.is_in(batch["text_id"], train))
-                                       for batch in tokens(["text_id", "token"]))
+    idf = InverseFrequency.over_tables(pieces(tokens(["text_id", "token"])), training_text_ids(examples))
     tally = Tally(params.method)
     for piece, rows in beside(pieces(tokens(TOKEN_COLUMNS)), ranking, params.method):
         chosen = choose_keywords(piece, rows, params.method, idf, params.kw_lemma)

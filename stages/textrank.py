@@ -5,9 +5,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from stages.artifacts.example_texts import TextIds, read_examples, training_text_ids
+from stages.artifacts.example_texts import read_examples, training_text_ids
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, read_batches, read_metadata, table_writer
@@ -64,25 +63,14 @@ def settings(params: TextRank, language: str) -> Settings:
     return Settings(**params.model_dump(exclude={"phrases"}), language=language)
 
 
-def training_idf(batches: Iterable[pa.Table], train: TextIds) -> InverseFrequency:
-    """Return IDF over the texts of training examples.
-
-    Args:
-        batches: pieces of table ``tokens``, of which ``text_id`` and ``token`` are read.
-        train: ids of those texts.
-    """
-    ids = pa.array(train)
-    return InverseFrequency.over_tables(batch.filter(pc.is_in(batch["text_id"], ids)) for batch in batches)
-
-
 def _work(process: StageProcess) -> None:
     from stages.params import load_params, stage_hash
 
     params = load_params()
     paths = DatasetPaths(process.instance)
     source = paths.table("tokens")
-    train = training_text_ids(read_examples(paths.table("examples")))
-    idf = training_idf(read_batches(source, "tokens", ["text_id", "token"]), train)
+    idf = InverseFrequency.over_tables(pieces(read_batches(source, "tokens", ["text_id", "token"], _BATCH)),
+                                       training_text_ids(read_examples(paths.table("examples"))))
     total = sum(batch.num_rows for batch in read_batches(source, "tokens", ["text_id"]))
     language = params.datasets[process.instance].language
     found = ranked(pieces(read_batches(source, "tokens", _COLUMNS, _BATCH)), total,

@@ -1,7 +1,12 @@
-"""Keyphrase F1 against figures worked out by hand."""
+"""Keyphrase F1 against figures worked out by hand; the two tables that compare rankings."""
 
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from benchmarks.keyphrases import main, with_adjectives
+from benchmarks.shared_keywords import shares
 from stages.metrics.keyphrases import keyphrase_scores, stemmed_phrases
 
 
@@ -35,3 +40,42 @@ def test_wrong_calls_are_named():
         keyphrase_scores([[], []], [["a"]])
     with pytest.raises(ValueError, match="no document has gold phrases"):
         keyphrase_scores([["a"]], [["?"]])
+
+
+def test_chunks_with_adjectives_are_runs_that_hold_a_noun():
+    pos = ["ADJ", "NOUN", "VERB", "ADJ", "ADP", "PROPN", "NOUN"]
+    tokens = pa.table({"text_id": [0], "pos": [pos], "chunk_start": pa.array([[1, 5]], pa.list_(pa.int32())),
+                       "chunk_end": pa.array([[2, 7]], pa.list_(pa.int32()))})
+    row = with_adjectives(tokens).to_pylist()[0]
+    assert (row["chunk_start"], row["chunk_end"]) == ([0, 5], [2, 7])
+
+
+def test_all_systems_are_scored_on_a_file_of_ones_own(tmp_path, capsys):
+    path = tmp_path / "mine.parquet"
+    pq.write_table(pa.table({"text": ["Graph theory helps. Graph theory is old.", "The oven burns fresh bread."],
+                             "keys": [["graph theory"], ["fresh bread"]]}), path)
+    assert main(["--input", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("| system | mine (2) F1@5") and len(lines) == 12
+    assert any(line.startswith("| *YAKE*") for line in lines)
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    ([], "name a folder with --data, or a file with --input"), (["--data", "nowhere"], "holds neither inspec")])
+def test_missing_corpora_are_named(arguments, message, capsys):
+    assert main(arguments) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_a_file_without_gold_keys_is_refused(tmp_path, capsys):
+    pq.write_table(pa.table({"text": ["a"]}), tmp_path / "x.parquet")
+    assert main(["--input", str(tmp_path / "x.parquet")]) == 1
+    assert "no column 'keys'; it has text" in capsys.readouterr().err
+
+
+def test_shares_count_texts_that_meet_in_a_keyword():
+    examples = pd.DataFrame({"split": ["train", "train", "train", "test"], "source_id": [0, 1, 2, 3],
+                             "target_id": [1, 2, 0, 0], "negative_id": [2, 2, 1, 1]})
+    found = shares(examples, pd.Series({0: "a", 1: "a", 2: "b", 3: "c"}))
+    assert found == pytest.approx({"k_x = k_y+": 1 / 3, "k_y+ = k_y-": 2 / 3, "inputs that share theirs": 2 / 3,
+                                   "distinct": 2, "seen in training": 0})

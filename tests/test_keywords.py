@@ -241,6 +241,9 @@ def test_rankings_come_piece_by_piece_beside_the_tokens():
 def test_idf_of_many_texts_at_once_is_that_of_each():
     counted = InverseFrequency.over_tables([TABLE.slice(0, 4), TABLE.slice(4), TABLE.slice(0, 0)])
     assert counted == InverseFrequency.over(TABLE["token"].to_pylist())
+    assert InverseFrequency.over_tables([TABLE], np.array([1, 2, 9])) == InverseFrequency.over(
+        TABLE["token"].to_pylist()[1:3])
+    assert InverseFrequency.over_tables([TABLE], np.array([], dtype=int)).n_texts == 0
     assert counted.values(["red", "the", "unseen"]).tolist() == [counted.of(w) for w in ("red", "the", "unseen")]
     block = TokenBlock(TABLE)
     spans = Spans(np.array([0, 1]), np.array([1, 3]), np.array([3, 6]))
