@@ -193,6 +193,7 @@ def answer(sql: str, files: Catalog, dataset: str | None = None) -> Iterator[Ans
         InputError: no such data set, not one reading statement, or one that DuckDB refuses.
     """
     with TemporaryDirectory(prefix="keycontrast-sql-") as spill, duckdb.connect(":memory:") as connection:
+        connection.execute("SET enable_progress_bar = false")   # it would stand in the answer
         try:
             _check_statement(sql)
             scanned = _make_views(connection, files, dataset)
