@@ -133,7 +133,7 @@ def _timed(chunks: list[pa.Table], workers: int, rates: list[float]) -> None:
 
 def _memory(folder: Path, context: Context) -> Section:
     table = []
-    for size in (_FEW, 2 * _FEW) if context.quick else _CORPORA:
+    for size in (_FEW,) if context.quick else _CORPORA:
         project = folder / str(size)
         _project(project, sample(None, size))
         table.append({"texts": size, "peak MiB": peak_memory(run_stage_in, project, "annotate", "made")})

@@ -227,8 +227,8 @@ def _workload(network: Network, pairs: Pairs, how: str) -> str:
 
 
 def _agree(name: str, ours: Sequence[Tensor], other: Sequence[Tensor]) -> float:
-    """Return the largest difference of two lists of scores, relative to the largest score where that exceeds 1."""
-    largest = max(1.0, max(float(score.abs().max()) for score in ours))
+    """Return the largest difference of two lists of scores, relative to the largest score."""
+    largest = max(float(score.abs().max()) for score in ours)
     difference = max(float((one - two).abs().max()) for one, two in zip(ours, other, strict=True)) / largest
     if not difference <= _AGREE:
         raise Disagreement(f"attribution: {name} differs from ours by {difference:.1e}, more than {_AGREE}")

@@ -89,7 +89,7 @@ def _contrasted(found: Settled, dataset: Dataset, params: Ingest, seed: int) -> 
     if homes is not None:
         items, split = _with_negatives(items, split, homes, found)
     _check_filled(split)
-    group = found.partners.group
+    group = found.group
     used = used_texts(items, len(group))
     counts |= {
         "texts": {"distinct": len(group), "used": int(np.count_nonzero(used))},
@@ -147,7 +147,7 @@ def _items(found: Settled, params: Ingest, seed: int) -> Items:
         rank = np.zeros(len(found.captions.bounds) - 1, dtype=np.int8)
         rank[taken.second] = taken.rank
         return caption_items(found.captions, rank, taken.texts, params.caption_source, seed)
-    if params.neg_source == "given":
+    if params.neg_source == "given" or found.partners is None:
         return given_items(taken)
     if params.neg_source == "labelled":
         return labelled_items(found.partners, taken.texts, params.qqp_rule, params.neg_pick, seed)
@@ -158,7 +158,7 @@ def _split(items: Items, found: Settled, params: Ingest, seed: int) -> tuple[np.
     """Return the split of each item and, if components are kept together, of each component."""
     if params.split_by == "pair":
         return split_items(items.rank, found.taken.published, params.validation, params.test, seed), None
-    group = found.partners.group
+    group = found.group
     of_group = split_groups(group[items.source], int(group.max()) + 1, params.validation, params.test, seed,
                             found.highest)
     return of_group[group[items.source]], of_group
@@ -171,17 +171,16 @@ def _homes(items: Items, split: np.ndarray, of_group: np.ndarray | None, found: 
     If components are kept together a text is at home in its component's split. Else it is where the items
     are that use it; texts of no item are drawn by the shares of the splits, or are where they were published.
     """
-    partners = found.partners
     if of_group is not None:
-        return np.where(partners.paired(), _bit(of_group[partners.group]), np.int8(0))
-    homes = np.zeros(partners.n_texts, dtype=np.int8)
-    texts, owner = items.outputs()
+        return np.where(found.paired, _bit(of_group[found.group]), np.int8(0))
+    homes = np.zeros(len(found.group), dtype=np.int8)
     np.bitwise_or.at(homes, items.source, _bit(split))
-    np.bitwise_or.at(homes, texts, _bit(split[owner]))
-    if found.taken.published:
-        for column in partners.others.T:
-            np.bitwise_or.at(homes, column, _bit(partners.other_rank))
-    without = np.flatnonzero(partners.paired() & (homes == 0))
+    for texts, owner in items.outputs():
+        np.bitwise_or.at(homes, texts, _bit(split[owner]))
+    if found.taken.published and found.partners is not None:
+        for column in found.partners.others.T:
+            np.bitwise_or.at(homes, column, _bit(found.partners.other_rank))
+    without = np.flatnonzero(found.paired & (homes == 0))
     shares = [1 - params.validation - params.test, params.validation, params.test]
     homes[without] = _bit(generator(seed, "ingest", "homes").choice(len(SPLITS), size=len(without), p=shares))
     return homes
@@ -199,7 +198,7 @@ def _with_negatives(items: Items, split: np.ndarray, homes: np.ndarray, found: S
         mine = np.flatnonzero(split == which)
         at_home = (homes >> which & 1).astype(bool)
         surfaces = [text for batch in texts.batches(at_home, len(homes)) for text in batch]
-        negative[mine] = retrieve(items.source[mine], np.flatnonzero(at_home), found.partners.group, surfaces)
+        negative[mine] = retrieve(items.source[mine], np.flatnonzero(at_home), found.group, surfaces)
     kept = np.flatnonzero(negative != NO_TEXT)
     empty = _empty(split[kept])
     if empty:
@@ -213,8 +212,8 @@ def _check_filled(split: np.ndarray) -> None:
     empty = _empty(split)
     if empty:
         raise InputError(f"no example is left for {empty[0]}: the rows that the data set publishes under this split "
-                         f"make none. Correct `splits` or columns.split, set ingest.neg_source to retrieved or none, or set "
-                         f"ingest.split_by to pair, which leaves rows where they were published.")
+                         f"make none. Correct `splits` or columns.split, set ingest.neg_source to retrieved or none, "
+                         f"or set ingest.split_by to pair, which leaves rows where they were published.")
 
 
 def _empty(split: np.ndarray) -> list[str]:
@@ -233,14 +232,14 @@ def _row_counts(taken: Taken) -> dict[str, Any]:
 
 def _counts(found: Settled, params: Ingest) -> dict[str, Any]:
     """Return the counts of what was read, and of the triples under every rule and source of negatives."""
-    partners, taken = found.partners, found.taken
-    sizes = np.bincount(partners.group[partners.paired()])
+    taken, partners = found.taken, found.partners
+    sizes = np.bincount(found.group[found.paired])
     counts: dict[str, Any] = {
         "rows": _row_counts(taken), "published_splits": [SPLITS[which] for which in taken.published],
         "components": {"count": int(np.count_nonzero(sizes)), "largest_texts": int(sizes.max(initial=0))},
         "negative_source": params.neg_source, "split_by": params.split_by}
-    if found.captions is not None:
-        groups = int(np.count_nonzero(np.diff(found.captions.bounds) > 1))
+    if partners is None:
+        groups = int(np.count_nonzero(np.diff(found.captions.bounds) > 1)) if found.captions else 0
         return counts | {"groups": groups, "caption_source": params.caption_source,
                          "triples_by_negative_source": {"given": 0, "labelled": 0, "retrieved": groups, "none": groups}}
     rules, pairs = partners.rule_counts(), len(partners.duplicates)

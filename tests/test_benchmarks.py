@@ -45,7 +45,8 @@ def test_what_was_measured_is_shown_as_lines_and_as_a_document():
     assert "textrank: A | B" in text and "x 4.00" in text and "500.0 ms" in text and "rows 1,000, MiB 12.3" in text
     page = as_markdown({"textrank": [SECTION]}, machine())
     assert "| peer | 2.00 s | 1.90 s | 2.50 s | 5 texts | 4.00 |" in page
-    assert "| 1,000 | 12.3 |" in page and "Same answers: 10 of 10." in page and "`python -m benchmarks textrank`" in page
+    assert "| 1,000 | 12.3 |" in page and "Same answers: 10 of 10." in page
+    assert "`python -m benchmarks textrank`" in page
 
 
 def test_machine_says_what_decides_times():

@@ -18,8 +18,8 @@ from stages.artifacts.schemas import NO_KEYWORD, SCHEMAS
 from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.params.data import Keywords
 from stages.ranking.blocks import Spans, TokenBlock
-from stages.ranking.choice import RANKING_COLUMNS, beside
-from stages.ranking.selection import Candidate, InverseFrequency, choose, content_words
+from stages.ranking.choice import RANKING_COLUMNS, beside, choose_keywords
+from stages.ranking.selection import InverseFrequency, content_words
 from stages.runtime.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -79,9 +79,9 @@ def test_idf_counts_texts_not_occurrences():
 @pytest.mark.parametrize("backwards", [False, True])
 def test_ties(candidates, expected, backwards):
     words = ["common", "rare", "new", "unseen"]
-    items = [Candidate(word, score, start, start + 1) for word, score, start in candidates]
-    chosen = choose(items[::-1] if backwards else items, "textrank", words, [False] * 4, TRAIN)
-    assert (chosen.keyword, chosen.method) == (expected, "textrank")
+    rows = [(0, word, score, start, start + 1) for word, score, start in candidates]
+    chosen = choose_keywords(tokens([" ".join(words)]), ranking(rows[::-1] if backwards else rows), "textrank", TRAIN)
+    assert chosen.table.select(["keyword", "method"]).to_pylist() == [{"keyword": expected, "method": "textrank"}]
 
 
 @pytest.mark.parametrize(("words", "stops", "keyword", "method"), [
@@ -90,10 +90,11 @@ def test_ties(candidates, expected, backwards):
     (["the", "42", "?"], [True, False, False], NO_KEYWORD, "none"),
     ([], [], NO_KEYWORD, "none")])
 def test_fall_backs(words, stops, keyword, method):
-    for candidates in ([], [Candidate("the", 0.0, 0, 1)] if words else []):
-        chosen = choose(candidates, "textrank", words, stops, TRAIN)
-        assert (chosen.keyword, chosen.method) == (keyword, method)
-        assert chosen.score == (TRAIN.of(keyword) if method == "idf" else None)
+    table = tokens([" ".join(words)]).set_column(7, "is_stop", pa.array([stops], pa.list_(pa.bool_())))
+    for phrases in ([(0, None, None, None, None)], *([[(0, "the", 0.0, 0, 1)]] if words else [])):
+        chosen = choose_keywords(table, ranking(phrases), "textrank", TRAIN).table.to_pylist()
+        assert chosen == [{"text_id": 0, "keyword": keyword, "method": method,
+                           "score": TRAIN.of(keyword) if method == "idf" else None}]
 
 
 def test_content_words_are_alphabetic_and_no_stop_words():
@@ -208,8 +209,22 @@ def test_labelled_texts_have_keywords_and_no_shares():
                            "keywords": {"distinct": 6, "distinct_in_training": 3}}
 
 
+def slow_choice(phrases, said, stops, idf):
+    """The rule in words, for one text: score, IDF, position; then the rarest content word; then nothing."""
+    ranked = sorted((phrase for phrase in phrases if phrase[1] > 0), key=lambda phrase: (
+        -round(phrase[1], 9), -round(idf.mean(said[phrase[2]:phrase[3]]), 9), phrase[2], phrase[3]))
+    if ranked:
+        return ranked[0][0], "textrank", ranked[0][1]
+    words = sorted((-round(idf.of(word), 9), place) for place, word in enumerate(said)
+                   if word.isalpha() and not stops[place])
+    if words:
+        word = said[words[0][1]]
+        return word.lower(), "idf", idf.of(word)
+    return NO_KEYWORD, "none", None
+
+
 @pytest.mark.parametrize("seed", range(3))
-def test_all_texts_at_once_are_chosen_as_each_alone(seed):
+def test_all_texts_at_once_are_chosen_as_a_loop_chooses_each(seed):
     draw = random.Random(seed)
     words = ["red", "Fox", "the", "dog", "x1", "who", "a", "blue"]
     table = tokens([" ".join(draw.choices(words, k=draw.randint(0, 7))) for _ in range(80)])
@@ -222,9 +237,8 @@ def test_all_texts_at_once_are_chosen_as_each_alone(seed):
     made = keywords.run(table, ranking(phrases), used, Keywords()).keywords.to_pylist()
     idf = InverseFrequency.over(table["token"].to_pylist()[:40])
     for row, said, stops in zip(made, table["token"].to_pylist(), table["is_stop"].to_pylist(), strict=True):
-        mine = [Candidate(*rest) for text, *rest in phrases if text == row["text_id"] and rest[0] is not None]
-        choice = choose(mine, "textrank", said, stops, idf)
-        assert (row["keyword"], row["method"], row["score"]) == tuple(choice)
+        mine = [rest for text, *rest in phrases if text == row["text_id"] and rest[0] is not None]
+        assert (row["keyword"], row["method"], row["score"]) == slow_choice(mine, said, stops, idf)
 
 
 def test_rankings_come_piece_by_piece_beside_the_tokens():

@@ -225,6 +225,14 @@ def test_a_tolerance_is_absolute_and_the_same_for_every_size():
         assert max(abs(a.score - b.score) for a, b in zip(found.nodes, exact.nodes, strict=True)) < 1e-5
 
 
+def test_thousands_of_neighbours_converge_as_far_as_rounding_allows():
+    found = explain(tagged(" ".join(f"hub/NOUN w{n}/NOUN ,/PUNCT" for n in range(6000))))
+    assert found.status == "ok"
+    # Of n leaves: S = 0.15 + 0.85 * n * T and T = 0.15 + 0.85 * S / n.
+    assert found.nodes[0].score == pytest.approx((0.15 + 0.85 * 6000 * 0.15) / (1 - 0.85**2), rel=1e-12)
+    assert 1e-11 < found.residual < 1e-7
+
+
 def test_chinese_has_the_candidates_and_the_window_of_jieba():
     words = [("北京", "ns"), ("的", "uj"), ("大学", "n"), ("很", "d"), ("好", "v"), ("研究", "vn"), ("喜欢", "v"),
              ("小明", "nr")]

@@ -1,6 +1,7 @@
 """Groups of texts that say the same: one item per group, one text the source and the others its references."""
 
 from array import array
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -9,27 +10,39 @@ from stages.ingestion.disk import TextFile
 from stages.ingestion.items import NO_TEXT, Captions, Items
 from stages.ingestion.pairs import Taken
 from stages.ingestion.textkeys import text_key
-from stages.ingestion.triples import Relations
 from stages.runtime.progress import progress
 from stages.runtime.seeds import derived_seed
 
-
-def caption_groups(taken: Taken) -> Captions:
-    """Return the captions of each group, groups by number."""
-    lengths = np.bincount(taken.second)
-    order = np.argsort(taken.second, kind="stable")
-    return Captions(np.concatenate([[0], np.cumsum(lengths)]), taken.first[order])
+_CHUNK = 2**16
 
 
-def caption_relations(captions: Captions, n_texts: int) -> Relations:
-    """Return the partner graph: each caption beside the first of its group, which connects all of them."""
-    lengths = np.diff(captions.bounds)
-    first = np.repeat(captions.texts[captions.bounds[:-1][lengths > 0]], lengths[lengths > 0])
-    pairs = np.stack([first, captions.texts], axis=1)
-    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
-    none = np.empty((0, 2), dtype=np.int32)
-    return Relations(pairs, none, components(n_texts, (pairs,)), np.zeros(len(pairs), dtype=np.int8),
-                     np.empty(0, dtype=np.int8))
+def caption_groups(taken: Taken, n_groups: int) -> Captions:
+    """Return the captions of each group, groups by number: a counting sort, so that nothing but the result is large."""
+    ends = np.cumsum(np.bincount(taken.second, minlength=n_groups), dtype=np.int64)
+    bounds = np.append(0, ends)
+    texts, free = np.empty(len(taken.pairs), dtype=np.int32), bounds[:-1].copy()
+    for start in range(0, len(texts), _CHUNK):
+        group = taken.second[start:start + _CHUNK]
+        order = np.argsort(group, kind="stable")
+        names, first, count = np.unique(group[order], return_index=True, return_counts=True)
+        within = np.arange(len(group)) - np.repeat(first, count)
+        texts[np.repeat(free[names], count) + within] = taken.first[start:start + _CHUNK][order]
+        free[names] += count
+    return Captions(bounds, texts)
+
+
+def caption_components(captions: Captions, n_texts: int) -> np.ndarray:
+    """Return the (n_texts,) component of each text: a group connects its texts, a text its groups."""
+    return components(n_texts, _stars(captions))
+
+
+def _stars(captions: Captions) -> Iterator[np.ndarray]:
+    """Yield each caption beside the first of its group."""
+    for start in range(0, len(captions.bounds) - 1, _CHUNK):
+        bounds = captions.bounds[start:start + _CHUNK + 1]
+        lengths = np.diff(bounds)
+        first = captions.texts[bounds[:-1][lengths > 0]]
+        yield np.stack([np.repeat(first, lengths[lengths > 0]), captions.texts[bounds[0]:bounds[-1]]], axis=1)
 
 
 def caption_items(captions: Captions, rank: np.ndarray, texts: TextFile, source: str, seed: int) -> Items:
@@ -45,8 +58,8 @@ def caption_items(captions: Captions, rank: np.ndarray, texts: TextFile, source:
     """
     sources, targets = array("i"), array("i")
     groups = np.flatnonzero(np.diff(captions.bounds) > 1)
-    for group in progress(groups.tolist(), "ingest: captions", unit="group"):
-        members = captions.of(group)
+    for group in progress(groups, "ingest: captions", unit="group"):
+        members = captions.of(int(group))
         chosen = _drawn(members, texts, seed) if source == "random" else members[0]
         sources.append(chosen)
         targets.append(next(text for text in members if text != chosen))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stages.ingestion.captions import caption_groups, caption_relations
+from stages.ingestion.captions import caption_components, caption_groups
 from stages.ingestion.items import Captions
 from stages.ingestion.pairs import Taken
 from stages.ingestion.rowlog import ALONE, CONNECTED, KEPT
@@ -48,13 +48,17 @@ class Settled:
 
     Attributes:
         taken: the rows.
-        partners: their pairs; components are those of all rows that were kept among their equals.
-        captions: their groups; None in other structures.
-        company: what decided over them.
+        group: (n_texts,) component of each text over all rows that were kept among their equals.
+        paired: (n_texts,) whether a text occurs in a row that is left.
+        partners: pairs, those of given triples included; None for captions.
+        captions: groups of captions; None in other structures.
+        company: what decided over the rows.
     """
 
     taken: Taken
-    partners: Relations
+    group: np.ndarray
+    paired: np.ndarray
+    partners: Relations | None
     captions: Captions | None
     company: Company
 
@@ -73,26 +77,32 @@ def settled(taken: Taken, split_by: str) -> Settled:
     """
     if taken.structure == "captions":
         return _captions(taken, split_by)
-    partners = relations(taken)
-    if not taken.published or split_by == "pair":
-        return Settled(taken, partners, None, Company())
-    company = Company(partners.group, _highest(partners.group[taken.first], taken.rank))
-    left = _left(taken, company)
-    return Settled(left, replace(relations(left), group=partners.group), None, company)
+    partners, company = relations(taken), Company()
+    group = partners.group
+    if taken.published and split_by == "component":
+        company = Company(group, _highest(group[taken.first], taken.rank))
+        taken = _left(taken, company)
+        partners = replace(relations(taken), group=group)
+    return Settled(taken, group, partners.paired(), partners, None, company)
 
 
 def _captions(taken: Taken, split_by: str) -> Settled:
-    group = caption_relations(caption_groups(taken), taken.n_texts).group
-    company = Company()
+    n_groups, company = int(taken.second.max(initial=-1)) + 1, Company()
+    captions = caption_groups(taken, n_groups)
+    group = caption_components(captions, taken.n_texts)
     if taken.published:
         unit = group if split_by == "component" else None
         company = Company(unit, _highest(taken.second if unit is None else unit[taken.first], taken.rank))
-    left = _left(taken, company)
-    alone = np.bincount(left.second, minlength=int(taken.second.max(initial=-1)) + 1) == 1
-    company = replace(company, alone=alone)
-    left = _left(taken, company)
-    captions = caption_groups(left)
-    return Settled(left, replace(caption_relations(captions, taken.n_texts), group=group), captions, company)
+        taken = _left(taken, company)
+        captions = caption_groups(taken, n_groups)
+    alone = np.diff(captions.bounds) == 1
+    if alone.any():
+        company = replace(company, alone=alone)
+        taken = _left(taken, company)
+        captions = caption_groups(taken, n_groups)
+    paired = np.zeros(taken.n_texts, dtype=bool)
+    paired[captions.texts] = True
+    return Settled(taken, group, paired, None, captions, company)
 
 
 def _highest(units: np.ndarray, rank: np.ndarray) -> np.ndarray:

@@ -1,10 +1,12 @@
 """Examples before they are written: arrays of text numbers."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 NO_TEXT = -1
+_PIECE = 2**16
 
 
 @dataclass(frozen=True)
@@ -59,17 +61,19 @@ class Items:
         return [[text for text in self.captions.of(group) if text != source] for group, source in
                 zip(self.group[start:end].tolist(), self.source[start:end].tolist(), strict=True)]
 
-    def outputs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the texts of all references, and the place of the item of each."""
-        places = np.arange(len(self))
-        if self.captions is None:
-            return self.target, places
-        lengths = np.diff(self.captions.bounds)[self.group]
-        items = np.repeat(places, lengths)
-        within = np.arange(len(items)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        texts = self.captions.texts[self.captions.bounds[self.group][items] + within]
-        other = texts != self.source[items]
-        return texts[other], items[other]
+    def outputs(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield, piece by piece, the texts of all references, and the place of the item of each."""
+        for start in range(0, len(self), _PIECE):
+            places = np.arange(start, min(start + _PIECE, len(self)))
+            if self.captions is None:
+                yield self.target[places], places
+                continue
+            group = self.group[places]
+            first, lengths = self.captions.bounds[group], self.captions.bounds[group + 1] - self.captions.bounds[group]
+            within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+            texts, items = self.captions.texts[np.repeat(first, lengths) + within], np.repeat(places, lengths)
+            other = texts != self.source[items]
+            yield texts[other], items[other]
 
 
 def plain_items(source: np.ndarray, target: np.ndarray, negative: np.ndarray | None = None,

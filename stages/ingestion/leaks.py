@@ -19,33 +19,29 @@ def leak_report(items: Items, split: np.ndarray, group: np.ndarray) -> dict[str,
         split: (n_items,) index into ``SPLITS``.
         group: (n_texts,) connected component of each text.
     """
-    inputs, outputs, negatives = (np.zeros(len(group), dtype=bool) for _ in range(3))
-    targets, owner = items.outputs()
-    training = split == TRAIN
-    inputs[items.source[training]] = True
-    outputs[targets[training[owner]]] = True
-    negatives[items.negative[training & (items.negative != NO_TEXT)]] = True
-    seen = inputs | outputs | negatives
+    roles = _Roles(items, split, len(group))
+    seen = roles.inputs | roles.outputs[TRAIN] | roles.negatives
+    leaky = seen[items.source]
+    for texts, owner in items.outputs():
+        leaky[owner[seen[texts]]] = True
     homes = np.zeros(len(group), dtype=np.int8)
     for which in range(len(SPLITS)):
         homes[group[items.source[split == which]]] |= 1 << which
     shared = (homes & (homes - 1)) != 0
     report: dict[str, Any] = {}
     for which in (VALIDATION, TEST):
-        mine = split == which
-        wanted, sources = np.unique(targets[mine[owner]]), np.unique(items.source[mine])
-        leaky = mine & seen[items.source]
-        leaky[owner[mine[owner] & seen[targets]]] = True
-        total = int(np.count_nonzero(mine))
+        mine, targets = split == which, roles.outputs[which]
+        sources = np.zeros(len(group), dtype=bool)
+        sources[items.source[mine]] = True
+        total, with_leak = int(np.count_nonzero(mine)), int(np.count_nonzero(leaky & mine))
         report[SPLITS[which]] = {
-            "items": total, "targets": len(wanted), "sources": len(sources),
-            "targets_as_training_inputs": _count(inputs, wanted),
-            "targets_as_training_targets": _count(outputs, wanted),
-            "targets_as_training_negatives": _count(negatives, wanted),
-            "sources_in_training": _count(seen, sources),
-            "items_with_a_leak": int(np.count_nonzero(leaky)),
-            "share_with_a_leak": round(int(np.count_nonzero(leaky)) / total, 6) if total else 0.0,
-            "items_of_a_component_in_two_splits": int(np.count_nonzero(mine & shared[group[items.source]]))}
+            "items": total, "targets": _count(targets), "sources": _count(sources),
+            "targets_as_training_inputs": _count(targets & roles.inputs),
+            "targets_as_training_targets": _count(targets & roles.outputs[TRAIN]),
+            "targets_as_training_negatives": _count(targets & roles.negatives),
+            "sources_in_training": _count(sources & seen),
+            "items_with_a_leak": with_leak, "share_with_a_leak": round(with_leak / total, 6) if total else 0.0,
+            "items_of_a_component_in_two_splits": _count(mine & shared[group[items.source]])}
     return report
 
 
@@ -60,5 +56,18 @@ def leak_lines(report: dict[str, Any]) -> list[str]:
             for name, found in report.items()]
 
 
-def _count(seen: np.ndarray, texts: np.ndarray) -> int:
-    return int(np.count_nonzero(seen[texts]))
+class _Roles:
+    """Which texts training uses as input and as negative, and which each split has as targets: bytes by text."""
+
+    def __init__(self, items: Items, split: np.ndarray, n_texts: int) -> None:
+        self.inputs, self.negatives, *self.outputs = (np.zeros(n_texts, dtype=bool) for _ in range(2 + len(SPLITS)))
+        training = split == TRAIN
+        self.inputs[items.source[training]] = True
+        self.negatives[items.negative[training & (items.negative != NO_TEXT)]] = True
+        for texts, owner in items.outputs():
+            for which, found in enumerate(self.outputs):
+                found[texts[split[owner] == which]] = True
+
+
+def _count(found: np.ndarray) -> int:
+    return int(np.count_nonzero(found))

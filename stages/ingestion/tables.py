@@ -22,8 +22,10 @@ def text_numbers(used: np.ndarray) -> np.ndarray:
 def used_texts(items: Items, n_texts: int) -> np.ndarray:
     """Return which texts the items use, (n_texts,) bool."""
     used = np.zeros(n_texts, dtype=bool)
-    used[items.source] = used[items.outputs()[0]] = True
+    used[items.source] = True
     used[items.negative[items.negative != NO_TEXT]] = True
+    for texts, _ in items.outputs():
+        used[texts] = True
     return used
 
 

@@ -23,6 +23,7 @@ RULES = ("undirected_one", "undirected_all", "undirected_zip", "question1_one", 
 PAPER_TRIPLES = 44_949
 _BLOCK = 2**16
 _REMEMBERED = 4096
+_PARTS = 16
 
 
 @dataclass(frozen=True)
@@ -91,13 +92,25 @@ def relations(taken: Taken) -> Relations:
     if taken.structure != "triples":
         return Relations(duplicates, others, components(size, (duplicates, others)), taken.rank[:good],
                          taken.rank[good:])
-    # A pair may occur in several given triples, and a triple may contradict another.
     others = np.stack([taken.first, taken.negative], axis=1)
-    codes = [_pair_codes(part, size) for part in (duplicates, others)]
-    firsts = [np.sort(np.unique(code, return_index=True)[1]) for code in codes]
-    group = components(size, (duplicates, others))
-    alone = firsts[1][~np.isin(codes[1][firsts[1]], codes[0])]
-    return Relations(duplicates[firsts[0]], others[alone], group, taken.rank[firsts[0]], taken.rank[alone])
+    once, consistent = _once(duplicates, others, size)
+    return Relations(duplicates[once], others[consistent], components(size, (duplicates, others)), taken.rank[once],
+                     taken.rank[consistent])
+
+
+def _once(duplicates: np.ndarray, others: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return which pairs of given triples are written for the first time; of ``others`` only if no triple contradicts.
+
+    Unordered pairs are compared a sixteenth at a time, to save memory.
+    """
+    kept = [np.zeros(len(pairs), dtype=bool) for pairs in (duplicates, others)]
+    for part in range(_PARTS):
+        places = [np.flatnonzero((pairs[:, 0] ^ pairs[:, 1]) % _PARTS == part) for pairs in (duplicates, others)]
+        good, bad = (_pair_codes(pairs[mine], size) for pairs, mine in zip((duplicates, others), places, strict=True))
+        for found, mine, codes in zip(kept, places, (good, bad), strict=True):
+            found[mine[np.unique(codes, return_index=True)[1]]] = True
+        kept[1][places[1][np.isin(bad, good)]] = False
+    return kept[0], kept[1]
 
 
 def given_items(taken: Taken) -> Items:

@@ -8,6 +8,7 @@ The scores are the engine's own: :func:`explain` runs the same steps as ``stages
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -185,10 +186,14 @@ def _tokens(block: TokenBlock, solved: Solved) -> tuple[ExplainedToken, ...]:
 
 
 def _nodes(block: TokenBlock, solved: Solved, method: str) -> tuple[ExplainedNode, ...]:
+    node_of = solved.graphs.node_of
     names = _names(block, solved, method)
-    rows = zip(names, solved.scores.score.tolist(), solved.kept.tolist(), strict=True)
-    return tuple(ExplainedNode(*row, tuple(np.flatnonzero(solved.graphs.node_of == node).tolist()))
-                 for node, row in enumerate(rows))
+    places = np.argsort(node_of, kind="stable")
+    # Tokens without a node, numbered -1, come first.
+    cuts = np.searchsorted(node_of[places], np.arange(len(names) + 1))
+    tokens = [tuple(places[begin:end].tolist()) for begin, end in pairwise(cuts.tolist())]
+    rows = zip(names, solved.scores.score.tolist(), solved.kept.tolist(), tokens, strict=True)
+    return tuple(ExplainedNode(*row) for row in rows)
 
 
 def _names(block: TokenBlock, solved: Solved, method: str) -> list[str]:

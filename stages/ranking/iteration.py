@@ -14,6 +14,7 @@ from stages.ranking.cooccurrence import Graphs
 
 # networkx.pagerank stops when the summed change falls below this times the number of nodes.
 NETWORKX_TOLERANCE = 1e-6
+_EPSILON = float(np.finfo(np.float64).eps)
 # Share of finished texts from which rebuilding the system costs less than carrying them along.
 _WORTH_DROPPING = 0.25
 
@@ -47,7 +48,8 @@ def solve(graphs: Graphs, restart: np.ndarray, damping: float, tolerance: float,
         graphs: of a block of texts.
         restart: constant term, (nodes,); the iteration starts at ``restart / (1 - a)``.
         damping: a.
-        tolerance: absolute: a text is done when a step changes none of its scores by more.
+        tolerance: absolute: a text is done when a step changes none of its scores by more; or by no more than
+            rounding may (nodes times largest score times machine precision), which counts for thousands of nodes.
         max_iterations: steps after which a text is given up, with the scores it has.
     """
     state = _Active(graphs, _scaled(graphs.matrix, damping), max_iterations)
@@ -56,7 +58,9 @@ def solve(graphs: Graphs, restart: np.ndarray, damping: float, tolerance: float,
         if not len(current):
             break
         change = state.transition @ current + restart - current
-        state.record(step, current + change, residual := state.largest(np.abs(change)), residual <= tolerance)
+        residual = state.largest(np.abs(change))
+        rounding = _EPSILON * state.sizes * state.largest(np.abs(current))
+        state.record(step, current + change, residual, residual <= np.maximum(tolerance, rounding))
         # omega_1 = 1, omega_2 = 1 / (1 - a^2 / 2), then omega_k+1 = 1 / (1 - a^2 omega_k / 4).
         omega = 1.0 if step == 1 else 1 / (1 - damping**2 * omega / (2 if step == 2 else 4))
         later = current + change if step == 1 else omega * (current + change - earlier) + earlier

@@ -1,4 +1,4 @@
-"""One keyword per text: the best candidate, how ties fall, and what happens without one (METHODS A.2)."""
+"""What decides between candidates: inverse document frequency, and the order of ties (METHODS A.2)."""
 
 import math
 from collections import Counter
@@ -9,21 +9,10 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from stages.artifacts.schemas import NO_KEYWORD
 from stages.ranking.blocks import Spans, TokenBlock, encode_as, sum_by
-from stages.ranking.normal_form import normal_form
 
 # Scores that are equal by symmetry may differ in their last bits, by the order of a sum.
 DIGITS = 9
-
-
-class Candidate(NamedTuple):
-    """A word or phrase that may become a text's keyword: tokens ``start`` to ``end``, the latter not included."""
-
-    keyword: str
-    score: float
-    start: int
-    end: int
 
 
 class Choice(NamedTuple):
@@ -116,38 +105,7 @@ def best_first(row: np.ndarray, score: np.ndarray, idf: np.ndarray, start: np.nd
     return np.lexsort((end, start, -np.round(idf, DIGITS), -np.round(score, DIGITS), row))
 
 
-def choose(candidates: Iterable[Candidate], method: str, tokens: Sequence[str], is_stop: Sequence[bool],
-           idf: InverseFrequency) -> Choice:
-    """Return the keyword of one text.
-
-    The highest score wins; ties go to the higher IDF over training texts, then to the earliest position.
-    Candidates without a positive score are none: no node of the ranking stands behind them. If no candidate
-    is left, the word with the highest IDF is taken, and without words ``<nokw>``.
-
-    Args:
-        candidates: the ranked phrases or words of the text.
-        method: name of the ranking.
-        tokens: the text's tokens.
-        is_stop: whether each is a stop word.
-        idf: IDF over training texts.
-    """
-    best = _best([item for item in candidates if item.score > 0], tokens, idf)
-    if best is not None:
-        return Choice(best.keyword, method, best.score)
-    best = _best([Candidate(normal_form(tokens[place]), idf.of(tokens[place]), place, place + 1)
-                  for place in content_words(tokens, is_stop)], tokens, idf)
-    return Choice(NO_KEYWORD, "none", None) if best is None else Choice(best.keyword, "idf", best.score)
-
-
 def content_words(tokens: Sequence[str], is_stop: Sequence[bool]) -> list[int]:
     """Return the places of the alphabetic tokens that are no stop words."""
     return [place for place, (token, stop) in enumerate(zip(tokens, is_stop, strict=True))
             if token.isalpha() and not stop]
-
-
-def _best(candidates: list[Candidate], tokens: Sequence[str], idf: InverseFrequency) -> Candidate | None:
-    if not candidates:
-        return None
-    score, start, end = (np.array(column) for column in list(zip(*candidates, strict=True))[1:])
-    means = np.array([idf.mean(tokens[item.start:item.end]) for item in candidates])
-    return candidates[best_first(np.zeros(len(candidates), dtype=np.int64), score, means, start, end)[0]]
