@@ -17,9 +17,10 @@ from rich.text import Text
 from pipeline.cells import cell, printable
 from pipeline.datasets import dataset_with, datasets_with
 from pipeline.neighbourhood import DRAWINGS, slug, write_drawing
+from stages.artifacts.example_texts import read_examples, training_text_ids
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import NO_KEYWORD
-from stages.artifacts.tables import check_columns, read_batches, read_table
+from stages.artifacts.tables import check_columns, read_batches
 from stages.language.annotators import load_annotator
 from stages.language.tokens import token_table
 from stages.params import Params, load_params
@@ -158,17 +159,9 @@ def _row(paths: DatasetPaths, kind: str, text_id: int) -> pa.Table:
 
 
 def training_idf(paths: DatasetPaths) -> InverseFrequency:
-    """Return the IDF over the texts of training examples, as the stage keywords counts it."""
-    examples = read_table(paths.table("examples"))
-    train = examples.filter(pc.equal(examples["split"], "train"))
-    roles = [name for name in ("source_id", "target_id", "negative_id", "text_id") if name in train.column_names]
-    ids = pa.chunked_array([chunk for name in roles for chunk in train[name].chunks], pa.int64()).unique()
-
-    def pieces() -> Iterator[pa.Table]:
-        for batch in read_batches(paths.table("tokens"), "tokens", ["text_id", "token"]):
-            yield batch.filter(pc.is_in(batch["text_id"], value_set=ids))
-
-    return InverseFrequency.over_tables(pieces())
+    """Return the IDF over the texts of training examples, as the stages count it."""
+    return InverseFrequency.over_tables(read_batches(paths.table("tokens"), "tokens", ["text_id", "token"]),
+                                        training_text_ids(read_examples(paths.table("examples"))))
 
 
 def print_explanation(found: Explanation, settings: TextRank, console: Console) -> None:

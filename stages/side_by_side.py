@@ -15,12 +15,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from stages.artifacts.example_texts import training_text_ids
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import SCHEMAS
 from stages.artifacts.tables import (
     Provenance,
     atomic_folder,
-    read_frame,
     read_metadata,
     read_table,
     write_json,
@@ -51,7 +51,7 @@ class Compared:
     counted_texts: int
 
 
-def run(tables: dict[str, pa.Table], examples: pd.DataFrame, params: SideBySide, language: str, seed: int,
+def run(tables: dict[str, pa.Table], examples: pa.Table, params: SideBySide, language: str, seed: int,
         workers: int = 1) -> Compared:
     """Compare the keywords of every method.
 
@@ -67,8 +67,7 @@ def run(tables: dict[str, pa.Table], examples: pd.DataFrame, params: SideBySide,
     ids = tokens["text_id"].to_pylist()
     words = dict(zip(ids, tokens["token"].to_pylist(), strict=True))
     stops = dict(zip(ids, tokens["is_stop"].to_pylist(), strict=True))
-    train = sorted(_training_texts(examples))
-    idf = InverseFrequency.over(words[text] for text in train)
+    idf = InverseFrequency.over_tables([tokens], training_text_ids(examples))
     by_method = {"textrank": textrank_keywords(tables["textrank"], params.top),
                  "attribution": scored_keywords(tables["attribution"], stops, params.top),
                  "psi": scored_keywords(tables["psi"], stops, params.top),
@@ -81,11 +80,6 @@ def run(tables: dict[str, pa.Table], examples: pd.DataFrame, params: SideBySide,
     return Compared(table, _counts(columns, split, len(sources)), frequencies, split, len(sources))
 
 
-def _training_texts(examples: pd.DataFrame) -> set[int]:
-    train = examples[examples["split"] == "train"]
-    return set(pd.concat([train[name] for name in ("source_id", "target_id", "negative_id")]).dropna().astype(int))
-
-
 def _by_yake(texts: pa.Table, language: str, top: int, workers: int) -> dict[int, list[str]]:
     ordered = texts.sort_by("text_id")
     surfaces = ordered["text"].to_pylist()
@@ -95,10 +89,10 @@ def _by_yake(texts: pa.Table, language: str, top: int, workers: int) -> dict[int
     return dict(zip(ordered["text_id"].to_pylist(), found, strict=True))
 
 
-def _counted_sources(examples: pd.DataFrame) -> tuple[str, list[int]]:
+def _counted_sources(examples: pa.Table) -> tuple[str, list[int]]:
     """Return the split whose sources are counted: test as in the paper, or train if there is no test."""
-    split = "test" if (examples["split"] == "test").any() else "train"
-    return split, sorted(set(examples.loc[examples["split"] == split, "source_id"].tolist()))
+    split = "test" if "test" in examples["split"].to_pylist() else "train"
+    return split, sorted(set(examples.filter(pc.equal(examples["split"], split))["source_id"].to_pylist()))
 
 
 def _pos_counts(tables: dict[str, pa.Table], sources: list[int], language: str, seed: int) -> dict[str, PosCounts]:
@@ -135,7 +129,7 @@ def _work(process: StageProcess) -> None:
     if missing:
         raise InputError(f"tokens.parquet: {len(missing)} texts, the first of them {min(missing)}, are not in both it "
                          f"and texts.parquet. Run `keycontrast run`.")
-    made = run(tables, read_frame(paths.table("examples"), "examples"), params.side_by_side,
+    made = run(tables, read_table(paths.table("examples"), "examples"), params.side_by_side,
                params.datasets[process.instance].language, params.seed, params.runtime.workers)
     models = {"yake": version("yake")}
     for kind in _RANKINGS:

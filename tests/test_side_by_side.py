@@ -3,7 +3,6 @@
 import xml.etree.ElementTree as ET
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -46,8 +45,8 @@ def tables():
 
 
 def examples():
-    return pd.DataFrame({"example_id": [0, 1], "split": ["train", "test"], "source_id": [0, 2], "target_id": [1, 0],
-                         "negative_id": pd.array([None, 1], dtype="Int64")})
+    return pa.table({"example_id": [0, 1], "split": ["train", "test"], "source_id": [0, 2], "target_id": [1, 0],
+                     "negative_id": pa.array([None, 1], pa.int64())})
 
 
 def test_each_method_names_its_keywords():

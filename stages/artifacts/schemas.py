@@ -89,7 +89,7 @@ _ALL = (
             ("status", pa.string(), "ok, not_converged, or why there is no phrase (empty_text, no_candidate)"),
         )),
     TableSchema(
-        "attribution", "Gradient saliency of each source word under the pair classifier (PGKPR 3.1).",
+        "attribution", "Saliency of each source word under the pair classifier or a Siamese encoder (PGKPR 3.1).",
         ("text_id", "mode", "pair"), (
             ("text_id", pa.int64(), "source text whose words are scored"),
             ("mode", pa.string(), "xx: the text paired with itself; xy: paired with a target"),

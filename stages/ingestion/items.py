@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 NO_TEXT = -1
-_PIECE = 2**16
+_PIECE = 2**13
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ VERDICT = np.dtype([("place", "<i8"), ("verdict", "i1"), ("file", "<i4"), ("row"
 TAKEABLE = np.dtype([("first", "<i4"), ("second", "<i4"), ("negative", "<i4"), ("label", "<i2"), ("rank", "i1"),
                      ("file", "<i4"), ("row", "<i8")])
 
-_BATCH = 16_384
+_BATCH = 8_192
 _SCHEMA = pa.schema([("row", pa.int64()), ("reason", pa.string()), ("raw", pa.string())])
 
 

@@ -9,7 +9,7 @@ from stages.artifacts.schemas import SPLITS
 from stages.ingestion.disk import TextFile
 from stages.ingestion.items import NO_TEXT, Items
 
-_BATCH = 2**14
+_BATCH = 2**13
 
 
 def text_numbers(used: np.ndarray) -> np.ndarray:
