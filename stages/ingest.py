@@ -147,7 +147,7 @@ def _items(found: Settled, params: Ingest, seed: int) -> Items:
         rank = np.zeros(len(found.captions.bounds) - 1, dtype=np.int8)
         rank[taken.second] = taken.rank
         return caption_items(found.captions, rank, taken.texts, params.caption_source, seed)
-    if params.neg_source == "given" or found.partners is None:
+    if found.partners is None or params.neg_source == "given":  # only captions have no partners
         return given_items(taken)
     if params.neg_source == "labelled":
         return labelled_items(found.partners, taken.texts, params.qqp_rule, params.neg_pick, seed)
