@@ -460,3 +460,8 @@ def test_keywords_of_every_method_stand_side_by_side_with_their_agreement(page):
     assert not [row for row in rows if row and row[0] == TEXTS[4] and "first, second" in row]
     assert ["TextRank and IDF", "6", "25.0\u00a0%", "50.0\u00a0%", "12.5\u00a0%"] in rows
     assert "Keywords by part of speech, 2 test sources" in page
+
+
+def test_a_small_number_is_not_shown_as_nothing():
+    assert list(rows_of({"centrality_residual": 9.9e-11, "zero": 0.0})) == [
+        ("change of centrality at its last iteration", "9.9e-11"), ("zero", "0.000")]

@@ -12,6 +12,10 @@ _LABELS = {
     "conflicts_resolved": "pairs of both signs, kept positive",
     "conflicts_kept_positive": "pairs of both signs, kept positive",
     "edges_capped": "edges beyond the cap per node", "cluster_outputs_capped": "outputs beyond the cap per cluster",
+    "clusters_capped": "clusters that lost outputs", "components": "connected components",
+    "largest_component": "keywords in the largest component", "largest_community": "keywords in the largest community",
+    "modularity": "modularity of the communities", "centrality_residual": "change of centrality at its last iteration",
+    "centrality_iterations": "iterations of the centrality",
     "share_with_negative_neighbour": "items with a negative neighbour",
     "share_input_equals_output": "input keyword = output keyword",
     "share_output_equals_negative": "output keyword = negative keyword",
@@ -65,6 +69,8 @@ def value_text(value: Any, share: bool = False) -> str:
         return "yes" if value else "no"
     if isinstance(value, (int, float)) and share:
         return percentage(value)
+    if isinstance(value, float) and 0 < abs(value) < 0.0005:
+        return f"{value:.1e}"
     if isinstance(value, (int, float)):
         return number(value)
     return "none" if value is None else str(value)
