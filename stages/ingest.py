@@ -79,6 +79,7 @@ def _contrasted(found: Settled, dataset: Dataset, params: Ingest, seed: int) -> 
     """Make items of source, target and negative."""
     counts = _counts(found, params)
     items = _items(found, params, seed)
+    found.taken.texts.close()
     if not len(items):
         raise InputError(_no_items(dataset, params, len(found.taken.pairs)))
     split, of_group = _split(items, found, params, seed)
@@ -288,7 +289,8 @@ def _work(process: StageProcess) -> None:
     if key not in params.datasets:
         raise InputError(f"no data set is called {key!r}; {nearest(key, params.datasets)}")
     dataset, spool = params.datasets[key], process.scratch / "spool"
-    rmtree(spool, ignore_errors=True)  # what a killed attempt left
+    if spool.exists():
+        rmtree(spool)  # left by an attempt that was killed
     spool.mkdir()
     try:
         made = run(read_rows(dataset), dataset, params.ingest, params.seed, spool)

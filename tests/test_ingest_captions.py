@@ -62,6 +62,7 @@ def test_repeated_and_single_captions_are_set_aside(tmp_path):
     assert made.rejected[["row", "reason"]].to_numpy().tolist() == [
         [2, "duplicate: of c.json row 1"], [4, "alone: its group has no other text"]]
     assert made.counts["rows"]["rejected"] == 0
+    assert made.counts["rows"]["not_taken_by_reason"] == {"alone": 1, "duplicate": 1}
     assert made.counts["rows"]["taken"] == len(captions(groups)) - 2
     assert "alone" not in set(made.texts["text"])
 

@@ -147,7 +147,7 @@ class TextFile:
             yield chosen
 
     def close(self) -> None:
-        """Close what :meth:`__getitem__` has opened."""
+        """Close what looking up single texts has opened; a later look-up opens it again."""
         for reader in self._readers or ():
             os.close(reader)
         self._readers = None

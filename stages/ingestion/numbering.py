@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from stages.ingestion.disk import Buckets, RecordFile, in_order
+from stages.runtime.errors import InputError
 
 _OCCURRENCE = np.dtype([("high", "<u8"), ("low", "<u8"), ("place", "<i8")])
 _FIRST = np.dtype([("place", "<i8"), ("first", "<i8")])
@@ -36,13 +37,19 @@ class Numbering:
         self._occurrences.add((records["high"] % self._occurrences.count).astype(np.int64), records)
 
     def numbers(self) -> RecordFile:
-        """Return the number of each occurrence, in their order; nothing can be added afterwards."""
+        """Return the number of each occurrence, in their order; nothing can be added afterwards.
+
+        Raises:
+            InputError: there are more keys than numbers of four bytes.
+        """
         is_first = np.zeros(-(-self._total // 64), dtype="<u8")
         folder = self._folder / "places"
         folder.mkdir()
         firsts = in_order(folder / "firsts", self._firsts(is_first), _FIRST, self._total)
         # The number of a key is how many first occurrences come before its own.
         before = np.cumsum(np.bitwise_count(is_first), dtype=np.int64) - np.bitwise_count(is_first)
+        if len(before) and before[-1] > np.iinfo(_NUMBER).max - 64:
+            raise InputError(f"the data set has more than {np.iinfo(_NUMBER).max} different texts: cut it up.")
         numbers = RecordFile(self._folder / "numbers", _NUMBER)
         for block in firsts.blocks():
             word, bit = block["first"] // 64, (block["first"] % 64).astype(np.uint64)

@@ -87,7 +87,7 @@ class Taken:
         """Return how many rows were not taken, by category of reason."""
         found = Counter(self.log.problems)
         for code, count in self.outcomes.items():
-            if code != KEPT:
+            if code != KEPT and count:
                 found[CATEGORIES[code]] += count
         return dict(sorted(found.items()))
 

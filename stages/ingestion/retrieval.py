@@ -18,8 +18,8 @@ _CELLS = 4_000_000
 def retrieve(queries: np.ndarray, pool: np.ndarray, group: np.ndarray, surfaces: Sequence[str]) -> np.ndarray:
     """Return for each query the text of ``pool`` with the largest Jaccard overlap outside its component.
 
-    Exact. Ties go to the smaller text key. The texts of the pool and their words lie in memory, about a
-    kilobyte per text; the scores of a chunk of queries take constant memory.
+    Exact. Ties go to the smaller text key. The texts of the pool and their words lie in memory, about two
+    kilobytes per text; the scores of a chunk of queries take constant memory.
 
     Args:
         queries: (n_queries,) text numbers, all of them in ``pool``.
