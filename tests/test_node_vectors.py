@@ -33,7 +33,8 @@ def tables():
     texts = pd.DataFrame({"text_id": range(10), "text": TEXTS, "language": "en"})
     keywords = pd.DataFrame({"text_id": range(10), "keyword": KEYWORDS, "method": "textrank", "score": 1.0})
     nodes = pd.DataFrame({"node_id": range(5), "keyword": NODES, "cluster_size": 1, "in_positive": 0,
-                          "in_negative": 0, "out_positive": 0, "out_negative": 0, "centrality": 0.2})
+                          "in_negative": 0, "out_positive": 0, "out_negative": 0, "centrality": 0.2,
+                          "component": 0, "community": 0})
     return examples, texts, keywords, nodes
 
 

@@ -38,7 +38,7 @@ _ALL = (
             ("target_id", pa.int64(), "text id of the output y+"),
             ("negative_id", pa.int64(), "text id of the negative y-; null where there is none"),
             ("reference_ids", pa.list_(pa.int64()), "text ids of all references, the target first"),
-            ("group", pa.int64(), "connected component of all pairs; in one split only, unless ingest.split_by is pair"),
+            ("group", pa.int64(), "connected component of all pairs; in one split, unless ingest.split_by is pair"),
             ("negative_origin", pa.string(), "given, labelled or retrieved; null where there is no negative"),
         )),
     TableSchema(
