@@ -10,7 +10,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.harness import Context, Disagreement, run_apart
+from benchmarks.harness import Context, Disagreement, Section, run_apart
 from benchmarks.reporting import as_markdown, as_text, machine
 from stages.artifacts.tables import atomic_file
 from stages.runtime.errors import InputError, nearest
@@ -39,20 +39,33 @@ def main(argv: list[str] | None = None) -> int:
     try:
         names = _checked(arguments)
         context = Context(arguments.input, arguments.repeats, arguments.quick)
-        measured = {name: run_apart(name, context) for name in names}
-    except (InputError, Disagreement) as error:
+    except InputError as error:
         sys.stderr.write(f"benchmarks: {error}\n")
         return 1
+    measured, failed = _measure(names, context)
     if arguments.json:
         content = {"machine": machine(), "benchmarks": {name: [asdict(section) for section in sections]
                                                         for name, sections in measured.items()}}
         sys.stdout.write(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     else:
         sys.stdout.write(as_text(measured))
-    if arguments.write:
+    for name, problem in failed.items():
+        sys.stderr.write(f"benchmarks: {name}: {problem}\n")
+    if arguments.write and not failed:
         with atomic_file(DOCUMENT) as temporary:
             temporary.write_text(as_markdown(measured, machine()), encoding="utf-8")
-    return 0
+    return 1 if failed else 0
+
+
+def _measure(names: list[str], context: Context) -> tuple[dict[str, list[Section]], dict[str, str]]:
+    """Return what was measured, and what went wrong with the others: one that fails does not lose the rest."""
+    measured, failed = {}, {}
+    for name in names:
+        try:
+            measured[name] = run_apart(name, context)
+        except (InputError, Disagreement) as error:
+            failed[name] = str(error)
+    return measured, failed
 
 
 def _checked(arguments: argparse.Namespace) -> list[str]:

@@ -101,7 +101,8 @@ def _same_artifacts(projects: dict[str, Path]) -> int:
         Disagreement: one differs.
     """
     found = {name: {path.relative_to(project).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-                    for path in sorted((project / "artifacts").rglob("*")) if path.is_file()}
+                    for path in sorted((project / "artifacts").rglob("*"))
+                    if path.is_file() and path.name != ".gitignore"}    # DVC's own
              for name, project in projects.items()}
     first = next(iter(found.values()))
     for name, files in found.items():

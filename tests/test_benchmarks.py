@@ -7,9 +7,10 @@ from itertools import count
 
 import pytest
 
+import benchmarks.__main__ as command
 from benchmarks import harness
 from benchmarks.__main__ import NAMES, main
-from benchmarks.harness import Context, Row, Section, compare, peak_memory
+from benchmarks.harness import Context, Disagreement, Row, Section, compare, peak_memory
 from benchmarks.reporting import as_markdown, as_text, machine
 
 SECTION = Section("A | B", "10 texts", "10 of 10", [Row("ours", 0.5, 0.4, 0.6, 20.0, "texts", 1.0),
@@ -70,6 +71,18 @@ def test_json_holds_machine_and_rows(capsys):
     printed = json.loads(capsys.readouterr().out)
     assert printed["machine"]["cores"] >= 1
     assert printed["benchmarks"]["psi"][0]["rows"][0]["ratio"] == 1.0
+
+
+def test_one_that_disagrees_is_named_and_the_others_are_shown(monkeypatch, capsys):
+    def measured(name, context):
+        if name == "psi":
+            raise Disagreement("0.5 apart")
+        return [SECTION]
+
+    monkeypatch.setattr(command, "run_apart", measured)
+    assert main(["psi", "graph"]) == 1
+    shown = capsys.readouterr()
+    assert "psi: 0.5 apart" in shown.err and "graph: A | B" in shown.out
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("psi", "repro")])
