@@ -6,6 +6,7 @@ from pathlib import Path
 ARTIFACTS = Path("artifacts")
 REPORT = ARTIFACTS / "report"
 REPORT_PAGE = REPORT / "index.html"
+COMPARISON = ARTIFACTS / "comparison"
 PARAMS = Path("params.yaml")
 RECIPES = Path("recipes")
 
@@ -67,9 +68,40 @@ class ModelPaths:
         return self.folder / "history.csv"
 
     @property
+    def metrics(self) -> Path:
+        """Best epoch, validation values and alarms of the training."""
+        return self.folder / "metrics.json"
+
+    @property
     def items(self) -> Path:
         """Training and evaluation items as plain texts, so that a run needs the model's folder alone."""
         return self.folder / "items.parquet"
+
+
+@dataclass(frozen=True)
+class ProbePaths:
+    """What a probed model does with keywords and latent space: ``artifacts/models/<model>/…`` is not touched."""
+
+    name: str
+
+    @property
+    def folder(self) -> Path:
+        """The probe's folder."""
+        return ARTIFACTS / "probes" / self.name
+
+    def table(self, kind: str) -> Path:
+        """Path of ``latent`` or ``keyword_swap``."""
+        return self.folder / f"{kind}.parquet"
+
+    @property
+    def metrics(self) -> Path:
+        """How often the output shows the keyword that it was given."""
+        return self.folder / "metrics.json"
+
+    @property
+    def figures(self) -> Path:
+        """Folder of the t-SNE picture, SVG and PNG."""
+        return self.folder / "figures"
 
 
 @dataclass(frozen=True)

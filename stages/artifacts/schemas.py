@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 SPLITS = ("train", "validation", "test")
 NO_KEYWORD = "<nokw>"
 
@@ -37,6 +37,8 @@ _ALL = (
             ("source_id", pa.int64(), "text id of the input x"),
             ("target_id", pa.int64(), "text id of the output y+"),
             ("negative_id", pa.int64(), "text id of the negative y-; null where there is none"),
+            ("further_negative_ids", pa.list_(pa.int64()), "text ids of further negatives (ingest.negatives), best "
+                                                           "first; empty with one"),
             ("reference_ids", pa.list_(pa.int64()), "text ids of all references, the target first"),
             ("group", pa.int64(), "connected component of all pairs; in one split, unless ingest.split_by is pair"),
             ("negative_origin", pa.string(), "given, labelled or retrieved; null where there is no negative"),
@@ -176,13 +178,17 @@ _ALL = (
             ("example_id", pa.int64(), "example of examples.parquet"),
             ("split", pa.string(), "train, validation or test"),
             ("source", pa.string(), "input text"),
+            ("target", pa.string(), "output text"),
+            ("negatives", _TEXTS, "negative texts, best first; empty where there is none"),
             ("keyword", pa.string(), "keyword of the input"),
+            ("target_keyword", pa.string(), "keyword of the target"),
+            ("negative_keyword", pa.string(), "keyword of the first negative; null where there is none"),
             ("references", _TEXTS, "reference texts, the target first"),
         )),
     TableSchema(
         "predictions", "Generated texts of a run.", ("example_id", "sample"), (
             ("example_id", pa.int64(), "evaluated example"),
-            ("sample", pa.int32(), "0 for z = mean of the prior; 1.. for draws from it"),
+            ("sample", pa.int32(), "0 for z as the run has it (mean of the prior by default); 1.. for further draws"),
             ("source", pa.string(), "input text"),
             ("keyword", pa.string(), "keyword that conditioned the prior; null if the model uses none"),
             ("keyword_known", pa.bool_(), "the keyword is a node of the training graph"),
@@ -191,7 +197,7 @@ _ALL = (
         )),
     TableSchema(
         "scores", "Scores of every evaluated example, of the run and of the floors.", ("system", "example_id"), (
-            ("system", pa.string(), "run, copy or nearest"),
+            ("system", pa.string(), "run, or a floor: copy, nearest, shuffled, keyword"),
             ("example_id", pa.int64(), "evaluated example"),
             ("output", pa.string(), "text that was scored"),
             ("bleu_1", pa.float64(), "sentence BLEU of order 1 alone, smoothing method 7"),
@@ -201,8 +207,51 @@ _ALL = (
             ("extrema", pa.float64(), "vector extrema cosine; null if the reference has no known word"),
             ("average", pa.float64(), "mean vector cosine; null likewise"),
             ("greedy", pa.float64(), "greedy matching, mean of both directions"),
+            ("rouge_1", pa.float64(), "ROUGE-1 F1 as rouge_score counts it, stemmed, best reference"),
+            ("rouge_2", pa.float64(), "ROUGE-2 likewise"),
+            ("rouge_l", pa.float64(), "ROUGE-L likewise"),
+            ("bertscore", pa.float64(), "BERTScore F1, raw, best reference; null if it was left out"),
             ("source_bleu_4", pa.float64(), "cumulative sentence BLEU-4 of the output against the source, smoothing "
                                             "method 7; lower means more rewriting"),
+            ("keyword_kept", pa.bool_(), "the input keyword occurs in the output, by word stems; null without one"),
+        )),
+    TableSchema(
+        "paired", "Paired tests between the runs of a data set on the same items (METHODS E.4).",
+        ("dataset", "metric", "first", "second"), (
+            ("dataset", pa.string(), "data set and split, such as sample/test"),
+            ("metric", pa.string(), "metric as named in metrics.json"),
+            ("first", pa.string(), "run, or the name of several runs that differ in their seed alone"),
+            ("second", pa.string(), "run or name that it is compared with"),
+            ("items", pa.int64(), "evaluated items"),
+            ("first_value", pa.float64(), "metric of the first"),
+            ("second_value", pa.float64(), "metric of the second"),
+            ("difference", pa.float64(), "first minus second"),
+            ("low", pa.float64(), "lower end of the bootstrap interval of the difference"),
+            ("high", pa.float64(), "upper end"),
+            ("p_value", pa.float64(), "two-sided, of the paired bootstrap"),
+        )),
+    TableSchema(
+        "latent", "Points of the latent space of some items, and where t-SNE puts them (HCL Figure 3).",
+        ("example_id", "kind"), (
+            ("example_id", pa.int64(), "example of examples.parquet"),
+            ("kind", pa.string(), "input (mu of the prior), positive and negative (mu of the posterior), "
+                                  "output_keyword and impostor_keyword (P u)"),
+            ("text", pa.string(), "the text, or the keyword"),
+            ("x", pa.float64(), "first coordinate of t-SNE"),
+            ("y", pa.float64(), "second coordinate"),
+            ("vector", pa.list_(pa.float32()), "the point itself; all rows have the latent width"),
+        )),
+    TableSchema(
+        "keyword_swap", "The same input rewritten under other keywords (HCL Table 4).", ("example_id", "choice"), (
+            ("example_id", pa.int64(), "example of examples.parquet"),
+            ("choice", pa.string(), "textrank, random or given"),
+            ("keyword", pa.string(), "keyword that conditioned the prior"),
+            ("keyword_known", pa.bool_(), "it is a node of the training graph"),
+            ("source", pa.string(), "input text"),
+            ("prediction", pa.string(), "generated text"),
+            ("reference", pa.string(), "target text"),
+            ("shows_keyword", pa.bool_(), "the keyword occurs in the output, by word stems"),
+            ("same_as_textrank", pa.bool_(), "the output is the one under the input's own keyword"),
         )),
 )
 

@@ -1,6 +1,6 @@
 """Which parts of speech the keywords of PGKPR and PSI have (PGKPR Figures 3 and 4; METHODS C.6)."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -27,8 +27,8 @@ class PosCounts:
         tokens: tokens of all texts counted.
     """
 
-    families: Counter[str] = field(default_factory=Counter)
-    exact: Counter[str] = field(default_factory=Counter)
+    families: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    exact: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     keywords: float = 0.0
     tokens: int = 0
 
@@ -37,8 +37,8 @@ class PosCounts:
         self.tokens += len(tags)
         for tag, universal, weight in zip(tags, pos, weights, strict=True):
             if weight:
-                self.families[family(tag, universal, penn)] += weight  # type: ignore[assignment]
-                self.exact[tag if tag in FAMILIES else OTHER] += weight  # type: ignore[assignment]
+                self.families[family(tag, universal, penn)] += weight
+                self.exact[tag if tag in FAMILIES else OTHER] += weight
                 self.keywords += weight
 
 

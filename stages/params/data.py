@@ -34,15 +34,16 @@ class Dataset(Block):
     splits: dict[Literal["train", "validation", "test"], list[str]] = Field(
         default_factory=dict, description="files (names or patterns) whose rows have a published split; they "
                                           "are read after `files`, training first")
-    layout: Literal["pairs", "triples", "captions", "labelled", "glue_qqp", "kaggle_qqp", "quora_qqp",
-                    "mscoco_captions"] = "pairs"
+    layout: Literal["pairs", "triples", "captions", "labelled", "dialogue", "stories", "glue_qqp", "kaggle_qqp",
+                    "quora_qqp", "mscoco_captions"] = "pairs"
     columns: Columns = Columns()
+    ingest: dict[str, Any] = Field(default_factory=dict, description="what differs from the block `ingest`")
     encoding: str = Field("utf-8", description="of text files; named by whoever knows it, never guessed")
     quoting: Literal["standard", "none"] = Field("standard", description="of CSV and TSV: RFC 4180, or none at all")
     language: str = Field("en", pattern="^[a-z]{2}$")
 
     @property
-    def structure(self) -> Literal["pairs", "triples", "captions", "labelled"]:
+    def structure(self) -> Literal["pairs", "triples", "captions", "labelled", "dialogue", "stories"]:
         """What a row is, whatever the layout of the file."""
         if self.layout in ("glue_qqp", "kaggle_qqp", "quora_qqp"):
             return "pairs"
@@ -77,7 +78,12 @@ class Ingest(Block):
                       "question1_zip"] = "undirected_one"
     neg_source: Literal["given", "labelled", "retrieved", "none"] = "labelled"
     neg_pick: Literal["hardest", "random"] = "hardest"
+    negatives: int = Field(1, ge=1, description="negatives per item, best first; the further ones serve the contrast "
+                                               "between instances alone")
     split_by: Literal["component", "pair"] = "component"
+    douban_neg: Literal["scored", "bm25", "random"] = Field("scored", description="layout dialogue")
+    roc_mode: Literal["ending", "next_sentence", "lead_to_rest"] = Field("ending", description="layout stories")
+    roc_neg: Literal["bm25", "random"] = Field("bm25", description="layout stories")
     caption_source: Literal["random", "first"] = Field("random", description="which caption of a group is the source")
     validation: float = Field(0.05, gt=0, lt=0.5, description="share of examples")
     test: float = Field(0.05, gt=0, lt=0.5, description="share of examples")
@@ -92,7 +98,8 @@ class Annotate(Block):
 
     pipeline: str = Field("embedded", description="embedded (English; jieba for Chinese), jieba, an installed spaCy "
                                                   "package, or a path")
-    chunk: int = Field(512, ge=1, description="texts per chunk; the same bytes for any number of workers")
+    chunk: int = Field(4096, ge=1, description="texts per chunk, after which spaCy's memory and caches are emptied; "
+                                               "the same bytes for any number of workers")
 
 
 class TextRank(Block):
@@ -236,7 +243,8 @@ class Keywords(Block):
 class Graph(Block):
     """The keyword graph (METHODS A.3)."""
 
-    max_nbr: int = Field(16, ge=1, description="neighbours kept per node and sign, by count")
+    preset: Literal["paper"] | None = Field(None, description="paper: no links of inputs, no caps")
+    max_nbr: int | None = Field(16, ge=1, description="neighbours kept per node and sign, by count")
     max_cluster_outputs: int | None = Field(512, ge=1, description="distinct outputs kept per cluster, by count")
     link_inputs: bool = True
     resolution: float = Field(1.0, gt=0, description="of the communities: higher gives more and smaller ones")

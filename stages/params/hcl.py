@@ -31,6 +31,10 @@ class Latent(Block):
     free_bits: float = Field(5.0, ge=0, description="nats in all, shared evenly by the dimensions")
     annealing_steps: int = Field(10_000, ge=0)
     annealing_share: float = Field(0.2, ge=0, le=1, description="of all steps; the smaller of both counts")
+    annealing_cycles: int = Field(1, ge=1, description="rises of beta from 0 to 1; more than one is cyclical, "
+                                                       "each cycle an equal part of all steps")
+    enters: Literal["memory+embed", "memory", "embed", "bos", "prefix", "output"] = Field(
+        "memory+embed", description="how z enters the decoder (METHODS A.7)")
     bow_loss: bool = True
     word_dropout: float = Field(0.0, ge=0, lt=1)
 
@@ -50,10 +54,18 @@ class Mahalanobis(Contrast):
     sqrt: bool = False
 
 
+class InstanceContrast(Contrast):
+    """The contrast between instances."""
+
+    temperature: float = Field(0.1, gt=0)
+    multi_neg: Literal["infonce_negdist", "printed"] = Field(
+        "infonce_negdist", description="with several negatives per item (ingest.negatives); one makes them equal")
+
+
 class Contrasts(Block):
     """The three contrasts (METHODS A.6)."""
 
-    instance: Contrast = Contrast(temperature=0.1)
+    instance: InstanceContrast = InstanceContrast()
     keyword: Contrast = Contrast(temperature=0.1)
     mahalanobis: Mahalanobis = Mahalanobis()
     dist_norm: Literal["dim", "none"] = "dim"
@@ -80,6 +92,10 @@ class Training(Block):
     clip: float = Field(1.0, gt=0)
     freeze_layers: int = Field(0, ge=0, description="lowest encoder layers (and embeddings) kept frozen")
     checkpoint_steps: int = Field(20, ge=1, description="optimiser steps between checkpoints")
+    schedule: Literal["linear", "constant"] = Field("linear", description="of the rates after warm-up: down to 0, or "
+                                                                          "kept")
+    precision: Literal["fp32", "bf16"] = Field("fp32", description="of the matrix products; losses are always fp32")
+    bucket: bool = Field(True, description="batches of texts of similar length, drawn anew each epoch")
     max_source: int = Field(20, ge=1, description="word pieces, special tokens not counted")
     max_target: int = Field(20, ge=1, description="likewise")
 
@@ -87,6 +103,8 @@ class Training(Block):
 class TrainHcl(Block):
     """Everything that defines an HCL model."""
 
+    preset: Literal["paper"] | None = Field(None, description="paper: every switch as the text has it, only clear "
+                                                              "misprints corrected")
     graph: GraphAttention = GraphAttention()
     keyword: KeywordUse = KeywordUse()
     latent: Latent = Latent()
@@ -95,11 +113,18 @@ class TrainHcl(Block):
     training: Training = Training()
 
 
+# The file that says how a model starts which starts from no other; any file that always exists would do for DVC.
+SCRATCH = "models/hcl/network.py"
+
+
 class HclModel(Block):
     """One trained model: a data set, and what differs from the ``train_hcl`` block."""
 
     dataset: str
     seed: int | None = Field(None, description="null takes the project's seed")
+    init_from: str | None = Field(None, description="model whose weights this one starts from, where both have "
+                                                    "them")
+    starts_from: str = Field(SCRATCH, description="what DVC watches for `init_from`; filled in from it")
     overrides: dict[str, Any] = Field(default_factory=dict, description="nested like `train_hcl`")
 
 
@@ -107,11 +132,18 @@ class GenerateHcl(Block):
     """Decoding (METHODS A.8)."""
 
     split: Literal["validation", "test"] = "test"
+    search: Literal["beam", "contrastive"] = Field("beam", description="beam search (one beam is greedy), or "
+                                                                       "contrastive search (SimCTG)")
     num_beams: int = Field(4, ge=1)
     min_length: int = Field(5, ge=0)
     max_length: int = Field(20, ge=1)
     length_penalty: float = 1.0
+    top_k: int = Field(5, ge=1, description="contrastive search: candidates per step")
+    alpha: float = Field(0.6, ge=0, le=1, description="contrastive search: weight of the penalty on likeness")
+    z: Literal["mean", "sample"] = Field("mean", description="of the prior, for sample 0")
     samples: int = Field(0, ge=0, description="further outputs per item, z drawn from the prior")
+    keyword: str = Field("own", pattern="^(own|random|given:.+)$",
+                         description="own: the input's; random: another node's; given:KEYWORD for every item (Table 4)")
     batch_size: int = Field(32, ge=1)
 
 
@@ -122,9 +154,46 @@ class HclRun(Block):
     decode: dict[str, Any] = Field(default_factory=dict)
 
 
+class BertScore(Block):
+    """BERTScore: greedy cosine over contextual word pieces (METHODS E.4)."""
+
+    encoder: str | None = Field("bundled", pattern=r"^(bundled|hub:.+|path:.+)$", description="null leaves it out")
+    layer: int | None = Field(None, ge=0, description="hidden states taken; null: the last, or the package's table")
+    idf: bool = Field(False, description="weigh word pieces by IDF over the references")
+
+
 class EvaluateHcl(Block):
     """Metrics (METHODS E)."""
 
-    bleu_style: Literal["individual_m7"] = "individual_m7"
-    emb: Literal["encoder"] = "encoder"
-    floors: list[Literal["copy", "nearest"]] = ["copy", "nearest"]
+    bleu_style: Literal["individual_m7", "cumulative_m7", "corpus", "sacrebleu"] = Field(
+        "individual_m7", description="the reading that leads tables; all are computed")
+    emb: str = Field("encoder", pattern="^(encoder|train|path:.+)$",
+                     description="word vectors: the encoder's static table, trained on the training split, or a file")
+    bertscore: BertScore = BertScore()
+    resamples: int = Field(1000, ge=0, description="bootstrap resamples behind each interval; 0 for no intervals")
+    level: float = Field(0.95, gt=0, lt=1, description="of the intervals")
+    floors: list[Literal["copy", "nearest", "shuffled", "keyword"]] = ["copy", "nearest", "shuffled", "keyword"]
+
+
+class Compare(Block):
+    """Paired tests between the runs of a data set (METHODS E.4)."""
+
+    resamples: int = Field(1000, ge=1, description="paired bootstrap")
+    level: float = Field(0.95, gt=0, lt=1, description="of the intervals of differences")
+
+
+class ProbeHcl(Block):
+    """What a trained model does with keywords and with its latent space (HCL Table 4 and Figure 3)."""
+
+    split: Literal["train", "validation", "test"] = "test"
+    items: int = Field(100, ge=2, description="items of the t-SNE picture, a seeded sample")
+    perplexity: float = Field(20.0, gt=0, description="of t-SNE")
+    swaps: int = Field(12, ge=0, description="items whose keyword is swapped")
+    given: str | None = Field(None, description="keyword given by the user in the swap; null takes each item's most "
+                                                "frequent negative neighbour")
+
+
+class Probe(Block):
+    """A model that is probed."""
+
+    model: str

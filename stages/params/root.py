@@ -23,14 +23,24 @@ from stages.params.data import (
     TextRank,
     WordVectors,
 )
-from stages.params.hcl import EvaluateHcl, GenerateHcl, HclModel, HclRun, TrainHcl
+from stages.params.hcl import (
+    SCRATCH,
+    Compare,
+    EvaluateHcl,
+    GenerateHcl,
+    HclModel,
+    HclRun,
+    Probe,
+    ProbeHcl,
+    TrainHcl,
+)
 from stages.params.problems import problem_lines
 from stages.runtime.errors import nearest
 
 # Names become folders, and parts of dotted params keys for DVC: no dots.
 Name = Annotated[str, Field(pattern="^[a-z0-9][a-z0-9_-]*$")]
 # Folders of artifacts/ that are no data set.
-RESERVED = frozenset({"models", "runs", "report", "manifests"})
+RESERVED = frozenset({"models", "runs", "report", "manifests", "comparison", "probes"})
 
 
 class Runtime(Block):
@@ -40,6 +50,8 @@ class Runtime(Block):
     deterministic: bool = True
     workers: int = Field(1, ge=1, description="processes of one stage; any count gives the same bytes")
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    processes: int = Field(1, ge=1, description="of one training (torchrun); any count trains the same model up to the "
+                                                "rounding of sums")
     memory_gib: float = Field(4.0, gt=0, description="what joins over a whole corpus may take before they use the disk")
 
 
@@ -69,6 +81,12 @@ class Runs(Block):
     """Rows of the results tables by track."""
 
     hcl: dict[Name, HclRun] = Field(default_factory=dict)
+
+
+class Probes(Block):
+    """Models that are probed, by track."""
+
+    hcl: dict[Name, Probe] = Field(default_factory=dict)
 
 
 class Report(Block):
@@ -103,8 +121,11 @@ class Params(Block):
     train_hcl: TrainHcl = TrainHcl()
     generate_hcl: GenerateHcl = GenerateHcl()
     evaluate_hcl: EvaluateHcl = EvaluateHcl()
+    probe_hcl: ProbeHcl = ProbeHcl()
+    compare: Compare = Compare()
     models: Models = Models()
     runs: Runs = Runs()
+    probes: Probes = Probes()
     report: Report = Report()
 
     @model_validator(mode="before")
@@ -121,6 +142,26 @@ class Params(Block):
                              f"({', '.join(paired) or 'none'}); leave it out, and `keycontrast use` fills it in")
         return {**content, "paired_datasets": paired}
 
+    @model_validator(mode="before")
+    @classmethod
+    def _beginnings_are_watched(cls, content: Any) -> Any:
+        models = content.get("models") if isinstance(content, Mapping) else None
+        found = models.get("hcl") if isinstance(models, Mapping) else None
+        if not isinstance(models, Mapping) or not isinstance(found, Mapping):
+            return content
+        filled = {}
+        for name, model in found.items():
+            if not isinstance(model, Mapping):
+                return content
+            start = model.get("init_from")
+            watched = SCRATCH if start is None else f"artifacts/models/{start}/model"
+            given = model.get("starts_from", watched)
+            if given != watched:
+                raise ValueError(f"models.hcl.{name}.starts_from: is {given!r}, and init_from asks for {watched!r}; "
+                                 f"write that, or leave it out and `keycontrast use` fills it in")
+            filled[name] = {**model, "starts_from": watched}
+        return {**content, "models": {**models, "hcl": filled}}
+
     @model_validator(mode="after")
     def _names_meet(self) -> "Params":
         problems = [f"models.hcl.{name}.dataset: no data set {model.dataset!r}; "
@@ -128,6 +169,9 @@ class Params(Block):
                     for name, model in self.models.hcl.items() if model.dataset not in self.datasets]
         problems += [f"runs.hcl.{name}.model: no model {run.model!r}; {nearest(run.model, self.models.hcl)}"
                      for name, run in self.runs.hcl.items() if run.model not in self.models.hcl]
+        problems += [f"probes.hcl.{name}.model: no model {probe.model!r}; {nearest(probe.model, self.models.hcl)}"
+                     for name, probe in self.probes.hcl.items() if probe.model not in self.models.hcl]
+        problems += _beginnings(self.models.hcl)
         problems += [f"datasets.{name}: the name is taken by a folder of the project; choose another"
                      for name in self.datasets if name in RESERVED]
         problems += [f"keywords.method: {self.keywords.method} scores pairs of texts, and data set {name} has labelled "
@@ -136,6 +180,8 @@ class Params(Block):
         problems += [f"models.hcl.{name}.dataset: {model.dataset} has labelled texts, and the model needs pairs"
                      for name, model in self.models.hcl.items()
                      if model.dataset in self.datasets.keys() - self.paired_datasets.keys()]
+        for name in self.datasets:
+            problems += _problems(f"datasets.{name}.ingest", partial(self.ingest_settings, name))
         for name in self.models.hcl:
             problems += _problems(f"models.hcl.{name}.overrides", partial(self.hcl_model, name))
         for name in self.runs.hcl:
@@ -143,6 +189,10 @@ class Params(Block):
         if problems:
             raise ValueError("\n".join(problems))
         return self
+
+    def ingest_settings(self, name: str) -> Ingest:
+        """Return the ingest settings of data set ``name``: the ``ingest`` block with its own."""
+        return Ingest.model_validate(merged(self.ingest.model_dump(), self.datasets[name].ingest))
 
     def hcl_model(self, name: str) -> TrainHcl:
         """Return the settings of model ``name``: the ``train_hcl`` block with its overrides."""
@@ -156,6 +206,21 @@ class Params(Block):
         """Return the seed of model ``name``; the project's where it names none."""
         own = self.models.hcl[name].seed
         return self.seed if own is None else own
+
+
+def _beginnings(models: Mapping[str, HclModel]) -> list[str]:
+    """Return what is wrong with the models that others start from: unknown, going in circles, of another width."""
+    problems = [f"models.hcl.{name}.init_from: no model {model.init_from!r}; {nearest(model.init_from, models)}"
+                for name, model in models.items() if model.init_from is not None and model.init_from not in models]
+    for name in models:
+        seen, start = {name}, models[name].init_from
+        while start in models and start not in seen:
+            seen.add(start)
+            start = models[start].init_from
+        if start == name:
+            problems.append(f"models.hcl.{name}.init_from: the model would start from itself, by way of "
+                            f"{models[name].init_from}; take one of them out of the circle")
+    return problems
 
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
