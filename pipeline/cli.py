@@ -70,6 +70,8 @@ def run(targets: Annotated[list[str] | None, typer.Argument(
 def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; without it, all are listed")] = None,
         data: Annotated[Path | None, typer.Option(
             help="folder of data that does not ship with the project, put in place of {data} in the recipe")] = None,
+        changes: Annotated[list[str] | None, typer.Option(
+            "--set", help="PLACE=VALUE laid over the recipe, such as encoder.source=bundled; may be repeated")] = None,
         dry_run: Annotated[bool, typer.Option("--dry-run", help="show the difference and change nothing")] = False,
         ) -> None:
     """Write params.yaml from a recipe, after showing the difference.
@@ -77,7 +79,7 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
     Folders of data sets, models and runs that the recipe does not name are removed if DVC's cache holds
     them; going back to a recipe brings them back from there.
 
-    Example: `keycontrast use cpu-hcl-qqp --data ../data`
+    Example: `keycontrast use cpu-hcl-qqp --data ../data --set train_hcl.training.epochs=2`
     """
     from pipeline import recipes
     from pipeline.environment import RUN_LOCK, settle_environment
@@ -87,7 +89,7 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
         for name, title in recipes.recipe_names().items():
             typer.echo(f"{name:20}  {title}")
         return
-    change = recipes.plan(recipe, None if data is None else str(data))
+    change = recipes.plan(recipe, None if data is None else str(data), changes=changes or ())
     typer.echo(change.difference or f"params.yaml already is recipe {recipe}.")
     if dry_run:
         return

@@ -6,7 +6,7 @@ lock, and DVC's cache puts the artifacts back without computing them again.
 """
 
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
@@ -16,9 +16,19 @@ import yaml
 
 from pipeline.dag import open_repo
 from pipeline.environment import HOME
-from stages.artifacts.paths import ARTIFACTS, PARAMS, RECIPES, REPORT, DatasetPaths, ModelPaths, RunPaths
+from stages.artifacts.paths import (
+    ARTIFACTS,
+    COMPARISON,
+    PARAMS,
+    RECIPES,
+    REPORT,
+    DatasetPaths,
+    ModelPaths,
+    ProbePaths,
+    RunPaths,
+)
 from stages.artifacts.tables import atomic_file
-from stages.params import Params, parse_params
+from stages.params import Params, merged, parse_params
 from stages.runtime.errors import InputError, nearest
 from stages.runtime.fingerprint import hash_values
 
@@ -56,16 +66,17 @@ def recipe_names(folder: Path = RECIPES) -> dict[str, str]:
     return {path.stem: title(path) for path in sorted(folder.glob("*.yaml"))}
 
 
-def read_recipe(name: str, data: str | None = None, folder: Path = RECIPES) -> Params:
+def read_recipe(name: str, data: str | None = None, folder: Path = RECIPES, changes: Sequence[str] = ()) -> Params:
     """Return the validated params of recipe ``name``.
 
     Args:
         name: file name in ``recipes/`` without its ending.
         data: folder put in place of ``{data}`` in the sources of data sets.
         folder: where the recipes are.
+        changes: ``place=value`` with a dotted place and a YAML value, such as ``train_hcl.training.epochs=2``.
 
     Raises:
-        InputError: unknown recipe, bad values, or ``data`` missing although the recipe needs it.
+        InputError: unknown recipe, bad values or changes, or ``data`` missing although the recipe needs it.
     """
     path = folder / f"{name}.yaml"
     if not path.exists():
@@ -74,12 +85,29 @@ def read_recipe(name: str, data: str | None = None, folder: Path = RECIPES) -> P
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
         raise InputError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
+    for change in changes:
+        content = _changed(content, change)
     return parse_params(_with_data(content, name, data), str(path))
 
 
-def plan(name: str, data: str | None = None, root: Path = Path()) -> Change:
-    """Return what choosing recipe ``name`` would change in ``root``, without changing it."""
-    params = read_recipe(name, data, root / RECIPES)
+def _changed(content: Any, change: str) -> dict[str, Any]:
+    """Return ``content`` with one ``place=value`` laid over it."""
+    place, sign, value = change.partition("=")
+    names = place.strip().split(".")
+    if not sign or not all(names):
+        raise InputError(f"--set {change}: expected PLACE=VALUE, such as encoder.source=bundled")
+    try:
+        nested = yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise InputError(f"--set {change}: the value is not valid YAML: {' '.join(str(error).split())}") from error
+    for part in reversed(names):
+        nested = {part: nested}
+    return merged(content if isinstance(content, Mapping) else {}, nested)
+
+
+def plan(name: str, data: str | None = None, root: Path = Path(), changes: Sequence[str] = ()) -> Change:
+    """Return what choosing recipe ``name`` would change in ``root``, without changing it; see :func:`read_recipe`."""
+    params = read_recipe(name, data, root / RECIPES, changes)
     text = params_text(params)
     present = (root / PARAMS).read_text(encoding="utf-8") if (root / PARAMS).exists() else ""
     lines = unified_diff(present.splitlines(), text.splitlines(), f"{PARAMS} (now)", f"{PARAMS} ({name})",
@@ -140,7 +168,8 @@ def _staying_folders(params: Params, root: Path) -> set[Path]:
     """
     staying = {DatasetPaths(name).folder for name in params.datasets}
     if _present_recipe(root) == params.recipe:
-        staying |= {REPORT, *(ModelPaths(name).folder for name in params.models.hcl),
+        staying |= {REPORT, COMPARISON, *(ModelPaths(name).folder for name in params.models.hcl),
+                    *(ProbePaths(name).folder for name in params.probes.hcl),
                     *(RunPaths(name).folder for name in params.runs.hcl)}
     return staying
 
@@ -155,7 +184,7 @@ def _present_recipe(root: Path) -> str | None:
 
 def _present_folders(root: Path) -> list[Path]:
     """Folders of data sets, models, runs and the report that lie in ``artifacts/``, whatever the params say."""
-    groups = [ModelPaths("x").folder.parent, RunPaths("x").folder.parent]
+    groups = [ModelPaths("x").folder.parent, RunPaths("x").folder.parent, ProbePaths("x").folder.parent]
     found = [path for group in groups for path in sorted((root / group).glob("*"))]
     found += [path for path in sorted((root / ARTIFACTS).glob("*"))
               if path.relative_to(root) not in groups]

@@ -96,7 +96,7 @@ def catalog(root: Path = ARTIFACTS) -> Catalog:
     for path in sorted(root.rglob("*")) if root.is_dir() else ():
         inner = path.relative_to(root).parts
         if path.suffix in _KINDS and path.is_file() and not _is_left_out(path, inner):
-            depth = min(2 if inner[0] in ("models", "runs") else 1, len(inner) - 1)
+            depth = min(2 if inner[0] in ("models", "runs", "probes") else 1, len(inner) - 1)
             views = folders.setdefault(inner[:depth], {})
             views[_free(_name((*inner[depth:-1], path.stem)), views)] = path
     if not folders:

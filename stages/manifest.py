@@ -12,12 +12,14 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from stages.artifacts.paths import ARTIFACTS, DatasetPaths
+from stages.artifacts.paths import ARTIFACTS, COMPARISON, DatasetPaths, ModelPaths, ProbePaths, RunPaths
 from stages.artifacts.tables import read_metadata, write_json
 from stages.runtime.errors import InputError
 from stages.runtime.process import StageProcess, run_stage
 
 MANIFESTS = ARTIFACTS / "manifests"
+# DVC wants every folder that a stage reads, even where the params list nothing that would be in it.
+FOLDERS = (COMPARISON, ModelPaths("x").folder.parent, RunPaths("x").folder.parent, ProbePaths("x").folder.parent)
 
 
 def run(folder: Path, files: Iterable[Path]) -> dict[str, Any]:
@@ -41,6 +43,8 @@ def _work(process: StageProcess) -> None:
              and not any(part.startswith(".") for part in path.relative_to(folder).parts)]
     if not files:
         raise InputError(f"{folder}: no artifacts there. Make them with `keycontrast run`.")
+    for group in FOLDERS:
+        group.mkdir(parents=True, exist_ok=True)
     write_json(MANIFESTS / f"{process.instance}.json", {"dataset": process.instance, "artifacts": run(folder, files)})
 
 

@@ -77,7 +77,10 @@ def test_paths_are_those_of_the_paths_module():
     dataset, model, run = paths.DatasetPaths("${key}"), paths.ModelPaths("${key}"), paths.RunPaths("${key}")
     known = {dataset.table(kind) for kind in SCHEMAS} | {dataset.metrics(stage) for stage in STAGES}
     known |= {dataset.pair_classifier, dataset.s_tagger, dataset.pos_frequency}
-    known |= {model.weights, model.history, model.items}
+    probe = paths.ProbePaths("${key}")
+    known |= {model.weights, model.history, model.items, model.metrics}
+    known |= {probe.table("latent"), probe.table("keyword_swap"), probe.metrics, probe.figures}
+    known |= {paths.COMPARISON / "paired.parquet", paths.COMPARISON / "metrics.json"}
     known |= {run.predictions, run.metrics, run.scores, paths.REPORT, paths.ARTIFACTS / "manifests" / "${key}.json"}
     written = [Path(path) for stage in STAGES for path, _ in products(stage)]
     assert not set(written) - known
@@ -91,7 +94,8 @@ def test_every_data_dependency_is_made_by_a_stage_or_ships_with_the_project():
             found = dep.replace("${keywords.method}", "textrank")
             for variable in ("${key}", "${item.dataset}", "${item.model}"):
                 found = found.replace(variable, "*")
-            assert found == "${item.source}" or (ROOT / found).exists() and not found.startswith("artifacts") or any(
+            ships = (ROOT / found).exists() and not found.startswith("artifacts")
+            assert found in ("${item.source}", "${item.starts_from}") or ships or any(
                 covers(found, path) for path in made), dep
 
 
@@ -100,6 +104,8 @@ def test_stages_stay_few_enough_for_dvc():
     for name in recipe_names(ROOT / "recipes"):
         recipe = yaml.safe_load((ROOT / "recipes" / f"{name}.yaml").read_text())
         data = len(recipe["datasets"])
-        counts = {"${datasets}": data, "${paired_datasets}": data, "${models.hcl}": len(recipe["models"]["hcl"]),
-                  "${runs.hcl}": len(recipe["runs"]["hcl"]), None: 1}
+        compared = sum(dataset.get("side_by_side", True) for dataset in recipe["datasets"].values())
+        counts = {"${datasets}": data, "${paired_datasets}": data, "${compared_datasets}": compared,
+                  "${models.hcl}": len(recipe["models"]["hcl"]), "${runs.hcl}": len(recipe["runs"]["hcl"]),
+                  "${probes.hcl}": len(recipe.get("probes", {}).get("hcl", {})), None: 1}
         assert sum(counts[foreach] for foreach in FOREACH.values()) <= 60, name

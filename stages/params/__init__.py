@@ -2,6 +2,6 @@
 
 from stages.params.keys import STAGE_PARAMS, stage_hash, stage_values
 from stages.params.load import load_params, parse_params
-from stages.params.root import Params
+from stages.params.root import Params, merged
 
-__all__ = ["STAGE_PARAMS", "Params", "load_params", "parse_params", "stage_hash", "stage_values"]
+__all__ = ["STAGE_PARAMS", "Params", "load_params", "merged", "parse_params", "stage_hash", "stage_values"]

@@ -41,6 +41,8 @@ class Dataset(Block):
     encoding: str = Field("utf-8", description="of text files; named by whoever knows it, never guessed")
     quoting: Literal["standard", "none"] = Field("standard", description="of CSV and TSV: RFC 4180, or none at all")
     language: str = Field("en", pattern="^[a-z]{2}$")
+    side_by_side: bool = Field(True, description="also score keywords by attribution, PSI, YAKE and IDF, and compare; "
+                                                 "false leaves out the six stages of that branch")
 
     @property
     def structure(self) -> Literal["pairs", "triples", "captions", "labelled", "dialogue", "stories"]:
@@ -80,7 +82,10 @@ class Ingest(Block):
     neg_pick: Literal["hardest", "random"] = "hardest"
     negatives: int = Field(1, ge=1, description="negatives per item, best first; the further ones serve the contrast "
                                                "between instances alone")
-    split_by: Literal["component", "pair"] = "component"
+    split_by: Literal["component", "hashed", "pair"] = Field(
+        "component", description="what is in one split: component fills the shares to the item; hashed draws each "
+                                 "component by a hash of seed and texts, so that data sets of the same files agree, "
+                                 "whatever items they make; pair lets texts be in several splits")
     douban_neg: Literal["scored", "bm25", "random"] = Field("scored", description="layout dialogue")
     roc_mode: Literal["ending", "next_sentence", "lead_to_rest"] = Field("ending", description="layout stories")
     roc_neg: Literal["bm25", "random"] = Field("bm25", description="layout stories")

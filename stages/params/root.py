@@ -106,6 +106,8 @@ class Params(Block):
     datasets: dict[Name, Dataset]
     paired_datasets: dict[Name, Empty] = Field(
         default_factory=dict, description="data sets that are no labelled texts, for DVC; filled in from `datasets`")
+    compared_datasets: dict[Name, Empty] = Field(
+        default_factory=dict, description="those of them with `side_by_side`, likewise")
     ingest: Ingest = Ingest()
     annotate: Annotate = Annotate()
     textrank: TextRank = TextRank()
@@ -135,12 +137,11 @@ class Params(Block):
         if not isinstance(datasets, Mapping):
             return content
         paired: dict[str, Any] = {name: {} for name, dataset in datasets.items()
-                                  if not (isinstance(dataset, Mapping) and dataset.get("layout") == "labelled")}
-        given = content.get("paired_datasets")
-        if isinstance(given, Mapping) and given and set(given) != set(paired):
-            raise ValueError(f"paired_datasets: must name the data sets that are not of layout labelled "
-                             f"({', '.join(paired) or 'none'}); leave it out, and `keycontrast use` fills it in")
-        return {**content, "paired_datasets": paired}
+                                  if _value(dataset, "layout") != "labelled"}
+        compared = {name: {} for name in paired if _value(datasets[name], "side_by_side") is not False}
+        _agreeing(content, "paired_datasets", paired, "that are not of layout labelled")
+        _agreeing(content, "compared_datasets", compared, "of pairs whose side_by_side is not false")
+        return {**content, "paired_datasets": paired, "compared_datasets": compared}
 
     @model_validator(mode="before")
     @classmethod
@@ -177,6 +178,10 @@ class Params(Block):
         problems += [f"keywords.method: {self.keywords.method} scores pairs of texts, and data set {name} has labelled "
                      f"texts; choose textrank" for name in sorted(self.datasets.keys() - self.paired_datasets.keys())
                      if self.keywords.method != "textrank"]
+        problems += [f"keywords.method: {self.keywords.method} is not computed for data set {name}, whose side_by_side "
+                     f"is false; choose textrank, or let side_by_side be true"
+                     for name in sorted(self.paired_datasets.keys() - self.compared_datasets.keys())
+                     if self.keywords.method != "textrank"]
         problems += [f"models.hcl.{name}.dataset: {model.dataset} has labelled texts, and the model needs pairs"
                      for name, model in self.models.hcl.items()
                      if model.dataset in self.datasets.keys() - self.paired_datasets.keys()]
@@ -208,16 +213,28 @@ class Params(Block):
         return self.seed if own is None else own
 
 
+def _value(block: Any, name: str) -> Any:
+    return block.get(name) if isinstance(block, Mapping) else None
+
+
+def _agreeing(content: Mapping[str, Any], name: str, wanted: Mapping[str, Any], which: str) -> None:
+    given = content.get(name)
+    if isinstance(given, Mapping) and given and set(given) != set(wanted):
+        raise ValueError(f"{name}: must name the data sets {which} ({', '.join(wanted) or 'none'}); leave it out, and "
+                         f"`keycontrast use` fills it in")
+
+
 def _beginnings(models: Mapping[str, HclModel]) -> list[str]:
     """Return what is wrong with the models that others start from: unknown, going in circles, of another width."""
     problems = [f"models.hcl.{name}.init_from: no model {model.init_from!r}; {nearest(model.init_from, models)}"
                 for name, model in models.items() if model.init_from is not None and model.init_from not in models]
     for name in models:
-        seen, start = {name}, models[name].init_from
-        while start in models and start not in seen:
+        seen: set[str] = set()
+        start = models[name].init_from
+        while start is not None and start in models and start not in seen:
             seen.add(start)
             start = models[start].init_from
-        if start == name:
+        if name in seen:
             problems.append(f"models.hcl.{name}.init_from: the model would start from itself, by way of "
                             f"{models[name].init_from}; take one of them out of the circle")
     return problems
