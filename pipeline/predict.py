@@ -6,15 +6,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import pandas as pd
 import pyarrow as pa
 
 from stages.artifacts.paths import DatasetPaths, ModelPaths
 from stages.artifacts.schemas import NO_KEYWORD
+from stages.hcl.keywords import given_keyword, unseen_remark, with_keywords
 from stages.params import Params
 from stages.runtime.errors import InputError, nearest
+from stages.runtime.log import logger
+
+if TYPE_CHECKING:
+    from stages.hcl.decoding import Paraphraser
 
 
 def texts_from(argument: str | None, file: Path | None, stream: TextIO) -> Iterator[str]:
@@ -89,7 +94,7 @@ def predict(params: Params, run: str, texts: Iterable[str], keyword: str | None 
         params: in force.
         run: a run of the HCL track.
         texts: what to rewrite; read a batch at a time.
-        keyword: takes the place of the texts' own keywords.
+        keyword: takes the place of the texts' own keywords; None takes the run's setting.
         samples: further outputs per text, z drawn from the prior; None takes the run's setting.
         batch_size: texts rewritten together; None takes the run's setting.
 
@@ -99,7 +104,6 @@ def predict(params: Params, run: str, texts: Iterable[str], keyword: str | None 
     if run not in params.runs.hcl:
         raise InputError(f"no run is called {run!r}; {nearest(run, params.runs.hcl)}")
     from stages.hcl.decoding import Paraphraser
-    from stages.ranking.normal_form import normal_form
     from stages.runtime.device import choose_device
     from stages.runtime.seeds import seed_everything
 
@@ -107,14 +111,40 @@ def predict(params: Params, run: str, texts: Iterable[str], keyword: str | None 
     decode["samples"] = decode["samples"] if samples is None else samples
     seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic)
     paraphraser = Paraphraser(ModelPaths(params.runs.hcl[run].model).weights, choose_device(params.runtime.device))
-    finder = None if keyword is not None else KeywordFinder(params, paraphraser.on.dataset)
-    given = normal_form(keyword) if keyword is not None else ""
+    setting = decode["keyword"] if keyword is None else f"given:{keyword}"
+    finder = _finder(params, paraphraser, setting)
+    done = 0
     for batch in _batches(texts, batch_size or decode["batch_size"]):
-        chosen = finder.keywords(batch) if finder is not None else [(given, "given")] * len(batch)
-        items = pd.DataFrame({"example_id": range(len(batch)), "source": batch,
-                              "keyword": [found for found, _ in chosen], "references": [[] for _ in batch]})
+        items, methods = _items(batch, done, finder, setting, paraphraser, params.seed)
+        done += len(batch)
         rows = pd.concat(list(paraphraser.rewrite(items, {**decode, "batch_size": len(batch)}, params.seed)))
-        yield from _lines(rows, [method for _, method in chosen], paraphraser.uses_keyword)
+        yield from _lines(rows, methods, paraphraser.uses_keyword)
+
+
+def _finder(params: Params, paraphraser: "Paraphraser", setting: str) -> KeywordFinder | None:
+    """Return what finds the texts' own keywords; None where they make no difference."""
+    if not paraphraser.uses_keyword:
+        return None
+    if given_keyword(setting) is None:
+        return KeywordFinder(params, paraphraser.on.dataset)
+    remark = unseen_remark(setting, paraphraser.nodes.keywords)
+    if remark is not None:
+        logger("predict").warning("%s", remark)
+    return None
+
+
+def _items(texts: list[str], first: int, finder: KeywordFinder | None, setting: str, paraphraser: "Paraphraser",
+           seed: int) -> tuple[pd.DataFrame, dict[int, str]]:
+    """Return the texts, numbered from ``first``, with their keywords, and how each keyword was come by."""
+    numbers = range(first, first + len(texts))
+    chosen = finder.keywords(texts) if finder is not None else [(NO_KEYWORD, "given")] * len(texts)
+    items = pd.DataFrame({"example_id": numbers, "source": texts, "keyword": [found for found, _ in chosen],
+                          "references": [[] for _ in texts]})
+    methods = dict(zip(numbers, [method for _, method in chosen], strict=True))
+    if setting == "own" or not paraphraser.uses_keyword:
+        return items, methods
+    how = setting.partition(":")[0]
+    return with_keywords(items, setting, paraphraser.nodes.keywords, seed), dict.fromkeys(numbers, how)
 
 
 def _batches(texts: Iterable[str], size: int) -> Iterator[list[str]]:
@@ -123,13 +153,13 @@ def _batches(texts: Iterable[str], size: int) -> Iterator[list[str]]:
         yield batch
 
 
-def _lines(rows: pd.DataFrame, methods: list[str], uses_keyword: bool) -> Iterator[dict[str, Any]]:
+def _lines(rows: pd.DataFrame, methods: dict[int, str], uses_keyword: bool) -> Iterator[dict[str, Any]]:
     for number, same in rows.groupby("example_id", sort=True):
         first = same.iloc[0]
         line: dict[str, Any] = {"source": first["source"], "prediction": first["prediction"]}
         if uses_keyword:
             line |= {"keyword": None if first["keyword"] == NO_KEYWORD else first["keyword"],
-                     "keyword_from": methods[number],
+                     "keyword_from": methods[int(number)],
                      "keyword_in_graph": bool(first["keyword_known"])}
         if len(same) > 1:
             line["samples"] = same["prediction"].iloc[1:].tolist()

@@ -28,7 +28,7 @@ from stages.artifacts.paths import (
     RunPaths,
 )
 from stages.artifacts.tables import atomic_file
-from stages.params import Params, merged, parse_params
+from stages.params import Params, laid_over, parse_params
 from stages.runtime.errors import InputError, nearest
 from stages.runtime.fingerprint import hash_values
 
@@ -102,7 +102,7 @@ def _changed(content: Any, change: str) -> dict[str, Any]:
         raise InputError(f"--set {change}: the value is not valid YAML: {' '.join(str(error).split())}") from error
     for part in reversed(names):
         nested = {part: nested}
-    return merged(content if isinstance(content, Mapping) else {}, nested)
+    return laid_over(content if isinstance(content, Mapping) else {}, nested)
 
 
 def plan(name: str, data: str | None = None, root: Path = Path(), changes: Sequence[str] = ()) -> Change:

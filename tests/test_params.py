@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from stages.params import STAGE_PARAMS, load_params, parse_params, stage_hash, stage_values
-from stages.params.root import merged
+from stages.params.presets import laid_over
 from stages.runtime.errors import InputError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -117,7 +117,7 @@ def test_overrides_reach_one_model_only(sample):
 
 def test_merging_leaves_its_arguments_alone():
     base = {"a": {"b": 1, "c": 2}}
-    assert merged(base, {"a": {"b": 3}}) == {"a": {"b": 3, "c": 2}}
+    assert laid_over(base, {"a": {"b": 3}}) == {"a": {"b": 3, "c": 2}}
     assert base == {"a": {"b": 1, "c": 2}}
 
 

@@ -2,6 +2,7 @@
 
 from stages.params.keys import STAGE_PARAMS, stage_hash, stage_values
 from stages.params.load import load_params, parse_params
-from stages.params.root import Params, merged
+from stages.params.presets import laid_over
+from stages.params.root import Params
 
-__all__ = ["STAGE_PARAMS", "Params", "load_params", "merged", "parse_params", "stage_hash", "stage_values"]
+__all__ = ["STAGE_PARAMS", "Params", "laid_over", "load_params", "parse_params", "stage_hash", "stage_values"]

@@ -1,17 +1,23 @@
 """Params of the data stages, from raw files to node vectors."""
 
-from collections.abc import Mapping
 from encodings.aliases import aliases
 from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from stages.params.block import Block
+from stages.params.presets import filled
 from stages.runtime.errors import nearest
 
 
 class Columns(Block):
-    """Names of the input columns, by role; a layout uses those it needs."""
+    """Names of the input columns, by role; a layout uses those it needs.
+
+    Stories come in ``story`` (a text, or a list of its five sentences), in five columns ``sentences``, or, once
+    ``ending`` is named, as ``context`` (likewise, of four) and ``ending``. Dialogues come as ``context`` (a list of
+    turns, or a text that ``turn_mark`` cuts) and ``response``; ``candidates`` are sampled responses, the half whose
+    contexts are most similar first, and ``scores`` says how well each one fits the context.
+    """
 
     source: str = "source"
     target: str = "target"
@@ -20,13 +26,23 @@ class Columns(Block):
     text: str = "text"
     group: str = "group"
     split: str | None = None
+    story: str = Field("story", description="layout stories")
+    sentences: list[str] | None = Field(None, min_length=5, max_length=5, description="layout stories: five columns")
+    ending: str | None = Field(None, description="layout stories: the fifth sentence, beside context")
+    context: str = Field("context", description="layouts dialogue and stories")
+    response: str | None = Field("response", description="layout dialogue; null: the last turn of context")
+    candidates: str | None = Field(None, description="layout dialogue: list of sampled responses")
+    scores: str | None = Field(None, description="layout dialogue: list of numbers, one per candidate")
 
 
 class Dataset(Block):
     """Where a data set's files are and how they are laid out.
 
     ``pairs``, ``triples``, ``captions`` (texts of one group say the same) and ``labelled`` map columns as
-    ``columns`` says; the other layouts are those of published files and bring their own columns and dialect.
+    ``columns`` says, and so do ``stories`` (five sentences each) and ``dialogue`` (a context and a response); the
+    other layouts are those of published files and bring their own columns and dialect: ``rocstories`` is the CSV
+    of ROCStories, ``douban_dialogue`` the text files of Wu et al. 2017, ``groupwise_dialogue`` those of Cai et al.
+    2020, with or without scored samples.
     """
 
     source: str = Field(description="file, or folder that holds `files`; the DVC dependency")
@@ -35,12 +51,16 @@ class Dataset(Block):
         default_factory=dict, description="files (names or patterns) whose rows have a published split; they "
                                           "are read after `files`, training first")
     layout: Literal["pairs", "triples", "captions", "labelled", "dialogue", "stories", "glue_qqp", "kaggle_qqp",
-                    "quora_qqp", "mscoco_captions"] = "pairs"
+                    "quora_qqp", "mscoco_captions", "rocstories", "douban_dialogue", "groupwise_dialogue"] = "pairs"
     columns: Columns = Columns()
     ingest: dict[str, Any] = Field(default_factory=dict, description="what differs from the block `ingest`")
     encoding: str = Field("utf-8", description="of text files; named by whoever knows it, never guessed")
     quoting: Literal["standard", "none"] = Field("standard", description="of CSV and TSV: RFC 4180, or none at all")
     language: str = Field("en", pattern="^[a-z]{2}$")
+    turn_mark: str = Field("[SEP]", min_length=1, description="dialogue: what separates the turns of a context that "
+                                                              "comes as one text; turns are joined by [SEP]")
+    join_han: bool = Field(False, description="take out the spaces between Chinese characters that word-segmented "
+                                              "texts have")
     side_by_side: bool = Field(True, description="also score keywords by attribution, PSI, YAKE and IDF, and compare; "
                                                  "false leaves out the six stages of that branch")
 
@@ -49,7 +69,10 @@ class Dataset(Block):
         """What a row is, whatever the layout of the file."""
         if self.layout in ("glue_qqp", "kaggle_qqp", "quora_qqp"):
             return "pairs"
-        return "captions" if self.layout == "mscoco_captions" else self.layout  # type: ignore[return-value]
+        if self.layout in ("douban_dialogue", "groupwise_dialogue"):
+            return "dialogue"
+        published = {"mscoco_captions": "captions", "rocstories": "stories"}
+        return published.get(self.layout, self.layout)  # type: ignore[return-value]
 
     @field_validator("encoding")
     @classmethod
@@ -70,6 +93,11 @@ class Dataset(Block):
             raise ValueError("layout triples has no columns.label: its pairs are paraphrases by definition")
         if self.layout == "labelled" and self.columns.label is None:
             raise ValueError("layout labelled needs columns.label")
+        if self.layout == "stories" and self.columns.sentences is not None and self.columns.ending is not None:
+            raise ValueError("layout stories takes columns.sentences or columns.ending (beside columns.context), not "
+                             "both: name one of them")
+        if self.layout == "dialogue" and (self.columns.candidates is None) != (self.columns.scores is None):
+            raise ValueError("layout dialogue needs columns.candidates and columns.scores together: name both or none")
         return self
 
 
@@ -86,9 +114,14 @@ class Ingest(Block):
         "component", description="what is in one split: component fills the shares to the item; hashed draws each "
                                  "component by a hash of seed and texts, so that data sets of the same files agree, "
                                  "whatever items they make; pair lets texts be in several splits")
-    douban_neg: Literal["scored", "bm25", "random"] = Field("scored", description="layout dialogue")
-    roc_mode: Literal["ending", "next_sentence", "lead_to_rest"] = Field("ending", description="layout stories")
-    roc_neg: Literal["bm25", "random"] = Field("bm25", description="layout stories")
+    douban_neg: Literal["scored", "bm25", "random"] = Field(
+        "scored", description="dialogues, neg_source retrieved: worst score among the candidates of similar contexts; "
+                              "response to the most similar context of the split by BM25; response of any item")
+    roc_mode: Literal["ending", "next_sentence", "lead_to_rest"] = Field(
+        "ending", description="stories: sentences 1-4 give 5; every beginning gives the next; the first gives the rest")
+    roc_neg: Literal["bm25", "random"] = Field(
+        "bm25", description="stories, neg_source retrieved: output of the story of the split whose input is most "
+                            "similar by BM25, or of any")
     caption_source: Literal["random", "first"] = Field("random", description="which caption of a group is the source")
     validation: float = Field(0.05, gt=0, lt=0.5, description="share of examples")
     test: float = Field(0.05, gt=0, lt=0.5, description="share of examples")
@@ -173,16 +206,7 @@ class Attribution(Block):
     @model_validator(mode="before")
     @classmethod
     def _preset_fills(cls, content: Any) -> Any:
-        preset = content.get("preset") if isinstance(content, Mapping) else None
-        if not isinstance(preset, str) or preset not in _ATTRIBUTION_PRESETS:
-            return content
-        switches = _ATTRIBUTION_PRESETS[preset]
-        clashes = [f"{name} is {content[name]!r} where the preset has {value!r}" for name, value in switches.items()
-                   if name in content and content[name] != value]
-        if clashes:
-            raise ValueError(f"preset {preset} contradicts {len(clashes)} of the switches beside it: "
-                             f"{'; '.join(clashes)}. Take these out, or set preset to null.")
-        return {**switches, **content}
+        return filled(content, _ATTRIBUTION_PRESETS)
 
     @model_validator(mode="after")
     def _switches_fit(self) -> "Attribution":
@@ -245,14 +269,25 @@ class Keywords(Block):
     kw_lemma: bool = Field(False, description="normal form by lemmas, not only in lower case")
 
 
+# HCL 3.1 has no caps, and links no input keywords.
+_GRAPH_PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {"max_nbr": None, "max_cluster_outputs": None, "link_inputs": False}}
+
+
 class Graph(Block):
     """The keyword graph (METHODS A.3)."""
 
     preset: Literal["paper"] | None = Field(None, description="paper: no links of inputs, no caps")
-    max_nbr: int | None = Field(16, ge=1, description="neighbours kept per node and sign, by count")
-    max_cluster_outputs: int | None = Field(512, ge=1, description="distinct outputs kept per cluster, by count")
+    max_nbr: int | None = Field(16, ge=1, description="neighbours kept per node and sign, by count; null keeps all")
+    max_cluster_outputs: int | None = Field(512, ge=1, description="distinct outputs kept per cluster, by count; null "
+                                                                   "keeps all")
     link_inputs: bool = True
     resolution: float = Field(1.0, gt=0, description="of the communities: higher gives more and smaller ones")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _preset_fills(cls, content: Any) -> Any:
+        return filled(content, _GRAPH_PRESETS)
 
 
 class NodeVectors(Block):

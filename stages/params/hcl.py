@@ -1,10 +1,12 @@
 """Params of the HCL track: method, training, decoding, evaluation."""
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from stages.params.block import Block
+from stages.params.presets import filled, laid_over
 
 
 class GraphAttention(Block):
@@ -100,6 +102,19 @@ class Training(Block):
     max_target: int = Field(20, ge=1, description="likewise")
 
 
+# The text to the letter, where it decides a switch, with only clear misprints corrected: the Mahalanobis distance
+# keeps its inverse (METHODS A.6). The text leaves W_i of the impostor undefined; of the readings, `linear` alone makes
+# it a matrix, as its capital letter has it. What the text does not say (T, sizes, temperatures, how z enters) keeps its
+# default, and what makes an ablation (condition, enabled, weights, T = 0) may stand beside the preset.
+_PRESETS: dict[str, dict[str, Any]] = {"paper": {
+    "graph": {"edge_type": "shared", "layer_norm": False},
+    "keyword": {"imp_weight": "linear", "kw_anchor": "input"},
+    "latent": {"free_bits": 0.0, "annealing_steps": 0, "annealing_cycles": 1, "bow_loss": False, "word_dropout": 0.0},
+    "contrasts": {"instance": {"multi_neg": "printed"}, "mahalanobis": {"form": "inverse", "sqrt": False},
+                  "dist_norm": "none"},
+    "decoder": {"kw_memory": False}}}
+
+
 class TrainHcl(Block):
     """Everything that defines an HCL model."""
 
@@ -111,6 +126,18 @@ class TrainHcl(Block):
     contrasts: Contrasts = Contrasts()
     decoder: Decoder = Decoder()
     training: Training = Training()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _preset_fills(cls, content: Any) -> Any:
+        return filled(content, _PRESETS)
+
+    def under(self, overrides: Mapping[str, Any]) -> dict[str, Any]:
+        """Return plain values for ``overrides`` to be laid over: with a preset among these, its switches come first.
+
+        Without that, the values that this block has spelt out would contradict the preset of a single model.
+        """
+        return laid_over(self.model_dump(), _PRESETS.get(str(overrides.get("preset")), {}))
 
 
 # The file that says how a model starts which starts from no other; any file that always exists would do for DVC.

@@ -1,7 +1,6 @@
 """The whole of ``params.yaml``."""
 
 from collections.abc import Callable, Mapping
-from copy import deepcopy
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -34,6 +33,7 @@ from stages.params.hcl import (
     ProbeHcl,
     TrainHcl,
 )
+from stages.params.presets import laid_over
 from stages.params.problems import problem_lines
 from stages.runtime.errors import nearest
 
@@ -138,7 +138,7 @@ class Params(Block):
             return content
         paired: dict[str, Any] = {name: {} for name, dataset in datasets.items()
                                   if _value(dataset, "layout") != "labelled"}
-        compared = {name: {} for name in paired if _value(datasets[name], "side_by_side") is not False}
+        compared: dict[str, Any] = {name: {} for name in paired if _value(datasets[name], "side_by_side") is not False}
         _agreeing(content, "paired_datasets", paired, "that are not of layout labelled")
         _agreeing(content, "compared_datasets", compared, "of pairs whose side_by_side is not false")
         return {**content, "paired_datasets": paired, "compared_datasets": compared}
@@ -197,15 +197,16 @@ class Params(Block):
 
     def ingest_settings(self, name: str) -> Ingest:
         """Return the ingest settings of data set ``name``: the ``ingest`` block with its own."""
-        return Ingest.model_validate(merged(self.ingest.model_dump(), self.datasets[name].ingest))
+        return Ingest.model_validate(laid_over(self.ingest.model_dump(), self.datasets[name].ingest))
 
     def hcl_model(self, name: str) -> TrainHcl:
         """Return the settings of model ``name``: the ``train_hcl`` block with its overrides."""
-        return TrainHcl.model_validate(merged(self.train_hcl.model_dump(), self.models.hcl[name].overrides))
+        overrides = self.models.hcl[name].overrides
+        return TrainHcl.model_validate(laid_over(self.train_hcl.under(overrides), overrides))
 
     def hcl_decoding(self, run: str) -> GenerateHcl:
         """Return the decoding settings of ``run``: the ``generate_hcl`` block with its own."""
-        return GenerateHcl.model_validate(merged(self.generate_hcl.model_dump(), self.runs.hcl[run].decode))
+        return GenerateHcl.model_validate(laid_over(self.generate_hcl.model_dump(), self.runs.hcl[run].decode))
 
     def model_seed(self, name: str) -> int:
         """Return the seed of model ``name``; the project's where it names none."""
@@ -238,15 +239,6 @@ def _beginnings(models: Mapping[str, HclModel]) -> list[str]:
             problems.append(f"models.hcl.{name}.init_from: the model would start from itself, by way of "
                             f"{models[name].init_from}; take one of them out of the circle")
     return problems
-
-
-def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``base`` with the nested ``changes`` laid over it; neither is altered."""
-    result = deepcopy(dict(base))
-    for key, value in changes.items():
-        inner = result.get(key)
-        result[key] = merged(inner, value) if isinstance(inner, dict) and isinstance(value, Mapping) else value
-    return result
 
 
 def _problems(place: str, check: Callable[[], object]) -> list[str]:

@@ -1,0 +1,42 @@
+"""Markdown whose tables also read well in a terminal, and in which text from data stays text."""
+
+import re
+from collections.abc import Sequence
+
+from pipeline.cells import printable
+
+_MARKS = re.compile(r"([\\`*_{}\[\]#|~!$])")
+_WIDEST = 400
+
+
+def escaped(text: object) -> str:
+    """Return ``text`` on one line such that Markdown shows it as it is: no mark, tag, entity or link in it works.
+
+    >>> escaped("a|b <b>*c*")
+    'a\\\\|b &lt;b&gt;\\\\*c\\\\*'
+    """
+    line = printable(" ".join(str(text).split()))
+    line = line if len(line) <= _WIDEST else line[:_WIDEST - 1] + "…"
+    line = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    # A bare address would become a link, and one letter before a dot or a bracket a list.
+    line = _MARKS.sub(r"\\\1", line).replace("://", "\\://").replace("www.", "www\\.")
+    return re.sub(r"^(\d+)([.)])", r"\1\\\2", re.sub(r"^([-+=])", r"\\\1", line))
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
+    """Return the lines of a table, its columns padded to one width.
+
+    Args:
+        heads: headings, Markdown.
+        rows: cells, Markdown; see :func:`escaped`.
+        left: columns, from the left, that are aligned left; numbers stand in the others.
+    """
+    widths = [max(3, *(len(row[place]) for row in (heads, *rows))) for place in range(len(heads))]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = (cell.ljust(width) if place < left else cell.rjust(width)
+                  for place, (cell, width) in enumerate(zip(cells, widths, strict=True)))
+        return f"| {' | '.join(padded)} |"
+
+    rule = [f"{'-' * width}" if place < left else f"{'-' * (width - 1)}:" for place, width in enumerate(widths)]
+    return [line(heads), f"| {' | '.join(rule)} |", *map(line, rows)]

@@ -1,0 +1,382 @@
+"""Train and generate what a pack holds, on a machine that has torch and transformers and little else.
+
+    python run_packed.py --out DIR
+
+trains every model of the pack, generates every run on them, and leaves one archive in DIR: results.tar.gz, with
+predictions, histories, metrics and records, to be read at home by `keycontrast unpack`. The archive is written anew
+after each step, so that what is done is never lost; the same command goes on where an earlier one ended.
+"""
+
+import argparse
+import hashlib
+import io
+import json
+import os
+import platform
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, BinaryIO
+
+PACK = Path("pack.json")
+OVERRIDES = Path("overrides.json")
+ENCODER = Path("encoder")
+HALF = ENCODER / "half.safetensors"
+LOGS, DONE = Path("logs"), Path("done")
+RESULTS = "results.tar.gz"
+CONTENTS = "results.json"
+_POLL_SECONDS, _REPORT_SECONDS, _GRACE_SECONDS = 0.2, 20.0, 20.0
+_LOG_BYTES = 65_536
+_VERSIONS = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "pandas", "pyarrow")
+
+
+class Refused(Exception):
+    """Something that the person who gave the command can mend; the message says how."""
+
+
+@dataclass
+class Job:
+    """One stage instance.
+
+    Attributes:
+        stage: module of ``stages``.
+        key: data set, model or run.
+        needs: names of jobs that must be done before.
+        state: waiting, running, done, failed or stopped.
+        seconds: how long it ran, over all attempts of this command.
+    """
+
+    stage: str
+    key: str
+    needs: tuple[str, ...]
+    state: str = "waiting"
+    seconds: float = 0.0
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    @property
+    def name(self) -> str:
+        """Name as the pipeline writes it."""
+        return f"{self.stage}@{self.key}"
+
+    @property
+    def mark(self) -> Path:
+        """A file that is there once the job is done."""
+        return DONE / self.name
+
+    @property
+    def log(self) -> Path:
+        """What its process says."""
+        return LOGS / f"{self.name}.log"
+
+
+def jobs_of(pack: Mapping[str, Any], models: Sequence[str] | None) -> list[Job]:
+    """Return the jobs of ``models`` (all, if none is named) in an order in which they can run.
+
+    A model brings along the one that it starts from, and every run on it.
+
+    Raises:
+        Refused: no such model.
+    """
+    known = pack["models"]
+    unknown = [name for name in models or [] if name not in known]
+    if unknown:
+        raise Refused(f"the pack has no model {unknown[0]!r}; it has {', '.join(sorted(known))}")
+    chosen: dict[str, None] = {}
+
+    def add(name: str) -> None:
+        start = known[name]["init_from"]
+        if start is not None and start not in chosen:
+            add(start)
+        chosen.setdefault(name)
+
+    for name in models or known:
+        add(name)
+    datasets = dict.fromkeys(known[name]["dataset"] for name in chosen)
+    jobs = [Job("node_vectors", dataset, ()) for dataset in datasets]
+    for name in chosen:
+        start = known[name]["init_from"]
+        jobs.append(Job("train_hcl", name, (f"node_vectors@{known[name]['dataset']}",
+                                            *([f"train_hcl@{start}"] if start is not None else []))))
+        jobs += [Job("generate_hcl", run, (f"train_hcl@{name}",)) for run, entry in pack["runs"].items()
+                 if entry["model"] == name]
+    return jobs
+
+
+class Runner:
+    """Runs jobs side by side, each as a process of its own.
+
+    Args:
+        jobs: in an order in which they can run.
+        side_by_side: how many at a time.
+        deadline: by ``time.monotonic``; jobs that still run then are stopped, and nothing new begins.
+    """
+
+    def __init__(self, jobs: Sequence[Job], side_by_side: int, deadline: float) -> None:
+        self.jobs, self.side_by_side, self.deadline = list(jobs), side_by_side, deadline
+        for job in self.jobs:
+            if job.mark.exists():
+                job.state = "done"
+
+    def steps(self) -> Iterator[Job]:
+        """Run everything and yield each job as it ends, well or badly."""
+        reported = time.monotonic()
+        try:
+            while self._start() or self._running():
+                for job in self._running():
+                    if self._ended(job):
+                        yield job
+                if time.monotonic() > self.deadline:
+                    return
+                if time.monotonic() - reported > _REPORT_SECONDS:
+                    reported = time.monotonic()
+                    self._report()
+                time.sleep(_POLL_SECONDS)
+        finally:
+            self._stop()
+
+    def _running(self) -> list[Job]:
+        return [job for job in self.jobs if job.state == "running"]
+
+    def _start(self) -> bool:
+        states = {job.name: job.state for job in self.jobs}
+        started = False
+        for job in self.jobs:
+            if len(self._running()) >= self.side_by_side:
+                break
+            if job.state == "waiting" and all(states[name] == "done" for name in job.needs):
+                self._launch(job)
+                started = True
+        return started
+
+    def _launch(self, job: Job) -> None:
+        say(f"{job.name} begins")
+        job.state = "running"
+        job.seconds -= time.monotonic()
+        with job.log.open("ab") as log:
+            job.process = subprocess.Popen([sys.executable, "-m", f"stages.{job.stage}", job.key],
+                                           stdout=log, stderr=subprocess.STDOUT, env=_environment())
+
+    def _ended(self, job: Job) -> bool:
+        assert job.process is not None
+        status = job.process.poll()
+        if status is None:
+            return False
+        job.seconds += time.monotonic()
+        job.state = "done" if status == 0 else "failed"
+        if status == 0:
+            job.mark.touch()
+            say(f"{job.name} done in {job.seconds:.0f} s")
+        else:
+            say(f"{job.name} failed with status {status}:\n{_tail(job.log, 2000)}")
+        return True
+
+    def _report(self) -> None:
+        for job in self._running():
+            line = _tail(job.log, 400).replace("\r", "\n").strip().rpartition("\n")[2]
+            say(f"{job.name}: {line or 'starting'}")
+
+    def _stop(self) -> None:
+        """End what still runs; trainings keep their checkpoint."""
+        for job in self._running():
+            assert job.process is not None
+            job.process.terminate()
+        for job in self._running():
+            assert job.process is not None
+            try:
+                job.process.wait(_GRACE_SECONDS)
+            except subprocess.TimeoutExpired:
+                job.process.kill()
+                job.process.wait()
+            job.state, job.seconds = "stopped", job.seconds + time.monotonic()
+            say(f"{job.name} stopped: the time is over. The same command goes on from its checkpoint.")
+
+
+def _environment() -> dict[str, str]:
+    from stages.runtime.guard import ORCHESTRATOR, process_mark
+
+    # The mark ends a stage whose runner was killed; the workspace is what deterministic products on a GPU ask for.
+    return {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", **os.environ, ORCHESTRATOR: process_mark(os.getpid()) or "",
+            "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONUNBUFFERED": "1"}
+
+
+def _tail(path: Path, size: int) -> str:
+    content = path.read_bytes() if path.exists() else b""
+    return content[-size:].decode("utf-8", errors="replace").strip()
+
+
+def widen_encoder() -> None:
+    """Write the encoder's weights, which travel in half precision, in the single precision that is computed in."""
+    target = ENCODER / "model.safetensors"
+    if target.exists():
+        return
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    weights = {name: tensor.float() if tensor.dtype == torch.float16 else tensor
+               for name, tensor in load_file(HALF).items()}
+    unfinished = target.with_suffix(".tmp")
+    save_file(weights, unfinished, metadata={"format": "pt"})
+    unfinished.replace(target)
+
+
+def settle_overrides(overrides: Mapping[str, Any]) -> None:
+    """Say to the stages what this machine has in another way than the params.
+
+    Raises:
+        Refused: something was done here already under other options.
+    """
+    text = json.dumps(overrides, sort_keys=True)
+    if OVERRIDES.exists() and OVERRIDES.read_text() != text and any(DONE.glob("*")):
+        raise Refused(f"this folder has results under other options ({OVERRIDES.read_text()}, now {text}). Give the "
+                      f"same ones, or take the pack apart in a new folder.")
+    OVERRIDES.write_text(text)
+
+
+def machine(device: str) -> dict[str, Any]:
+    """Return what decides the numbers beside the params: the device and the versions of what computed on it."""
+    import torch
+
+    on_gpu = device != "cpu" and torch.cuda.is_available()
+    found: dict[str, Any] = {"device": torch.cuda.get_device_name(0) if on_gpu else f"cpu ({platform.machine()})",
+                             "python": platform.python_version(), "cuda": torch.version.cuda if on_gpu else None}
+    for name in _VERSIONS:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+def write_results(file: Path, pack: Mapping[str, Any], jobs: Sequence[Job], about: Mapping[str, Any],
+                  weights: bool) -> None:
+    """Write one archive of everything that is done, whole or not at all.
+
+    Items of models that have the same ones are written once.
+    """
+    done = {stage: [job.key for job in jobs if job.stage == stage and job.state == "done"]
+            for stage in ("train_hcl", "generate_hcl")}
+    members: dict[str, Path | bytes] = {}
+    items = {}
+    for name in done["train_hcl"]:
+        folder = Path("artifacts/models") / name
+        members |= {f"models/{name}/{part}": folder / part for part in ("history.csv", "metrics.json")
+                    if (folder / part).exists()}
+        items[name] = items_digest(folder / "items.parquet")
+        members.setdefault(f"items/{items[name]}.parquet", folder / "items.parquet")
+        if weights:
+            members |= {f"weights/{name}/{part.name}": part for part in sorted((folder / "model").iterdir())}
+    members |= {f"runs/{run}/predictions.parquet": Path("artifacts/runs") / run / "predictions.parquet"
+                for run in done["generate_hcl"]}
+    members |= {f"records/{path.name}": path for path in sorted(Path(".keycontrast/records").glob("*.json"))}
+    members |= {f"logs/{job.log.name}": _tail(job.log, _LOG_BYTES).encode() for job in jobs if job.log.exists()}
+    states = {job.name: {"state": job.state, "seconds": round(job.seconds, 1)} for job in jobs}
+    contents = {"pack": pack, **about, "jobs": states, "items": items, "models": done["train_hcl"],
+                "runs": done["generate_hcl"]}
+    _write_archive(file, {CONTENTS: json.dumps(contents, indent=1, sort_keys=True).encode(), **members})
+
+
+def items_digest(path: Path) -> str:
+    """Return a digest of the rows of a table, whatever its metadata."""
+    import pyarrow as pa
+
+    from stages.artifacts.tables import read_table
+
+    table = read_table(path).replace_schema_metadata(None).combine_chunks()
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return hashlib.sha256(sink.getvalue()).hexdigest()[:16]
+
+
+def _write_archive(file: Path, members: Mapping[str, Path | bytes]) -> None:
+    unfinished = file.with_name(f".{file.name}.tmp")
+    with tarfile.open(unfinished, "w:gz") as archive:
+        for name, content in members.items():
+            entry = tarfile.TarInfo(f"results/{name}")
+            entry.mtime = int(content.stat().st_mtime if isinstance(content, Path) else time.time())
+            with _opened(content) as (stream, size):
+                entry.size = size
+                archive.addfile(entry, stream)
+    unfinished.replace(file)
+
+
+@contextmanager
+def _opened(content: Path | bytes) -> Iterator[tuple[BinaryIO, int]]:
+    if isinstance(content, bytes):
+        yield io.BytesIO(content), len(content)
+        return
+    with content.open("rb") as stream:
+        yield stream, content.stat().st_size
+
+
+def say(text: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def _arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python run_packed.py", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help=f"folder that {RESULTS} is left in")
+    parser.add_argument("--models", nargs="+", metavar="MODEL", help="only these, with what they start from")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="trainings side by side on the device")
+    parser.add_argument("--time-limit", type=float, metavar="MIN", help="stop after so many minutes; the same command "
+                                                                        "goes on from the checkpoints")
+    parser.add_argument("--precision", choices=("fp32", "bf16"), help="of the matrix products, in place of the params'")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    parser.add_argument("--nondeterministic", action="store_true",
+                        help="allow kernels that sum in another order each time, where a deterministic one is missing")
+    parser.add_argument("--weights", action="store_true", help="bring back the trained weights too: large")
+    arguments = parser.parse_args(argv)
+    if arguments.jobs < 1 or (arguments.time_limit is not None and arguments.time_limit <= 0):
+        parser.error("--jobs must be at least 1, and --time-limit more than 0")
+    return arguments
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    started = time.monotonic()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    results = arguments.out.resolve() / RESULTS
+    os.chdir(Path(__file__).resolve().parent)
+    pack = json.loads(PACK.read_text(encoding="utf-8"))
+    jobs = jobs_of(pack, arguments.models)
+    # One process per training: any number trains the same model, and here is one device.
+    overrides = {"device": arguments.device, "precision": arguments.precision, "processes": 1}
+    overrides |= {"deterministic": False} if arguments.nondeterministic else {}
+    for folder in (LOGS, DONE):
+        folder.mkdir(exist_ok=True)
+    settle_overrides(overrides)
+    widen_encoder()
+    about = {"machine": machine(arguments.device), "overrides": overrides}
+    say(f"pack {pack['pack']} on {about['machine']['device']}, torch {about['machine']['torch']}: "
+        f"{len(pack['models'])} models, {len(pack['runs'])} runs; {len(jobs)} steps here")
+    limit = arguments.time_limit
+    runner = Runner(jobs, arguments.jobs, started + 60 * limit if limit is not None else float("inf"))
+    for _ in runner.steps():
+        write_results(results, pack, jobs, about, arguments.weights)
+    write_results(results, pack, jobs, about, arguments.weights)
+    left = [job.name for job in jobs if job.state != "done"]
+    say(f"{len(jobs) - len(left)} of {len(jobs)} steps are done; {results} has {results.stat().st_size / 2**20:.1f} MiB"
+        + (f". Not done: {', '.join(left)}" if left else ""))
+    return 1 if left else 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the pack that this file stands in; see ``--help``."""
+    arguments = _arguments(argv)
+    try:
+        return _run(arguments)
+    except Refused as problem:
+        sys.stderr.write(f"run_packed: {problem}\n")
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

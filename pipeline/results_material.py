@@ -1,0 +1,220 @@
+"""What the results document is made from: artifacts of the project in the working folder, read and put in order."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from stages.artifacts.paths import COMPARISON, DatasetPaths, ModelPaths, RunPaths
+from stages.artifacts.tables import read_frame
+from stages.params import Params
+from stages.reporting.published import PublishedRow, dataset_kind_of, published_row, removed_parts
+from stages.runtime.errors import InputError
+from stages.runtime.process import RECORDS
+
+_COUNTS = ("ingest", "graph", "keywords")
+# Decoding settings that leave the scored output as it is.
+_SAME_OUTPUT = ("samples", "batch_size", "split")
+Interval = tuple[float, float] | None
+
+
+@dataclass(frozen=True)
+class Value:
+    """A metric of a system: mean over its seeds, their standard deviation (None for one), interval (or None)."""
+
+    mean: float
+    sd: float | None = None
+    interval: Interval = None
+
+
+@dataclass(frozen=True)
+class System:
+    """A row of results: a floor, a run, or several runs that differ in their seed alone.
+
+    Attributes:
+        name: as the comparison has it.
+        runs: names of its runs; none for a floor.
+        seeds: of its models.
+        removed: parts of the method that it does without, see ``published.removed_parts``.
+        changes: overrides of the model and decoding settings of the run that make it what it is.
+        values: by metric.
+        published: row of the paper that it corresponds to.
+    """
+
+    name: str
+    runs: tuple[str, ...]
+    seeds: tuple[int, ...]
+    removed: frozenset[str]
+    changes: dict[str, Any]
+    values: dict[str, Value]
+    published: PublishedRow | None = None
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """Runs on the same split of a data set.
+
+    Attributes:
+        paired: rows of table ``paired`` on them.
+        base: the full method, with which the others are compared; None if there is none.
+    """
+
+    dataset: str
+    split: str
+    kind: str | None
+    counts: dict[str, Any]
+    settings: dict[str, Any]
+    floors: list[System]
+    systems: list[System]
+    paired: pd.DataFrame
+    base: System | None
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model: what its training reported, and its history."""
+
+    name: str
+    metrics: dict[str, Any]
+    history: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class Material:
+    """Everything the document shows.
+
+    Attributes:
+        counts: of each data set, the metrics of ``ingest``, ``graph`` and ``keywords``.
+        seconds: duration of each stage instance that ran here.
+    """
+
+    params: Params
+    counts: dict[str, dict[str, dict[str, Any]]]
+    evaluated: list[Evaluated]
+    trained: list[Trained]
+    seconds: dict[str, float]
+
+
+def read_material(params: Params) -> Material:
+    """Read what the project in the working folder has made.
+
+    Raises:
+        InputError: something is missing or broken; the message names the stage to run.
+    """
+    used = list(dict.fromkeys(params.models.hcl[run.model].dataset for run in params.runs.hcl.values()))
+    if not used:
+        raise InputError("params.yaml: runs.hcl is empty, so that there are no results. Take a recipe with runs: "
+                         "`keycontrast use cpu-hcl-qqp --data DIR`.")
+    return Material(
+        params,
+        {name: {stage: read_json(DatasetPaths(name).metrics(stage), f"{stage}@{name}") for stage in _COUNTS}
+         for name in used},
+        _evaluated(params), [_trained(name) for name in params.models.hcl],
+        _seconds({*used, *params.models.hcl, *params.runs.hcl, "all"}))
+
+
+def read_json(path: Path, stage: str) -> dict[str, Any]:
+    """Return the content of a metrics file that ``stage`` writes.
+
+    Raises:
+        InputError: it is missing, or no JSON object.
+    """
+    if not path.exists():
+        raise InputError(f"{path}: no such artifact. Make it with `keycontrast run {stage}`.")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path}: not valid JSON ({error}). Remove it and run `keycontrast run {stage}`.") from error
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: must hold names and values. Remove it and run `keycontrast run {stage}`.")
+    return content
+
+
+def _evaluated(params: Params) -> list[Evaluated]:
+    compared = read_json(COMPARISON / "metrics.json", "compare")
+    paired = read_frame(COMPARISON / "paired.parquet", "paired")
+    places: dict[tuple[str, str], list[str]] = {}
+    for run, settings in params.runs.hcl.items():
+        place = params.models.hcl[settings.model].dataset, params.hcl_decoding(run).split
+        places.setdefault(place, []).append(run)
+    return [_place(params, dataset, split, runs, compared, paired) for (dataset, split), runs in places.items()]
+
+
+def _place(params: Params, dataset: str, split: str, runs: list[str], compared: Mapping[str, Any],
+           paired: pd.DataFrame) -> Evaluated:
+    metrics = {run: read_json(RunPaths(run).metrics, f"evaluate_hcl@{run}") for run in runs}
+    block = params.datasets[dataset]
+    kind = dataset_kind_of(dataset, block.layout, block.source)
+    key = f"{dataset}/{split}"
+    groups = compared.get(key, {}).get("groups", {})
+    unknown = {run for group in groups.values() for run in group["runs"]} - set(runs)
+    if key not in compared or unknown:
+        found = f"holds run {min(unknown)}, which params.yaml does not have" if unknown else f"says nothing of {key}"
+        raise InputError(f"{COMPARISON / 'metrics.json'}: {found}: it is of other runs. Run `keycontrast run compare`.")
+    first = metrics[runs[0]]
+    systems = _systems(params, runs, groups, metrics, kind)
+    intervals = first.get("intervals", {}).get("floors", {})
+    floors = [System(name, (), (), frozenset(), {}, _own_values(values, intervals.get(name, {})))
+              for name, values in first["floors"].items()]
+    # Another reading of the paper removes nothing either: what changes nothing comes first.
+    full = sorted((system for system in systems if not system.removed and "decode" not in system.changes),
+                  key=lambda system: bool(system.changes))
+    return Evaluated(dataset, split, kind, first["counts"], first["settings"], floors, systems,
+                     paired[paired["dataset"] == key], full[0] if full else None)
+
+
+def _systems(params: Params, runs: list[str], groups: Mapping[str, Any], metrics: Mapping[str, dict[str, Any]],
+             kind: str | None) -> list[System]:
+    """Return the groups of the comparison and the runs in none of them, in the order of the params."""
+    names = {run: name for name, group in groups.items() for run in group["runs"]}
+    members: dict[str, list[str]] = {}
+    for run in runs:
+        members.setdefault(names.get(run, run), []).append(run)
+    made = []
+    for name, own in members.items():
+        model = params.runs.hcl[own[0]].model
+        settings = params.hcl_model(model).model_dump()
+        decode = {key: value for key, value in params.runs.hcl[own[0]].decode.items() if key not in _SAME_OUTPUT}
+        values = _group_values(groups[name]) if name in groups else _own_values(
+            metrics[own[0]]["run"], metrics[own[0]].get("intervals", {}).get("run", {}))
+        changes = params.models.hcl[model].overrides | ({"decode": decode} if decode else {})
+        seeds = tuple(params.model_seed(params.runs.hcl[run].model) for run in own)
+        made.append(System(name, tuple(own), seeds, removed_parts(settings), changes, values,
+                           None if decode else published_row(settings, kind)))
+    return made
+
+
+def _group_values(group: Mapping[str, Any]) -> dict[str, Value]:
+    return {name: Value(found["mean"], found.get("sd"), _interval(found.get("low"), found.get("high")))
+            for name, found in group.items() if isinstance(found, Mapping) and found.get("mean") is not None}
+
+
+def _own_values(values: Mapping[str, Any], intervals: Mapping[str, Any]) -> dict[str, Value]:
+    return {name: Value(float(value), None, _interval(*intervals.get(name, (None, None))))
+            for name, value in values.items() if isinstance(value, int | float)}
+
+
+def _interval(low: float | None, high: float | None) -> Interval:
+    return None if low is None or high is None else (float(low), float(high))
+
+
+def _trained(name: str) -> Trained:
+    paths = ModelPaths(name)
+    metrics = read_json(paths.metrics, f"train_hcl@{name}")
+    if not paths.history.exists():
+        raise InputError(f"{paths.history}: no such artifact. Make it with `keycontrast run train_hcl@{name}`.")
+    return Trained(name, metrics, pd.read_csv(paths.history))
+
+
+def _seconds(instances: set[str]) -> dict[str, float]:
+    """Return how long each stage instance took that ran on this machine; records are no artifacts.
+
+    Args:
+        instances: those of the params; records of other recipes may lie beside theirs.
+    """
+    found = {path.stem: read_json(path, path.stem.removesuffix("@all")) for path in sorted(RECORDS.glob("*.json"))
+             if path.stem.partition("@")[2] in instances}
+    return {name: float(record["seconds"]) for name, record in found.items() if "seconds" in record}

@@ -1,0 +1,220 @@
+"""What a GPU machine has made of a pack, put where the pipeline's own stages would have put it."""
+
+import json
+import os
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import copyfile
+from typing import Any
+
+import pyarrow.parquet as pq
+from rich.console import Console
+from rich.text import Text
+
+from pipeline.packed.run import CONTENTS, RESULTS
+from stages.artifacts.paths import ModelPaths, RunPaths
+from stages.artifacts.tables import (
+    METADATA_KEY,
+    ROW_GROUP,
+    atomic_file,
+    atomic_folder,
+    check_columns,
+    read_metadata,
+    read_table,
+)
+from stages.encoders import resolve_encoder, sha256_of
+from stages.hcl.lookup import TRAINED_ON_FILE
+from stages.params import Params, load_params, stage_hash
+from stages.runtime.errors import InputError
+
+# A clock may be a little off, and archives count in seconds.
+_CLOCK = 1.0
+
+
+@dataclass(frozen=True)
+class Unpacked:
+    """What :func:`unpack` has written.
+
+    Attributes:
+        models, runs: names.
+        unfinished: jobs of the pack that were begun and are not done, with their state.
+        machine: device and versions that it was computed with.
+        overrides: what the machine had in another way than the params.
+        other_weights: models whose folder here holds the weights of another training.
+    """
+
+    models: list[str]
+    runs: list[str]
+    unfinished: dict[str, str]
+    machine: dict[str, Any]
+    overrides: dict[str, Any]
+    other_weights: list[str]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A file or folder of the results, and its place here."""
+
+    source: Path
+    target: Path
+    kind: str | None = None
+
+    @property
+    def made(self) -> float:
+        """When it was computed; archives keep no age of folders."""
+        files = [self.source] if self.source.is_file() else list(self.source.iterdir())
+        return max(file.stat().st_mtime for file in files)
+
+
+def show_unpacked(file: Path, force: bool, console: Console) -> None:
+    """Put the results in ``file`` into ``artifacts/`` and say what to do next."""
+    done = unpack(file, force)
+    lines = [f"{len(done.models)} models and {len(done.runs)} runs from {done.machine['device']}, torch "
+             f"{done.machine['torch']}: {', '.join(done.runs) or 'no run'}"]
+    if done.overrides.get("precision"):
+        lines.append(f"Trained with train_hcl.training.precision {done.overrides['precision']}; the tables say so.")
+    lines += [f"Not done: {name} ({state})" for name, state in done.unfinished.items()]
+    if done.other_weights:
+        lines.append(f"The weights in artifacts/models of {', '.join(done.other_weights)} are of another training; "
+                     f"those of this one stayed on the machine (run_packed.py --weights brings them).")
+    lines += ["Now score them, stage by stage; `keycontrast run` would train again what has no weights here:",
+              *(f"  keycontrast stage evaluate_hcl@{run}" for run in done.runs)]
+    console.print(Text("\n".join(lines)), soft_wrap=True)
+
+
+def unpack(file: Path, force: bool = False) -> Unpacked:
+    """Put predictions, histories, items and metrics from ``file`` into ``artifacts/``.
+
+    The metadata of each table says on which device, with which versions and from which pack it was computed.
+
+    Args:
+        file: ``results.tar.gz`` of the packed runner.
+        force: also in the place of artifacts that are newer than the results.
+
+    Raises:
+        InputError: another kind of file, results of other params or other data, or newer artifacts in the way.
+    """
+    params = load_params()
+    with tempfile.TemporaryDirectory() as name:
+        folder = _extracted(file, Path(name))
+        contents = json.loads((folder / CONTENTS).read_text(encoding="utf-8"))
+        _check(file, contents, params)
+        parts = list(_parts(folder, contents))
+        if not force:
+            _refuse_newer(file, parts)
+        for part in parts:
+            _put(part, contents, params)
+    unfinished = {name: job["state"] for name, job in contents["jobs"].items() if job["state"] != "done"}
+    brought = {part.target for part in parts}
+    others = [name for name in contents["models"]
+              if ModelPaths(name).weights.exists() and ModelPaths(name).weights not in brought]
+    return Unpacked(contents["models"], contents["runs"], unfinished, contents["machine"], contents["overrides"],
+                    others)
+
+
+def _extracted(file: Path, folder: Path) -> Path:
+    if not file.is_file():
+        raise InputError(f"{file}: no such file. It should be the {RESULTS} that run_packed.py has left.")
+    try:
+        with tarfile.open(file) as archive:
+            archive.extractall(folder, filter="data")
+    except (tarfile.TarError, OSError, EOFError) as error:
+        raise InputError(f"{file}: not a readable tar archive ({error}). It should be the {RESULTS} that "
+                         f"run_packed.py has left.") from error
+    found = folder / "results"
+    if not (found / CONTENTS).is_file():
+        kind = "a pack, which is to be run first" if list(folder.glob("*/pack.json")) else "some other archive"
+        raise InputError(f"{file}: has no results/{CONTENTS}; it is {kind}. Give the {RESULTS} that run_packed.py has "
+                         f"left.")
+    return found
+
+
+def _check(file: Path, contents: Mapping[str, Any], params: Params) -> None:
+    """Make sure that models, runs and data are those of this project."""
+    packed = contents["pack"]
+    problems = []
+    for stage, names, known in (("train_hcl", contents["models"], params.models.hcl),
+                                ("generate_hcl", contents["runs"], params.runs.hcl)):
+        block = "models" if stage == "train_hcl" else "runs"
+        for name in names:
+            if name not in known:
+                problems.append(f"{block}.hcl.{name}: not in params.yaml")
+            elif stage_hash(params, stage, name) != packed[block][name]["params_hash"]:
+                problems.append(f"{block}.hcl.{name}: params.yaml has other params for it now")
+    problems += [f"{path}: is another table now" for path, digest in packed["tables"].items()
+                 if Path(path).exists() and sha256_of(Path(path)) != digest]
+    if problems:
+        listed = "".join(f"\n  {problem}" for problem in problems)
+        raise InputError(f"{file}: results of pack {packed['pack']} do not belong to this project as it is:{listed}\n"
+                         f"Go back to the params and data that it was made from, or make a new pack.")
+
+
+def _parts(folder: Path, contents: Mapping[str, Any]) -> Iterator[_Part]:
+    for name in contents["models"]:
+        paths, source = ModelPaths(name), folder / "models" / name
+        yield _Part(folder / "items" / f"{contents['items'][name]}.parquet", paths.items, "items")
+        for path in (paths.history, paths.metrics):
+            if (source / path.name).exists():
+                yield _Part(source / path.name, path)
+        if (folder / "weights" / name).exists():
+            yield _Part(folder / "weights" / name, paths.weights)
+    for run in contents["runs"]:
+        yield _Part(folder / "runs" / run / "predictions.parquet", RunPaths(run).predictions, "predictions")
+
+
+def _refuse_newer(file: Path, parts: list[_Part]) -> None:
+    newer = [part.target for part in parts
+             if part.target.exists() and part.target.stat().st_mtime > part.made + _CLOCK]
+    if newer:
+        shown = ", ".join(map(str, newer[:3])) + (f" and {len(newer) - 3} more" if len(newer) > 3 else "")
+        raise InputError(f"{file}: {shown} {'is' if len(newer) == 1 else 'are'} newer than these results. To replace "
+                         f"what is there, give --force.")
+
+
+def _put(part: _Part, contents: Mapping[str, Any], params: Params) -> None:
+    if part.source.is_dir():
+        _put_weights(part, params)
+    else:
+        with atomic_file(part.target) as temporary:
+            if part.kind is None:
+                copyfile(part.source, temporary)
+            else:
+                check_columns(part.source, part.kind)
+                _write_table(part.source, temporary, _stage_of(part), contents)
+    # The age of what was computed, so that the same results can be unpacked twice.
+    os.utime(part.target, (part.made, part.made))
+
+
+def _stage_of(part: _Part) -> str:
+    return f"{'train_hcl' if part.kind == 'items' else 'generate_hcl'}@{part.target.parent.name}"
+
+
+def _write_table(source: Path, target: Path, stage: str, contents: Mapping[str, Any]) -> None:
+    """Write a table as it is, with metadata that say where it was computed."""
+    table, packed = read_table(source), contents["pack"]
+    block, name = ("models" if stage.startswith("train") else "runs"), stage.partition("@")[2]
+    metadata = read_metadata(source)
+    models = metadata.get("models", {})
+    if "encoder" in models:
+        models["encoder"] = {**packed["encoder"], "stored_as": "float16"}
+    metadata |= {"stage": stage, "params_hash": packed[block][name]["params_hash"], "models": models,
+                 "computed_elsewhere": {"pack": packed["pack"], **contents["machine"],
+                                        "overrides": contents["overrides"]}}
+    stored = dict(table.schema.metadata or {})
+    stored[METADATA_KEY] = json.dumps(metadata, sort_keys=True, ensure_ascii=False).encode()
+    pq.write_table(table.replace_schema_metadata(stored), target, compression="zstd", row_group_size=ROW_GROUP)
+
+
+def _put_weights(part: _Part, params: Params) -> None:
+    """Put a model's folder here; keywords that it lacks get vectors from this project's encoder."""
+    with atomic_folder(part.target) as folder:
+        for file in sorted(part.source.iterdir()):
+            copyfile(file, folder / file.name)
+        place = folder / TRAINED_ON_FILE
+        on = json.loads(place.read_text(encoding="utf-8"))
+        source = params.encoder.source
+        on |= {"encoder_source": source, "encoder": resolve_encoder(source).description}
+        place.write_text(json.dumps(on, ensure_ascii=False, indent=1, sort_keys=True) + "\n", encoding="utf-8")

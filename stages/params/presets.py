@@ -1,0 +1,47 @@
+"""Presets: one name that sets many switches of a params block at once."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+Presets = Mapping[str, Mapping[str, Any]]
+
+
+def filled(content: Any, presets: Presets) -> Any:
+    """Return ``content`` of a block with the switches of its ``preset`` filled in, for a validator that runs before.
+
+    Args:
+        content: as it was read; anything but a mapping with a known ``preset`` comes back unchanged, for the block
+            to judge.
+        presets: switches and their values by preset, nested like the block.
+
+    Raises:
+        ValueError: a switch beside the preset has another value; names all of them.
+    """
+    preset = content.get("preset") if isinstance(content, Mapping) else None
+    if not isinstance(preset, str) or preset not in presets:
+        return content
+    clashes = list(_clashes(content, presets[preset], ""))
+    if clashes:
+        raise ValueError(f"preset {preset} contradicts {len(clashes)} of the switches beside it: "
+                         f"{'; '.join(clashes)}. Take these out, or set preset to null.")
+    return laid_over(presets[preset], content)
+
+
+def laid_over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``base`` with the nested ``changes`` laid over it; neither is altered."""
+    result = dict(base)
+    for name, value in changes.items():
+        inner = base.get(name)
+        result[name] = laid_over(inner, value) if isinstance(inner, Mapping) and isinstance(value, Mapping) else value
+    return result
+
+
+def _clashes(content: Mapping[str, Any], switches: Mapping[str, Any], place: str) -> Iterator[str]:
+    for name, value in switches.items():
+        if name not in content:
+            continue
+        given = content[name]
+        if isinstance(value, Mapping) and isinstance(given, Mapping):
+            yield from _clashes(given, value, f"{place}{name}.")
+        elif not isinstance(value, Mapping) and given != value:
+            yield f"{place}{name} is {given!r} where the preset has {value!r}"
