@@ -120,7 +120,8 @@ def _write_plain(folder: Path, items: list[tuple[int, int, int]], roots: list[in
     pd.DataFrame({
         "example_id": range(len(items)), "split": [SPLITS[split[group[x]]] for x, _, _ in items],
         "source_id": [used[x] for x, _, _ in items], "target_id": [used[y] for _, y, _ in items],
-        "negative_id": [used[n] for _, _, n in items], "reference_ids": [[used[y]] for _, y, _ in items],
+        "negative_id": [used[n] for _, _, n in items], "further_negative_ids": [[] for _ in items],
+        "reference_ids": [[used[y]] for _, y, _ in items],
         "group": [group[x] for x, _, _ in items],
         "negative_origin": "labelled"}).to_parquet(folder / "examples.parquet")
     pd.DataFrame({"text_id": used.values(), "text": [surfaces[number] for number in used],
@@ -188,7 +189,7 @@ def _check(ours: Path, theirs: Path) -> int:
     size = 0
     for kind in _KINDS:
         mine, other = (read_frame(folder / f"{kind}.parquet", kind) for folder in (ours, theirs))
-        columns = [name for name in mine if name not in ("file", "reference_ids")]
+        columns = [name for name in mine if name not in ("file", "reference_ids", "further_negative_ids")]
         rows = [list(part[columns].itertuples(index=False, name=None)) for part in (mine, other)]
         wrong = abs(len(mine) - len(other)) + sum(one != two for one, two in zip(*rows, strict=False))
         if wrong:

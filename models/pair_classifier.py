@@ -164,23 +164,31 @@ class PairTask:
         """Return one group: everything at one rate, as in the released code."""
         return [Parameters("all", list(self.module.parameters()), self.learning_rate)]
 
-    def train_batch(self, items: Sequence[int], step: Step) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the share of ``items`` in the mean cross-entropy, and in the accuracy, of the batch."""
-        loss, right = self._loss_and_right([self.train[item] for item in items])
+    def load(self, items: Sequence[int]) -> dict[str, Tensor]:
+        """Return the encoded pairs of training points, and their ``labels`` (B,)."""
+        return self._encoded([self.train[item] for item in items])
+
+    def train_batch(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the share of a micro-batch in the mean cross-entropy, and in the accuracy, of the batch."""
+        loss, right = self._loss_and_right(batch)
         return loss / len(step.batch), {"accuracy": right / len(step.batch)}
 
     def validate(self) -> dict[str, float]:
         """Return mean cross-entropy (nats) and accuracy over the validation points."""
         sums = {"loss": 0.0, "accuracy": 0.0}
         for start in range(0, len(self.validation), self.batch_size):
-            loss, right = self._loss_and_right(self.validation[start:start + self.batch_size])
+            batch = self._encoded(self.validation[start:start + self.batch_size])
+            loss, right = self._loss_and_right({name: value.to(self.module.device) for name, value in batch.items()})
             sums = {"loss": sums["loss"] + float(loss), "accuracy": sums["accuracy"] + float(right)}
         return {name: value / len(self.validation) for name, value in sums.items()}
 
-    def _loss_and_right(self, points: Sequence[PairPoint]) -> tuple[Tensor, Tensor]:
-        """Sum of the cross-entropies, and number of points classified rightly."""
+    def _encoded(self, points: Sequence[PairPoint]) -> dict[str, Tensor]:
         encoded = encode_pairs(self.tokenizer, [self.texts[point.first] for point in points],
                                [self.texts[point.second] for point in points], self.max_length)
-        labels = torch.tensor([point.label for point in points], device=self.module.device)  # (B,)
-        logits = self.module(**encoded.to(self.module.device)).logits  # (B, 2)
-        return cross_entropy(logits, labels, reduction="sum"), (logits.argmax(-1) == labels).sum()
+        return {**encoded, "labels": torch.tensor([point.label for point in points])}
+
+    def _loss_and_right(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Sum of the cross-entropies, and number of points classified rightly."""
+        labels = batch["labels"]  # (B,)
+        logits = self.module(**{name: value for name, value in batch.items() if name != "labels"}).logits  # (B, 2)
+        return cross_entropy(logits.float(), labels, reduction="sum"), (logits.argmax(-1) == labels).sum()

@@ -1,6 +1,6 @@
 """The S-Tagger: says which words of a source are primary without seeing a target (IANet; METHODS C.7)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,28 +113,39 @@ class TagTask:
         """Return one group: everything at one rate."""
         return [Parameters("all", list(self.module.parameters()), self.learning_rate)]
 
-    def train_batch(self, items: Sequence[int], step: Step) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the share of ``items`` in the cross-entropy per word, and in the accuracy, of the batch."""
+    def load(self, items: Sequence[int]) -> dict[str, Tensor]:
+        """Return ``ids`` (B, L), ``real`` (B, L), true for words, and ``labels`` (N,) of all words of ``items``."""
+        return _padded([self.train[item] for item in items])
+
+    def train_batch(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the share of a micro-batch in the cross-entropy per word, and in the accuracy, of the batch."""
         words = sum(len(self.train[item].ids) for item in step.batch)
-        loss, counts = self._loss_and_counts([self.train[item] for item in items])
+        loss, counts = self._loss_and_counts(batch)
         return loss / words, {"accuracy": (counts[0, 0] + counts[1, 1]) / words}
 
     def validate(self) -> dict[str, float]:
         """Return cross-entropy per word (nats), accuracy, and precision, recall and F1 of primary words."""
         total, counts = 0.0, torch.zeros(2, 2, dtype=torch.int64)
         for start in range(0, len(self.validation), self.batch_size):
-            loss, found = self._loss_and_counts(self.validation[start:start + self.batch_size])
-            total, counts = total + float(loss), counts + found
+            batch = _padded(self.validation[start:start + self.batch_size])
+            loss, found = self._loss_and_counts(
+                {name: value.to(self.module.device) for name, value in batch.items()})
+            total, counts = total + float(loss), counts + found.cpu()
         return {"loss": total / int(counts.sum()), **primary_scores(counts)}
 
-    def _loss_and_counts(self, texts: Sequence[TaggedText]) -> tuple[Tensor, Tensor]:
+    def _loss_and_counts(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Sum of the cross-entropies of all words, and number of words by label and answer (2, 2)."""
-        ids, labels = ([torch.from_numpy(getattr(text, name)) for text in texts] for name in ("ids", "labels"))
-        logits = self.module(pad_sequence(ids, True, PAD).to(self.module.device))  # (B, L, 2)
-        real = pad_sequence([torch.ones_like(label, dtype=torch.bool) for label in labels], True, False)
-        answers, label = logits[real.to(logits.device)], torch.cat(labels).to(logits.device)  # (N, 2), (N,)
-        counts = torch.bincount((2 * label + answers.detach().argmax(-1)).cpu(), minlength=4).view(2, 2)
-        return cross_entropy(answers.float(), label, reduction="sum"), counts
+        labels = batch["labels"]
+        answers = self.module(batch["ids"])[batch["real"]]  # (N, 2)
+        pairs = 2 * labels + answers.detach().argmax(-1)  # (N,)
+        counts = torch.stack([(pairs == number).sum() for number in range(4)]).view(2, 2)
+        return cross_entropy(answers.float(), labels, reduction="sum"), counts
+
+
+def _padded(texts: Sequence[TaggedText]) -> dict[str, Tensor]:
+    ids, labels = ([torch.from_numpy(getattr(text, name)) for text in texts] for name in ("ids", "labels"))
+    real = pad_sequence([torch.ones_like(label, dtype=torch.bool) for label in labels], True, False)
+    return {"ids": pad_sequence(ids, True, PAD), "real": real, "labels": torch.cat(labels)}
 
 
 def primary_scores(counts: Tensor) -> dict[str, float]:

@@ -13,17 +13,17 @@ from rich.text import Text
 from pipeline.markdown import escaped, table
 from stages.artifacts.paths import ARTIFACTS, RunPaths
 from stages.artifacts.tables import Provenance, atomic_file, atomic_folder, read_frame, write_json, write_table
-from stages.judgement.agreement import Weights
+from stages.judgement.agreement import weights_called
 from stages.judgement.design import PRESETS, Design, design_of
 from stages.judgement.filled import Judgements, read_judgements
-from stages.judgement.instructions import instructions
+from stages.judgement.instructions import INSTRUCTIONS, instructions
 from stages.judgement.key import Key, key_of, read_key
 from stages.judgement.sheets import REFERENCE, make_sheets, shared_outputs
 from stages.judgement.summary import summary
 from stages.reporting.published import HEADINGS, HUMAN_KAPPA, NOTES, PGKPR_HUMAN, TABLES, PublishedTable
 from stages.runtime.errors import InputError, nearest
 
-KEY, SHEETS, INSTRUCTIONS = "key.json", "sheets", "instructions.md"
+KEY, SHEETS = "key.json", "sheets"
 RESULTS = ("judgements.parquet", "summary.json", "results.md")
 
 
@@ -72,7 +72,7 @@ def sheets(runs: Sequence[str], out: Path, console: Console, *, like: str = "hcl
                        f"keep {KEY}; then: keycontrast judge read {out}"), soft_wrap=True)
 
 
-def read(folder: Path, console: Console, *, partial: bool = False, weights: Weights = "none") -> None:
+def read(folder: Path, console: Console, *, partial: bool = False, weights: str = "none") -> None:
     """Read filled sheets back: means, agreement of raters, and paired tests between systems.
 
     Every cell that is empty, no number or out of scale is named, all at once. Writes judgements.parquet, summary.json
@@ -87,12 +87,13 @@ def read(folder: Path, console: Console, *, partial: bool = False, weights: Weig
         weights: of disagreements in Cohen's kappa: none, linear or quadratic.
 
     Raises:
-        InputError: the key is missing, or sheets have problems.
+        InputError: the key is missing, sheets have problems, or there are no such weights.
     """
+    chosen = weights_called(weights)
     key = read_key(folder / KEY)
     judgements = read_judgements(folder / SHEETS, key, partial)
     found = {"design": asdict(key.design), "seed": key.seed, "runs": key.runs, "cells": judgements.expected,
-             "missing": judgements.missing, **summary(judgements.table, key.design, weights)}
+             "missing": judgements.missing, **summary(judgements.table, key.design, chosen)}
     write_table(folder / RESULTS[0], "judgements", judgements.table, Provenance(
         "judge", _digest(folder / KEY), counts={"cells": judgements.expected, "missing": judgements.missing}))
     write_json(folder / RESULTS[1], found)
@@ -200,7 +201,10 @@ def _tests(found: dict[str, Any]) -> list[str]:
     rows = [[*(escaped(test[name]) for name in ("criterion", "first", "second")), _fixed(test["difference"], sign=True),
              test["t"] if isinstance(test["t"], str) else _fixed(test["t"], sign=True), str(test["df"]),
              _p(test["p"]), test.get("note", "")] for test in found["tests"]]
-    return table(["criterion", "first", "second", "first - second", "t", "df", "p", "note"], rows, left=3)
+    heads = ["criterion", "first", "second", "first - second", "t", "df", "p", "note"]
+    if not any(test.get("note") for test in found["tests"]):
+        heads, rows = heads[:-1], [row[:-1] for row in rows]
+    return table(heads, rows, left=3)
 
 
 def _published(design: Design) -> PublishedTable | None:

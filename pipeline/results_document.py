@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from pipeline import results_sections as sections
+from pipeline.markdown import escaped
 from pipeline.results_material import Material, read_material
 from stages.artifacts.tables import atomic_file
 from stages.runtime.errors import InputError
@@ -34,8 +35,7 @@ def block(name: str, material: Material) -> str:
     params = material.params
     lines = [f"### {name}: what was run", "", *sections.what_was_run(material)]
     for evaluated in material.evaluated:
-        # Names of data sets and splits are plain words.
-        place = f"{name}, {evaluated.dataset}/{evaluated.split}"
+        place = f"{name}, {escaped(evaluated.label)}"
         lines += ["", f"### {place}: as HCL reports it", "",
                   *sections.main_table(evaluated, params.evaluate_hcl.level),
                   "", f"### {place}: ordinary metrics", "", *sections.ordinary_table(evaluated),

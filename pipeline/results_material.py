@@ -1,11 +1,12 @@
 """What the results document is made from: artifacts of the project in the working folder, read and put in order."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from stages.artifacts.paths import COMPARISON, DatasetPaths, ModelPaths, RunPaths
@@ -55,15 +56,16 @@ class System:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """Runs on the same split of a data set.
+    """Runs on the same items of a data set.
 
     Attributes:
+        label: data set and split, as the comparison has it.
         paired: rows of table ``paired`` on them.
         base: the full method, with which the others are compared; None if there is none.
     """
 
+    label: str
     dataset: str
-    split: str
     kind: str | None
     counts: dict[str, Any]
     settings: dict[str, Any]
@@ -71,6 +73,11 @@ class Evaluated:
     systems: list[System]
     paired: pd.DataFrame
     base: System | None
+
+    @property
+    def split(self) -> str:
+        """The split that was evaluated."""
+        return str(self.settings["split"])
 
 
 @dataclass(frozen=True)
@@ -134,52 +141,51 @@ def read_json(path: Path, stage: str) -> dict[str, Any]:
 
 
 def _evaluated(params: Params) -> list[Evaluated]:
-    compared = read_json(COMPARISON / "metrics.json", "compare")
-    paired = read_frame(COMPARISON / "paired.parquet", "paired")
-    places: dict[tuple[str, str], list[str]] = {}
-    for run, settings in params.runs.hcl.items():
-        place = params.models.hcl[settings.model].dataset, params.hcl_decoding(run).split
-        places.setdefault(place, []).append(run)
-    return [_place(params, dataset, split, runs, compared, paired) for (dataset, split), runs in places.items()]
+    path = COMPARISON / "metrics.json"
+    compared, paired = read_json(path, "compare"), read_frame(COMPARISON / "paired.parquet", "paired")
+    groups = {label: found["groups"] for label, found in compared.items()}
+    runs = {label: {run for group in found.values() for run in group["runs"]} for label, found in groups.items()}
+    known = set().union(*runs.values())
+    strange = sorted(known ^ set(params.runs.hcl))
+    if strange:
+        where = "which params.yaml does not have" if strange[0] in known else "of params.yaml, is not in it"
+        raise InputError(f"{path}: it is of other runs: {strange[0]}, {where}. Run `keycontrast run compare`.")
+    places = [(label, [run for run in params.runs.hcl if run in members]) for label, members in runs.items() if members]
+    order = list(params.runs.hcl)
+    return [_place(params, label, own, groups[label], paired[paired["dataset"] == label])
+            for label, own in sorted(places, key=lambda place: order.index(place[1][0]))]
 
 
-def _place(params: Params, dataset: str, split: str, runs: list[str], compared: Mapping[str, Any],
-           paired: pd.DataFrame) -> Evaluated:
+def _place(params: Params, label: str, runs: list[str], groups: Mapping[str, Any], paired: pd.DataFrame) -> Evaluated:
     metrics = {run: read_json(RunPaths(run).metrics, f"evaluate_hcl@{run}") for run in runs}
+    dataset = params.models.hcl[params.runs.hcl[runs[0]].model].dataset
     block = params.datasets[dataset]
     kind = dataset_kind_of(dataset, block.layout, block.source)
-    key = f"{dataset}/{split}"
-    groups = compared.get(key, {}).get("groups", {})
-    unknown = {run for group in groups.values() for run in group["runs"]} - set(runs)
-    if key not in compared or unknown:
-        found = f"holds run {min(unknown)}, which params.yaml does not have" if unknown else f"says nothing of {key}"
-        raise InputError(f"{COMPARISON / 'metrics.json'}: {found}: it is of other runs. Run `keycontrast run compare`.")
     first = metrics[runs[0]]
-    systems = _systems(params, runs, groups, metrics, kind)
     intervals = first.get("intervals", {}).get("floors", {})
-    floors = [System(name, (), (), frozenset(), {}, _own_values(values, intervals.get(name, {})))
+    floors = [System(name, (), (), frozenset(), {}, _own_values([values], intervals.get(name, {})))
               for name, values in first["floors"].items()]
+    systems = _systems(params, runs, groups, metrics, kind)
     # Another reading of the paper removes nothing either: what changes nothing comes first.
     full = sorted((system for system in systems if not system.removed and "decode" not in system.changes),
                   key=lambda system: bool(system.changes))
-    return Evaluated(dataset, split, kind, first["counts"], first["settings"], floors, systems,
-                     paired[paired["dataset"] == key], full[0] if full else None)
+    return Evaluated(label, dataset, kind, first["counts"], first["settings"], floors, systems, paired,
+                     full[0] if full else None)
 
 
 def _systems(params: Params, runs: list[str], groups: Mapping[str, Any], metrics: Mapping[str, dict[str, Any]],
              kind: str | None) -> list[System]:
-    """Return the groups of the comparison and the runs in none of them, in the order of the params."""
-    names = {run: name for name, group in groups.items() for run in group["runs"]}
-    members: dict[str, list[str]] = {}
-    for run in runs:
-        members.setdefault(names.get(run, run), []).append(run)
+    """Return each run in the largest group that it belongs to, in the order of the params."""
+    names = {run: max((name for name in groups if run in groups[name]["runs"]),
+                      key=lambda name: len(groups[name]["runs"])) for run in runs}
     made = []
-    for name, own in members.items():
+    for name in dict.fromkeys(names.values()):
+        own = [run for run in runs if names[run] == name]
         model = params.runs.hcl[own[0]].model
         settings = params.hcl_model(model).model_dump()
         decode = {key: value for key, value in params.runs.hcl[own[0]].decode.items() if key not in _SAME_OUTPUT}
-        values = _group_values(groups[name]) if name in groups else _own_values(
-            metrics[own[0]]["run"], metrics[own[0]].get("intervals", {}).get("run", {}))
+        intervals = metrics[own[0]].get("intervals", {}).get("run", {}) if len(own) == 1 else {}
+        values = _own_values([metrics[run]["run"] for run in own], intervals) | _group_values(groups[name])
         changes = params.models.hcl[model].overrides | ({"decode": decode} if decode else {})
         seeds = tuple(params.model_seed(params.runs.hcl[run].model) for run in own)
         made.append(System(name, tuple(own), seeds, removed_parts(settings), changes, values,
@@ -189,12 +195,18 @@ def _systems(params: Params, runs: list[str], groups: Mapping[str, Any], metrics
 
 def _group_values(group: Mapping[str, Any]) -> dict[str, Value]:
     return {name: Value(found["mean"], found.get("sd"), _interval(found.get("low"), found.get("high")))
-            for name, found in group.items() if isinstance(found, Mapping) and found.get("mean") is not None}
+            for name, found in group.items() if isinstance(found, Mapping)}
 
 
-def _own_values(values: Mapping[str, Any], intervals: Mapping[str, Any]) -> dict[str, Value]:
-    return {name: Value(float(value), None, _interval(*intervals.get(name, (None, None))))
-            for name, value in values.items() if isinstance(value, int | float)}
+def _own_values(runs: Sequence[Mapping[str, Any]], intervals: Mapping[str, Any]) -> dict[str, Value]:
+    """Return mean and standard deviation over ``runs`` of the metrics that all of them have."""
+    found = {}
+    for name in runs[0]:
+        values = [float(value) for run in runs if isinstance(value := run.get(name), int | float)]
+        if len(values) == len(runs):
+            sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
+            found[name] = Value(float(np.mean(values)), sd, _interval(*intervals.get(name, (None, None))))
+    return found
 
 
 def _interval(low: float | None, high: float | None) -> Interval:

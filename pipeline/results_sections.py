@@ -9,7 +9,7 @@ from pipeline.markdown import escaped, table
 from pipeline.results_material import Evaluated, Material, System, Trained, Value
 from stages.artifacts.schemas import SPLITS
 from stages.reporting.labels import settings_text
-from stages.reporting.published import HEADINGS, METRICS, NOTES, PAPER_TRIPLES, PublishedRow
+from stages.reporting.published import DROPS, HEADINGS, METRICS, NOTES, PAPER_TRIPLES, PublishedRow
 
 NOTHING = "–"
 # (key, heading, decimals); what was not measured is left out.
@@ -27,11 +27,12 @@ _HEADING = {key: (heading if key in METRICS or not heading.startswith("BLEU") el
 # One metric of each kind; others say the same in another guise.
 _COMPARED = (*METRICS, "corpus_bleu_4", "sacrebleu", "rouge_1", "rouge_2", "rouge_l", "bertscore", "source_bleu",
              "ibleu", "keyword_kept", "target_keyword_kept")
+_VERDICTS = ("helps", "hurts", "cannot be told")
 _LESS_IS_BETTER = frozenset({"source_bleu"})
 _PARTS = {"graph": "the graph", "keyword": "the keyword with both its contrasts", "instance": "the instance contrast",
           "keyword_contrast": "the keyword contrast", "mahalanobis": "the Mahalanobis contrast",
           "latent": "the latent variable with all that hangs on it"}
-_BOUNDS = (("share_input_equals_output", "k_x = k_y+: the keyword contrast pulls nothing"),
+_BOUNDS = (("share_input_equals_output", "k_x = k_y+: nothing to pull together"),
            ("share_output_equals_negative", "k_y+ = k_y-: a negative about the same"),
            ("share_with_negative_neighbour", "output keyword with a negative neighbour in the graph"),
            ("share_own_negative_only", "only the item's own negative keyword"),
@@ -147,8 +148,8 @@ def main_table(evaluated: Evaluated, level: float) -> list[str]:
     lines = [f"Split {evaluated.split}, {evaluated.counts.get('examples', 0):,} items. BLEU-n is the mean of sentence "
              "BLEU of order n alone with smoothing 7, as HCL reports it: a copy of its reference scores 1.33, 1.11, "
              "1.04, 1.01. Never set it beside ordinary BLEU. Word vectors of Extrema, Average and Greedy: "
-             f"{_vectors(evaluated)}. Means over seeds ± their standard deviation; intervals are bootstrapped over "
-             "items.", ""]
+             f"{_described(evaluated.settings.get('emb'))}. Means over seeds ± their standard deviation; intervals are "
+             "bootstrapped over items.", ""]
     if beside:
         lines += ["*Paper* rows are as published. **They are not comparable at this scale**: other training data and "
                   "amounts, another encoder, other word vectors, other test items.", ""]
@@ -156,10 +157,12 @@ def main_table(evaluated: Evaluated, level: float) -> list[str]:
     return lines + [line for flag in dict.fromkeys(flags) for line in ("", f"({flag}) {NOTES[flag]}")]
 
 
-def _vectors(evaluated: Evaluated) -> str:
-    found = evaluated.settings.get("emb")
-    name = found.get("name", settings_text(found)) if isinstance(found, Mapping) else found
-    return escaped(name or "not named")
+def _described(model: Any) -> str:
+    """Return the name of an encoder or of word vectors, with the layer if there is one."""
+    if not isinstance(model, Mapping):
+        return escaped(model or "not named")
+    layer = f", layer {model['layer']}" if "layer" in model else ""
+    return escaped(f"{model.get('name') or settings_text(model)}{layer}")
 
 
 def _system_rows(system: System, columns: Sequence[tuple[str, str, int]], level: float) -> list[list[str]]:
@@ -201,9 +204,11 @@ def ordinary_table(evaluated: Evaluated) -> list[str]:
     rows = [[f"*floor: {escaped(system.name)}*" if not system.runs else f"**{escaped(system.name)}**",
              *(_text(system.values.get(key), digits) for key, _, digits in columns)]
             for system in (*evaluated.floors, *evaluated.systems)]
+    scorer = evaluated.settings.get("bertscore")
+    scored = f" BERTScore: F1 under {_described(scorer)}, raw." if scorer else ""
     return ["Corpus BLEU is cumulative and unsmoothed. Source BLEU compares an output with its own source: lower means "
-            "more rewriting. iBLEU weighs BLEU against the references with 0.8 and source BLEU with -0.2.", "",
-            *table(["row", *(heading for _, heading, _ in columns)], rows)]
+            "more rewriting. iBLEU weighs BLEU against the references with 0.8 and source BLEU with -0.2."
+            + scored, "", *table(["row", *(heading for _, heading, _ in columns)], rows)]
 
 
 def _measured(columns: Sequence[tuple[str, str, int]], evaluated: Evaluated) -> list[tuple[str, str, int]]:
@@ -221,28 +226,60 @@ def worth(evaluated: Evaluated, level: float) -> list[str]:
     others = [system for system in evaluated.systems if system is not base]
     if base is None:
         return ["No row is the full method, so that there is nothing to compare the others with."]
-    if not others:
-        return ["There is one row only."]
-    found = {system.name: _differences(evaluated.paired, base.name, system.name) for system in others}
     rows, details = [], []
     for system in others:
         part = " and ".join(_PARTS[name] for name in sorted(system.removed)) or "the setting of the full method"
-        said: dict[str, list[str]] = {"helps": [], "hurts": [], "cannot be told": []}
-        for row in found[system.name]:
-            verdict = _verdict(row)
-            said[verdict].append(_HEADING[row["metric"]][0])
-            details.append(_detail(system.name, row, verdict))
-        rows.append([escaped(system.name), part, *(", ".join(said[verdict]) or NOTHING for verdict in said)])
-    count, named = len(details), escaped(base.name)
-    heads = ["row", "metric", named, "row", "difference", f"{100 * level:g} % interval", "p", "what it leaves out"]
-    return [f"**{named}** minus each row on the same {evaluated.counts.get('examples', 0):,} items, paired bootstrap. "
-            f"The rule: what a row leaves out *helps* on a metric if the {100 * level:g} % interval of the difference "
-            "excludes 0 in its favour, it *hurts* if the interval excludes 0 the other way, and otherwise it *cannot "
-            f"be told at this size*. Of {count} intervals about {round((1 - level) * count)} would exclude 0 by "
-            "chance alone. Source BLEU counts as better where it is lower.", "",
-            *table(["row", "what it leaves out", "helps on", "hurts on", "cannot be told at this size"], rows, left=5),
-            "", "<details><summary>Every difference, with its interval and p</summary>", "",
-            *table(heads, details, left=2), "", "</details>"]
+        found = _differences(evaluated.paired, base.name, system.name)
+        details += [_detail(system.name, row) for row in found]
+        rows.append([escaped(system.name), part, *_said(found), _relative(system, base), _paper_relative(system)])
+    lines = [*_rule(base, evaluated, level, len(details)), *_against_floors(evaluated, base)]
+    if not rows:
+        return lines
+    heads = ["row", "what it leaves out", "helps on", "hurts on", "cannot be told at this size", "BLEU-1, relative",
+             "in the paper"]
+    detail_heads = ["row", "metric", escaped(base.name), "row", "difference", f"{100 * level:g} % interval", "p",
+                    "what it leaves out"]
+    return [*lines, "", *table(heads, rows, left=5), "",
+            "<details><summary>Every difference, with its interval and p</summary>", "",
+            *table(detail_heads, details, left=2), "", "</details>"]
+
+
+def _rule(base: System, evaluated: Evaluated, level: float, intervals: int) -> list[str]:
+    items = evaluated.counts.get("examples", 0)
+    return [f"**{escaped(base.name)}** minus each row on the same {items:,} items, paired bootstrap. The rule: what a "
+            f"row leaves out *helps* on a metric if the {100 * level:g} % interval of the difference excludes 0 in its "
+            "favour, it *hurts* if the interval excludes 0 the other way, and otherwise it *cannot be told at this "
+            f"size*. Of {intervals} intervals about {round((1 - level) * intervals)} would exclude 0 by chance alone. "
+            "Source BLEU counts as better where it is lower. Items are resampled and trained models stay as they are: "
+            "a difference within the standard deviation over seeds may be one of seeds."]
+
+
+def _against_floors(evaluated: Evaluated, base: System) -> list[str]:
+    """Return on which metrics the full method is better than outputs that need no model."""
+    rows = [[f"*floor: {escaped(floor.name)}*", *_said(found)] for floor in evaluated.floors
+            if (found := _differences(evaluated.paired, base.name, f"floor {floor.name}"))]
+    heads = ["", f"{escaped(base.name)} is better on", "worse on", "cannot be told at this size"]
+    return ["", *table(heads, rows, left=4)] if rows else []
+
+
+def _said(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the metrics by verdict: for the first system, against it, and not to be told."""
+    if not found:
+        return [NOTHING, NOTHING, "(not compared)"]
+    by_verdict = ([_HEADING[row["metric"]][0] for row in found if _verdict(row) == verdict] for verdict in _VERDICTS)
+    return [", ".join(names) or NOTHING for names in by_verdict]
+
+
+def _relative(system: System, base: System) -> str:
+    """Return BLEU-1 of a row relative to the full method's, in per cent, as the paper gives its drops."""
+    own, full = system.values.get("bleu_1"), base.values.get("bleu_1")
+    return NOTHING if own is None or full is None or not full.mean else f"{100 * (own.mean / full.mean - 1):+.1f} %"
+
+
+def _paper_relative(system: System) -> str:
+    row = system.published
+    drop = next((drop for drop in DROPS if row is not None and drop.row == row.name), None)
+    return NOTHING if drop is None else f"{drop.percent:+.1f} %"
 
 
 def _differences(paired: pd.DataFrame, base: str, other: str) -> list[dict[str, Any]]:
@@ -260,15 +297,16 @@ def _differences(paired: pd.DataFrame, base: str, other: str) -> list[dict[str, 
 
 def _verdict(row: Mapping[str, Any]) -> str:
     if row["low"] > 0 or row["high"] < 0:
-        return "helps" if (row["low"] > 0) != (row["metric"] in _LESS_IS_BETTER) else "hurts"
-    return "cannot be told"
+        return _VERDICTS[0] if (row["low"] > 0) != (row["metric"] in _LESS_IS_BETTER) else _VERDICTS[1]
+    return _VERDICTS[2]
 
 
-def _detail(name: str, row: Mapping[str, Any], verdict: str) -> list[str]:
+def _detail(name: str, row: Mapping[str, Any]) -> list[str]:
     heading, digits = _HEADING[row["metric"]]
     p = "< 0.001" if row["p_value"] < 0.001 else f"{row['p_value']:.3f}"
     return [escaped(name), heading, f"{row['first_value']:.{digits}f}", f"{row['second_value']:.{digits}f}",
-            f"{row['difference']:+.{digits}f}", f"{row['low']:+.{digits}f} to {row['high']:+.{digits}f}", p, verdict]
+            f"{row['difference']:+.{digits}f}", f"{row['low']:+.{digits}f} to {row['high']:+.{digits}f}", p,
+            _verdict(row)]
 
 
 def monitors(trained: Sequence[Trained]) -> list[str]:

@@ -29,9 +29,11 @@ from stages.encoders import resolve_encoder, sha256_of
 from stages.hcl.lookup import TRAINED_ON_FILE
 from stages.params import Params, load_params, stage_hash
 from stages.runtime.errors import InputError
+from stages.runtime.process import RECORDS
 
 # A clock may be a little off, and archives count in seconds.
 _CLOCK = 1.0
+_RECORD = "record"
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class Unpacked:
 
 @dataclass(frozen=True)
 class _Part:
-    """A file or folder of the results, and its place here."""
+    """A file or folder of the results and its place here; its kind is a table or a record, None for anything else."""
 
     source: Path
     target: Path
@@ -86,9 +88,10 @@ def show_unpacked(file: Path, force: bool, console: Console) -> None:
 
 
 def unpack(file: Path, force: bool = False) -> Unpacked:
-    """Put predictions, histories, items and metrics from ``file`` into ``artifacts/``.
+    """Put predictions, histories, items and metrics from ``file`` into ``artifacts/``, and records beside those here.
 
-    The metadata of each table says on which device, with which versions and from which pack it was computed.
+    The metadata of each table says on which device, with which versions and from which pack it was computed; each
+    record (durations, memory, throughput) names the device.
 
     Args:
         file: ``results.tar.gz`` of the packed runner.
@@ -163,6 +166,10 @@ def _parts(folder: Path, contents: Mapping[str, Any]) -> Iterator[_Part]:
             yield _Part(folder / "weights" / name, paths.weights)
     for run in contents["runs"]:
         yield _Part(folder / "runs" / run / "predictions.parquet", RunPaths(run).predictions, "predictions")
+    for name in (*(f"train_hcl@{name}.json" for name in contents["models"]),
+                 *(f"generate_hcl@{run}.json" for run in contents["runs"])):
+        if (folder / "records" / name).exists():
+            yield _Part(folder / "records" / name, RECORDS / name, _RECORD)
 
 
 def _refuse_newer(file: Path, parts: list[_Part]) -> None:
@@ -181,6 +188,9 @@ def _put(part: _Part, contents: Mapping[str, Any], params: Params) -> None:
         with atomic_file(part.target) as temporary:
             if part.kind is None:
                 copyfile(part.source, temporary)
+            elif part.kind == _RECORD:
+                record = {**json.loads(part.source.read_text()), "device": contents["machine"]["device"]}
+                temporary.write_text(json.dumps(record) + "\n")
             else:
                 check_columns(part.source, part.kind)
                 _write_table(part.source, temporary, _stage_of(part), contents)

@@ -1,14 +1,19 @@
-"""Score the outputs of an HCL run, and of the floors on the same examples, against the references."""
+"""Score the outputs of an HCL run, and of the floors on the same examples, against the references.
+
+Writes scores.parquet, one row per system and example, and metrics.json: ``run`` and ``floors`` (every metric of
+METHODS E), ``intervals`` (bootstrap percentile intervals in the same shape), ``counts`` and ``settings``.
+"""
 
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 
 from stages.artifacts.paths import ModelPaths, RunPaths
+from stages.artifacts.schemas import NO_KEYWORD
 from stages.artifacts.tables import Provenance, read_frame, write_json, write_table
 from stages.encoders import ResolvedEncoder, resolve_encoder
 from stages.metrics import (
@@ -16,19 +21,28 @@ from stages.metrics import (
     EncoderVectors,
     WordVectors,
     basic_tokens,
-    bleu,
-    bleu_from_counts,
-    count_matches,
-    distinct,
-    embedding_similarity,
+    derangement,
     intra_distinct,
+    keyword_retention,
     nearest_neighbours,
 )
+from stages.metrics.bertscore import BertScorer, package_baseline, package_layer, rescaled
+from stages.metrics.diversity import SELF_BLEU_SAMPLE
+from stages.metrics.systems import ScoredItems, SystemScores, score_system
+from stages.metrics.word_tables import vectors_from_file, vectors_from_training
 from stages.runtime.errors import InputError
 from stages.runtime.process import StageProcess, run_stage
+from stages.runtime.seeds import derived_seed, seed_everything
 
+if TYPE_CHECKING:
+    from stages.params.hcl import BertScore
+
+FLOORS = ("copy", "nearest", "shuffled", "keyword")
+# The metrics that lead tables under each reading of BLEU; the others stand beside them.
+LEADING = {"individual_m7": [f"bleu_{order}" for order in range(1, 5)],
+           "cumulative_m7": [f"cumulative_m7_{order}" for order in range(1, 5)],
+           "corpus": [f"corpus_bleu_{order}" for order in range(1, 5)], "sacrebleu": ["sacrebleu"]}
 _DECIMALS = 6
-_SCORED = ("bleu_1", "bleu_2", "bleu_3", "bleu_4")
 
 
 @dataclass(frozen=True)
@@ -40,68 +54,85 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class SystemScores:
-    """Scores of one system: per example (columns of ``scores``), and over all of them."""
+class Resampling:
+    """How intervals are made.
 
-    rows: dict[str, Any]
-    values: dict[str, float]
-    skipped: int
-    sacrebleu: str
+    Attributes:
+        resamples: bootstrap resamples of the examples; 0 for no intervals.
+        level: of the intervals.
+        seed: the project's; resamples, shuffled references and the sample of self-BLEU have their own of it.
+    """
+
+    resamples: int = 1000
+    level: float = 0.95
+    seed: int = 0
 
 
-def run(predictions: pd.DataFrame, items: pd.DataFrame, vectors: WordVectors,
-        floors: Sequence[str] = ("copy", "nearest")) -> Evaluation:
-    """Return scores and metrics of a run (METHODS E) and of each floor on the same examples.
+def run(predictions: pd.DataFrame, items: pd.DataFrame, vectors: WordVectors, floors: Sequence[str] = FLOORS,
+        scorer: BertScorer | None = None, resampling: Resampling = Resampling()) -> Evaluation:
+    """Return scores and metrics of a run (METHODS E) and of each floor on the same examples, whatever their order.
 
     Args:
         predictions: table ``predictions``; sample 0 is scored, further ones only for variety within an item.
         items: table ``items`` of the run's model: the predicted split, and the training split for ``nearest``.
         vectors: word vectors of the embedding metrics.
-        floors: ``copy`` (the source as output), ``nearest`` (the target of the most similar training source).
+        floors: outputs that need no model: ``copy`` (the source), ``nearest`` (the target of the most similar
+            training source), ``shuffled`` (the first reference of another example), ``keyword`` (the keyword of the
+            source; nothing where it has none).
+        scorer: of BERTScore; None leaves it out.
+        resampling: bootstrap and seed.
 
     Raises:
         InputError: predictions and items do not belong together, or there is nothing to score.
     """
     scored = predictions[predictions["sample"] == 0].sort_values("example_id", ignore_index=True)
     split = _predicted_split(scored, items)
-    sources = scored["source"].tolist()
-    references = [list(texts) for texts in scored["references"]]
-    outputs, counts = {"run": scored["prediction"].tolist()}, {"examples": len(scored)}
-    for floor in floors:
-        outputs[floor] = sources if floor == "copy" else _nearest_targets(sources, items, counts)
-    systems = {name: score_system(texts, references, sources, vectors) for name, texts in outputs.items()}
+    targets = _scored_items(scored, items)
+    counts = {"examples": len(scored)}
+    outputs = {"run": scored["prediction"].tolist()}
+    outputs |= {floor: _floor(floor, targets, items, counts, resampling.seed) for floor in floors}
+    systems = _score(outputs, targets, vectors, scorer, resampling.seed)
     counts["empty_outputs"] = sum(not basic_tokens(text) for text in outputs["run"])
     counts["skipped_extrema_average"] = systems["run"].skipped
-    values = {name: system.values for name, system in systems.items()}
-    values["run"] |= _within_items(predictions)
+    values = _values(systems, scorer)
+    values["run"] |= _within_items(predictions) | _prior_keyword(scored, targets)
+    intervals = _intervals(systems, resampling)
     frames = [pd.DataFrame({"system": name, "example_id": scored["example_id"], **system.rows})
               for name, system in systems.items()]
     return Evaluation(pd.concat(frames, ignore_index=True), {
-        "run": values["run"], "floors": {floor: values[floor] for floor in floors}, "counts": counts,
-        "settings": {"split": split, "ibleu_alpha": IBLEU_ALPHA, "sacrebleu": systems["run"].sacrebleu,
-                     "tokens": "lower-cased BERT basic tokens"}})
+        "run": values["run"], "floors": {floor: values[floor] for floor in floors},
+        "intervals": {"run": intervals["run"], "floors": {floor: intervals[floor] for floor in floors}},
+        "counts": counts, "settings": {
+            "split": split, "ibleu_alpha": IBLEU_ALPHA, "sacrebleu": systems["run"].sacrebleu,
+            "tokens": "lower-cased BERT basic tokens", "self_bleu_sample": SELF_BLEU_SAMPLE,
+            "seed": resampling.seed, "resamples": resampling.resamples, "level": resampling.level}})
 
 
-def score_system(outputs: Sequence[str], references: Sequence[Sequence[str]], sources: Sequence[str],
-                 vectors: WordVectors) -> SystemScores:
-    """Return every score of one system's ``outputs``; n-grams of each sentence are counted once."""
-    counts = count_matches(outputs, references)
-    individual, cumulative, corpus = (bleu_from_counts(counts, style)
-                                      for style in ("individual_m7", "cumulative_m7", "corpus"))
-    copied = count_matches(outputs, [[source] for source in sources])
-    source_bleu = bleu_from_counts(copied, "corpus")[3]
-    similar = embedding_similarity(outputs, references, vectors)
-    sacrebleu = bleu(outputs, references, "sacrebleu")
-    rows = {"output": list(outputs), **dict(zip(_SCORED, _columns(individual.sentences), strict=True)),
-            "extrema": _nullable(similar.extrema), "average": _nullable(similar.average),
-            "greedy": similar.greedy, "source_bleu_4": _columns(bleu_from_counts(copied, "cumulative_m7").sentences)[3]}
-    values = {**individual.named("bleu"), **cumulative.named("cumulative_m7"), **corpus.named("corpus_bleu"),
-              "sacrebleu": sacrebleu[3], **similar.means(),
-              "distinct_1": distinct(outputs, 1), "distinct_2": distinct(outputs, 2),
-              "source_bleu": source_bleu,
-              "ibleu": IBLEU_ALPHA * corpus[3] - (1 - IBLEU_ALPHA) * source_bleu,
-              "mean_length": float(counts.lengths.mean())}
-    return SystemScores(rows, values, similar.skipped, sacrebleu.signature)
+def _score(outputs: Mapping[str, Sequence[str]], targets: ScoredItems, vectors: WordVectors,
+           scorer: BertScorer | None, seed: int) -> dict[str, SystemScores]:
+    bertscores = {} if scorer is None else scorer.score(outputs, targets.references)
+    sample = derived_seed(seed, "evaluate_hcl", "self_bleu")
+    return {name: score_system(texts, targets, vectors, bertscores.get(name), sample)
+            for name, texts in outputs.items()}
+
+
+def _values(systems: Mapping[str, SystemScores], scorer: BertScorer | None) -> dict[str, dict[str, float]]:
+    """Return the metrics of each system, BERTScore also rescaled wherever there is something to rescale by."""
+    values = {name: dict(system.values) for name, system in systems.items()}
+    if scorer is None:
+        return values
+    shuffled = values["shuffled"]["bertscore"] if "shuffled" in values else None
+    for found in values.values():
+        if scorer.baseline is not None:
+            found["bertscore_rescaled"] = rescaled(found["bertscore"], scorer.baseline)
+        if shuffled is not None and shuffled < 1:
+            found["bertscore_over_shuffled"] = rescaled(found["bertscore"], shuffled)
+    return values
+
+
+def _intervals(systems: Mapping[str, SystemScores], resampling: Resampling) -> dict[str, dict[str, list[float]]]:
+    seed = derived_seed(resampling.seed, "evaluate_hcl", "resamples")
+    return {name: system.intervals(resampling.resamples, resampling.level, seed) for name, system in systems.items()}
 
 
 def _predicted_split(scored: pd.DataFrame, items: pd.DataFrame) -> str:
@@ -120,6 +151,31 @@ def _predicted_split(scored: pd.DataFrame, items: pd.DataFrame) -> str:
         raise InputError(f"predictions hold {len(scored)} examples of {' and '.join(found)}, and {len(missing)} of "
                          f"that split are missing. Run generate_hcl again.")
     return found[0]
+
+
+def _scored_items(scored: pd.DataFrame, items: pd.DataFrame) -> ScoredItems:
+    rows = items.set_index("example_id").loc[scored["example_id"]]
+    return ScoredItems(scored["source"].tolist(), [list(texts) for texts in scored["references"]],
+                       _keywords(rows["keyword"]), _keywords(rows["target_keyword"]))
+
+
+def _keywords(column: pd.Series) -> list[str | None]:
+    return [None if pd.isna(keyword) or keyword == NO_KEYWORD else keyword for keyword in column]
+
+
+def _floor(name: str, targets: ScoredItems, items: pd.DataFrame, counts: dict[str, int], seed: int) -> list[str]:
+    """Return the outputs of a floor."""
+    if name == "copy":
+        return list(targets.sources)
+    if name == "nearest":
+        return _nearest_targets(targets.sources, items, counts)
+    if name == "keyword":
+        return [keyword or "" for keyword in targets.keywords]
+    if len(targets.sources) < 2:
+        raise InputError("the floor `shuffled` needs at least two examples. Evaluate more, or take `shuffled` out of "
+                         "evaluate_hcl.floors.")
+    order = derangement(len(targets.sources), derived_seed(seed, "evaluate_hcl", "shuffled"))
+    return [targets.references[other][0] for other in order]
 
 
 def _nearest_targets(sources: Sequence[str], items: pd.DataFrame, counts: dict[str, int]) -> list[str]:
@@ -142,19 +198,21 @@ def _within_items(predictions: pd.DataFrame) -> dict[str, float]:
     return {f"intra_distinct_{n}": intra_distinct(samples, n) for n in (1, 2)}
 
 
-def _columns(sentences: np.ndarray | None) -> np.ndarray:
-    assert sentences is not None    # both smoothed styles have a value per sentence
-    return sentences.T
-
-
-def _nullable(values: np.ndarray) -> list[float | None]:
-    return [None if np.isnan(value) else float(value) for value in values]
+def _prior_keyword(scored: pd.DataFrame, targets: ScoredItems) -> dict[str, float]:
+    """Share of outputs that show the keyword which conditioned them, where that was not the source's own."""
+    given = _keywords(scored["keyword"])
+    if not any(keyword is not None and keyword != own for keyword, own in zip(given, targets.keywords, strict=True)):
+        return {}
+    kept = [shown for shown in keyword_retention(scored["prediction"].tolist(), given) if shown is not None]
+    return {"prior_keyword_kept": sum(kept) / len(kept)}
 
 
 def rounded(content: Any) -> Any:
     """Return ``content`` with every float in it rounded to six decimals."""
     if isinstance(content, Mapping):
         return {name: rounded(value) for name, value in content.items()}
+    if isinstance(content, list):
+        return [rounded(value) for value in content]
     return round(content, _DECIMALS) if isinstance(content, float) else content
 
 
@@ -172,19 +230,77 @@ def encoder_vectors(source: str) -> tuple[EncoderVectors, ResolvedEncoder]:
     return EncoderVectors(table, tokenizer), resolved
 
 
+def word_vectors(emb: str, encoder: str, predictions: pd.DataFrame, items: pd.DataFrame,
+                 seed: int) -> tuple[WordVectors, dict[str, Any]]:
+    """Return the word vectors that ``evaluate_hcl.emb`` names, and what they are.
+
+    Args:
+        emb: ``encoder``, ``train`` (on the training split of ``items``) or ``path:FILE``.
+        encoder: ``encoder.source``.
+        predictions: table ``predictions``.
+        items: table ``items``.
+        seed: the project's.
+    """
+    if emb == "encoder":
+        found, resolved = encoder_vectors(encoder)
+        return found, {**resolved.description, "origin": "static word-piece table of the encoder, mean per word",
+                       "size": found.size}
+    if emb == "train":
+        table = vectors_from_training(_texts(items[items["split"] == "train"]), derived_seed(seed, "evaluate_hcl", emb))
+    else:
+        wanted = _texts(items) | set(predictions["prediction"])
+        table = vectors_from_file(Path(emb.removeprefix("path:")), wanted)
+    return table, table.description
+
+
+def _texts(items: pd.DataFrame) -> set[str]:
+    """Every text of ``items``, and the keywords, which a floor outputs."""
+    lists = (text for column in ("references", "negatives") for texts in items[column] for text in texts)
+    return {*items["source"], *(keyword for keyword in items["keyword"] if isinstance(keyword, str)), *lists}
+
+
+def bert_scorer(settings: "BertScore", device: str) -> tuple[BertScorer | None, dict[str, Any] | None]:
+    """Return the scorer of BERTScore and what it is; None and None where it is left out.
+
+    Raises:
+        InputError: the encoder cannot be had, or has no such layer.
+    """
+    if settings.encoder is None:
+        return None, None
+    from models.encoders import load_encoder
+
+    resolved = resolve_encoder(settings.encoder)
+    model, tokenizer = load_encoder(str(resolved.location))
+    assert tokenizer is not None     # there is a source
+    name = str(resolved.description["name"])
+    layer = package_layer(name) if settings.layer is None else settings.layer
+    if layer is not None and layer > model.config.num_hidden_layers:
+        raise InputError(f"evaluate_hcl.bertscore.layer: {layer}, but {name} has {model.config.num_hidden_layers} "
+                         f"layers. Give one of them, or null for the last.")
+    layer = model.config.num_hidden_layers if layer is None else layer
+    baseline = package_baseline(name, layer, settings.idf)
+    scorer = BertScorer(model.float().to(device), tokenizer, layer, settings.idf, baseline)
+    return scorer, {**resolved.description, "layer": layer, "idf": settings.idf, "baseline": baseline}
+
+
 def _work(process: StageProcess) -> None:
     from stages.params import load_params, stage_hash
+    from stages.runtime.device import choose_device
 
     params = load_params()
     model = params.runs.hcl[process.instance].model
     paths, settings = RunPaths(process.instance), params.evaluate_hcl
-    vectors, encoder = encoder_vectors(params.encoder.source)
-    result = run(read_frame(paths.predictions, "predictions"), read_frame(ModelPaths(model).items, "items"),
-                 vectors, settings.floors)
-    result.metrics["settings"] |= {"bleu_style": settings.bleu_style, "emb": encoder.description, "model": model}
+    predictions, items = read_frame(paths.predictions, "predictions"), read_frame(ModelPaths(model).items, "items")
+    seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic)
+    vectors, emb = word_vectors(settings.emb, params.encoder.source, predictions, items, params.seed)
+    scorer, bertscore = bert_scorer(settings.bertscore, choose_device(params.runtime.device))
+    result = run(predictions, items, vectors, settings.floors, scorer,
+                 Resampling(settings.resamples, settings.level, params.seed))
+    result.metrics["settings"] |= {"bleu_style": settings.bleu_style, "leading": LEADING[settings.bleu_style],
+                                   "emb": emb, "bertscore": bertscore, "model": model}
     write_table(paths.scores, "scores", result.scores, Provenance(
         stage=process.name, params_hash=stage_hash(params, "evaluate_hcl", process.instance),
-        models={"encoder": encoder.description}, counts=result.metrics["counts"]))
+        models={"word_vectors": emb, "bertscore": bertscore}, counts=result.metrics["counts"]))
     write_json(paths.metrics, rounded(result.metrics))
 
 

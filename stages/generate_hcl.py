@@ -13,8 +13,10 @@ from stages.artifacts.paths import ModelPaths, RunPaths
 from stages.artifacts.tables import Provenance, read_frame, write_table
 from stages.encoders import sha256_of
 from stages.hcl.decoding import Paraphraser
+from stages.hcl.keywords import unseen_remark, with_keywords
 from stages.runtime.device import choose_device
 from stages.runtime.errors import InputError
+from stages.runtime.log import logger
 from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.progress import progress
 from stages.runtime.seeds import seed_everything
@@ -30,17 +32,21 @@ def run(items: pd.DataFrame, paraphraser: Paraphraser, decode: Mapping[str, Any]
         items: table ``items`` of the model.
         paraphraser: the model.
         decode: plain values of the block ``generate_hcl`` with the run's own.
-        seed: for the draws of z.
+        seed: for the draws of z and of random keywords.
         track: wraps the list of chunks, to show progress.
 
     Raises:
-        InputError: the split is empty.
+        InputError: the split is empty, or keywords are to be changed that the model does not use.
     """
     chosen = items[items["split"] == decode["split"]].sort_values("example_id")
     if chosen.empty:
         raise InputError(f"items.parquet: the {decode['split']} split is empty. Give it a larger share "
                          f"(ingest.{decode['split']}), or more data.")
-    return pd.concat(list(paraphraser.rewrite(chosen, decode, seed, track)), ignore_index=True)
+    if decode["keyword"] != "own" and not paraphraser.uses_keyword:
+        raise InputError(f"generate_hcl.keyword is {decode['keyword']!r}, but this model has no keyword "
+                         f"(train_hcl.keyword.condition is false); set it to own.")
+    conditioned = with_keywords(chosen, decode["keyword"], paraphraser.nodes.keywords, seed)
+    return pd.concat(list(paraphraser.rewrite(conditioned, decode, seed, track)), ignore_index=True)
 
 
 def _work(process: StageProcess) -> None:
@@ -50,12 +56,17 @@ def _work(process: StageProcess) -> None:
     paths = ModelPaths(params.runs.hcl[name].model)
     seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic)
     paraphraser = Paraphraser(paths.weights, choose_device(params.runtime.device))
-    predictions = run(read_frame(paths.items, "items"), paraphraser, params.hcl_decoding(name).model_dump(),
-                      params.seed, lambda chunks: progress(chunks, process.name, unit="chunk"))
+    decode = params.hcl_decoding(name).model_dump()
+    predictions = run(read_frame(paths.items, "items"), paraphraser, decode, params.seed,
+                      lambda chunks: progress(chunks, process.name, unit="chunk"))
     weights = paths.weights / "model.safetensors"
-    write_table(RunPaths(name).predictions, "predictions", predictions, Provenance(
-        process.name, stage_hash(params, STAGE, name),
-        {"model": {"name": paths.weights.as_posix(), "sha256": sha256_of(weights)}}))
+    provenance = Provenance(process.name, stage_hash(params, STAGE, name),
+                            {"model": {"name": paths.weights.as_posix(), "sha256": sha256_of(weights)}})
+    remark = unseen_remark(decode["keyword"], paraphraser.nodes.keywords)
+    if remark is not None:
+        logger(STAGE).warning("%s", remark)
+        provenance.fallbacks.append(remark)
+    write_table(RunPaths(name).predictions, "predictions", predictions, provenance)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,12 +1,12 @@
 """Train an HCL model, or one of its ablations (METHODS A.3-A.9).
 
-Reads the examples, texts, keywords and keyword graph of the model's data set; writes the model in Hugging Face
-layout, its training history, and the items that it was trained and will be evaluated on.
+Reads the examples, texts, keywords and keyword graph of the model's data set, and the model that it starts from, if
+any; writes the model in Hugging Face layout, its training history and metrics, and the items that it was trained and
+will be evaluated on. With runtime.processes above 1, or under torchrun, several processes share the micro-batches.
 """
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,17 +20,22 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 import models
 from models.encoders import freeze_lower_layers, load_encoder, special_ids
 from models.hcl import HclConfig, HclModel, KeywordGraph
-from models.training import Bar, CheckpointStore, History, Settings, fit
+from models.hcl.objective import annealing_end
+from models.hcl.warm_start import InitReport, init_from
+from models.training import Bar, CheckpointStore, Settings, fit, measured_peak
+from models.training.parallel import place
 from stages import encoders, graphs, hcl
 from stages.artifacts.paths import DatasetPaths, ModelPaths
-from stages.artifacts.tables import Provenance, atomic_file, atomic_folder, read_frame, write_table
-from stages.encoders import ResolvedEncoder, resolve_encoder
+from stages.artifacts.tables import Provenance, read_frame
+from stages.encoders import ResolvedEncoder, resolve_encoder, sha256_of
 from stages.hcl.batches import TripleBatches
 from stages.hcl.items import joined_items
-from stages.hcl.lookup import TrainedOn, UnseenKeywords, save_lookup
+from stages.hcl.lookup import TrainedOn, UnseenKeywords, load_lookup
 from stages.hcl.task import HclTask, ValidationNoise
+from stages.hcl.trained import TrainedHcl, model_card, training_metrics, write_trained
 from stages.runtime.checkpoints import FolderCheckpoints
 from stages.runtime.device import choose_device
+from stages.runtime.distributed import process_group
 from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import hash_files, hash_values
 from stages.runtime.process import StageProcess, run_stage
@@ -45,18 +50,9 @@ _CODE = (Path(__file__), Path(encoders.__file__), Path(str(models.encoders.__fil
          *(Path(str(package.__file__)).parent for package in _PACKAGES))
 
 
-@dataclass(frozen=True)
-class TrainedHcl:
-    """What :func:`run` makes."""
-
-    model: HclModel
-    items: pd.DataFrame
-    history: History
-
-
 def run(items: pd.DataFrame, graph: KeywordGraph, values: Mapping[str, Any], encoder: ResolvedEncoder,
         unseen: UnseenKeywords, seed: int, store: CheckpointStore, device: str = "cpu",
-        open_bar: Callable[[int, int], Bar] | None = None) -> TrainedHcl:
+        open_bar: Callable[[int, int], Bar] | None = None, start: HclModel | None = None) -> TrainedHcl:
     """Train a model on the training items and keep the epoch of smallest validation loss.
 
     Args:
@@ -69,28 +65,35 @@ def run(items: pd.DataFrame, graph: KeywordGraph, values: Mapping[str, Any], enc
         store: keeps the training's state.
         device: ``cpu`` or ``cuda``.
         open_bar: given steps in all and done, returns a progress bar.
+        start: trained model whose weights this one takes over where both have them.
 
     Raises:
-        InputError: no training or no validation item, or more layers to freeze than there are.
+        InputError: no training or no validation item, more layers to freeze than there are, or a ``start`` of
+            other sizes.
     """
-    training = values["training"]
+    training, latent = values["training"], values["latent"]
     tokenizer = AutoTokenizer.from_pretrained(encoder.location)
     batches = {split: _batches(items, split, tokenizer, training) for split in ("train", "validation")}
     torch.manual_seed(derived_seed(seed, STAGE, "weights"))
     model = _model(values, encoder, tokenizer, graph, batches["train"].mean_target_length)
+    report = _begun(model, start)
     nn.Module.to(model, device)
-    settings = Settings(
-        epochs=training["epochs"], batch_size=training["batch_size"], micro_batch=training["micro_batch"],
-        warmup=training["warmup"], clip=training["clip"], patience=training["patience"],
-        checkpoint_steps=training["checkpoint_steps"])
-    annealing = annealing_steps(values["latent"], settings.total_steps(len(batches["train"])))
+    total = training["epochs"] * -(-len(batches["train"]) // training["batch_size"])
+    annealing, cycles = annealing_steps(latent, total), latent["annealing_cycles"]
     validation = items[items["split"] == "validation"]
-    noise = ValidationNoise(_noise(batches["validation"], seed, values["latent"]["size"]), unseen.vectors(validation))
-    task = HclTask(model, batches["train"], batches["validation"], noise, training, annealing)
+    noise = ValidationNoise(_noise(batches["validation"], seed, latent["size"]), unseen.vectors(validation))
+    task = HclTask(model, batches["train"], batches["validation"], noise, training, annealing, cycles)
     # Under annealing the selecting loss rises by itself, so patience starts after it.
-    settings = replace(settings, patience_from=annealing)
+    settings = loop_settings(training, patience_from=annealing_end(annealing, cycles, total))
     history = fit(task, settings, store, partial(derived_seed, seed, STAGE), open_bar)
-    return TrainedHcl(model, items, history)
+    return TrainedHcl(model, items, history, report)
+
+
+def loop_settings(training: Mapping[str, Any], patience_from: int = 0) -> Settings:
+    """Return the block ``train_hcl.training`` as settings of the loop; the rates are the task's."""
+    names = ("epochs", "batch_size", "micro_batch", "warmup", "schedule", "precision", "bucket", "clip", "patience",
+             "checkpoint_steps")
+    return Settings(**{name: training[name] for name in names}, patience_from=patience_from)
 
 
 def annealing_steps(latent: Mapping[str, Any], total_steps: int) -> int:
@@ -120,6 +123,15 @@ def _model(values: Mapping[str, Any], encoder: ResolvedEncoder, tokenizer: PreTr
     return model
 
 
+def _begun(model: HclModel, start: HclModel | None) -> InitReport | None:
+    if start is None:
+        return None
+    try:
+        return init_from(model, start)
+    except ValueError as error:
+        raise InputError(f"models.hcl: {error}.") from error
+
+
 def _noise(batches: TripleBatches, seed: int, size: int) -> Tensor:
     rows = []
     for example in batches.example_ids:
@@ -142,40 +154,18 @@ def keyword_graph(nodes: pd.DataFrame, edges: pd.DataFrame, node_vectors: pd.Dat
     return KeywordGraph.from_edges(torch.from_numpy(np.stack(vectors["vector"].to_numpy())), *columns)
 
 
-def _card(name: str, trained: TrainedHcl, on: TrainedOn, values: Mapping[str, Any]) -> str:
-    best = ", ".join(f"{key} {value:.4f}" for key, value in trained.history.best.items())
-    counts = trained.items["split"].value_counts()
-    return f"""---
-library_name: transformers
-pipeline_tag: text-generation
----
-# HCL model {name}
+def _start(name: str | None) -> tuple[HclModel | None, dict[str, Any]]:
+    """Return the model called ``name`` and its description; nothing for None.
 
-Rewrites a sentence under the guidance of its keyword (Keywords and Instances, ACL 2022). Trained by Keycontrast on the
-data set `{on.dataset}`: {counts.get("train", 0)} triples, {counts.get("validation", 0)} for selection.
-
-- Encoder at the start: {on.encoder["name"]} (version {on.encoder["version"]}, sha256 {on.encoder["sha256"]})
-- Best epoch {trained.history.best_epoch} of {values["training"]["epochs"]}: {best}
-- Graph: {trained.model.graph.num_nodes} keywords, {trained.model.graph.num_edges} edges, self loops included
-- `config.json` holds the settings, `keywords.json` the keyword of each node, `trained_on.json` where it came from
-
-Use it with `keycontrast predict RUN "a sentence"`, or `models.hcl.HclModel.from_pretrained(FOLDER).paraphrase(...)`.
-"""
-
-
-def _write(name: str, trained: TrainedHcl, on: TrainedOn, keywords: list[str], encoder: ResolvedEncoder,
-           values: Mapping[str, Any], provenance: Provenance) -> None:
-    paths = ModelPaths(name)
-    with atomic_folder(paths.weights) as folder:
-        nn.Module.to(trained.model, "cpu")
-        trained.model.save_pretrained(folder)
-        AutoTokenizer.from_pretrained(encoder.location).save_pretrained(folder)
-        save_lookup(folder, keywords, on)
-        (folder / "README.md").write_text(_card(name, trained, on, values), encoding="utf-8")
-    with atomic_file(paths.history) as file:
-        pd.DataFrame(trained.history.rows).to_csv(file, index=False, float_format="%.9g", lineterminator="\n")
-    columns = ["example_id", "split", "source", "keyword", "references"]
-    write_table(paths.items, "items", trained.items[columns], provenance)
+    Raises:
+        InputError: it is not trained yet.
+    """
+    if name is None:
+        return None, {}
+    folder = ModelPaths(name).weights
+    load_lookup(folder)
+    description = {"name": name, "sha256": sha256_of(folder / "model.safetensors")}
+    return HclModel.from_pretrained(folder), {"init_from": description}
 
 
 def _work(process: StageProcess) -> None:
@@ -188,25 +178,57 @@ def _work(process: StageProcess) -> None:
     items = joined_items(tables["examples"], tables["texts"], tables["keywords"], tables["nodes"])
     values, seed = params.hcl_model(name).model_dump(), params.model_seed(name)
     seed_everything(derived_seed(seed, STAGE), params.runtime.threads, params.runtime.deterministic)
-    encoder = resolve_encoder(params.encoder.source)
+    encoder, (start, described) = resolve_encoder(params.encoder.source), _start(model.init_from)
     on = TrainedOn(dataset=model.dataset, encoder_source=params.encoder.source, encoder=encoder.description,
                    pooling=params.node_vectors.pooling, max_length=params.node_vectors.max_length,
                    max_source=values["training"]["max_source"], language=str(tables["texts"]["language"].iloc[0]))
     key = hash_values({**stage_values(params, STAGE, name), "data": hash_files(paths.table(kind) for kind in TABLES),
-                       "code": hash_files(_CODE), "encoder": encoder.description, "torch": torch.__version__})
-    store = FolderCheckpoints(process.scratch, key)
+                       "code": hash_files(_CODE), "encoder": encoder.description, "torch": torch.__version__,
+                       **described})
     graph = keyword_graph(tables["nodes"], tables["edges"], tables["node_vectors"])
-    trained = run(items, graph, values, encoder, UnseenKeywords(on), seed, store,
-                  choose_device(params.runtime.device),
-                  lambda total, done: progress_bar(process.name, total, "step", done))
-    provenance = Provenance(process.name, stage_hash(params, STAGE, name), {"encoder": encoder.description})
-    _write(name, trained, on, tables["nodes"].sort_values("node_id")["keyword"].tolist(), encoder, values, provenance)
+    with process_group(choose_device(params.runtime.device)) as device:
+        store = FolderCheckpoints(process.scratch, key)
+        trained = run(items, graph, values, encoder, UnseenKeywords(on), seed, store, device, _bar_of(process), start)
+        count = place()[1]
+    if not process.first:
+        return
+    _say_alarms(process, trained)
+    provenance = Provenance(process.name, stage_hash(params, STAGE, name),
+                            {"encoder": encoder.description, **described})
+    card = model_card(name, trained, on, values, model.init_from)
+    keywords = tables["nodes"].sort_values("node_id")["keyword"].tolist()
+    write_trained(name, trained, card, on, keywords, encoder, provenance)
+    process.measured["training"] = _speed(trained, values["training"]["precision"], device, count)
     store.clear()
+
+
+def _speed(trained: TrainedHcl, precision: str, device: str, processes: int) -> dict[str, Any]:
+    """Return throughput, memory and MFU for the record of the stage; none of it enters an artifact."""
+    found = {**trained.history.speed.summary(processes * measured_peak(device, precision)), "processes": processes}
+    if device.startswith("cuda"):
+        found["peak_device_memory_mib"] = round(torch.cuda.max_memory_allocated(device) / 2**20)
+    return found
+
+
+def _bar_of(process: StageProcess) -> Callable[[int, int], Bar] | None:
+    return (lambda total, done: progress_bar(process.name, total, "step", done)) if process.first else None
+
+
+def _say_alarms(process: StageProcess, trained: TrainedHcl) -> None:
+    for alarm in training_metrics(trained)["alarms"]:
+        process.log.warning("%s: alarm %s since epoch %s: %s. What to try: %s.", process.name, alarm["name"],
+                            alarm["epoch"], alarm["message"], alarm["advice"])
+
+
+def _processes() -> int:
+    from stages.params import load_params
+
+    return load_params().runtime.processes
 
 
 def main(argv: list[str] | None = None) -> int:
     """Train the model named in ``argv``."""
-    return run_stage(STAGE, _work, argv, instance="MODEL")
+    return run_stage(STAGE, _work, argv, instance="MODEL", processes=_processes)
 
 
 if __name__ == "__main__":

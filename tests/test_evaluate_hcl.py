@@ -11,8 +11,9 @@ import yaml
 
 from stages.artifacts.paths import ModelPaths, RunPaths
 from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
-from stages.evaluate_hcl import main, rounded, run
-from stages.metrics import bleu, distinct, ibleu, source_bleu
+from stages.evaluate_hcl import LEADING, Resampling, main, rounded, run
+from stages.metrics import bleu, distinct, ibleu, rouge, self_bleu, source_bleu
+from stages.metrics.bertscore import BertScores
 from stages.runtime.errors import InputError
 
 TRAIN = [(1, "how do i lose belly fat", "what helps against belly fat"),
@@ -34,70 +35,162 @@ class Vectors:
                 np.array([word != "?" for word in words]))
 
 
+KEYWORDS = {11: "belly fat", 12: "telephone", 13: "<nokw>"}
+QUICK = Resampling(resamples=50, seed=3)
+
+
 def items_frame():
     rows = [(number, "train", source, "k", [target]) for number, source, target in TRAIN]
-    rows += [(number, "test", source, "k", references) for number, source, references, _ in TEST]
+    rows += [(number, "test", source, KEYWORDS[number], references) for number, source, references, _ in TEST]
     rows += [(20, "validation", "an unused question", "k", ["another one"])]
-    return pd.DataFrame(rows, columns=["example_id", "split", "source", "keyword", "references"])
+    frame = pd.DataFrame(rows, columns=["example_id", "split", "source", "keyword", "references"])
+    return frame.assign(target=[texts[0] for texts in frame["references"]], target_keyword="lose",
+                        negative_keyword=None, negatives=[["a negative text"]] * len(frame))
+
+
+def evaluate(predictions=None, items=None, **changes):
+    return run(predictions_frame() if predictions is None else predictions,
+               items_frame() if items is None else items, Vectors(), **{"resampling": QUICK, **changes})
 
 
 def predictions_frame(samples=0):
-    rows = [(number, sample, source, "k", True, output if sample == 0 else f"{output} {sample} more", references)
+    rows = [(number, sample, source, KEYWORDS[number], True, output if sample == 0 else f"{output} {sample} more",
+             references)
             for number, source, references, output in TEST for sample in range(samples + 1)]
     return pd.DataFrame(rows, columns=["example_id", "sample", "source", "keyword", "keyword_known", "prediction",
                                        "references"])
 
 
 def test_every_metric_is_the_one_of_the_metrics_package():
-    metrics = run(predictions_frame(), items_frame(), Vectors()).metrics
+    metrics = evaluate().metrics
     outputs = [output for *_, output in TEST]
     sources = [source for _, source, *_ in TEST]
     references = [texts for _, _, texts, _ in TEST]
     found = metrics["run"]
     for style, prefix in (("individual_m7", "bleu"), ("cumulative_m7", "cumulative_m7"), ("corpus", "corpus_bleu")):
-        assert [found[f"{prefix}_{order}"] for order in range(1, 5)] == list(bleu(outputs, references, style))
+        assert [found[f"{prefix}_{order}"] for order in range(1, 5)] == pytest.approx(
+            list(bleu(outputs, references, style)), abs=1e-12)
     assert found["sacrebleu"] == bleu(outputs, references, "sacrebleu")[3]
     assert found["distinct_1"] == distinct(outputs, 1) and found["distinct_2"] == distinct(outputs, 2)
     assert found["source_bleu"] == source_bleu(outputs, sources)
+    assert found["source_bleu_4"] == pytest.approx(bleu(outputs, [[one] for one in sources], "cumulative_m7")[3])
     assert found["ibleu"] == pytest.approx(ibleu(outputs, references, sources, 0.8))
+    assert found["self_bleu"] == self_bleu(outputs)
+    assert found["rouge_1"] == pytest.approx(rouge(outputs, references, "rouge_score").named()["rouge_1"])
+    assert found["py_rouge_l"] == pytest.approx(rouge(outputs, references, "py_rouge").named()["rouge_l"])
     assert found["mean_length"] == (4 + 6 + 0) / 3
+    assert found["keyword_kept"] == 1 / 2           # the telephone; the third item has no keyword
+    assert found["target_keyword_kept"] == 1 / 3    # "to lose fat"
     assert metrics["settings"]["split"] == "test" and metrics["settings"]["ibleu_alpha"] == 0.8
     assert "case:lc" in metrics["settings"]["sacrebleu"]
 
 
-def test_floors_copy_the_source_and_the_nearest_training_target():
-    result = run(predictions_frame(), items_frame(), Vectors())
+@pytest.mark.parametrize("style", LEADING)
+def test_the_metrics_that_lead_tables_are_there_under_every_reading(style):
+    assert set(LEADING[style]) <= set(evaluate().metrics["run"])
+
+
+def test_floors_need_no_model():
+    result = evaluate()
     outputs = result.scores.pivot(index="example_id", columns="system", values="output")
     assert outputs["copy"].tolist() == [source for _, source, *_ in TEST]
     # 11: examples 1 and 3 share one source, the smaller number wins; 13 shares no word with any.
     assert outputs["nearest"].tolist() == [TRAIN[0][2], TRAIN[1][2], TRAIN[0][2]]
-    assert result.metrics["floors"]["copy"]["source_bleu"] == pytest.approx(1)
-    assert result.metrics["floors"]["copy"]["mean_length"] == (8 + 5 + 4) / 3
+    assert outputs["keyword"].tolist() == ["belly fat", "telephone", ""]
+    firsts = [texts[0] for _, _, texts, _ in TEST]
+    assert sorted(outputs["shuffled"]) == sorted(firsts)
+    assert all(other != own for other, own in zip(outputs["shuffled"], firsts, strict=True))
+    floors = result.metrics["floors"]
+    assert floors["copy"]["source_bleu"] == pytest.approx(1)
+    assert floors["copy"]["mean_length"] == (8 + 5 + 4) / 3
+    assert floors["keyword"]["keyword_kept"] == floors["copy"]["keyword_kept"] == 1
     assert result.metrics["counts"] == {"examples": 3, "empty_outputs": 1, "skipped_extrema_average": 0,
                                         "training_items": 4, "nearest_without_shared_word": 1}
 
 
-def test_nearest_floor_breaks_ties_by_example_id_whatever_the_row_order():
-    items = items_frame()
-    one = run(predictions_frame(), items, Vectors())
-    other = run(predictions_frame()[::-1], items[::-1], Vectors())
+def test_nothing_depends_on_the_order_of_rows_even_in_ties():
+    one, other = evaluate(), evaluate(predictions_frame()[::-1], items_frame()[::-1])
     pd.testing.assert_frame_equal(one.scores, other.scores)
     assert one.metrics == other.metrics
 
 
+def test_shuffled_references_and_intervals_follow_the_seed():
+    items, predictions = items_frame(), predictions_frame()
+    more = range(100, 130)
+    test = items[items["example_id"] == 11]
+    items = pd.concat([items] + [test.assign(example_id=number) for number in more], ignore_index=True)
+    predictions = pd.concat([predictions] + [predictions[:1].assign(example_id=number, references=[[f"text {number}"]])
+                                             for number in more], ignore_index=True)
+    one, same, other = (evaluate(predictions, items, resampling=Resampling(50, 0.95, seed)) for seed in (1, 1, 2))
+    assert one.metrics == same.metrics
+    assert one.metrics["intervals"]["run"] != other.metrics["intervals"]["run"]
+    texts = [result.scores.set_index("system").loc["shuffled", "output"].tolist() for result in (one, other)]
+    assert texts[0] != texts[1] and sorted(texts[0]) == sorted(texts[1])
+
+
 def test_scores_fit_their_schema_and_hold_what_the_means_are_made_of():
-    result = run(predictions_frame(), items_frame(), Vectors())
+    result = evaluate()
     table = as_table("scores", result.scores).to_pandas()
-    assert sorted(set(table["system"])) == ["copy", "nearest", "run"]
+    assert sorted(set(table["system"])) == ["copy", "keyword", "nearest", "run", "shuffled"]
     own = table[table["system"] == "run"]
-    for name in ("bleu_1", "bleu_4", "extrema", "average", "greedy"):
+    for name in ("bleu_1", "bleu_4", "extrema", "average", "greedy", "rouge_1", "rouge_2", "rouge_l", "source_bleu_4"):
         assert own[name].mean() == pytest.approx(result.metrics["run"][name])
+    assert own["keyword_kept"].tolist() == [False, True, None]
+    assert own["bertscore"].isna().all() and "bertscore" not in result.metrics["run"]
+
+
+def test_intervals_hold_the_value_and_have_the_shape_of_the_metrics():
+    metrics = evaluate(resampling=Resampling(400, 0.9, 1)).metrics
+    intervals = metrics["intervals"]
+    assert set(intervals["floors"]) == set(metrics["floors"])
+    for name, (low, high) in intervals["run"].items():
+        assert low <= metrics["run"][name] <= high, name
+    assert {"bleu_1", "corpus_bleu_4", "sacrebleu", "ibleu", "rouge_l", "keyword_kept"} <= set(intervals["run"])
+    assert intervals["floors"]["copy"]["source_bleu"] == pytest.approx([1, 1])
+    assert evaluate(resampling=Resampling(0)).metrics["intervals"] == {
+        "run": {}, "floors": {"copy": {}, "nearest": {}, "shuffled": {}, "keyword": {}}}
+
+
+class Scorer:
+    """BERTScore by length of the output, and what was asked for."""
+
+    def __init__(self, baseline=None):
+        self.baseline, self.asked = baseline, []
+
+    def score(self, systems, references):
+        self.asked.append((sorted(systems), len(references)))
+        lengths = {name: np.array([len(text) / 100 for text in outputs]) for name, outputs in systems.items()}
+        return {name: BertScores(values, values, values) for name, values in lengths.items()}
+
+
+def test_bertscore_of_all_systems_at_once_raw_and_rescaled():
+    scorer = Scorer()
+    result = evaluate(scorer=scorer)
+    assert scorer.asked == [(["copy", "keyword", "nearest", "run", "shuffled"], 3)]
+    found, floors = result.metrics["run"], result.metrics["floors"]
+    assert found["bertscore"] == pytest.approx(np.mean([len(output) for *_, output in TEST]) / 100)
+    shuffled = floors["shuffled"]["bertscore"]
+    assert floors["shuffled"]["bertscore_over_shuffled"] == 0
+    assert found["bertscore_over_shuffled"] == pytest.approx((found["bertscore"] - shuffled) / (1 - shuffled))
+    assert "bertscore_rescaled" not in found    # no baseline is known
+    assert len(result.metrics["intervals"]["run"]["bertscore"]) == 2
+    own = result.scores[result.scores["system"] == "run"]
+    assert own["bertscore"].tolist() == [len(output) / 100 for *_, output in TEST]
+    known = evaluate(scorer=Scorer(baseline=0.05), floors=["copy"]).metrics["run"]
+    assert known["bertscore_rescaled"] == pytest.approx((known["bertscore"] - 0.05) / 0.95)
+    assert "bertscore_over_shuffled" not in known
+
+
+def test_a_keyword_other_than_the_sources_own_is_looked_for():
+    assert "prior_keyword_kept" not in evaluate().metrics["run"]
+    predictions = predictions_frame().assign(keyword=["lose", "zebra", None])
+    assert evaluate(predictions).metrics["run"]["prior_keyword_kept"] == 1 / 2
 
 
 def test_a_reference_without_known_words_is_skipped_and_counted():
     predictions = predictions_frame()
     predictions.at[0, "references"] = ["?"]
-    result = run(predictions, items_frame(), Vectors(), floors=["copy"])
+    result = evaluate(predictions, floors=["copy"])
     assert result.metrics["counts"]["skipped_extrema_average"] == 1
     own = as_table("scores", result.scores).to_pandas()
     own = own[(own["system"] == "run") & (own["example_id"] == 11)].iloc[0]
@@ -106,7 +199,7 @@ def test_a_reference_without_known_words_is_skipped_and_counted():
 
 
 def test_further_samples_count_only_for_variety_within_items():
-    plain, sampled = (run(predictions_frame(samples), items_frame(), Vectors()) for samples in (0, 2))
+    plain, sampled = (evaluate(predictions_frame(samples)) for samples in (0, 2))
     assert "intra_distinct_1" not in plain.metrics["run"]
     assert 0 < sampled.metrics["run"].pop("intra_distinct_1") < 1
     assert 0 < sampled.metrics["run"].pop("intra_distinct_2") < 1
@@ -117,17 +210,19 @@ def test_further_samples_count_only_for_variety_within_items():
 def test_predictions_of_another_model_are_refused():
     items = items_frame()
     with pytest.raises(InputError, match="example 13 was predicted but is no item.*generate_hcl again"):
-        run(predictions_frame(), items[items["example_id"] != 13], Vectors())
+        evaluate(items=items[items["example_id"] != 13])
     with pytest.raises(InputError, match="2 examples of test, and 1 of that split are missing"):
-        run(predictions_frame()[:2], items, Vectors())
+        evaluate(predictions_frame()[:2])
     with pytest.raises(InputError, match="no predictions to score.*generate_hcl.split"):
-        run(predictions_frame()[:0], items, Vectors())
+        evaluate(predictions_frame()[:0])
     with pytest.raises(InputError, match="`nearest` needs training items"):
-        run(predictions_frame(), items[items["split"] != "train"], Vectors())
+        evaluate(items=items[items["split"] != "train"])
+    with pytest.raises(InputError, match="`shuffled` needs at least two examples"):
+        evaluate(predictions_frame()[:1], items[~items["example_id"].isin([12, 13])])
 
 
 def test_floats_are_rounded_at_any_depth():
-    assert rounded({"a": {"b": 1 / 3}, "n": 2, "s": "x"}) == {"a": {"b": 0.333333}, "n": 2, "s": "x"}
+    assert rounded({"a": {"b": [1 / 3]}, "n": 2, "s": "x"}) == {"a": {"b": [0.333333]}, "n": 2, "s": "x"}
 
 
 @pytest.fixture
@@ -150,8 +245,9 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
-def write_params(folder):
+def write_params(folder, **settings):
     (folder / "params.yaml").write_text(yaml.safe_dump({
+        "evaluate_hcl": {"bertscore": {"encoder": "path:encoder"}, "resamples": 50, **settings},
         "recipe": "tiny", "encoder": {"source": "path:encoder"},
         "datasets": {"tiny": {"source": "data/tiny.tsv"}},
         "models": {"hcl": {"model-a": {"dataset": "tiny"}}}, "runs": {"hcl": {"run-a": {"model": "model-a"}}}}))
@@ -166,11 +262,42 @@ def test_stage_writes_metrics_and_scores_with_the_same_bytes(project):
     assert metrics["settings"]["emb"]["name"] == "encoder" and len(metrics["settings"]["emb"]["sha256"]) == 64
     values = [*metrics["run"].values(), *metrics["floors"]["copy"].values()]
     assert all(value == round(value, 6) for value in values)
-    assert metrics["run"]["average"] > 0
-    assert len(read_frame(paths.scores, "scores")) == 9
-    assert read_metadata(paths.scores)["counts"]["examples"] == 3
+    assert metrics["run"]["average"] > 0 and 0 < metrics["run"]["bertscore"] < 1
+    assert metrics["settings"]["bertscore"] == {**metrics["settings"]["bertscore"], "name": "encoder", "layer": 1,
+                                                "idf": False, "baseline": None}
+    assert metrics["settings"]["leading"] == ["bleu_1", "bleu_2", "bleu_3", "bleu_4"]
+    assert (metrics["settings"]["seed"], metrics["settings"]["resamples"]) == (13, 50)
+    scores = read_frame(paths.scores, "scores")
+    assert len(scores) == 15 and scores["bertscore"].notna().all()
+    metadata = read_metadata(paths.scores)
+    assert metadata["counts"]["examples"] == 3
+    assert metadata["models"]["word_vectors"]["origin"].startswith("static word-piece table")
     assert main(["run-a"]) == 0
     assert (paths.metrics.read_bytes(), paths.scores.read_bytes()) == first
+
+
+def test_stage_takes_vectors_from_a_file_or_the_training_split_and_may_leave_bertscore_out(project):
+    (project / "vectors.txt").write_text("how 1 0\nfat 0 1\nlose 1 1\n")
+    write_params(project, emb="path:vectors.txt", bertscore={"encoder": None}, bleu_style="corpus")
+    assert main(["run-a"]) == 0
+    metrics = json.loads(RunPaths("run-a").metrics.read_text())
+    assert metrics["settings"]["emb"]["origin"] == "file" and metrics["settings"]["emb"]["size"] == 2
+    assert metrics["settings"]["bertscore"] is None and "bertscore" not in metrics["run"]
+    assert metrics["settings"]["leading"][0] == "corpus_bleu_1" and "bleu_1" in metrics["run"]
+    write_params(project, emb="train", bertscore={"encoder": None})
+    assert main(["run-a"]) == 0
+    metrics = json.loads(RunPaths("run-a").metrics.read_text())
+    assert metrics["settings"]["emb"]["origin"] == "trained on the training split"
+    assert metrics["settings"]["emb"]["size"] == 200
+
+
+def test_stage_says_which_setting_cannot_be_met(project, capsys):
+    write_params(project, emb="path:vectors.txt")
+    assert main(["run-a"]) == 1
+    assert "evaluate_hcl.emb: vectors.txt: no such file" in capsys.readouterr().err
+    write_params(project, bertscore={"encoder": "path:encoder", "layer": 7})
+    assert main(["run-a"]) == 1
+    assert "evaluate_hcl.bertscore.layer: 7, but encoder has 1 layers" in capsys.readouterr().err
 
 
 def test_stage_names_the_missing_predictions(project, capsys):

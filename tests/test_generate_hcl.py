@@ -1,21 +1,28 @@
 """The generate_hcl stage and prediction with a tiny saved model."""
 
 import io
+from pathlib import Path
 
 import pandas as pd
 import pytest
 import tiny_bert
 import tiny_items
 import torch
+import yaml
 from test_train_hcl import graph, settings, trained_on
 from transformers import AutoTokenizer
 
-from pipeline.predict import texts_from
-from stages.artifacts.tables import as_table
+from pipeline.predict import predict, texts_from
+from stages.artifacts.paths import ModelPaths, RunPaths
+from stages.artifacts.schemas import NO_KEYWORD, SCHEMAS
+from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.encoders import resolve_encoder
-from stages.generate_hcl import run
+from stages.generate_hcl import main, run
 from stages.hcl.decoding import Paraphraser
+from stages.hcl.items import joined_items
+from stages.hcl.keywords import unseen_remark, with_keywords
 from stages.hcl.lookup import save_lookup
+from stages.params import Params
 from stages.params.hcl import GenerateHcl
 from stages.runtime.errors import InputError
 from stages.train_hcl import _model
@@ -71,11 +78,13 @@ def test_an_empty_split_is_named(paraphraser, items):
         run(items[items["split"] == "train"], paraphraser, decode(), seed=1)
 
 
-def test_texts_do_not_depend_on_their_neighbours(paraphraser, items):
+@pytest.mark.parametrize("changes", [{"z": "sample", "samples": 2}, {"search": "contrastive", "keyword": "random"}])
+def test_texts_do_not_depend_on_their_neighbours(paraphraser, items, changes):
     everything = items.assign(split="test")
-    together = run(everything, paraphraser, decode(batch_size=10), seed=1)
-    alone = run(everything, paraphraser, decode(batch_size=1), seed=1)
-    assert together["prediction"].tolist() == alone["prediction"].tolist()
+    together, some, alone = (run(everything, paraphraser, decode(batch_size=size, **changes), seed=1)
+                             .sort_values(["example_id", "sample"]) for size in (10, 4, 1))
+    for column in ("keyword", "prediction"):
+        assert together[column].tolist() == some[column].tolist() == alone[column].tolist()
 
 
 def test_samples_are_drawn_by_seed(paraphraser, items):
@@ -87,13 +96,85 @@ def test_samples_are_drawn_by_seed(paraphraser, items):
     assert means[0] == means[1]
 
 
+def test_the_first_output_may_be_drawn_too(paraphraser, items):
+    everything = items.assign(split="test")
+    mean, drawn, again, other = (run(everything, paraphraser, decode(z=z), seed=seed)["prediction"].tolist()
+                                 for z, seed in (("mean", 1), ("sample", 1), ("sample", 1), ("sample", 2)))
+    assert drawn == again
+    assert len({tuple(mean), tuple(drawn), tuple(other)}) == 3
+
+
+def test_samples_are_encoded_once(paraphraser, items, monkeypatch):
+    calls = []
+    encode = paraphraser.model.encode
+    monkeypatch.setattr(paraphraser.model, "encode", lambda *arguments: calls.append(1) or encode(*arguments))
+    run(items, paraphraser, decode(samples=3), seed=1)
+    assert calls == [1]
+
+
+def test_the_search_is_that_of_the_settings(paraphraser, items):
+    everything = items.assign(split="test")
+    found = {name: run(everything, paraphraser, decode(**changes), seed=1)["prediction"].tolist()
+             for name, changes in {"beam": {}, "contrastive": {"search": "contrastive", "top_k": 4},
+                                   "alpha 0": {"search": "contrastive", "alpha": 0.0}, "greedy": {"num_beams": 1},
+                                   "one candidate": {"search": "contrastive", "top_k": 1}}.items()}
+    assert found["greedy"] == found["alpha 0"] == found["one candidate"] != found["contrastive"]
+
+
+def test_a_random_keyword_is_another_node_drawn_by_example(paraphraser, items):
+    everything = items.assign(split="test")
+    one, two, other = (run(everything, paraphraser, decode(keyword="random"), seed=seed) for seed in (1, 1, 2))
+    assert one["keyword"].tolist() == two["keyword"].tolist() != other["keyword"].tolist()
+    assert one["keyword_known"].all()
+    assert not (one["keyword"] == everything["keyword"]).any()
+    assert run(everything[3:5], paraphraser, decode(keyword="random"), seed=1)["keyword"].tolist() == \
+        one["keyword"].tolist()[3:5]
+
+
+def test_draws_of_keywords_are_even_and_leave_out_the_own_one_and_none():
+    frame = pd.DataFrame({"example_id": range(3000), "source": "x", "keyword": ["b", NO_KEYWORD, "unseen"] * 1000})
+    drawn = with_keywords(frame, "random", ["c", NO_KEYWORD, "a", "b"], seed=4)["keyword"]
+    for first, expected in ((0, ["a", "c"]), (1, ["a", "b", "c"]), (2, ["a", "b", "c"])):
+        shares = drawn[first::3].value_counts(normalize=True).sort_index()
+        assert shares.index.tolist() == expected
+        assert shares.between(0.8 / len(expected), 1.2 / len(expected)).all()
+    with pytest.raises(InputError, match="'random' needs a second keyword"):
+        with_keywords(frame[:1], "random", ["b", NO_KEYWORD], seed=4)
+
+
+def test_a_given_keyword_is_everyones(paraphraser, items):
+    rows = run(items, paraphraser, decode(keyword="given: Dog "), seed=1)
+    assert rows["keyword"].tolist() == ["dog", "dog"] and rows["keyword_known"].all()
+    own = run(items, paraphraser, decode(), seed=1)
+    assert rows["prediction"][0] == own["prediction"][0]  # its own keyword
+    assert unseen_remark("given:dog", paraphraser.nodes.keywords) is None
+    assert unseen_remark("own", paraphraser.nodes.keywords) is None
+    with pytest.raises(InputError, match="no keyword stands behind 'given:'"):
+        run(items, paraphraser, decode(keyword="given: "), seed=1)
+
+
+def test_a_given_keyword_outside_the_graph_is_embedded_alone(paraphraser, items, monkeypatch):
+    seen = []
+    vectors = paraphraser._unseen.vectors
+    monkeypatch.setattr(paraphraser._unseen, "vectors",
+                        lambda frame: seen.extend(frame["source"].tolist()) or vectors(frame))
+    rows = run(items, paraphraser, decode(keyword="given:Hot  Dogs"), seed=1)
+    assert rows["keyword"].tolist() == ["hot dogs"] * 2 and not rows["keyword_known"].any()
+    assert seen == ["hot dogs"] * 2
+    assert "'hot dogs' is no node of the training graph: its vector is the frozen embedding of the keyword alone" in \
+        unseen_remark("given:Hot Dogs", paraphraser.nodes.keywords)
+    assert "did you mean 'dog'?" in unseen_remark("given:dogg", paraphraser.nodes.keywords)
+    seen.clear()
+    run(items, paraphraser, decode(), seed=1)  # "unheard of", the own keyword of the last text
+    assert seen[-1] == tiny_items.SOURCES[9]
+
+
 def test_the_keyword_conditions_the_output(paraphraser):
     nodes = torch.arange(2)
     ids = torch.tensor([[2, 6, 7, 3]] * 2)
-    hidden = paraphraser.model.encode(ids, ids > 0)
-    with torch.no_grad():
-        u_in = paraphraser.model._keyword_condition(nodes, None)
-        latent = paraphraser.model._latent(hidden, ids > 0, u_in, "mean", None)
+    given = paraphraser.model.conditions(ids, ids > 0, nodes)
+    latent = given.latent("mean")
+    assert torch.equal(given.hidden[0], given.hidden[1])
     assert not torch.allclose(latent[0], latent[1])
 
 
@@ -101,6 +182,61 @@ def test_a_model_without_keyword_writes_none(encoder, items, tmp_path):
     model = Paraphraser(save_model(tmp_path, encoder, keyword={"condition": False, "imp_weight": "attn",
                                                                "kw_anchor": "input"}))
     assert run(items, model, decode(), seed=1)["keyword"].isna().all()
+    with pytest.raises(InputError, match="keyword is 'random', but this model has no keyword"):
+        run(items, model, decode(keyword="random"), seed=1)
+
+
+DECODING = {"num_beams": 2, "min_length": 2, "max_length": 6}
+PROJECT = {
+    "recipe": "r", "datasets": {"d": {"source": "raw"}}, "models": {"hcl": {"m": {"dataset": "d"}}},
+    "generate_hcl": DECODING,
+    "runs": {"hcl": {"plain": {"model": "m"}, "given": {"model": "m", "decode": {"keyword": "given:Cat"}},
+                     "unseen": {"model": "m", "decode": {"keyword": "given:Catt", "samples": 1}},
+                     "contrastive": {"model": "m", "decode": {"search": "contrastive", "top_k": 4}}}}}
+
+
+@pytest.fixture
+def params(encoder, tmp_path, monkeypatch):
+    """Parameters of a project, the working folder, with runs of one trained model."""
+    monkeypatch.chdir(tmp_path)
+    save_model(ModelPaths("m").weights, encoder)
+    Path("params.yaml").write_text(yaml.safe_dump(PROJECT))
+    items = joined_items(**tiny_items.tables())[SCHEMAS["items"].arrow().names]
+    write_table(ModelPaths("m").items, "items", items, Provenance("train_hcl@m", "0"))
+    return Params.model_validate(PROJECT)
+
+
+def test_the_stage_writes_predictions_and_says_what_it_fell_back_on(params):
+    assert main(["plain"]) == 0 and main(["unseen"]) == 0
+    plain, unseen = (read_frame(RunPaths(name).predictions, "predictions") for name in ("plain", "unseen"))
+    assert plain["keyword"].tolist() == ["dog", "school"] and plain["keyword_known"].all()
+    assert unseen[["example_id", "sample"]].values.tolist() == [[8, 0], [8, 1], [9, 0], [9, 1]]
+    assert set(unseen["keyword"]) == {"catt"} and not unseen["keyword_known"].any()
+    plain_origin, unseen_origin = (read_metadata(RunPaths(name).predictions) for name in ("plain", "unseen"))
+    assert plain_origin["fallbacks"] == []
+    assert "keyword 'catt' is no node of the training graph" in unseen_origin["fallbacks"][0]
+    assert "did you mean 'cat'?" in unseen_origin["fallbacks"][0]
+    first = RunPaths("unseen").predictions.read_bytes()
+    assert main(["unseen"]) == 0 and RunPaths("unseen").predictions.read_bytes() == first
+
+
+def test_predict_decodes_as_the_run_does(params):
+    texts = tiny_items.SOURCES[:3]
+    lines = {run: list(predict(params, run, texts, "cat")) for run in ("plain", "given", "contrastive")}
+    assert lines["plain"] == lines["given"] != lines["contrastive"]
+    assert list(predict(params, "given", texts)) == lines["given"]
+    assert [line["source"] for line in lines["plain"]] == texts
+    assert {(line["keyword"], line["keyword_from"], line["keyword_in_graph"]) for line in lines["plain"]} == {
+        ("cat", "given", True)}
+
+
+def test_predict_draws_by_the_number_of_the_text(params):
+    texts = tiny_items.SOURCES[:5]
+    together, alone = (list(predict(params, "plain", texts, "Catt", 2, size)) for size in (5, 1))
+    assert together == alone
+    assert all(len(line["samples"]) == 2 and not line["keyword_in_graph"] for line in together)
+    with pytest.raises(InputError, match="no run is called 'plan'; did you mean 'plain'"):
+        list(predict(params, "plan", texts))
 
 
 class Terminal(io.StringIO):

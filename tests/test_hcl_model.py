@@ -47,7 +47,7 @@ def test_reconstruction_equals_a_loop_over_tokens():
     for b in range(4):
         real = batch["x_mask"][b]
         hidden = model.encode(batch["x_ids"][[b]][:, real], torch.ones(1, int(real.sum())))
-        memory = torch.cat([model.latent_slot(z[[b]]).unsqueeze(1), hidden], dim=1)
+        memory = torch.cat([model.latent_entry.slot(z[[b]]).unsqueeze(1), hidden], dim=1)
         total = 0.0
         for t in range(int(batch["y_in_mask"][b].sum())):
             mask = torch.ones(1, memory.shape[1], dtype=torch.bool)

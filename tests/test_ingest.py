@@ -198,16 +198,16 @@ def test_retrieved_negatives_are_the_most_overlapping_outside_the_component():
     pool = np.flatnonzero(group % 3 != 0)
     queries = rng.choice(pool, 60)
     found = retrieve(queries, pool, group, [surfaces[number] for number in pool])
-    for query, answer in zip(queries, found, strict=True):
+    for query, answer in zip(queries, found[:, 0], strict=True):
         outside = [n for n in pool if group[n] != group[query]]
         mine = overlap_tokens(surfaces[query])
         assert answer == min(outside, key=lambda n: (-jaccard(mine, overlap_tokens(surfaces[n])), keys[n]))
 
 
 def test_retrieval_says_where_there_is_nothing_to_find():
-    assert retrieve(np.array([0]), np.array([0, 1]), np.array([0, 0]), ["a", "b"]).tolist() == [-1]
+    assert retrieve(np.array([0]), np.array([0, 1]), np.array([0, 0]), ["a", "b"]).tolist() == [[-1]]
     # No shared token at all: every text ties, the smallest key wins; a text may have a key and odd tokens.
-    assert retrieve(np.array([2]), np.arange(3), np.arange(3), ["z", "b", "\u2103"]).tolist() == [1]
+    assert retrieve(np.array([2]), np.arange(3), np.arange(3), ["z", "b", "\u2103"]).tolist() == [[1]]
 
 
 def triple(number, source, target, negative):

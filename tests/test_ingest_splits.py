@@ -5,7 +5,7 @@ import pytest
 from ingest_rows import SHARES, by_key, corpus, dataset, ingested, raw
 
 from stages import ingest
-from stages.ingestion.items import Captions, Items, plain_items
+from stages.ingestion.items import Items, TextLists, no_further, plain_items
 from stages.ingestion.leaks import leak_lines, leak_report
 from stages.ingestion.splits import TEST, TRAIN, VALIDATION, sample_items, split_classes, split_groups, split_items
 from stages.ingestion.textkeys import text_key
@@ -118,8 +118,9 @@ def test_leaks_of_a_case_made_by_hand():
 
 
 def test_every_reference_counts_as_a_target():
-    captions = Captions(np.array([0, 2, 5]), np.array([0, 1, 2, 3, 0]))
-    items = Items(np.array([0, 2]), np.array([1, 3]), np.array([-1, -1]), np.zeros(2), np.array([0, 1]), captions)
+    captions = TextLists(np.array([0, 2, 5]), np.array([0, 1, 2, 3, 0]))
+    items = Items(np.array([0, 2]), np.array([1, 3]), np.array([-1, -1]), np.zeros(2), np.array([0, 1]), no_further(2),
+                  captions)
     report = leak_report(items, np.array([TRAIN, TEST]), np.zeros(4, dtype=int))["test"]
     assert (report["targets"], report["targets_as_training_inputs"], report["items_with_a_leak"]) == (2, 1, 1)
 

@@ -51,6 +51,14 @@ def test_basic_tokens_are_those_of_bert():
     assert basic_tokens(["As", "Is"]) == ["As", "Is"]
 
 
+def test_chinese_is_scored_on_characters():
+    assert basic_tokens("我喜欢OPPO手机。") == ["我", "喜", "欢", "oppo", "手", "机", "。"]
+    # Rare and compatibility ideographs too; the latter in the form that Unicode makes equal to them.
+    assert basic_tokens("\u3400\uf900\U00020000x") == ["\u3400", "\u8c48", "\U00020000", "x"]
+    assert basic_tokens("こんにちは みんな") == ["こんにちは", "みんな"]     # BERT leaves kana together
+    assert bleu(["我爱喝茶"], [["我喜喝茶"]], "corpus")[0] == pytest.approx(3 / 4)
+
+
 # -- BLEU -----------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("style, weights", [("individual_m7", ONE_HOT), ("cumulative_m7", UNIFORM)])
@@ -370,7 +378,7 @@ def test_ibleu_weighs_both_terms():
 
 def test_importing_metrics_imports_no_scoring_package():
     """Evaluation runs where only torch and its kin are installed, until a metric needs more."""
-    probe = ("import sys, stages.metrics; "
-             "print([name for name in ('nltk', 'sacrebleu', 'sklearn', 'scipy', 'pydantic') if name in sys.modules])")
+    heavy = ("nltk", "sacrebleu", "rouge_score", "sklearn", "scipy", "pydantic", "gensim", "torch")
+    probe = f"import sys, stages.metrics; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -43,6 +43,7 @@ def tables(train=4, validation=2):
         "example_id": range(count), "split": split, "source_id": range(0, 2 * count, 2),
         "target_id": range(1, 2 * count, 2), "negative_id": [None] * count,
         "reference_ids": [[2 * i + 1] for i in range(count)], "group": range(count),
+        "further_negative_ids": [[] for _ in range(count)],
         "negative_origin": [None] * count})
     texts = pd.DataFrame({"text_id": range(len(TEXTS)), "text": TEXTS, "language": "en"})
     return examples, texts
@@ -139,7 +140,7 @@ def test_loss_is_the_binary_cross_entropy_of_the_logit_difference(encoder_folder
         losses.append(-np.log(probability if label else 1 - probability))
         right.append((probability > 0.5) == bool(label))
     step = Step(0, 1, 0, range(8))
-    share, parts = task.train_batch([0, 1, 2], step)
+    share, parts = task.train_batch(task.load([0, 1, 2]), step)
     assert share.item() == pytest.approx(sum(losses[:3]) / 8, rel=1e-4)
     assert float(parts["accuracy"]) == pytest.approx(sum(right[:3]) / 8)
     with torch.no_grad():

@@ -1,6 +1,8 @@
 """The report: what stands on the page, that it is one safe file, and that it is the same file each time."""
 
+import base64
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -10,113 +12,42 @@ from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pandas as pd
 import pytest
-import yaml
+from report_artifacts import (
+    ATTACK,
+    CLOSING,
+    IMAGE,
+    ITEMS,
+    SCRIPTS,
+    SHA256,
+    TEXTS,
+    metrics_of,
+    provenance,
+    write_comparison,
+    write_params,
+    write_project,
+    write_run,
+)
 
 import stages.reporting.page
-from stages.artifacts.paths import REPORT_PAGE, DatasetPaths, ModelPaths, RunPaths
-from stages.artifacts.tables import Provenance, write_json, write_table
-from stages.comparison.pos_frequency import PosCounts, frequency_table
+from stages.artifacts.paths import COMPARISON, REPORT_PAGE, DatasetPaths, ModelPaths, ProbePaths, RunPaths
+from stages.artifacts.tables import read_frame, write_table
 from stages.report import main
+from stages.reporting.alarms import alarm_name
+from stages.reporting.comparison_tables import printed_tables
+from stages.reporting.curves import best_epoch, curve_groups, history_quantities
+from stages.reporting.differences import difference_tables, whisker
+from stages.reporting.embedding import fitting, json_text, size
 from stages.reporting.examples import Segment, chosen_examples, segments
-from stages.reporting.figures import PALETTE, inline_svg
-from stages.reporting.gather import RunMaterial
+from stages.reporting.explorer import explorer_data, largest, read_graph
+from stages.reporting.figures import PALETTE, SERIES, inline_svg
+from stages.reporting.gather import DatasetMaterial, Material, ModelMaterial, RunMaterial
+from stages.reporting.generations import generations_data
 from stages.reporting.labels import rows_of, settings_text
-from stages.reporting.plots import best_epoch, history_quantities, neighbourhood, top_keywords
-from stages.reporting.results import result_blocks
-
-ATTACK = "<script>alert('x')</script>"
-TEXTS = ["How do I lose belly fat?", "What helps against belly fat?", "Is belly fat useful?",
-         f"Who wrote {ATTACK}?", "Who is the author?", "Who reads & writes?"]
-KEYWORDS = ["belly fat", "belly fat", "belly fat", ATTACK, "author", "reads"]
-SHA256 = "ab" * 32
-
-
-def provenance(stage, **more):
-    return Provenance(stage, "0" * 16, **more)
-
-
-def write_dataset():
-    paths = DatasetPaths("tiny")
-    write_table(paths.table("examples"), "examples", pd.DataFrame({
-        "example_id": [0, 1], "split": "test", "source_id": [0, 3], "target_id": [1, 4], "negative_id": [2, 5],
-        "reference_ids": [[1], [4]], "group": [0, 1], "negative_origin": "given"}), provenance("ingest@tiny"))
-    write_table(paths.table("texts"), "texts", pd.DataFrame({"text_id": range(6), "text": TEXTS, "language": "en"}),
-                provenance("ingest@tiny"))
-    write_table(paths.table("keywords"), "keywords", pd.DataFrame({
-        "text_id": range(6), "keyword": KEYWORDS, "method": ["textrank"] * 5 + ["idf"], "score": 0.5}),
-        provenance("keywords@tiny", fallbacks=["1 text has no ranked keyword: the word of highest IDF was taken"]))
-    write_table(paths.table("nodes"), "nodes", pd.DataFrame({
-        "node_id": range(4), "keyword": sorted(set(KEYWORDS)), "cluster_size": 1, "in_positive": [0, 0, 2, 0],
-        "in_negative": [1, 0, 1, 0], "out_positive": 0, "out_negative": 0, "centrality": 0.25, "component": 0,
-        "community": 0}),
-        provenance("graph@tiny"))
-    write_table(paths.table("edges"), "edges", pd.DataFrame({
-        "target": [2, 2, 2, 0], "source": [0, 1, 3, 1], "sign": [1, 1, -1, -1], "count": [3, 1, 2, 1]}),
-        provenance("graph@tiny", models={"encoder": {"name": "tiny-encoder", "version": "1", "sha256": SHA256}}))
-    write_table(paths.table("side_by_side"), "side_by_side", pd.DataFrame({
-        "text_id": range(6), "textrank": [[keyword] for keyword in KEYWORDS], "idf": [["first", "second"]] * 6,
-        "attribution": [["fat"], None, None, [ATTACK], [], None], "psi": [["lose"], None, None, ["wrote"], ["x"], None],
-        "yake": [["belly"]] * 6}), provenance("side_by_side@tiny"))
-    agreement = {"textrank~idf": {"texts": 6, "same_best": 0.25, "shared_word": 0.5, "jaccard": 0.125}}
-    write_json(paths.metrics("side_by_side"), {"texts": 6, "agreement": agreement,
-                                               "pos_frequency": {"split": "test", "sources": 2}})
-    counts = PosCounts()
-    counts.add(["NN", "VB", "DT"], ["NOUN", "VERB", "DET"], [1, 1, 0], penn=True)
-    paths.pos_frequency.mkdir()
-    frequency_table({"psi": counts}).to_csv(paths.pos_frequency / "pos_frequency.csv", index=False)
-    write_json(paths.metrics("ingest"), {
-        "rows": {"read": 1234, "rejected": 7}, "examples": {"train": 10, "validation": 1, "test": 2},
-        "triples_by_negative_source": {"labelled": 345, "retrieved": 678}})
-    write_json(paths.metrics("graph"), {"nodes": 4, "edges_positive": 2, "edges_negative": 2,
-                                        "share_input_equals_output": 0.4, "share_with_negative_neighbour": 0.515})
-
-
-def write_model(name):
-    ModelPaths(name).weights.mkdir(parents=True)
-    (ModelPaths(name).weights / "config.json").write_text(json.dumps({
-        "model_type": "keycontrast-hcl", "graph": {"iterations": 2}, "contrasts": {"keyword": {"temperature": 0.1}}}))
-    ModelPaths(name).history.write_text(
-        "epoch,step,train_reconstruction,train_kl,validation_loss,validation_kl,best\n"
-        "1,5,4.5,1.0,6.25,1.5,True\n2,10,4.0,2.0,5.75,2.5,True\n3,15,3.5,3.0,5.9,2.75,False\n")
-
-
-def metrics_of(bleu_1, source_bleu, **more):
-    values = {f"{prefix}_{order}": bleu_1 / order for prefix in ("bleu", "cumulative_m7", "corpus_bleu")
-              for order in range(1, 5)}
-    return {**values, "sacrebleu": 12.345, "extrema": 0.5, "average": 0.6, "greedy": 0.7, "distinct_1": 0.4,
-            "distinct_2": 0.8, "source_bleu": source_bleu, "ibleu": 0.1, "mean_length": 9.5, **more}
-
-
-def write_run(name, bleu_1, source_bleu, output):
-    write_json(RunPaths(name).metrics, {
-        "run": metrics_of(bleu_1, source_bleu), "counts": {"examples": 2, "skipped_extrema_average": 1},
-        "floors": {"copy": metrics_of(0.9, 1.0), "nearest": metrics_of(0.2, 0.0)},
-        "settings": {"split": "test", "emb": {"name": "tiny-encoder", "version": "1", "sha256": SHA256},
-                     "sacrebleu": "tok:13a", "tokens": "lower-cased BERT basic tokens"}})
-    write_table(RunPaths(name).predictions, "predictions", pd.DataFrame({
-        "example_id": [0, 1], "sample": 0, "source": [TEXTS[0], TEXTS[3]], "keyword": [KEYWORDS[0], KEYWORDS[3]],
-        "keyword_known": [True, False], "prediction": ["lose Belly  Fat now", output],
-        "references": [[TEXTS[1]], [TEXTS[4]]]}), provenance(f"generate_hcl@{name}"))
-
-
-def write_params(**changes):
-    models = {"full": {"dataset": "tiny"}, "plain": {"dataset": "tiny", "seed": 99,
-                                                     "overrides": {"graph": {"iterations": 0}}}}
-    runs = {"full": {"model": "full"}, "plain": {"model": "plain", "decode": {"num_beams": 1}}}
-    content = {"recipe": "tiny-recipe", "seed": 13, "datasets": {"tiny": {"source": "data/tiny.tsv"}},
-               "models": {"hcl": models}, "runs": {"hcl": runs}, "report": {"examples": 5}}
-    Path("params.yaml").write_text(yaml.safe_dump({**content, **changes}))
-
-
-def write_project():
-    write_params()
-    write_dataset()
-    for name in ("full", "plain"):
-        write_model(name)
-    write_run("full", 0.5, 0.3, f"wrote {ATTACK} the author")
-    write_run("plain", 0.4, 0.1, "")
+from stages.reporting.plots import neighbourhood, top_keywords
+from stages.reporting.results import MISSING, described, result_blocks
 
 
 @pytest.fixture
@@ -146,6 +77,7 @@ class Outline(HTMLParser):
     """Checks that tags close in order, and collects ids, links, and the text of each table row."""
 
     VOID = {"meta", "link", "br", "img", "input"}
+    CDATA_CONTENT_ELEMENTS = ("script", "style")
 
     def __init__(self, text):
         super().__init__()
@@ -160,7 +92,7 @@ class Outline(HTMLParser):
             self.open.append(tag)
         if "id" in values:
             self.ids.append(values["id"])
-        for name in ("href", "src", "xlink:href", "aria-labelledby"):
+        for name in ("href", "src", "xlink:href", "aria-labelledby", "data-choice", "data-source", "data-in"):
             if name in values:
                 self.links.append((name, values[name]))
         if tag == "tr":
@@ -199,7 +131,7 @@ def test_page_is_well_formed_and_its_links_lead_somewhere(page):
     outline = Outline(page)
     assert len(outline.ids) == len(set(outline.ids))
     for name, target in outline.links:
-        if name == "aria-labelledby":
+        if name == "aria-labelledby" or name.startswith("data-"):
             assert target in outline.ids
         elif target.startswith("#"):
             assert target[1:] in outline.ids
@@ -208,23 +140,50 @@ def test_page_is_well_formed_and_its_links_lead_somewhere(page):
 
 
 def test_page_stands_alone(page):
-    without_namespaces = re.sub(r'xmlns(:xlink)?="[^"]+"', "", page)
+    without_namespaces = re.sub(r'xmlns(:xlink)?="[^"]+"', "", page).replace('"http://www.w3.org/2000/svg"', "")
     assert "http" not in without_namespaces.replace("http-equiv", "")
-    assert "@import" not in page and "<script" not in page and "<link rel=\"stylesheet" not in page
+    assert "@import" not in page and "<link rel=\"stylesheet" not in page and "<script src" not in page
     assert set(re.findall(r"url\((.)", page)) <= {"#"}
-    assert Outline(page).tags >= {"style", "svg", "table", "mark", "caption"}
+    assert Outline(page).tags >= {"style", "svg", "table", "mark", "caption", "details"}
+
+
+def test_policy_allows_our_two_scripts_by_their_hashes_and_nothing_from_outside(page):
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', page)[1].replace("&#39;", "'")
+    scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    assert len(scripts) == 2
+    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    assert policy == (f"default-src 'none'; script-src 'sha256-{hashes[0]}' 'sha256-{hashes[1]}'; "
+                      f"style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'")
+
+
+def test_scripts_never_turn_text_into_markup():
+    folder = Path(stages.reporting.page.__file__).parent / "templates"
+    for file in folder.glob("*.js"):
+        text = file.read_text()
+        assert not re.search(r"(inner|outer|insertAdjacent)HTML|document\.write|\beval\b|new Function", text), file
+        assert "</script" not in text and "<!--" not in text, file
 
 
 def test_texts_cannot_become_markup(page, built):
-    assert ATTACK not in page
-    assert "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;" in page
-    assert "Who reads &amp; writes?" not in page and "Who <mark>reads</mark> &amp; writes?" in page
+    markup = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
+    assert ATTACK not in page and CLOSING not in page and "<img" not in page
+    assert "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;" in markup and "&lt;img src=x onerror=" in markup
+    assert "Who reads &amp; writes?" not in markup and "Who <mark>reads</mark> &amp; writes?" in markup
     # The attack is a keyword too, so it stands in two drawings, written by matplotlib.
     drawings = sorted((built / "artifacts/report/plots").glob("*.svg"))
     assert any("&lt;script&gt;" in file.read_text() for file in drawings)
     for file in drawings:
         assert "<script" not in file.read_text()
         ElementTree.parse(file)
+
+
+def test_embedded_data_are_escaped_and_come_back_as_they_were(page):
+    blocks = dict(re.findall(r'<script type="application/json" id="([^"]+)">(.*?)</script>', page, re.DOTALL))
+    assert set(blocks) == {"graph-tiny", "generations-hcl-0"}
+    for text in blocks.values():
+        assert not set(text) & set("<>&\u2028\u2029")
+    item = json.loads(blocks["generations-hcl-0"])["items"][2]
+    assert item[3] == TEXTS[6] and CLOSING in item[3] and SCRIPTS in item[4][0] and IMAGE in item[4][0]
 
 
 def test_same_artifacts_give_the_same_bytes(built, project):
@@ -246,8 +205,7 @@ def test_every_plot_is_a_file_too(page, built):
     plots = built / "artifacts/report/plots"
     names = {file.stem for file in plots.glob("*.svg")}
     assert names == {file.stem for file in plots.glob("*.png")}
-    assert names >= {"history--full--loss", "history--plain--kl", "keywords--tiny", "degrees--tiny",
-                     "neighbourhood--tiny--1"}
+    assert names >= {"history--loss", "history--kl", "keywords--tiny", "degrees--tiny", "neighbourhood--tiny--1"}
     assert page.count('<svg role="img" aria-label="') == len(names)
 
 
@@ -262,7 +220,8 @@ def test_stage_replaces_the_whole_folder(project, page):
 def test_colours_have_contrast_in_light_and_dark():
     """Text of every colour on the page's background reaches 4.5 : 1 (WCAG 2 AA)."""
     style = (Path(stages.reporting.page.__file__).parent / "templates" / "page.css").read_text()
-    light, dark = (dict(re.findall(r"--([\w-]+): (#\w{6})", part)) for part in style.split("@media")[:2])
+    pairs = re.findall(r"--([\w-]+): light-dark\((#\w{6}), (#\w{6})\)", style)
+    light, dark = ({name: pair[place] for name, *pair in pairs} for place in (0, 1))
     assert {name: light[name] for name in PALETTE} == PALETTE
 
     def luminance(colour):
@@ -275,8 +234,13 @@ def test_colours_have_contrast_in_light_and_dark():
         return (high + 0.05) / (low + 0.05)
 
     for scheme in (light, dark):
-        for name in ("ink", "muted", "first", "second", "good", "bad"):
+        for name in ("ink", "muted", *SERIES):
             assert contrast(scheme[name], scheme["paper"]) >= 4.5, name
+        for name in ("ink", "muted", "bad"):
+            assert contrast(scheme[name], scheme["warn"]) >= 4.5, name
+        assert contrast(scheme["ink"], scheme["raised"]) >= 4.5 and contrast(scheme["muted"], scheme["raised"]) >= 4.5
+        # Borders of controls, and lines that carry meaning (WCAG 2.1, 1.4.11).
+        assert contrast(scheme["edge"], scheme["paper"]) >= 3
         assert contrast(scheme["mark-ink"], scheme["mark"]) >= 4.5
 
 
@@ -287,41 +251,71 @@ def test_header_and_what_ran(page):
                  "tiny-encoder", "the word of highest IDF was taken", "data/tiny.tsv"):
         assert text in page, text
     rows = [[text for _, text in row] for row in Outline(page).rows]
-    assert ["plain", "tiny", "99", "graph.iterations = 0"] in rows and ["full", "tiny", "13", "none"] in rows
+    assert ["plain", "tiny", "99", "graph.iterations = 0", "3", "2", "5.750", "Keyword contrast vanished"] in rows
+    assert ["full", "tiny", "13", "none", "3", "2", "5.750", "none"] in rows
 
 
 def test_floors_come_first_and_the_best_run_is_marked(page):
     names = [row[0][1] for row in Outline(page).rows if row and row[0][1] in ("copy", "nearest", "full", "plain")]
     assert names[:4] == ["copy", "nearest", "full", "plain"]
     full, plain, copy = (row_of(page, name, "Extrema ↑") for name in ("full", "plain", "copy"))
-    assert full["BLEU-1 ↑"] == ("best", "0.500") and plain["BLEU-1 ↑"] == ("", "0.400")
-    assert copy["BLEU-1 ↑"] == ("", "0.900")        # a floor is never the best run
+    assert full["BLEU-1 ↑"] == ("best", "0.5000.450 to 0.550") and plain["BLEU-1 ↑"] == ("", "0.4000.350 to 0.450")
+    assert copy["BLEU-1 ↑"] == ("", "0.9000.800 to 1.000")        # a floor is never the best run
     assert full["Extrema ↑"][0] == plain["Extrema ↑"][0] == ""  # nothing to mark between equals
-    assert full["tokens"] == ("", "9.5")
+    assert row_of(page, "full", "tokens")["tokens"] == ("", "9.5")
     assert row_of(page, "plain", "source BLEU-4 ↓")["source BLEU-4 ↓"] == ("best", "0.100")
-    assert "2 items" in page and "leave out 1 item" in page and "identical texts score above 1" in page
+    assert "its 90\u00a0% bootstrap interval" in page
+    assert f"{ITEMS} items" in page and "leave out 1 item" in page and "identical texts score above 1" in page
 
 
 def test_shares_that_bound_a_contrast_stand_beside_the_results(page):
-    results = page[page.index('id="results"'):page.index('id="examples"')]
+    results = page[page.index('id="hcl-results"'):page.index('id="hcl-generations"')]
     assert "input and output have the same keyword (40.0\u00a0%)" in results
     assert "at least one negative neighbour (51.5\u00a0%)" in results
 
 
 def test_examples_stand_side_by_side_with_their_keywords(page):
-    examples = page[page.index('id="examples"'):page.index('id="training"')]
+    examples = page[page.index('id="hcl-generations"'):page.index('id="hcl-training"')]
     assert "How do I lose <mark>belly fat</mark>?" in examples
     assert "Is <mark>belly fat</mark> useful?" in examples
-    assert examples.count("lose <mark>Belly  Fat</mark> now") == 2      # one per run
+    assert examples.count("lose <mark>Belly  Fat</mark> now") == 2 * 4      # both runs, a third of twelve items
     assert "not in the training graph" in examples and "(empty)" in examples
     assert "Who is the <mark>author</mark>?" in examples
 
 
-def test_training_names_the_kept_epoch_and_the_settings(page):
-    training = page[page.index('id="training"'):page.index('id="keywords"')]
-    assert training.count("3 epochs, weights of epoch 2.") == 2
-    assert "full, loss: validation from 6.250 to 5.900 over 3 epochs" in training
+def test_training_shows_all_models_of_a_quantity_in_one_picture(page):
+    training = page[page.index('id="hcl-training"'):page.index('id="hcl-probes"')]
+    assert "loss: full validation from 6.250 to 5.900 over 3 epochs; plain validation from 6.250" in training
+    # Both lines of a model carry its mark and its values, and so does the ring at the kept epoch.
+    assert training.count('data-part="series-1" data-hint="plain: validation from 1.500 to 2.750') == 3
+    assert training.count('data-part="legend"') == training.count("<figure>") == 4
     assert "contrasts: keyword: temperature" in training
+
+
+def test_alarms_stand_at_the_top_and_beside_the_curves(page):
+    top = page[page.index('<main'):page.index('id="hcl-results"')]
+    training = page[page.index('id="hcl-training"'):page.index('id="hcl-probes"')]
+    assert '<a class="warn" href="#alarms">1 alarm</a>' in page
+    for place in (top, training):
+        assert "Keyword contrast vanished" in place and "since epoch 3" in place
+        assert "raise contrasts.keyword.temperature" in place and "95 % of items &lt;0.01 &lt;script&gt;" in place
+    assert alarm_name("posterior_collapse") == "Posterior collapse" and alarm_name("contrast_stuck_mahalanobis") == (
+        "Mahalanobis contrast stuck")
+
+
+def test_keyword_swap_and_latent_space(page):
+    probes = page[page.index('id="hcl-probes"'):page.index('id="keywords"')]
+    assert probes.index("its own (TextRank)") < probes.index("random, not in the graph") < probes.index(">given<")
+    assert "<mark>sleep</mark> well" in probes and "positive nearer" in probes
+    assert probes.count("data-item=") == 10
+    assert 'data-hint="impostor keyword, example 6: &lt;script&gt;' in probes
+
+
+def test_every_metric_is_explained(page):
+    glossary = page[page.index('<dl class="glossary">'):]
+    glossary = glossary[:glossary.index("</dl>")]
+    assert "Rewriting: source BLEU-4" in glossary and "No description" not in glossary
+    assert "self-BLEU" in glossary and "Lower is better." in glossary
 
 
 # -- what is missing ------------------------------------------------------------------------------------------
@@ -345,25 +339,28 @@ def test_files_of_another_kind_are_named(project, capsys):
 
 def test_recipe_without_models_and_artifacts_says_so(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write_params(models={"hcl": {}}, runs={"hcl": {}})
+    write_params(models={"hcl": {}}, runs={"hcl": {}}, probes={"hcl": {}})
     assert main([]) == 0
     text = REPORT_PAGE.read_text(encoding="utf-8")
     Outline(text)
+    assert 'id="hcl-probes"' not in text and 'id="alarms"' not in text
     for sentence in ("this recipe lists no runs", "there are no runs", "this recipe trains no models",
-                     "no keywords were made", "no keyword graph was made", "Counts are not available"):
+                     "no keywords were made", "no keyword graph was made", "Counts are not available",
+                     "it has no keyword graph"):
         assert sentence in text
 
 
 def test_model_without_history_says_so(project):
     ModelPaths("full").history.unlink()
     assert main([]) == 0
-    assert "no training history was kept" in REPORT_PAGE.read_text(encoding="utf-8")
+    assert "Curves of full are not available: no training history was kept" in REPORT_PAGE.read_text(encoding="utf-8")
 
 
 def test_no_examples_on_request(project):
     write_params(report={"examples": 0})
     assert main([]) == 0
-    assert "<article" not in REPORT_PAGE.read_text(encoding="utf-8")
+    text = REPORT_PAGE.read_text(encoding="utf-8")
+    assert "<article" not in text and 'id="generations-hcl-0"' not in text
 
 
 # -- the parts ------------------------------------------------------------------------------------------------
@@ -429,12 +426,25 @@ def test_runs_on_other_examples_get_their_own_block():
     assert [row.name for row in blocks[1].tables[0].rows] == ["copy", "b"]
 
 
+def test_the_reading_that_leads_comes_first():
+    material = run_material("a")
+    assert result_blocks([material])[0].tables[0].title == "As HCL reports them"
+    material.metrics["settings"]["leading"] = ["corpus_bleu_1"]
+    block, = result_blocks([material])
+    assert (block.lead, block.tables[0].title) == ("corpus_bleu_1", "Ordinary BLEU and rewriting")
+    assert block.tables[1].title == "As HCL reports them"
+
+
 def test_variety_within_items_gets_columns_only_where_it_was_measured():
     metrics = {"run": metrics_of(0.5, 0.1, intra_distinct_1=0.25, intra_distinct_2=0.75), "counts": {"examples": 1},
                "floors": {"copy": metrics_of(0.9, 1.0)}, "settings": {"split": "test"}}
-    table = result_blocks([RunMaterial("a", "a", "tiny", {}, metrics, pd.DataFrame())])[0].tables[0]
-    assert [row.cells[-1].text for row in table.rows] == ["–", "0.750"]
-    assert table.groups[-1].label == "Within an item"
+    plain = {**metrics, "run": metrics_of(0.5, 0.1)}
+    tables, without = (result_blocks([RunMaterial("a", "a", "tiny", {}, found, pd.DataFrame())])[0].tables
+                       for found in (metrics, plain))
+    table = next(table for table in tables if "Within an item" in [group.label for group in table.groups])
+    place = [column.key for column in table.columns].index("intra_distinct_2")
+    assert [row.cells[place].text for row in table.rows] == [MISSING, "0.750"]
+    assert "Within an item" not in [group.label for group in without[-1].groups]
 
 
 def test_inline_svg_keeps_only_ids_that_are_used_and_follows_the_theme():
@@ -465,3 +475,213 @@ def test_keywords_of_every_method_stand_side_by_side_with_their_agreement(page):
 def test_a_small_number_is_not_shown_as_nothing():
     assert list(rows_of({"centrality_residual": 9.9e-11, "zero": 0.0})) == [
         ("change of centrality at its last iteration", "9.9e-11"), ("zero", "0.000")]
+
+
+# -- comparison and published numbers -------------------------------------------------------------------------
+
+def run_material(name, bleu_1=0.5, model=None, **decode):
+    metrics = {"run": metrics_of(bleu_1, 0.1), "floors": {"copy": metrics_of(0.9, 1.0)}, "counts": {"examples": 3},
+               "settings": {"split": "test"}}
+    return RunMaterial(name, model or name, "d", decode, metrics, pd.DataFrame())
+
+
+def group(*runs, mean=0.5, sd=None):
+    return {"runs": list(runs), "seeds": list(range(len(runs))),
+            "bleu_1": {"mean": mean, "sd": sd, "low": mean - 0.1, "high": mean + 0.1}}
+
+
+def pair(first, second, difference, reach, metric="bleu_1"):
+    return {"dataset": "d/test", "metric": metric, "first": first, "second": second, "items": 3,
+            "first_value": 0.5 + difference, "second_value": 0.5, "difference": difference, "low": difference - reach,
+            "high": difference + reach, "p_value": 0.01}
+
+
+def test_runs_that_differ_in_their_seed_are_compared_as_one():
+    comparison = {"d/test": {"groups": {"hcl (2 seeds)": group("hcl-s1", "hcl-s2", sd=0.02), "plain": group("plain"),
+                                        "hcl-s1": group("hcl-s1"), "hcl-s2": group("hcl-s2"),
+                                        "floor copy": group()}}}
+    block, = result_blocks([run_material("hcl-s1"), run_material("hcl-s2"), run_material("plain")], comparison)
+    seeds = block.tables[0].rows[-1]
+    assert (seeds.name, seeds.kind, seeds.cells[0].text, seeds.cells[0].more) == (
+        "hcl (2 seeds)", "seeds", "0.500", "± 0.020")
+    assert seeds.cells[1].text == MISSING       # a metric that the comparison does not have
+    paired = pd.DataFrame([pair("hcl (2 seeds)", "plain", 0.1, 0.05), pair("hcl-s1", "plain", 0.3, 0.05),
+                           pair("hcl (2 seeds)", "floor copy", -0.4, 0.5),
+                           pair("hcl (2 seeds)", "plain", 0.1, 0.05, "source_bleu")])
+    tables = difference_tables(paired, block)
+    assert [(table.column.key, table.base) for table in tables] == [
+        ("bleu_1", "hcl (2 seeds)"), ("source_bleu", "hcl (2 seeds)")]
+    plain, copy = tables[0].rows
+    assert (plain.name, plain.verdict, plain.values["difference"], plain.values["interval"]) == (
+        "plain", -1, "\u22120.100", "\u22120.150 to \u22120.050")
+    assert (copy.name, copy.verdict) == ("floor copy", 0)
+    assert tables[1].rows[0].verdict == 1       # less of a source is better
+    assert difference_tables(pd.DataFrame(), block) == []
+    assert difference_tables(paired, result_blocks([run_material("other")], comparison)[0]) == []
+
+
+def test_whisker_has_zero_in_the_middle_and_its_ends_within():
+    drawn = whisker(-0.1, 0.0, 0.2, 0.2, 0, 'a "name" <b>')
+    assert 'aria-label="a &#34;name&#34; &lt;b&gt;"' in drawn and 'class="whisker unclear"' in drawn
+    assert 'cx="100.0"' in drawn and "M54.0 10H192.0" in drawn
+    ElementTree.fromstring(drawn)
+
+
+def test_measured_rows_stand_below_the_published_ones():
+    def material(*runs, comparison=None):
+        models = [ModelMaterial("hcl", "d", 1, {}), ModelMaterial("cut", "d", 1, {"graph": {"iterations": 0}})]
+        return Material("r", 1, "bundled", [DatasetMaterial("d", {"layout": "kaggle_qqp"})], models, list(runs), {},
+                        comparison=comparison or {})
+
+    tables = {table.title: table for table in printed_tables(material(
+        run_material("one", 0.6123, "hcl"), run_material("cut", model="cut"),
+        run_material("swapped", model="hcl", keyword="random")))}
+    rows = tables["Table 2: Ablations, QQP"].rows
+    names = [(row.name, row.measured) for row in rows]
+    assert names[:4] == [("Ours", False), ("one", True), ("w/o graph", False), ("cut", True)]
+    assert "swapped" not in dict(names) and rows[1].cells[0].text == "0.6123" and rows[0].cells[0].text == "0.6430"
+    stories = tables["Table 1c: Storytelling, RocStories"]
+    assert not stories.measured and tables["Table 1a: Paraphrasing, QQP"].measured
+    # Cells that do not add up are printed as published, with a note.
+    cells = {row.name: row.cells for row in stories.rows}
+    assert (cells["DialoGPT"][6].text, cells["Transformer"][1].text) == ("6103", "0.0596")
+    assert "Printed without" in stories.notes[cells["DialoGPT"][6].note - 1]
+    assert "digits transposed" in stories.notes[cells["Transformer"][1].note - 1]
+    comparison = {"d/test": {"groups": {"hcl (2 seeds)": group("one", "two", mean=0.4, sd=0.01)}}}
+    pooled = printed_tables(material(run_material("one", model="hcl"), run_material("two", model="hcl"),
+                                     comparison=comparison))[0].rows
+    ours = [row for row in pooled if row.measured]
+    assert [(row.name, row.cells[0].text, row.cells[0].more) for row in ours] == [
+        ("hcl (2 seeds)", "0.4000", "± 0.0100")]
+
+
+def test_metrics_that_nobody_described_are_shown_all_the_same():
+    material = run_material("a")
+    material.metrics["run"]["new_metric"] = 0.25
+    table = result_blocks([material])[0].tables[-1]
+    assert (table.title, table.columns[0].label, table.rows[-1].cells[0].text) == (
+        "Further metrics", "new metric", "0.250")
+    assert described({"name": "x", "version": "1", "sha256": "ab"}) == "x, version 1" and described(None) == ""
+
+
+# -- embedded data and their caps -----------------------------------------------------------------------------
+
+def test_json_cannot_be_read_as_markup():
+    nasty = {"a": [f"{CLOSING}{IMAGE}{SCRIPTS}\x00\r\n", float("nan"), None, (1, 2.5)]}
+    text = json_text(nasty)
+    assert not set(text) & set("<>&\u2028\u2029\x00\r\n")
+    assert json.loads(text) == {"a": [nasty["a"][0], None, None, [1, 2.5]]}
+    assert size("é") == 4 and fitting(["a", "bb", "c"], 9, str) == ["a", "bb"]
+
+
+def write_large_graph(count, neighbours, letters):
+    """A graph of ``count`` keywords in which each receives from the next ``neighbours``."""
+    paths = DatasetPaths("large")
+    names = [f"keyword {number:06}" for number in range(count)]
+    target = np.repeat(np.arange(count), neighbours)
+    source = (target + np.tile(np.arange(1, neighbours + 1), count)) % count
+    write_table(paths.table("nodes"), "nodes", pd.DataFrame({
+        "node_id": range(count), "keyword": names, "cluster_size": 1, "in_positive": neighbours, "in_negative": 0,
+        "out_positive": neighbours, "out_negative": 0, "centrality": 0.0, "component": 0, "community": 0}),
+        provenance("graph@large"))
+    write_table(paths.table("edges"), "edges", pd.DataFrame(
+        {"target": target, "source": source, "sign": 1, "count": source + 1}), provenance("graph@large"))
+    write_table(paths.table("clusters"), "clusters", pd.DataFrame({
+        "keyword": names, "example_id": range(count), "output_keyword": names, "negative_keyword": None}),
+        provenance("clusters@large"))
+    write_table(paths.table("texts"), "texts", pd.DataFrame({
+        "text_id": range(count), "text": [f"{number} {'x' * letters}" for number in range(count)], "language": "en"}),
+        provenance("ingest@large"))
+    write_table(paths.table("examples"), "examples", pd.DataFrame({
+        "example_id": range(count), "split": "train", "source_id": range(count), "target_id": range(count),
+        "negative_id": None, "further_negative_ids": [[]] * count, "reference_ids": [[0]] * count,
+        "group": range(count), "negative_origin": None}), provenance("ingest@large"))
+    return paths
+
+
+def test_large_graphs_are_cut_to_their_bytes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    graph = read_graph(write_large_graph(3000, 30, 500), limit=1000)
+    assert len(graph.nodes) == 1000 and graph.total == 3000
+    whole, cut = explorer_data(graph, 10**8), explorer_data(graph, 200_000)
+    assert len(whole["nodes"]) == 1000
+    assert size(cut) <= 200_000 and 50 < len(cut["nodes"]) < 1000
+    # Estimated from above, but not by much.
+    assert size(cut) > 150_000
+    for data in (whole, cut):
+        node = data["nodes"][0]
+        neighbours, counts = node[5][::2], node[5][1::2]
+        assert len(neighbours) == 24 and counts == sorted(counts, reverse=True) and node[1] == 30
+        assert max(place for one in data["nodes"] for place in one[5][::2]) < len(data["names"])
+        assert data["names"][0] == "keyword 000000" and data["examples"][node[7][0]][0] == 0
+        assert all(len(text) <= 400 for row in data["examples"] for text in row[4:6])
+
+
+def test_explorer_names_neighbours_and_examples(built):
+    with contextlib.chdir(built):
+        graph = read_graph(DatasetPaths("tiny"))
+    data = explorer_data(graph, 10**6)
+    names = data["names"]
+    assert (names[0], data["total"]) == ("belly fat", 6)        # the largest cluster
+    fat = data["nodes"][0]
+    assert [(names[place], count) for place, count in zip(fat[5][::2], fat[5][1::2], strict=True)] == [
+        ("sleep", 3), ("author", 1)]
+    assert [names[place] for place in fat[6][::2]] == [ATTACK]
+    assert [data["examples"][place][0] for place in fat[7]] == [0, 4]
+    # No example has it as the input's keyword: those with it as the target's are shown.
+    author = data["nodes"][names.index("author")]
+    assert author[0] == 0 and data["examples"][author[7][0]][:3] == [1, ATTACK, "author"]
+    assert data["examples"][0] == [0, "belly fat", "belly fat", "belly fat", *TEXTS[:3]]
+
+
+def test_largest_keeps_big_clusters_then_many_neighbours_and_no_text_without_keyword():
+    nodes = pd.DataFrame({"node_id": range(5), "keyword": ["a", "<nokw>", "c", "d", "e"],
+                          "cluster_size": [1, 99, 3, 1, 1], "in_positive": [0, 9, 0, 2, 0], "in_negative": 0,
+                          "out_positive": 0, "out_negative": [0, 0, 0, 0, 2]})
+    assert list(largest(nodes, 3)["keyword"]) == ["c", "d", "e"]
+
+
+def test_generations_are_left_out_evenly(built):
+    with contextlib.chdir(built):
+        predictions = read_frame(RunPaths("full").predictions, "predictions")
+    metrics = {"counts": {"examples": ITEMS}}
+    runs = [RunMaterial("full", "full", "tiny", {}, metrics, predictions, {6: [0.1, None, 0.2]})]
+    details = pd.DataFrame({"example_id": [6], "reference_keyword": ["fat"], "negative": [None],
+                            "negative_keyword": [None]}, dtype=object)
+    whole, cut = (generations_data(runs, details, budget) for budget in (10**6, 2000))
+    assert len(whole["items"]) == whole["total"] == cut["total"] == ITEMS
+    assert 3 < len(cut["items"]) < ITEMS and size(cut["items"]) <= 2000
+    assert [item[0] for item in cut["items"]] == chosen_examples(range(6, 6 + ITEMS), len(cut["items"]))
+    assert whole["items"][0] == [6, "belly fat", True, TEXTS[0], [TEXTS[1]], "fat", None, None,
+                                 ["lose Belly  Fat now"], [[0.1, None, 0.2]]]
+    assert generations_data(runs, details, 10)["items"] == []
+
+
+def test_page_says_what_it_left_out(project, monkeypatch):
+    monkeypatch.setattr(stages.reporting.context, "GRAPH_BYTES", 1500)
+    monkeypatch.setattr(stages.reporting.context, "GENERATION_BYTES", 4000)
+    assert main([]) == 0
+    text = REPORT_PAGE.read_text(encoding="utf-8")
+    assert re.search(r"[1-5] of 6 keywords can be opened here", text)
+    assert re.search(r"\d+ items of 30 are left out here, evenly", text)
+
+
+def test_curves_are_grouped_by_the_question_they_answer():
+    history = pd.DataFrame({"epoch": [1, 2], "validation_loss": [2.0, 1.0], "validation_active_units": [3, 4],
+                            "train_keyword_vanished": [0.0, 1.0], "rate_rest": [0.1, 0.2]})
+    groups = curve_groups([ModelMaterial("a", "d", 1, {}, history), ModelMaterial("b", "d", 1, {})])
+    assert [[plot.name for plot in group.plots] for group in groups] == [
+        ["history--loss"], ["history--active_units"], ["history--keyword_vanished"], ["history--rate_rest"]]
+    assert groups[0].plots[0].notes == {"series-0": "a: validation from 2.000 to 1.000 over 2 epochs"}
+    assert curve_groups([ModelMaterial("b", "d", 1, {})]) == []
+
+
+def test_missing_probe_and_comparison_are_left_out(project):
+    for path in (ProbePaths("full").metrics, COMPARISON / "metrics.json", COMPARISON / "paired.parquet"):
+        path.unlink()
+    assert main([]) == 0
+    text = REPORT_PAGE.read_text(encoding="utf-8")
+    assert 'id="hcl-probes"' not in text and "Paired differences" not in text
+    write_comparison()
+    assert main([]) == 0
+    assert "Paired differences from full" in REPORT_PAGE.read_text(encoding="utf-8")

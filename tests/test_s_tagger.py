@@ -60,10 +60,10 @@ def test_loss_is_the_cross_entropy_of_the_words_of_the_batch():
             right.append((probability > 0.5) == bool(label))
     first = sum(len(text.ids) for text in task.train[:3])
     step = Step(0, 1, 0, range(8))
-    share, parts = task.train_batch([0, 1, 2], step)
+    share, parts = task.train_batch(task.load([0, 1, 2]), step)
     assert share.item() == pytest.approx(sum(losses[:first]) / len(losses), rel=1e-5)
     assert float(parts["accuracy"]) == pytest.approx(sum(right[:first]) / len(losses))
-    rest, _ = task.train_batch([3, 4, 5, 6, 7], step)
+    rest, _ = task.train_batch(task.load([3, 4, 5, 6, 7]), step)
     with torch.no_grad():
         found = task.validate()
     assert found["loss"] == pytest.approx(np.mean(losses), rel=1e-5) == pytest.approx((share + rest).item(), rel=1e-5)
@@ -99,8 +99,8 @@ def test_padding_and_what_comes_later_change_nothing():
     assert (changed - alone).abs()[0, 2].max() > 1e-4  # what comes before counts
     texts = some_texts()
     task = make_task(texts)
-    together, _ = task.train_batch(range(8), Step(0, 1, 0, range(8)))
-    apart = sum(task.train_batch([item], Step(0, 1, 0, range(8)))[0] for item in range(8))
+    together, _ = task.train_batch(task.load(range(8)), Step(0, 1, 0, range(8)))
+    apart = sum(task.train_batch(task.load([item]), Step(0, 1, 0, range(8)))[0] for item in range(8))
     torch.testing.assert_close(apart, together)
 
 
@@ -142,7 +142,7 @@ def tables():
     examples = pd.DataFrame({
         "example_id": range(7), "split": ["train"] * 5 + ["validation", "test"], "source_id": sources,
         "target_id": targets, "negative_id": [None] * 7, "reference_ids": [[t] for t in targets], "group": range(7),
-        "negative_origin": [None] * 7})
+        "further_negative_ids": [[]] * 7, "negative_origin": [None] * 7})
     rows = sorted({(s, mode, t) for s, t in zip(sources, targets, strict=True) for mode, t in (("xx", s), ("xy", t))})
     psi = pd.DataFrame(rows, columns=["text_id", "mode", "pair"])
     psi["word"] = [WORDS[text] for text in psi["text_id"]]

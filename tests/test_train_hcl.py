@@ -1,23 +1,35 @@
 """The train_hcl stage on ten triples and a BERT of width 16."""
 
+import hashlib
+import json
+from contextlib import redirect_stderr
+from dataclasses import replace
+from io import StringIO
+
 import numpy as np
 import pandas as pd
 import pytest
 import tiny_bert
 import tiny_items
+import tiny_training
 import torch
 
+from models.hcl import HclModel
 from models.training import Step
+from stages.artifacts.paths import ModelPaths
+from stages.artifacts.tables import read_frame, read_metadata
 from stages.encoders import resolve_encoder
 from stages.hcl.batches import TripleBatches
 from stages.hcl.items import joined_items
 from stages.hcl.lookup import TrainedOn, UnseenKeywords, load_lookup, save_lookup
 from stages.hcl.task import HclTask, ValidationNoise
+from stages.hcl.trained import training_metrics
 from stages.params.hcl import TrainHcl
-from stages.params.root import merged
+from stages.params.presets import laid_over
 from stages.runtime.checkpoints import FolderCheckpoints
 from stages.runtime.errors import InputError
-from stages.train_hcl import _model, annealing_steps, keyword_graph, run
+from stages.runtime.process import RECORDS
+from stages.train_hcl import _model, annealing_steps, keyword_graph, main, run
 
 
 @pytest.fixture(scope="module")
@@ -31,11 +43,7 @@ def trained_on(encoder):
 
 def graph():
     nodes = tiny_items.tables()["nodes"]
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=(len(nodes), 16)).astype("f4")
-    vectors = pd.DataFrame({"node_id": nodes["node_id"], "vector": list(rows)})
-    edges = pd.DataFrame({"target": [0, 1, 2, 3], "source": [1, 2, 3, 0], "sign": [1, -1, -1, 1]})
-    return keyword_graph(nodes, edges, vectors)
+    return keyword_graph(nodes, tiny_training.edges(), tiny_training.vectors(nodes))
 
 
 def settings(**training):
@@ -107,21 +115,33 @@ def test_micro_batches_add_up_to_the_batch(task):
     original = task.train.batch
     task.train.batch = lambda chosen: {**original(chosen), "eps": eps[list(chosen)]}
     step = Step(5, 10, 0, items)
-    whole, parts = task.train_batch(items, step)
-    shares = [task.train_batch(items[:3], step), task.train_batch(items[3:], step)]
+    whole, parts = task.train_batch(task.load(items), step)
+    shares = [task.train_batch(task.load(items[:3]), step), task.train_batch(task.load(items[3:]), step)]
     assert whole.item() == pytest.approx(sum(loss.item() for loss, _ in shares), rel=1e-5)
     for name, value in parts.items():
         assert float(value) == pytest.approx(sum(float(share[name]) for _, share in shares), rel=1e-4, abs=1e-6), name
     assert float(parts["beta"]) == 0.5
 
 
-def test_validation_sees_neither_negatives_nor_output_keywords(task):
+def test_selection_sees_neither_negatives_nor_output_keywords(task):
     with torch.no_grad():
         before = task.validate()
         task.validation.nodes["ky"] = task.validation.nodes["ky"] * 0
         task.validation.negatives.ids[0][:] = [5, 5]
-        assert task.validate() == before
+        after = task.validate()
+    for name in ("loss", "reconstruction", "reconstruction_prior", "reconstruction_zero", "kl"):
+        assert after[name] == before[name], name
+    assert after["instance_loss"] != before["instance_loss"]
     assert before["loss"] == pytest.approx((before["reconstruction"] + before["kl"]) / 5.0)
+
+
+def test_lengths_and_impostors_are_those_of_the_batches(task):
+    batch = task.load(range(7))
+    real = sum(batch[f"{name}_mask"].sum(-1) - 2 for name in ("x", "y")).tolist()
+    negative = (batch["neg_mask"].sum(-1) - 2).tolist()
+    assert task.lengths() == [a + b for a, b in zip(real, negative, strict=True)]
+    _, _, expected = task.model.impostors(batch["ky"], batch["kneg"])
+    assert torch.equal(task.has_impostor, expected) and 0 < int(expected.sum()) < 7
 
 
 def test_the_frozen_encoder_gives_vectors_to_unseen_keywords(encoder):
@@ -177,10 +197,110 @@ ABLATIONS = {
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_every_row_of_the_ablation_table_trains_without_its_terms(encoder, tmp_path, name):
     overrides, gone = ABLATIONS[name]
-    values = TrainHcl.model_validate(merged(settings(epochs=1), overrides)).model_dump()
+    values = TrainHcl.model_validate(laid_over(settings(epochs=1), overrides)).model_dump()
     items = joined_items(**tiny_items.tables())
     trained = run(items, graph(), values, encoder, UnseenKeywords(trained_on(encoder)), 13,
                   FolderCheckpoints(tmp_path, "a"))
     parts = {column.removeprefix("train_") for column in trained.history.rows[0] if column.startswith("train_")}
     assert parts.isdisjoint(gone)
     assert parts >= {"reconstruction", "kl", "bow", "instance", "keyword", "mahalanobis"} - gone
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A project of three models: ``hcl``, ``later``, which starts from it, and ``fresh``, which differs from none."""
+    folder = tmp_path_factory.mktemp("project")
+    with pytest.MonkeyPatch.context() as patch, redirect_stderr(StringIO()) as said:
+        patch.chdir(folder)
+        models = {"hcl": {"dataset": "tiny"}, "later": {"dataset": "tiny", "init_from": "hcl", "seed": 5},
+                  "fresh": {"dataset": "tiny", "seed": 5}}
+        tiny_training.write_project(folder, models, epochs=3)
+        for name in models:
+            assert main([name]) == 0
+    return folder, said.getvalue()
+
+
+@pytest.fixture
+def trained(project, monkeypatch):
+    monkeypatch.chdir(project[0])
+    return {name: ModelPaths(name) for name in ("hcl", "later", "fresh")}
+
+
+def test_stage_writes_model_history_items_and_metrics(trained):
+    items = read_frame(trained["hcl"].items, "items")
+    assert items["target_keyword"].tolist() == tiny_items.KEYWORDS
+    assert items["negative_keyword"].tolist()[4:6] == ["dog", None]
+    assert list(map(list, items["negatives"]))[4:6] == [["who can play with the dog"], []]
+    history, metrics = pd.read_csv(trained["hcl"].history), json.loads(trained["hcl"].metrics.read_text())
+    assert metrics["epochs"] == len(history) == 3 and not metrics["stopped_early"]
+    best = history.loc[history["validation_loss"].idxmin()]
+    assert metrics["best_epoch"] == best["epoch"]
+    for name, value in metrics["validation"].items():
+        assert value == pytest.approx(best[f"validation_{name}"], rel=1e-6), name
+    for name in ("active_units", "kl", "reconstruction_prior", "reconstruction_zero", "instance_vanished"):
+        assert f"validation_{name}" in history, name
+    # every keyword of validation and test is one of training
+    assert metrics["keywords"] == {"validation": 1.0, "test": 1.0}
+    assert HclModel.from_pretrained(trained["hcl"].weights).config.latent_size == 6
+
+
+def test_coverage_counts_inputs_whose_keyword_is_a_node(encoder, tmp_path):
+    trained = train(encoder, FolderCheckpoints(tmp_path, "a"))
+    items = trained.items.copy()
+    items.loc[items["example_id"] == 9, "input_node"] = -1
+    metrics = training_metrics(replace(trained, items=items))
+    assert metrics["keywords"] == {"validation": 1.0, "test": 0.5}
+
+
+def test_alarms_are_in_metrics_log_and_card(project, trained):
+    alarms = json.loads(trained["hcl"].metrics.read_text())["alarms"]
+    assert alarms and all(set(alarm) == {"name", "epoch", "message", "advice"} for alarm in alarms)
+    card = (trained["hcl"].weights / "README.md").read_text()
+    for alarm in alarms:
+        assert f"train_hcl@hcl: alarm {alarm['name']} since epoch {alarm['epoch']}: " in project[1]
+        assert f"- **{alarm['name']}**" in card and f"What to try: {alarm['advice']}." in card
+
+
+def test_a_model_starts_from_another_and_says_so(trained):
+    described = read_metadata(trained["later"].items)["models"]["init_from"]
+    weights = trained["hcl"].weights / "model.safetensors"
+    assert described == {"name": "hcl", "sha256": hashlib.sha256(weights.read_bytes()).hexdigest()}
+    assert "- Initialised from model hcl: " in (trained["later"].weights / "README.md").read_text()
+    assert "Initialised from" not in (trained["fresh"].weights / "README.md").read_text()
+    # Same seed, other start: the first epoch is that of another model, and a better one.
+    later, fresh = (pd.read_csv(trained[name].history)["train_reconstruction"][0] for name in ("later", "fresh"))
+    assert later < fresh
+
+
+def test_a_start_that_is_not_trained_or_does_not_fit_is_named(tmp_path, monkeypatch, encoder, capsys):
+    monkeypatch.chdir(tmp_path)
+    models = {"hcl": {"dataset": "tiny", "init_from": "other"}, "other": {"dataset": "tiny"}}
+    tiny_training.write_project(tmp_path, models)
+    assert main(["hcl"]) == 1
+    assert "artifacts/models/other/model: no trained HCL model" in capsys.readouterr().err
+    deeper = TrainHcl.model_validate(merged(settings(), {"decoder": {"layers": 2}})).model_dump()
+    other = _model(deeper, encoder, tiny_bert.tokenizer(tmp_path), graph(), 5.0)
+    with pytest.raises(InputError, match="models.hcl: init_from: .*decoder layers 1 here and 2 there"):
+        run(joined_items(**tiny_items.tables()), graph(), settings(), encoder, UnseenKeywords(trained_on(encoder)), 13,
+            FolderCheckpoints(tmp_path, "a"), start=other)
+
+
+def test_the_record_says_how_fast_it_went_and_no_artifact_does(project, trained):
+    record = json.loads((RECORDS / "train_hcl@hcl.json").read_text())
+    speed = record["training"]
+    assert speed["steps"] == 3 * 2 and speed["processes"] == 1 and 0 < speed["mfu"] < 1
+    assert speed["tokens_per_second"] > speed["items_per_second"] > 0 < speed["seconds_per_step_median"]
+    assert record["peak_memory_mib"] > 0
+    said = trained["hcl"].metrics.read_text() + trained["hcl"].history.read_text()
+    assert "second" not in said and "mfu" not in said
+
+
+@pytest.mark.parametrize("changes", [{"precision": "bf16"}, {"bucket": False}, {"freeze_layers": 1}])
+def test_a_killed_training_with_other_settings_ends_with_the_same_weights(encoder, tmp_path, changes):
+    whole = train(encoder, FolderCheckpoints(tmp_path / "whole", "a"), **changes)
+    with pytest.raises(Killed):
+        train(encoder, DyingStore(tmp_path / "killed", "a"), **changes)
+    resumed = train(encoder, FolderCheckpoints(tmp_path / "killed", "a"), **changes)
+    for (name, one), two in zip(whole.model.state_dict().items(), resumed.model.state_dict().values(), strict=True):
+        assert torch.equal(one, two), name
+    assert whole.history == resumed.history

@@ -6,6 +6,9 @@ import random
 import signal
 import subprocess
 import sys
+import threading
+import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +17,20 @@ import pytest
 import torch
 from torch import nn
 
-from models.training import Criterion, Parameters, Settings, fit, warmup_then_decay
+from models.training import (
+    Criterion,
+    Laborious,
+    Lengthy,
+    Parameters,
+    Settings,
+    Step,
+    Work,
+    epoch_batches,
+    fit,
+    warmup_then_constant,
+    warmup_then_decay,
+)
+from models.training.prefetch import loaded_ahead
 from stages.runtime.checkpoints import FolderCheckpoints
 from stages.runtime.seeds import derived_seed
 
@@ -49,7 +65,7 @@ class RunningMean(nn.Module):
 
     def forward(self, x):
         if self.training:
-            self.mean.lerp_(x.detach().mean(0), 0.1)
+            self.mean.lerp_(x.detach().float().mean(0), 0.1)
         return x - self.mean
 
 
@@ -63,18 +79,29 @@ class Regression:
         self.module.frozen = nn.Parameter(torch.ones(2), requires_grad=False)
         self.x, self.y = torch.randn(n, 3), torch.randn(n)
         self.n_train, self.kill_at, self.validation = n, kill_at, validation
-        self.seen, self.validated, self.noise = [], 0, []
+        self.seen, self.validated, self.loaders = [], 0, set()
 
     def parameter_groups(self):
         return [Parameters("lower", self.module[0].parameters(), 0.01),
                 Parameters("upper", [p for n, p in self.module.named_parameters() if not n.startswith("0.")], 0.03)]
 
-    def train_batch(self, items, step):
+    def lengths(self):
+        return [1 + (7 * item) % 5 for item in range(self.n_train)]
+
+    def work(self, items):
+        return Work(tokens=sum(self.lengths()[item] for item in items), flops=100.0 * len(items))
+
+    def load(self, items):
+        self.loaders.add(threading.current_thread().name)
+        return {"items": torch.tensor(items), "x": self.x[items], "y": self.y[items]}
+
+    def train_batch(self, batch, step):
         if step.number == self.kill_at:
             raise Killed
-        self.seen.append((step.epoch, step.number, list(items)))
+        items = batch["items"].tolist()
+        self.seen.append((step.epoch, step.number, items))
         noise = random.random() + np.random.rand()
-        errors = (self.module(self.x[items]).squeeze(1) - self.y[items] * noise) ** 2
+        errors = (self.module(batch["x"]).squeeze(1).float() - batch["y"] * noise) ** 2
         return errors.sum() / len(step.batch), {"noise": noise * len(items) / len(step.batch)}
 
     def validate(self):
@@ -126,6 +153,58 @@ def test_killed_at_every_step_in_turn(uninterrupted):
     assert {number for _, number, _ in task.seen} == {8}  # only the last step was left
 
 
+EVERYTHING = replace(SETTINGS, bucket=True, precision="bf16", schedule="constant", checkpoint_steps=1, batch_size=3,
+                     micro_batch=2)
+
+
+@pytest.mark.parametrize("kill_at", range(0, 12, 3))
+def test_killed_with_buckets_bf16_and_prefetch_ends_in_the_same_bytes(kill_at):
+    whole = Regression()
+    history = fit(whole, EVERYTHING, Memory(), SEED)
+    store = Memory()
+    with pytest.raises(Killed):
+        fit(Regression(kill_at=kill_at), EVERYTHING, store, SEED)
+    task = Regression()
+    assert fit(task, EVERYTHING, store, SEED) == history
+    assert_same(weights(task), weights(whole))
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, EVERYTHING])
+def test_loading_ahead_changes_no_byte(settings):
+    def trained(prefetch):
+        task = Regression()
+        history = fit(task, replace(settings, prefetch=prefetch), Memory(), SEED)
+        return weights(task), history, task.loaders
+
+    (first, history, at_once), (second, other, ahead) = trained(0), trained(3)
+    assert_same(first, second)
+    assert history == other
+    assert at_once == {"MainThread"} and ahead == {"loader_0"}
+
+
+def test_what_goes_wrong_while_loading_comes_out_and_the_thread_ends():
+    class Broken(Regression):
+        def load(self, items):
+            if 5 in items:
+                raise OSError("item 5 cannot be read")
+            return super().load(items)
+
+    before = threading.active_count()
+    for task, expected in ((Broken(), OSError), (Regression(kill_at=4), Killed)):
+        with pytest.raises(expected):
+            fit(task, SETTINGS, Memory(), SEED)
+        assert threading.active_count() == before
+
+
+def test_loading_ahead_is_bounded_and_in_order():
+    asked = []
+    with loaded_ahead(lambda key: asked.append(key) or key * 10, range(10), ahead=2) as loaded:
+        assert next(loaded) == 0
+        time.sleep(0.05)
+        assert asked == [0, 1, 2]
+        assert list(loaded) == list(range(10, 100, 10))
+
+
 def test_a_finished_training_is_not_repeated(uninterrupted):
     store = Memory()
     fit(Regression(), SETTINGS, store, SEED)
@@ -141,10 +220,10 @@ from pathlib import Path
 from test_training_loop import SEED, SETTINGS, FolderCheckpoints, Regression, fit, torch
 
 class Deadly(Regression):
-    def train_batch(self, items, step):
+    def train_batch(self, batch, step):
         if step.number == 6:
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().train_batch(items, step)
+        return super().train_batch(batch, step)
 
 torch.set_num_threads(int(sys.argv[2]))
 fit(Deadly(), SETTINGS, FolderCheckpoints(Path(sys.argv[1]), "k"), SEED)
@@ -196,8 +275,8 @@ def test_first_step_against_adam_written_out():
     task.module.train()
     torch.manual_seed(0)
     random.seed(SEED("step", 0, 0)), np.random.seed(SEED("step", 0, 0) % 2**32)
-    loss, _ = Regression.train_batch(Regression(n=4, dropout=0.0), [0, 1, 2, 3],
-                                     type("S", (), {"number": 0, "epoch": 0, "batch": range(4)}))
+    other = Regression(n=4, dropout=0.0)
+    loss, _ = other.train_batch(other.load([0, 1, 2, 3]), Step(0, 1, 0, range(4)))
     history = fit(task, Settings(epochs=1, batch_size=4, clip=1e-3, optimiser="adam"), Memory(), SEED)
     assert history.rows[0]["train_loss"] == pytest.approx(loss.item(), rel=1e-5)
     # Adam's first step is the rate times the sign of the gradient, whatever the clipping.
@@ -225,8 +304,8 @@ def test_history_rows_are_plain_means_over_items(uninterrupted):
     noises = []
     inner = task.train_batch
 
-    def spy(items, step):
-        loss, parts = inner(items, step)
+    def spy(batch, step):
+        loss, parts = inner(batch, step)
         noises.append((step.epoch, parts["noise"] * len(step.batch)))
         return loss, parts
 
@@ -238,10 +317,88 @@ def test_history_rows_are_plain_means_over_items(uninterrupted):
     assert history.rows[-1]["rate_upper"] == pytest.approx(3 * history.rows[-1]["rate_lower"])
 
 
+def test_buckets_take_every_item_once_and_pad_little():
+    lengths = np.random.default_rng(0).integers(1, 30, 1003)
+    batches, again, next_epoch = (epoch_batches(1003, 16, seed, lengths) for seed in (5, 5, 6))
+    assert batches == again != next_epoch
+    assert sorted(item for batch in batches for item in batch) == list(range(1003))
+    assert sorted(map(len, batches)) == [11] + [16] * 62 and len(batches) == 63
+
+    def padding(batches):
+        return sum(len(batch) * max(lengths[batch]) for batch in batches) / lengths.sum() - 1
+
+    assert padding(batches) < 0.06 < 0.5 < padding(epoch_batches(1003, 16, 5))
+    means = [lengths[batch].mean() for batch in batches]
+    assert means != sorted(means)  # short ones do not come first
+    assert all((np.diff(lengths[batch]) >= 0).all() for batch in batches)
+
+
+def test_buckets_of_many_pools_still_mix_items():
+    batches = epoch_batches(4000, 4, 1, np.arange(4000) % 7)
+    found = {frozenset(batch) for batch in batches}
+    assert len(found & {frozenset(batch) for batch in epoch_batches(4000, 4, 2, np.arange(4000) % 7)}) < 10
+
+
+def test_buckets_need_lengths():
+    with pytest.raises(ValueError, match="3 lengths for 4 items"):
+        epoch_batches(4, 2, 0, [1, 2, 3])
+    task = Regression()
+    shorn = type("Shorn", (), {name: getattr(task, name) for name in (
+        "module", "n_train", "parameter_groups", "load", "train_batch", "validate")})()
+    assert isinstance(task, Lengthy) and not isinstance(shorn, (Lengthy, Laborious))
+    with pytest.raises(ValueError, match=r"Shorn has no lengths\(\)"):
+        fit(shorn, replace(SETTINGS, bucket=True), Memory(), SEED)
+
+
+def test_bf16_computes_products_short_and_keeps_weights_and_optimiser_long():
+    kinds = []
+    task = Regression()
+    task.module[3].register_forward_hook(lambda *call: kinds.append((task.module.training, call[2].dtype)))
+    store = Memory()
+    history = fit(task, replace(SETTINGS, precision="bf16"), store, SEED)
+    assert set(kinds) == {(True, torch.bfloat16), (False, torch.bfloat16)}
+    assert {tensor.dtype for tensor in weights(task).values()} == {torch.float32}
+    assert {tensor.dtype for tensor in store.stored[0].values()} == {torch.float32}
+    full = fit(Regression(), SETTINGS, Memory(), SEED)
+    assert history != full
+    assert history.rows[0]["train_loss"] == pytest.approx(full.rows[0]["train_loss"], rel=0.02)
+
+
+def test_parts_frozen_as_a_whole_have_no_dropout():
+    task = Regression()
+    lower, upper = (nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5)) for _ in range(2))
+    lower.requires_grad_(False)
+    upper[0].bias.requires_grad_(False)
+    task.module[1].parts = nn.ModuleList([lower, upper])
+    modes = []
+    inner = task.train_batch
+
+    def spy(batch, step):
+        modes.append((lower[1].training, upper[0].training, task.module[2].training))
+        return inner(batch, step)
+
+    task.train_batch = spy
+    fit(task, SETTINGS, Memory(), SEED)
+    assert set(modes) == {(False, True, True)}
+
+
+def test_speed_adds_up_over_resumed_runs():
+    store = Memory()
+    with pytest.raises(Killed):
+        fit(Regression(kill_at=5), SETTINGS, store, SEED)
+    speed = fit(Regression(), SETTINGS, store, SEED).speed
+    assert (speed.steps, speed.items, speed.flops) == (9, 33, 3300.0)
+    assert speed.tokens == 3 * sum(Regression().lengths())
+    assert len(speed.recent) == 9 and speed.seconds == pytest.approx(sum(speed.recent))
+
+
 def test_schedule_rises_then_falls_to_zero():
     factors = [warmup_then_decay(step, 10, 0.2) for step in range(11)]
     assert factors == pytest.approx([0.5, 1.0, 1.0, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8, 0.0])
     assert [warmup_then_decay(step, 4, 0.0) for step in range(4)] == [1.0, 0.75, 0.5, 0.25]
+    assert [warmup_then_constant(step, 10, 0.2) for step in range(11)] == [0.5, *[1.0] * 10]
+    rows = fit(Regression(), replace(SETTINGS, schedule="constant"), Memory(), SEED).rows
+    assert [row["rate_lower"] for row in rows] == [0.01] * 3
 
 
 @pytest.mark.parametrize(("losses", "patience", "start", "epochs", "best"), [
@@ -319,6 +476,10 @@ def test_wrong_settings_and_foreign_checkpoints_are_named():
         Settings(epochs=1, batch_size=0)
     with pytest.raises(ValueError, match="'adamw' or 'adam', found 'sgd'"):
         Settings(epochs=1, batch_size=1, optimiser="sgd")
+    with pytest.raises(ValueError, match="precision must be 'fp32' or 'bf16', found 'fp16'"):
+        Settings(epochs=1, batch_size=1, precision="fp16")
+    with pytest.raises(ValueError, match="prefetch must be at least 0, found -1"):
+        Settings(epochs=1, batch_size=1, prefetch=-1)
     with pytest.raises(ValueError, match=r"share of all steps in \[0, 1\)"):
         Settings(epochs=1, batch_size=1, warmup=1.0)
     with pytest.raises(ValueError, match="no training item"):

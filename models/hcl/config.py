@@ -1,9 +1,13 @@
 """Configuration of the HCL generator: the plain values that ``config.json`` of a saved model holds."""
 
 from collections.abc import Mapping
+from functools import reduce
 from typing import Any
 
 from transformers import BertConfig, PretrainedConfig
+
+from models.hcl.latent_entry import ENTERS
+from models.losses import MULTI_NEG
 
 SPECIAL_TOKENS = ("pad", "bos", "eos", "unk", "mask")
 
@@ -11,9 +15,16 @@ SPECIAL_TOKENS = ("pad", "bos", "eos", "unk", "mask")
 _GROUPS: dict[str, dict[str, Any]] = {
     "graph": {"iterations": 2, "edge_type": "shared", "layer_norm": True},
     "keyword": {"condition": True, "imp_weight": "attn", "kw_anchor": "input"},
-    "latent": {"enabled": True, "size": 200, "free_bits": 5.0, "bow_loss": True, "word_dropout": 0.0},
+    "latent": {
+        "enabled": True,
+        "size": 200,
+        "free_bits": 5.0,
+        "enters": "memory+embed",
+        "bow_loss": True,
+        "word_dropout": 0.0,
+    },
     "contrasts": {
-        "instance": {"weight": 1.0, "temperature": 0.1},
+        "instance": {"weight": 1.0, "temperature": 0.1, "multi_neg": "infonce_negdist"},
         "keyword": {"weight": 1.0, "temperature": 0.1},
         "mahalanobis": {"weight": 1.0, "temperature": 0.5, "form": "inverse", "sqrt": False},
         "dist_norm": "dim",
@@ -21,11 +32,14 @@ _GROUPS: dict[str, dict[str, Any]] = {
     "decoder": {"layers": 6, "dropout": 0.1, "kw_memory": False},
 }
 
-_CHOICES: dict[tuple[str, str], tuple[str, ...]] = {
+_CHOICES: dict[tuple[str, ...], tuple[str, ...]] = {
     ("graph", "edge_type"): ("shared", "signed"),
     ("keyword", "imp_weight"): ("attn", "mean", "linear"),
     ("keyword", "kw_anchor"): ("input", "output"),
+    ("latent", "enters"): ENTERS,
     ("contrasts", "dist_norm"): ("dim", "none"),
+    ("contrasts", "instance", "multi_neg"): MULTI_NEG,
+    ("contrasts", "mahalanobis", "form"): ("inverse", "printed"),
 }
 
 
@@ -181,9 +195,9 @@ class HclConfig(PretrainedConfig):
 
     def _check(self) -> None:
         problems = [
-            f"{group}.{key} is {getattr(self, group)[key]!r}, expected one of {', '.join(valid)}"
-            for (group, key), valid in _CHOICES.items()
-            if getattr(self, group)[key] not in valid
+            f"{'.'.join(path)} is {self._value(path)!r}, expected one of {', '.join(valid)}"
+            for path, valid in _CHOICES.items()
+            if self._value(path) not in valid
         ]
         missing = [role for role in SPECIAL_TOKENS if self.special_ids.get(role) is None]
         if missing:
@@ -196,6 +210,10 @@ class HclConfig(PretrainedConfig):
             problems.append(f"mean_target_length is {self.mean_target_length}, expected a positive number")
         if problems:
             raise ValueError("HclConfig: " + "; ".join(problems))
+
+    def _value(self, path: tuple[str, ...]) -> Any:
+        group, *keys = path
+        return reduce(lambda values, key: values[key], keys, getattr(self, group))
 
 
 def _filled(group: str, given: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Transformer decoder over a memory of encoder states and latent slots, with a key/value cache."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -7,7 +8,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import EncoderDecoderCache
 
+from models.decoding.cache import BeamCache
 from models.hcl.config import HclConfig
+
+Cache = EncoderDecoderCache | BeamCache
 
 
 class Attention(nn.Module):
@@ -28,6 +32,12 @@ class Attention(nn.Module):
     def keys_values(self, states: Tensor) -> tuple[Tensor, Tensor]:
         """Project states (B, S, d) to keys and values (B, H, S, d / H)."""
         return self._split(self.key(states)), self._split(self.value(states))
+
+    def before(self, prefix: tuple[Tensor, Tensor], keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Put a key and a value (B, d) before keys and values (B, H, S, d / H)."""
+        first = (self._split(part.to(keys.dtype).unsqueeze(1)) for part in prefix)  # (B, H, 1, d / H) each
+        key, value = (torch.cat(pair, dim=2) for pair in zip(first, (keys, values), strict=True))
+        return key, value
 
     def forward(self, hidden: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
         """Attend from hidden (B, L, d) to keys and values; ``mask`` True where attending is allowed."""
@@ -62,22 +72,32 @@ class DecoderLayer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(
-        self, hidden: Tensor, causal: Tensor | None, memory: Tensor, mask: Tensor, cache: EncoderDecoderCache | None
+        self,
+        hidden: Tensor,
+        causal: Tensor | None,
+        memory: Tensor,
+        mask: Tensor,
+        cache: Cache | None,
+        prefix: tuple[Tensor, Tensor] | None = None,
     ) -> Tensor:
-        """Transform hidden (B, L, d) given memory (B, S, d) and its mask (B, 1, 1, S)."""
+        """Transform hidden (B, L, d) given memory (B, S, d), its mask (B, 1, 1, S) and a first key and value."""
         normed = self.norms[0](hidden)
         keys, values = self.self_attention.keys_values(normed)
         if cache is not None:
             keys, values = cache.self_attention_cache.update(keys, values, self.number)
+        if prefix is not None:
+            keys, values = self.self_attention.before(prefix, keys, values)
         hidden = hidden + self.dropout(self.self_attention(normed, keys, values, causal))
         normed = self.norms[1](hidden)
         hidden = hidden + self.dropout(self.cross_attention(normed, *self._of_memory(memory, cache), mask))
         normed = self.norms[2](hidden)
         return hidden + self.dropout(self.narrow(F.gelu(self.widen(normed))))
 
-    def _of_memory(self, memory: Tensor, cache: EncoderDecoderCache | None) -> tuple[Tensor, Tensor]:
+    def _of_memory(self, memory: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor]:
         if cache is None:
             return self.cross_attention.keys_values(memory)
+        if isinstance(cache, BeamCache):
+            return cache.memory(self.number, lambda: self.cross_attention.keys_values(memory))
         if not cache.is_updated.get(self.number):
             cache.cross_attention_cache.update(*self.cross_attention.keys_values(memory), self.number)
             cache.is_updated[self.number] = True
@@ -103,7 +123,12 @@ class Decoder(nn.Module):
         self.transform_norm = nn.LayerNorm(width)
 
     def forward(
-        self, embedded: Tensor, memory: Tensor, memory_mask: Tensor, cache: EncoderDecoderCache | None = None
+        self,
+        embedded: Tensor,
+        memory: Tensor,
+        memory_mask: Tensor,
+        cache: Cache | None = None,
+        prefixes: Sequence[tuple[Tensor, Tensor]] | None = None,
     ) -> Tensor:
         """Return the states (B, L, d) from which the next token is predicted.
 
@@ -111,16 +136,33 @@ class Decoder(nn.Module):
             embedded: token embeddings, with z added if there is one (B, L, d).
             memory: encoder states and further slots (B, S, d).
             memory_mask: True for real slots (B, S).
-            cache: keys and values of earlier tokens, extended in place.
+            cache: keys and values of earlier tokens, extended in place. With a :class:`BeamCache` the L tokens are
+                the next ones of as many beams, all at one position.
+            prefixes: a key and a value (B, d) for each layer, which every token may attend to; never cached.
         """
-        past, length = (cache.get_seq_length() if cache is not None else 0), embedded.shape[1]
-        numbers = torch.arange(past, past + length, device=embedded.device)
+        numbers, causal = _places(embedded, cache)
         hidden = self.dropout(self.input_norm(embedded + self.positions(numbers)))
-        causal, mask = causal_mask(length, past, embedded.device), memory_mask[:, None, None, :].bool()
-        for layer in self.layers:
-            hidden = layer(hidden, causal, memory, mask, cache)
+        mask = memory_mask[:, None, None, :].bool()
+        if causal is not None and prefixes is not None:
+            causal = F.pad(causal, (1, 0), value=True)
+        for number, layer in enumerate(self.layers):
+            hidden = layer(hidden, causal, memory, mask, cache, prefixes[number] if prefixes is not None else None)
         # as BERT's head for masked words: the embedding matrix, shared with the input, wants states of its own kind
         return self.transform_norm(F.gelu(self.transform(self.output_norm(hidden))))
+
+
+def _places(embedded: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor | None]:
+    """Return the positions of the tokens and which keys each may see; None if it is all of them."""
+    length, device = embedded.shape[1], embedded.device
+    if isinstance(cache, BeamCache):
+        return cache.places(length, device)
+    past = past_length(cache)
+    return torch.arange(past, past + length, device=device), causal_mask(length, past, device)
+
+
+def past_length(cache: Cache | None) -> int:
+    """Return the number of tokens whose keys and values ``cache`` holds."""
+    return int(cache.get_seq_length()) if cache is not None else 0
 
 
 def causal_mask(length: int, past: int, device: torch.device) -> Tensor | None:

@@ -1,19 +1,31 @@
 """Graph attention with edge vectors over the keyword graph (HCL eq. 4-9)."""
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from models.hcl.keyword_graph import Edges, KeywordGraph
+from models.losses import at_least_float32
 
-_BLOCK = 2048  # nodes updated at once when the whole graph is run: bounds memory
+_NODES = 2048  # nodes updated at once when the whole graph is run: bounds memory
+# Numbers in one tensor of edge vectors (E, d) above which a round is cut into blocks of receiving nodes, and each
+# block computed again for its gradients: two dozen such tensors then exist for one block at a time, not for all.
+_LARGEST = 2**23
+_ALL = slice(None)
 
 
 def segment_softmax(scores: Tensor, segment: Tensor, count: int) -> Tensor:
-    """Softmax of ``scores`` (E,) within each segment; ``segment`` (E,) numbers it in 0 .. count - 1."""
+    """Softmax of ``scores`` (E,) within each segment; ``segment`` (E,) numbers it in 0 .. count - 1.
+
+    In float32 at least, whatever precision the scores come in.
+    """
+    (scores,) = at_least_float32(scores)
     with torch.no_grad():  # a shift by the largest score changes the range only
         top = scores.new_full((count,), -torch.inf).scatter_reduce(0, segment, scores, "amax")
     weights = torch.exp(scores - top[segment])
@@ -21,7 +33,8 @@ def segment_softmax(scores: Tensor, segment: Tensor, count: int) -> Tensor:
 
 
 def segment_sum(values: Tensor, segment: Tensor, count: int) -> Tensor:
-    """Sum of the rows of ``values`` (E, d) within each segment (count, d)."""
+    """Sum of the rows of ``values`` (E, d) within each segment (count, d), in float32 at least."""
+    (values,) = at_least_float32(values)
     return values.new_zeros(count, values.shape[1]).index_add(0, segment, values)
 
 
@@ -37,13 +50,54 @@ class EdgeFeedForward(nn.Module):
         """Apply the network to rows (E, width_in) -> (E, d)."""
         return self.second(F.gelu(self.first(values)))
 
-    def of_pairs(self, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        """Apply the network to [h_i ; h_j] (E, 2d) -> (E, d)."""
-        # [a ; b] W = a W_a + b W_b: two products per node instead of one per edge
-        width = h.shape[1]
-        from_i = F.linear(h, self.first.weight[:, :width], self.first.bias)  # (n, d)
-        from_j = F.linear(h, self.first.weight[:, width:])  # (n, d)
-        return self.second(F.gelu(from_i[i] + from_j[j]))
+    def halves(self, h_i: Tensor, h_j: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what receivers (m, d) and sources (n, d) add to the hidden layer of [h_i ; h_j]."""
+        # [a ; b] W = a W_a + b W_b: one product per node instead of one per edge
+        width = h_i.shape[1]
+        from_i = F.linear(h_i, self.first.weight[:, :width], self.first.bias)
+        return from_i, F.linear(h_j, self.first.weight[:, width:])
+
+    def of_halves(self, hidden: Tensor) -> Tensor:
+        """Apply the rest of the network to sums of both halves (E, d) -> (E, d)."""
+        return self.second(F.gelu(hidden))
+
+
+@dataclass(frozen=True)
+class _Nodes:
+    """Projections of the nodes of a round: (n, d) of all that send, (m, d) of those that receive.
+
+    Attributes:
+        h: vectors (n, d).
+        receiving: vectors of the receivers (m, d).
+        g: h Wh Wp^T (n, d); r Wp (h Wh)^T = r g^T, so that eq. 4 takes a dot product per edge.
+        k, v: h Wk and h Wv (n, d).
+        q: h Wq of the receivers (m, d).
+        through: q Wr^T (m, d); q (r Wr)^T = through r^T, likewise.
+        halves: of FFN_0 by network, where edge vectors are yet to be made.
+    """
+
+    h: Tensor
+    receiving: Tensor
+    g: Tensor
+    k: Tensor
+    v: Tensor
+    q: Tensor
+    through: Tensor
+    halves: list[tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Edges (E,) as rows of :class:`_Nodes`: ``i`` and ``j`` among all, ``into`` among the receivers."""
+
+    i: Tensor
+    j: Tensor
+    into: Tensor
+    sign: Tensor
+
+    def part(self, edges: slice, first: int) -> "_Rows":
+        """Return some of the edges, with ``into`` counted from receiver ``first``."""
+        return _Rows(self.i[edges], self.j[edges], self.into[edges] - first, self.sign[edges])
 
 
 class GraphAttention(nn.Module):
@@ -73,16 +127,21 @@ class GraphAttention(nn.Module):
         self.norm = nn.LayerNorm(width) if layer_norm else nn.Identity()
 
     def forward(self, graph: KeywordGraph, seeds: Tensor) -> Tensor:
-        """Return the vectors of ``seeds`` (S,) as (S, d), computed on their neighbourhood of T hops."""
+        """Return the vectors of ``seeds`` (S,) as (S, d), computed on their neighbourhood of T hops.
+
+        Each node of the neighbourhood is computed once, however many seeds share it, and nothing here depends on
+        the size of the graph.
+        """
         if self.iterations == 0 or len(seeds) == 0:
             return graph.h0[seeds]
         levels = graph.levels(seeds, self.iterations)
-        nodes, h, edges = levels[0], graph.h0[levels[0]], graph.edges_into(levels[1])
-        r = self._first_edges(h, nodes, edges)  # (E, d)
-        for receivers in levels[1:]:
-            edges, r = _only_into(receivers, edges, r)
-            h, r = self._round(h, nodes, r, edges, receivers)
+        nodes, h, r, edges = levels[0], graph.h0[levels[0]], None, graph.edges_into(levels[1])
+        for step, receivers in enumerate(levels[1:], 1):
+            kept = torch.isin(edges.target, levels[step + 1]) if step < self.iterations else None
+            h, r = self._round(h, nodes, r, edges, receivers, kept)
             nodes = receivers
+            if kept is not None:
+                edges = Edges(edges.target[kept], edges.source[kept], edges.sign[kept])
         return h[torch.searchsorted(nodes, seeds)]
 
     @torch.no_grad()
@@ -93,13 +152,13 @@ class GraphAttention(nn.Module):
         h, r = graph.h0, graph.h0.new_zeros(graph.num_edges, graph.h0.shape[1])
         for step in range(self.iterations):
             updated = torch.empty_like(h)
-            for start in range(0, graph.num_nodes, _BLOCK):
-                block = torch.arange(start, min(start + _BLOCK, graph.num_nodes), device=h.device)
+            for start in range(0, graph.num_nodes, _NODES):
+                block = torch.arange(start, min(start + _NODES, graph.num_nodes), device=h.device)
                 rows = graph.edge_numbers(block)
                 edges = graph.edges_into(block)
                 nodes = torch.unique(edges.source)
-                old = r[rows] if step else self._first_edges(h[nodes], nodes, edges)
-                updated[block], r[rows] = self._round(h[nodes], nodes, old, edges, block)
+                found, of_edges = self._round(h[nodes], nodes, r[rows] if step else None, edges, block, _ALL)
+                updated[block], r[rows] = found.to(h.dtype), of_edges.to(r.dtype)
             h = updated
         return h
 
@@ -112,62 +171,120 @@ class GraphAttention(nn.Module):
         edges = Edges(nodes, nodes, torch.ones_like(nodes, dtype=torch.int8))
         if self.iterations == 0 or len(nodes) == 0:
             return vectors
-        h, r = vectors, self._first_edges(vectors, nodes, edges)
+        h, r = vectors, None
         for _ in range(self.iterations):
-            h, r = self._round(h, nodes, r, edges, nodes)
+            h, r = self._round(h, nodes, r, edges, nodes, _ALL)
         return h
 
-    def _first_edges(self, h: Tensor, nodes: Tensor, edges: Edges) -> Tensor:
-        """r^0_ij = FFN_0([h_i ; h_j]) (E, d); ``nodes`` are the sorted ids of the rows of ``h``."""
-        i, j = torch.searchsorted(nodes, edges.target), torch.searchsorted(nodes, edges.source)
-        return _per_sign(self.ffn0, edges.sign, lambda ffn, rows: ffn.of_pairs(h, i[rows], j[rows]))
-
     def _round(
-        self, h: Tensor, nodes: Tensor, r: Tensor, edges: Edges, receivers: Tensor
+        self,
+        h: Tensor,
+        nodes: Tensor,
+        r: Tensor | None,
+        edges: Edges,
+        receivers: Tensor,
+        kept: Tensor | slice | None,
     ) -> tuple[Tensor, Tensor]:
-        """One round: h (n, d) of ``nodes`` and r (E, d) -> h' (m, d) of ``receivers`` and r' (E, d)."""
-        i, j = torch.searchsorted(nodes, edges.target), torch.searchsorted(nodes, edges.source)  # (E,) rows of h
-        into = torch.searchsorted(receivers, edges.target)  # (E,) rows of the result
+        """One round: h (n, d) of ``nodes`` -> h' (m, d) of ``receivers``, and r' of the edges ``kept`` (none: None).
 
-        r = self._edge_update(h, r, i, j, edges.sign)  # eq. 4-6
-        a = segment_softmax(self._attention_scores(h, r, i, j), into, len(receivers))  # eq. 7-8
-        messages = a.unsqueeze(-1) * (self.Wv(h)[j] + r)  # (E, d)
-        m = segment_sum(messages, into, len(receivers))  # (m, d), eq. 9
-        return self.norm(h[torch.searchsorted(nodes, receivers)] + m), r
+        ``r`` (E, d) of the round before, or None for the first round, where r^0 is made. The node ids in ``nodes``
+        and ``receivers`` are sorted, and so are the edges by their target.
+        """
+        into = torch.searchsorted(receivers, edges.target)
+        at = torch.searchsorted(nodes, receivers)  # rows of h
+        rows = _Rows(at[into], torch.searchsorted(nodes, edges.source), into, edges.sign)
+        of_nodes = self._projected(h, h[at], first=r is None)
+        blocks = _blocks(into, len(receivers), h.shape[1])
+        parts = []
+        for first, last, chosen in blocks:
+            arguments = (of_nodes, rows.part(chosen, first), last - first, None if r is None else r[chosen],
+                         kept[chosen] if isinstance(kept, Tensor) else kept)
+            if len(blocks) > 1 and torch.is_grad_enabled():
+                parts.append(checkpoint(self._messages, *arguments, use_reentrant=False, preserve_rng_state=False))
+            else:
+                parts.append(self._messages(*arguments))
+        m, r = (found[0] if len(found) == 1 else torch.cat(found) for found in zip(*parts, strict=True))
+        return self.norm(of_nodes.receiving + m), r
 
-    def _edge_update(self, h: Tensor, r: Tensor, i: Tensor, j: Tensor, sign: Tensor) -> Tensor:
-        b_i, b_j = self._edge_weights(h, r, i, j)  # (E, 1) each, eq. 4
-        p = b_i * h[i] + b_j * h[j]  # (E, d), eq. 5
-        return _per_sign(self.ffn1, sign, lambda ffn, rows: ffn(r[rows] + p[rows]))  # eq. 6
+    def _projected(self, h: Tensor, receiving: Tensor, first: bool) -> _Nodes:
+        q = self.Wq(receiving)
+        return _Nodes(h, receiving, self._bilinear(h), self.Wk(h), self.Wv(h), q, F.linear(q, self.Wr.weight.T),
+                      [ffn.halves(receiving, h) for ffn in self._networks(self.ffn0)] if first else [])
 
-    def _edge_weights(self, h: Tensor, r: Tensor, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
-        # (r Wp)(h Wh)^T = r (h Wh Wp^T)^T: both products per node, one dot product per edge
-        g = F.linear(self.Wh(h), self.Wp.weight.T)  # (n, d)
-        scores = torch.stack([(r * g[i]).sum(-1), (r * g[j]).sum(-1)], dim=-1) * self.scale  # (E, 2)
-        b_i, b_j = torch.softmax(scores, dim=-1).unsqueeze(1).unbind(-1)
-        return b_i, b_j
+    def _bilinear(self, h: Tensor) -> Tensor:
+        return F.linear(self.Wh(h), self.Wp.weight.T)
 
-    def _attention_scores(self, h: Tensor, r: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        # q_i (k_j + r Wr)^T = q_i k_j^T + (q_i Wr^T) r^T, again without a product per edge
-        q, k = self.Wq(h), self.Wk(h)  # (n, d)
-        through_edge = F.linear(q, self.Wr.weight.T)  # (n, d)
-        return ((q[i] * k[j]).sum(-1) + (through_edge[i] * r).sum(-1)) * self.scale  # (E,)
+    def _messages(
+        self, nodes: _Nodes, rows: _Rows, receivers: int, r: Tensor | None, kept: Tensor | slice | None
+    ) -> tuple[Tensor, Tensor]:
+        """Return m (receivers, d) and r' of the edges ``kept``."""
+        if r is None:
+            r = self._first_edges(nodes, rows)
+        r = self._edge_update(nodes, rows, r)  # eq. 4-6
+        a = segment_softmax(self._attention_scores(nodes, rows, r), rows.into, receivers)  # eq. 7-8
+        messages = a.unsqueeze(-1) * (nodes.v[rows.j] + r)  # (E, d)
+        m = segment_sum(messages, rows.into, receivers)  # eq. 9
+        return m, r[kept] if kept is not None else r[:0]
+
+    def _first_edges(self, nodes: _Nodes, rows: _Rows) -> Tensor:
+        """r^0_ij = FFN_0([h_i ; h_j]) (E, d)."""
+
+        def of(number: int, ffn: EdgeFeedForward, chosen: Tensor | slice) -> Tensor:
+            from_i, from_j = nodes.halves[number]
+            return ffn.of_halves(from_i[rows.into[chosen]] + from_j[rows.j[chosen]])
+
+        return _per_sign(self._networks(self.ffn0), rows.sign, of)
+
+    def _edge_update(self, nodes: _Nodes, rows: _Rows, r: Tensor) -> Tensor:
+        h_j = nodes.h[rows.j]
+        p = h_j + self._edge_weights(nodes.g, rows, r) * (nodes.h[rows.i] - h_j)  # b_i h_i + b_j h_j (E, d), eq. 5
+        total = r + p
+        return _per_sign(self._networks(self.ffn1), rows.sign, lambda _, ffn, chosen: ffn(total[chosen]))  # eq. 6
+
+    def _edge_weights(self, g: Tensor, rows: _Rows, r: Tensor) -> Tensor:
+        """Return b_ri (E, 1) of eq. 4; b_rj is the rest to 1: a softmax of two is a sigmoid of their difference."""
+        difference = (r * (g[rows.i] - g[rows.j])).sum(-1, keepdim=True, dtype=_full(r.dtype))
+        return torch.sigmoid(difference * self.scale)
+
+    def _attention_scores(self, nodes: _Nodes, rows: _Rows, r: Tensor) -> Tensor:
+        """Return e_ij (E,) of eq. 7."""
+        dtype = _full(r.dtype)
+        of_nodes = (nodes.q[rows.into] * nodes.k[rows.j]).sum(-1, dtype=dtype)
+        return (of_nodes + (nodes.through[rows.into] * r).sum(-1, dtype=dtype)) * self.scale
+
+    @staticmethod
+    def _networks(modules: nn.ModuleList) -> list[EdgeFeedForward]:
+        return [module for module in modules if isinstance(module, EdgeFeedForward)]
 
 
-def _only_into(receivers: Tensor, edges: Edges, r: Tensor) -> tuple[Edges, Tensor]:
-    """Return the edges whose target is among the sorted ``receivers``, and their vectors."""
-    kept = torch.isin(edges.target, receivers)
-    if bool(kept.all()):
-        return edges, r
-    return Edges(edges.target[kept], edges.source[kept], edges.sign[kept]), r[kept]
+def _full(dtype: torch.dtype) -> torch.dtype:
+    """Return the type in which sums are taken: float32 where autocast has made products of half precision."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def _blocks(into: Tensor, receivers: int, width: int) -> list[tuple[int, int, slice]]:
+    """Cut edges, sorted by receiver, between receivers: first and last of a block's receivers, and its edges.
+
+    One block if all edge vectors are few enough; a receiver is never cut, however many edges it has.
+    """
+    limit = max(1, _LARGEST // width)
+    if len(into) <= limit:
+        return [(0, receivers, slice(None))]
+    ends = torch.bincount(into, minlength=receivers).cumsum(0).tolist()  # edges into the receivers up to each
+    blocks, first, done = [], 0, 0
+    while first < receivers:
+        last = max(first + 1, bisect_right(ends, done + limit))
+        blocks.append((first, last, slice(done, ends[last - 1])))
+        first, done = last, ends[last - 1]
+    return blocks
 
 
 def _per_sign(
-    networks: nn.ModuleList, sign: Tensor, compute: Callable[[EdgeFeedForward, Tensor | slice], Tensor]
+    networks: list[EdgeFeedForward], sign: Tensor, compute: Callable[[int, EdgeFeedForward, Tensor | slice], Tensor]
 ) -> Tensor:
     """Compute edge vectors (E, d) with the network of each edge's sign; one network serves both signs."""
     if len(networks) == 1:
-        return compute(networks[0], slice(None))  # type: ignore[arg-type]
-    rows = [torch.nonzero(sign > 0).squeeze(-1), torch.nonzero(sign < 0).squeeze(-1)]
-    parts = [compute(network, chosen) for network, chosen in zip(networks, rows, strict=True)]  # type: ignore[arg-type]
-    return torch.cat(parts)[torch.argsort(torch.cat(rows))]
+        return compute(0, networks[0], _ALL)
+    chosen = [torch.nonzero(sign > 0).squeeze(-1), torch.nonzero(sign < 0).squeeze(-1)]
+    parts = [compute(number, network, chosen[number]) for number, network in enumerate(networks)]
+    return torch.cat(parts)[torch.argsort(torch.cat(chosen))]

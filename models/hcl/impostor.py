@@ -67,7 +67,8 @@ class Impostor(nn.Module):
         """
         size = len(u_out)
         if self.weight == "attn":
-            scores = (self.Wa(u_out)[sample] * self.Wb(candidates)).sum(-1) * self.scale  # (M,)
+            products = self.Wa(u_out)[sample] * self.Wb(candidates)
+            scores = products.sum(-1, dtype=u_out.dtype) * self.scale  # (M,), in full precision under autocast
         else:
             scores = candidates.new_zeros(len(candidates))
         share = segment_softmax(scores, sample, size)

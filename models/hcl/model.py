@@ -1,17 +1,54 @@
-"""The HCL generator: the network with decoding, z from the prior, then the library's beam search."""
+"""The HCL generator: the network with decoding: z from the prior, then beam or contrastive search."""
 
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 from transformers import GenerationMixin
-from transformers.modeling_outputs import BaseModelOutput
 
+from models.decoding import EarlyStopping, Rules, beam_search, contrastive_search
 from models.encoders import mean_pool
 from models.hcl.latent import Gaussian
 from models.hcl.network import HclNetwork
+from models.hcl.steps import CachedSteps, WholeSteps
 
 LatentSource = Literal["mean", "sample"]
+Search = Literal["beam", "contrastive"]
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What outputs of a batch are generated from; several outputs of one input share it.
+
+    Attributes:
+        hidden: encoder states of the input (B, Lx, d).
+        mask: True for its real tokens (B, Lx).
+        u_in: vector of the input keyword (B, d); None for a model without keyword.
+        prior: p(z | x, u_in); None for the deterministic backbone.
+    """
+
+    hidden: Tensor
+    mask: Tensor
+    u_in: Tensor | None
+    prior: Gaussian | None
+
+    def latent(self, z: LatentSource | Tensor = "mean", generator: torch.Generator | None = None) -> Tensor | None:
+        """Return latent vectors (B, dz): the prior's mean, a draw from it, or those given; None without a prior.
+
+        Raises:
+            ValueError: ``z`` is neither.
+        """
+        if self.prior is None:
+            return None
+        if isinstance(z, Tensor):
+            return z
+        if z == "mean":
+            return self.prior.mu
+        if z == "sample":
+            device = self.prior.mu.device
+            return self.prior.sample(torch.randn(self.prior.mu.shape, generator=generator, device=device))
+        raise ValueError(f"HclModel: z is {z!r}, expected 'mean', 'sample' or a tensor (B, dz)")
 
 
 class HclModel(HclNetwork, GenerationMixin):
@@ -21,6 +58,9 @@ class HclModel(HclNetwork, GenerationMixin):
 
     >>> model = HclModel.from_pretrained(folder)
     >>> model.paraphrase(ids, mask, keyword_nodes=nodes)
+
+    ``generate`` of ``transformers`` works too, given ``encoder_outputs`` (the memory), its mask and ``latent``; beam
+    search finds the same tokens faster.
     """
 
     @torch.no_grad()
@@ -31,14 +71,17 @@ class HclModel(HclNetwork, GenerationMixin):
         keyword_nodes: Tensor | None = None,
         unseen_vectors: Tensor | None = None,
         *,
+        search: Search = "beam",
         num_beams: int = 4,
         min_length: int = 5,
         max_length: int = 20,
         length_penalty: float = 1.0,
+        early_stopping: EarlyStopping = False,
+        top_k: int = 5,
+        alpha: float = 0.6,
         z: LatentSource | Tensor = "mean",
         generator: torch.Generator | None = None,
         use_cache: bool = True,
-        **options: Any,
     ) -> Tensor:
         """Generate one output per input.
 
@@ -49,81 +92,95 @@ class HclModel(HclNetwork, GenerationMixin):
             keyword_nodes: node of each input keyword (B,), -1 for one that the graph lacks; may be None only
                 for models without keyword.
             unseen_vectors: initial vectors (B, d), read where ``keyword_nodes`` is -1.
-            num_beams: beam width; 1 is greedy.
+            search: ``beam``, see :func:`beam_search`, or ``contrastive``, see :func:`contrastive_search`.
+            num_beams: beam search: width; 1 is greedy.
             min_length, max_length: bounds on the tokens generated, the end token not counted.
-            length_penalty: scores are divided by length to this power, the end token counted.
+            length_penalty: beam search: scores are divided by length to this power, the end token counted.
+            early_stopping: beam search: when an item is done.
+            top_k, alpha: contrastive search: candidates per step, weight of the penalty on likeness.
             z: ``mean`` of the prior, ``sample`` from it, or the latent vectors themselves (B, dz).
             generator: source of the noise for ``sample``.
             use_cache: keep keys and values of earlier tokens; changes the speed, not the tokens.
-            options: passed to ``generate``, such as ``early_stopping``.
 
         Returns:
             Tokens (B, L), L <= max_length + 1: the output, [SEP], then [PAD].
 
         Raises:
-            ValueError: keyword nodes or unseen vectors are missing, or the model is in training mode.
+            ValueError: keyword nodes or unseen vectors are missing, the model is in training mode, or an option is
+                not valid.
         """
+        given = self.conditions(input_ids, attention_mask, keyword_nodes, unseen_vectors)
+        return self.generate_from(
+            given,
+            given.latent(z, generator),
+            search=search,
+            num_beams=num_beams,
+            min_length=min_length,
+            max_length=max_length,
+            length_penalty=length_penalty,
+            early_stopping=early_stopping,
+            top_k=top_k,
+            alpha=alpha,
+            use_cache=use_cache,
+        )
+
+    @torch.no_grad()
+    def conditions(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        keyword_nodes: Tensor | None = None,
+        unseen_vectors: Tensor | None = None,
+    ) -> Conditions:
+        """Encode inputs and keywords; arguments and errors as for :meth:`paraphrase`."""
         if self.training:
             raise ValueError("HclModel: call eval() before paraphrase(), or dropout decides the output")
         hidden = self.encode(input_ids, attention_mask)
         u_in = self._keyword_condition(keyword_nodes, unseen_vectors)
-        latent = self._latent(hidden, attention_mask, u_in, z, generator)
-        memory, mask = self.memory(hidden, attention_mask, u_in, latent)
-        tokens = self.generate(  # type: ignore[misc]
-            encoder_outputs=BaseModelOutput(last_hidden_state=memory),
-            attention_mask=mask,
-            latent=latent,
-            num_beams=num_beams,
-            length_penalty=length_penalty,
-            use_cache=use_cache,
-            do_sample=False,
-            **self._length_options(min_length, max_length),
-            **options,
+        prior = self.prior(mean_pool(hidden, attention_mask), u_in) if self.config.latent["enabled"] else None
+        return Conditions(hidden, attention_mask, u_in, prior)
+
+    @torch.no_grad()
+    def generate_from(
+        self,
+        given: Conditions,
+        z: Tensor | None,
+        *,
+        search: Search = "beam",
+        num_beams: int = 4,
+        min_length: int = 5,
+        max_length: int = 20,
+        length_penalty: float = 1.0,
+        early_stopping: EarlyStopping = False,
+        top_k: int = 5,
+        alpha: float = 0.6,
+        use_cache: bool = True,
+    ) -> Tensor:
+        """Generate one output per input from what :meth:`conditions` returned and latent vectors (B, dz).
+
+        The other arguments, the result and the errors are those of :meth:`paraphrase`.
+        """
+        if search not in ("beam", "contrastive"):
+            raise ValueError(f"HclModel: search is {search!r}, expected 'beam' or 'contrastive'")
+        rules = self._rules(min_length, max_length)
+        memory, mask = self.memory(given.hidden, given.mask, given.u_in, z)
+        slots = 1 + max_length * (num_beams if search == "beam" else top_k)
+        steps = CachedSteps(self, memory, mask, z, slots) if use_cache else WholeSteps(self, memory, mask, z)
+        start = torch.full((len(mask),), self.config.special_ids["bos"], device=mask.device)
+        if search == "contrastive":
+            return contrastive_search(steps, start, rules, top_k=top_k, alpha=alpha)
+        return beam_search(
+            steps, start, rules, num_beams=num_beams, length_penalty=length_penalty, early_stopping=early_stopping
         )
-        return self._after_end_padded(tokens[:, 1:])  # without the start token
 
-    def _after_end_padded(self, tokens: Tensor) -> Tensor:
-        # the library's beam search fills with the end token where the padding id is 0
-        end = tokens == self.config.special_ids["eos"]
-        return tokens.masked_fill(end.cumsum(-1) - end.long() > 0, self.config.special_ids["pad"])
-
-    def _length_options(self, shortest: int, longest: int) -> dict[str, Any]:
-        if not 0 <= shortest <= longest:
-            raise ValueError(f"HclModel: min_length {shortest} and max_length {longest} must satisfy 0 <= min <= max")
+    def _rules(self, min_length: int, max_length: int) -> Rules:
         ids = self.config.special_ids
-        return {
-            "min_new_tokens": shortest,  # the end token is forbidden before
-            "max_new_tokens": longest + 1,  # the end token itself
-            "forced_eos_token_id": ids["eos"],
-            "eos_token_id": ids["eos"],
-            "pad_token_id": ids["pad"],
-            "decoder_start_token_id": ids["bos"],
-            "suppress_tokens": self.config.banned_token_ids,
-        }
+        return Rules(ids["eos"], ids["pad"], min_length, max_length, tuple(self.config.banned_token_ids))
 
     def _keyword_condition(self, nodes: Tensor | None, unseen: Tensor | None) -> Tensor | None:
         if not self.config.uses_keyword:
             return None
         if nodes is None:
             raise ValueError("HclModel: this model is conditioned on keywords; give keyword_nodes (B,)")
-        return self._with_unseen(nodes, self.keyword_vectors()[nodes[nodes >= 0]], unseen)
-
-    def _latent(
-        self,
-        hidden: Tensor,
-        mask: Tensor,
-        u_in: Tensor | None,
-        z: LatentSource | Tensor,
-        generator: torch.Generator | None,
-    ) -> Tensor | None:
-        if not self.config.latent["enabled"]:
-            return None
-        if isinstance(z, Tensor):
-            return z
-        prior: Gaussian = self.prior(mean_pool(hidden, mask), u_in)
-        if z == "mean":
-            return prior.mu
-        if z == "sample":
-            eps = torch.randn(prior.mu.shape, generator=generator, device=prior.mu.device)
-            return prior.sample(eps)
-        raise ValueError(f"HclModel: z is {z!r}, expected 'mean', 'sample' or a tensor (B, dz)")
+        with torch.autocast(nodes.device.type, enabled=False):  # vectors of nodes are the same in every mode
+            return self._with_unseen(nodes, self.keyword_vectors()[nodes[nodes >= 0]], unseen)

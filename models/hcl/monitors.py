@@ -1,13 +1,39 @@
 """Signs of collapse: is z used, and do the contrasts still pull? (METHODS A.5, A.6)"""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from models.hcl.config import HclConfig
+from models.hcl.objective import BatchTotals
 from models.hcl.output import HclOutput
 
 ACTIVE_VARIANCE = 0.01  # a unit is active if its posterior mean varies more than this over inputs
 VANISHED_LOSS = 0.01
+CONTRASTS = ("instance", "keyword", "mahalanobis")
+
+
+@dataclass(frozen=True)
+class _Contrast:
+    """One contrast of a batch: losses and gaps (B,), the samples that take part (B,)."""
+
+    name: str
+    loss: Tensor
+    gap: Tensor
+    mask: Tensor
+
+
+def _contrasts(output: HclOutput) -> Iterator[_Contrast]:
+    latent, keyword, level = output.latent, output.keyword, output.level
+    if latent is not None and latent.instance is not None:
+        assert latent.gap is not None and latent.instance_mask is not None  # come with the contrast
+        yield _Contrast("instance", latent.instance.detach(), latent.gap.detach(), latent.instance_mask)
+    if keyword is not None:
+        yield _Contrast("keyword", keyword.contrast.detach(), keyword.gap.detach(), keyword.mask)
+    if keyword is not None and level is not None:
+        yield _Contrast("mahalanobis", level.contrast.detach(), level.gap.detach(), keyword.mask)
 
 
 class Monitor:
@@ -28,47 +54,75 @@ class Monitor:
 
     def add(self, output: HclOutput) -> None:
         """Take in a batch."""
-        latent, keyword, level = output.latent, output.keyword, output.level
+        latent = output.latent
         if latent is not None:
-            self._keep(kl=latent.kl, mu=latent.posterior.mu, sigma=torch.exp(0.5 * latent.posterior.logvar).mean(-1))
-        if latent is not None and latent.instance is not None and latent.instance_mask is not None:
-            gap = (latent.d_pos - latent.d_neg).abs()  # type: ignore[operator]
-            self._keep_contrast("instance", latent.instance, gap, latent.instance_mask)
-        if keyword is not None:
-            self._keep_contrast("keyword", keyword.contrast, (keyword.s_out - keyword.s_imp).abs(), keyword.mask)
-        if keyword is not None and level is not None:
-            self._keep_contrast("mahalanobis", level.contrast, (level.d_out - level.d_imp).abs(), keyword.mask)
+            logvar = latent.posterior.logvar
+            self._keep(kl=latent.kl, mu=latent.posterior.mu, sigma=torch.exp(0.5 * logvar).mean(-1),
+                       log_sigma=0.5 * logvar.mean(-1))
+        if latent is not None and latent.kl_negative is not None and latent.has_negative is not None:
+            self._keep(kl_negative=latent.kl_negative[latent.has_negative])
+        for contrast in _contrasts(output):
+            self._keep(**{f"{contrast.name}_{part}": getattr(contrast, part) for part in ("loss", "gap", "mask")})
 
     def values(self) -> dict[str, float]:
         """Return the monitors by name; those without any sample are left out.
 
-        ``kl`` mean KL(q+ || p) in nats; ``active_units`` number of dimensions of z whose posterior mean
-        varies over inputs; ``sigma`` mean spread of the posterior. For each contrast: ``_masked`` share of
-        samples that take no part, ``_vanished`` share of the others with a loss below 0.01 (above 0.9: raise
-        the temperature), ``_gap`` mean difference of the two candidates in units of the temperature.
+        ``kl``, ``kl_negative`` mean KL(q+ || p) and KL(q- || p) in nats; ``active_units`` number of dimensions of
+        z whose posterior mean varies over inputs; ``sigma``, ``mean_log_sigma`` mean spread of the posterior, and
+        mean of its logarithm. For each contrast: ``_masked`` share of samples that take no part; of the others
+        ``_loss`` mean loss, ``_vanished`` share with a loss below 0.01 (above 0.9: raise the temperature),
+        ``_ahead`` share in which the right candidate is ahead, ``_gap`` mean difference, without sign, of the two
+        candidates in units of the temperature.
         """
         rows = {name: torch.cat(parts) for name, parts in self._rows.items()}
         found: dict[str, float] = {}
         if "mu" in rows:
             found["kl"], found["sigma"] = float(rows["kl"].mean()), float(rows["sigma"].mean())
+            found["mean_log_sigma"] = float(rows["log_sigma"].mean())
             found["active_units"] = float((rows["mu"].var(0, correction=0) > ACTIVE_VARIANCE).sum())
-        for name in ("instance", "keyword", "mahalanobis"):
+        if len(rows.get("kl_negative", ())):
+            found["kl_negative"] = float(rows["kl_negative"].mean())
+        for name in CONTRASTS:
             if f"{name}_mask" in rows:
-                found |= self._contrast_values(name, rows)
+                found |= _contrast_values(name, *(rows[f"{name}_{part}"] for part in ("loss", "gap", "mask")))
         return found
-
-    def _contrast_values(self, name: str, rows: dict[str, Tensor]) -> dict[str, float]:
-        mask = rows[f"{name}_mask"]
-        values = {f"{name}_masked": float((~mask).float().mean())}
-        if mask.any():
-            losses, gaps = rows[f"{name}_loss"][mask], rows[f"{name}_gap"][mask]
-            values[f"{name}_vanished"] = float((losses < VANISHED_LOSS).float().mean())
-            values[f"{name}_gap"] = float(gaps.mean()) / self.config.contrasts[name]["temperature"]
-        return values
-
-    def _keep_contrast(self, name: str, loss: Tensor, gap: Tensor, mask: Tensor) -> None:
-        self._keep(**{f"{name}_loss": loss, f"{name}_gap": gap, f"{name}_mask": mask})
 
     def _keep(self, **tensors: Tensor) -> None:
         for name, tensor in tensors.items():
-            self._rows.setdefault(name, []).append(tensor.detach().cpu())
+            self._rows.setdefault(name, []).append(tensor.detach())
+
+
+def _contrast_values(name: str, loss: Tensor, gap: Tensor, mask: Tensor) -> dict[str, float]:
+    values = {f"{name}_masked": float((~mask).float().mean())}
+    if mask.any():
+        loss, gap = loss[mask], gap[mask]
+        values |= {f"{name}_loss": float(loss.mean()),
+                   f"{name}_vanished": float((loss < VANISHED_LOSS).float().mean()),
+                   f"{name}_ahead": float((gap > 0).float().mean()), f"{name}_gap": float(gap.abs().mean())}
+    return values
+
+
+def training_monitors(output: HclOutput, totals: BatchTotals) -> dict[str, Tensor]:
+    """Return a micro-batch's shares in the monitors of its batch; over the micro-batches they add up.
+
+    ``sigma``, ``mean_log_sigma`` and, for each contrast, ``_masked``, ``_vanished`` and ``_gap`` as in
+    :meth:`Monitor.values`. Active units and the mean KL need no share: the one needs all items at once, the other
+    is a part of the objective.
+
+    Args:
+        output: of the model's training pass.
+        totals: sizes of the whole batch.
+    """
+    shares: dict[str, Tensor] = {}
+    if output.latent is not None:
+        logvar = output.latent.posterior.logvar.detach()
+        shares["sigma"] = torch.exp(0.5 * logvar).mean(-1).sum() / totals.items
+        shares["mean_log_sigma"] = 0.5 * logvar.mean(-1).sum() / totals.items
+    for contrast in _contrasts(output):
+        name, mask = contrast.name, contrast.mask
+        taking_part = max(1, totals.negatives if name == "instance" else totals.impostors)
+        shares[f"{name}_masked"] = (~mask).sum() / totals.items
+        shares[f"{name}_vanished"] = ((contrast.loss < VANISHED_LOSS) & mask).sum() / taking_part
+        gap = torch.where(mask, contrast.gap.abs(), torch.zeros_like(contrast.gap))
+        shares[f"{name}_gap"] = gap.sum() / taking_part
+    return shares

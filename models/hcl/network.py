@@ -1,6 +1,7 @@
 """The HCL network: a conditional variational encoder-decoder with a keyword graph (HCL, ACL 2022)."""
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from typing import Literal, Self
 
 import torch
@@ -14,15 +15,15 @@ from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 from models.encoders import mean_pool
 from models.hcl.config import HclConfig
 from models.hcl.contrasts import keyword_output, latent_output, level_output
-from models.hcl.decoder import Decoder
+from models.hcl.decoder import Cache, Decoder, past_length
 from models.hcl.graph_attention import GraphAttention
 from models.hcl.impostor import Impostor, impostor_candidates
 from models.hcl.keyword_graph import KeywordGraph
-from models.hcl.latent import GaussianNetwork
-from models.hcl.output import HclOutput, KeywordOutput
-from models.losses import bow_loss
+from models.hcl.latent import GaussianNetwork, in_full
+from models.hcl.latent_entry import LatentEntry
+from models.hcl.output import HclOutput, KeywordOutput, LatentOutput, LevelOutput
+from models.losses import at_least_float32, bow_loss
 
-_LATENT_SHARE = 0.15  # of a word embedding's length that We z has at the start
 _JOINT_WASTE = 1.25  # texts share one encoder pass if padding them to one length costs at most a quarter
 
 
@@ -46,17 +47,19 @@ class HclNetwork(PreTrainedModel):
 
     Symbols: H_x (B, Lx, d) and h_x (B, d) encoder states of the input and their mean over real tokens;
     u_in, u_out, u_imp (B, d) vectors of input, output and impostor keyword; p(z|x,u_in) prior and
-    q(z|x,y) posterior over z (B, dz). z enters the decoder as a memory slot, [Wm z ; H_x], and is added to
-    every input embedding, e_t + We z (METHODS A.7).
+    q(z|x,y) posterior over z (B, dz). z enters the decoder as :class:`LatentEntry` says: by default as a memory
+    slot, [Wm z ; H_x], and added to every input embedding, e_t + We z (METHODS A.7).
 
-    All modules exist whatever the configuration switches off, so that every row of an ablation table starts
-    from the same weights under one seed; what is off is not run and gets no gradient.
+    All modules of the full model exist whatever the configuration switches off; what is off is not run and gets
+    no gradient. Each module draws its weights from a seed of its own name, so that every row of an ablation
+    table starts from the same weights under one seed, whatever else a row has or lacks.
 
     A batch is a dict of tensors: ``x_ids``, ``x_mask`` (B, Lx); ``y_ids``, ``y_mask`` (B, Ly) with [CLS] and
     [SEP]; ``y_in``, ``y_out``, ``y_in_mask`` (B, Lt), the shifted pair; ``neg_ids``, ``neg_mask`` (B, Ln),
-    ``has_negative`` (B,); ``kx``, ``ky``, ``kneg`` (B,) node ids, -1 for none. Optional: ``eps`` (B, dz),
-    noise for z (else drawn), and ``unseen_vectors`` (B, d), initial vectors where ``kx`` is -1. Every mask
-    has a real token in each row; a row without a negative holds, say, [CLS] [SEP].
+    ``has_negative`` (B,), or with K negatives per item (B, K, Ln) and (B, K); ``kx``, ``ky``, ``kneg`` (B,) node
+    ids, -1 for none. Optional: ``eps`` (B, dz), noise for z (else drawn), and ``unseen_vectors`` (B, d), initial
+    vectors where ``kx`` is -1. Every mask has a real token in each row; a row without a negative holds, say,
+    [CLS] [SEP].
     """
 
     config: HclConfig
@@ -67,6 +70,7 @@ class HclNetwork(PreTrainedModel):
 
     def __init__(self, config: HclConfig) -> None:
         super().__init__(config)
+        self._draw = int(torch.randint(2**62, (), device="cpu"))
         width, size = config.hidden_size, config.latent_size
         self.encoder = BertModel(BertConfig(**config.encoder), add_pooling_layer=False)
         self.decoder = Decoder(config)
@@ -78,8 +82,7 @@ class HclNetwork(PreTrainedModel):
         self.impostor = Impostor(width, config.keyword["imp_weight"])
         self.prior = GaussianNetwork(width, size)
         self.posterior = GaussianNetwork(width, size)
-        self.latent_slot = nn.Linear(size, width)  # Wm
-        self.latent_embedding = nn.Linear(size, width, bias=False)  # We
+        self.latent_entry = LatentEntry(config)
         self.keyword_slot = nn.Linear(width, width)
         self.keyword_points = nn.Linear(width, size, bias=False)  # P of the contrast between levels
         self.bow_hidden = nn.Linear(width + size, width)
@@ -108,21 +111,10 @@ class HclNetwork(PreTrainedModel):
             model.encoder.load_state_dict(weights)
             positions = model.encoder.embeddings.position_embeddings.weight
             model.decoder.positions.weight.data.copy_(positions)  # a start that the embeddings already know
-        model._hush_latent()
+        model.latent_entry.hush(model.get_input_embeddings().weight)
         if graph is not None:
             model.graph.load_state_dict(graph.state_dict())
         return model
-
-    @torch.no_grad()
-    def _hush_latent(self) -> None:
-        """Scale We so that, at the start, We z is a small share of a word embedding.
-
-        At the start z is noise of variance 1 in every dimension. With weights of the usual size, its image
-        is several times as long as a word embedding of a sentence encoder, and the decoder sees no word.
-        """
-        words = self.encoder.embeddings.word_embeddings.weight.std()
-        noise = self.latent_embedding.weight.std() * self.config.latent_size**0.5
-        self.latent_embedding.weight.mul_(_LATENT_SHARE * words / noise)
 
     def get_input_embeddings(self) -> nn.Embedding:
         """Return the word-piece embeddings, which also score the output."""
@@ -166,24 +158,37 @@ class HclNetwork(PreTrainedModel):
         return Seq2SeqLMOutput(logits=self.score(states), past_key_values=past_key_values)
 
     def _training_pass(self, batch: Mapping[str, Tensor]) -> HclOutput:
-        config = self.config
-        states = self._encode_batch(batch)
-        h = {name: mean_pool(hidden, batch[f"{name}_mask"]) for name, hidden in states.items()}  # (B, d) each
-        keyword = self._keywords(batch) if config.uses_keyword else None
+        latent_texts = ["y", "neg"] if self.config.latent["enabled"] else []
+        states = self.encode_texts(batch, ["x", *latent_texts])
+        h = self.pooled(states, batch)
+        keyword = self.keywords(batch)
         u_in = keyword.u_in if keyword is not None else None
-
-        latent, z, level = None, None, None
-        if config.latent["enabled"]:
-            prior, posterior = self.prior(h["x"], u_in), self.posterior(h["x"], h["y"])
-            negative = self.posterior(h["x"], h["neg"]) if "neg" in h else None
-            z = posterior.sample(self._noise(batch))  # (B, dz)
-            bow = self._bow(h["x"], z, batch) if config.uses_bow else None
-            latent = latent_output(config, prior, posterior, negative, batch.get("has_negative"), bow)
-            if keyword is not None:
-                points = self.keyword_points(keyword.u_out), self.keyword_points(keyword.u_imp)
-                level = level_output(config, posterior, *points)
-        reconstruction = self._reconstruct(states["x"], u_in, z, batch)
+        latent, z, level = self.latents(h, keyword, batch) if self.config.latent["enabled"] else (None, None, None)
+        reconstruction = self.reconstruct(states["x"], u_in, z, batch)
         return HclOutput(reconstruction, batch["y_in_mask"].sum(-1), latent, keyword, level)
+
+    def latents(
+        self, h: Mapping[str, Tensor], keyword: KeywordOutput | None, batch: Mapping[str, Tensor]
+    ) -> tuple[LatentOutput, Tensor, LevelOutput | None]:
+        """Return the distributions over z, z drawn from the posterior (B, dz), and the contrast between levels.
+
+        Args:
+            h: vectors of x, y and, if there is one, neg, from :meth:`pooled`.
+            keyword: from :meth:`keywords`.
+            batch: see the class.
+        """
+        prior = self.prior(h["x"], keyword.u_in if keyword is not None else None)
+        posterior, negative = self.posterior(h["x"], h["y"]), None
+        if "neg" in h:
+            several = h["neg"].dim() == 3  # (B, K, d)
+            negative = self.posterior(h["x"].unsqueeze(1) if several else h["x"], h["neg"])
+        z = posterior.sample(self.noise(batch))
+        bow = self._bow(h["x"], z, batch) if self.config.uses_bow else None
+        latent = latent_output(self.config, prior, posterior, negative, batch.get("has_negative"), bow)
+        if keyword is None:
+            return latent, z, None
+        points = [in_full(self.keyword_points, u) for u in (keyword.u_out, keyword.u_imp)]
+        return latent, z, level_output(self.config, posterior, *points)
 
     @torch.no_grad()
     def reconstruction(self, batch: Mapping[str, Tensor], source: Literal["prior", "zero"]) -> Tensor:
@@ -194,12 +199,11 @@ class HclNetwork(PreTrainedModel):
         """
         if not self.config.latent["enabled"]:
             raise ValueError("HclModel: this model has no latent variable")
-        hidden = self.encode(batch["x_ids"], batch["x_mask"])
-        keyword = self._keywords(batch) if self.config.uses_keyword else None
-        u_in = keyword.u_in if keyword is not None else None
-        noise = self._noise(batch)
-        z = self.prior(mean_pool(hidden, batch["x_mask"]), u_in).sample(noise) if source == "prior" else 0.0 * noise
-        return self._reconstruct(hidden, u_in, z, batch)
+        states = self.encode_texts(batch, ["x"])
+        keyword = self.keywords(batch)
+        u_in, noise = keyword.u_in if keyword is not None else None, self.noise(batch)
+        prior = self.prior(self.pooled(states, batch)["x"], u_in)
+        return self.reconstruct(states["x"], u_in, prior.sample(noise) if source == "prior" else 0.0 * noise, batch)
 
     # Encoding
 
@@ -207,25 +211,38 @@ class HclNetwork(PreTrainedModel):
         """Return encoder states (B, L, d)."""
         return self.encoder(input_ids=ids, attention_mask=mask.long()).last_hidden_state
 
-    def _encode_batch(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Encode x and, where there is a latent variable, y+ and y-; in one pass if their lengths are alike."""
-        names = ["x", "y", "neg"] if self.config.latent["enabled"] else ["x"]
+    def encode_texts(self, batch: Mapping[str, Tensor], names: Sequence[str]) -> dict[str, Tensor]:
+        """Return encoder states (B, L, d) of those of ``names`` (x, y, neg) that the batch has.
+
+        In one pass if their lengths are alike. Of several negatives per item they are (B * K, L, d).
+        """
         names = [name for name in names if f"{name}_ids" in batch]
-        lengths = [batch[f"{name}_ids"].shape[1] for name in names]
-        if len(names) * max(lengths) > _JOINT_WASTE * sum(lengths):
-            return {name: self.encode(batch[f"{name}_ids"], batch[f"{name}_mask"]) for name in names}
+        texts = {name: (_flat(batch[f"{name}_ids"]), _flat(batch[f"{name}_mask"])) for name in names}
+        rows, lengths = zip(*(ids.shape for ids, _ in texts.values()), strict=True)
+        apart = sum(count * length for count, length in zip(rows, lengths, strict=True))
+        if sum(rows) * max(lengths) > _JOINT_WASTE * apart:
+            return {name: self.encode(*text) for name, text in texts.items()}
         pad = self.config.special_ids["pad"]
-        ids = torch.cat([_widened(batch[f"{name}_ids"], max(lengths), pad) for name in names])
-        mask = torch.cat([_widened(batch[f"{name}_mask"], max(lengths), 0) for name in names])
-        hidden = self.encode(ids, mask).chunk(len(names))
+        ids = torch.cat([_widened(ids, max(lengths), pad) for ids, _ in texts.values()])
+        mask = torch.cat([_widened(mask, max(lengths), 0) for _, mask in texts.values()])
+        hidden = self.encode(ids, mask).split(rows)
         return {name: part[:, :length] for name, part, length in zip(names, hidden, lengths, strict=True)}
+
+    def pooled(self, states: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return one vector per text: the mean over real tokens, (B, d), or (B, K, d) for K negatives."""
+        found = {}
+        for name, hidden in states.items():
+            (hidden,), mask = at_least_float32(hidden), batch[f"{name}_mask"]
+            found[name] = mean_pool(hidden, _flat(mask)).view(*mask.shape[:-1], -1)
+        return found
 
     # Keywords
 
     def keyword_vectors(self) -> Tensor:
         """Return the vectors u of all nodes (n, d), without gradients; kept until training goes on."""
         if self._vectors is None or self._vectors.device != self.graph.h0.device:
-            self._vectors = self.attention.all_vectors(self.graph)
+            with torch.autocast(self.graph.h0.device.type, enabled=False):  # kept for whoever asks next
+                self._vectors = self.attention.all_vectors(self.graph)
         return self._vectors
 
     def train(self, mode: bool = True) -> Self:
@@ -243,7 +260,10 @@ class HclNetwork(PreTrainedModel):
         """Return the nodes that impostors are made of; see :func:`impostor_candidates`."""
         return impostor_candidates(self.graph, ky, kneg, neighbours=self.config.graph["iterations"] > 0)
 
-    def _keywords(self, batch: Mapping[str, Tensor]) -> KeywordOutput:
+    def keywords(self, batch: Mapping[str, Tensor]) -> KeywordOutput | None:
+        """Return keyword vectors and their contrast; None for a model that has no use for them."""
+        if not self.config.uses_keyword:
+            return None
         kx, ky = batch["kx"], batch["ky"]
         sample, candidates, mask = self.impostors(ky, batch["kneg"])
         known = torch.nonzero(ky >= 0).squeeze(-1)
@@ -267,7 +287,7 @@ class HclNetwork(PreTrainedModel):
 
     def memory(self, hidden: Tensor, mask: Tensor, u_in: Tensor | None, z: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return what the decoder attends to, [Wm z ; u_in ; H_x] (B, S, d), and its mask (B, S)."""
-        slots = [self.latent_slot(z)] if z is not None else []
+        slots = self.latent_entry.memory_slots(z) if z is not None else []
         if self.config.decoder["kw_memory"] and u_in is not None:
             slots.append(self.keyword_slot(u_in))
         parts = [slot.unsqueeze(1) for slot in slots]
@@ -275,21 +295,27 @@ class HclNetwork(PreTrainedModel):
         return torch.cat([*parts, hidden], dim=1), torch.cat([real, mask.bool()], dim=1)
 
     def decode(
-        self, ids: Tensor, memory: Tensor, mask: Tensor, z: Tensor | None, cache: EncoderDecoderCache | None = None
+        self, ids: Tensor, memory: Tensor, mask: Tensor, z: Tensor | None, cache: Cache | None = None
     ) -> Tensor:
-        """Return the decoder's states (B, L, d) for input tokens (B, L)."""
+        """Return the states (B, L, d) from which words are scored, for input tokens (B, L) that follow the cache's.
+
+        z reaches the decoder here wherever it enters but in the memory.
+        """
         embedded = self.get_input_embeddings()(ids)
-        if z is not None:
-            embedded = embedded + self.latent_embedding(z).unsqueeze(1)
-        return self.decoder(embedded, memory, mask, cache)
+        if z is None:
+            return self.decoder(embedded, memory, mask, cache)
+        embedded = self.latent_entry.embedded(embedded, z, past_length(cache))
+        states = self.decoder(embedded, memory, mask, cache, self.latent_entry.prefixes(z))
+        return self.latent_entry.states(states, z)
 
     def score(self, states: Tensor) -> Tensor:
         """Return scores over the vocabulary (..., V) for states (..., d)."""
         return self.word_scores(states, self.get_input_embeddings().weight)
 
-    def _reconstruct(
+    def reconstruct(
         self, hidden: Tensor, u_in: Tensor | None, z: Tensor | None, batch: Mapping[str, Tensor]
     ) -> Tensor:
+        """Return -log p(y+ | x, z) (B,), summed over tokens, given encoder states of x (B, Lx, d) and u_in (B, d)."""
         memory, memory_mask = self.memory(hidden, batch["x_mask"], u_in, z)
         states = self.decode(self._word_dropout(batch), memory, memory_mask, z)
         mask = batch["y_in_mask"].bool()
@@ -311,16 +337,28 @@ class HclNetwork(PreTrainedModel):
         logits = self.bow_scores(state, self.get_input_embeddings().weight)  # (B, V)
         return bow_loss(logits, batch["y_out"], batch["y_in_mask"].bool())
 
-    def _noise(self, batch: Mapping[str, Tensor]) -> Tensor:
+    def noise(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """Return the batch's noise for z (B, dz), or draw some."""
         if "eps" in batch:
             return batch["eps"]
         return torch.randn(len(batch["x_ids"]), self.config.latent_size, device=batch["x_ids"].device)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        super()._init_weights(module)
+        name = next(name for name, part in self.named_modules() if part is module)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(_seed(self._draw, name))
+            super()._init_weights(module)
         if isinstance(module, TiedOutput):
             init.zeros_(module.bias)
+
+
+def _seed(draw: int, name: str) -> int:
+    return int.from_bytes(hashlib.sha256(f"{draw} {name}".encode()).digest()[:8], "big") >> 1
+
+
+def _flat(values: Tensor) -> Tensor:
+    return values.flatten(0, -2)
 
 
 def _widened(values: Tensor, length: int, fill: int) -> Tensor:

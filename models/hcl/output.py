@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from models.hcl.latent import Gaussian
+from models.losses import gaussian_kl
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,7 @@ class KeywordOutput:
         mask: samples with an output keyword and an impostor (B,); what follows holds for these alone.
         s_out, s_imp: cosines to the anchor (B,).
         contrast: keyword contrast (B,).
+        gap: how far the output keyword is ahead of the impostor, in units of the temperature (B,).
     """
 
     u_in: Tensor
@@ -25,6 +27,7 @@ class KeywordOutput:
     s_out: Tensor
     s_imp: Tensor
     contrast: Tensor
+    gap: Tensor
 
 
 @dataclass(frozen=True)
@@ -34,9 +37,11 @@ class LatentOutput:
     Attributes:
         prior, posterior, negative: p(z|x,u), q(z|x,y+), q(z|x,y-); ``negative`` is None without negatives.
         kl_dims: KL(q+ || p) by dimension (B, dz).
-        d_pos, d_neg: KL(q+ || p) and KL(q- || p) as the contrast saw them (``dist_norm``) (B,).
+        d_pos, d_neg: KL(q+ || p) and KL(q- || p) as the contrast saw them (``dist_norm``) (B,); with K negatives
+            per item, ``d_neg`` is (B, K) and ``negative`` (B, K, dz).
         instance: instance contrast (B,).
-        instance_mask: samples with a negative (B,).
+        has_negative: which negatives are real, (B,) or (B, K).
+        gap: how far the true output is ahead of the nearest negative, in units of the temperature (B,).
         bow: bag-of-words loss, summed over tokens (B,).
     """
 
@@ -47,13 +52,31 @@ class LatentOutput:
     d_pos: Tensor
     d_neg: Tensor | None
     instance: Tensor | None
-    instance_mask: Tensor | None
+    has_negative: Tensor | None
+    gap: Tensor | None
     bow: Tensor | None
 
     @property
     def kl(self) -> Tensor:
         """KL(q+ || p), summed over dimensions (B,)."""
         return self.kl_dims.sum(-1)
+
+    @property
+    def instance_mask(self) -> Tensor | None:
+        """Samples with a real negative (B,)."""
+        if self.has_negative is None or self.has_negative.dim() == 1:
+            return self.has_negative
+        return self.has_negative.any(-1)
+
+    @property
+    def kl_negative(self) -> Tensor | None:
+        """KL(q- || p), summed over dimensions, (B,) or (B, K)."""
+        if self.negative is None:
+            return None
+        mu, logvar = self.prior.mu, self.prior.logvar
+        if self.negative.mu.dim() == 3:
+            mu, logvar = mu.unsqueeze(1), logvar.unsqueeze(1)
+        return gaussian_kl(self.negative.mu, self.negative.logvar, mu, logvar)
 
 
 @dataclass(frozen=True)
@@ -64,6 +87,7 @@ class LevelOutput:
         v_out, v_imp: output and impostor keyword in latent space (B, dz).
         d_out, d_imp: their Mahalanobis distances to q(z|x,y+), as the contrast saw them (B,).
         contrast: Mahalanobis contrast (B,), under ``KeywordOutput.mask``.
+        gap: how far the output keyword is ahead of the impostor, in units of the temperature (B,).
     """
 
     v_out: Tensor
@@ -71,6 +95,7 @@ class LevelOutput:
     d_out: Tensor
     d_imp: Tensor
     contrast: Tensor
+    gap: Tensor
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,14 @@
 from models.losses.bow_loss import bow_loss
 from models.losses.free_bits import free_bits_kl
 from models.losses.gaussian_kl import gaussian_kl, gaussian_kl_dims
-from models.losses.instance_contrast import instance_contrast
+from models.losses.instance_contrast import MULTI_NEG, instance_contrast
 from models.losses.keyword_contrast import keyword_contrast
 from models.losses.mahalanobis import mahalanobis
 from models.losses.mahalanobis_contrast import mahalanobis_contrast
 from models.losses.reduction import at_least_float32, masked_mean
 
 __all__ = [
+    "MULTI_NEG",
     "at_least_float32",
     "bow_loss",
     "free_bits_kl",

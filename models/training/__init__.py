@@ -1,8 +1,22 @@
 """One training loop for every track: exact accumulation, exact resume, selection on validation."""
 
 from models.training.loop import fit
-from models.training.settings import Criterion, Settings, warmup_then_decay
-from models.training.task import Bar, CheckpointStore, History, Parameters, Parts, Step, Task
+from models.training.order import epoch_batches
+from models.training.settings import Criterion, Settings, warmup_then_constant, warmup_then_decay
+from models.training.task import (
+    Bar,
+    Batch,
+    CheckpointStore,
+    History,
+    Laborious,
+    Lengthy,
+    Parameters,
+    Parts,
+    Step,
+    Task,
+)
+from models.training.throughput import Speed, Work, measured_peak
 
-__all__ = ["Bar", "CheckpointStore", "Criterion", "History", "Parameters", "Parts", "Settings", "Step", "Task",
-           "fit", "warmup_then_decay"]
+__all__ = ["Bar", "Batch", "CheckpointStore", "Criterion", "History", "Laborious", "Lengthy", "Parameters", "Parts",
+           "Settings", "Speed", "Step", "Task", "Work", "epoch_batches", "fit", "measured_peak",
+           "warmup_then_constant", "warmup_then_decay"]

@@ -1,17 +1,21 @@
 """The training loop."""
 
 import random
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator, Sequence
 from math import isfinite
 from typing import Any
 
 import numpy as np
 import torch
 
-from models.training.parallel import add_up, place, wait
-from models.training.settings import Settings, warmup_then_decay
+from models.training.order import epoch_batches
+from models.training.parallel import add_gradients, add_values, from_first, place, wait
+from models.training.prefetch import loaded_ahead, moved, pinned
+from models.training.settings import Settings
 from models.training.state import State, load_tensors, pack, trained_tensors, unpack
-from models.training.task import Bar, CheckpointStore, History, Step, Task
+from models.training.sums import PartSums
+from models.training.task import Bar, Batch, CheckpointStore, History, Laborious, Lengthy, Step, Task
 
 SeedOf = Callable[..., int]
 
@@ -25,7 +29,11 @@ def fit(task: Task, settings: Settings, store: CheckpointStore, seed_of: SeedOf,
 
     With an initialised ``torch.distributed`` group, its processes share the micro-batches of every step and
     add up their gradients. What a micro-batch draws does not depend on who computes it, so any number of
-    processes trains the same model up to the rounding of sums. Each process validates; the first one saves.
+    processes trains the same model up to the rounding of sums. The first process validates, for all of them,
+    and saves.
+
+    Modules all of whose parameters are frozen stay in evaluation mode: they have no dropout, and, where
+    nothing trained comes before them, no graph.
 
     Args:
         task: module, items, loss and validation.
@@ -36,7 +44,7 @@ def fit(task: Task, settings: Settings, store: CheckpointStore, seed_of: SeedOf,
         open_bar: given the number of steps and of those done, returns a progress bar.
 
     Raises:
-        ValueError: nothing to train on, or a checkpoint of another model.
+        ValueError: nothing to train on, buckets without lengths, or a checkpoint of another model.
         FloatingPointError: a loss, gradient or validation value is not finite.
 
     Example:
@@ -65,9 +73,11 @@ class _Loop:
         self.task, self.settings, self.store, self.seed_of = task, settings, store, seed_of
         self.per_epoch = settings.steps_per_epoch(task.n_train)
         self.total = settings.total_steps(task.n_train)
+        self.lengths = _lengths(task) if settings.bucket else None
         self.optimiser = _optimiser(task, settings)
         self.rates: list[float] = [group["lr"] for group in self.optimiser.param_groups]
         self.parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
+        self.device = self.parameters[0].device
         self.best: dict[str, torch.Tensor] = {}
         self.state = State()
 
@@ -77,21 +87,23 @@ class _Loop:
         if stored is not None:
             tensors, values = stored
             self.best = unpack(tensors, self.task.module, self.optimiser)
-            self.state = State(**values)
+            self.state = State.from_values(values)
         wait()  # nobody saves while another still reads
 
     def run_epoch(self, bar: Bar | None) -> None:
         """Train the rest of the current epoch, validate, and take a checkpoint."""
-        state, size = self.state, self.settings.batch_size
-        order = np.random.default_rng(self.seed_of("order", state.epoch)).permutation(self.task.n_train).tolist()
-        self.task.module.train()
-        while state.batch < self.per_epoch:
-            self._train_step(order[state.batch * size:(state.batch + 1) * size])
-            if bar is not None:
-                bar.update(1)
-            if state.step % self.settings.checkpoint_steps == 0 and state.batch < self.per_epoch:
-                self._save()
-        self._end_epoch(self._validate())
+        state, settings = self.state, self.settings
+        batches = epoch_batches(self.task.n_train, settings.batch_size, self.seed_of("order", state.epoch),
+                                self.lengths)[state.batch:]
+        _train_mode(self.task.module)
+        with loaded_ahead(self._load, self._own(batches), settings.prefetch) as loaded:
+            for batch in batches:
+                self._train_step(batch, loaded)
+                if bar is not None:
+                    bar.update(1)
+                if state.step % settings.checkpoint_steps == 0 and state.batch < self.per_epoch:
+                    self._save()
+        self._end_epoch(from_first(self._validate))
         self._save()
 
     def finish(self) -> History:
@@ -101,43 +113,65 @@ class _Loop:
         row = self.state.rows[self.state.best_epoch - 1]
         best = {name.removeprefix("validation_"): value for name, value in row.items()
                 if name.startswith("validation_")}
-        return History(self.state.rows, self.state.best_epoch, best, self.state.epoch < self.settings.epochs)
+        stopped_early = self.state.epoch < self.settings.epochs
+        return History(self.state.rows, self.state.best_epoch, best, stopped_early, self.state.speed)
 
-    def _train_step(self, batch: list[int]) -> None:
-        state = self.state
-        step = Step(state.step, self.total, state.epoch, batch)
-        factor = warmup_then_decay(state.step, self.total, self.settings.warmup)
+    def _load(self, items: list[int]) -> Batch:
+        batch = self.task.load(items)
+        return pinned(batch) if self.device.type == "cuda" else batch
+
+    def _own(self, batches: Sequence[list[int]]) -> Iterator[list[int]]:
+        """Yield the micro-batches of this process in the order in which :meth:`_accumulate` takes them."""
+        rank, world = place()
+        for batch in batches:
+            yield from self.settings.micro_batches(batch)[rank::world]
+
+    def _train_step(self, batch: list[int], loaded: Iterator[Batch]) -> None:
+        started, state = time.perf_counter(), self.state
+        factor = self.settings.rate_factor(state.step, self.total)
         for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
             group["lr"] = rate * factor
-        sums = self._accumulate(step)
-        norm = float(torch.nn.utils.clip_grad_norm_(self.parameters, self.settings.clip))
-        _finite(f"the gradient at step {state.step}", norm)
+        sums = self._accumulate(Step(state.step, self.total, state.epoch, batch), loaded)
+        add_gradients(self.parameters)
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.settings.clip)
         self.optimiser.step()
-        state.step, state.batch, state.items = state.step + 1, state.batch + 1, state.items + len(batch)
-        for name, value in sums.items():
-            state.sums[name] = state.sums.get(name, 0.0) + value * len(batch)
-        state.sums["/norm"] = state.sums.get("/norm", 0.0) + norm
+        self._count(batch, sums, norm)
+        state.speed.add(len(batch), time.perf_counter() - started,
+                        self.task.work(batch) if isinstance(self.task, Laborious) else None)
 
-    def _accumulate(self, step: Step) -> dict[str, float]:
-        """Add up gradients and parts over the micro-batches of ``step``."""
-        sums: dict[str, float] = {}
+    def _accumulate(self, step: Step, loaded: Iterator[Batch]) -> PartSums:
+        """Add up gradients and parts over this process's micro-batches of ``step``."""
+        sums = PartSums()
         rank, world = place()
         self.optimiser.zero_grad(set_to_none=True)
-        for number, items in enumerate(self.settings.micro_batches(list(step.batch))):
-            if number % world != rank:
-                continue
+        for number in range(rank, len(self.settings.micro_batches(list(step.batch))), world):
+            batch = moved(next(loaded), self.device)
             _seed_all(self.seed_of("step", step.number, number))
-            loss, parts = self.task.train_batch(items, step)
-            _finite(f"the loss at step {step.number}", float(loss.detach()))
+            with self._autocast():
+                loss, parts = self.task.train_batch(batch, step)
             loss.backward()
-            for name, value in {"loss": loss.detach(), **parts}.items():
-                sums[name] = sums.get(name, 0.0) + float(value)
-        return add_up(self.parameters, sums)
+            sums.add({"loss": loss, **parts})
+        return sums
+
+    def _count(self, batch: list[int], sums: PartSums, norm: torch.Tensor) -> None:
+        """Take the step into the state; here, once per step, the device is waited for."""
+        state = self.state
+        sums.add({"/norm": norm / place()[1]})  # every process has the norm of the whole batch
+        values = add_values(sums.read())
+        for what, name in (("loss", "loss"), ("gradient", "/norm")):
+            _finite(f"the {what} at step {state.step}", values[name])
+        state.step, state.batch, state.items = state.step + 1, state.batch + 1, state.items + len(batch)
+        for name, value in values.items():
+            weight = 1 if name == "/norm" else len(batch)
+            state.sums[name] = state.sums.get(name, 0.0) + value * weight
+
+    def _autocast(self) -> torch.autocast:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.precision == "bf16")
 
     def _validate(self) -> dict[str, float]:
         _seed_all(self.seed_of("validation"))
         self.task.module.eval()
-        with torch.no_grad():
+        with torch.no_grad(), self._autocast():
             values = {name: float(value) for name, value in self.task.validate().items()}
         for criterion in self.settings.select:
             _finite(f"validation {criterion.name} after epoch {self.state.epoch + 1}", values[criterion.name])
@@ -178,7 +212,22 @@ def _optimiser(task: Task, settings: Settings) -> torch.optim.Optimizer:
               for group in task.parameter_groups()]
     kind = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[settings.optimiser]
     return kind([group for group in groups if group["params"]], lr=0.0, betas=settings.betas, eps=settings.eps,
-                weight_decay=settings.weight_decay)
+                weight_decay=settings.weight_decay, fused=True)
+
+
+def _lengths(task: Task) -> Sequence[int]:
+    if not isinstance(task, Lengthy):
+        raise ValueError(f"bucket: {type(task).__name__} has no lengths() to put items of similar length together")
+    return task.lengths()
+
+
+def _train_mode(module: torch.nn.Module) -> None:
+    """Set training mode, but for the parts all of whose parameters are frozen."""
+    module.train()
+    for part in module.modules():
+        parameters = list(part.parameters())
+        if parameters and not any(parameter.requires_grad for parameter in parameters):
+            part.eval()
 
 
 def _seed_all(seed: int) -> None:

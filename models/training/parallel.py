@@ -3,10 +3,13 @@
 Without a group there is one process, and these functions do nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import torch
 from torch import distributed, nn
+
+Value = TypeVar("Value")
 
 
 def place() -> tuple[int, int]:
@@ -22,15 +25,25 @@ def wait() -> None:
         distributed.barrier()
 
 
-def add_up(parameters: Sequence[nn.Parameter], sums: dict[str, float]) -> dict[str, float]:
-    """Put the sum of all processes' gradients into ``parameters``, and return the sum of their ``sums``.
+def from_first(compute: Callable[[], Value]) -> Value:
+    """Return what ``compute`` gives in the first process, in every process; the others do not call it.
 
-    A parameter without gradient in every process stays without.
+    What steers a training (validation values, above all) must be the same everywhere to the bit, or one
+    process goes on while another has stopped.
     """
+    rank, world = place()
+    if world == 1:
+        return compute()
+    message = [compute() if rank == 0 else None]
+    distributed.broadcast_object_list(message, src=0)
+    return message[0]  # type: ignore[return-value]
+
+
+def add_values(sums: dict[str, float]) -> dict[str, float]:
+    """Return the sum of all processes' ``sums``, name by name; a name that one of them lacks counts as 0."""
     _, world = place()
     if world == 1:
         return sums
-    _add_gradients(parameters)
     gathered: list[dict[str, float]] = [{} for _ in range(world)]
     distributed.all_gather_object(gathered, sums)
     total: dict[str, float] = {}
@@ -40,8 +53,13 @@ def add_up(parameters: Sequence[nn.Parameter], sums: dict[str, float]) -> dict[s
     return total
 
 
-def _add_gradients(parameters: Sequence[nn.Parameter]) -> None:
-    """One message for all gradients; the last entries count who has which."""
+def add_gradients(parameters: Sequence[nn.Parameter]) -> None:
+    """Put the sum of all processes' gradients into ``parameters``; without gradient in all, one stays without.
+
+    One message carries all gradients; its last entries count who has which.
+    """
+    if place()[1] == 1:
+        return
     there = torch.tensor([float(p.grad is not None) for p in parameters], device=parameters[0].device)
     flat = [torch.zeros_like(p).flatten() if p.grad is None else p.grad.flatten() for p in parameters]
     message = torch.cat([*flat, there])

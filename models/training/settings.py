@@ -1,8 +1,10 @@
-"""Settings of the training loop, and the two schedules that are functions of the step alone."""
+"""Settings of the training loop, and its schedules, which are functions of the step alone."""
 
 from dataclasses import dataclass
 from math import ceil, isfinite
 from typing import Literal
+
+_WORDS = {"optimiser": ("adamw", "adam"), "schedule": ("linear", "constant"), "precision": ("fp32", "bf16")}
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,12 @@ class Settings:
         betas: decay of Adam's two averages.
         eps: Adam's epsilon.
         weight_decay: decoupled under ``adamw``, added to the gradient under ``adam``.
-        warmup: share of all steps over which the rates rise linearly from 0; they then fall linearly to 0.
+        warmup: share of all steps over which the rates rise linearly from 0.
+        schedule: of the rates after that: ``linear``, down to 0, or ``constant``.
+        precision: ``fp32``, or ``bf16`` for the matrix products of forward and backward passes (autocast);
+            weights, gradients and optimiser are fp32 either way, and the task sees to it that losses are.
+        bucket: batches of items of similar length, drawn anew each epoch; the task needs ``lengths()``.
+        prefetch: micro-batches that a thread loads ahead of the one in work; 0 loads each when it is due.
         clip: largest norm of the accumulated gradient, over all groups together.
         patience: epochs in a row without a better validation result that end the training; None for never.
         patience_from: patience counts epochs that end at this optimiser step or later (end of annealing).
@@ -42,6 +49,10 @@ class Settings:
     eps: float = 1e-8
     weight_decay: float = 0.0
     warmup: float = 0.0
+    schedule: Literal["linear", "constant"] = "linear"
+    precision: Literal["fp32", "bf16"] = "fp32"
+    bucket: bool = False
+    prefetch: int = 2
     clip: float = 1.0
     patience: int | None = None
     patience_from: int = 0
@@ -52,7 +63,7 @@ class Settings:
         """Refuse values that would fail late or train something else than was meant.
 
         Raises:
-            ValueError: a count below 1, a warm-up outside [0, 1), an unknown optimiser or no criterion.
+            ValueError: a count below 1, a warm-up outside [0, 1), an unknown word or no criterion.
         """
         counts = {"epochs": self.epochs, "batch_size": self.batch_size, "micro_batch": self.micro_batch,
                   "patience": self.patience, "checkpoint_steps": self.checkpoint_steps}
@@ -61,8 +72,11 @@ class Settings:
                 raise ValueError(f"{name} must be at least 1, found {value}")
         if not 0 <= self.warmup < 1:
             raise ValueError(f"warmup is a share of all steps in [0, 1), found {self.warmup}")
-        if self.optimiser not in ("adamw", "adam"):
-            raise ValueError(f"optimiser must be 'adamw' or 'adam', found {self.optimiser!r}")
+        if self.prefetch < 0:
+            raise ValueError(f"prefetch must be at least 0, found {self.prefetch}")
+        for name, words in _WORDS.items():
+            if (found := getattr(self, name)) not in words:
+                raise ValueError(f"{name} must be {' or '.join(map(repr, words))}, found {found!r}")
         if not (isfinite(self.clip) and self.clip > 0) or not self.select:
             raise ValueError("clip must be a positive number and select must name a criterion")
 
@@ -78,6 +92,12 @@ class Settings:
         """Cut ``batch`` into runs of ``micro_batch`` items."""
         size = self.micro_batch or self.batch_size
         return [batch[start:start + size] for start in range(0, len(batch), size)]
+
+    def rate_factor(self, step: int, total: int) -> float:
+        """Return the factor on every learning rate at the 0-based ``step`` of ``total``."""
+        if self.schedule == "constant":
+            return warmup_then_constant(step, total, self.warmup)
+        return warmup_then_decay(step, total, self.warmup)
 
 
 def warmup_then_decay(step: int, total: int, warmup: float) -> float:
@@ -95,3 +115,9 @@ def warmup_then_decay(step: int, total: int, warmup: float) -> float:
     if step < rising:
         return (step + 1) / rising
     return (total - step) / max(1, total - rising)
+
+
+def warmup_then_constant(step: int, total: int, warmup: float) -> float:
+    """Return the factor on every learning rate: rising as in :func:`warmup_then_decay`, and 1 from then on."""
+    rising = round(warmup * total)
+    return (step + 1) / rising if step < rising else 1.0

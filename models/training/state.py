@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from models.training.throughput import Speed
+
 
 @dataclass
 class State:
@@ -29,6 +31,7 @@ class State:
         best_epoch: its 1-based number; 0 before.
         stale: epochs in a row that patience has counted.
         finished: nothing is left to do.
+        speed: how long the steps took; steps that a kill undid do not count.
     """
 
     step: int = 0
@@ -41,6 +44,12 @@ class State:
     best_epoch: int = 0
     stale: int = 0
     finished: bool = False
+    speed: Speed = field(default_factory=Speed)
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> "State":
+        """Return the state of :meth:`as_values`."""
+        return cls(**{**values, "speed": Speed(**values["speed"])})
 
     def as_values(self) -> dict[str, Any]:
         """Return plain values that JSON keeps exactly."""

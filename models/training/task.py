@@ -1,11 +1,14 @@
 """What the training loop asks of a task, of a checkpoint store and of a progress bar."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
+from models.training.throughput import Speed, Work
+
+Batch = Mapping[str, Tensor]
 Parts = Mapping[str, float | Tensor]
 
 
@@ -38,7 +41,7 @@ class Step:
 class Task(Protocol):
     """What is trained, on what, and how it is judged.
 
-    Items are numbers ``0 .. n_train - 1``. The task moves its tensors to the module's device.
+    Items are numbers ``0 .. n_train - 1``. A task may also be :class:`Lengthy` and :class:`Laborious`.
     """
 
     @property
@@ -52,12 +55,23 @@ class Task(Protocol):
     def parameter_groups(self) -> Sequence[Parameters]:
         """Return the parameters to train; the order must be the same every time."""
 
-    def train_batch(self, items: Sequence[int], step: Step) -> tuple[Tensor, Parts]:
-        """Return the share of ``items`` in the loss of the whole batch, and its parts.
+    def load(self, items: Sequence[int]) -> Batch:
+        """Return the tensors of ``items``, on the CPU.
+
+        It runs in a thread, ahead of the micro-batch in work, so it must draw nothing at random and share
+        nothing with :meth:`train_batch`; the loop moves what it returns to the module's device.
+        """
+
+    def train_batch(self, batch: Batch, step: Step) -> tuple[Tensor, Parts]:
+        """Return the share of a micro-batch in the loss of the whole batch, and its parts.
 
         Shares add up: the sum over micro-batches is the loss of ``step.batch``, and the gradient that of
-        one big batch. So divide by what belongs to the batch (``len(step.batch)``, or the number of its
-        items that have an impostor), never by the size of ``items``.
+        one big batch. So divide by what belongs to the whole batch (``len(step.batch)``, or the number of
+        its items that have an impostor), never by the size of ``batch``.
+
+        Args:
+            batch: what :meth:`load` returned, on the module's device.
+            step: the optimiser step, with the items of its whole batch.
 
         Returns:
             A scalar with a graph, and named values (plain or 0-d), which are added up in the same manner
@@ -66,6 +80,22 @@ class Task(Protocol):
 
     def validate(self) -> Mapping[str, float]:
         """Return validation values by name; called in evaluation mode, without gradients."""
+
+
+@runtime_checkable
+class Lengthy(Protocol):
+    """A task whose items can be put into batches of similar length."""
+
+    def lengths(self) -> Sequence[int]:
+        """Return the length of each training item, in any unit."""
+
+
+@runtime_checkable
+class Laborious(Protocol):
+    """A task that knows what its items cost, for throughput and MFU."""
+
+    def work(self, items: Sequence[int]) -> Work:
+        """Return tokens and floating-point operations of training on ``items``, padding not counted."""
 
 
 class CheckpointStore(Protocol):
@@ -99,9 +129,11 @@ class History:
         best_epoch: the 1-based epoch whose weights the module now holds.
         best: its validation values.
         stopped_early: patience ended the training.
+        speed: how fast it went; no part of equality, for it is never the same twice.
     """
 
     rows: list[dict[str, Any]]
     best_epoch: int
     best: dict[str, float]
     stopped_early: bool
+    speed: Speed = field(default_factory=Speed, compare=False)

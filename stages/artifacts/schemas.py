@@ -41,7 +41,8 @@ _ALL = (
                                                            "first; empty with one"),
             ("reference_ids", pa.list_(pa.int64()), "text ids of all references, the target first"),
             ("group", pa.int64(), "connected component of all pairs; in one split, unless ingest.split_by is pair"),
-            ("negative_origin", pa.string(), "given, labelled or retrieved; null where there is no negative"),
+            ("negative_origin", pa.string(), "given, labelled or retrieved; bm25, random or scored for stories and "
+                                             "dialogues; null where there is no negative"),
         )),
     TableSchema(
         "labelled_examples", "Labelled texts, in the place of examples.parquet for a data set of that layout.",
@@ -252,6 +253,15 @@ _ALL = (
             ("reference", pa.string(), "target text"),
             ("shows_keyword", pa.bool_(), "the keyword occurs in the output, by word stems"),
             ("same_as_textrank", pa.bool_(), "the output is the one under the input's own keyword"),
+        )),
+    TableSchema(
+        "judgements", "What raters said in filled sheets (METHODS E.5); written by `keycontrast judge read`, no stage.",
+        ("item", "run", "rater", "criterion"), (
+            ("item", pa.int64(), "example of examples.parquet"),
+            ("run", pa.string(), "run whose output was judged, or `human reference`"),
+            ("rater", pa.string(), "rater, named as the sheet"),
+            ("criterion", pa.string(), "what was judged, such as fluency"),
+            ("score", pa.int32(), "point of the scale"),
         )),
 )
 

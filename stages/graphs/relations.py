@@ -74,14 +74,15 @@ class _Counts:
     cut: int
 
 
-def relate(triples: NodeTriples, max_nbr: int, max_cluster_outputs: int | None, link_inputs: bool,
+def relate(triples: NodeTriples, max_nbr: int | None, max_cluster_outputs: int | None, link_inputs: bool,
            block: int = BLOCK) -> Relations:
     """Return the edges of the keyword graph.
 
     Args:
         triples: of the training examples.
-        max_nbr: neighbours kept per node and sign: by count, then by node id.
-        max_cluster_outputs: distinct keywords kept per cluster and column: by count, then by node id.
+        max_nbr: neighbours kept per node and sign: by count, then by node id; None keeps all.
+        max_cluster_outputs: distinct keywords kept per cluster and column: by count, then by node id; None keeps
+            all.
         link_inputs: also link each input keyword with its own output keyword, both ways.
         block: multiplications per block of target nodes, which bound the memory.
 
@@ -155,7 +156,7 @@ def _blocks(left: sparse.csr_array, right: sparse.csr_array, limit: int) -> Iter
         first = last
 
 
-def _resolved(product: sparse.csr_array, first: int, max_nbr: int) -> tuple[Edges, Dropped]:
+def _resolved(product: sparse.csr_array, first: int, max_nbr: int | None) -> tuple[Edges, Dropped]:
     """Return the edges into the nodes ``first``, ``first + 1``, ... from the rows of their product.
 
     A positive pair stays positive; self loops are left out; then the caps, so that none of these uses up a place.

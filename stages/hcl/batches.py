@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pandas as pd
@@ -32,14 +33,18 @@ def padded(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
     """Return ids (B, L) int64 and mask (B, L) bool of ``rows``; L is the longest row, at least 1."""
     length = max(1, *map(len, rows)) if rows else 1
     ids = torch.full((len(rows), length), pad, dtype=torch.int64)
-    for number, row in enumerate(rows):
-        ids[number, :len(row)] = torch.tensor(row, dtype=torch.int64)
     lengths = torch.tensor([len(row) for row in rows], dtype=torch.int64)
-    return ids, torch.arange(length)[None, :] < lengths[:, None]
+    mask = torch.arange(length)[None, :] < lengths[:, None]
+    ids[mask] = torch.tensor(list(chain.from_iterable(rows)), dtype=torch.int64)
+    return ids, mask
 
 
 class TripleBatches:
     """Batches of triples for one split.
+
+    Attributes:
+        n_negatives: K, the most negatives that an item has, at least 1.
+        has_negative: items with at least one negative (n,).
 
     Args:
         items: rows of ``joined_items``, all of one split.
@@ -55,8 +60,12 @@ class TripleBatches:
         self.pad = int(tokenizer.pad_token_id)
         self.sources = word_pieces(tokenizer, items["source"].tolist(), max_source)
         self.targets = word_pieces(tokenizer, items["target"].tolist(), max_target)
-        self.has_negative = torch.from_numpy(items["negative"].notna().to_numpy(dtype=bool, copy=True))
-        self.negatives = word_pieces(tokenizer, items["negative"].fillna("").tolist(), max_target)
+        counts = [len(texts) for texts in items["negatives"]]
+        self.n_negatives = max(1, *counts) if counts else 1
+        self.real_negatives = torch.arange(self.n_negatives)[None, :] < torch.tensor(counts)[:, None]  # (n, K)
+        self.has_negative = self.real_negatives[:, 0]
+        slots = [list(texts) + [""] * (self.n_negatives - len(texts)) for texts in items["negatives"]]
+        self.negatives = word_pieces(tokenizer, list(chain.from_iterable(slots)), max_target)  # (n * K) rows
         self.nodes = {name: torch.from_numpy(items[column].to_numpy(dtype=np.int64, copy=True)) for name, column in (
             ("kx", "input_node"), ("ky", "output_node"), ("kneg", "negative_node"))}
 
@@ -69,14 +78,22 @@ class TripleBatches:
         return float(np.mean([len(row) + 1 for row in self.targets.ids]))
 
     def batch(self, items: Sequence[int]) -> dict[str, Tensor]:
-        """Return the tensors of ``items``: ``x_*``, ``y_*``, ``neg_*``, ``has_negative``, ``kx``, ``ky``, ``kneg``."""
+        """Return the tensors of ``items``: ``x_*``, ``y_*``, ``neg_*``, ``has_negative``, ``kx``, ``ky``, ``kneg``.
+
+        ``neg_*`` are (B, L) and ``has_negative`` (B,) with one negative per item, else (B, K, L) and (B, K).
+        """
         chosen = torch.tensor(list(items), dtype=torch.int64)
-        targets = self.targets[items]
+        targets, slots = self.targets[items], self.n_negatives
+        negatives = self.negatives[[item * slots + slot for item in items for slot in range(slots)]]
         tensors: dict[str, Tensor] = {}
-        for name, rows in (("x", self.sources[items]), ("y", targets), ("neg", self.negatives[items])):
+        for name, rows in (("x", self.sources[items]), ("y", targets), ("neg", negatives)):
             tensors[f"{name}_ids"], tensors[f"{name}_mask"] = padded(
                 [[self.start, *row, self.end] for row in rows], self.pad)
         tensors["y_in"], tensors["y_in_mask"] = padded([[self.start, *row] for row in targets], self.pad)
         tensors["y_out"], _ = padded([[*row, self.end] for row in targets], self.pad)
-        tensors["has_negative"] = self.has_negative[chosen]
+        tensors["has_negative"] = self.real_negatives[chosen]
+        if slots == 1:
+            tensors["has_negative"] = tensors["has_negative"][:, 0]
+        else:
+            tensors |= {f"neg_{part}": tensors[f"neg_{part}"].unflatten(0, (-1, slots)) for part in ("ids", "mask")}
         return tensors | {name: nodes[chosen] for name, nodes in self.nodes.items()}

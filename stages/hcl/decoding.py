@@ -1,6 +1,6 @@
 """Generating texts with a trained HCL model."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ from stages.hcl.batches import padded, word_pieces
 from stages.hcl.items import NodeIndex
 from stages.hcl.lookup import UnseenKeywords, load_lookup
 from stages.runtime.seeds import derived_seed
+
+_SEARCH = ("search", "num_beams", "min_length", "max_length", "length_penalty", "top_k", "alpha")
 
 
 class Paraphraser:
@@ -49,9 +51,11 @@ class Paraphraser:
         """Yield rows of table ``predictions`` for ``items``, a chunk at a time.
 
         Args:
-            items: columns ``example_id``, ``source``, ``keyword``, ``references``, in the order of ids.
-            decode: plain values of the block ``generate_hcl``; ``batch_size`` cuts the chunks.
-            seed: for the draws of z.
+            items: columns ``example_id``, ``source``, ``keyword``, ``references``, in the order of ids; and
+                ``unseen_text``, whose embedding stands for a keyword outside the graph (without it, ``source``).
+            decode: plain values of the block ``generate_hcl``; ``batch_size`` cuts the chunks. Its ``keyword`` is
+                not looked at: see :func:`stages.hcl.keywords.with_keywords`.
+            seed: for the draws of z, each of which depends on the example and the number of the sample alone.
             track: wraps the list of chunks, to show progress.
         """
         chunks = [items.iloc[start:start + decode["batch_size"]]
@@ -61,17 +65,18 @@ class Paraphraser:
 
     def _rewrite_chunk(self, chunk: pd.DataFrame, decode: Mapping[str, Any], seed: int) -> pd.DataFrame:
         nodes = self.nodes.ids(chunk["keyword"])
-        condition = self._condition(chunk, nodes)
         start, end = self.tokenizer.cls_token_id, self.tokenizer.sep_token_id
         pieces = word_pieces(self.tokenizer, chunk["source"].tolist(), self.on.max_source).ids
         ids, mask = (tensor.to(self.model.device)
                      for tensor in padded([[start, *row, end] for row in pieces], self.tokenizer.pad_token_id))
+        given = self.model.conditions(ids, mask, **self._keywords(chunk, nodes))  # shared by all samples
         rows = []
         for sample in range(1 + decode["samples"]):
-            tokens = self.model.paraphrase(
-                ids, mask, **condition, **{name: decode[name] for name in (
-                    "num_beams", "min_length", "max_length", "length_penalty")},
-                **_draw(sample, seed, int(chunk["example_id"].iloc[0]), self.model.device))
+            z = given.latent("mean")
+            if given.prior is not None and (sample or decode["z"] == "sample"):
+                noise = self._noise(chunk["example_id"].tolist(), seed, sample)
+                z = given.prior.sample(noise.to(self.model.device))
+            tokens = self.model.generate_from(given, z, **{name: decode[name] for name in _SEARCH})
             rows.append(pd.DataFrame({
                 "example_id": chunk["example_id"].tolist(), "sample": sample, "source": chunk["source"].tolist(),
                 "keyword": chunk["keyword"].tolist() if self.uses_keyword else None,
@@ -79,22 +84,22 @@ class Paraphraser:
                 "references": chunk["references"].tolist()}))
         return pd.concat(rows, ignore_index=True)
 
-    def _condition(self, chunk: pd.DataFrame, nodes: Any) -> dict[str, Tensor | None]:
+    def _keywords(self, chunk: pd.DataFrame, nodes: Any) -> dict[str, Tensor | None]:
         if not self.uses_keyword:
             return {"keyword_nodes": None, "unseen_vectors": None}
-        vectors = self._unseen.vectors(chunk.assign(input_node=nodes)) if (nodes < 0).any() else None
-        device = self.model.device
-        return {"keyword_nodes": torch.from_numpy(nodes).to(device),
-                "unseen_vectors": vectors.to(device) if vectors is not None else None}
+        vectors, device = None, self.model.device
+        if (nodes < 0).any():
+            texts = chunk.get("unseen_text", chunk["source"])
+            vectors = self._unseen.vectors(chunk.assign(source=texts, input_node=nodes)).to(device)
+        return {"keyword_nodes": torch.from_numpy(nodes).to(device), "unseen_vectors": vectors}
+
+    def _noise(self, example_ids: Sequence[int], seed: int, sample: int) -> Tensor:
+        """Return noise (n, dz), drawn on the CPU so that every device gets the same."""
+        size = self.model.config.latent_size
+        sources = (torch.Generator().manual_seed(derived_seed(seed, "generate_hcl", "z", sample, number))
+                   for number in example_ids)
+        return torch.stack([torch.randn(size, generator=source) for source in sources])
 
     def texts(self, tokens: Tensor) -> list[str]:
         """Return generated ids (B, L) as texts: word pieces joined, special tokens left out."""
         return self.tokenizer.batch_decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=True)
-
-
-def _draw(sample: int, seed: int, first_example: int, device: torch.device) -> dict[str, Any]:
-    """Return how z is chosen: the prior's mean for sample 0, a draw of its own for each further one."""
-    if sample == 0:
-        return {"z": "mean"}
-    generator = torch.Generator(device).manual_seed(derived_seed(seed, "generate_hcl", "z", sample, first_example))
-    return {"z": "sample", "generator": generator}

@@ -1,16 +1,20 @@
 """HCL as a task of the training loop."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from models.hcl import BatchTotals, HclModel, HclOutput, kl_weight, objective, validation_loss
-from models.hcl.monitors import VANISHED_LOSS, Monitor
+from models.hcl import BatchTotals, HclModel, kl_weight, objective
+from models.hcl.monitors import training_monitors
+from models.hcl.validation import Validation
 from models.training import Parameters, Step
 from stages.hcl.batches import TripleBatches
+
+_CHUNK = 4096  # items whose impostors are looked up at once: bounds memory
 
 
 @dataclass(frozen=True)
@@ -32,18 +36,21 @@ class HclTask:
     Args:
         model: on its device.
         train: triples of the training split.
-        validation: triples of the validation split; only their sources and targets are used.
+        validation: triples of the validation split; their negatives and output keywords serve monitors alone.
         noise: for validation.
         settings: plain values of ``train_hcl.training``.
         annealing_steps: optimiser steps over which beta rises to 1.
+        cycles: number of such rises, which share these steps.
     """
 
     def __init__(self, model: HclModel, train: TripleBatches, validation: TripleBatches, noise: ValidationNoise,
-                 settings: Mapping[str, Any], annealing_steps: int) -> None:
+                 settings: Mapping[str, Any], annealing_steps: int, cycles: int = 1) -> None:
         self.module: nn.Module = model
         self.model, self.train, self.validation, self.noise = model, train, validation, noise
-        self.settings, self.annealing_steps = settings, annealing_steps
+        self.settings, self.annealing_steps, self.cycles = settings, annealing_steps, cycles
         self.n_train = len(train)
+        self.has_impostor = _has_impostor(model, train)
+        self.sizes = _sizes(train)
 
     def parameter_groups(self) -> Sequence[Parameters]:
         """Return the encoder's parameters and all others, each with its rate."""
@@ -53,66 +60,59 @@ class HclTask:
         return [Parameters("encoder", inside, self.settings["encoder_rate"]),
                 Parameters("rest", outside, self.settings["learning_rate"])]
 
-    def train_batch(self, items: Sequence[int], step: Step) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the share of ``items`` in the objective of the step's batch, and its parts."""
-        batch = self._on_device(self.train.batch(items))
+    def lengths(self) -> list[int]:
+        """Return the word pieces of each training triple's texts, all together."""
+        return self.sizes.sum(axis=1).tolist()
+
+    def load(self, items: Sequence[int]) -> dict[str, Tensor]:
+        """Return the padded tensors of ``items``; see ``TripleBatches.batch``."""
+        return self.train.batch(items)
+
+    def train_batch(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, dict[str, Tensor | float]]:
+        """Return the share of a micro-batch in the objective of the step's batch, and its parts."""
         output = self.model(batch)
         totals = self._totals(step.batch)
-        beta = kl_weight(step.number, self.annealing_steps)
+        beta = kl_weight(step.number, self.annealing_steps, self.cycles, step.total)
         loss, parts = objective(output, self.model.config, beta, totals)
         parts.pop("loss")
-        share = len(items) / len(step.batch)
-        return loss, {**parts, "beta": torch.tensor(beta * share), **_vanished(output, totals)}
+        share = len(batch["x_ids"]) / totals.items
+        return loss, {**parts, "beta": beta * share, **training_monitors(output, totals)}
 
     def validate(self) -> dict[str, float]:
-        """Return the loss that selects checkpoints, its reconstruction part, and the monitors of the latent."""
-        losses, reconstruction = [], []
-        monitor = Monitor(self.model.config)
+        """Return the loss that selects checkpoints, and the monitors; see ``models.hcl.validation``."""
+        validation = Validation(self.model)
+        with torch.autocast(self.model.device.type, enabled=False):
+            self.model.keyword_vectors()  # of the whole graph, once and in full, whatever the precision of the rest
         for batch in self._validation_batches():
-            output = self.model(batch)
-            losses.append(validation_loss(output, self.model.config))
-            reconstruction.append(output.reconstruction)
-            # Validation batches have no contrast; what is left of the monitors is the latent's.
-            monitor.add(replace(output, keyword=None, level=None))
-        return {"loss": float(torch.cat(losses).mean()), "reconstruction": float(torch.cat(reconstruction).mean()),
-                **monitor.values()}
+            validation.add(batch)
+        return validation.values()
 
     def _validation_batches(self) -> Iterator[dict[str, Tensor]]:
         size = self.settings["micro_batch"]
         for start in range(0, len(self.validation), size):
             items = range(start, min(start + size, len(self.validation)))
-            batch = self.validation.batch(items)
-            # The selecting loss has no contrast (METHODS A.8): no negative, no output keyword.
-            batch = {name: value for name, value in batch.items() if not name.startswith("neg_")}
-            nobody = torch.full_like(batch["ky"], -1)
-            batch |= {"ky": nobody, "kneg": nobody, "has_negative": torch.zeros_like(batch["has_negative"]),
-                      "eps": self.noise.eps[items.start:items.stop],
-                      "unseen_vectors": self.noise.unseen_vectors[items.start:items.stop]}
-            yield self._on_device(batch)
+            yield self._on_device(self.validation.batch(items) | {
+                "eps": self.noise.eps[items.start:items.stop],
+                "unseen_vectors": self.noise.unseen_vectors[items.start:items.stop]})
 
     def _totals(self, items: Sequence[int]) -> BatchTotals:
         chosen = torch.tensor(list(items), dtype=torch.int64)
-        device = self.model.device
-        _, _, impostors = self.model.impostors(self.train.nodes["ky"][chosen].to(device),
-                                               self.train.nodes["kneg"][chosen].to(device))
-        return BatchTotals(len(items), int(self.train.has_negative[chosen].sum()), int(impostors.sum()))
+        return BatchTotals(len(items), int(self.train.has_negative[chosen].sum()),
+                           int(self.has_impostor[chosen].sum()))
 
     def _on_device(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         return {name: value.to(self.model.device) for name, value in batch.items()}
 
 
-def _vanished(output: HclOutput, totals: BatchTotals) -> dict[str, Tensor]:
-    """Return, for each contrast, the share of samples that it no longer teaches."""
-    shares: dict[str, Tensor] = {}
-    latent, keyword, level = output.latent, output.keyword, output.level
-    if latent is not None and latent.instance is not None and latent.instance_mask is not None:
-        shares["instance_vanished"] = _share_below(latent.instance, latent.instance_mask, totals.negatives)
-    if keyword is not None:
-        shares["keyword_vanished"] = _share_below(keyword.contrast, keyword.mask, totals.impostors)
-    if keyword is not None and level is not None:
-        shares["mahalanobis_vanished"] = _share_below(level.contrast, keyword.mask, totals.impostors)
-    return shares
+def _sizes(train: TripleBatches) -> np.ndarray:
+    """Return the tokens of source, target and all negatives of each item (n, 3), without special tokens."""
+    source, target, negative = (np.array([len(row) for row in pieces.ids], dtype=np.int64)
+                                for pieces in (train.sources, train.targets, train.negatives))
+    return np.stack([source, target, negative.reshape(len(train), -1).sum(axis=1)], axis=1)
 
 
-def _share_below(losses: Tensor, mask: Tensor, total: int) -> Tensor:
-    return ((losses.detach() < VANISHED_LOSS) & mask).sum() / max(1, total)
+def _has_impostor(model: HclModel, train: TripleBatches) -> Tensor:
+    """Return which items have an impostor keyword (n,): a matter of the graph, which training does not change."""
+    device, ky, kneg = model.graph.h0.device, train.nodes["ky"], train.nodes["kneg"]
+    chunks = zip(ky.split(_CHUNK), kneg.split(_CHUNK), strict=True)
+    return torch.cat([model.impostors(of_y.to(device), of_neg.to(device))[2].cpu() for of_y, of_neg in chunks])

@@ -7,7 +7,7 @@ import numpy as np
 
 from stages.ingestion.components import components
 from stages.ingestion.disk import TextFile
-from stages.ingestion.items import NO_TEXT, Captions, Items
+from stages.ingestion.items import NO_TEXT, Items, TextLists, no_further
 from stages.ingestion.pairs import Taken
 from stages.ingestion.textkeys import text_key
 from stages.runtime.progress import progress
@@ -16,7 +16,7 @@ from stages.runtime.seeds import derived_seed
 _CHUNK = 2**16
 
 
-def caption_groups(taken: Taken, n_groups: int) -> Captions:
+def caption_groups(taken: Taken, n_groups: int) -> TextLists:
     """Return the captions of each group, groups by number: a counting sort, so that nothing but the result is large."""
     ends = np.cumsum(np.bincount(taken.second, minlength=n_groups), dtype=np.int64)
     bounds = np.append(0, ends)
@@ -28,15 +28,15 @@ def caption_groups(taken: Taken, n_groups: int) -> Captions:
         within = np.arange(len(group)) - np.repeat(first, count)
         texts[np.repeat(free[names], count) + within] = taken.first[start:start + _CHUNK][order]
         free[names] += count
-    return Captions(bounds, texts)
+    return TextLists(bounds, texts)
 
 
-def caption_components(captions: Captions, n_texts: int) -> np.ndarray:
+def caption_components(captions: TextLists, n_texts: int) -> np.ndarray:
     """Return the (n_texts,) component of each text: a group connects its texts, a text its groups."""
     return components(n_texts, _stars(captions))
 
 
-def _stars(captions: Captions) -> Iterator[np.ndarray]:
+def _stars(captions: TextLists) -> Iterator[np.ndarray]:
     """Yield each caption beside the first of its group."""
     for start in range(0, len(captions.bounds) - 1, _CHUNK):
         bounds = captions.bounds[start:start + _CHUNK + 1]
@@ -45,7 +45,7 @@ def _stars(captions: Captions) -> Iterator[np.ndarray]:
         yield np.stack([np.repeat(first, lengths[lengths > 0]), captions.texts[bounds[0]:bounds[-1]]], axis=1)
 
 
-def caption_items(captions: Captions, rank: np.ndarray, texts: TextFile, source: str, seed: int) -> Items:
+def caption_items(captions: TextLists, rank: np.ndarray, texts: TextFile, source: str, seed: int) -> Items:
     """Return one item per group of two or more: the references are the captions that are not the source.
 
     Args:
@@ -64,7 +64,8 @@ def caption_items(captions: Captions, rank: np.ndarray, texts: TextFile, source:
         sources.append(chosen)
         targets.append(next(text for text in members if text != chosen))
     return Items(np.frombuffer(sources, np.int32), np.frombuffer(targets, np.int32),
-                 np.full(len(groups), NO_TEXT, dtype=np.int32), rank[groups], groups.astype(np.int32), captions)
+                 np.full(len(groups), NO_TEXT, dtype=np.int32), rank[groups], groups.astype(np.int32),
+                 no_further(len(groups)), captions)
 
 
 def _drawn(members: list[int], texts: TextFile, seed: int) -> int:

@@ -3,13 +3,18 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from stages.ingestion.readers import RawRow, is_unicode
-from stages.ingestion.textkeys import text_key
+from stages.ingestion.dialogue import dialogue_texts
+from stages.ingestion.layouts import needed_columns
+from stages.ingestion.readers_rows import RawRow, is_unicode
+from stages.ingestion.stories import story_sentences, story_texts
+from stages.ingestion.textkeys import join_han, text_key
+from stages.params.data import Dataset
 
 _PARAPHRASE = {0: "0", 1: "1", "0": "0", "1": "1"}
 TEXT_ROLES: Mapping[str, tuple[str, ...]] = {
     "pairs": ("source", "target"), "triples": ("source", "target", "negative"),
-    "captions": ("text",), "labelled": ("text",)}
+    "captions": ("text",), "labelled": ("text",), "stories": ("input", "output"),
+    "dialogue": ("context", "response")}
 
 
 class RowError(ValueError):
@@ -20,10 +25,13 @@ class Checked(NamedTuple):
     """A row that can be taken.
 
     Attributes:
-        surfaces: its texts, in the order of ``TEXT_ROLES``.
+        surfaces: its texts, in the order of ``TEXT_ROLES``; behind them inputs and outputs of a story's shorter
+            beginnings in turn, or the candidates of a dialogue.
         keys: their text keys.
-        label: ``1`` or ``0`` for a pair that says the same or not; the class of a labelled text; else ``1``.
-        group: name of the group of a caption; else empty.
+        label: ``1`` or ``0`` for a pair that says the same or not, or a response that is right or wrong; the
+            class of a labelled text; else ``1``.
+        group: name of the group of a caption; key of the first sentence of a story, or of the context of a
+            dialogue, by which they belong together; else empty.
     """
 
     surfaces: Sequence[str]
@@ -32,35 +40,85 @@ class Checked(NamedTuple):
     group: str
 
 
-def checked(row: RawRow, structure: str, has_label: bool) -> Checked:
-    """Return the texts, label and group of ``row``.
+class RowCheck:
+    """Checks the rows of one data set.
 
     Args:
-        row: as it was read.
-        structure: ``pairs``, ``triples``, ``captions`` or ``labelled``.
-        has_label: whether pairs carry a label; without one they are paraphrases.
-
-    Raises:
-        RowError: it cannot be taken.
+        dataset: names structure and columns.
+        mode: ``roc_mode``, what stories give.
     """
-    if row.problem or isinstance(row.content, str):
-        raise RowError(row.problem or "broken line: not parsed")
-    roles = TEXT_ROLES[structure]
-    surfaces = [_text(row.content.get(role), role) for role in roles]
-    keys = [text_key(surface) for surface in surfaces]
-    for place, role in enumerate(roles):
-        if not keys[place]:
-            raise RowError(f"empty text: {role} has no letter or digit")
-        if keys[place] in keys[:place]:
-            raise RowError(f"same text: {roles[keys.index(keys[place])]} and {role} have the same letters and digits")
-    label, group = "1", ""
-    if structure == "labelled":
-        label = _name(row.content.get("label"), "label")
-    elif structure == "captions":
-        group = _name(row.content.get("group"), "group")
-    elif structure == "pairs" and has_label:
-        label = _paraphrase(row.content.get("label"))
-    return Checked(surfaces, keys, label, group)
+
+    def __init__(self, dataset: Dataset, mode: str = "ending") -> None:
+        self._structure, self._mode = dataset.structure, mode
+        self._has_label = "label" in needed_columns(dataset)
+        self._turn_mark, self._join_han = dataset.turn_mark, dataset.join_han
+
+    def __call__(self, row: RawRow) -> Checked:
+        """Return the texts, label and group of ``row``.
+
+        Raises:
+            RowError: it cannot be taken.
+        """
+        if row.problem or isinstance(row.content, str):
+            raise RowError(row.problem or "broken line: not parsed")
+        surfaces, unit = self._surfaces(row.content)
+        keys = self._keys(surfaces)
+        label, group = "1", text_key(unit)
+        if self._structure == "labelled":
+            label = _name(row.content.get("label"), "label")
+        elif self._structure == "captions":
+            group = _name(row.content.get("group"), "group")
+        elif self._structure in ("pairs", "dialogue") and self._has_label:
+            label = _paraphrase(row.content.get("label"))
+        return self._without_idle(surfaces, keys, label, group)
+
+    def _surfaces(self, content: Mapping[str, Any]) -> tuple[list[str], str]:
+        """Return the texts, and that by which the row belongs to others, if it is known from one row alone."""
+        try:
+            if self._structure == "stories":
+                found = [self._text(text, f"sentence {number}") for number, text in
+                         enumerate(story_sentences(content), start=1)]
+                return story_texts(found, self._mode), found[0]
+            if self._structure == "dialogue":
+                context, response, *candidates = dialogue_texts(content, self._turn_mark)
+                texts = [self._text(context, "context"), self._text(response, "response"),
+                         *(self._text(candidate, "candidate") for candidate in candidates)]
+                return texts, texts[0]
+        except RowError:
+            raise
+        except ValueError as error:
+            raise RowError(str(error)) from error
+        return [self._text(content.get(role), role) for role in TEXT_ROLES[self._structure]], ""
+
+    def _text(self, value: Any, role: str) -> str:
+        text = _text(value, role)
+        return join_han(text) if self._join_han else text
+
+    def _keys(self, surfaces: Sequence[str]) -> list[str]:
+        """Return the keys of the texts, once none is empty and none of those that belong together are the same."""
+        keys = [text_key(surface) for surface in surfaces]
+        roles = TEXT_ROLES[self._structure]
+        for place, role in enumerate(roles):
+            if not keys[place]:
+                raise RowError(f"empty text: {role} has no letter or digit")
+            if keys[place] in keys[:place]:
+                raise RowError(f"same text: {roles[keys.index(keys[place])]} and {role} have the same letters and "
+                               f"digits")
+        if self._structure == "stories":
+            for place in range(len(roles), len(keys)):
+                if not keys[place]:
+                    raise RowError(f"empty text: {surfaces[place]!r} has no letter or digit")
+                if place % 2 and keys[place] == keys[place - 1]:
+                    raise RowError("same text: the first two sentences have the same letters and digits")
+        return keys
+
+    def _without_idle(self, surfaces: Sequence[str], keys: Sequence[str], label: str, group: str) -> Checked:
+        """Leave out candidates that can be no negatives: without letters, repeated, or the row's own texts."""
+        if self._structure != "dialogue" or len(keys) == len(TEXT_ROLES["dialogue"]):
+            return Checked(surfaces, keys, label, group)
+        first = dict(zip(reversed(keys), reversed(surfaces), strict=True))
+        kept = {key: first[key] for key in keys if key}
+        return Checked(list(kept.values()), list(kept), label, group)
 
 
 def _text(value: Any, role: str) -> str:

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stages.ingestion.captions import caption_components, caption_groups
-from stages.ingestion.items import Captions
-from stages.ingestion.pairs import Taken
+from stages.ingestion.items import TextLists
+from stages.ingestion.pairs import UNITS, Taken
 from stages.ingestion.rowlog import ALONE, CONNECTED, KEPT
 from stages.ingestion.triples import Relations, relations
+from stages.ingestion.units import unit_inputs
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Settled:
     Attributes:
         taken: the rows.
         group: (n_texts,) component of each text over all rows that were kept among their equals.
-        paired: (n_texts,) whether a text occurs in a row that is left.
+        paired: (n_texts,) whether a text occurs in a row that is left; as input, for stories and dialogues.
         partners: pairs, those of given triples included; None for captions.
         captions: groups of captions; None in other structures.
         company: what decided over the rows.
@@ -59,8 +60,13 @@ class Settled:
     group: np.ndarray
     paired: np.ndarray
     partners: Relations | None
-    captions: Captions | None
+    captions: TextLists | None
     company: Company
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """The number of texts of each component that occur in a row that is left."""
+        return np.bincount(self.group[self.paired], minlength=int(self.group.max(initial=-1)) + 1)
 
     @property
     def highest(self) -> np.ndarray | None:
@@ -71,19 +77,24 @@ class Settled:
 def settled(taken: Taken, split_by: str) -> Settled:
     """Drop the rows whose company forbids them.
 
-    Under published splits and ``split_by: component`` a component belongs to the highest split of its rows
-    (test, then validation), and its rows of lower splits are dropped. Under ``pair`` published splits stay as
-    they are, except that a group of captions is in one split.
+    Under published splits and ``split_by: component`` or ``hashed`` a component belongs to the highest split of
+    its rows (test, then validation), and its rows of lower splits are dropped. Under ``pair`` published splits
+    stay as they are, except that a group of captions is in one split.
     """
     if taken.structure == "captions":
         return _captions(taken, split_by)
     partners, company = relations(taken), Company()
     group = partners.group
-    if taken.published and split_by == "component":
-        company = Company(group, _highest(group[taken.first], taken.rank))
+    if taken.published and split_by != "pair":
+        company = Company(group, _highest(group[taken.first], taken.rank, int(group.max(initial=-1)) + 1))
         taken = _left(taken, company)
         partners = replace(relations(taken), group=group)
-    return Settled(taken, group, partners.paired(), partners, None, company)
+    paired = partners.paired()
+    if taken.structure in UNITS:
+        paired[:] = False
+        for inputs in unit_inputs(taken):
+            paired[inputs] = True
+    return Settled(taken, group, paired, partners, None, company)
 
 
 def _captions(taken: Taken, split_by: str) -> Settled:
@@ -91,8 +102,9 @@ def _captions(taken: Taken, split_by: str) -> Settled:
     captions = caption_groups(taken, n_groups)
     group = caption_components(captions, taken.n_texts)
     if taken.published:
-        unit = group if split_by == "component" else None
-        company = Company(unit, _highest(taken.second if unit is None else unit[taken.first], taken.rank))
+        unit = None if split_by == "pair" else group
+        units, count = (taken.second, n_groups) if unit is None else (unit[taken.first], int(group.max(initial=-1)) + 1)
+        company = Company(unit, _highest(units, taken.rank, count))
         taken = _left(taken, company)
         captions = caption_groups(taken, n_groups)
     alone = np.diff(captions.bounds) == 1
@@ -105,8 +117,8 @@ def _captions(taken: Taken, split_by: str) -> Settled:
     return Settled(taken, group, paired, None, captions, company)
 
 
-def _highest(units: np.ndarray, rank: np.ndarray) -> np.ndarray:
-    found = np.zeros(int(units.max(initial=-1)) + 1, dtype=np.int8)
+def _highest(units: np.ndarray, rank: np.ndarray, count: int) -> np.ndarray:
+    found = np.zeros(count, dtype=np.int8)
     np.maximum.at(found, units, rank)
     return found
 
@@ -120,5 +132,6 @@ def _left(taken: Taken, company: Company) -> Taken:
     outcomes.subtract({KEPT: int(np.count_nonzero(~kept))})
     outcomes.update({code: int(np.count_nonzero(verdicts == code)) for code in (CONNECTED, ALONE)})
     negative = taken.negative[kept] if len(taken.negative) else taken.negative
+    units = {"unit": taken.unit[kept], "further": taken.further.at(np.flatnonzero(kept))} if len(taken.unit) else {}
     return replace(taken, pairs=taken.pairs[kept], label=taken.label[kept], rank=taken.rank[kept], negative=negative,
-                   outcomes=outcomes)
+                   outcomes=outcomes, **units)

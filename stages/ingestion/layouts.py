@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from stages.ingestion.stories import SENTENCE_ROLES
 from stages.params.data import Dataset
 from stages.runtime.errors import InputError, nearest
 
@@ -15,7 +16,7 @@ class Layout:
 
     Attributes:
         name: as the params call it.
-        structure: what a row is: ``pairs``, ``triples``, ``captions`` or ``labelled``.
+        structure: what a row is: ``pairs``, ``triples``, ``captions``, ``labelled``, ``stories`` or ``dialogue``.
         columns: column of each role that is used.
         quoting: of CSV and TSV: ``standard`` as in RFC 4180, ``none`` if quotation marks are ordinary characters.
         published: whether the columns are those of a published file, not the params'.
@@ -35,9 +36,15 @@ _PUBLISHED: dict[str, tuple[dict[str, str], Literal["standard", "none"]]] = {
     "kaggle_qqp": (_QUESTIONS, "standard"),
     "quora_qqp": (_QUESTIONS, "standard"),
     "mscoco_captions": ({"group": "image_id", "text": "caption"}, "standard"),
+    "rocstories": ({role: role for role in SENTENCE_ROLES}, "standard"),
+    # Text files without a header; what their lines hold is known by role.
+    "douban_dialogue": ({"label": "label", "context": "context", "response": "response"}, "none"),
+    "groupwise_dialogue": ({"context": "context", "response": "response", "candidates": "candidates",
+                            "scores": "scores"}, "none"),
 }
 _ROLES = {"pairs": ("source", "target", "label"), "triples": ("source", "target", "negative"),
-          "captions": ("group", "text"), "labelled": ("text", "label")}
+          "captions": ("group", "text"), "labelled": ("text", "label"),
+          "dialogue": ("context", "response", "label", "candidates", "scores")}
 
 
 def layout_of(dataset: Dataset) -> Layout:
@@ -45,11 +52,23 @@ def layout_of(dataset: Dataset) -> Layout:
     structure = dataset.structure
     columns, quoting = _PUBLISHED.get(dataset.layout, ({}, dataset.quoting))
     if not columns:
-        named = {role: getattr(dataset.columns, role) for role in _ROLES[structure]}
-        columns = {role: column for role, column in named.items() if column is not None}
+        columns = _named(dataset, structure)
     if dataset.columns.split is not None:
         columns = columns | {"split": dataset.columns.split}
     return Layout(dataset.layout, structure, columns, quoting, dataset.layout in _PUBLISHED)
+
+
+def _named(dataset: Dataset, structure: str) -> dict[str, str]:
+    """Return the columns that the params name, by role."""
+    columns = dataset.columns
+    if structure != "stories":
+        named = {role: getattr(columns, role) for role in _ROLES[structure]}
+        return {role: column for role, column in named.items() if column is not None}
+    if columns.sentences is not None:
+        return dict(zip(SENTENCE_ROLES, columns.sentences, strict=True))
+    if columns.ending is not None:
+        return {"context": columns.context, "ending": columns.ending}
+    return {"story": columns.story}
 
 
 def needed_columns(dataset: Dataset) -> dict[str, str]:
@@ -80,7 +99,9 @@ def check_columns(path: Path, names: Sequence[str], layout: Layout, first_row: s
 
 def _from(role: str, layout: Layout) -> str:
     by_layout = layout.published and role != "split"
-    return f"which files of layout {layout.name} have" if by_layout else f"columns.{role} in the params"
+    if by_layout:
+        return f"which files of layout {layout.name} have"
+    return f"columns.{'sentences' if role in SENTENCE_ROLES else role} in the params"
 
 
 def _advice(role: str, names: Sequence[str], layout: Layout, first_row: str) -> str:

@@ -63,7 +63,8 @@ class _Roles:
         self.inputs, self.negatives, *self.outputs = (np.zeros(n_texts, dtype=bool) for _ in range(2 + len(SPLITS)))
         training = split == TRAIN
         self.inputs[items.source[training]] = True
-        self.negatives[items.negative[training & (items.negative != NO_TEXT)]] = True
+        for negative in items.negatives():
+            self.negatives[negative[training & (negative != NO_TEXT)]] = True
         for texts, owner in items.outputs():
             for which, found in enumerate(self.outputs):
                 found[texts[split[owner] == which]] = True

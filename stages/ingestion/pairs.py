@@ -3,15 +3,17 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
 
 from stages.artifacts.schemas import SPLITS
-from stages.ingestion.checks import TEXT_ROLES, RowError, checked
+from stages.ingestion.checks import TEXT_ROLES, RowCheck, RowError
 from stages.ingestion.disk import SPAN, Buckets, RecordFile, TextFile, in_order
+from stages.ingestion.items import TextLists, text_lists
 from stages.ingestion.numbering import Numbering, new_numbers
-from stages.ingestion.readers import RawRow, needed_columns
+from stages.ingestion.readers import RawRow
 from stages.ingestion.rowlog import (
     BOTH_LABELS,
     CATEGORIES,
@@ -29,6 +31,9 @@ from stages.runtime.progress import progress
 
 _BATCH = 4096
 _CLASSES = 10_000
+# Structures whose rows say themselves what they belong to: a story, a context.
+UNITS = ("stories", "dialogue")
+_NO_UNITS = (np.empty(0, dtype=np.uint64), text_lists(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)))
 _PLACED = np.dtype([*TAKEABLE.descr, ("place", "<i8")])  # type: ignore[misc]
 
 
@@ -37,14 +42,17 @@ class Taken:
     """The rows that were kept among their equals, as arrays in the order of the input, paraphrases first.
 
     Attributes:
-        structure: ``pairs``, ``triples``, ``captions`` or ``labelled``.
+        structure: ``pairs``, ``triples``, ``captions``, ``labelled``, ``stories`` or ``dialogue``.
         texts: all texts of the rows that can be taken, numbered by first appearance.
         pairs: (n_rows, 2) text number of source, caption or labelled text; then text number of the target, or
             number of the caption's group, else -1.
+        unit: (n_rows,) hash of what stories and dialogues belong to; (0,) in other structures.
+        further: texts of each story or dialogue besides those of ``pairs``; no lists in other structures.
         negative: (n_rows,) text number of a given triple's negative; (0,) in other structures.
-        label: (n_rows,) 1 for paraphrases and 0 for the contrary; number of the class.
+        label: (n_rows,) 1 for paraphrases, stories and right responses, 0 for the contrary; number of the class.
         rank: (n_rows,) published split as index into ``SPLITS``; 0 also where none is published.
-        labels: names of the classes by number; empty if ``label`` is about paraphrases.
+        labels: names of the classes, or of the two kinds of responses, by number; empty if ``label`` is about
+            paraphrases.
         log: all rows that were read.
         takeable: one ``TAKEABLE`` per row that could be read.
         verdicts: one ``VERDICT`` likewise.
@@ -62,6 +70,8 @@ class Taken:
     takeable: RecordFile
     verdicts: RecordFile
     outcomes: Counter[int]
+    unit: np.ndarray
+    further: TextLists
 
     @property
     def first(self) -> np.ndarray:
@@ -96,8 +106,9 @@ class Taken:
         return sum(count for category, count in self.rejections().items() if category not in IN_ORDER)
 
 
-def take_rows(rows: Iterable[RawRow], dataset: Dataset, folder: Path) -> Taken:
-    """Check ``rows`` and keep each pair (in either order), triple, caption of a group, or labelled text once.
+def take_rows(rows: Iterable[RawRow], dataset: Dataset, folder: Path, mode: str = "ending") -> Taken:
+    """Check ``rows`` and keep each pair (in either order), triple, caption of a group, labelled text, story or
+    context with its response once.
 
     Of equal rows the first is kept; under published splits the first of the test split, else of the validation
     split, so that no row is both trained on and evaluated. Rows whose equals carry another label are all
@@ -107,11 +118,12 @@ def take_rows(rows: Iterable[RawRow], dataset: Dataset, folder: Path) -> Taken:
         rows: those of one file one after another, numbers rising.
         dataset: names structure and columns.
         folder: an empty folder for what is kept on disk as long as the result is used.
+        mode: ``roc_mode``, what stories give.
 
     Raises:
         InputError: labelled texts have more classes than any data set could mean.
     """
-    intake = _Intake(dataset, folder)
+    intake = _Intake(dataset, folder, mode)
     for row in progress(rows, "ingest: rows", unit="row"):
         intake.add(row)
     intake.flush()
@@ -150,15 +162,16 @@ def _contradictions(taken: Taken) -> list[tuple[int, int, str]]:
 class _Intake:
     """Gathers rows in batches and writes them down; then sorts out which are kept."""
 
-    def __init__(self, dataset: Dataset, folder: Path) -> None:
+    def __init__(self, dataset: Dataset, folder: Path, mode: str) -> None:
         self._structure, self._folder = dataset.structure, folder
-        self._has_label = "label" in needed_columns(dataset)
+        self._check, self._units = RowCheck(dataset, mode), dataset.structure in UNITS
         self._labels = {"0": 0, "1": 1} if self._structure != "labelled" else {}
         self._log = RowLog(folder / "rows")
         self._texts = TextFile(folder / "texts")
         self._text_numbers, self._group_numbers = (Numbering(folder / name) for name in ("keys", "groups"))
         self._spans = RecordFile(folder / "occurrences", SPAN)
         self._read = RecordFile(folder / "read", TAKEABLE)
+        self._further = RecordFile(folder / "further", TAKEABLE["first"])
         self._clear()
 
     def _clear(self) -> None:
@@ -166,7 +179,7 @@ class _Intake:
         self._rows: list[int] = []
         self._raw: list[str] = []
         self._reasons: list[str | None] = []
-        self._good: list[tuple[int, int, int, int, int, int, int]] = []
+        self._good: list[tuple[int, int, int, int, int, int, int, int, int]] = []
         self._surfaces: list[bytes] = []
         self._keys: list[str] = []
         self._groups: list[str] = []
@@ -179,7 +192,7 @@ class _Intake:
         self._rows.append(row.row)
         self._raw.append(row.raw)
         try:
-            found = checked(row, self._structure, self._has_label)
+            found = self._check(row)
             rank = _rank(row.split)
         except RowError as error:
             self._reasons.append(str(error))
@@ -188,7 +201,9 @@ class _Intake:
         self._surfaces += [surface.encode() for surface in found.surfaces]
         self._keys += found.keys
         self._groups.append(found.group)
-        self._good.append((-1, -1, -1, self._class(found.label), rank, self._log.file_number(row.file), row.row))
+        unit = int.from_bytes(blake2b(found.group.encode(), digest_size=8).digest()) if self._units else 0
+        self._good.append((-1, -1, -1, self._class(found.label), rank, self._log.file_number(row.file), row.row, unit,
+                           len(found.surfaces) - len(TEXT_ROLES[self._structure])))
 
     def flush(self) -> None:
         """Write the rows gathered so far to disk."""
@@ -212,25 +227,32 @@ class _Intake:
         outcomes: Counter[int] = Counter()
         verdicts = in_order(self._folder / "verdicts", _verdicts(equals, outcomes), VERDICT, len(takeable))
         pairs, negative, label, rank = _kept(takeable, verdicts, outcomes[KEPT], self._structure)
-        labels = list(self._labels) if self._structure == "labelled" else []
+        unit, further = _units(takeable, verdicts, self._further) if self._units else _NO_UNITS
+        labels = {"labelled": list(self._labels), "dialogue": ["wrong", "right"]}.get(self._structure, [])
         return Taken(self._structure, self._texts, pairs, negative, label, rank, labels, self._log, takeable, verdicts,
-                     outcomes)
+                     outcomes, unit, further)
 
     def _numbered(self) -> Iterator[np.ndarray]:
         """Yield the takeable rows with the numbers of their texts, and give the texts their numbers."""
         width = len(TEXT_ROLES[self._structure])
         numbers = self._text_numbers.numbers()
         groups = self._group_numbers.numbers()
-        start = 0
+        start = rows = 0
         for records in self._read.blocks():
-            found = numbers.read(width * start, width * len(records))
+            ends = np.cumsum(width + records["further"], dtype=np.int64)
+            count = int(ends[-1])
+            found = numbers.read(start, count)
             new = new_numbers(found, len(self._texts))
-            self._texts.number(self._spans.read(width * start, width * len(records))[new])
+            self._texts.number(self._spans.read(start, count)[new])
+            begins = ends - width - records["further"]
+            main = np.zeros(count, dtype=bool)
             for place, role in enumerate(("first", "second", "negative")[:width]):
-                records[role] = found[place::width]
+                records[role] = found[begins + place]
+                main[begins + place] = True
+            self._further.add(found[~main])
             if self._structure == "captions":
-                records["second"] = groups.read(start, len(records))
-            start += len(records)
+                records["second"] = groups.read(rows, len(records))
+            start, rows = start + count, rows + len(records)
             yield records
 
     def _class(self, label: str) -> int:
@@ -301,13 +323,37 @@ def _kept(takeable: RecordFile, verdicts: RecordFile, total: int,
     negative = np.empty(total if structure == "triples" else 0, TAKEABLE["negative"])
     label, rank = np.empty(total, TAKEABLE["label"]), np.empty(total, TAKEABLE["rank"])
     end = 0
-    for wanted in (1, 0) if structure == "pairs" else (None,):
+    for wanted in _passes(structure):
         for records, found in zip(takeable.blocks(), verdicts.blocks(), strict=True):
-            kept = found["verdict"] == KEPT
-            records = records[kept if wanted is None else kept & (records["label"] == wanted)]
+            records = records[_chosen(records, found, wanted)]
             start, end = end, end + len(records)
             pairs[start:end, 0], pairs[start:end, 1] = records["first"], records["second"]
             label[start:end], rank[start:end] = records["label"], records["rank"]
             if len(negative):
                 negative[start:end] = records["negative"]
     return pairs, negative, label, rank
+
+
+def _units(takeable: RecordFile, verdicts: RecordFile, numbers: RecordFile) -> tuple[np.ndarray, TextLists]:
+    """Return hash and further texts of the rows that ``_kept`` returns, in its order."""
+    unit, lengths, texts = ([np.empty(0, dtype=kind)] for kind in (np.uint64, np.int64, np.int32))
+    for wanted in _passes("dialogue"):
+        start = 0
+        for records, found in zip(takeable.blocks(), verdicts.blocks(), strict=True):
+            count = int(records["further"].sum())
+            chosen = _chosen(records, found, wanted)
+            unit.append(records["unit"][chosen])
+            lengths.append(records["further"][chosen])
+            texts.append(numbers.read(start, count)[np.repeat(chosen, records["further"])])
+            start += count
+    return np.concatenate(unit), text_lists(np.concatenate(lengths), np.concatenate(texts))
+
+
+def _passes(structure: str) -> tuple[int | None, ...]:
+    """Return the labels in the order in which rows are gathered; None takes all at once."""
+    return (1, 0) if structure == "pairs" or structure in UNITS else (None,)
+
+
+def _chosen(records: np.ndarray, found: np.ndarray, wanted: int | None) -> np.ndarray:
+    kept = found["verdict"] == KEPT
+    return kept if wanted is None else kept & (records["label"] == wanted)

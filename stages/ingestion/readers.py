@@ -1,6 +1,7 @@
 """Rows of a data set's files, each with its place, broken ones included.
 
-CSV, TSV, JSONL, Parquet and the captions of MSCOCO, plain or as .gz or .zst, all read as streams.
+CSV, TSV, JSONL, Parquet, the captions of MSCOCO and dialogues line by line, plain or as .gz or .zst, all read as
+streams.
 """
 
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from stages.ingestion.readers_files import data_files, file_format, published_sp
 from stages.ingestion.readers_jsonl import read_jsonl
 from stages.ingestion.readers_parquet import read_parquet
 from stages.ingestion.readers_rows import RawRow, RowMaker, is_unicode
+from stages.ingestion.readers_turns import read_turns
 from stages.params.data import Dataset
 
 __all__ = ["RawRow", "data_files", "is_unicode", "needed_columns", "read_rows"]
@@ -35,6 +37,8 @@ def _rows(path: Path, encoding: str, maker: RowMaker) -> Iterator[RawRow]:
         return read_parquet(path, maker)
     if form == ".json":
         return read_captions(path, encoding, maker)
+    if form == ".txt":
+        return read_turns(path, encoding, maker)
     if form == ".jsonl":
         return read_jsonl(path, encoding, maker)
     return read_delimited(path, form, encoding, maker)

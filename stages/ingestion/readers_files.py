@@ -9,7 +9,9 @@ from stages.runtime.errors import InputError, nearest
 # The order in which the files of a folder are read if `files` names none.
 FORMATS = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 _COMPRESSIONS = ("", ".gz", ".zst")
-_DOCUMENT = ".json"
+_DOCUMENT, _LINES = ".json", ".txt"
+# Layouts whose files come in this form alone; those of others never do.
+_BY_LINES = ("douban_dialogue", "groupwise_dialogue")
 
 
 def data_files(dataset: Dataset) -> list[tuple[str, Path]]:
@@ -64,7 +66,10 @@ def file_format(path: Path) -> str:
 
 def _check_file(path: Path, dataset: Dataset) -> None:
     form = file_format(path)
-    if form not in FORMATS:
+    if dataset.layout in _BY_LINES and form != _LINES:
+        raise InputError(f"{path}: files of layout {dataset.layout} are text files with one dialogue per line, named "
+                         f".txt. Correct `files` or the data set's `layout`, which is dialogue for tables.")
+    if dataset.layout not in _BY_LINES and form not in FORMATS:
         raise InputError(f"{path}: files of type {form!r} cannot be read, only those named below, each also as .gz "
                          f"or .zst; {nearest(form, FORMATS)}")
     if form == _DOCUMENT and dataset.layout != "mscoco_captions":
@@ -84,17 +89,20 @@ def _inside(folder: Path, dataset: Dataset) -> list[tuple[str, Path]]:
             raise _missing(folder, pattern)
         found |= {name: folder / name for name in names}
     if not found:
-        endings = ", ".join(FORMATS if dataset.layout == "mscoco_captions" else
-                            [form for form in FORMATS if form != _DOCUMENT])
-        raise InputError(f"{folder}: holds no {endings} file, nor one of them as .gz or .zst.")
+        raise InputError(f"{folder}: holds no {', '.join(_forms(dataset))} file, nor one of them as .gz or .zst.")
     if not named:
         _refuse_copies(found)
     return list(found.items())
 
 
 def _patterns(dataset: Dataset) -> list[str]:
-    return [f"*{form}{packed}" for form in FORMATS for packed in _COMPRESSIONS
-            if form != _DOCUMENT or dataset.layout == "mscoco_captions"]
+    return [f"*{form}{packed}" for form in _forms(dataset) for packed in _COMPRESSIONS]
+
+
+def _forms(dataset: Dataset) -> list[str]:
+    if dataset.layout in _BY_LINES:
+        return [_LINES]
+    return [form for form in FORMATS if form != _DOCUMENT or dataset.layout == "mscoco_captions"]
 
 
 def _matching(folder: Path, pattern: str) -> list[str]:

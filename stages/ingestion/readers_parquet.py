@@ -9,10 +9,14 @@ import pyarrow.parquet as pq
 from stages.ingestion.compression import seekable
 from stages.ingestion.layouts import Layout, check_columns
 from stages.ingestion.readers_rows import RawRow, RowMaker
+from stages.ingestion.stories import SENTENCE_ROLES
 from stages.runtime.errors import InputError
 
 _BATCH = 16_384
-_TEXTS = ("source", "target", "negative", "text", "split")
+_TEXTS = frozenset(("source", "target", "negative", "text", "split", "response", "ending", *SENTENCE_ROLES))
+# Of texts, or in one text; of texts; of numbers.
+_LISTS = {"story": "text or lists of texts", "context": "text or lists of texts", "candidates": "lists of texts",
+          "scores": "lists of numbers"}
 
 
 def read_parquet(path: Path, maker: RowMaker) -> Iterator[RawRow]:
@@ -53,11 +57,26 @@ def _check_types(path: Path, schema: pa.Schema, layout: Layout) -> None:
         kind = found = schema.field(column).type
         if pa.types.is_dictionary(kind):
             kind = kind.value_type
-        text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
         simple = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
         # A column of nothing but gaps has type null; its rows say what is missing.
-        if text or pa.types.is_null(kind) or (simple and role not in _TEXTS):
+        if pa.types.is_null(kind) or (role in _LISTS and _is_list(kind, role)):
             continue
-        wanted = "text" if role in _TEXTS else "text or whole numbers"
+        if role not in _LISTS and (_is_text(kind) or (simple and role not in _TEXTS)):
+            continue
+        wanted = _LISTS.get(role, "text" if role in _TEXTS else "text or whole numbers")
         raise InputError(f"{path}: column {column!r} ({role}) is of type {found}, but must be {wanted}. Name another "
                          f"column, or write this one anew as {wanted}.")
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+
+
+def _is_list(kind: pa.DataType, role: str) -> bool:
+    """Say whether a column of type ``kind`` may hold the lists of ``role``, or the texts that stand for them."""
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        inner = kind.value_type
+        if role == "scores":
+            return pa.types.is_floating(inner) or pa.types.is_integer(inner) or pa.types.is_null(inner)
+        return _is_text(inner) or pa.types.is_null(inner)
+    return role in ("story", "context") and _is_text(kind)

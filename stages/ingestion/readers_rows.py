@@ -18,8 +18,8 @@ class RawRow(NamedTuple):
     Attributes:
         file: name of the file inside the data set's folder.
         row: 1-based number; the header of a CSV or TSV file is not counted, empty lines are.
-        content: values by role (``source``, ``target``, ``negative``, ``label``, ``text``, ``group``, ``split``),
-            or the line itself where it could not be parsed.
+        content: values by role, as the layout has them (such as ``source``, ``target``, ``label``, ``split``), or
+            the line itself where it could not be parsed.
         problem: why the row cannot be taken, ``category: detail``; empty if nothing speaks against it.
         split: the published split: ``train``, ``validation``, ``test``, or None.
         names: all columns of the row, as the file calls them.

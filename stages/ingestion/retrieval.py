@@ -1,4 +1,4 @@
-"""Retrieved negatives: the most overlapping text outside one's own component (METHODS A.1, step 7)."""
+"""Retrieved negatives: the most overlapping texts outside one's own component (METHODS A.1, step 7)."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.sparse import csr_array
 
+from stages.ingestion.items import NO_TEXT
 from stages.ingestion.textkeys import overlap_tokens, text_key
 from stages.runtime.progress import progress
 
@@ -15,20 +16,22 @@ _COMMON = 64
 _CELLS = 4_000_000
 
 
-def retrieve(queries: np.ndarray, pool: np.ndarray, group: np.ndarray, surfaces: Sequence[str]) -> np.ndarray:
-    """Return for each query the text of ``pool`` with the largest Jaccard overlap outside its component.
+def retrieve(queries: np.ndarray, pool: np.ndarray, group: np.ndarray, surfaces: Sequence[str],
+             count: int = 1) -> np.ndarray:
+    """Return for each query the texts of ``pool`` with the largest Jaccard overlap outside its component.
 
-    Exact. Ties go to the smaller text key. The texts of the pool and their words lie in memory, about two
-    kilobytes per text; the scores of a chunk of queries take constant memory.
+    Exact, largest first. Ties go to the smaller text key. The texts of the pool and their words lie in memory,
+    about two kilobytes per text; the scores of a chunk of queries take constant memory.
 
     Args:
         queries: (n_queries,) text numbers, all of them in ``pool``.
         pool: (n_pool,) text numbers of one split.
         group: (n_texts,) component of each text.
         surfaces: texts of ``pool``, aligned with it.
+        count: texts per query, all different.
 
     Returns:
-        (n_queries,) text numbers; -1 where the whole pool is one component.
+        (n_queries, count) text numbers; -1 where the pool has no further text outside the component.
     """
     keys = [text_key(text) for text in surfaces]
     order = sorted(range(len(pool)), key=keys.__getitem__)
@@ -39,7 +42,7 @@ def retrieve(queries: np.ndarray, pool: np.ndarray, group: np.ndarray, surfaces:
     transposed = rare.T.tocsr()
     members = _members(group[pool])
     step = max(1, _CELLS // max(1, len(pool)))
-    found = [np.empty(0, dtype=np.int64)]
+    found = np.full((len(queries), count), NO_TEXT, dtype=np.int32)
     for start in progress(range(0, len(queries), step), "ingest: negatives", unit="chunk"):
         rows = place[queries[start:start + step]]
         score = (rare[rows] @ transposed).toarray()
@@ -47,9 +50,12 @@ def retrieve(queries: np.ndarray, pool: np.ndarray, group: np.ndarray, surfaces:
         score /= sizes[rows][:, None] + sizes[None, :] - score
         for line, row in enumerate(rows):
             score[line, members[int(group[pool[row]])]] = -1.0
-        best = score.argmax(axis=1)
-        found.append(np.where(score[np.arange(len(rows)), best] < 0, -1, pool[best]))
-    return np.concatenate(found)
+        for nth in range(count):
+            best = score.argmax(axis=1)
+            high = score[np.arange(len(rows)), best]
+            found[start:start + step, nth] = np.where(high < 0, NO_TEXT, pool[best])
+            score[np.arange(len(rows)), best] = -1.0
+    return found
 
 
 def _vectors(tokens: list[frozenset[str]]) -> tuple[csr_array, np.ndarray, np.ndarray]:

@@ -20,9 +20,10 @@ CATEGORIES = {DUPLICATE: "duplicate", OTHER_SPLIT: "other split", BOTH_LABELS: "
 IN_ORDER = ("duplicate", "other split", "alone")
 
 VERDICT = np.dtype([("place", "<i8"), ("verdict", "i1"), ("file", "<i4"), ("row", "<i8")])
-# Numbers of texts (and of the caption's group in `second`), label, published split, place in the input.
+# Numbers of texts (and of the caption's group in `second`), label, published split, place in the input, hash of
+# what a story or dialogue belongs to, number of texts besides first, second and negative.
 TAKEABLE = np.dtype([("first", "<i4"), ("second", "<i4"), ("negative", "<i4"), ("label", "<i2"), ("rank", "i1"),
-                     ("file", "<i4"), ("row", "<i8")])
+                     ("file", "<i4"), ("row", "<i8"), ("unit", "<u8"), ("further", "<i2")])
 
 _BATCH = 8_192
 _SCHEMA = pa.schema([("row", pa.int64()), ("reason", pa.string()), ("raw", pa.string())])
@@ -96,7 +97,8 @@ class RowLog:
             verdicts: one ``VERDICT`` per takeable row.
             takeable: one ``TAKEABLE`` per takeable row.
             later: gives the final verdicts of rows that were kept among their equals.
-            labels: names of classes, by number; empty where labels say whether a pair is one of paraphrases.
+            labels: names of classes or kinds of responses, by number; empty where labels say whether a pair is one
+                of paraphrases.
         """
         pending: list[tuple[str, int, str, str]] = []
         for segment in sorted(self._segments, key=lambda one: one.file):
@@ -138,7 +140,7 @@ class RowLog:
         if code == ALONE:
             return f"{category}: its group has no other text"
         if labels:
-            return f"{category}: the text occurs as {labels[file]!r} and as {labels[row]!r}"
+            return f"{category}: it occurs as {labels[file]!r} and as {labels[row]!r}"
         return f"{category}: the pair occurs as paraphrase and as non-paraphrase"
 
 

@@ -23,7 +23,8 @@ def used_texts(items: Items, n_texts: int) -> np.ndarray:
     """Return which texts the items use, (n_texts,) bool."""
     used = np.zeros(n_texts, dtype=bool)
     used[items.source] = True
-    used[items.negative[items.negative != NO_TEXT]] = True
+    for negative in items.negatives():
+        used[negative[negative != NO_TEXT]] = True
     for texts, _ in items.outputs():
         used[texts] = True
     return used
@@ -46,9 +47,11 @@ def example_batches(items: Items, split: np.ndarray, group: np.ndarray, numbers:
         source, target, negative = (part[start:end] for part in (items.source, items.target, items.negative))
         without = negative == NO_TEXT
         references = [numbers[texts].tolist() for texts in items.references(start, end)]
+        further = [numbers[texts[texts != NO_TEXT]].tolist() for texts in items.further[start:end]]
         yield pa.table({
             "example_id": np.arange(start, end), "split": names[split[start:end]], "source_id": numbers[source],
             "target_id": numbers[target], "negative_id": pa.array(numbers[negative], mask=without),
+            "further_negative_ids": pa.array(further, pa.list_(pa.int64())),
             "reference_ids": pa.array(references, pa.list_(pa.int64())), "group": group[source],
             "negative_origin": pa.array(np.full(end - start, origin), pa.string(), mask=without)})
 

@@ -3,9 +3,11 @@
 import re
 import unicodedata
 
-# Han characters have no spaces between words: each is a token of its own.
-_HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-_TOKEN = re.compile(rf"[{_HAN}]|[^\W_{_HAN}]+")
+# Han characters, for a character class; they have no spaces between words, so each is a token of its own.
+HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_TOKEN = re.compile(rf"[{HAN}]|[^\W_{HAN}]+")
+# With the punctuation that belongs to Chinese text.
+_BETWEEN_HAN = re.compile(rf"(?<=[{HAN}\u3000-\u303f\uff00-\uffef])\s+(?=[{HAN}\u3000-\u303f\uff00-\uffef])")
 _NOT_IN_ASCII_KEY = re.compile(r"[^0-9a-z]+")
 
 
@@ -29,6 +31,11 @@ def text_key(text: str) -> str:
         if after_kept:
             kept.append(character)
     return unicodedata.normalize("NFC", "".join(kept))
+
+
+def join_han(text: str) -> str:
+    """Return ``text`` without the spaces that word segmentation has put between Chinese characters."""
+    return text if text.isascii() else _BETWEEN_HAN.sub("", text)
 
 
 def overlap_tokens(text: str) -> frozenset[str]:

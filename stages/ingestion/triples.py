@@ -1,7 +1,7 @@
 """Partner sets, connected components and the items of each rule (METHODS A.1, steps 2 to 7)."""
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -12,9 +12,10 @@ import numpy as np
 from stages.artifacts.schemas import SPLITS
 from stages.ingestion.components import components
 from stages.ingestion.disk import TextFile
-from stages.ingestion.items import Items, joined, plain_items
-from stages.ingestion.pairs import Taken
+from stages.ingestion.items import NO_TEXT, Items, joined, plain_items
+from stages.ingestion.pairs import UNITS, Taken
 from stages.ingestion.textkeys import jaccard, overlap_tokens, text_key
+from stages.ingestion.units import unit_components
 from stages.runtime.progress import progress
 from stages.runtime.seeds import derived_seed
 
@@ -86,9 +87,14 @@ def nearest_rule(counts: dict[str, int]) -> str:
 
 
 def relations(taken: Taken) -> Relations:
-    """Return the partner graph of ``taken``; the negatives of given triples count as non-paraphrases."""
+    """Return the partner graph of ``taken``; the negatives of given triples count as non-paraphrases.
+
+    Of stories and dialogues the pairs are input and output, right and wrong ones.
+    """
     size, good = taken.n_texts, int(np.count_nonzero(taken.label == 1))
     duplicates, others = taken.pairs[:good], taken.pairs[good:]
+    if taken.structure in UNITS:
+        return Relations(duplicates, others, unit_components(taken), taken.rank[:good], taken.rank[good:])
     if taken.structure != "triples":
         return Relations(duplicates, others, components(size, (duplicates, others)), taken.rank[:good],
                          taken.rank[good:])
@@ -124,7 +130,7 @@ def paraphrase_items(partners: Relations) -> Items:
 
 
 def labelled_items(partners: Relations, texts: TextFile, rule: str, neg_pick: Literal["hardest", "random"],
-                   seed: int) -> Items:
+                   seed: int, negatives: int = 1) -> Items:
     """Return the triples (x, y+, y-) of the texts x with partners of both kinds, D(x) and N(x).
 
     D(x) begins at a member drawn by the seed and the texts, and goes on by text key and round. N(x) does so
@@ -139,20 +145,23 @@ def labelled_items(partners: Relations, texts: TextFile, rule: str, neg_pick: Li
         rule: ``qqp_rule``; ``question1`` counts partners only of a question that stands first in the pair.
         neg_pick: how the negative is chosen.
         seed: the project's seed.
+        negatives: of an item, as far as there are so many: its own, and those that come next in N(x).
     """
     way, _, combination = rule.partition("_")
     choices = _Choices(texts, neg_pick, seed)
     parts = []
     for rank, mine in partners.by_split():
-        found = _triples(mine, way, _COMBINATIONS[combination], choices)
-        parts.append(plain_items(found[:, 0], found[:, 1], found[:, 2], np.full(len(found), rank, dtype=np.int8)))
+        found = _triples(mine, way, _COMBINATIONS[combination], choices, negatives)
+        parts.append(plain_items(found[:, 0], found[:, 1], found[:, 2], np.full(len(found), rank, dtype=np.int8),
+                                 found[:, 3:]))
     return joined(parts)
 
 
-_COMBINATIONS: dict[str, Callable[[list[int], list[int]], list[tuple[int, int]]]] = {
-    "one": lambda good, bad: [(good[0], bad[0])],
-    "zip": lambda good, bad: list(zip(good, bad, strict=False)),
-    "all": lambda good, bad: list(product(good, bad)),
+# Places in D(x) and N(x), given how many members they have.
+_COMBINATIONS: dict[str, Callable[[int, int], Iterable[tuple[int, int]]]] = {
+    "one": lambda good, bad: [(0, 0)],
+    "zip": lambda good, bad: ((place, place) for place in range(min(good, bad))),
+    "all": lambda good, bad: product(range(good), range(bad)),
 }
 
 
@@ -182,18 +191,19 @@ class _Choices:
         return ordered[first:] + ordered[:first]
 
 
-def _triples(partners: Relations, way: str, combine: Callable[[list[int], list[int]], list[tuple[int, int]]],
-             choices: _Choices) -> np.ndarray:
-    """Return (n, 3) text numbers: x, y+, y-, by rising x."""
-    found = array("i")
+def _triples(partners: Relations, way: str, combine: Callable[[int, int], Iterable[tuple[int, int]]],
+             choices: _Choices, negatives: int) -> np.ndarray:
+    """Return (n, 2 + negatives) text numbers: x, y+, y- and those behind it in N(x), by rising x."""
+    found, none = array("i"), [NO_TEXT] * negatives
     for start in progress(range(0, partners.n_texts, _BLOCK), "ingest: labelled triples", unit="block"):
         good, bad = (_Neighbours(pairs, start, min(_BLOCK, partners.n_texts - start), way)
                      for pairs in (partners.duplicates, partners.others))
         for place in np.flatnonzero((good.degrees > 0) & (bad.degrees > 0)).tolist():
             x = start + place
-            for pair in combine(choices.targets(x, good.of(place)), choices.negatives(x, bad.of(place))):
-                found.extend((x, *pair))
-    return np.frombuffer(found, dtype=np.int32).reshape(-1, 3)
+            targets, others = choices.targets(x, good.of(place)), choices.negatives(x, bad.of(place))
+            for target, other in combine(len(targets), len(others)):
+                found.extend((x, targets[target], *(others[other:other + negatives] + none)[:negatives]))
+    return np.frombuffer(found, dtype=np.int32).reshape(-1, 2 + negatives)
 
 
 class _Neighbours:

@@ -44,7 +44,7 @@ class MatchCounts:
     @property
     def brevity(self) -> np.ndarray:
         """Brevity penalty of each sentence, (n_items,); 0 for an empty hypothesis."""
-        return _brevity(self.lengths, self.reference_lengths)
+        return brevity_penalty(self.lengths, self.reference_lengths)
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def count_matches(hypotheses: Sequence[Text], references: Sequence[Text | Sequen
 
     Args and errors as in :func:`bleu`.
     """
-    _check_items(hypotheses, references)
+    check_items(hypotheses, references)
     counts = np.zeros((2, len(hypotheses), _COUNTED), dtype=np.int64)
     lengths = np.zeros((2, len(hypotheses)), dtype=np.int64)
     for item, (tokens, others) in enumerate(zip(token_lists(hypotheses), reference_lists(references),
@@ -137,7 +137,8 @@ def sacrebleu_tokenizer(texts: Sequence[str]) -> str:
     return "zh" if 2 * chinese > len(letters) else "13a"
 
 
-def _check_items(hypotheses: Sequence[Text], references: Sequence[Text | Sequence[Text]]) -> None:
+def check_items(hypotheses: Sequence[Text], references: Sequence[Text | Sequence[Text]]) -> None:
+    """Check that there are items, and a reference for each of them."""
     if len(hypotheses) != len(references):
         raise ValueError(f"{len(hypotheses)} hypotheses but {len(references)} items with references")
     if not len(hypotheses):
@@ -161,7 +162,8 @@ def _ngrams(tokens: list[str], order: int) -> Counter[tuple[str, ...]]:
     return Counter(zip(*(tokens[offset:] for offset in range(order)), strict=False))
 
 
-def _brevity(lengths: np.ndarray, reference_lengths: np.ndarray) -> np.ndarray:
+def brevity_penalty(lengths: np.ndarray, reference_lengths: np.ndarray) -> np.ndarray:
+    """Return exp(1 - reference / length), at most 1; 0 for an empty hypothesis. Element by element."""
     penalty = np.exp(1 - reference_lengths / np.maximum(lengths, 1))
     return np.where(lengths == 0, 0.0, np.where(lengths > reference_lengths, 1.0, penalty))
 
@@ -192,15 +194,30 @@ def _cumulative(precisions: np.ndarray) -> np.ndarray:
     return np.exp(np.cumsum(logs, axis=-1) / np.arange(1, precisions.shape[-1] + 1))
 
 
+def corpus_columns(counts: MatchCounts) -> np.ndarray:
+    """Return what each item adds to the sums that corpus BLEU follows from, (n_items, 10).
+
+    Columns: matches of orders 1 to 4, n-grams of the hypothesis likewise (at least 1), tokens of the hypothesis,
+    tokens of the closest reference.
+    """
+    return np.concatenate([counts.matches[:, :ORDERS], counts.totals[:, :ORDERS], counts.lengths[:, None],
+                           counts.reference_lengths[:, None]], axis=1)
+
+
+def corpus_bleu_of_sums(sums: np.ndarray) -> np.ndarray:
+    """Return unsmoothed cumulative corpus BLEU-1..4, (..., 4), of sums (..., 10) of :func:`corpus_columns`."""
+    precisions = sums[..., :ORDERS] / sums[..., ORDERS:2 * ORDERS]
+    return _cumulative(precisions) * brevity_penalty(sums[..., -2], sums[..., -1])[..., None]
+
+
 def _corpus(counts: MatchCounts) -> np.ndarray:
-    precisions = counts.matches[:, :ORDERS].sum(axis=0) / counts.totals[:, :ORDERS].sum(axis=0)
-    return _cumulative(precisions) * _brevity(counts.lengths.sum(), counts.reference_lengths.sum())
+    return corpus_bleu_of_sums(corpus_columns(counts).sum(axis=0))
 
 
 def _sacrebleu(hypotheses: Sequence[Text], references: Sequence[Text | Sequence[Text]]) -> BleuScores:
     from sacrebleu.metrics import BLEU
 
-    _check_items(hypotheses, references)
+    check_items(hypotheses, references)
     outputs = [_joined(text) for text in hypotheses]
     per_item = [[item] if isinstance(item, str) else [_joined(text) for text in item] for item in references]
     width = max(map(len, per_item))

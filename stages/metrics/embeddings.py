@@ -42,6 +42,11 @@ class EncoderVectors:
         self._table = np.asarray(table)
         self._unknown = getattr(self._tokenizer.model, "unk_token", None)
 
+    @property
+    def size(self) -> int:
+        """Width of a vector."""
+        return int(self._table.shape[1])
+
     def lookup(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Return (vectors (n, d) float64, known (n,) bool) of ``words``."""
         encodings = self._tokenizer.encode_batch(list(words), add_special_tokens=False)

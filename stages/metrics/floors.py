@@ -47,3 +47,19 @@ def nearest_neighbours(sources: Sequence[str], training: Sequence[str]) -> Neigh
         indices[start:start + len(best)] = best
         similarities[start:start + len(best)] = cosines[np.arange(len(best)), best]
     return Neighbours(indices, similarities)
+
+
+def derangement(items: int, seed: int) -> np.ndarray:
+    """Return a random permutation (items,) of one cycle, so that none stays in its place (Sattolo 1986).
+
+    Raises:
+        ValueError: fewer than two items.
+    """
+    if items < 2:
+        raise ValueError(f"at least two items can change places, not {items}")
+    order = np.arange(items)
+    generator = np.random.default_rng(seed)
+    for place in range(items - 1, 0, -1):
+        other = int(generator.integers(0, place))
+        order[place], order[other] = order[other], order[place]
+    return order

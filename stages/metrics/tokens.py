@@ -1,4 +1,7 @@
-"""Lower-cased BERT basic tokens, on which every metric of this package is computed."""
+"""Lower-cased BERT basic tokens, on which every metric of this package is computed.
+
+Chinese is scored on characters (METHODS A.8): a basic token is a word, a punctuation mark or one Chinese character.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,6 +10,9 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 Text = str | Sequence[str]
 
+# What BERT takes for a Chinese character, as ranges of a regular expression; kana and hangul are none.
+CHINESE = ("\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002a6df\U0002a700-\U0002b73f\U0002b740-\U0002b81f"
+           "\U0002b820-\U0002ceaf\U0002f800-\U0002fa1f")
 _NORMALIZER = BertNormalizer(lowercase=True)
 _SPLITTER = BertPreTokenizer()
 

@@ -23,7 +23,7 @@ STAGE_PARAMS: dict[str, tuple[str, ...]] = {
     "train_hcl": ("seed", "runtime.threads", "runtime.deterministic", "encoder", "node_vectors", "train_hcl",
                   "models.hcl.{key}"),
     "generate_hcl": ("seed", "runtime.threads", "runtime.deterministic", "generate_hcl", "runs.hcl.{key}"),
-    "evaluate_hcl": ("seed", "encoder", "evaluate_hcl", "runs.hcl.{key}"),
+    "evaluate_hcl": ("seed", "runtime.threads", "runtime.deterministic", "encoder", "evaluate_hcl", "runs.hcl.{key}"),
     "probe_hcl": ("seed", "runtime.threads", "runtime.deterministic", "probe_hcl", "probes.hcl.{key}"),
     "compare": ("seed", "compare", "models", "runs"),
     "report": ("recipe", "seed", "datasets", "encoder", "report", "models", "runs", "probes"),

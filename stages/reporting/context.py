@@ -1,19 +1,31 @@
-"""Turn gathered material into what the template shows: plain values, no artifacts, no files."""
+"""Turn gathered material into what the templates show: plain values, no artifacts, no files."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
 
 from stages.comparison.figure import pos_plot
+from stages.reporting.alarms import Alarm, alarms_of
+from stages.reporting.comparison_tables import PrintedTable, printed_tables
+from stages.reporting.curves import CurveGroup, best_epoch, curve_groups, series_colour
+from stages.reporting.differences import DifferenceTable, difference_tables
 from stages.reporting.examples import Segment, chosen_examples, segments
+from stages.reporting.explorer import explorer_data
 from stages.reporting.figures import Plot
 from stages.reporting.gather import DatasetMaterial, Material, ModelMaterial, RunMaterial
-from stages.reporting.labels import number, percentage, rows_of, settings_text, stage_label
-from stages.reporting.plots import best_epoch, degree_plot, history_plots, keyword_plot, neighbourhood_plots
+from stages.reporting.generations import generations_data
+from stages.reporting.labels import number, percentage, rows_of, settings_text, stage_label, value_text
+from stages.reporting.latent_map import ProbeView, probe_view
+from stages.reporting.metric_columns import Column
+from stages.reporting.plots import degree_plot, keyword_plot, neighbourhood_plots
 from stages.reporting.results import ResultBlock, result_blocks
 
+# Bytes of embedded data, shared by all data sets and by all blocks of results; with the tables and pictures of a
+# recipe of ordinary size the page stays below 5 MB.
+GRAPH_BYTES = 1_800_000
+GENERATION_BYTES = 1_600_000
 # They bound what a contrast over keywords can do (METHODS A.3).
 _BOUNDS = (("share_input_equals_output", "input and output have the same keyword"),
            ("share_output_equals_negative", "output and negative have the same keyword"),
@@ -40,7 +52,7 @@ class ExampleView:
 
 @dataclass(frozen=True)
 class DatasetView:
-    """One data set: counts under headings, keyword and graph statistics, plots."""
+    """One data set: counts under headings, keyword and graph statistics, plots, and what the explorer can open."""
 
     name: str
     origin: str
@@ -58,42 +70,109 @@ class DatasetView:
     parts_of_speech: Plot | None
     beside_methods: list[str]
     beside: list[tuple[str, list[str]]]
+    graph_data: str
+    openable: int
+    nodes: int
 
 
 @dataclass(frozen=True)
 class ModelView:
-    """One trained model: its curves, its selected epoch (0 if unknown) and its settings."""
+    """One trained model: its colour among the curves, its selected epoch (0 if unknown), settings and alarms."""
 
     name: str
-    plots: list[Plot]
+    dataset: str
+    seed: int
+    overrides: str
+    colour: str
     epochs: int
     best_epoch: int
+    loss: str
     settings: list[tuple[str, str]]
+    alarms: list[Alarm]
+
+
+@dataclass(frozen=True)
+class BlockView:
+    """Runs on the same examples: tables, differences, and the generations (``data`` is the id of all of them)."""
+
+    results: ResultBlock
+    differences: list[DifferenceTable]
+    examples: list[ExampleView]
+    data: str
+    left_out: int
+
+    @property
+    def heading(self) -> str:
+        """Data set and split."""
+        return f"{self.results.dataset}, {self.results.split} split"
+
+
+@dataclass(frozen=True)
+class TrackView:
+    """Everything of one method: its results, generations, trainings and probes."""
+
+    key: str
+    title: str
+    method: str
+    models: list[ModelView]
+    runs: list[tuple[str, str, str]]
+    blocks: list[BlockView]
+    printed: list[PrintedTable]
+    curves: list[CurveGroup]
+    probes: list[ProbeView]
+
+    @property
+    def glossary(self) -> list[tuple[str, tuple[Column, ...]]]:
+        """Columns of all tables by the heading of their group, each once."""
+        groups = {group.label: group.columns for block in self.blocks for table in block.results.tables
+                  for group in table.groups}
+        return list(groups.items())
+
+    def has_floor(self, name: str) -> bool:
+        """Return whether a floor of that name was scored."""
+        return any(name in block.results.systems for block in self.blocks)
+
+    @property
+    def alarms(self) -> list[Alarm]:
+        """Alarms of all models."""
+        return [alarm for model in self.models for alarm in model.alarms]
 
 
 @dataclass(frozen=True)
 class Page:
-    """Everything that the template needs."""
+    """Everything that the templates need.
+
+    Attributes:
+        data: what scripts read, by the id of its element.
+        shown: items of the generations shown at a time.
+    """
 
     recipe: str
     seed: int
     encoder: str
     encoders: list[dict[str, Any]]
     datasets: list[DatasetView]
-    models: list[tuple[str, str, int, str]]
-    runs: list[tuple[str, str, str]]
-    results: list[ResultBlock]
-    histories: list[ModelView]
-    examples: list[tuple[ResultBlock, list[ExampleView]]]
+    tracks: list[TrackView]
+    shown: int
+    data: dict[str, Any] = field(default_factory=dict)
 
     @property
     def plots(self) -> list[Plot]:
         """Every plot of the page, in its order."""
-        found = [plot for model in self.histories for plot in model.plots]
+        found = [plot for track in self.tracks for group in track.curves for plot in group.plots]
         for dataset in self.datasets:
             found += [plot for plot in (dataset.keywords, dataset.parts_of_speech, dataset.degrees) if plot]
             found += dataset.neighbourhoods
         return found
+
+    @property
+    def alarms(self) -> list[Alarm]:
+        """Alarms of all tracks."""
+        return [alarm for track in self.tracks for alarm in track.alarms]
+
+    def count(self, what: str) -> int:
+        """Return how many ``models`` or ``runs`` all tracks have."""
+        return sum(len(getattr(track, what)) for track in self.tracks)
 
     def language(self, dataset: str) -> str:
         """Return the language code of a data set's texts."""
@@ -105,17 +184,41 @@ def build(material: Material, examples: int) -> Page:
 
     Args:
         material: what :func:`stages.reporting.gather.gather` read.
-        examples: examples shown per block of results.
+        examples: items of the generations shown at a time; with 0 there are none.
     """
-    blocks = result_blocks(material.runs)
+    data: dict[str, Any] = {}
+    graphs = [dataset for dataset in material.datasets if dataset.graph is not None]
+    for dataset in graphs:
+        if dataset.graph is not None:
+            data[f"graph-{dataset.name}"] = explorer_data(dataset.graph, GRAPH_BYTES // len(graphs))
     return Page(
         recipe=material.recipe, seed=material.seed, encoder=material.encoder, encoders=_encoders(material),
-        datasets=[_dataset(dataset) for dataset in material.datasets],
-        models=[(model.name, model.dataset, model.seed, settings_text(model.overrides) or "none")
-                for model in material.models],
-        runs=[(run.name, run.model, settings_text(run.decode) or "none") for run in material.runs],
-        results=blocks, histories=[_model(model) for model in material.models],
-        examples=[(block, example_views(block, material, examples)) for block in blocks])
+        datasets=[_dataset(dataset, data) for dataset in material.datasets], tracks=[_hcl(material, examples, data)],
+        shown=examples, data=data)
+
+
+def _hcl(material: Material, examples: int, data: dict[str, Any]) -> TrackView:
+    blocks = result_blocks(material.runs, material.comparison)
+    alarms = alarms_of(material.models)
+    return TrackView(
+        "hcl", "HCL", "hierarchical contrastive learning over keywords and instances",
+        [_model(model, place, [alarm for alarm in alarms if alarm.model == model.name])
+         for place, model in enumerate(material.models)],
+        [(run.name, run.model, settings_text(run.decode) or "none") for run in material.runs],
+        [_block(block, f"generations-hcl-{place}", material, examples, data, GENERATION_BYTES // len(blocks))
+         for place, block in enumerate(blocks)],
+        printed_tables(material), curve_groups(material.models), [probe_view(probe) for probe in material.probes])
+
+
+def _block(block: ResultBlock, name: str, material: Material, examples: int, data: dict[str, Any],
+           budget: int) -> BlockView:
+    left_out = 0
+    if examples:
+        runs = [run for run in material.runs if run.name in block.runs]
+        data[name] = generations_data(runs, material.details[block.dataset], budget)
+        left_out = data[name]["total"] - len(data[name]["items"])
+    return BlockView(block, difference_tables(material.paired, block), example_views(block, material, examples), name,
+                     left_out)
 
 
 def example_views(block: ResultBlock, material: Material, count: int) -> list[ExampleView]:
@@ -141,7 +244,7 @@ def _example(number: int, runs: Sequence[RunMaterial], rows: dict[str, dict[int,
         [(run.name, segments(row.prediction, [keyword, target])) for run, row in zip(runs, own, strict=True)])
 
 
-def _dataset(dataset: DatasetMaterial) -> DatasetView:
+def _dataset(dataset: DatasetMaterial, data: dict[str, Any]) -> DatasetView:
     settings, graph = dataset.settings, dataset.metrics.get("graph", {})
     counts = [(stage_label(stage), list(rows_of(content))) for stage, content in dataset.metrics.items()
               if stage not in ("keywords", "graph", "side_by_side")]
@@ -154,7 +257,9 @@ def _dataset(dataset: DatasetMaterial) -> DatasetView:
         [(text, percentage(graph[key])) for key, text in _BOUNDS if key in graph],
         degree_plot(dataset), neighbourhood_plots(dataset), _agreement(dataset), _parts_of_speech(dataset),
         [_METHODS.get(name, name) for name in methods],
-        [(row["text"], [", ".join(row[name]) for name in methods]) for _, row in beside.iterrows()])
+        [(row["text"], [", ".join(row[name]) for name in methods]) for _, row in beside.iterrows()],
+        f"graph-{dataset.name}", len(data.get(f"graph-{dataset.name}", {}).get("nodes", [])),
+        0 if dataset.graph is None else dataset.graph.total)
 
 
 def _agreement(dataset: DatasetMaterial) -> list[tuple[str, ...]]:
@@ -173,10 +278,14 @@ def _parts_of_speech(dataset: DatasetMaterial) -> Plot | None:
     return replace(plot, name=f"{plot.name}-{dataset.name}")
 
 
-def _model(model: ModelMaterial) -> ModelView:
-    epochs = 0 if model.history is None else len(model.history)
+def _model(model: ModelMaterial, place: int, alarms: list[Alarm]) -> ModelView:
+    history = model.history
+    epochs, best = 0 if history is None else len(history), best_epoch(history)
     settings = [row for group in sorted(model.settings) for row in rows_of({group: model.settings[group]})]
-    return ModelView(model.name, history_plots(model), epochs, best_epoch(model.history), settings)
+    kept = [] if history is None or "validation_loss" not in history else history.loc[
+        history["epoch"] == best, "validation_loss"].tolist()
+    return ModelView(model.name, model.dataset, model.seed, settings_text(model.overrides) or "none",
+                     series_colour(place), epochs, best, value_text(float(kept[0])) if kept else "–", settings, alarms)
 
 
 def _methods(dataset: DatasetMaterial) -> list[tuple[str, str]]:
@@ -185,7 +294,8 @@ def _methods(dataset: DatasetMaterial) -> list[tuple[str, str]]:
         return []
     counts = dataset.keywords["method"].value_counts()
     return [(_KEYWORD_METHODS.get(method, method),
-             f"{number(int(counts[method]))} texts, {percentage(counts[method] / counts.sum())}")
+             f"{number(int(counts[method]))} text{'' if counts[method] == 1 else 's'}, "
+             f"{percentage(counts[method] / counts.sum())}")
             for method in sorted(counts.index)]
 
 

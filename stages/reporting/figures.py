@@ -3,9 +3,9 @@
 import io
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import matplotlib.style
@@ -15,7 +15,10 @@ from matplotlib.figure import Figure
 # Drawn as these colours in files; on the page each becomes the CSS variable of that name, so that plots
 # follow the reader's light or dark setting.
 PALETTE = {"ink": "#1b1f24", "muted": "#5b6471", "line": "#dfe3e8", "paper": "#fdfdfc", "first": "#1f6f94",
-           "second": "#b4531f", "good": "#2c7a55", "bad": "#ac3b45"}
+           "second": "#b4531f", "good": "#2c7a55", "bad": "#ac3b45", "violet": "#7a4fa3", "ochre": "#8a6100",
+           "olive": "#56701f", "slate": "#4f6178"}
+# Colours of things that are told apart, in this order and then again.
+SERIES = ("first", "second", "violet", "good", "ochre", "bad", "olive", "slate")
 _STYLE: dict[Any, Any] = {
     "svg.hashsalt": "keycontrast", "svg.fonttype": "none", "text.parse_math": False, "font.family": "DejaVu Sans",
     "font.size": 9.0, "text.color": PALETTE["ink"], "axes.labelcolor": PALETTE["muted"],
@@ -38,6 +41,7 @@ class Plot:
         description: what can be read from it, for those who cannot see it.
         svg: standalone file.
         png: standalone file.
+        notes: by the id of a part, what the page shows beside the pointer.
     """
 
     name: str
@@ -45,11 +49,12 @@ class Plot:
     description: str
     svg: str
     png: bytes
+    notes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def inline(self) -> Markup:
         """The plot as an element of the page: no fixed size, no clashing ids, colours as CSS variables."""
-        return inline_svg(self.svg, self.name, f"{self.title}: {self.description}")
+        return inline_svg(self.svg, self.name, f"{self.title}: {self.description}", self.notes)
 
 
 @contextmanager
@@ -59,7 +64,12 @@ def drawing(width: float, height: float) -> Iterator[Figure]:
         yield Figure(figsize=(width, height), layout="constrained")
 
 
-def finished(figure: Figure, name: str, title: str, description: str) -> Plot:
+def file_name(*parts: str) -> str:
+    """Return a file stem (and id) from names: ``file_name("history", "hcl", "loss") == "history--hcl--loss"``."""
+    return "--".join(re.sub(r"[^A-Za-z0-9._-]+", "-", part) for part in parts)
+
+
+def finished(figure: Figure, name: str, title: str, description: str, notes: Mapping[str, str] | None = None) -> Plot:
     """Return ``figure`` as a plot; to be called inside :func:`drawing`. No date, no program name."""
     svg, png = io.StringIO(), io.BytesIO()
     with warnings.catch_warnings():
@@ -68,19 +78,24 @@ def finished(figure: Figure, name: str, title: str, description: str) -> Plot:
         figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
         figure.set_layout_engine("none")    # the first file has settled it
         figure.savefig(png, format="png", dpi=144, metadata={"Software": None})
-    return Plot(name, title, description, svg.getvalue(), png.getvalue())
+    return Plot(name, title, description, svg.getvalue(), png.getvalue(), notes or {})
 
 
-def inline_svg(svg: str, name: str, text: str) -> Markup:
+def inline_svg(svg: str, name: str, text: str, notes: Mapping[str, str] | None = None) -> Markup:
     """Return a standalone SVG as an element for the page, with ``text`` as its alternative.
 
     Args:
         svg: as matplotlib writes it; data in it are escaped already.
         name: put before every id that is referred to; other ids are dropped.
         text: plain text, escaped here.
+        notes: plain text by id: those parts become ``data-part`` with the text as ``data-hint``; so does, without
+            one, the legend.
     """
     body = svg[svg.index("<svg"):]
     body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, flags=re.DOTALL)
+    for part, note in {"legend": "", **(notes or {})}.items():
+        hint = f' data-hint="{escape(note)}"' if note else ""
+        body = body.replace(f' id="{part}"', f' data-part="{part}"{hint}')
     used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', body))
     body = re.sub(r' id="([^"]+)"', lambda found: f' id="{name}-{found[1]}"' if found[1] in used else "", body)
     body = re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", body)

@@ -9,9 +9,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.artifacts.paths import DatasetPaths, ModelPaths, RunPaths
+from stages.artifacts.paths import COMPARISON, DatasetPaths, ModelPaths, ProbePaths, RunPaths
 from stages.artifacts.tables import read_frame, read_metadata, read_table
-from stages.reporting.examples import chosen_examples
+from stages.reporting.explorer import GraphMaterial, read_graph
 from stages.runtime.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ _SETTINGS = ("graph", "keyword", "latent", "contrasts", "decoder")
 _TABLES = ("examples", "texts", "tokens", "textrank", "attribution", "word_vectors", "psi", "s_tags", "side_by_side",
            "keywords", "clusters", "nodes", "edges", "node_vectors")
 _BESIDE = 8     # texts whose keywords are shown method by method
+ITEM_SCORES = ("bleu_1", "bleu_2", "bleu_4")    # those that stand beside an output
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class DatasetMaterial:
     encoders: list[dict[str, Any]] = field(default_factory=list)
     keywords: pd.DataFrame | None = None
     nodes: pd.DataFrame | None = None
-    edges: pd.DataFrame | None = None
+    graph: GraphMaterial | None = None
     frequencies: pd.DataFrame | None = None
     beside: pd.DataFrame | None = None
 
@@ -53,6 +54,7 @@ class ModelMaterial:
 
     Attributes:
         settings: groups of its ``config.json``, named as in the params; empty if it has none.
+        metrics: what its training reported; ``alarms`` are a list in it.
     """
 
     name: str
@@ -61,11 +63,17 @@ class ModelMaterial:
     overrides: dict[str, Any]
     history: pd.DataFrame | None = None
     settings: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class RunMaterial:
-    """One row of the results: model, decoding, metrics and the predictions of the shown examples."""
+    """One row of the results: model, decoding, metrics and predictions.
+
+    Attributes:
+        predictions: rows of table ``predictions`` with sample 0.
+        item_scores: by example, the scores that stand beside its output.
+    """
 
     name: str
     model: str
@@ -73,6 +81,19 @@ class RunMaterial:
     decode: dict[str, Any]
     metrics: dict[str, Any]
     predictions: pd.DataFrame
+    item_scores: dict[int, list[float | None]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ProbeMaterial:
+    """What was found in one model: points of its latent space, and outputs under other keywords."""
+
+    name: str
+    model: str
+    dataset: str
+    metrics: dict[str, Any]
+    latent: pd.DataFrame
+    swaps: pd.DataFrame
 
 
 @dataclass(frozen=True)
@@ -80,8 +101,11 @@ class Material:
     """Everything the page is made from.
 
     Attributes:
-        details: per data set, the shown examples beyond their predictions: columns example_id,
+        details: per data set, evaluated examples beyond their predictions: columns example_id,
             reference_keyword, negative, negative_keyword.
+        paired: rows of table ``paired``; empty where no runs were compared.
+        comparison: what the comparison reported beside them, such as means over seeds.
+        probes: of the probed models.
     """
 
     recipe: str
@@ -91,6 +115,9 @@ class Material:
     models: list[ModelMaterial]
     runs: list[RunMaterial]
     details: dict[str, pd.DataFrame]
+    paired: pd.DataFrame = field(default_factory=pd.DataFrame)
+    comparison: dict[str, Any] = field(default_factory=dict)
+    probes: list[ProbeMaterial] = field(default_factory=list)
 
 
 def gather(params: "Params") -> Material:
@@ -101,13 +128,17 @@ def gather(params: "Params") -> Material:
     """
     models = [_model(name, params) for name in params.models.hcl]
     datasets = {model.name: model.dataset for model in models}
-    runs = [_run(name, run.model, datasets[run.model], run.decode, params.report.examples)
-            for name, run in params.runs.hcl.items()]
+    runs = [_run(name, run.model, datasets[run.model], run.decode) for name, run in params.runs.hcl.items()]
+    paired, comparison = COMPARISON / "paired.parquet", COMPARISON / "metrics.json"
     return Material(
         recipe=params.recipe, seed=params.seed, encoder=params.encoder.source,
         datasets=[_dataset(name, block.model_dump(mode="json")) for name, block in params.datasets.items()],
         models=models, runs=runs,
-        details={name: _details(name, [run for run in runs if run.dataset == name]) for name in params.datasets})
+        details={name: _details(name, [run for run in runs if run.dataset == name]) for name in params.datasets},
+        paired=read_frame(paired, "paired") if paired.exists() else pd.DataFrame(),
+        comparison=_json(comparison) if comparison.exists() else {},
+        probes=[found for name, probe in params.probes.hcl.items()
+                if (found := _probe(name, probe.model, datasets[probe.model]))])
 
 
 def _dataset(name: str, settings: dict[str, Any]) -> DatasetMaterial:
@@ -121,7 +152,7 @@ def _dataset(name: str, settings: dict[str, Any]) -> DatasetMaterial:
     return DatasetMaterial(
         name, settings, metrics, list(dict.fromkeys(fallbacks)), encoders,
         keywords=_optional(paths.table("keywords"), "keywords"), nodes=_optional(paths.table("nodes"), "nodes"),
-        edges=_optional(paths.table("edges"), "edges"), frequencies=_frequencies(paths), beside=_beside(paths))
+        graph=read_graph(paths), frequencies=_frequencies(paths), beside=_beside(paths))
 
 
 def _frequencies(paths: DatasetPaths) -> pd.DataFrame | None:
@@ -149,25 +180,43 @@ def _model(name: str, params: "Params") -> ModelMaterial:
                          f"`keycontrast stage train_hcl@{name}`.")
     config = ModelPaths(name).weights / "config.json"
     settings = _json(config) if config.exists() else {}
+    metrics = ModelPaths(name).metrics
     return ModelMaterial(name, block.dataset, params.model_seed(name), block.overrides, history,
-                         {group: settings[group] for group in _SETTINGS if group in settings})
+                         {group: settings[group] for group in _SETTINGS if group in settings},
+                         _json(metrics) if metrics.exists() else {})
 
 
-def _run(name: str, model: str, dataset: str, decode: dict[str, Any], examples: int) -> RunMaterial:
+def _run(name: str, model: str, dataset: str, decode: dict[str, Any]) -> RunMaterial:
     paths = RunPaths(name)
     metrics = _json(paths.metrics)
     if not {"run", "floors", "counts", "settings"} <= set(metrics):
         raise InputError(f"{paths.metrics}: not the metrics of a run. Make them again with "
                          f"`keycontrast stage evaluate_hcl@{name}`.")
     predictions = read_frame(paths.predictions, "predictions")
-    first = predictions[predictions["sample"] == 0]
-    shown = chosen_examples(first["example_id"].tolist(), examples)
-    return RunMaterial(name, model, dataset, decode, metrics,
-                       first[first["example_id"].isin(shown)].reset_index(drop=True))
+    first = predictions[predictions["sample"] == 0].reset_index(drop=True)
+    return RunMaterial(name, model, dataset, decode, metrics, first, _item_scores(paths.scores))
+
+
+def _item_scores(path: Path) -> dict[int, list[float | None]]:
+    if not path.exists():
+        return {}
+    table = read_table(path, columns=["system", "example_id", *ITEM_SCORES])
+    table = table.filter(pc.equal(table["system"], "run"))
+    columns = [table[name].to_pylist() for name in ITEM_SCORES]
+    return {number: [None if value is None else round(value, 3) for value in values]
+            for number, *values in zip(table["example_id"].to_pylist(), *columns, strict=True)}
+
+
+def _probe(name: str, model: str, dataset: str) -> ProbeMaterial | None:
+    paths = ProbePaths(name)
+    if not paths.metrics.exists():
+        return None
+    return ProbeMaterial(name, model, dataset, _json(paths.metrics), read_frame(paths.table("latent"), "latent"),
+                         read_frame(paths.table("keyword_swap"), "keyword_swap"))
 
 
 def _details(dataset: str, runs: list[RunMaterial]) -> pd.DataFrame:
-    """Return reference keyword, negative and its keyword of every shown example, as far as tables tell."""
+    """Return reference keyword, negative and its keyword of every evaluated example, as far as tables tell."""
     columns = ["example_id", "reference_keyword", "negative", "negative_keyword"]
     paths = DatasetPaths(dataset)
     shown = sorted({int(number) for run in runs for number in run.predictions["example_id"]})

@@ -1,7 +1,5 @@
 """The plots of the page, each a pure function from tables to a finished plot."""
 
-import re
-
 import networkx as nx
 import numpy as np
 import pandas as pd
@@ -10,64 +8,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from stages.artifacts.schemas import NO_KEYWORD
-from stages.reporting.figures import PALETTE, Plot, drawing, finished
-from stages.reporting.gather import DatasetMaterial, ModelMaterial
-from stages.reporting.labels import number, quantity_label
+from stages.reporting.figures import PALETTE, Plot, drawing, file_name, finished
+from stages.reporting.gather import DatasetMaterial
 
-_SPLITS = (("train", PALETTE["muted"], "--", "o"), ("validation", PALETTE["first"], "-", "o"))
 _SIGNS = ((1, PALETTE["good"], "solid", "positive"), (-1, PALETTE["bad"], "dashed", "negative"))
 _NEIGHBOURS = 8     # of each sign; more would not be readable
 _KEYWORDS = 15
-
-
-def history_plots(model: ModelMaterial) -> list[Plot]:
-    """Return one small plot per quantity of the training history, training and validation together."""
-    if model.history is None or model.history.empty:
-        return []
-    return [_history_plot(model.name, quantity, columns, model.history)
-            for quantity, columns in history_quantities(model.history).items()]
-
-
-def history_quantities(history: pd.DataFrame) -> dict[str, dict[str, str]]:
-    """Group numeric columns by quantity: ``{"loss": {"train": "train_loss", "validation": "validation_loss"}}``.
-
-    A column without either prefix counts as training. Columns without any value are left out. What validation
-    knows comes first.
-    """
-    quantities: dict[str, dict[str, str]] = {}
-    for column in history.select_dtypes("number").columns:
-        if column in ("epoch", "step") or history[column].isna().all():
-            continue
-        found = re.fullmatch(r"(train|validation)_(.+)", column)
-        split, quantity = (found[1], found[2]) if found else ("train", column)
-        quantities.setdefault(quantity, {})[split] = column
-    return dict(sorted(quantities.items(), key=lambda item: "validation" not in item[1]))
-
-
-def best_epoch(history: pd.DataFrame | None) -> int:
-    """Return the epoch whose weights were kept: the last one flagged ``best``; 0 if none is."""
-    if history is None or "best" not in history or not history["best"].any():
-        return 0
-    return int(history.loc[history["best"].astype(bool), "epoch"].iloc[-1])
-
-
-def _history_plot(model: str, quantity: str, columns: dict[str, str], history: pd.DataFrame) -> Plot:
-    with drawing(3.1, 2.0) as figure:
-        axes = figure.add_subplot()
-        for split, colour, line, marker in _SPLITS:
-            if split in columns:
-                axes.plot(history["epoch"], history[columns[split]], line, color=colour, marker=marker, label=split)
-        if best_epoch(history):
-            axes.axvline(best_epoch(history), color=PALETTE["second"], linestyle=":", linewidth=1.1, zorder=1)
-        axes.set_title(quantity_label(quantity))
-        axes.set_xlabel("epoch")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
-        if len(columns) > 1:
-            axes.legend()
-        ends = "; ".join(f"{split} from {number(float(values.iloc[0]))} to {number(float(values.iloc[-1]))}"
-                         for split, column in columns.items() if len(values := history[column].dropna()))
-        return finished(figure, file_name("history", model, quantity), f"{model}, {quantity_label(quantity)}",
-                        f"{ends} over {len(history)} epochs")
 
 
 def keyword_plot(dataset: DatasetMaterial) -> Plot | None:
@@ -126,12 +72,14 @@ def degree_plot(dataset: DatasetMaterial) -> Plot | None:
 
 def neighbourhood_plots(dataset: DatasetMaterial, count: int = 2) -> list[Plot]:
     """Return drawings of the ``count`` keywords with most drawable neighbours, of both signs if possible."""
-    nodes, edges = dataset.nodes, dataset.edges
-    if nodes is None or edges is None or edges.empty:
+    nodes, graph = dataset.nodes, dataset.graph
+    if nodes is None or graph is None or graph.edges.empty:
         return []
-    ranked = nodes.assign(both=np.minimum(nodes["in_positive"], nodes["in_negative"]).clip(upper=_NEIGHBOURS),
-                          drawn=nodes["in_positive"].clip(upper=_NEIGHBOURS)
-                          + nodes["in_negative"].clip(upper=_NEIGHBOURS))
+    edges, nodes = graph.edges, nodes[nodes["node_id"].isin(list(graph.names))]
+    ranked = nodes[nodes["node_id"].isin(graph.nodes["node_id"])]
+    ranked = ranked.assign(both=np.minimum(ranked["in_positive"], ranked["in_negative"]).clip(upper=_NEIGHBOURS),
+                           drawn=ranked["in_positive"].clip(upper=_NEIGHBOURS)
+                           + ranked["in_negative"].clip(upper=_NEIGHBOURS))
     ranked = ranked[(ranked["drawn"] > 0) & (ranked["keyword"] != NO_KEYWORD)]
     ranked = ranked.sort_values(["both", "drawn", "cluster_size", "node_id"], ascending=[False, False, False, True])
     return [_neighbourhood_plot(dataset.name, neighbourhood(nodes, edges, int(centre)), place)
@@ -199,8 +147,3 @@ def _draw_neighbourhood(figure: Figure, graph: nx.DiGraph, places: dict[str, tup
 
 def _short(word: str, length: int = 24) -> str:
     return word if len(word) <= length else word[:length - 1] + "…"
-
-
-def file_name(*parts: str) -> str:
-    """Return a file stem (and id) from names: ``file_name("history", "hcl", "loss") == "history--hcl--loss"``."""
-    return "--".join(re.sub(r"[^A-Za-z0-9._-]+", "-", part) for part in parts)

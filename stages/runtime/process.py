@@ -6,10 +6,13 @@ import logging
 import resource
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from stages.runtime.distributed import is_first, launched, launcher, start_processes
 from stages.runtime.errors import InputError
 from stages.runtime.guard import die_with, exclusive, watched_ancestors
 from stages.runtime.log import configure, logger
@@ -26,17 +29,25 @@ class StageProcess:
     Attributes:
         stage: name of the stage.
         instance: its DVC ``foreach`` key (data set, model or run); empty for ``report``.
-        scratch: folder that only this process holds; survives a kill; never an out.
+        scratch: folder that only this process (and those that ``torchrun`` started with it) holds; survives a
+            kill; never an out.
+        measured: what the stage measured of itself, for its record; durations never enter an out.
     """
 
     stage: str
     instance: str
     scratch: Path
+    measured: dict[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """Name as DVC writes it, ``stage@instance``."""
         return f"{self.stage}@{self.instance}" if self.instance else self.stage
+
+    @property
+    def first(self) -> bool:
+        """Whether this process writes and shows progress; of several, one does."""
+        return is_first()
 
     @property
     def log(self) -> logging.Logger:
@@ -45,7 +56,7 @@ class StageProcess:
 
 
 def run_stage(stage: str, work: Callable[[StageProcess], None], argv: list[str] | None = None,
-              instance: str | None = "DATASET") -> int:
+              instance: str | None = "DATASET", processes: Callable[[], int] | None = None) -> int:
     """Run ``work`` as stage ``stage`` and return the exit status of the process.
 
     Args:
@@ -53,6 +64,9 @@ def run_stage(stage: str, work: Callable[[StageProcess], None], argv: list[str] 
         work: reads, calls ``run``, writes.
         argv: arguments after the program name; ``sys.argv`` by default.
         instance: what the one argument names; None for a stage without instances.
+        processes: returns the number of processes that share the work; with more than one, and unless
+            ``torchrun`` has started them already, this one starts them and waits. The first alone holds the
+            scratch folder, says what is wrong with an input, and leaves a record.
     """
     parser = argparse.ArgumentParser(
         prog=f"python -m stages.{stage}", description=sys.modules[work.__module__].__doc__,
@@ -63,22 +77,37 @@ def run_stage(stage: str, work: Callable[[StageProcess], None], argv: list[str] 
     arguments = parser.parse_args(argv)
     configure()
     key = arguments.instance if instance else ""
-    die_with(watched_ancestors())
+    die_with([*watched_ancestors(), *launcher()])
     started = time.monotonic()
     try:
-        with exclusive(SCRATCH / stage / (key or "all"), f"{stage} {key}".strip()) as scratch:
-            work(StageProcess(stage, key, scratch))
+        if processes is not None and not launched() and (count := processes()) > 1:
+            return start_processes(["-m", f"stages.{stage}", *([key] if key else [])], count)
+        with _scratch(stage, key) as scratch:
+            process = StageProcess(stage, key, scratch)
+            work(process)
     except InputError as error:
-        print(f"{stage}: {error}", file=sys.stderr)  # noqa: T201 - the message is the command's output
+        if is_first():
+            print(f"{stage}: {error}", file=sys.stderr)  # noqa: T201 - the message is the command's output
         return 1
-    _record(stage, key, time.monotonic() - started)
+    if is_first():
+        _record(process, time.monotonic() - started)
     return 0
 
 
-def _record(stage: str, key: str, seconds: float) -> None:
+@contextmanager
+def _scratch(stage: str, key: str) -> Iterator[Path]:
+    folder = SCRATCH / stage / (key or "all")
+    if not is_first():
+        yield folder
+        return
+    with exclusive(folder, f"{stage} {key}".strip()):
+        yield folder
+
+
+def _record(process: StageProcess, seconds: float) -> None:
     usage, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     record = {"seconds": round(seconds, 3), "cpu_seconds": round(usage.ru_utime + usage.ru_stime
                                                                 + children.ru_utime + children.ru_stime, 3),
-              "peak_memory_mib": max(usage.ru_maxrss, children.ru_maxrss) // 1024}
+              "peak_memory_mib": max(usage.ru_maxrss, children.ru_maxrss) // 1024, **process.measured}
     RECORDS.mkdir(parents=True, exist_ok=True)
-    (RECORDS / f"{stage}@{key or 'all'}.json").write_text(json.dumps(record) + "\n")
+    (RECORDS / f"{process.stage}@{process.instance or 'all'}.json").write_text(json.dumps(record) + "\n")

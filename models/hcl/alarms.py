@@ -1,0 +1,175 @@
+"""Named alarms from a training history: collapse of the posterior, contrasts that vanish or never move.
+
+Every threshold is a named constant with its reason. An alarm stands if its sign is there in the last epoch; it
+names the epoch since which it has been.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from models.hcl.config import HclConfig
+from models.hcl.monitors import CONTRASTS
+
+Row = Mapping[str, float]
+
+# Nats per item. Below, posterior and prior are told apart in hardly one draw of three: their total variation is at
+# most sqrt(KL / 2), by Pinsker's inequality.
+SMALL_KL = 0.2
+# Free bits hold the KL up without anything to say; a tenth above them is their noise over batches.
+ABOVE_FREE_BITS = 1.1
+# Fewer units than this share of dz varying over inputs: the rest of z is noise.
+ACTIVE_SHARE = 0.05
+# One percent of a reconstruction of 20 to 30 nats is 0.2 to 0.3 nats, about the KL that is called small above.
+IGNORED_MARGIN = 0.01
+# METHODS A.6: above this share of losses under 0.01 the contrast teaches nobody.
+VANISHED_SHARE = 0.9
+# A contrast that teaches falls by more than two percent in three epochs.
+STUCK_CHANGE, STUCK_EPOCHS = 0.02, 3
+# Distances go by 1 / s^2: at this fall of mean log s (half of log 2) all of them have doubled, and no vector moved.
+SHRUNK_LOG_SIGMA = 0.35
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """Something that a training should be looked at for.
+
+    Attributes:
+        name: ``posterior_collapse``, ``latent_ignored``, ``contrast_vanished_<contrast>``,
+            ``contrast_stuck_<contrast>`` or ``spread_shrinking``.
+        epoch: 1-based epoch since which the sign has been there.
+        message: what was seen, with figures.
+        advice: what to try.
+    """
+
+    name: str
+    epoch: int
+    message: str
+    advice: str
+
+
+def find_alarms(rows: Sequence[Row], config: HclConfig) -> list[Alarm]:
+    """Return the alarms that stand after the last of ``rows``; none for what the configuration leaves out.
+
+    Args:
+        rows: history of a training, one mapping per epoch with ``epoch``, ``train_*`` and ``validation_*``; signs
+            whose columns are missing are not looked for.
+        config: the model's configuration.
+    """
+    if not rows:
+        return []
+    found: list[Alarm | None] = []
+    if config.latent["enabled"]:
+        found += [_collapse(rows, config), _ignored(rows)]
+    for name in _contrasts(config):
+        vanished = _vanished(rows, config, name)
+        found += [vanished, _stuck(rows, config, name) if vanished is None else None]
+    if config.uses_mahalanobis:
+        found.append(_shrinking(rows))
+    return [alarm for alarm in found if alarm is not None]
+
+
+def _contrasts(config: HclConfig) -> Iterator[str]:
+    used = {"instance": config.uses_instance, "keyword": config.uses_keyword_contrast,
+            "mahalanobis": config.uses_mahalanobis}
+    return (name for name in CONTRASTS if used[name])
+
+
+def _since(rows: Sequence[Row], columns: Sequence[str], holds: Callable[[Row], bool]) -> int | None:
+    """Return the epoch since which ``holds`` has been true up to the last row; None if it is not true there."""
+    epoch = None
+    for row in reversed(rows):
+        if not all(column in row for column in columns) or not holds(row):
+            break
+        epoch = int(row["epoch"])
+    return epoch
+
+
+def _collapse(rows: Sequence[Row], config: HclConfig) -> Alarm | None:
+    floor = max(SMALL_KL, ABOVE_FREE_BITS * config.latent["free_bits"])
+    fewest = ACTIVE_SHARE * config.latent_size
+    epoch = _since(rows, ("validation_kl", "validation_active_units"),
+                   lambda row: row["validation_kl"] <= floor or row["validation_active_units"] < fewest)
+    if epoch is None:
+        return None
+    last = rows[-1]
+    return Alarm(
+        "posterior_collapse", epoch,
+        f"KL(q || p) is {last['validation_kl']:.3g} nats per item (free bits: {config.latent['free_bits']:g}) with "
+        f"{last['validation_active_units']:.0f} of {config.latent_size} units active: z says little of the target",
+        "lengthen latent.annealing_share or set latent.annealing_cycles, raise latent.free_bits or "
+        "latent.word_dropout, set latent.bow_loss",
+    )
+
+
+def _ignored(rows: Sequence[Row]) -> Alarm | None:
+    columns = ("validation_reconstruction", "validation_reconstruction_prior", "validation_reconstruction_zero")
+
+    def share(row: Row, column: str) -> float:
+        return row[column] / row[columns[0]] - 1.0
+
+    epoch = _since(rows, columns, lambda row: min(share(row, column) for column in columns[1:]) < IGNORED_MARGIN)
+    if epoch is None:
+        return None
+    prior, zero = (100 * share(rows[-1], column) for column in columns[1:])
+    return Alarm(
+        "latent_ignored", epoch,
+        f"reconstruction is {prior:+.2f} % with z from the prior and {zero:+.2f} % with z = 0, against z from the "
+        f"posterior: the decoder hardly reads z",
+        "let z enter in another place too (latent.enters: memory+embed), raise latent.word_dropout or "
+        "latent.free_bits, set latent.bow_loss",
+    )
+
+
+def _vanished(rows: Sequence[Row], config: HclConfig, name: str) -> Alarm | None:
+    column = f"train_{name}_vanished"
+    epoch = _since(rows, (column,), lambda row: row[column] > VANISHED_SHARE)
+    if epoch is None:
+        return None
+    temperature = config.contrasts[name]["temperature"]
+    return Alarm(
+        f"contrast_vanished_{name}", epoch,
+        f"the {name} contrast is below 0.01 for {100 * rows[-1][column]:.0f} % of the items that take part: it no "
+        f"longer teaches them anything",
+        f"raise contrasts.{name}.temperature (now {temperature:g}), or take harder negatives",
+    )
+
+
+def _stuck(rows: Sequence[Row], config: HclConfig, name: str) -> Alarm | None:
+    column = f"train_{name}"
+    values = [row[column] for row in rows if column in row]
+    largest = max(values, default=0.0)
+    if len(values) < STUCK_EPOCHS or largest <= 0 or (largest - min(values)) / largest >= STUCK_CHANGE:
+        return None
+    return Alarm(
+        f"contrast_stuck_{name}", int(rows[0]["epoch"]),
+        f"the {name} contrast stayed between {min(values):.4g} and {largest:.4g} for {len(values)} epochs (log 2 = "
+        f"0.693 is where its two sides are equal)",
+        _unstick(config, name),
+    )
+
+
+def _unstick(config: HclConfig, name: str) -> str:
+    if name == "keyword" and config.graph["iterations"] == 0:
+        return ("without graph attention (graph.iterations 0) keyword vectors are the constants h0, and the contrast "
+                "has nothing to move: set its weight to 0, which changes no other term, or bring the graph back")
+    return (f"lower contrasts.{name}.temperature (now {config.contrasts[name]['temperature']:g}), raise its weight or "
+            f"the learning rate, and look at train_{name}_masked: few items may take part")
+
+
+def _shrinking(rows: Sequence[Row]) -> Alarm | None:
+    spread, contrast = "train_mean_log_sigma", "train_mahalanobis"
+    known = [row for row in rows if spread in row and contrast in row]
+    if len(known) < 2:
+        return None
+    first, last = known[0], known[-1]
+    epoch = _since(known, (spread,), lambda row: row[spread] < first[spread] - SHRUNK_LOG_SIGMA)
+    if epoch is None or last[contrast] >= first[contrast]:
+        return None
+    return Alarm(
+        "spread_shrinking", epoch,
+        f"mean log s of the posterior fell from {first[spread]:.3g} to {last[spread]:.3g} while the Mahalanobis "
+        f"contrast fell from {first[contrast]:.3g} to {last[contrast]:.3g}: both distances grow as s shrinks, so the "
+        f"contrast may fall without any vector moving",
+        "compare with contrasts.mahalanobis.weight 0; raise contrasts.mahalanobis.temperature or lower its weight, "
+        "so that the KL term holds the spread",
+    )

@@ -1,0 +1,93 @@
+"""How fast a training goes: items and tokens per second, and the share of the device's peak that it uses.
+
+Nothing here enters an artifact: durations differ from run to run.
+"""
+
+import time
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+import torch
+
+_RECENT = 500  # steps whose durations are kept, for their median
+
+
+@dataclass(frozen=True)
+class Work:
+    """What some items cost: real tokens, and floating-point operations (a multiplication and an addition are two)."""
+
+    tokens: int
+    flops: float
+
+
+@dataclass
+class Speed:
+    """What the optimiser steps of a training took, added up over the runs that it was resumed in.
+
+    Attributes:
+        steps: optimiser steps; those that a kill undid are not among them.
+        items: training items.
+        tokens: real tokens.
+        flops: floating-point operations of the model (see :func:`seq2seq_flops` for what is counted).
+        seconds: of all steps, waiting for data included, validation and checkpoints not.
+        recent: seconds of each of the last 500 steps.
+    """
+
+    steps: int = 0
+    items: int = 0
+    tokens: int = 0
+    flops: float = 0.0
+    seconds: float = 0.0
+    recent: list[float] = field(default_factory=list)
+
+    def add(self, items: int, seconds: float, work: Work | None) -> None:
+        """Count one optimiser step."""
+        self.steps, self.items, self.seconds = self.steps + 1, self.items + items, self.seconds + seconds
+        self.recent = [*self.recent[1 - _RECENT:], seconds]
+        if work is not None:
+            self.tokens, self.flops = self.tokens + work.tokens, self.flops + work.flops
+
+    def summary(self, peak: float | None = None) -> dict[str, Any]:
+        """Return the figures of a record.
+
+        Args:
+            peak: floating-point operations per second that the device can do, all processes together
+                (:func:`measured_peak`); None leaves out ``mfu``, the share of them that the model uses.
+        """
+        if not self.steps:
+            return {}
+        found: dict[str, Any] = {
+            "steps": self.steps, "items_per_second": self.items / self.seconds,
+            "seconds_per_step_median": median(self.recent)}
+        if self.tokens:
+            found |= {"tokens_per_second": self.tokens / self.seconds, "flops_per_step": self.flops / self.steps}
+        if self.flops and peak:
+            found |= {"peak_flops_per_second": peak, "mfu": self.flops / self.seconds / peak}
+        return found
+
+
+def measured_peak(device: str, precision: str = "fp32", seconds: float = 0.3) -> float:
+    """Return the floating-point operations per second of a large square matrix product, the best of several.
+
+    It stands for the peak of a device whose nominal peak is not known, with the threads that torch now has.
+
+    Args:
+        device: ``cpu``, ``cuda`` or ``cuda:0``.
+        precision: ``fp32`` or ``bf16``.
+        seconds: how long to try.
+    """
+    size = 1024 if torch.device(device).type == "cpu" else 8192
+    kind = torch.bfloat16 if precision == "bf16" else torch.float32
+    left, right = (torch.ones(size, size, dtype=kind, device=device) for _ in range(2))
+    best, ends = float("inf"), time.perf_counter() + seconds
+    _product(left, right)
+    while best == float("inf") or time.perf_counter() < ends:
+        started = time.perf_counter()
+        _product(left, right)
+        best = min(best, time.perf_counter() - started)
+    return 2.0 * size**3 / best
+
+
+def _product(left: torch.Tensor, right: torch.Tensor) -> None:
+    (left @ right)[0, 0].item()  # reading a number waits for the device

@@ -1,0 +1,99 @@
+"""Stories of five sentences, and the inputs and outputs that they give (METHODS A.1, RocStories)."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+SENTENCES = 5
+# A sentence ends with these marks and whatever closes quotations or brackets behind them, before a space.
+_END = re.compile("[.!?\u2026\u3002\uff01\uff1f]+[\"'\u201d\u2019)\\]]*(?=\\s|$)|[\u3002\uff01\uff1f]+\u201d?")
+# What follows opens a sentence: a capital, a digit or a character without case, perhaps behind an opening mark.
+_OPEN = re.compile("\\s*[\"'\u201c\u2018(\\[$]*([^\\W_])")
+_LAST_WORD = re.compile(r"([^\W\d_][\w.]*)$")
+_ABBREVIATIONS = frozenset(("mr", "mrs", "ms", "dr", "st", "jr", "sr", "vs", "prof", "mt", "lt", "sgt", "capt", "gen",
+                            "col"))
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences of ``text`` by a simple rule, stripped.
+
+    A sentence ends with ``. ! ?`` or an ellipsis (or their full-width forms, which need no space behind them),
+    together with closing quotation marks and brackets. It goes on, however, if the next word is in lower case,
+    if a straight double quotation mark is still open, or if the full stop belongs to a title (Mr., Dr. and the
+    like), to an initial (J. Smith) or to ``No.`` before a number.
+    """
+    found: list[str] = []
+    start = 0
+    for end in _END.finditer(text):
+        before, after = text[start:end.start()], text[end.end():]
+        if text.count('"', start, end.end()) % 2 or not _opens(after) or (end[0] == "." and _shortened(before, after)):
+            continue
+        found.append(text[start:end.end()].strip())
+        start = end.end()
+    if text[start:].strip():
+        found.append(text[start:].strip())
+    return found
+
+
+def _opens(after: str) -> bool:
+    first = _OPEN.match(after)
+    return first is None or not first[1].islower()
+
+
+def _shortened(before: str, after: str) -> bool:
+    """Say whether the full stop between the two belongs to a shortened word."""
+    word = _LAST_WORD.search(before)
+    if word is None:
+        return False
+    if word[1].lower() == "no":
+        return after.lstrip()[:1].isdigit()
+    initial = word[1].isupper() and len(word[1].replace(".", "")) * 2 - 1 == len(word[1])
+    return (initial and word[1] != "I") or word[1].lower() in _ABBREVIATIONS
+
+
+def story_sentences(content: Mapping[str, Any]) -> list[Any]:
+    """Return the five sentences of a row, given by role: ``story``, ``context`` and ``ending``, or one by one.
+
+    Whether each of them is a text is still to be checked.
+
+    Raises:
+        ValueError: there are not five sentences; the message is the reason, ``category: detail``.
+    """
+    if "story" in content:
+        return _listed(content["story"], "story", SENTENCES)
+    if "ending" in content:
+        return [*_listed(content["context"], "context", SENTENCES - 1), content["ending"]]
+    return [content[role] for role in SENTENCE_ROLES]
+
+
+SENTENCE_ROLES = tuple(f"sentence{number}" for number in range(1, SENTENCES + 1))
+
+
+def story_texts(found: Sequence[str], mode: str) -> list[str]:
+    """Return input, output and further texts of the story with sentences ``found`` under ``roc_mode``.
+
+    Under ``next_sentence`` the further texts are inputs and outputs in turn, those of the shorter beginnings,
+    so that the story has four items; else there are none.
+    """
+    if mode == "lead_to_rest":
+        return [found[0], " ".join(found[1:])]
+    texts = [" ".join(found[:-1]), found[-1]]
+    if mode == "next_sentence":
+        for length in range(1, SENTENCES - 1):
+            texts += [" ".join(found[:length]), found[length]]
+    return texts
+
+
+def _listed(value: Any, role: str, wanted: int) -> list[Any]:
+    if value is None or value != value or value == []:
+        raise ValueError(f"empty text: {role} is missing")
+    if isinstance(value, str):
+        value = sentences(value)
+        if len(value) != wanted:
+            raise ValueError(f"sentences: {role} was cut into {len(value)} instead of {wanted}; give it as a list, or "
+                             f"sentence by sentence, if the rule does not fit")
+    elif not isinstance(value, (list, tuple)):
+        raise ValueError(f"not text: {role} is of type {type(value).__name__}")
+    if len(value) != wanted:
+        raise ValueError(f"sentences: {role} has {len(value)} instead of {wanted}")
+    return list(value)

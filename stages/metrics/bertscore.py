@@ -1,0 +1,214 @@
+"""BERTScore (Zhang et al. 2020): greedy cosine over the contextual word pieces of an encoder (METHODS E.4).
+
+Precision is the mean, over the word pieces of the output, of the best cosine among those of the reference; recall
+the same the other way round; F1 their harmonic mean. As in the package bert_score, [CLS] and [SEP] have no weight in
+either mean but may be the best match of a piece; an empty text scores 0. Values depend on encoder and layer and are
+comparable only under the same.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stages.encoders import Chunk, fixed_chunks
+from stages.metrics.bleu import check_items
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+# Layer of the package bert_score 0.3.13 (chosen there on WMT16), and its F1 of random pairs of English, or Chinese,
+# sentences at that layer. No other encoder has a baseline here; none is made up.
+PACKAGE_LAYERS = {
+    "albert-base-v2": 9, "albert-xxlarge-v2": 8, "bert-base-chinese": 8, "bert-base-multilingual-cased": 9,
+    "bert-base-uncased": 9, "bert-large-uncased": 18, "roberta-base": 10, "roberta-large": 17}
+PACKAGE_BASELINES = {
+    "albert-base-v2": 0.56031275, "albert-xxlarge-v2": 0.23519956, "bert-base-chinese": 0.54755783,
+    "bert-base-uncased": 0.35219112, "bert-large-uncased": 0.42646673, "roberta-base": 0.814463,
+    "roberta-large": 0.83122575}
+# Rows of a batch, and items worked on at once: the former is part of what decides the last bits.
+_BATCH = 64
+_ITEMS = 1024
+_WIDTHS = 8
+# Longer texts are cut, as far as the encoder has positions for them.
+_LONGEST = 512
+
+
+@dataclass(frozen=True)
+class BertScores:
+    """BERTScore of every item against the reference of greatest F1, raw; each (n_items,)."""
+
+    precision: np.ndarray
+    recall: np.ndarray
+    f1: np.ndarray
+
+    def named(self) -> dict[str, float]:
+        """Return the means, F1 under the name ``bertscore``."""
+        return {"bertscore_precision": float(self.precision.mean()), "bertscore_recall": float(self.recall.mean()),
+                "bertscore": float(self.f1.mean())}
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """The word pieces of a text: directions (L, d) float32 of length 1, and their weights (L,)."""
+
+    directions: np.ndarray
+    weights: np.ndarray
+
+
+def bert_score(hypotheses: Sequence[str], references: Sequence[str | Sequence[str]], encoder: "PreTrainedModel",
+               tokenizer: "PreTrainedTokenizerBase", layer: int | None = None, idf: bool = False) -> BertScores:
+    """Return the BERTScore of every item: ``bert_score(["a cat"], [["the cat", "a dog"]], model, tokenizer).f1``.
+
+    Args:
+        hypotheses: one text per item.
+        references: per item a string or a sequence of references.
+        encoder: from :func:`models.encoders.load_encoder`, in float32.
+        tokenizer: of the encoder.
+        layer: index of the hidden states: 0 embeddings, n the n-th layer; None the last.
+        idf: weigh word pieces by log((M + 1) / (df + 1)) over the M references, instead of alike.
+
+    Raises:
+        ValueError: no items, different numbers of items, an item without reference, or no such layer.
+    """
+    return BertScorer(encoder, tokenizer, layer, idf).score({"": hypotheses}, references)[""]
+
+
+class BertScorer:
+    """BERTScore of several systems on the same items; see :func:`bert_score`.
+
+    Every distinct text among the outputs and references of 1,024 items is encoded once, so that what systems share
+    costs nothing, and memory does not grow with the number of items.
+
+    Args:
+        encoder, tokenizer, layer, idf: as there.
+        baseline: F1 of random pairs under this encoder and layer, for :func:`rescaled`; None where it is not known.
+    """
+
+    def __init__(self, encoder: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", layer: int | None = None,
+                 idf: bool = False, baseline: float | None = None) -> None:
+        layers = int(encoder.config.num_hidden_layers)
+        if layer is not None and not 0 <= layer <= layers:
+            raise ValueError(f"BERTScore takes hidden states 0 to {layers} of this encoder, not {layer}")
+        self.layer = layers if layer is None else layer
+        self.baseline = baseline
+        self._encoder, self._tokenizer, self._idf = encoder, tokenizer, idf
+        roberta = encoder.config.model_type == "roberta"
+        # RoBERTa numbers positions after its padding token's number, and tells a word by the space before it: the
+        # package gives one to the first word too.
+        positions = encoder.config.max_position_embeddings - (encoder.config.pad_token_id + 1 if roberta else 0)
+        self._longest = min(_LONGEST, tokenizer.model_max_length, positions)
+        self._prefix = " " if roberta else ""
+
+    def score(self, systems: Mapping[str, Sequence[str]], references: Sequence[str | Sequence[str]],
+              track: Callable[[list[range]], Iterable[range]] = iter) -> dict[str, BertScores]:
+        """Return the scores of each system's outputs.
+
+        Args:
+            systems: outputs by name of the system, one per item.
+            references: per item a string or a sequence of references.
+            track: wraps the list of blocks of items, to show progress.
+        """
+        for outputs in systems.values():
+            check_items(outputs, references)
+        targets = [[item] if isinstance(item, str) else list(item) for item in references]
+        weights = self._weights([text for item in targets for text in item])
+        scores = {name: np.zeros((len(targets), 3)) for name in systems}
+        blocks = [range(start, min(start + _ITEMS, len(targets))) for start in range(0, len(targets), _ITEMS)]
+        for block in track(blocks):
+            texts = {outputs[item] for outputs in systems.values() for item in block}
+            texts |= {text for item in block for text in targets[item]}
+            pieces = self._pieces(sorted(texts), weights)
+            for name, outputs in systems.items():
+                for item in block:
+                    scores[name][item] = _best(pieces[outputs[item]], [pieces[text] for text in targets[item]])
+        return {name: BertScores(*values.T) for name, values in scores.items()}
+
+    def _encoded(self, texts: Sequence[str]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return the ids (L,) of each text, and whether each was added by the tokenizer."""
+        found = self._tokenizer([self._prefix + text.strip() for text in texts], truncation=True,
+                                max_length=self._longest, return_special_tokens_mask=True)
+        return [(np.array(ids), np.array(special, dtype=bool))
+                for ids, special in zip(found["input_ids"], found["special_tokens_mask"], strict=True)]
+
+    def _weights(self, references: Sequence[str]) -> np.ndarray:
+        """Return the weight of every word piece of the vocabulary (V,)."""
+        counts = np.zeros(max(len(self._tokenizer), self._encoder.config.vocab_size), dtype=np.int64)
+        if not self._idf:
+            return np.ones(len(counts))
+        for ids, _ in self._encoded(references):
+            counts[np.unique(ids)] += 1
+        return np.log((len(references) + 1) / (counts + 1))
+
+    def _pieces(self, texts: Sequence[str], weights: np.ndarray) -> dict[str, Pieces]:
+        encoded = self._encoded(texts)
+        pieces: dict[str, Pieces] = {}
+        for chunk in fixed_chunks([len(ids) for ids, _ in encoded], _BATCH, self._longest, _WIDTHS):
+            states = self._states([encoded[row][0] for row in chunk.rows], chunk)
+            for row, item in enumerate(chunk.items):
+                ids, special = encoded[item]
+                shares = _shares(np.where(special, 0.0, weights[ids]), ~special)
+                pieces[texts[item]] = Pieces(_directions(states[row, :len(ids)]), shares)
+        return pieces
+
+    def _states(self, rows: Sequence[np.ndarray], chunk: Chunk) -> np.ndarray:
+        """Return the hidden states (B, L, d) of a chunk."""
+        import torch
+
+        ids = torch.full((len(rows), chunk.width), int(self._tokenizer.pad_token_id or 0))
+        mask = torch.zeros_like(ids)
+        for place, row in enumerate(rows):
+            ids[place, :len(row)] = torch.from_numpy(row)
+            mask[place, :len(row)] = 1
+        device = self._encoder.device
+        with torch.inference_mode():
+            found = self._encoder(input_ids=ids.to(device), attention_mask=mask.to(device), output_hidden_states=True)
+        return np.asarray(found.hidden_states[self.layer].float().cpu().numpy())
+
+
+def package_layer(name: str) -> int | None:
+    """Return the layer that the package bert_score takes of the encoder ``name``; None if it has no entry here."""
+    return PACKAGE_LAYERS.get(_model(name))
+
+
+def rescaled(f1: float, baseline: float) -> float:
+    """Return (F1 - baseline) / (1 - baseline): 0 for pairs like those behind ``baseline``, 1 for identical texts."""
+    return (f1 - baseline) / (1 - baseline)
+
+
+def package_baseline(name: str, layer: int, idf: bool) -> float | None:
+    """Return the package's F1 of random pairs; None where it is not known: another layer, or with IDF weights."""
+    known = PACKAGE_BASELINES.get(_model(name))
+    return known if layer == package_layer(name) and not idf else None
+
+
+def _model(name: str) -> str:
+    return name.rpartition("/")[2]
+
+
+def _directions(states: np.ndarray) -> np.ndarray:
+    return states / np.maximum(np.linalg.norm(states, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+
+
+def _shares(weights: np.ndarray, real: np.ndarray) -> np.ndarray:
+    """Return ``weights`` summing to 1; equal ones for a text all of whose pieces stand in every reference.
+
+    A text without a real piece has zeros.
+    """
+    used = weights if weights.sum() > 0 else real.astype(np.float64)
+    return used / max(used.sum(), np.finfo(np.float64).tiny)
+
+
+def _best(output: Pieces, references: Sequence[Pieces]) -> tuple[float, float, float]:
+    return max((_match(output, reference) for reference in references), key=lambda score: score[2])
+
+
+def _match(output: Pieces, reference: Pieces) -> tuple[float, float, float]:
+    """Return precision, recall and F1; all 0 where either side has no word pieces."""
+    if not output.weights.any() or not reference.weights.any():
+        return 0.0, 0.0, 0.0
+    cosines = output.directions @ reference.directions.T     # (L_output, L_reference)
+    precision = float(cosines.max(axis=1) @ output.weights)
+    recall = float(cosines.max(axis=0) @ reference.weights)
+    return precision, recall, 2 * precision * recall / (precision + recall) if precision + recall > 0 else 0.0

@@ -1,0 +1,87 @@
+"""Word vectors of the embedding metrics that come from a file, or from the training texts (METHODS E.2).
+
+Words are basic tokens here: lower case, without accents, Chinese one character at a time. A table for them is one
+of lower-cased words; of a Chinese table its characters are used.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stages.importance.skip_gram import train_skip_gram, training_description
+from stages.importance.vector_files import read_vectors, sha256
+from stages.metrics.tokens import basic_tokens
+from stages.runtime.errors import InputError
+
+# As wide as the Twitter vectors of DialogWAE; the rest are gensim's own defaults, with more passes over small data.
+TRAINING: dict[str, Any] = {"size": 200, "window": 5, "min_count": 2, "epochs": 10}
+
+
+@dataclass(frozen=True)
+class WordTable:
+    """Word vectors in memory.
+
+    Attributes:
+        words: distinct words (V,).
+        vectors: their vectors (V, d).
+        description: where they come from, for settings and metadata.
+    """
+
+    words: Sequence[str]
+    vectors: np.ndarray
+    description: dict[str, Any]
+    _rows: dict[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_rows", {word: row for row, word in enumerate(self.words)})
+
+    def lookup(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Return (vectors (n, d) float64, known (n,) bool) of ``words``; zeros for an unknown one."""
+        rows = np.array([self._rows.get(word, -1) for word in words], dtype=np.int64)
+        vectors = np.zeros((len(rows), self.vectors.shape[1]))
+        vectors[rows >= 0] = self.vectors[rows[rows >= 0]]
+        return vectors, rows >= 0
+
+
+def vectors_from_file(path: Path, texts: Iterable[str]) -> WordTable:
+    """Return the vectors that a file (word2vec text, GloVe text, fastText ``.vec``, also gzipped) has for ``texts``.
+
+    Raises:
+        InputError: no such file, not a file of vectors, or none of the words in it.
+    """
+    if not path.is_file():
+        raise InputError(f"evaluate_hcl.emb: {path}: no such file. Give path:FILE, relative to the project, or "
+                         f"encoder, or train.")
+    words = vocabulary(texts)
+    read = read_vectors(path, words)
+    if not read.words:
+        raise InputError(f"evaluate_hcl.emb: {path} has a vector for none of the {len(words)} words of outputs and "
+                         f"references. Is it of another language, or are its words in capitals?")
+    return WordTable(read.words, read.vectors, {
+        "name": path.name, "version": None, "sha256": sha256(path), "origin": "file", "layout": read.layout,
+        "words_in_file": read.lines, "size": int(read.vectors.shape[1])})
+
+
+def vectors_from_training(texts: Iterable[str], seed: int) -> WordTable:
+    """Return skip-gram vectors of the distinct ``texts`` of a training split, whatever their order.
+
+    Raises:
+        InputError: no word occurs twice.
+    """
+    sentences = [basic_tokens(text) for text in sorted(set(texts))]
+    try:
+        words, vectors = train_skip_gram(sentences, **TRAINING, seed=seed)
+    except ValueError as error:
+        raise InputError(f"evaluate_hcl.emb: the training texts of the model are too few to train word vectors on: "
+                         f"{error}. Choose encoder, or path:FILE.") from error
+    return WordTable(words, vectors, {"name": "skip-gram of the training split", "version": None, "sha256": None,
+                                      **training_description(**TRAINING), "texts": len(sentences),
+                                      "words": len(words)})
+
+
+def vocabulary(texts: Iterable[str]) -> list[str]:
+    """Return the distinct basic tokens of ``texts``, sorted."""
+    return sorted({word for text in set(texts) for word in basic_tokens(text)})

@@ -1,0 +1,122 @@
+"""Training curves: one plot per quantity with all models in it, in groups that answer one question each."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from stages.reporting.figures import PALETTE, SERIES, Plot, drawing, file_name, finished
+from stages.reporting.gather import ModelMaterial
+from stages.reporting.labels import number, quantity_label
+
+_SPLITS = (("validation", "-", 1.7, 1.0), ("train", (0, (3.5, 1.8)), 1.1, 0.75))
+_MARKED = 60        # points of a line up to which each is marked
+_CONTRASTS = "instance|keyword|mahalanobis"
+_GROUPS = (
+    ("The loss and its parts", "What is minimised. The validation loss, without the contrasts, chooses the weights.",
+     rf"loss|reconstruction|kl|bow|{_CONTRASTS}"),
+    ("Does the latent variable carry anything?", "Posterior collapse shows in a KL near zero, in few active units, and "
+     "in a reconstruction that is as good with z from the prior, or with z = 0, as from the posterior. KL negative is "
+     "that of the negative's posterior: the instance contrast wants it above the KL.",
+     r"active_units|(mean_log_)?sigma|kl_.*|reconstruction_.*"),
+    ("Do the contrasts still teach?", "Of each contrast: masked, the share of items that take no part; of the others, "
+     "the mean loss; vanished, the share with a loss below 0.01; ahead, the share in which the right candidate is "
+     "ahead; gap, how far apart the candidates are, in units of the temperature.", rf"({_CONTRASTS})_.*"),
+    ("Optimiser", "Rates, the weight of the KL term, and the size of the gradient.", r".*"),
+)
+
+
+@dataclass(frozen=True)
+class CurveGroup:
+    """Plots that answer one question."""
+
+    title: str
+    note: str
+    plots: list[Plot]
+
+
+def curve_groups(models: Sequence[ModelMaterial]) -> list[CurveGroup]:
+    """Return the plots of all quantities that any model has kept, by the question they answer."""
+    known = [model for model in models if model.history is not None and not model.history.empty]
+    quantities: dict[str, None] = {}
+    for model in known:
+        quantities.update(dict.fromkeys(history_quantities(model.history)))
+    places = {model.name: place for place, model in enumerate(models)}
+    members: dict[str, list[Plot]] = {title: [] for title, _, _ in _GROUPS}
+    for quantity in quantities:
+        title = next(title for title, _, pattern in _GROUPS if re.fullmatch(pattern, quantity))
+        members[title].append(_plot(quantity, known, places))
+    return [CurveGroup(title, note, members[title]) for title, note, _ in _GROUPS if members[title]]
+
+
+def history_quantities(history: pd.DataFrame | None) -> dict[str, dict[str, str]]:
+    """Group numeric columns by quantity: ``{"loss": {"train": "train_loss", "validation": "validation_loss"}}``.
+
+    A column without either prefix counts as training. Columns without any value are left out. What validation
+    knows comes first.
+    """
+    quantities: dict[str, dict[str, str]] = {}
+    if history is None:
+        return quantities
+    for column in history.select_dtypes("number").columns:
+        if column in ("epoch", "step") or history[column].isna().all():
+            continue
+        found = re.fullmatch(r"(train|validation)_(.+)", column)
+        split, quantity = (found[1], found[2]) if found else ("train", column)
+        quantities.setdefault(quantity, {})[split] = column
+    return dict(sorted(quantities.items(), key=lambda item: "validation" not in item[1]))
+
+
+def best_epoch(history: pd.DataFrame | None) -> int:
+    """Return the epoch whose weights were kept: the last one flagged ``best``; 0 if none is."""
+    if history is None or "best" not in history or not history["best"].any():
+        return 0
+    return int(history.loc[history["best"].astype(bool), "epoch"].iloc[-1])
+
+
+def series_colour(place: int) -> str:
+    """Return the palette's name for the model that stands at ``place`` in the params."""
+    return SERIES[place % len(SERIES)]
+
+
+def _plot(quantity: str, models: Sequence[ModelMaterial], places: dict[str, int]) -> Plot:
+    notes, ends = {}, []
+    with drawing(3.1, 2.0) as figure:
+        axes = figure.add_subplot()
+        for model in models:
+            columns = history_quantities(model.history).get(quantity)
+            if columns:
+                place = places[model.name]
+                text = _draw(axes, model, columns, place)
+                notes[f"series-{place}"] = f"{model.name}: {text}"
+                ends.append(f"{model.name} {text}")
+        axes.set_title(quantity_label(quantity))
+        axes.set_xlabel("epoch")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+        axes.legend(fontsize=6.5).set_gid("legend")
+        return finished(figure, file_name("history", quantity), quantity_label(quantity), "; ".join(ends), notes)
+
+
+def _draw(axes: Axes, model: ModelMaterial, columns: dict[str, str], place: int) -> str:
+    """Draw one model's lines, and return them in words."""
+    history = model.history
+    assert history is not None      # only models with a history are drawn
+    colour, texts, named = PALETTE[series_colour(place)], [], False
+    marker = "o" if len(history) <= _MARKED else ""
+    for split, line, width, opacity in _SPLITS:
+        if split not in columns:
+            continue
+        values = history[columns[split]]
+        axes.plot(history["epoch"], values, linestyle=line, color=colour, linewidth=width, alpha=opacity,
+                  marker=marker, markersize=2.6, label=None if named else model.name, gid=f"series-{place}")
+        named = True
+        known = values.dropna()
+        texts.append(f"{split} from {number(float(known.iloc[0]))} to {number(float(known.iloc[-1]))}")
+        kept = history["epoch"] == best_epoch(history)
+        if kept.any() and split == next(iter(split for split, *_ in _SPLITS if split in columns)):
+            axes.plot(history["epoch"][kept], values[kept], marker="o", markersize=6.5, markerfacecolor="none",
+                      markeredgecolor=colour, linestyle="none", gid=f"series-{place}")
+    return f"{', '.join(texts)} over {len(history)} epochs"

@@ -1,0 +1,108 @@
+"""Paired differences of each run from the first, with their intervals as small pictures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from markupsafe import Markup, escape
+
+from stages.reporting.labels import number
+from stages.reporting.metric_columns import COLUMNS, Column, column
+from stages.reporting.results import ResultBlock
+
+_WIDTH, _HEIGHT, _EDGE = 200, 20, 8
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One system less the first one on one metric.
+
+    Attributes:
+        verdict: 1 better, -1 worse, 0 where the interval holds zero or the metric has no direction.
+        values: of the system, of the first, their difference, its interval, and p, as texts.
+        difference: for sorting.
+    """
+
+    name: str
+    verdict: int
+    values: dict[str, str]
+    difference: float
+    whisker: Markup
+
+
+@dataclass(frozen=True)
+class DifferenceTable:
+    """All systems against the first on one metric."""
+
+    column: Column
+    base: str
+    items: int
+    rows: list[Difference]
+
+
+def difference_tables(paired: pd.DataFrame, block: ResultBlock) -> list[DifferenceTable]:
+    """Return one table per metric of ``block``, the leading one first; none if its runs were not compared.
+
+    Systems are compared with the first run. Runs that differ in their seed alone are taken together, as the
+    comparison did: if the first run is one of them, all of them are what the others are compared with.
+
+    Args:
+        paired: table ``paired``.
+        block: runs on the same examples.
+    """
+    if paired.empty or not block.groups:
+        return []
+    pooled = {run: name for name, group in block.groups.items() if len(group["runs"]) > 1 for run in group["runs"]}
+    base = pooled.get(block.runs[0], block.runs[0])
+    rows = paired[(paired["dataset"] == block.label) & ((paired["first"] == base) | (paired["second"] == base))]
+    others = [name for name in block.systems_in_order if name not in pooled and name != base]
+    order = [block.lead, *COLUMNS]
+    metrics = sorted(dict.fromkeys(rows["metric"]), key=lambda key: order.index(key) if key in order else len(order))
+    return [_table(column(metric), base, rows[rows["metric"] == metric], others) for metric in metrics]
+
+
+def _table(metric: Column, base: str, rows: pd.DataFrame, others: Sequence[str]) -> DifferenceTable:
+    turned = [found for row in rows.to_dict("records") if (found := _turned(row, base))["name"] in others]
+    turned.sort(key=lambda row: others.index(row["name"]))
+    reach = max((abs(row[end]) for row in turned for end in ("low", "high", "difference")), default=0.0) or 1.0
+    return DifferenceTable(metric, base, int(rows["items"].max()), [_difference(metric, row, reach) for row in turned])
+
+
+def _turned(row: dict[str, Any], base: str) -> dict[str, Any]:
+    """Return a row of table ``paired`` as: some system less ``base``."""
+    if row["second"] == base:
+        return {"name": row["first"], "value": row["first_value"], "base_value": row["second_value"],
+                **{key: float(row[key]) for key in ("difference", "low", "high", "p_value")}}
+    return {"name": row["second"], "value": row["second_value"], "base_value": row["first_value"],
+            "difference": -row["difference"], "low": -row["high"], "high": -row["low"], "p_value": row["p_value"]}
+
+
+def _difference(metric: Column, row: dict[str, Any], reach: float) -> Difference:
+    side = 1 if row["low"] > 0 else -1 if row["high"] < 0 else 0
+    verdict = side * metric.direction
+    signed = {key: f"{row[key]:+.{metric.digits}f}".replace("-", "\u2212") for key in ("difference", "low", "high")}
+    values = {"value": number(float(row["value"]), metric.digits),
+              "base": number(float(row["base_value"]), metric.digits), "difference": signed["difference"],
+              "interval": f"{signed['low']} to {signed['high']}", "p": _p_text(row["p_value"])}
+    described = f"{row['name']}: {values['difference']}, interval {values['interval']}"
+    return Difference(row["name"], verdict, values, row["difference"],
+                      whisker(row["low"], row["difference"], row["high"], reach, verdict, described))
+
+
+def _p_text(value: float) -> str:
+    return "–" if value != value else "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def whisker(low: float, middle: float, high: float, reach: float, verdict: int, text: str) -> Markup:
+    """Return a dot with whiskers around a line at zero; ``reach`` is what lies at both edges."""
+    def x(value: float) -> str:
+        return f"{_WIDTH / 2 + value / reach * (_WIDTH / 2 - _EDGE):.1f}"
+
+    centre = _HEIGHT // 2
+    kind = {1: "better", -1: "worse", 0: "unclear"}[verdict]
+    return Markup(
+        f'<svg class="whisker {kind}" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(text)}">'
+        f'<path class="zero" d="M{_WIDTH // 2} 0V{_HEIGHT}"/>'
+        f'<path d="M{x(low)} {centre}H{x(high)}M{x(low)} {centre - 4}v8M{x(high)} {centre - 4}v8"/>'
+        f'<circle cx="{x(middle)}" cy="{centre}" r="4"/></svg>')    # numbers of ours and escaped text

@@ -1,0 +1,221 @@
+// The keyword explorer: look a keyword up, see its neighbours, go on to one of them, open its examples.
+
+const SUGGESTED = 8;
+const DRAWN = 12;       // neighbours of each sign in the picture; the list has all
+const SIGNS = [["positive", 5, 1, 3], ["negative", 6, 2, 4]];      // name, and places in a node's row
+
+/** Neighbours of a sign as [{place, count}], the strongest first. */
+function neighboursOf(node, place) {
+  const flat = node[place];
+  const found = [];
+  for (let at = 0; at < flat.length; at += 2) found.push({place: flat[at], count: flat[at + 1]});
+  return found;
+}
+
+/** A box for text with suggestions below it (ARIA combobox with a listbox). */
+function combobox(id, label, suggest, choose) {
+  const list = element("ul", {id: `${id}-list`, role: "listbox", "aria-label": label, hidden: true});
+  const input = element("input", {
+    id, type: "search", role: "combobox", autocomplete: "off", spellcheck: "false", "aria-expanded": "false",
+    "aria-controls": `${id}-list`, "aria-autocomplete": "list", placeholder: "type a keyword"});
+  let options = [];
+  let active = -1;
+
+  const close = () => {
+    list.hidden = true;
+    active = -1;
+    input.setAttribute("aria-expanded", "false");
+    input.removeAttribute("aria-activedescendant");
+  };
+  const pick = (place) => {
+    close();
+    choose(place);
+  };
+  const point = (place) => {
+    active = place;
+    [...list.children].forEach((row, own) => row.setAttribute("aria-selected", String(own === place)));
+    if (place >= 0) input.setAttribute("aria-activedescendant", list.children[place].id);
+    else input.removeAttribute("aria-activedescendant");
+  };
+  const open = () => {
+    options = suggest(input.value);
+    list.replaceChildren(...options.map(({place, name, note}, own) => element("li", {
+      id: `${id}-${own}`, role: "option", "aria-selected": "false",
+      // Before the box loses the focus, which closes the list.
+      onpointerdown: (event) => { event.preventDefault(); pick(place); },
+    }, element("bdi", {}, name), element("span", {class: "quiet"}, note))));
+    list.hidden = !options.length;
+    input.setAttribute("aria-expanded", String(options.length > 0));
+    point(-1);
+  };
+  input.addEventListener("input", open);
+  input.addEventListener("blur", close);
+  input.addEventListener("keydown", (event) => {
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      event.preventDefault();
+      if (list.hidden) open();
+      const step = event.key === "ArrowDown" ? 1 : -1;
+      if (options.length) point((active + step + options.length) % options.length);
+    } else if (event.key === "Enter") {
+      event.preventDefault();
+      if (list.hidden) open();
+      if (options.length) pick(options[Math.max(active, 0)].place);
+    } else if (event.key === "Escape") {
+      close();
+    }
+  });
+  return {box: element("div", {class: "combobox"}, element("label", {for: id}, label), input, list), input};
+}
+
+/** The neighbourhood as a picture of `width` pixels: negative on the left, positive on the right. */
+function neighbourhoodDrawing(name, sides, width, follow) {
+  const rows = Math.max(3, ...sides.map((side) => Math.min(side.length, DRAWN)));
+  const height = 30 * rows + 40;
+  const reach = Math.min(width / 2 - 70, Math.max(56, width / 5));
+  const letters = Math.max(6, Math.floor((width / 2 - reach - 16) / 7));
+  const cut = (text) => ([...text].length > letters ? `${[...text].slice(0, letters - 1).join("")}…` : text);
+  const picture = shape("svg", {class: "radial", width, height, viewBox: `${-width / 2} ${-height / 2} ${width} ${height}`,
+    role: "group", "aria-label": `Neighbours of ${name}`});
+  sides.forEach((side, which) => {
+    const way = which === 0 ? 1 : -1;
+    const drawn = side.slice(0, DRAWN);
+    drawn.forEach((neighbour, row) => {
+      const level = drawn.length === 1 ? 0 : 2 * row / (drawn.length - 1) - 1;
+      const y = level * (height / 2 - 24);
+      const x = way * reach * (1 - 0.3 * level * level);
+      const node = shape("g", {
+        class: `${SIGNS[which][0]}${neighbour.open ? "" : " closed"}`, role: neighbour.open ? "button" : null,
+        tabindex: neighbour.open ? "0" : null, "data-hint": `${neighbour.name}: ${SIGNS[which][0]}, ${neighbour.count}`,
+        "aria-label": `${neighbour.name}, ${SIGNS[which][0]}, ${neighbour.count}`,
+      },
+      shape("path", {d: `M${x} ${y}Q${x / 2} ${y * 0.85} 0 0`,
+        "stroke-width": (1 + 1.2 * Math.log2(1 + neighbour.count)).toFixed(2)}),
+      shape("circle", {cx: x, cy: y, r: 5}),
+      shape("text", {x: x + way * 10, y: y + 4.5, "text-anchor": way > 0 ? "start" : "end"}, cut(neighbour.name)));
+      if (neighbour.open) {
+        node.addEventListener("click", () => follow(neighbour.place));
+        node.addEventListener("keydown", (event) => {
+          if (event.key !== "Enter" && event.key !== " ") return;
+          event.preventDefault();
+          follow(neighbour.place);
+        });
+      }
+      picture.append(node);
+    });
+  });
+  picture.append(shape("circle", {class: "middle", r: 8}),
+    shape("text", {class: "middle", y: -16, "text-anchor": "middle"}, cut(name)));
+  return picture;
+}
+
+/** One list of neighbours; those that can be opened are buttons, with a bar as long as their count. */
+function neighbourList(sign, side, total, follow) {
+  const most = Math.max(1, ...side.map((neighbour) => neighbour.count));
+  const rows = side.map((neighbour) => {
+    const inside = [element("bdi", {}, neighbour.name), element("span", {class: "count"}, String(neighbour.count))];
+    const row = neighbour.open
+      ? element("button", {type: "button", onclick: () => follow(neighbour.place)}, ...inside)
+      : element("span", {class: "closed", title: "not among the keywords that can be opened here"}, ...inside);
+    row.style.setProperty("--share", `${Math.round(100 * neighbour.count / most)}%`);
+    return element("li", {}, row);
+  });
+  const more = total > side.length ? ` (${side.length} of ${total} here)` : "";
+  return element("div", {class: `neighbours ${sign}`}, element("h5", {}, `${counted(total, `${sign} neighbour`)}${more}`),
+    rows.length ? element("ul", {}, ...rows) : element("p", {class: "quiet small"}, "none"));
+}
+
+/** An example with its keywords marked. */
+function exampleArticle([number, keyword, output, negative, source, target, other], language) {
+  const row = (name, word, text) => (text === null ? null : element("div", {},
+    element("dt", {lang: "en"}, word && word !== NO_KEYWORD ? `${name} · ${word}` : name),
+    element("dd", {dir: "auto"}, ...marked(text, [word]))));
+  return element("article", {lang: language}, element("h5", {lang: "en"}, `Example ${number}`),
+    element("dl", {class: "texts"}, row("source", keyword, source), row("target", output, target),
+      row("negative", negative, other)));
+}
+
+function startExplorer(holder) {
+  const data = embedded(holder.dataset.source);
+  const openable = data.nodes.length;
+  const lower = data.names.slice(0, openable).map((name) => name.toLowerCase());
+  const past = [];
+  let current = null;
+  const view = element("div", {class: "view"});
+  const status = element("p", {class: "quiet small", "aria-live": "polite"});
+
+  const suggest = (typed) => {
+    const wanted = typed.trim().toLowerCase();
+    const places = lower.map((_, place) => place).filter((place) => lower[place].includes(wanted));
+    const rank = (place) => (lower[place] === wanted ? 0 : lower[place].startsWith(wanted) ? 1 : 2);
+    places.sort((one, other) => rank(one) - rank(other) || one - other);
+    status.textContent = places.length ? "" : `No keyword here contains “${typed.trim()}”.`;
+    return places.slice(0, SUGGESTED).map((place) => ({
+      place, name: data.names[place], note: counted(data.nodes[place][0], "example")}));
+  };
+  const search = combobox(`${holder.dataset.source}-search`, "Keyword", suggest, (place) => show(place, true));
+  const back = element("button", {type: "button", class: "back", disabled: true, onclick: () => {
+    current = null;
+    show(past.pop(), false);
+  }}, "Back");
+  const start = element("p", {class: "start small"}, "Most examples: ", ...data.names.slice(0, Math.min(openable, 8))
+    .flatMap((name, place) => [element("button", {type: "button", onclick: () => show(place, true)},
+      element("bdi", {}, name)), " "]));
+
+  function show(place, keep) {
+    if (keep && current !== null && current !== place) past.push(current);
+    current = place;
+    back.disabled = past.length === 0;
+    const node = data.nodes[place];
+    const name = data.names[place];
+    search.input.value = name;
+    const follow = (next) => {
+      show(next, true);
+      view.querySelector("h4").focus();
+    };
+    const sides = SIGNS.map(([, list]) => neighboursOf(node, list).map((neighbour) => ({
+      ...neighbour, name: data.names[neighbour.place], open: neighbour.place < openable})));
+    const drawing = element("div", {class: "drawing"});
+    const examples = examplesOf(node);
+    view.replaceChildren(
+      element("h4", {tabindex: "-1"}, element("bdi", {}, name)),
+      element("p", {class: "small"}, `${counted(node[0], "training example")} with it as the input's keyword. Gives to `
+        + `${counted(node[3], "keyword")} positively and to ${counted(node[4], "keyword")} negatively.`),
+      examples,
+      drawing,
+      element("div", {class: "pair"}, ...sides.map((side, which) => neighbourList(SIGNS[which][0], side,
+        Math.max(node[SIGNS[which][2]], side.length), follow))));
+    const draw = () => drawing.replaceChildren(
+      neighbourhoodDrawing(name, sides, Math.max(260, Math.min(drawing.clientWidth, 760)), follow));
+    if (sides.some((side) => side.length)) {
+      draw();
+      view.redraw = draw;
+    } else {
+      view.redraw = null;
+    }
+  }
+
+  function examplesOf(node) {
+    const rows = node[7].map((place) => data.examples[place]);
+    const texts = element("div", {class: "examples", hidden: true},
+      ...rows.map((row) => exampleArticle(row, holder.dataset.language)));
+    const role = node[0] ? "" : " that have it as target's or negative's keyword";
+    const label = (open) => `${open ? "Close" : "Open"} ${counted(rows.length, "example text")}${role}`;
+    const button = element("button", {type: "button", class: "open", "aria-expanded": "false", onclick: () => {
+      texts.hidden = !texts.hidden;
+      button.setAttribute("aria-expanded", String(!texts.hidden));
+      button.textContent = label(!texts.hidden);
+    }}, label(false));
+    return element("div", {}, rows.length ? button : null, texts);
+  }
+
+  holder.replaceChildren(element("div", {class: "bar"}, search.box, back), status, start, view);
+  show(0, true);
+  let width = view.clientWidth;
+  new ResizeObserver(() => {
+    if (view.clientWidth === width) return;
+    width = view.clientWidth;
+    view.redraw?.();
+  }).observe(view);
+}
+
+document.querySelectorAll(".explorer").forEach(startExplorer);

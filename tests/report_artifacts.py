@@ -1,0 +1,191 @@
+"""Artifacts of a small recipe for the report, with texts that try to break the page."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import yaml
+
+from stages.artifacts.paths import COMPARISON, DatasetPaths, ModelPaths, ProbePaths, RunPaths
+from stages.artifacts.tables import Provenance, write_json, write_table
+from stages.comparison.pos_frequency import PosCounts, frequency_table
+
+ATTACK = "<script>alert('x')</script>"
+IMAGE = '<img src=x onerror="alert(1)">'
+CLOSING = "</script><!-- <script> &amp; \"quoted\" 'too'"
+SCRIPTS = "emoji 🦉 עברית \u2028 \u2029 减肥 e\u0301"
+TEXTS = ["How do I lose belly fat?", "What helps against belly fat?", "Is belly fat useful?",
+         f"Who wrote {ATTACK}?", "Who is the author?", "Who reads & writes?", f"Sleep {CLOSING} is good?",
+         f"Why does {SCRIPTS} sleep {IMAGE} well?"]
+KEYWORDS = ["belly fat", "belly fat", "belly fat", ATTACK, "author", "reads", "sleep", "עברית"]
+NODES = sorted(set(KEYWORDS))
+SHA256 = "ab" * 32
+ITEMS = 30      # evaluated: several pages of the generations
+
+
+def provenance(stage, **more):
+    return Provenance(stage, "0" * 16, **more)
+
+
+def node(keyword):
+    return NODES.index(keyword)
+
+
+def write_dataset():
+    paths = DatasetPaths("tiny")
+    count = 6 + ITEMS
+    write_table(paths.table("examples"), "examples", pd.DataFrame({
+        "example_id": range(count), "split": ["train"] * 6 + ["test"] * ITEMS,
+        "source_id": [0, 3, 6, 7, 0, 5, *([0, 3, 6] * ITEMS)[:ITEMS]],
+        "target_id": [1, 4, 7, 6, 7, 0, *([1, 4, 7] * ITEMS)[:ITEMS]],
+        "negative_id": [2, 5, None, 0, 3, None, *([2, 5, None] * ITEMS)[:ITEMS]],
+        "further_negative_ids": [[]] * count, "reference_ids": [[1]] * count, "group": range(count),
+        "negative_origin": "given"}), provenance("ingest@tiny"))
+    write_table(paths.table("texts"), "texts", pd.DataFrame({
+        "text_id": range(len(TEXTS)), "text": TEXTS, "language": "en"}), provenance("ingest@tiny"))
+    write_table(paths.table("keywords"), "keywords", pd.DataFrame({
+        "text_id": range(len(TEXTS)), "keyword": KEYWORDS, "method": ["textrank"] * (len(TEXTS) - 1) + ["idf"],
+        "score": 0.5}),
+        provenance("keywords@tiny", fallbacks=["1 text has no ranked keyword: the word of highest IDF was taken"]))
+    write_graph(paths)
+    write_table(paths.table("side_by_side"), "side_by_side", pd.DataFrame({
+        "text_id": range(6), "textrank": [[keyword] for keyword in KEYWORDS[:6]], "idf": [["first", "second"]] * 6,
+        "attribution": [["fat"], None, None, [ATTACK], [], None], "psi": [["lose"], None, None, ["wrote"], ["x"], None],
+        "yake": [["belly"]] * 6}), provenance("side_by_side@tiny"))
+    agreement = {"textrank~idf": {"texts": 6, "same_best": 0.25, "shared_word": 0.5, "jaccard": 0.125}}
+    write_json(paths.metrics("side_by_side"), {"texts": 6, "agreement": agreement,
+                                               "pos_frequency": {"split": "test", "sources": 2}})
+    counts = PosCounts()
+    counts.add(["NN", "VB", "DT"], ["NOUN", "VERB", "DET"], [1, 1, 0], penn=True)
+    paths.pos_frequency.mkdir()
+    frequency_table({"psi": counts}).to_csv(paths.pos_frequency / "pos_frequency.csv", index=False)
+    write_json(paths.metrics("ingest"), {
+        "rows": {"read": 1234, "rejected": 7}, "examples": {"train": 10, "validation": 1, "test": 2},
+        "triples_by_negative_source": {"labelled": 345, "retrieved": 678}})
+    write_json(paths.metrics("graph"), {"nodes": 4, "edges_positive": 2, "edges_negative": 2,
+                                        "share_input_equals_output": 0.4, "share_with_negative_neighbour": 0.515})
+
+
+def write_graph(paths):
+    """belly fat receives from sleep and author, and not from the attack; sleep from belly fat and Hebrew."""
+    edges = [("belly fat", "sleep", 1, 3), ("belly fat", "author", 1, 1), ("belly fat", ATTACK, -1, 2),
+             ("sleep", "belly fat", 1, 3), ("sleep", "עברית", -1, 1), (ATTACK, "author", 1, 5),
+             ("עברית", "sleep", 1, 1)]
+    write_table(paths.table("edges"), "edges", pd.DataFrame(
+        [(node(target), node(source), sign, count) for target, source, sign, count in edges],
+        columns=["target", "source", "sign", "count"]),
+        provenance("graph@tiny", models={"encoder": {"name": "tiny-encoder", "version": "1", "sha256": SHA256}}))
+
+    def degree(keyword, end, sign):
+        return sum(edge[end] == keyword and edge[2] == sign for edge in edges)
+
+    clusters = {"belly fat": [0, 4], ATTACK: [1], "sleep": [2], "עברית": [3], "reads": [5]}
+    write_table(paths.table("nodes"), "nodes", pd.DataFrame({
+        "node_id": range(len(NODES)), "keyword": NODES, "cluster_size": [len(clusters.get(word, [])) for word in NODES],
+        "in_positive": [degree(word, 0, 1) for word in NODES], "in_negative": [degree(word, 0, -1) for word in NODES],
+        "out_positive": [degree(word, 1, 1) for word in NODES], "out_negative": [degree(word, 1, -1) for word in NODES],
+        "centrality": 0.2, "component": 0, "community": 0}), provenance("graph@tiny"))
+    rows = sorted((word, number) for word, numbers in clusters.items() for number in numbers)
+    targets = {0: "belly fat", 1: "author", 2: "עברית", 3: "sleep", 4: "עברית", 5: "belly fat"}
+    negatives = {0: "belly fat", 1: "reads", 3: "belly fat", 4: ATTACK}
+    write_table(paths.table("clusters"), "clusters", pd.DataFrame({
+        "keyword": [word for word, _ in rows], "example_id": [number for _, number in rows],
+        "output_keyword": [targets[number] for _, number in rows],
+        "negative_keyword": [negatives.get(number) for _, number in rows]}), provenance("clusters@tiny"))
+
+
+def write_model(name, alarms=()):
+    ModelPaths(name).weights.mkdir(parents=True)
+    (ModelPaths(name).weights / "config.json").write_text(json.dumps({
+        "model_type": "keycontrast-hcl", "graph": {"iterations": 2}, "contrasts": {"keyword": {"temperature": 0.1}}}))
+    ModelPaths(name).history.write_text(
+        "epoch,step,train_reconstruction,train_kl,train_keyword_vanished,validation_loss,validation_kl,best\n"
+        "1,5,4.5,1.0,0,6.25,1.5,True\n2,10,4.0,2.0,0.5,5.75,2.5,True\n3,15,3.5,3.0,0.95,5.9,2.75,False\n")
+    write_json(ModelPaths(name).metrics, {"best_epoch": 2, "epochs": 3, "stopped_early": False, "validation": {},
+                                          "alarms": list(alarms), "keywords": {}})
+
+
+def metrics_of(bleu_1, source_bleu, **more):
+    values = {f"{prefix}_{order}": bleu_1 / order for prefix in ("bleu", "cumulative_m7", "corpus_bleu")
+              for order in range(1, 5)}
+    return {**values, "sacrebleu": 12.345, "extrema": 0.5, "average": 0.6, "greedy": 0.7, "distinct_1": 0.4,
+            "distinct_2": 0.8, "source_bleu": source_bleu, "ibleu": 0.1, "mean_length": 9.5, "rouge_1": bleu_1,
+            "rouge_2": 0.1, "rouge_l": 0.2, "bertscore": 0.85, "self_bleu": 0.33, "keyword_kept": 0.25, **more}
+
+
+def write_run(name, bleu_1, source_bleu, output, **more):
+    write_json(RunPaths(name).metrics, {
+        "run": metrics_of(bleu_1, source_bleu, **more), "counts": {"examples": ITEMS, "skipped_extrema_average": 1},
+        "floors": {"copy": metrics_of(0.9, 1.0), "nearest": metrics_of(0.2, 0.0)},
+        "intervals": {"run": {"bleu_1": [bleu_1 - 0.05, bleu_1 + 0.05]}, "floors": {"copy": {"bleu_1": [0.8, 1.0]}}},
+        "settings": {"split": "test", "leading": ["bleu_1", "bleu_2"], "level": 0.9,
+                     "emb": {"name": "tiny-encoder", "version": "1", "sha256": SHA256}, "sacrebleu": "tok:13a", "tokens": "lower-cased BERT basic tokens"}})
+    texts = [("lose Belly  Fat now", output, SCRIPTS)[place % 3] for place in range(ITEMS)]
+    places = [(0, 1), (3, 4), (6, 7)] * ITEMS
+    write_table(RunPaths(name).predictions, "predictions", pd.DataFrame({
+        "example_id": range(6, 6 + ITEMS), "sample": 0, "source": [TEXTS[places[place][0]] for place in range(ITEMS)],
+        "keyword": [KEYWORDS[places[place][0]] for place in range(ITEMS)],
+        "keyword_known": [place % 3 != 1 for place in range(ITEMS)], "prediction": texts,
+        "references": [[TEXTS[places[place][1]]] for place in range(ITEMS)]}), provenance(f"generate_hcl@{name}"))
+    scores = {column: bleu_1 / 2 for column in (
+        "bleu_1", "bleu_2", "bleu_3", "bleu_4", "extrema", "average", "greedy", "rouge_1", "rouge_2", "rouge_l",
+        "bertscore", "source_bleu_4")}
+    write_table(RunPaths(name).scores, "scores", pd.DataFrame({
+        "system": "run", "example_id": range(6, 6 + ITEMS), "output": texts, **scores, "keyword_kept": True}),
+        provenance(f"evaluate_hcl@{name}"))
+
+
+def write_comparison():
+    """Two runs of one family, a third run, and a floor."""
+    def row(metric, first, second, difference, reach, p_value):
+        return {"dataset": "tiny/test", "metric": metric, "first": first, "second": second, "items": ITEMS,
+                "first_value": 0.5, "second_value": 0.5 - difference, "difference": difference,
+                "low": difference - reach, "high": difference + reach, "p_value": p_value}
+
+    rows = [row("bleu_1", "full", "plain", 0.1, 0.05, 0.0004), row("bleu_1", "full", "floor copy", -0.4, 0.1, 0.0004),
+            row("source_bleu", "full", "plain", 0.1, 0.2, 0.4)]
+    write_table(COMPARISON / "paired.parquet", "paired", pd.DataFrame(rows), provenance("compare"))
+    value = {"mean": 0.45, "sd": 0.0707, "low": 0.4, "high": 0.5}
+    write_json(COMPARISON / "metrics.json", {"tiny/test": {"items": ITEMS, "level": 0.95, "resamples": 1000, "groups": {
+        "full": {"runs": ["full"], "seeds": [13], "bleu_1": {**value, "sd": None}},
+        "plain": {"runs": ["plain"], "seeds": [99], "bleu_1": {**value, "sd": None}},
+        "floor copy": {"runs": [], "seeds": [], "bleu_1": {**value, "sd": None}}}}})
+
+
+def write_probe():
+    paths = ProbePaths("full")
+    kinds = ["input", "positive", "negative", "output_keyword", "impostor_keyword"]
+    write_table(paths.table("latent"), "latent", pd.DataFrame({
+        "example_id": [number for number in (6, 7) for _ in kinds], "kind": kinds * 2,
+        "text": [TEXTS[0], TEXTS[1], TEXTS[3], "belly fat", ATTACK] * 2, "x": [float(place) for place in range(10)],
+        "y": [float(place % 3) for place in range(10)], "vector": [[0.0, 1.0]] * 10}), provenance("probe_hcl@full"))
+    write_table(paths.table("keyword_swap"), "keyword_swap", pd.DataFrame({
+        "example_id": [6, 6, 6], "choice": ["given", "random", "textrank"], "keyword": ["sleep", ATTACK, "belly fat"],
+        "keyword_known": [True, False, True], "source": TEXTS[0], "prediction": ["sleep well", "who", "lose belly fat"],
+        "reference": TEXTS[1], "shows_keyword": [True, False, True], "same_as_textrank": [False, False, True]}),
+        provenance("probe_hcl@full"))
+    write_json(paths.metrics, {"keyword_swap": {"items": 1, "share_shows_keyword": {"given": 1.0}},
+                               "latent": {"items": 2, "share_positive_nearer": 0.75}, "settings": {"model": "full"}})
+
+
+def write_params(**changes):
+    models = {"full": {"dataset": "tiny"}, "plain": {"dataset": "tiny", "seed": 99,
+                                                     "overrides": {"graph": {"iterations": 0}}}}
+    runs = {"full": {"model": "full"}, "plain": {"model": "plain", "decode": {"num_beams": 1}}}
+    content = {"recipe": "tiny-recipe", "seed": 13, "datasets": {"tiny": {"source": "data/tiny.tsv"}},
+               "models": {"hcl": models}, "runs": {"hcl": runs}, "probes": {"hcl": {"full": {"model": "full"}}},
+               "report": {"examples": 12}}
+    Path("params.yaml").write_text(yaml.safe_dump({**content, **changes}))
+
+
+def write_project():
+    """Write params and every artifact that the report reads into the working folder."""
+    write_params()
+    write_dataset()
+    write_model("full")
+    write_model("plain", [{"name": "contrast_vanished_keyword", "epoch": 3, "message": f"95 % of items <0.01 {ATTACK}",
+                           "advice": "raise contrasts.keyword.temperature"}])
+    write_run("full", 0.5, 0.3, f"wrote {ATTACK} the author")
+    write_run("plain", 0.4, 0.1, "")
+    write_comparison()
+    write_probe()

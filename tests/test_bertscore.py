@@ -1,0 +1,195 @@
+"""BERTScore against a loop written from its equations, on a BERT of width 16."""
+
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tiny_bert
+import torch
+
+from models.encoders import load_encoder
+from stages.metrics import bertscore as module
+from stages.metrics.bertscore import BertScorer, bert_score, package_baseline, package_layer, rescaled
+
+TEXTS = ["what is the best way to learn a new language ?", "how do i find a good school ?", "learn a language fast",
+         "run running eat", "why", "who can tell me about the dog , the cat ?", "known unknown", "", "   ",
+         "the the the"]
+REFERENCES = [["how do i learn a language ?"], ["where can i find good school", "what is a school ?"], ["dog cat"],
+              ["eat run play", "run"], ["why ?"], ["tell me about a dog"], ["unknown known"], ["dog"], ["cat"],
+              ["the dog"]]
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    folder = tiny_bert.save_encoder(tmp_path_factory.mktemp("encoder"))
+    model, tokenizer = load_encoder(str(folder))
+    with torch.no_grad():   # default weights of 0.02 make all states alike at this width
+        for parameter in model.parameters():
+            if parameter.ndim > 1:
+                parameter.mul_(15)
+    return model, tokenizer
+
+
+def states(encoder, text, layer):
+    """Word pieces with [CLS] and [SEP], and their hidden states, one text at a time."""
+    model, tokenizer = encoder
+    ids = tokenizer(text.strip())["input_ids"]
+    with torch.no_grad():
+        hidden = model(torch.tensor([ids]), output_hidden_states=True).hidden_states[layer][0]
+    return ids, [vector.tolist() for vector in hidden]
+
+
+def cosine(left, right):
+    return (sum(a * b for a, b in zip(left, right, strict=True))
+            / math.sqrt(sum(a * a for a in left)) / math.sqrt(sum(b * b for b in right)))
+
+
+def slow_score(encoder, hypothesis, references, layer=2, weight=lambda piece: 1.0):
+    """Precision, recall and F1 of the best reference by F1."""
+    special = {tiny_bert.VOCABULARY.index("[CLS]"), tiny_bert.VOCABULARY.index("[SEP]")}
+
+    def side(these, those):
+        ids, vectors = these
+        weights = [0.0 if piece in special else weight(piece) for piece in ids]
+        best = [max(cosine(one, other) for other in those[1]) for one in vectors]
+        return sum(w * b for w, b in zip(weights, best, strict=True)) / sum(weights)
+
+    found = []
+    own = states(encoder, hypothesis, layer)
+    for text in references:
+        other = states(encoder, text, layer)
+        if len(own[0]) == 2 or len(other[0]) == 2:
+            found.append((0.0, 0.0, 0.0))
+            continue
+        precision, recall = side(own, other), side(other, own)
+        found.append((precision, recall, 2 * precision * recall / (precision + recall)))
+    return max(found, key=lambda score: score[2])
+
+
+@pytest.mark.parametrize("layer", [None, 0, 1])
+def test_equals_a_slow_loop(encoder, layer):
+    found = bert_score(TEXTS, REFERENCES, *encoder, layer=layer)
+    expected = [slow_score(encoder, text, others, 2 if layer is None else layer)
+                for text, others in zip(TEXTS, REFERENCES, strict=True)]
+    np.testing.assert_allclose(np.stack([found.precision, found.recall, found.f1], axis=1), expected, atol=2e-6)
+    assert np.ptp(found.f1[:6]) > 0.05     # the encoder tells texts apart
+
+
+def test_weights_by_idf_over_the_references(encoder):
+    texts = [text for item in REFERENCES for text in item]
+    pieces = [set(encoder[1](text)["input_ids"]) for text in texts]
+
+    def weight(piece):
+        return math.log((len(texts) + 1) / (sum(piece in one for one in pieces) + 1))
+
+    found = bert_score(TEXTS, REFERENCES, *encoder, idf=True)
+    expected = [slow_score(encoder, text, others, weight=weight)[2]
+                for text, others in zip(TEXTS, REFERENCES, strict=True)]
+    np.testing.assert_allclose(found.f1, expected, atol=2e-6)
+    assert np.abs(found.f1 - bert_score(TEXTS, REFERENCES, *encoder).f1).max() > 1e-3
+
+
+def test_identical_texts_score_one(encoder):
+    texts = [text for text in TEXTS if text.strip()]
+    for idf in (False, True):   # with one reference, no piece weighs anything: all weigh alike
+        found = bert_score(texts, texts, *encoder, idf=idf)
+        np.testing.assert_allclose([found.precision, found.recall, found.f1], 1, atol=1e-6)
+    np.testing.assert_allclose(bert_score(texts[:1], texts[:1], *encoder, idf=True).f1, 1, atol=1e-6)
+
+
+def test_precision_and_recall_change_places_with_the_texts(encoder):
+    one, other = bert_score([TEXTS[0]], [TEXTS[1]], *encoder), bert_score([TEXTS[1]], [TEXTS[0]], *encoder)
+    np.testing.assert_allclose([one.precision, one.recall, one.f1], [other.recall, other.precision, other.f1])
+
+
+def test_empty_texts_score_zero(encoder):
+    found = bert_score(["", " \n", "dog"], ["dog", "cat", ""], *encoder)
+    assert found.precision.tolist() == found.recall.tolist() == found.f1.tolist() == [0, 0, 0]
+    assert bert_score([""], [["", "dog"]], *encoder).f1[0] == 0
+
+
+def test_markup_emoji_and_newlines_are_texts_like_others(encoder):
+    found = bert_score(["<b>dog</b>\n🎉", "dog " * 300], ["dog", "dog cat"], *encoder)
+    assert np.isfinite(found.f1).all() and (found.f1 > 0).all()
+
+
+def test_best_reference_is_the_one_of_greatest_f1(encoder):
+    alone = [bert_score([TEXTS[0]], [text], *encoder) for text in ("why", TEXTS[2], "dog cat")]
+    together = bert_score([TEXTS[0]], [["why", TEXTS[2], "dog cat"]], *encoder)
+    best = max(alone, key=lambda scores: scores.f1[0])
+    np.testing.assert_allclose([together.precision, together.recall, together.f1],
+                               [best.precision, best.recall, best.f1], atol=1e-6)
+
+
+def test_values_depend_neither_on_order_nor_on_company_nor_on_blocks(encoder, monkeypatch):
+    whole = bert_score(TEXTS, REFERENCES, *encoder)
+    backwards = bert_score(TEXTS[::-1], REFERENCES[::-1], *encoder)
+    np.testing.assert_allclose(backwards.f1[::-1], whole.f1, atol=1e-6)
+    monkeypatch.setattr(module, "_ITEMS", 3)
+    monkeypatch.setattr(module, "_BATCH", 2)
+    np.testing.assert_allclose(bert_score(TEXTS, REFERENCES, *encoder).f1, whole.f1, atol=1e-6)
+    assert (bert_score(TEXTS, REFERENCES, *encoder).f1 == bert_score(TEXTS, REFERENCES, *encoder).f1).all()
+
+
+def test_what_systems_share_is_encoded_once(encoder, monkeypatch):
+    rows = []
+    scorer = BertScorer(*encoder)
+    original = scorer._states
+    monkeypatch.setattr(scorer, "_states", lambda texts, chunk: (rows.extend(chunk.items), original(texts, chunk))[1])
+    references = [["dog"], ["cat"], ["dog cat"]]
+    found = scorer.score({"run": ["dog", "run", "eat"], "shuffled": ["cat", "dog cat", "dog"]}, references)
+    assert len(rows) == 5    # dog, cat, dog cat, run, eat
+    assert found["run"].f1[0] == pytest.approx(1, abs=1e-6)
+    np.testing.assert_allclose(found["shuffled"].f1, bert_score(["cat", "dog cat", "dog"], references, *encoder).f1,
+                               atol=1e-6)
+    assert list(found["run"].named()) == ["bertscore_precision", "bertscore_recall", "bertscore"]
+
+
+def test_roberta_words_begin_with_a_space_and_long_texts_are_cut_to_its_positions():
+    from tokenizers import ByteLevelBPETokenizer
+    from tokenizers.processors import RobertaProcessing
+    from transformers import PreTrainedTokenizerFast, RobertaConfig
+
+    trained = ByteLevelBPETokenizer()
+    trained.train_from_iterator(["a dog and a dog", "a cat"] * 5, vocab_size=280,
+                                special_tokens=["<s>", "</s>", "<pad>"])
+    trained.post_processor = RobertaProcessing(("</s>", 1), ("<s>", 0), trim_offsets=True, add_prefix_space=False)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=trained._tokenizer, cls_token="<s>", sep_token="</s>",
+                                        pad_token="<pad>")
+    torch.manual_seed(0)
+    model, _ = load_encoder(None, RobertaConfig(vocab_size=280, hidden_size=16, num_hidden_layers=1, pad_token_id=2,
+                                                num_attention_heads=2, intermediate_size=16,
+                                                max_position_embeddings=18))
+    scorer = BertScorer(model, tokenizer)
+    (ids, special), = scorer._encoded(["dog"])
+    assert tokenizer.convert_ids_to_tokens(ids) == ["<s>", "\u0120dog", "</s>"]
+    assert special.tolist() == [True, False, True]
+    assert bert_score(["dog " * 40], ["dog " * 50], model, tokenizer).f1[0] == pytest.approx(1, abs=1e-6)
+
+
+def test_layers_and_baselines_of_the_package():
+    assert package_layer("roberta-large") == package_layer("FacebookAI/roberta-large") == 17
+    assert package_layer("bert-base-chinese") == 8
+    assert package_layer("sentence-transformers/all-MiniLM-L6-v2") is None
+    assert package_baseline("roberta-large", 17, idf=False) == 0.83122575
+    assert package_baseline("roberta-large", 16, idf=False) is None
+    assert package_baseline("roberta-large", 17, idf=True) is None
+    assert package_baseline("sentence-transformers/all-MiniLM-L6-v2", 6, idf=False) is None
+    assert rescaled(1, 0.83) == 1 and rescaled(0.83, 0.83) == 0 and rescaled(0.9, 0.8) == pytest.approx(0.5)
+
+
+def test_errors_say_what_is_wrong(encoder):
+    with pytest.raises(ValueError, match="hidden states 0 to 2 of this encoder, not 3"):
+        bert_score(["a"], ["a"], *encoder, layer=3)
+    with pytest.raises(ValueError, match="1 hypotheses but 2 items"):
+        bert_score(["a"], ["a", "b"], *encoder)
+    with pytest.raises(ValueError, match="item 0 has no reference"):
+        bert_score(["a"], [[]], *encoder)
+
+
+def test_importing_bertscore_imports_no_torch():
+    probe = "import sys, stages.metrics.bertscore; print([n for n in ('torch', 'transformers') if n in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,280 @@
+"""The stage compare: paired tests between runs on the same items, and groups of seeds."""
+
+import json
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from stages.artifacts.paths import COMPARISON, RunPaths
+from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_json, write_table
+from stages.compare import MEANS, EvaluatedRun, family, main, pooled_name, run
+from stages.metrics import bleu, mean_statistic, paired_bootstrap
+from stages.params import parse_params
+from stages.params.hcl import Compare
+from stages.runtime.seeds import derived_seed
+
+ITEMS = 24
+SETTINGS = Compare(resamples=200)
+REFERENCES = [[f"what is the best way to learn thing {number} ?", f"how do i learn thing {number} quickly ?"]
+              for number in range(ITEMS)]
+SOURCES = [f"how can thing {number} be learned ?" for number in range(ITEMS)]
+
+
+def predictions_frame(outputs, references=REFERENCES):
+    return pd.DataFrame({"example_id": range(len(outputs)), "sample": 0, "source": SOURCES[:len(outputs)],
+                         "keyword": "thing", "keyword_known": True, "prediction": outputs,
+                         "references": references[:len(outputs)]})
+
+
+def scores_frame(outputs, gain, draw):
+    """Scores of the run around ``gain``, and of a floor that copies."""
+    def frame(system, texts, values):
+        columns = {name: values for name in MEANS if name != "keyword_kept"}
+        return pd.DataFrame({"system": system, "example_id": range(len(texts)), "output": texts, **columns,
+                             "keyword_kept": [None, *[value > 0.5 for value in values[1:]]]})
+
+    noise = draw.normal(scale=0.1, size=len(outputs))
+    return pd.concat([frame("run", outputs, 0.5 + gain + noise),
+                      frame("copy", SOURCES[:len(outputs)], np.full(len(outputs), 0.4))], ignore_index=True)
+
+
+def evaluated(name, gain=0.0, seed=1, kind="a", items=ITEMS, split="test", dataset="data", references=REFERENCES):
+    draw = np.random.default_rng(sum(map(ord, name)))
+    outputs = [f"{references[number][0]} {name if draw.random() > gain else ''}" for number in range(items)]
+    return EvaluatedRun(name, dataset, split, seed, kind, predictions_frame(outputs, references),
+                        scores_frame(outputs, gain, draw))
+
+
+def row_of(result, metric, first, second):
+    found = result.paired.query("metric == @metric and first == @first and second == @second")
+    assert len(found) == 1
+    return found.iloc[0]
+
+
+def test_every_pair_of_runs_and_floors_stands_in_the_table_once():
+    result = run([evaluated("one"), evaluated("two", 0.3, kind="b"), evaluated("three", 0.1, kind="c")], SETTINGS, 1)
+    names = ["one", "two", "three", "floor copy"]
+    for metric, rows in result.paired.groupby("metric"):
+        assert list(zip(rows["first"], rows["second"], strict=True)) == list(combinations(names, 2)), metric
+    assert set(result.paired["metric"]) == {*MEANS, "corpus_bleu_4", "source_bleu", "ibleu", "sacrebleu"}
+    assert set(result.paired["dataset"]) == {"data/test"} and set(result.paired["items"]) == {ITEMS}
+    table = as_table("paired", result.paired).to_pandas()
+    np.testing.assert_allclose(table["difference"], table["first_value"] - table["second_value"], atol=2e-6)
+    assert (table["low"] <= table["high"]).all() and table["p_value"].between(0, 1).all()
+
+
+def test_differences_are_those_of_the_paired_bootstrap():
+    one, two = evaluated("one"), evaluated("two", 0.3, kind="b")
+    result = run([one, two], SETTINGS, 1)
+    values = [mean_statistic(each.scores.query("system == 'run'")["bleu_2"].to_numpy()) for each in (one, two)]
+    expected = paired_bootstrap(*values, resamples=200, seed=derived_seed(1, "compare"))
+    row = row_of(result, "bleu_2", "one", "two")
+    assert row[["first_value", "second_value", "low", "high", "p_value"]].tolist() == pytest.approx(
+        [expected.first, expected.second, expected.low, expected.high, expected.p_value], abs=1e-6)
+    assert row["p_value"] == pytest.approx(2 / 201, abs=1e-6) and row["high"] < 0
+    outputs, references = one.predictions["prediction"].tolist(), REFERENCES
+    assert row_of(result, "sacrebleu", "one", "two")["first_value"] == pytest.approx(
+        bleu(outputs, references, "sacrebleu")[3], abs=1e-6)
+    kept = one.scores.query("system == 'run'")["keyword_kept"].dropna().astype(float)
+    assert row_of(result, "keyword_kept", "one", "two")["first_value"] == pytest.approx(kept.mean(), abs=1e-6)
+
+
+def test_runs_that_differ_in_their_seed_are_taken_together():
+    runs = [evaluated("hcl-s1", 0.2, 1), evaluated("hcl-s2", 0.3, 2), evaluated("hcl-s3", 0.1, 3),
+            evaluated("plain", 0.0, 1, kind="b")]
+    result = run(runs, SETTINGS, 1)
+    groups = result.metrics["data/test"]["groups"]
+    assert list(groups) == ["hcl (3 seeds)", "hcl-s1", "hcl-s2", "hcl-s3", "plain", "floor copy"]
+    together = groups["hcl (3 seeds)"]
+    assert together["runs"] == ["hcl-s1", "hcl-s2", "hcl-s3"] and together["seeds"] == [1, 2, 3]
+    single = [groups[name]["bleu_1"]["mean"] for name in together["runs"]]
+    assert together["bleu_1"]["mean"] == pytest.approx(np.mean(single), abs=2e-6)
+    assert together["bleu_1"]["sd"] == pytest.approx(np.std(single, ddof=1), abs=2e-6)
+    assert groups["plain"]["bleu_1"]["sd"] is None
+    assert groups["floor copy"]["runs"] == groups["floor copy"]["seeds"] == []
+    pairs = set(zip(result.paired["first"], result.paired["second"], strict=True))
+    assert ("hcl (3 seeds)", "plain") in pairs and ("hcl-s1", "hcl-s2") in pairs
+    assert not [pair for pair in pairs if pair[0] == "hcl (3 seeds)" and pair[1].startswith("hcl-s")]
+
+
+def test_the_value_of_a_group_is_the_mean_of_each_item_over_its_runs():
+    runs = [evaluated("hcl-1", 0.2, 1), evaluated("hcl-2", 0.3, 2), evaluated("plain", 0.0, 1, kind="b")]
+    result = run(runs, SETTINGS, 1)
+    columns = [one.scores.query("system == 'run'")["rouge_l"].to_numpy() for one in runs]
+    expected = paired_bootstrap(mean_statistic((columns[0] + columns[1]) / 2), mean_statistic(columns[2]),
+                                resamples=200, seed=derived_seed(1, "compare"))
+    row = row_of(result, "rouge_l", "hcl (2 seeds)", "plain")
+    assert row[["difference", "low", "high", "p_value"]].tolist() == pytest.approx(
+        [expected.difference, expected.low, expected.high, expected.p_value], abs=1e-6)
+    corpus = [bleu(one.predictions["prediction"].tolist(), REFERENCES, "corpus")[3] for one in runs]
+    assert row_of(result, "corpus_bleu_4", "hcl (2 seeds)", "plain")["first_value"] == pytest.approx(
+        (corpus[0] + corpus[1]) / 2, abs=1e-6)
+
+
+def test_two_runs_of_one_seed_are_no_group():
+    result = run([evaluated("hcl", 0.2, 1), evaluated("again", 0.2, 1)], SETTINGS, 1)
+    assert list(result.metrics["data/test"]["groups"]) == ["hcl", "again", "floor copy"]
+
+
+@pytest.mark.parametrize("names, expected", [
+    (["hcl-s1", "hcl-s2"], "hcl (2 seeds)"), (["hcl", "hcl-seed-2", "hcl-seed-3"], "hcl (3 seeds)"),
+    (["hcl-13", "hcl-14"], "hcl (2 seeds)"), (["hcl-no-graph-seed1", "hcl-no-graph-seed2"], "hcl-no-graph (2 seeds)"),
+    (["hcl13", "hcl14"], "hcl (2 seeds)"), (["t5", "t5-2"], "t5 (2 seeds)"), (["classes-1", "classes-2"],
+                                                                               "classes (2 seeds)"),
+    (["one", "two"], "one (2 seeds)")])
+def test_names_of_groups(names, expected):
+    assert pooled_name(names) == expected
+
+
+def test_two_groups_do_not_get_one_name():
+    runs = [evaluated("hcl-1", 0.1, 1), evaluated("hcl-2", 0.1, 2), evaluated("hcl-3", 0.1, 1, kind="b"),
+            evaluated("hcl-4", 0.1, 2, kind="b")]
+    groups = run(runs, SETTINGS, 1).metrics["data/test"]["groups"]
+    assert list(groups)[:2] == ["hcl (2 seeds)", "hcl-3 + hcl-4"]
+
+
+def test_only_runs_on_the_same_items_are_compared():
+    others = [[f"another reference {number}"] for number in range(ITEMS)]
+    runs = [evaluated("one"), evaluated("two", kind="b"), evaluated("short", kind="c", items=10),
+            evaluated("valid", kind="d", split="validation"), evaluated("else", kind="e", dataset="other"),
+            evaluated("refs", kind="f", references=others)]
+    result = run(runs, SETTINGS, 1)
+    runs_of = {label: [name for name in found["groups"] if not name.startswith("floor")]
+               for label, found in result.metrics.items()}
+    assert runs_of == {"data/test": ["one", "two"], "data/test (as short)": ["short"], "data/validation": ["valid"],
+                       "other/test": ["else"], "data/test (as refs)": ["refs"]}
+    assert result.metrics["data/test (as short)"]["items"] == 10
+    pairs = result.paired.query("dataset == 'data/test' and metric == 'bleu_1'")
+    assert list(zip(pairs["first"], pairs["second"], strict=True)) == [
+        ("one", "two"), ("one", "floor copy"), ("two", "floor copy")]
+
+
+def test_runs_share_a_floor_unless_its_outputs_differ():
+    one, two = evaluated("one"), evaluated("two", kind="b")
+    other = two.scores.copy()
+    other.loc[other["system"] == "copy", "output"] = "something else"
+    result = run([one, EvaluatedRun("two", "data", "test", 1, "b", two.predictions, other)], SETTINGS, 1)
+    assert list(result.metrics["data/test"]["groups"]) == ["one", "two", "floor copy", "floor copy of two"]
+
+
+def test_a_metric_that_one_run_lacks_is_left_out_of_its_pairs_only():
+    one, two, three = evaluated("one"), evaluated("two", kind="b"), evaluated("three", kind="c")
+    three.scores["bertscore"] = None
+    result = run([one, two, three], SETTINGS, 1)
+    pairs = result.paired.query("metric == 'bertscore'")
+    assert list(zip(pairs["first"], pairs["second"], strict=True)) == [
+        ("one", "two"), ("one", "floor copy"), ("two", "floor copy")]
+    assert "bertscore" not in result.metrics["data/test"]["groups"]["three"]
+
+
+def test_order_of_rows_does_not_matter_and_the_seed_does():
+    runs = [evaluated("one"), evaluated("two", 0.02, kind="b")]
+    shuffled = [EvaluatedRun(one.name, one.dataset, one.split, one.seed, one.family, one.predictions[::-1],
+                             one.scores.sample(frac=1, random_state=1)) for one in runs]
+    result, again = run(runs, SETTINGS, 1), run(shuffled, SETTINGS, 1)
+    pd.testing.assert_frame_equal(result.paired, again.paired)
+    assert result.metrics == again.metrics
+    assert not result.paired["low"].equals(run(runs, SETTINGS, 2).paired["low"])
+
+
+def test_nothing_to_compare():
+    result = run([], SETTINGS, 1)
+    assert result.metrics == {} and as_table("paired", result.paired).num_rows == 0
+    one = evaluated("one")
+    alone = EvaluatedRun("one", "data", "test", 1, "a", one.predictions, one.scores[one.scores["system"] == "run"])
+    result = run([alone], SETTINGS, 1)
+    assert as_table("paired", result.paired).num_rows == 0
+    assert list(result.metrics["data/test"]["groups"]) == ["one"]
+
+
+# -- the stage ------------------------------------------------------------------------------------------------
+
+PARAMS = {"recipe": "tiny", "datasets": {"data": {"source": "data.tsv"}, "other": {"source": "other.tsv"}},
+          "compare": {"resamples": 50},
+          "models": {"hcl": {"hcl-s1": {"dataset": "data"}, "hcl-s2": {"dataset": "data", "seed": 2},
+                             "plain": {"dataset": "data", "overrides": {"graph": {"iterations": 0}}}}},
+          "runs": {"hcl": {"hcl-s1": {"model": "hcl-s1"}, "hcl-s2": {"model": "hcl-s2"}, "plain": {"model": "plain"}}}}
+
+
+def test_families_differ_in_seeds_alone():
+    models = {"a1": {"dataset": "data"}, "a2": {"dataset": "data", "seed": 2},
+              "b1": {"dataset": "data", "overrides": {"latent": {"size": 8}}}, "c1": {"dataset": "other"},
+              "d1": {"dataset": "data", "init_from": "a1"}, "d2": {"dataset": "data", "init_from": "a2", "seed": 2},
+              "e1": {"dataset": "data", "init_from": "b1"},
+              "same": {"dataset": "data", "overrides": {"latent": {"size": 200}}}}
+    runs = {name: {"model": name} for name in models} | {"wide": {"model": "a1", "decode": {"num_beams": 8}}}
+    params = parse_params({**PARAMS, "models": {"hcl": models}, "runs": {"hcl": runs}}, "params")
+    found = {name: family(params, name) for name in runs}
+    assert found["a1"] == found["a2"] == found["same"]      # an override that says the default changes nothing
+    assert found["d1"] == found["d2"]
+    assert len(set(found.values())) == 6
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(PARAMS))
+    for name, gain in (("hcl-s1", 0.2), ("hcl-s2", 0.3), ("plain", 0.0)):
+        one, paths = evaluated(name, gain), RunPaths(name)
+        write_table(paths.predictions, "predictions", one.predictions, Provenance(f"generate_hcl@{name}", "0"))
+        write_table(paths.scores, "scores", one.scores, Provenance(f"evaluate_hcl@{name}", "0"))
+        write_json(paths.metrics, {"run": {}, "settings": {"split": "test"}})
+    return tmp_path
+
+
+def test_stage_writes_pairs_and_groups_with_the_same_bytes(project):
+    assert main([]) == 0
+    paths = COMPARISON / "paired.parquet", COMPARISON / "metrics.json"
+    first = [path.read_bytes() for path in paths]
+    groups = json.loads(first[1])["data/test"]["groups"]
+    assert groups["hcl (2 seeds)"]["seeds"] == [13, 2]      # the first takes the project's seed
+    assert {"mean", "sd", "low", "high"} == set(groups["hcl (2 seeds)"]["sacrebleu"])
+    paired = read_frame(paths[0], "paired")
+    assert ("hcl (2 seeds)", "plain") in set(zip(paired["first"], paired["second"], strict=True))
+    assert "not adjusted" in read_metadata(paths[0])["models"]["test"]
+    assert main([]) == 0
+    assert [path.read_bytes() for path in paths] == first
+
+
+def test_stage_with_one_run_and_no_floors_writes_an_empty_table(project):
+    params = {**PARAMS, "runs": {"hcl": {"plain": {"model": "plain"}}}}
+    (project / "params.yaml").write_text(yaml.safe_dump(params))
+    scores = read_frame(RunPaths("plain").scores, "scores")
+    write_table(RunPaths("plain").scores, "scores", scores[scores["system"] == "run"], Provenance("x", "0"))
+    assert main([]) == 0
+    assert read_frame(COMPARISON / "paired.parquet", "paired").empty
+    assert list(json.loads((COMPARISON / "metrics.json").read_text())["data/test"]["groups"]) == ["plain"]
+
+
+def test_stage_with_no_run_at_all(project):
+    (project / "params.yaml").write_text(yaml.safe_dump({**PARAMS, "runs": {"hcl": {}}}))
+    assert main([]) == 0
+    assert json.loads((COMPARISON / "metrics.json").read_text()) == {}
+
+
+@pytest.mark.parametrize("kind, stage", [("predictions", "generate_hcl"), ("scores", "evaluate_hcl"),
+                                         ("metrics", "evaluate_hcl")])
+def test_stage_says_how_to_make_what_is_missing(project, capsys, kind, stage):
+    path = getattr(RunPaths("plain"), kind)
+    path.unlink()
+    assert main([]) == 1
+    assert f"{path}: no such artifact. Make it with `keycontrast run {stage}@plain`" in capsys.readouterr().err
+    assert not COMPARISON.exists()
+
+
+def test_stage_refuses_scores_of_other_predictions(project, capsys):
+    paths = RunPaths("plain")
+    predictions = read_frame(paths.predictions, "predictions")
+    predictions["prediction"] = "other"
+    write_table(paths.predictions, "predictions", predictions, Provenance("x", "0"))
+    assert main([]) == 1
+    assert "scores are not those of the run's predictions" in capsys.readouterr().err
+
+
+def test_help_says_what_the_stage_makes(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "Compare the runs of each data set on the same items" in capsys.readouterr().out

@@ -1,0 +1,409 @@
+"""Searches over anything that takes steps: against enumeration, slow loops and transformers' generate."""
+
+import itertools
+from functools import cache
+
+import pytest
+import tiny_hcl
+import torch
+from torch.nn import functional as F
+from transformers import BertConfig
+
+from benchmarks.decoding import by_generate
+from benchmarks.decoding import run as benchmark
+from benchmarks.harness import Context
+from models.decoding import BeamCache, Rules, beam_search, contrastive_search, project
+from models.decoding.candidates import largest
+from models.hcl import HclConfig, HclModel
+from models.hcl.steps import CachedSteps, WholeSteps
+
+END, PAD, START, WORDS = 1, 0, 2, 7
+BOS = tiny_hcl.SPECIAL_IDS["bos"]
+ENTERS = ("memory+embed", "memory", "embed", "bos", "prefix", "output")
+
+
+@cache
+def random_scores(seed, item, prefix, count):
+    number = hash((seed, item, *prefix)) % 2**31  # hashes of numbers are the same in every process
+    return torch.randn(count, generator=torch.Generator().manual_seed(number), dtype=torch.float64)
+
+
+class Oracle:
+    """A model that is a table: random scores for each prefix of each item, and nothing else; float64."""
+
+    def __init__(self, items, seed=0, width=5):
+        self.prefixes = [[()] for _ in range(items)]
+        self.names, self.seed, self.width = list(range(items)), seed, width
+
+    def state(self, item, prefix):
+        return random_scores(self.seed, item, prefix, self.width + WORDS)
+
+    def log_chances(self, item, prefix):
+        return self.state(item, prefix)[self.width:].log_softmax(-1)
+
+    def step(self, tokens):
+        self.prefixes = [[(*prefix, int(token)) for prefix, token in zip(rows, new, strict=True)]
+                         for rows, new in zip(self.prefixes, tokens, strict=True)]
+        return torch.stack([torch.stack([self.state(name, prefix) for prefix in rows])
+                            for name, rows in zip(self.names, self.prefixes, strict=True)])
+
+    def logits(self, states):
+        return states[..., self.width:].clone()
+
+    def reorder(self, parents):
+        self.prefixes = [[rows[place] for place in places]
+                         for rows, places in zip(self.prefixes, parents.tolist(), strict=True)]
+
+    def keep(self, items):
+        self.prefixes = [self.prefixes[item] for item in items]
+        self.names = [self.names[item] for item in items]
+
+
+def rules(shortest=1, longest=4, banned=(PAD, START)):
+    return Rules(END, PAD, shortest, longest, banned)
+
+
+def start(items):
+    return torch.full((items,), START)
+
+
+def outputs(tokens):
+    """Rows without the end token and what follows, which must be padding."""
+    rows = []
+    for row in tokens.tolist():
+        assert row.count(END) == 1 and set(row[row.index(END) + 1:]) <= {PAD}
+        rows.append(tuple(row[:row.index(END)]))
+    return rows
+
+
+def final_score(oracle, item, output, limits, penalty):
+    """Sum of log probabilities over length ** penalty; a forced end costs nothing."""
+    total, prefix = 0.0, (START,)
+    for token in (*output, END):
+        if len(prefix) <= limits.max_length:
+            total += float(oracle.log_chances(item, prefix)[token])
+        prefix = (*prefix, token)
+    return total / (len(output) + 1) ** penalty
+
+
+@pytest.mark.parametrize("penalty", [0.0, 1.0, 2.0])
+def test_a_beam_as_wide_as_the_search_space_finds_the_best_of_all_outputs(penalty):
+    limits = rules(longest=3)
+    words = [word for word in range(WORDS) if word not in (*limits.banned, END)]
+    every = [output for length in (1, 2, 3) for output in itertools.product(words, repeat=length)]
+    oracle = Oracle(3)
+    best = [max(every, key=lambda output: final_score(oracle, item, output, limits, penalty)) for item in range(3)]
+    found = beam_search(Oracle(3), start(3), limits, num_beams=len(every), length_penalty=penalty,
+                        early_stopping="never")
+    assert outputs(found) == best
+
+
+def slow_beam(oracle, item, limits, width, penalty, early_stopping):
+    """The search of one item, a hypothesis at a time, on lists."""
+    running, finished = [(0.0, (START,))], []
+    for length in range(limits.max_length):
+        found = []
+        for total, prefix in running:
+            chances = oracle.log_chances(item, prefix)
+            found += [(total + float(chances[word]), (*prefix, word)) for word in range(WORDS)
+                      if word not in limits.banned and (word != END or length >= limits.min_length)]
+        found = sorted(found, reverse=True)[:2 * width]
+        finished += [(total / (length + 1) ** penalty, prefix[1:-1]) for total, prefix in found[:width]
+                     if prefix[-1] == END]
+        finished = sorted(finished, reverse=True)[:width]
+        running = [one for one in found if one[1][-1] != END][:width]
+        if not running:
+            break
+        longest = limits.max_length + 1 if early_stopping == "never" and penalty > 0 else length + 1
+        full = len(finished) == width
+        if full and (early_stopping is True or running[0][0] / longest ** penalty <= finished[-1][0]):
+            break
+    else:
+        finished += [(total / (limits.max_length + 1) ** penalty, prefix[1:]) for total, prefix in running]
+    return max(finished)[1]
+
+
+@pytest.mark.parametrize("early_stopping", [False, True, "never"])
+@pytest.mark.parametrize("penalty", [-1.0, 0.0, 1.0, 1.7])
+def test_beam_search_is_that_of_a_slow_loop(early_stopping, penalty):
+    for width, seed in itertools.product((2, 3, 5), range(3)):
+        limits = rules(shortest=seed, longest=5)
+        expected = [slow_beam(Oracle(4, seed), item, limits, width, penalty, early_stopping) for item in range(4)]
+        found = beam_search(Oracle(4, seed), start(4), limits, num_beams=width, length_penalty=penalty,
+                            early_stopping=early_stopping)
+        assert outputs(found) == expected
+
+
+def greedy(oracle, item, limits):
+    prefix = (START,)
+    for length in range(limits.max_length):
+        chances = oracle.log_chances(item, prefix).clone()
+        chances[[*limits.banned, *([END] if length < limits.min_length else [])]] = -torch.inf
+        prefix = (*prefix, int(chances.argmax()))
+        if prefix[-1] == END:
+            return prefix[1:-1]
+    return prefix[1:]
+
+
+def test_one_beam_one_candidate_and_no_penalty_on_likeness_are_greedy():
+    for seed in range(4):
+        limits = rules(shortest=seed, longest=6)
+        expected = [greedy(Oracle(5, seed), item, limits) for item in range(5)]
+        assert outputs(beam_search(Oracle(5, seed), start(5), limits, num_beams=1)) == expected
+        assert outputs(contrastive_search(Oracle(5, seed), start(5), limits, top_k=1, alpha=0.9)) == expected
+        assert outputs(contrastive_search(Oracle(5, seed), start(5), limits, top_k=4, alpha=0.0)) == expected
+
+
+def slow_contrastive(oracle, item, limits, top_k, alpha):
+    """Equation 5 of Su et al. 2022, candidate by candidate."""
+    prefix = (START,)
+    while len(prefix) <= limits.max_length:
+        chances = oracle.log_chances(item, prefix).exp()
+        allowed = [word for word in range(WORDS)
+                   if word not in limits.banned and (word != END or len(prefix) > limits.min_length)]
+        mass = sum(float(chances[word]) for word in allowed)
+        seen = [oracle.state(item, prefix[:length]) for length in range(1, len(prefix) + 1)]
+
+        def score(word, prefix=prefix, chances=chances, mass=mass, seen=seen):
+            state = oracle.state(item, (*prefix, word))
+            likeness = max(float(F.cosine_similarity(state, other, dim=0)) for other in seen)
+            return (1 - alpha) * float(chances[word]) / mass - alpha * likeness
+
+        best = max(sorted(allowed, key=lambda word: -float(chances[word]))[:top_k], key=score)
+        if best == END:
+            return prefix[1:]
+        prefix = (*prefix, best)
+    return prefix[1:]
+
+
+@pytest.mark.parametrize(("top_k", "alpha"), [(2, 0.3), (3, 0.6), (5, 1.0), (50, 0.5)])
+def test_contrastive_search_is_that_of_a_slow_loop(top_k, alpha):
+    for seed in range(4):
+        limits = rules(shortest=seed, longest=6)
+        expected = [slow_contrastive(Oracle(4, seed), item, limits, top_k, alpha) for item in range(4)]
+        assert outputs(contrastive_search(Oracle(4, seed), start(4), limits, top_k=top_k, alpha=alpha)) == expected
+
+
+def test_the_penalty_on_likeness_changes_outputs():
+    plain, wary = (outputs(contrastive_search(Oracle(9), start(9), rules(longest=6), top_k=4, alpha=alpha))
+                   for alpha in (0.0, 0.8))
+    assert plain != wary
+
+
+@pytest.mark.parametrize("search", [beam_search, contrastive_search])
+def test_items_do_not_depend_on_each_other_whenever_they_end(search):
+    limits = rules(longest=9)
+    together = outputs(search(Oracle(12), start(12), limits))
+    assert len({len(row) for row in together}) > 2
+    for item in range(12):
+        alone = Oracle(1)
+        alone.names = [item]
+        assert outputs(search(alone, start(1), limits)) == [together[item]]
+
+
+def test_items_that_are_done_cost_no_further_step():
+    class Counting(Oracle):
+        rows = 0
+
+        def step(self, tokens):
+            self.rows += len(tokens)
+            return super().step(tokens)
+
+    counting = Counting(12)
+    lengths = [len(row) for row in outputs(beam_search(counting, start(12), rules(longest=9), num_beams=1))]
+    assert counting.rows == sum(min(length + 1, 9) for length in lengths)
+
+
+def test_bounds_on_length_and_banned_tokens_hold():
+    for shortest, longest in ((0, 0), (0, 3), (2, 2), (3, 8)):
+        for search in (beam_search, contrastive_search):
+            rows = outputs(search(Oracle(6), start(6), rules(shortest, longest, banned=(PAD, START, 5))))
+            assert all(shortest <= len(row) <= longest for row in rows)
+            assert not {PAD, START, 5} & {token for row in rows for token in row}
+
+
+# The HCL model
+
+
+def generated(model, size=4, seed=0, **options):
+    batch = tiny_hcl.batch(size, seed=seed)
+    items = batch["x_ids"], batch["x_mask"], batch["kx"]
+    return model.paraphrase(*items, **options), by_generate(model, *items, **options)
+
+
+def same(ours, theirs):
+    longest = max(ours.shape[1], theirs.shape[1])
+    return torch.equal(*(F.pad(tokens, (0, longest - tokens.shape[1])) for tokens in (ours, theirs)))
+
+
+@pytest.mark.parametrize("num_beams", range(1, 7))
+def test_tokens_are_those_of_generate(num_beams):
+    for seed in range(4):
+        model = tiny_hcl.model(seed).double()  # as good as without ties
+        with torch.no_grad():
+            model.word_scores.bias[tiny_hcl.SPECIAL_IDS["eos"]] = float(seed)
+        assert same(*generated(model, 6, seed, num_beams=num_beams, min_length=seed, max_length=9))
+
+
+@pytest.mark.parametrize("options", [{"length_penalty": -1.0}, {"length_penalty": 0.0}, {"length_penalty": 2.0},
+                                     {"early_stopping": True}, {"early_stopping": "never"},
+                                     {"min_length": 7, "max_length": 7}])
+def test_tokens_are_those_of_generate_whatever_the_options(options):
+    model = tiny_hcl.model(5).double()
+    with torch.no_grad():
+        model.word_scores.bias[tiny_hcl.SPECIAL_IDS["eos"]] = 2.0
+    for seed in range(2):
+        assert same(*generated(model, 6, seed, num_beams=3, **options))
+
+
+@pytest.fixture(scope="module")
+def large():
+    """A random model of the size of MiniLM with a shallow decoder, over its vocabulary."""
+    torch.manual_seed(1)
+    encoder = BertConfig(vocab_size=30_522, hidden_size=384, num_hidden_layers=1, num_attention_heads=12,
+                         intermediate_size=1536)
+    special = {"pad": 0, "unk": 100, "bos": 101, "eos": 102, "mask": 103}
+    block = {"keyword": {"condition": False}, "decoder": {"layers": 2}}
+    return HclModel.from_parts(HclConfig.from_params(block, encoder, special, 0, 0, mean_target_length=9.0)).eval()
+
+
+def test_tokens_are_those_of_generate_at_the_size_of_an_encoder(large):
+    rows = [torch.randint(1000, 30_000, (length,)).tolist() for length in (18, 5, 11)]
+    ids, mask = tiny_hcl.padded([[101, *row, 102] for row in rows])
+    large.double()
+    together = large.paraphrase(ids, mask)
+    assert same(together, by_generate(large, ids, mask))
+    for row, tokens in enumerate(rows):
+        alone = large.paraphrase(ids[[row], :len(tokens) + 2], mask[[row], :len(tokens) + 2])
+        assert same(alone, together[[row]])
+    large.float()
+
+
+@pytest.mark.parametrize("enters", ENTERS)
+@pytest.mark.parametrize("search", ["beam", "contrastive"])
+def test_a_cache_changes_nothing_however_z_enters(enters, search):
+    for seed in range(2):
+        model = tiny_hcl.model(seed, latent={"enters": enters}).double()
+        batch = tiny_hcl.batch(5, seed)
+        items = batch["x_ids"], batch["x_mask"], batch["kx"]
+        cached, plain = (model.paraphrase(*items, search=search, num_beams=3, use_cache=use) for use in (True, False))
+        assert torch.equal(cached, plain)
+
+
+@torch.no_grad()
+def test_states_survive_any_change_of_beams_and_items():
+    model, batch = tiny_hcl.model().double(), tiny_hcl.batch(5)
+    given = model.conditions(batch["x_ids"], batch["x_mask"], batch["kx"])
+    z = given.latent()
+    source = (*model.memory(given.hidden, given.mask, given.u_in, z), z)
+    cached, whole = CachedSteps(model, *source, slots=30), WholeSteps(model, *source)
+    draw = torch.Generator().manual_seed(0)
+    tokens, items = torch.full((5, 1), BOS), 5
+    for width in (3, 3, 1, 4, 2):
+        torch.testing.assert_close(cached.step(tokens), whole.step(tokens))
+        kept = torch.randperm(items, generator=draw)[: max(2, items - 1)].sort().values
+        parents = torch.randint(tokens.shape[1], (len(kept), width), generator=draw)
+        for steps in (cached, whole):
+            steps.keep(kept)
+            steps.reorder(parents)
+        items, tokens = len(kept), torch.randint(5, tiny_hcl.VOCABULARY, (len(kept), width), generator=draw)
+    torch.testing.assert_close(cached.step(tokens), whole.step(tokens))
+
+
+def test_memory_is_projected_once_and_never_repeated(monkeypatch):
+    model, batch = tiny_hcl.model(), tiny_hcl.batch(3)
+    seen = []
+    attention = model.decoder.layers[0].cross_attention
+    project_memory = attention.keys_values
+    monkeypatch.setattr(attention, "keys_values", lambda states: seen.append(states.shape) or project_memory(states))
+    model.paraphrase(batch["x_ids"], batch["x_mask"], batch["kx"], num_beams=4)
+    assert seen == [(3, batch["x_ids"].shape[1] + 1, tiny_hcl.WIDTH)]
+
+
+def test_contrastive_search_of_the_model_keeps_lengths_and_batches():
+    model, batch = tiny_hcl.model(3).double(), tiny_hcl.batch(6)
+    items = batch["x_ids"], batch["x_mask"], batch["kx"]
+    together = model.paraphrase(*items, search="contrastive", min_length=5, max_length=20)
+    lengths = (together == tiny_hcl.SPECIAL_IDS["eos"]).nonzero()[:, 1]
+    assert len(lengths) == 6 and int(lengths.min()) >= 5 and int(lengths.max()) <= 20
+    for row in range(6):
+        real = int(batch["x_mask"][row].sum())
+        alone = model.paraphrase(*(part[[row]] for part in (items[0][:, :real], items[1][:, :real], items[2])),
+                                 search="contrastive", min_length=5, max_length=20)
+        assert same(alone, together[[row]])
+    assert not same(together, model.paraphrase(*items, num_beams=1))
+    assert same(model.paraphrase(*items, search="contrastive", alpha=0.0), model.paraphrase(*items, num_beams=1))
+
+
+@pytest.mark.parametrize("search", ["beam", "contrastive"])
+def test_scores_are_float32_under_autocast(search, monkeypatch):
+    model, batch = tiny_hcl.model(), tiny_hcl.batch()
+    kinds = set()
+    scores = CachedSteps.logits
+    monkeypatch.setattr(CachedSteps, "logits",
+                        lambda steps, states: kinds.add((states.dtype, (made := scores(steps, states)).dtype)) or made)
+    monkeypatch.setattr(model.decoder.transform_norm, "forward", lambda hidden: hidden)  # it returns float32 itself
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        tokens = model.paraphrase(batch["x_ids"], batch["x_mask"], batch["kx"], search=search)
+    assert kinds == {(torch.bfloat16, torch.float32)}
+    lengths = (tokens == tiny_hcl.SPECIAL_IDS["eos"]).nonzero()[:, 1]
+    assert len(lengths) == 4 and int(lengths.min()) >= 5
+
+
+def test_half_precision_logits_are_widened_before_they_are_summed():
+    class Half(Oracle):
+        def logits(self, states):
+            return super().logits(states).bfloat16()
+
+    class Rounded(Oracle):
+        def logits(self, states):
+            return super().logits(states).bfloat16().float()
+
+    for search in (beam_search, contrastive_search):
+        assert torch.equal(search(Half(6), start(6), rules()), search(Rounded(6), start(6), rules()))
+
+
+def test_the_benchmark_checks_outputs_before_it_times():
+    sections = benchmark(Context(repeats=1, quick=True))
+    assert [section.agreement for section in sections[:2]] == ["3 of 3 outputs equal token for token",
+                                                              "1 of 1 outputs equal token for token"]
+    assert all([row.name for row in section.rows][0] == "ours" and len(section.rows) == 2 for section in sections)
+
+
+# Parts
+
+
+@pytest.mark.parametrize("length", [3, 64, 1000, 1029])
+def test_the_largest_in_two_rounds_are_the_largest(length):
+    source = torch.Generator().manual_seed(length)
+    values = torch.randn(3, 2, length, generator=source)
+    ties = torch.randint(4, (3, 2, length), generator=source).float()
+    for table in (values, ties, values.index_fill(-1, torch.tensor([0, length - 1]), -torch.inf)):
+        for count in (1, 2, 7):
+            found, places = largest(table, count)
+            assert torch.equal(found, table.sort(-1, descending=True).values[..., :count])
+            assert torch.equal(table.gather(-1, places), found)
+            assert all(len(set(row)) == len(row) for row in places.flatten(0, -2).tolist())
+
+
+@pytest.mark.parametrize("shape", [(1,), (2, 1), (1, 4), (3, 3), (16, 2)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_scores_over_the_vocabulary(shape, dtype):
+    source = torch.Generator().manual_seed(0)
+    states, weight, bias = (torch.randn(*size, generator=source, dtype=dtype) for size in ((*shape, 8), (50, 8), (50,)))
+    expected = torch.einsum("...d,vd->...v", states, weight) + bias
+    torch.testing.assert_close(project(states, weight, bias), expected)
+
+
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: Rules(END, PAD, 4, 3), "min_length 4 and max_length 3 must satisfy 0 <= min <= max"),
+    (lambda: Rules(END, PAD, 1, 3, (END,)), "the end token 1 is banned, so no output could end"),
+    (lambda: beam_search(Oracle(1), start(1), rules(), num_beams=0), "num_beams is 0, expected 1 or more"),
+    (lambda: contrastive_search(Oracle(1), start(1), rules(), top_k=0), "top_k is 0, alpha 0.6"),
+    (lambda: contrastive_search(Oracle(1), start(1), rules(), alpha=1.5), "alpha 1.5; expected .* 0 <= alpha <= 1"),
+    (lambda: BeamCache(4).places(2, torch.device("cpu")), "2 hypotheses, but reorder"),
+    (lambda: generated(tiny_hcl.model(), search="sampling"), "search is 'sampling', expected 'beam' or 'contrastive'"),
+])
+def test_bad_options_are_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -1,0 +1,381 @@
+"""Dialogues (METHODS A.1, Douban): tables and published text files, items, negatives by score, BM25, label, chance."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from ingest_rows import by_key, ingested
+
+from stages import ingest
+from stages.ingestion.dialogue import line_of_turns, line_with_samples
+from stages.ingestion.readers import RawRow, read_rows
+from stages.ingestion.textkeys import join_han, text_key
+from stages.params import parse_params
+from stages.params.data import Dataset, Ingest
+from stages.runtime.errors import InputError
+
+SETTINGS = {"neg_source": "retrieved", "douban_neg": "bm25", "validation": 0.2, "test": 0.2, "max_rejected": 1}
+WORDS = ["tea", "rain", "bus", "film", "moon", "shop", "fish", "game", "book", "train"]
+
+
+def dialogues(count=60, seed=0):
+    """Contexts of one to four turns over few words, with a response."""
+    rng = np.random.default_rng(seed)
+    return [([" ".join(rng.choice(WORDS, 4)) + f" c{number}" if turn == 0 else " ".join(rng.choice(WORDS, 3))
+              for turn in range(1 + number % 4)], f"{rng.choice(WORDS)} r{rng.integers(count // 2)}")
+            for number in range(count)]
+
+
+def rows(pairs, split=None, file="d.jsonl", **more):
+    return [RawRow(file, number, {"context": context, "response": response, **more}, split=split)
+            for number, (context, response) in enumerate(pairs, start=1)]
+
+
+def data(columns=None, layout="dialogue", source="unused", **more):
+    return Dataset(source=str(source), layout=layout, columns=columns or {}, **more)
+
+
+def made_of(pairs, folder, seed=3, read=None, dataset=None, **changes):
+    read = rows(pairs) if read is None else read
+    return ingested(read, dataset or data(), Ingest(**{**SETTINGS, **changes}), seed, folder)
+
+
+def texts_of(made):
+    texts = made.texts["text"]
+    return [(texts[row.source_id], texts[row.target_id]) for row in made.examples.itertuples()]
+
+
+# Rows
+
+
+def test_turns_are_joined_and_the_response_is_the_output(tmp_path):
+    pairs = dialogues()
+    made = made_of(pairs, tmp_path, neg_source="none")
+    assert texts_of(made) == [(" [SEP] ".join(context), response) for context, response in pairs]
+    assert made.counts["responses"] == {"right": 60, "wrong": 0}
+    assert "responses: right 60, wrong 0 (the paper has 238039 right ones)" in ingest.summary(made.counts)
+
+
+@pytest.mark.parametrize("shape", ["list", "text", "last turn"])
+def test_every_shape_of_a_context_gives_the_same_items(tmp_path, shape):
+    pairs = dialogues(30)
+    frame, columns, mark = {
+        "list": (pd.DataFrame({"c": [c for c, _ in pairs], "r": [r for _, r in pairs]}),
+                 {"context": "c", "response": "r"}, "[SEP]"),
+        "text": (pd.DataFrame({"c": [" __eou__ ".join(c) for c, _ in pairs], "r": [r for _, r in pairs]}),
+                 {"context": "c", "response": "r"}, "__eou__"),
+        "last turn": (pd.DataFrame({"turns": [[*c, r] for c, r in pairs]}), {"context": "turns", "response": None},
+                      "[SEP]")}[shape]
+    path = tmp_path / "d.parquet"
+    frame.to_parquet(path)
+    dataset = data(columns, source=path, turn_mark=mark)
+    made = ingested(read_rows(dataset), dataset, Ingest(**SETTINGS), 3, tmp_path)
+    pd.testing.assert_frame_equal(made.examples, made_of(pairs, tmp_path).examples)
+    assert texts_of(made) == [(" [SEP] ".join(context), response) for context, response in pairs]
+
+
+@pytest.mark.parametrize(("content", "reason"), [
+    ({"context": None, "response": "r"}, "empty text: context is missing"),
+    ({"context": ["", " "], "response": "r"}, "empty text: context has no turn"),
+    ({"context": 5, "response": "r"}, "not text: context is of type int"),
+    ({"context": ["a", 5], "response": "r"}, "not text: turn 2 of context is of type int"),
+    ({"context": ["a"], "response": None}, "empty text: response is missing"),
+    ({"context": ["a"], "response": "?!"}, "empty text: response has no letter or digit"),
+    ({"context": ["a"], "response": "A."}, "same text: context and response have the same letters and digits"),
+    ({"context": ["a"]}, "empty text: context has 1 turns, and the last one is the response; two are needed"),
+    ({"context": ["a"], "response": "r", "candidates": ["x"], "scores": None},
+     "candidates: must be a list of texts beside a list of scores, found list and NoneType"),
+    ({"context": ["a"], "response": "r", "candidates": ["x", "y"], "scores": [1]}, "candidates: 2 texts and 1 scores"),
+    ({"context": ["a"], "response": "r", "candidates": ["x"], "scores": ["high"]},
+     "candidates: score 1 must be a number, found 'high'"),
+    ({"context": ["a"], "response": "r", "candidates": [None], "scores": [0.5]}, "candidate 1 is of type NoneType")])
+def test_rows_that_are_no_dialogues_say_why(tmp_path, content, reason):
+    made = made_of([], tmp_path, read=[*rows(dialogues(30)), RawRow("x.jsonl", 4, content)], neg_source="none")
+    assert made.rejected[["file", "row"]].to_numpy().tolist() == [["x.jsonl", 4]]
+    assert reason in made.rejected["reason"][0]
+
+
+def test_empty_turns_are_left_out(tmp_path):
+    pairs = [(["a", "", None, " b "], "c"), *dialogues(30)]
+    assert texts_of(made_of(pairs, tmp_path, neg_source="none"))[0] == ("a [SEP] b", "c")
+
+
+@pytest.mark.parametrize(("text", "joined"), [
+    ("我 也 看过 ， 是 吗 ？", "我也看过，是吗？"), ("iphone x 很 好 用", "iphone x 很好用"), ("a b", "a b"),
+    ("得 分 3 比 2", "得分 3 比 2"), ("你 好 [SEP] 再 见", "你好 [SEP] 再见")])
+def test_spaces_between_chinese_characters_can_be_taken_out(tmp_path, text, joined):
+    assert join_han(text) == joined
+    pairs = [([text], "好 的 吧"), *dialogues(30)]
+    plain, without = (texts_of(made_of(pairs, tmp_path, neg_source="none", dataset=data(join_han=way)))[0]
+                      for way in (False, True))
+    assert plain == (text, "好 的 吧")
+    assert without == (joined, "好的吧")
+
+
+# Published files
+
+
+def test_lines_of_turns_hold_label_turns_and_response(tmp_path):
+    assert line_of_turns("1\ta\tb c\td") == {"label": "1", "context": ["a", "b c"], "response": "d"}
+    lines = ["\t".join(["1", *context, response]) for context, response in dialogues(30)]
+    lines[3:3] = ["0\ta\tb", "1\tonly this", "", "2\ta\tb"]
+    path = tmp_path / "train.txt"
+    path.write_text("\n".join(lines))
+    dataset = data(layout="douban_dialogue", source=path)
+    made = ingested(read_rows(dataset), dataset, Ingest(**SETTINGS), 3, tmp_path)
+    assert texts_of(made) == [(" [SEP] ".join(context), response) for context, response in dialogues(30)]
+    assert made.counts["responses"] == {"right": 30, "wrong": 1}
+    assert made.rejected[["row", "reason"]].to_numpy().tolist() == [
+        [5, "broken line: 2 fields separated by tabs; a label, at least one turn and a response are needed, in line 5"],
+        [7, "label: must be 0 or 1, found '2'"]]
+
+
+def test_lines_with_samples_hold_pairs_and_scores_in_both_directions(tmp_path):
+    line = "3 hi there __EOT__ you __SAMP__ c1 __EOC__ r1 __EOD__ c2 __EOC__ r2 __SAMP__ 0.9 0.1 __SAMP__ 0.3 0.4\t ok"
+    found = line_with_samples(line)
+    assert [turn.strip() for turn in found["context"]] == ["hi there", "you"]
+    assert ([text.strip() for text in found["candidates"]], found["scores"]) == (["r1", "r2"], [0.9, 0.1])
+    assert line_with_samples("1 hi\tok") == {"context": ["hi"], "response": "ok"}
+    assert "candidates" not in line_with_samples("1 hi __SAMP__ c __EOC__ r\tok")
+    for broken, message in (("hi\tok", "must be a number, a context, a tab and a response"), ("1 hi", "a tab"),
+                            ("1 a __SAMP__ c r __SAMP__ 1\tok", "no __EOC__ between"),
+                            ("1 a __SAMP__ c __EOC__ r __SAMP__ x\tok", "the scores must be numbers")):
+        with pytest.raises(ValueError, match=message):
+            line_with_samples(broken)
+    (tmp_path / "train.txt").write_text(f"{line}\n1 lonely\n")
+    dataset = data(layout="groupwise_dialogue", source=tmp_path)
+    good, bad = read_rows(dataset)
+    assert good.content["scores"] == [0.9, 0.1]
+    assert (bad.row, bad.problem) == (2, "broken line: must be a number, a context, a tab and a response, in line 2")
+
+
+def test_text_files_are_read_in_their_layouts_alone(tmp_path):
+    (tmp_path / "a.txt").write_text("1\ta\tb\n")
+    (tmp_path / "b.tsv").write_text("x\ty\n")
+    with pytest.raises(InputError, match=r"b\.tsv: files of layout douban_dialogue are text files with one dialogue"):
+        list(read_rows(data(layout="douban_dialogue", source=tmp_path / "b.tsv")))
+    with pytest.raises(InputError, match=r"a\.txt: files of type '\.txt' cannot be read"):
+        list(read_rows(data(source=tmp_path / "a.txt")))
+    assert len(list(read_rows(data(layout="douban_dialogue", source=tmp_path)))) == 1
+    (tmp_path / "a.txt").write_text("\n")
+    with pytest.raises(InputError, match=r"a\.txt: the file has no rows"):
+        list(read_rows(data(layout="douban_dialogue", source=tmp_path)))
+
+
+def test_bytes_that_are_no_text_are_set_aside(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"1\ta\tb\n1\ta\xff\tb\n")
+    _, bad = read_rows(data(layout="douban_dialogue", source=tmp_path))
+    assert bad.problem.startswith("encoding: not valid UTF-8: byte 0xff at byte 4 of line 2")
+
+
+# Splits and components
+
+
+def test_a_context_is_one_component_and_responses_connect_nothing(tmp_path):
+    pairs = dialogues(80)
+    pairs += [(context, f"another answer {number}") for number, (context, _) in enumerate(pairs[:10])]
+    frame = by_key(made_of(pairs, tmp_path))
+    assert len(frame) == 90
+    assert frame["group"].nunique() == frame["source"].nunique() == 80
+    assert frame["target"].nunique() < 90
+    assert frame.groupby("source")["split"].nunique().max() == 1
+    assert (frame["group"].iloc[:10].to_numpy() == frame["group"].iloc[80:].to_numpy()).all()
+
+
+def test_shared_responses_are_reported_as_leaks(tmp_path):
+    made = made_of(dialogues(80), tmp_path)
+    frame = by_key(made)
+    seen = set(frame[frame["split"] == "train"][["source", "target", "negative"]].to_numpy().ravel())
+    tested = frame[frame["split"] == "test"]
+    found = made.counts["leak"]["test"]
+    assert found["items_with_a_leak"] == sum(row.target in seen for row in tested.itertuples()) > 0
+    assert found["sources_in_training"] == 0
+
+
+def test_published_splits_of_dialogues_are_kept(tmp_path):
+    pairs = dialogues(60)
+    trained = [*pairs[:40], (pairs[45][0], "one more answer"), pairs[46]]
+    made = made_of([], tmp_path, read=rows(trained, "train", "a") + rows(pairs[40:], "test", "b"))
+    assert made.counts["examples"] == {"train": 32, "validation": 8, "test": 20}
+    assert made.rejected[["row", "reason"]].to_numpy().tolist() == [
+        [41, "other split: its texts are connected with rows of a split that is evaluated"],
+        [42, "other split: kept as b row 7, of a split that is evaluated"]]
+
+
+def test_hashed_splits_do_not_depend_on_negatives(tmp_path):
+    pairs = dialogues(120)
+    frames = [by_key(made_of(pairs, tmp_path, split_by="hashed", **changes))
+              for changes in ({}, {"neg_source": "none"}, {"douban_neg": "random", "negatives": 2})]
+    homes = [dict(zip(frame["source"], frame["split"], strict=True)) for frame in frames]
+    assert homes[0] == homes[1] == homes[2]
+
+
+# Negatives
+
+
+@pytest.mark.parametrize("way", ["bm25", "random"])
+def test_invariants_of_dialogues(tmp_path, way):
+    pairs = dialogues(90)
+    pairs += [(context, f"another answer {number}") for number, (context, _) in enumerate(pairs[:10])]
+    made = made_of(pairs, tmp_path, douban_neg=way, negatives=2)
+    frame = by_key(made)
+    keys = made.texts["text"].map(text_key)
+    said = frame.groupby("group")[["source", "target"]].agg(set)
+    for row in frame.itertuples():
+        negatives = [row.negative, *(keys[number] for number in row.further_negative_ids)]
+        assert len(set(negatives)) == 2
+        assert not set(negatives) & (said.loc[row.group, "source"] | said.loc[row.group, "target"])
+        assert set(negatives) <= set(frame[frame["split"] == row.split]["target"])
+    assert not frame[["source", "target", "negative"]].duplicated().any()
+    assert set(frame["negative_origin"]) == {way}
+    again = made_of(pairs, tmp_path, douban_neg=way, negatives=2)
+    pd.testing.assert_frame_equal(made.examples, again.examples)
+    sizes = made.counts["examples"]
+    assert sizes["validation"] == sizes["test"] == 20
+
+
+def test_bm25_does_not_see_the_marks_between_turns(tmp_path):
+    pairs = [(["tea", "rain", "bus"], "one"), (["moon", "fish", "shop"], "two"), (["tea rain"], "three"),
+             *((["game", f"x{n}"], f"f{n}") for n in range(8))]
+    read = rows(pairs, "train", "a") + rows(dialogues(20, 5), "test", "b") + rows(dialogues(20, 6), "validation", "c")
+    frame = by_key(made_of([], tmp_path, read=read)).set_index("target")
+    assert frame.loc["one", "negative"] == "three"
+
+
+SCORED = {"candidates": "samples", "scores": "fit"}
+
+
+def with_candidates(pairs, lists, split=None, file="s"):
+    return [RawRow(file, number, {"context": context, "response": response, "candidates": [text for text, _ in found],
+                                  "scores": [score for _, score in found]}, split=split)
+            for number, ((context, response), found) in enumerate(zip(pairs, lists, strict=True), start=1)]
+
+
+def test_scored_negatives_have_the_worst_score_of_the_similar_half(tmp_path):
+    pairs = dialogues(30)
+    lists = [[("high", 0.9), ("low", 0.1), ("middle", 0.4), ("LOW!", 0.2), ("x", 0.0), ("y", -1.0), ("z", 0.0)]
+             for _ in pairs]
+    lists[0] = [(pairs[0][1], 0.1), (pairs[0][0][0], 0.2), ("?!", 0.25), ("first", 0.3), ("second", 0.3), ("x", 0),
+                ("y", 0), ("z", 0), ("u", 0), ("v", 0)]
+    made = made_of([], tmp_path, read=with_candidates(pairs, lists), dataset=data(SCORED), douban_neg="scored",
+                   negatives=3)
+    frame = by_key(made)
+    keys = made.texts["text"].map(text_key)
+    negatives = [[row.negative, *(keys[number] for number in row.further_negative_ids)] for row in frame.itertuples()]
+    # Not the response, not the context, not what has no letter; equal scores in the order of the list.
+    assert negatives[0] == ["first", "second"]
+    assert all(found == ["low", "middle", "high"] for found in negatives[1:])
+    assert set(frame["negative_origin"]) == {"scored"}
+    assert made.counts["responses_with_candidates"] == 30
+
+
+def test_scored_negatives_of_training_are_no_texts_of_what_is_evaluated(tmp_path):
+    pairs, tested = dialogues(20), [([f"test context {number}"], f"answer {number}") for number in range(10)]
+    candidates = [[("answer 3", 0.1), (pairs[(number + 1) % 20][1] + " more", 0.2), ("a", 1), ("b", 1)]
+                  for number in range(20)]
+    from_training = [[("tea r1", 0.1), ("answer 3", 0.2), ("a", 1), ("b", 1)] for _ in range(10)]
+    read = (with_candidates(pairs, candidates, "train", "a") + with_candidates(tested, from_training, "test", "b"))
+    frame = by_key(made_of([], tmp_path, read=read, dataset=data(SCORED), douban_neg="scored"))
+    assert "answer3" not in set(frame[frame["split"] == "train"]["negative"])
+    assert set(frame[frame["split"] == "test"]["negative"]) == {"tear1"}
+
+
+def test_training_items_without_a_candidate_are_left_out_and_counted(tmp_path):
+    pairs = dialogues(30)
+    lists = [[("low", 0.1), ("x", 1.0)] if number % 3 else [] for number in range(30)]
+    made = made_of([], tmp_path, read=with_candidates(pairs, lists), dataset=data(SCORED), douban_neg="scored")
+    lost, kept = (made.counts[name] for name in ("training_items_left_out_without_a_negative",
+                                                 "evaluated_items_without_a_negative"))
+    assert lost + kept == 10 and lost > 0
+    assert made.counts["responses_with_candidates"] == 20
+    assert made.counts["examples"] == {"train": 18 - lost, "validation": 6, "test": 6}
+    frame = by_key(made)
+    assert (frame["split"][frame["negative"].isna()] != "train").all()
+    assert frame["negative_origin"].isna().sum() == frame["negative"].isna().sum() == kept
+    # They are no negatives where these are found in another way, and their texts are not written.
+    plain = made_of([], tmp_path, read=with_candidates(pairs, lists), dataset=data(SCORED), neg_source="none")
+    assert len(plain.examples) == 30
+    assert "low" not in set(plain.texts["text"])
+
+
+def test_labelled_negatives_are_the_wrong_responses_to_the_context(tmp_path):
+    pairs = dialogues(40)
+    read, wrong = [], {}
+    for number, (context, response) in enumerate(pairs):
+        found = [f"wrong {number} {place}" for place in range(number % 4)]
+        wrong[text_key(" ".join(context))] = {text_key(text) for text in found}
+        read += [RawRow("l", 10 * number + place, {"context": context, "response": text, "label": int(not place)})
+                 for place, text in enumerate([response, *found])]
+    made = made_of([], tmp_path, read=read, dataset=data({"label": "label"}), neg_source="labelled", negatives=2)
+    frame = by_key(made)
+    keys = made.texts["text"].map(text_key)
+    assert len(frame) == 30 == made.counts["triples_by_negative_source"]["labelled"]
+    for row in frame.itertuples():
+        found = {row.negative, *(keys[number] for number in row.further_negative_ids)}
+        of_context = wrong[row.source.replace("sep", "")]
+        assert found <= of_context and len(found) == min(2, len(of_context))
+    # A response is never an input, whatever the rule says of directions.
+    assert set(frame["source"]) <= {text_key(" [SEP] ".join(context)) for context, _ in pairs}
+    assert set(frame["negative_origin"]) == {"labelled"}
+
+
+def test_a_response_that_is_right_and_wrong_is_dropped(tmp_path):
+    read = rows(dialogues(30), label=1) + [RawRow("z", 1, {"context": ["q"], "response": "r", "label": 1}),
+                                           RawRow("z", 2, {"context": ["Q"], "response": "R", "label": 0})]
+    made = made_of([], tmp_path, read=read, dataset=data({"label": "label"}))
+    assert made.rejected["row"].tolist() == [1, 2]
+    assert set(made.rejected["reason"]) == {"both labels: it occurs as 'wrong' and as 'right'"}
+
+
+# Errors
+
+
+@pytest.mark.parametrize(("columns", "changes", "message"), [
+    ({}, {"douban_neg": "scored"}, r"scored, but the data set has no scored candidates. Name the columns that hold "
+                                   r"them \(columns.candidates and columns.scores\), or set douban_neg to bm25"),
+    ({}, {"neg_source": "labelled"}, "no labels of right and wrong responses. Name the column in columns.label, or "),
+    ({}, {"neg_source": "given"}, "has layout dialogue. Set neg_source to retrieved or none"),
+    ({"label": "l"}, {"neg_source": "given"}, "has layout dialogue. Set neg_source to labelled, retrieved or none")])
+def test_sources_of_negatives_that_are_not_there_say_what_to_do(tmp_path, columns, changes, message):
+    with pytest.raises(InputError, match=message):
+        made_of(dialogues(), tmp_path, dataset=data(columns), **changes)
+
+
+def test_no_context_with_both_kinds_of_responses(tmp_path):
+    read = [RawRow("z", number, {"context": [f"q{number}"], "response": "r", "label": number % 2})
+            for number in range(20)]
+    with pytest.raises(InputError, match="No context has both a right and a wrong response; give more data"):
+        made_of([], tmp_path, read=read, dataset=data({"label": "label"}), neg_source="labelled")
+    with pytest.raises(InputError, match="responses must be right ones"):
+        made_of([], tmp_path, read=read[::2], dataset=data({"label": "label"}))
+
+
+def test_candidates_without_scores_are_refused():
+    content = {"recipe": "r", "datasets": {"a": {"source": "x", "layout": "dialogue", "columns": {"scores": "s"}}}}
+    with pytest.raises(InputError, match=r"datasets\.a: layout dialogue needs columns\.candidates and columns\.scores"):
+        parse_params(content, "params.yaml")
+
+
+@pytest.mark.parametrize(("frame", "message"), [
+    ({"context": [["a"]], "response": [["b"]]}, "column 'response' .* but must be text"),
+    ({"context": [1], "response": ["b"]}, "column 'context' .* but must be text or lists of texts"),
+    ({"context": ["a"], "response": ["b"], "samples": ["c"], "fit": [[1]]}, "column 'samples' .* lists of texts"),
+    ({"context": ["a"], "response": ["b"], "samples": [["c"]], "fit": [["1"]]}, "column 'fit' .* lists of numbers")])
+def test_columns_of_a_wrong_type_are_named(tmp_path, frame, message):
+    pd.DataFrame(frame).to_parquet(tmp_path / "t.parquet")
+    columns = SCORED if "fit" in frame else {}
+    with pytest.raises(InputError, match=message):
+        list(read_rows(data(columns, source=tmp_path / "t.parquet")))
+
+
+def test_the_stage_writes_dialogues(tmp_path, monkeypatch, capsys):
+    lines = [json.dumps({"context": context, "response": response}) for context, response in dialogues()]
+    (tmp_path / "raw.jsonl").write_text("\n".join(lines))
+    (tmp_path / "params.yaml").write_text(json.dumps({"recipe": "t", "ingest": SETTINGS, "datasets": {
+        "toy": {"source": "raw.jsonl", "layout": "dialogue", "language": "zh"}}}))
+    monkeypatch.chdir(tmp_path)
+    assert ingest.main(["toy"]) == 0
+    assert "negatives by bm25; training items left out because they have none: 0; " in capsys.readouterr().err
+    texts = pd.read_parquet(tmp_path / "artifacts" / "toy" / "texts.parquet")
+    assert set(texts["language"]) == {"zh"}

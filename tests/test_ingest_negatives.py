@@ -1,0 +1,219 @@
+"""Several negatives per item, and splits that data sets of the same files share (METHODS A.1, steps 5 to 7)."""
+
+from collections import Counter, defaultdict
+
+import numpy as np
+import pytest
+from ingest_rows import SHARES, by_key, corpus, dataset, ingested, raw
+
+from stages import ingest
+from stages.ingestion.hashed import split_hashed
+from stages.ingestion.splits import TEST, TRAIN, VALIDATION
+from stages.ingestion.textkeys import jaccard, overlap_tokens, text_key
+from stages.params.data import Ingest
+from stages.runtime.errors import InputError
+
+
+def made_of(pairs, folder, seed=3, **changes):
+    return ingested(raw(pairs), dataset(), Ingest(**{**SHARES, "max_rejected": 1, **changes}), seed, folder)
+
+
+def with_further(made):
+    """Examples with the keys of their texts, further negatives included."""
+    keys = made.texts["text"].map(text_key)
+    frame = by_key(made)
+    frame["further"] = [[keys[number] for number in ids] for ids in made.examples["further_negative_ids"]]
+    return frame
+
+
+# Further negatives
+
+
+def non_partners(pairs):
+    """N(x) by text key, contradictory pairs left out, and the surface of each key."""
+    labels, surface, found = defaultdict(set), {}, defaultdict(set)
+    for one, other, label in pairs:
+        for text in (one, other):
+            surface.setdefault(text_key(text), text)
+        if text_key(one) != text_key(other):
+            labels[frozenset((text_key(one), text_key(other)))].add(label)
+    for pair, values in labels.items():
+        if values == {0}:
+            one, other = pair
+            found[one].add(other)
+            found[other].add(one)
+    return found, surface
+
+
+@pytest.mark.parametrize("rule", ["undirected_one", "undirected_zip", "undirected_all"])
+@pytest.mark.parametrize("pick", ["hardest", "random"])
+def test_labelled_further_negatives_come_next_in_the_order_of_the_first(tmp_path, rule, pick):
+    pairs = corpus(60, seed=4) + corpus(50, seed=5)
+    settings = {"neg_source": "labelled", "qqp_rule": rule, "neg_pick": pick, "split_by": "pair"}
+    single, several = (with_further(made_of(pairs, tmp_path, negatives=count, **settings)) for count in (1, 3))
+    kept = ["source", "target", "negative", "split"]
+    assert several[kept].equals(single[kept])
+    assert all(further == [] for further in single["further"])
+    others, surface = non_partners(pairs)
+    for row in several.itertuples():
+        negatives = [row.negative, *row.further]
+        assert len(set(negatives)) == len(negatives) <= 3
+        assert set(negatives) <= others[row.source] - {row.source, row.target}
+        if pick == "hardest":
+            ranked = sorted(others[row.source], key=lambda n: (
+                -jaccard(overlap_tokens(surface[row.source]), overlap_tokens(surface[n])), n))
+            first = ranked.index(row.negative)
+            assert negatives == ranked[first:first + 3]
+        elif rule == "undirected_one":
+            assert len(negatives) == min(3, len(others[row.source]))
+    if rule == "undirected_one":
+        assert several["further"].map(len).max() == 2
+
+
+def test_retrieved_further_negatives_are_the_most_overlapping_in_turn(tmp_path):
+    pairs = corpus(300, seed=2)
+    single, several = (with_further(made_of(pairs, tmp_path, neg_source="retrieved", negatives=count))
+                       for count in (1, 4))
+    assert several["negative"].equals(single["negative"])
+    _, surface = non_partners(pairs)
+    group = dict(zip(several["source"], several["group"], strict=True)) | dict(
+        zip(several["target"], several["group"], strict=True))
+    tokens = {key: overlap_tokens(text) for key, text in surface.items()}
+    homes = several.groupby("split")[["source", "target"]].agg(set)
+    for row in several.itertuples():
+        negatives = [row.negative, *row.further]
+        assert len(set(negatives)) == 4
+        shares = [jaccard(tokens[row.source], tokens[key]) for key in negatives]
+        assert shares == sorted(shares, reverse=True)
+        assert all(group.get(key) != row.group for key in negatives)
+        pool = {key for key in homes.loc[row.split, "source"] | homes.loc[row.split, "target"]
+                if group[key] != row.group} - set(negatives)
+        assert max(jaccard(tokens[row.source], tokens[key]) for key in pool) <= shares[-1]
+
+
+def test_further_negatives_are_texts_of_the_table_and_count_as_seen_in_training(tmp_path):
+    made = made_of(corpus(300, seed=2), tmp_path, neg_source="retrieved", negatives=3, split_by="pair")
+    frame = with_further(made)
+    used = set(frame[["source", "target", "negative"]].to_numpy().ravel()) | set(frame["further"].sum())
+    assert used == set(made.texts["text"].map(text_key))
+    train = frame[frame["split"] == "train"]
+    seen = set(train[["source", "target", "negative"]].to_numpy().ravel()) | set(train["further"].sum())
+    for name in ("validation", "test"):
+        mine = frame[frame["split"] == name]
+        leaks = sum(row.source in seen or row.target in seen for row in mine.itertuples())
+        assert made.counts["leak"][name]["items_with_a_leak"] == leaks > 0
+
+
+def test_items_with_fewer_negatives_keep_fewer_and_are_counted(tmp_path):
+    pairs = [(f"p{n}", f"q{n}", 1) for n in range(12)]
+    pairs += [(f"p{n}", f"r{n} {k}", 0) for n in range(12) for k in range(1 + n % 3)]
+    made = made_of(pairs, tmp_path, neg_source="labelled", qqp_rule="question1_one", negatives=2)
+    assert Counter(made.examples["further_negative_ids"].map(len)) == {0: 4, 1: 8}
+    assert made.counts["negatives_per_item"] == {"asked": 2, "items": {"1": 4, "2": 8}}
+    assert "items by number of negatives: 1 4, 2 8; 2 were asked for\n" in ingest.summary(made.counts)
+    few = made_of([(f"p{n}", f"q{n}", 1) for n in range(12)], tmp_path, neg_source="retrieved", negatives=9)
+    # Two components in validation and in test, so one besides one's own, of two texts.
+    assert few.counts["negatives_per_item"] == {"asked": 9, "items": {"2": 4, "9": 8}}
+
+
+def test_without_negatives_there_are_no_further_ones(tmp_path):
+    made = made_of(corpus(), tmp_path, neg_source="none", negatives=3)
+    assert not made.examples["further_negative_ids"].map(len).any()
+    assert made.counts["negatives_per_item"]["items"] == {"0": len(made.examples)}
+
+
+# Splits by hash
+
+
+VARIANTS = [
+    {"neg_source": "retrieved", "max_train": 40, "max_test": 12}, {"neg_source": "none"},
+    {"neg_source": "labelled", "qqp_rule": "undirected_all"}, {"neg_source": "labelled", "qqp_rule": "question1_one"},
+    {"neg_source": "retrieved", "negatives": 3}]
+
+
+def texts_of(frame, names):
+    part = frame[frame["split"].isin(names)]
+    found = set(part["source"]) | set(part["target"]) | set(part["negative"].dropna())
+    return found | {key for further in part["further"] for key in further}
+
+
+def test_data_sets_of_the_same_rows_agree_on_what_is_evaluated(tmp_path):
+    pairs = corpus(2400, seed=6)
+    frames = [with_further(made_of(pairs, tmp_path, split_by="hashed", **changes)) for changes in VARIANTS]
+    trained, evaluated = zip(*((texts_of(frame, ["train"]), texts_of(frame, ["validation", "test"]))
+                               for frame in frames), strict=True)
+    for one in trained:
+        for other in evaluated:
+            assert one and other and not one & other
+    # The same holds between validation and test.
+    for one in frames:
+        for other in frames:
+            assert not texts_of(one, ["validation"]) & texts_of(other, ["test"])
+
+
+def test_splits_that_fill_their_shares_do_not_agree(tmp_path):
+    pairs = corpus(700, seed=6)
+    frames = [with_further(made_of(pairs, tmp_path, **changes)) for changes in VARIANTS[:3]]
+    crossed = [texts_of(one, ["train"]) & texts_of(other, ["test"]) for one in frames for other in frames
+               if one is not other]
+    assert any(crossed)
+
+
+def test_hashed_splits_depend_on_seed_and_texts_alone(tmp_path):
+    pairs = corpus(700, seed=6)
+    rng = np.random.default_rng(0)
+    turned = [pairs[place] for place in rng.permutation(len(pairs))]
+
+    def homes(rows, seed):
+        frame = by_key(made_of(rows, tmp_path, seed, neg_source="none", split_by="hashed"))
+        return {frozenset((row.source, row.target)): row.split for row in frame.itertuples()}
+
+    assert homes(pairs, 3) == homes(turned, 3)
+    assert homes(pairs, 3) != homes(pairs, 4)
+
+
+def test_hashed_shares_hold_on_average_and_large_components_are_of_training():
+    marks = np.random.default_rng(0).integers(0, 2**63, 20_000, dtype=np.uint64)
+    sizes = np.full(20_000, 2)
+    sizes[:5] = 700
+    split = split_hashed(marks, sizes, 0.05, 0.1, seed=1)
+    shares = np.bincount(split, minlength=3) / len(split)
+    assert abs(shares[VALIDATION] - 0.05) < 0.005
+    assert abs(shares[TEST] - 0.1) < 0.007
+    assert (split[:5] == TRAIN).all()
+    drawn = split_hashed(marks[5:], sizes[5:], 0.05, 0.1, seed=1)
+    assert (drawn == split[5:]).all()
+
+
+def test_published_splits_stay_under_hashing():
+    marks = np.random.default_rng(0).integers(0, 2**63, 500, dtype=np.uint64)
+    fixed = np.where(np.arange(500) < 100, TEST, TRAIN).astype(np.int8)
+    split = split_hashed(marks, np.full(500, 2), 0.1, 0.3, 1, fixed)
+    assert (split[:100] == TEST).all()
+    assert not (split[100:] == TEST).any()
+    free = split_hashed(marks, np.full(500, 2), 0.1, 0.3, 1)
+    # What is drawn for validation does not depend on whether there is a published test split.
+    assert ((split == VALIDATION) == (free == VALIDATION) & (fixed == TRAIN)).all()
+    assert (split == VALIDATION).any()
+
+
+def test_hashed_splits_are_counted_and_said(tmp_path):
+    pairs = [*corpus(700, seed=6), *((f"hub {n}", f"hub {n + 1}", 1) for n in range(60))]
+    made = made_of(pairs, tmp_path, neg_source="none", split_by="hashed")
+    found = made.counts["hashed"]
+    assert sum(found["components"].values()) == made.counts["components"]["count"]
+    assert sum(found["texts"].values()) == len({text_key(text) for pair in pairs for text in pair[:2]})
+    assert found["components_too_large_to_be_evaluated"] >= 1
+    frame = by_key(made)
+    assert set(frame[frame["source"].str.startswith("hub")]["split"]) == {"train"}
+    assert (f"too large to be evaluated: {found['components_too_large_to_be_evaluated']}\n"
+            in ingest.summary(made.counts))
+    assert "hashed" not in made_of(pairs, tmp_path, neg_source="none").counts
+
+
+def test_a_split_that_the_hash_leaves_empty_is_named(tmp_path):
+    pairs = [(f"p{n}", f"q{n}", 1) for n in range(6)]
+    with pytest.raises(InputError, match=r"no example is left for (validation|test): under ingest.split_by hashed each "
+                                         r"component .* set ingest.split_by to component"):
+        ingest.run(raw(pairs), dataset(), Ingest(neg_source="none", split_by="hashed", validation=0.01, test=0.01), 1,
+                   tmp_path)

@@ -1,0 +1,370 @@
+"""Stories of five sentences (METHODS A.1, RocStories): reading, cutting, items, negatives by BM25 or at random."""
+
+import json
+import math
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pytest
+from ingest_rows import by_key, ingested
+
+from stages import ingest
+from stages.ingestion.bm25 import Bm25, terms
+from stages.ingestion.readers import RawRow, read_rows
+from stages.ingestion.stories import sentences
+from stages.ingestion.textkeys import text_key
+from stages.params import parse_params
+from stages.params.data import Dataset, Ingest
+from stages.runtime.errors import InputError
+
+SETTINGS = {"neg_source": "retrieved", "validation": 0.2, "test": 0.2, "max_rejected": 1}
+NAMES = ["Tom", "Ann", "Lee", "Sue", "Max", "Ida"]
+THINGS = ["dog", "boat", "cake", "lamp", "tree", "song", "coat", "shoe", "drum", "kite", "wolf", "bell"]
+ENDINGS = ["was happy", "cried", "went home", "slept", "laughed", "ran away"]
+
+
+def stories(count=60, seed=0):
+    """Stories over few words, so that many are alike; each with a sentence of its own."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for number in range(count):
+        name = NAMES[rng.integers(len(NAMES))]
+        things = rng.choice(THINGS, 3)
+        found.append([f"{name} had a {things[0]} called n{number}.", f"It was a {things[1]}.",
+                      f"{name} saw the {things[2]}!", f"Then the {things[0]} fell {number} times.",
+                      f"{name} {ENDINGS[rng.integers(len(ENDINGS))]}."])
+    return found
+
+
+def rows(lists, split=None, file="s.jsonl"):
+    return [RawRow(file, number, {"story": story}, split=split) for number, story in enumerate(lists, start=1)]
+
+
+def made_of(lists, folder, seed=3, read=None, columns=None, **changes):
+    data = Dataset(source="unused", layout="stories", columns=columns or {})
+    return ingested(rows(lists) if read is None else read, data, Ingest(**{**SETTINGS, **changes}), seed, folder)
+
+
+# Sentences
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("He ran. She sat! Why? Nobody knew... It ended.", ["He ran.", "She sat!", "Why?", "Nobody knew...", "It ended."]),
+    ("Mr. Fox met Dr. Bell at St. Mary. They left.", ["Mr. Fox met Dr. Bell at St. Mary.", "They left."]),
+    ("J. Smith saw T.S. Eliot. I did too.", ["J. Smith saw T.S. Eliot.", "I did too."]),
+    ("It was I. We left.", ["It was I.", "We left."]),
+    ('She said "Stop. Do not go." and left. He stayed.', ['She said "Stop. Do not go." and left.', "He stayed."]),
+    ('"Help!" She cried.', ['"Help!"', "She cried."]), ("He paid 3.50 dollars. 2 were left.",
+                                                        ["He paid 3.50 dollars.", "2 were left."]),
+    ("He said no. She sat in No. 5 then.", ["He said no.", "She sat in No. 5 then."]),
+    ("He saw it. suddenly it fell.", ["He saw it. suddenly it fell."]), ("No end", ["No end"]), ("  ", []),
+    ("她来了。他走了！好吗？", ["她来了。", "他走了！", "好吗？"]),
+    ("(He left.) We stayed.", ["(He left.)", "We stayed."])])
+def test_sentences_end_by_a_simple_rule(text, expected):
+    assert sentences(text) == expected
+
+
+@pytest.mark.parametrize(("content", "reason"), [
+    ({"story": "One. Two. Three."}, "sentences: story was cut into 3 instead of 5; give it as a list"),
+    ({"story": ["A.", "B.", "C.", "D."]}, "sentences: story has 4 instead of 5"),
+    ({"story": None}, "empty text: story is missing"), ({"story": 7}, "not text: story is of type int"),
+    ({"story": ["A.", "B.", None, "D.", "E."]}, "empty text: sentence 3 is missing"),
+    ({"story": ["A.", "B.", "C.", "D.", " "]}, "empty text: sentence 5"),
+    ({"story": ["A.", "B.", "C.", 4, "E."]}, "not text: sentence 4 is of type int"),
+    ({"story": ["A.", "B.", "C.", "D.", "!!"]}, "empty text: output has no letter or digit"),
+    ({"context": ["A.", "B.", "C."], "ending": "E."}, "sentences: context has 3 instead of 4"),
+    ({"context": "He a. I b. We c. So d. Oh e.", "ending": "E."}, "sentences: context was cut into 5 instead of 4"),
+    ({"context": ["A.", "B.", "C.", "D."], "ending": None}, "empty text: sentence 5 is missing")])
+def test_rows_that_are_no_five_sentences_say_why(tmp_path, content, reason):
+    made = made_of([], tmp_path, read=[*rows(stories(30)), RawRow("x.jsonl", 4, content)], neg_source="none")
+    assert made.rejected[["file", "row"]].to_numpy().tolist() == [["x.jsonl", 4]]
+    assert reason in made.rejected["reason"][0]
+
+
+# Items
+
+
+def test_the_ending_follows_four_sentences(tmp_path):
+    lists = stories()
+    made = made_of(lists, tmp_path, neg_source="none")
+    texts = made.texts["text"]
+    assert [texts[number] for number in made.examples["source_id"]] == [" ".join(story[:4]) for story in lists]
+    assert [texts[number] for number in made.examples["target_id"]] == [story[4] for story in lists]
+    assert made.counts["stories"] == 60
+    assert made.counts["items_by_mode"] == {"ending": 60, "next_sentence": 240, "lead_to_rest": 60}
+    assert "60 stories (the paper has 98163); items by roc_mode: ending 60, next_sentence 240, lead_to_rest 60; in " \
+           "force: ending" in ingest.summary(made.counts)
+
+
+def test_the_first_sentence_leads_to_the_rest(tmp_path):
+    lists = stories()
+    made = made_of(lists, tmp_path, neg_source="none", roc_mode="lead_to_rest")
+    texts = made.texts["text"]
+    assert [(texts[row.source_id], texts[row.target_id]) for row in made.examples.itertuples()] == [
+        (story[0], " ".join(story[1:])) for story in lists]
+
+
+def test_every_beginning_leads_to_the_next_sentence_within_one_split(tmp_path):
+    lists = stories()
+    made = made_of(lists, tmp_path, neg_source="none", roc_mode="next_sentence")
+    texts = made.texts["text"]
+    assert [(texts[row.source_id], texts[row.target_id]) for row in made.examples.itertuples()] == [
+        (" ".join(story[:length]), story[length]) for story in lists for length in range(1, 5)]
+    assert made.examples.groupby(np.arange(240) // 4)["split"].nunique().max() == 1
+    assert made.examples.groupby(np.arange(240) // 4)["group"].nunique().max() == 1
+    assert made.counts["components"] == {"count": 60, "largest_texts": 4}
+
+
+def test_stories_that_begin_alike_are_one_component_in_every_mode(tmp_path):
+    lists = stories(40)
+    lists += [[lists[0][0], *story[1:]] for story in stories(12, seed=9)]  # twelve more with the first's beginning
+    lists.append([*lists[1][:4], "Another ending."])
+    for mode in ("ending", "next_sentence", "lead_to_rest"):
+        frame = by_key(made_of(lists, tmp_path, neg_source="none", roc_mode=mode))
+        starts = frame["source"].str.startswith(text_key(lists[0][0]))
+        assert starts.sum() >= 13
+        assert frame.loc[starts, "group"].nunique() == 1
+        assert frame.loc[starts, "split"].nunique() == 1
+        assert frame.loc[frame["source"].str.startswith(text_key(lists[1][0])), "group"].nunique() == 1
+        assert frame["group"].nunique() == 40
+        assert not frame[["source", "target"]].duplicated().any()
+
+
+def test_shared_endings_connect_nothing_but_are_reported(tmp_path):
+    made = made_of(stories(), tmp_path)
+    frame = by_key(made)
+    assert frame["target"].nunique() < 40
+    assert frame["group"].nunique() == 60
+    seen = set(frame[frame["split"] == "train"][["source", "target", "negative"]].to_numpy().ravel())
+    tested = frame[frame["split"] == "test"]
+    assert made.counts["leak"]["test"]["items_with_a_leak"] == sum(
+        row.source in seen or row.target in seen for row in tested.itertuples()) > 0
+    assert made.counts["leak"]["test"]["sources_in_training"] == 0
+
+
+def test_repeated_stories_are_set_aside_and_titles_are_not_used(tmp_path):
+    lists = stories(30)
+    again = [text.upper() for text in lists[2]]
+    pd.DataFrame([[n, f"Title {n}", *story] for n, story in enumerate([*lists, again])], columns=[
+        "storyid", "storytitle", *(f"sentence{n}" for n in range(1, 6))]).to_csv(tmp_path / "roc.csv", index=False)
+    data = Dataset(source=str(tmp_path / "roc.csv"), layout="rocstories")
+    made = ingested(read_rows(data), data, Ingest(**SETTINGS), 3, tmp_path)
+    assert made.rejected[["row", "reason"]].to_numpy().tolist() == [[31, "duplicate: of roc.csv row 3"]]
+    assert not made.texts["text"].str.contains("Title").any()
+    assert len(made.examples) == 30
+
+
+@pytest.mark.parametrize("shape", ["text", "list", "columns", "context"])
+def test_every_shape_of_a_story_gives_the_same_items(tmp_path, shape):
+    lists = stories(30)
+    frame, columns = {
+        "text": (pd.DataFrame({"tale": [" ".join(story) for story in lists]}), {"story": "tale"}),
+        "list": (pd.DataFrame({"tale": lists}), {"story": "tale"}),
+        "columns": (pd.DataFrame(lists, columns=list("abcde")), {"sentences": list("abcde")}),
+        "context": (pd.DataFrame({"before": [story[:4] for story in lists], "last": [story[4] for story in lists]}),
+                    {"context": "before", "ending": "last"})}[shape]
+    path = tmp_path / "tales.parquet"
+    frame.to_parquet(path)
+    data = Dataset(source=str(path), layout="stories", columns=columns)
+    made = ingested(read_rows(data), data, Ingest(**SETTINGS), 3, tmp_path)
+    expected = made_of(lists, tmp_path)
+    pd.testing.assert_frame_equal(made.examples, expected.examples)
+    pd.testing.assert_frame_equal(made.texts, expected.texts)
+
+
+# Splits
+
+
+def test_splits_have_their_shares_and_stories_are_whole(tmp_path):
+    made = made_of(stories(200), tmp_path, neg_source="none", validation=0.1, test=0.1)
+    assert made.counts["examples"] == {"train": 160, "validation": 20, "test": 20}
+
+
+def test_published_splits_of_stories_are_kept(tmp_path):
+    lists = stories(60)
+    # Two stories of training begin like one of the test, one is also there as a whole.
+    lists[0] = [lists[50][0], *lists[0][1:]]
+    read = rows([*lists[:40], lists[51]], "train", "a") + rows(lists[40:], "test", "b")
+    made = made_of([], tmp_path, read=read)
+    assert made.counts["examples"] == {"train": 31, "validation": 8, "test": 20}
+    assert made.rejected[["row", "reason"]].to_numpy().tolist() == [
+        [1, "other split: its texts are connected with rows of a split that is evaluated"],
+        [41, "other split: kept as b row 12, of a split that is evaluated"]]
+
+
+def test_hashed_splits_are_the_same_whatever_the_mode(tmp_path):
+    lists = stories(200)
+    homes = []
+    for changes in ({"roc_mode": "ending"}, {"roc_mode": "lead_to_rest", "neg_source": "none"},
+                    {"roc_mode": "next_sentence", "roc_neg": "random"}):
+        frame = by_key(made_of(lists, tmp_path, split_by="hashed", **changes))
+        homes.append({story[0]: set(frame[frame["source"].str.startswith(text_key(story[0]))]["split"])
+                      for story in lists})
+    assert homes[0] == homes[1] == homes[2]
+    assert {name for home in homes[0].values() for name in home} == {"train", "validation", "test"}
+
+
+# Negatives
+
+
+def test_bm25_is_the_sum_over_the_terms_of_the_query():
+    texts = ["the red dog saw the dog", "a dog", "the cat sat on the mat", "the", "", "red red mat 你好吗 x 好"]
+    split = [terms(text) for text in texts]
+    assert split[5] == ["red", "red", "mat", "你好", "好吗", "x", "好"]
+    mean = sum(map(len, split)) / len(split)
+    expected = np.zeros((6, 6))
+    for q, query in enumerate(split):
+        for d, document in enumerate(split):
+            for term in query:
+                held, tf = sum(term in other for other in split), document.count(term)
+                idf = math.log(1 + (6 - held + 0.5) / (held + 0.5))
+                expected[q, d] += idf * tf * 2.2 / (tf + 1.2 * (1 - 0.75 + 0.75 * len(document) / mean))
+    assert np.allclose(Bm25(texts).scores(np.arange(6)), expected)
+    assert np.allclose(Bm25(texts).scores(np.array([2, 0])), expected[[2, 0]])
+
+
+def similar(frame, texts, row, count):
+    """The outputs of the items of the split that are most similar by input, in a plain loop."""
+    pool = [other for other in frame.itertuples() if other.split == row.split]
+    pool.sort(key=lambda other: (other.source, other.target))
+    scores = Bm25([texts[other.source_id] for other in pool]).scores(
+        np.array([next(place for place, other in enumerate(pool) if other.example_id == row.example_id)]))[0]
+    own = frame[frame["group"] == row.group]
+    said, found = {*own["source"], *own["target"]}, []
+    for place in sorted(range(len(pool)), key=lambda place: (-scores[place], place)):
+        if pool[place].group != row.group and pool[place].target not in said:
+            found.append(pool[place].target)
+            said.add(pool[place].target)
+    return found[:count]
+
+
+@pytest.mark.parametrize("mode", ["ending", "next_sentence", "lead_to_rest"])
+def test_negatives_are_outputs_of_the_most_similar_other_stories_of_the_split(tmp_path, mode):
+    made = made_of(stories(50), tmp_path, roc_mode=mode, negatives=3)
+    frame, texts = by_key(made), made.texts["text"]
+    keys = texts.map(text_key)
+    for row in frame.itertuples():
+        further = [keys[number] for number in row.further_negative_ids]
+        assert [row.negative, *further] == similar(frame, texts, row, 3)
+    assert set(frame["negative_origin"]) == {"bm25"}
+
+
+@pytest.mark.parametrize("way", ["bm25", "random"])
+@pytest.mark.parametrize("mode", ["ending", "next_sentence", "lead_to_rest"])
+def test_invariants_of_stories(tmp_path, mode, way):
+    lists = stories(80)
+    made = made_of(lists, tmp_path, roc_mode=mode, roc_neg=way)
+    frame = by_key(made)
+    assert len(frame) == made.counts["items_by_mode"][mode]
+    assert (frame["negative"] != frame["target"]).all()
+    assert (frame["negative"] != frame["source"]).all()
+    triples = frame[["source", "target", "negative", "split"]].drop_duplicates()
+    assert not triples[["source", "target", "negative"]].duplicated().any()
+    for name, part in frame.groupby("split"):
+        assert set(part["negative"]) <= set(part["target"]), name
+    assert frame.groupby("group")["split"].nunique().max() == 1
+    assert frame.groupby("source")["split"].nunique().max() == 1
+    again = made_of(lists, tmp_path, roc_mode=mode, roc_neg=way)
+    pd.testing.assert_frame_equal(made.examples, again.examples)
+    assert not made.examples["split"].equals(made_of(lists, tmp_path, 4, roc_mode=mode, roc_neg=way).examples["split"])
+    assert made.counts["training_items_left_out_without_a_negative"] == 0
+    assert made.counts["evaluated_items_without_a_negative"] == 0
+    assert (f"negatives by {way}; training items left out because they have none: 0; evaluated ones without: 0\n"
+            in ingest.summary(made.counts))
+
+
+@pytest.mark.parametrize("way", ["bm25", "random"])
+def test_negatives_do_not_depend_on_the_order_of_rows(tmp_path, way):
+    lists = stories(80)
+    one, other = ({row.source: (row.target, row.negative, row.split) for row in by_key(made_of(
+        part, tmp_path, roc_neg=way, split_by="hashed", negatives=2)).itertuples()} for part in (lists, lists[::-1]))
+    assert one == other
+
+
+def test_random_negatives_are_drawn_by_the_seed_and_spread(tmp_path):
+    lists = [[*story[:4], f"{story[4]} So {number} it was."] for number, story in enumerate(stories(120))]
+
+    def drawn(seed):
+        frame = by_key(made_of(lists, tmp_path, seed, roc_neg="random", split_by="hashed", validation=0.1, test=0.1))
+        return frame[frame["split"] == "train"].set_index("source")["negative"]
+
+    assert drawn(3).equals(drawn(3))
+    both = pd.concat([drawn(3), drawn(4)], axis=1, join="inner")
+    assert (both.iloc[:, 0] != both.iloc[:, 1]).mean() > 0.9
+    assert Counter(drawn(3)).most_common(1)[0][1] < 10
+
+
+def test_sampling_leaves_the_pool_of_negatives_as_it_is(tmp_path):
+    lists = stories(80)
+    full, small = (by_key(made_of(lists, tmp_path, max_train=limit)) for limit in (None, 9))
+    merged = small[small["split"] == "train"].merge(full, on=["source", "target"])
+    assert len(merged) == 9
+    assert (merged["negative_x"] == merged["negative_y"]).all()
+
+
+def test_a_story_without_another_ending_has_no_negative(tmp_path):
+    lists = [[*story[:4], "All was well."] for story in stories(30)]
+    with pytest.raises(InputError, match="no negative can be found for train: no story or context has an output"):
+        made_of(lists, tmp_path)
+    # Two stories with one beginning and two endings, and one that ends like the first of them. The two find
+    # nothing but an ending that they have themselves; the third may have the second's.
+    few = [["Once.", "A b.", "C d.", "E f.", "All was well."], ["Once.", "G h.", "I j.", "K l.", "They left."],
+           ["Twice.", "M n.", "O p.", "Q r.", "All was well."]]
+    others = [rows(stories(30, seed), name, name) for seed, name in enumerate(["train", "validation"])]
+    frame = by_key(made_of([], tmp_path, read=others[0] + others[1] + rows(few, "test", "b")))
+    assert frame[frame["split"] == "test"]["negative"].fillna("none").tolist() == ["none", "none", "theyleft"]
+    made = made_of([], tmp_path, read=rows(few, "train", "b") + others[1] + rows(stories(30, 5), "test", "c"))
+    frame = by_key(made)
+    assert frame[frame["split"] == "train"][["target", "negative"]].to_numpy().tolist() == [["allwaswell", "theyleft"]]
+    assert made.counts["training_items_left_out_without_a_negative"] == 2
+
+
+# Errors
+
+
+@pytest.mark.parametrize(("source", "message"), [
+    ("labelled", "neg_source is labelled, but stories have no labelled negatives. Set neg_source to retrieved "
+                 r"\(ingest.roc_neg says how\) or none"),
+    ("given", "neg_source is given, but the data set has layout stories. Set neg_source to retrieved or none")])
+def test_stories_have_no_other_sources_of_negatives(tmp_path, source, message):
+    with pytest.raises(InputError, match=message):
+        made_of(stories(), tmp_path, neg_source=source)
+
+
+def test_no_usable_story_is_said(tmp_path):
+    with pytest.raises(InputError, match=r"no example could be made from 0 usable rows .* Give rows that can be used"):
+        made_of([["one"]], tmp_path)
+
+
+def test_columns_of_stories_must_fit_together():
+    content = {"recipe": "r", "datasets": {
+        "a": {"source": "x", "layout": "stories", "columns": {"sentences": ["a", "b"]}},
+        "b": {"source": "x", "layout": "stories", "columns": {"sentences": list("abcde"), "ending": "e"}}}}
+    with pytest.raises(InputError, match=r"(?s)datasets\.a\.columns\.sentences: .*at least 5.*datasets\.b: layout "
+                                         r"stories takes columns\.sentences or columns\.ending"):
+        parse_params(content, "params.yaml")
+
+
+@pytest.mark.parametrize(("frame", "columns", "message"), [
+    ({"tale": ["x"]}, {}, r"no column 'story' \(columns\.story in the params\)"),
+    ({"a": ["x"]}, {"sentences": list("abcde")}, r"no column 'b' \(columns\.sentences in the params\)"),
+    ({"story": [1]}, {}, "column 'story' .* but must be text or lists of texts"),
+    ({"story": [[1, 2]]}, {}, "column 'story' .* but must be text or lists of texts")])
+def test_columns_that_are_not_there_or_no_stories_are_named(tmp_path, frame, columns, message):
+    pd.DataFrame(frame).to_parquet(tmp_path / "t.parquet")
+    data = Dataset(source=str(tmp_path / "t.parquet"), layout="stories", columns=columns)
+    with pytest.raises(InputError, match=message):
+        list(read_rows(data))
+
+
+def test_the_stage_writes_stories(tmp_path, monkeypatch, capsys):
+    (tmp_path / "raw.jsonl").write_text("\n".join(json.dumps({"story": story}) for story in stories()))
+    (tmp_path / "params.yaml").write_text(json.dumps({"recipe": "t", "ingest": {**SETTINGS, "neg_source": "labelled"},
+        "datasets": {"toy": {"source": "raw.jsonl", "layout": "stories",
+                             "ingest": {"neg_source": "retrieved", "roc_mode": "next_sentence"}}}}))
+    monkeypatch.chdir(tmp_path)
+    assert ingest.main(["toy"]) == 0
+    counts = json.loads((tmp_path / "artifacts" / "toy" / "metrics" / "ingest.json").read_text())
+    assert sum(counts["examples"].values()) == 240
+    assert "in force: next_sentence\n" in capsys.readouterr().err

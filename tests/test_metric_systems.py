@@ -1,0 +1,176 @@
+"""Self-BLEU, keywords, floors, word vectors from files and texts, and all metrics of a system together."""
+
+import random
+
+import numpy as np
+import pytest
+
+from stages.metrics import (
+    bleu,
+    derangement,
+    embedding_similarity,
+    keyword_retention,
+    rouge,
+    self_bleu,
+    shows_keyword,
+)
+from stages.metrics.systems import WITHOUT_INTERVAL, ScoredItems, score_system
+from stages.metrics.word_tables import WordTable, vectors_from_file, vectors_from_training
+from stages.runtime.errors import InputError
+
+
+def random_items(seed, items=60):
+    """Hypotheses of 0 to 12 tokens with 1 to 3 references over a small vocabulary, so that matches occur."""
+    draw = random.Random(seed)
+    words = ["a", "b", "c", "d", "e", "f", "?"]
+
+    def text(shortest):
+        return " ".join(draw.choices(words, k=draw.randint(shortest, 12)))
+
+    return ([text(0) for _ in range(items)],
+            [[text(1) for _ in range(draw.randint(1, 3))] for _ in range(items)])
+
+
+def table_of(words):
+    return WordTable(list(words), np.random.default_rng(0).normal(size=(len(words), 5)), {})
+
+
+# -- variety --------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("order", [2, 4])
+def test_self_bleu_equals_nltk_for_each_output_against_the_others(order):
+    from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
+
+    texts, _ = random_items(13, items=30)
+    texts += ["", "a", "zebra", "a b c d e f", "a b c d e f"]
+    smoothing = SmoothingFunction().method1
+    expected = [0.0 if not text else
+                sentence_bleu([other.split() for number, other in enumerate(texts) if number != place], text.split(),
+                              (1 / order,) * order, smoothing_function=smoothing)
+                for place, text in enumerate(texts)]
+    assert self_bleu(texts, order) == pytest.approx(np.mean(expected), abs=1e-12)
+
+
+def test_self_bleu_of_equal_and_of_unrelated_outputs():
+    assert self_bleu(["a b c d e"] * 3) == pytest.approx(1)
+    assert self_bleu(["a b", "c d", ""]) == 0 and self_bleu(["a b c"]) == 0 and self_bleu([]) == 0
+
+
+def test_self_bleu_samples_by_seed_whatever_the_order():
+    texts, _ = random_items(14)
+    value = self_bleu(texts, sample=20, seed=1)
+    assert value == self_bleu(texts[::-1], sample=20, seed=1) != self_bleu(texts, sample=20, seed=2)
+    assert self_bleu(texts, sample=60, seed=1) == self_bleu(texts, sample=60, seed=2)
+
+
+# -- keywords -------------------------------------------------------------------------------------------------
+
+def test_keywords_are_found_by_stems_of_words_that_follow_each_other():
+    assert shows_keyword("Losing some belly fat!", "belly fat") is True
+    assert shows_keyword("She was losing weight", "lose weight") is True
+    assert shows_keyword("the fat of a belly", "belly fat") is False
+    assert shows_keyword("breakfast", "fast") is False
+    assert shows_keyword("mice", "mouse") is False       # irregular forms are not known
+    assert shows_keyword("", "fat") is False
+    assert shows_keyword("我喜欢喝茶", "喝茶") is True and shows_keyword("喝咖啡和茶", "喝茶") is False
+    assert shows_keyword("anything", None) is None and shows_keyword("anything", "<nokw>") is None
+
+
+def test_retention_of_each_output():
+    assert keyword_retention(["a dog", "a cat", "a cow"], ["dogs", "dog", None]) == [True, False, None]
+    with pytest.raises(ValueError, match="shorter"):
+        keyword_retention(["a dog"], [])
+
+
+# -- floors ---------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("items", [2, 3, 50])
+def test_a_derangement_moves_every_item(items):
+    order = derangement(items, seed=3)
+    assert sorted(order) == list(range(items)) and (order != np.arange(items)).all()
+    np.testing.assert_array_equal(order, derangement(items, seed=3))
+    if items == 50:
+        assert (order != derangement(items, seed=4)).any()
+    with pytest.raises(ValueError, match="at least two"):
+        derangement(1, seed=3)
+
+
+# -- word vectors ---------------------------------------------------------------------------------------------
+
+def test_vectors_from_a_file_serve_embedding_similarity(tmp_path):
+    path = tmp_path / "vectors.txt"
+    path.write_text("fat 1 0 2\nbelly 0 1 0\nlose -1 0 1\nunused 9 9 9\n")
+    texts = ["Lose belly fat", "lose zebra fat"]
+    table = vectors_from_file(path, texts)
+    vectors, known = table.lookup(["fat", "zebra", "lose"])
+    np.testing.assert_array_equal(vectors[[0, 2]], [[1, 0, 2], [-1, 0, 1]])
+    assert known.tolist() == [True, False, True] and list(table.words) == ["fat", "belly", "lose"]
+    assert table.description["size"] == 3 and table.description["words_in_file"] == 4
+    assert len(table.description["sha256"]) == 64 and table.description["name"] == "vectors.txt"
+    assert embedding_similarity(texts[:1], [texts[1]], table).average[0] == pytest.approx(9 / np.sqrt(90))
+    with pytest.raises(InputError, match="evaluate_hcl.emb: .*a vector for none of the 1 words"):
+        vectors_from_file(path, ["zebra"])
+    with pytest.raises(InputError, match="evaluate_hcl.emb: .*no such file"):
+        vectors_from_file(tmp_path / "none.txt", texts)
+
+
+def test_vectors_trained_on_texts_do_not_depend_on_their_order():
+    texts = [f"how do i {verb} {noun} quickly" for verb in ("lose", "find", "learn") for noun in ("fat", "chess", "x")]
+    table = vectors_from_training(texts + texts, seed=1)
+    assert "how" in table.words and table.vectors.shape == (len(table.words), 200)
+    assert table.description["origin"] == "trained on the training split" and table.description["texts"] == 9
+    np.testing.assert_array_equal(table.vectors, vectors_from_training(texts[::-1], seed=1).vectors)
+    assert (table.vectors != vectors_from_training(texts, seed=2).vectors).any()
+    with pytest.raises(InputError, match="too few to train word vectors on.*Choose encoder"):
+        vectors_from_training(["a b c"], seed=1)
+
+
+# -- all of them ----------------------------------------------------------------------------------------------
+
+def scored(hypotheses, references, order):
+    sources = [item[0] + " a" for item in references]
+    items = ScoredItems([sources[place] for place in order], [references[place] for place in order],
+                        ["a b" if place % 2 else None for place in order], ["c" for _ in order])
+    return score_system([hypotheses[place] for place in order], items, table_of("abcdef"), seed=3)
+
+
+def test_every_metric_is_invariant_to_the_order_of_items():
+    hypotheses, references = random_items(15)
+    order = list(range(len(hypotheses)))
+    one = scored(hypotheses, references, order)
+    random.Random(1).shuffle(order)
+    other = scored(hypotheses, references, order)
+    assert one.values.keys() == other.values.keys()
+    for name, value in one.values.items():
+        assert other.values[name] == pytest.approx(value, abs=1e-12), name
+
+
+def test_every_metric_but_the_named_ones_has_an_interval_around_it():
+    hypotheses, references = random_items(16)
+    found = scored(hypotheses, references, range(len(hypotheses)))
+    intervals = found.intervals(200, 0.95, seed=1)
+    assert set(found.values) - set(intervals) == set(WITHOUT_INTERVAL)
+    for name, (low, high) in intervals.items():
+        assert low <= found.values[name] <= high, name
+        assert found.statistics[name].value() == pytest.approx(found.values[name], abs=1e-9), name
+    assert found.intervals(0, 0.95, seed=1) == {}
+
+
+def test_empty_and_strange_outputs_score_zero_or_stay_finite():
+    references = [["what is a cat ?"]] * 5
+    items = ScoredItems(["a dog"] * 5, references, ["cat"] * 5, [None] * 5)
+    empty = score_system(["", " ", "\n\t", "", ""], items, table_of(["cat", "what"]))
+    assert set(empty.values.values()) == {0.0}
+    outputs = ["<b>cat</b>", "cat\ncat", "🎉 cat 🎉", "\u200b", "cat " * 300]
+    strange = score_system(outputs, items, table_of(["cat", "what"]))
+    assert all(np.isfinite(value) for value in strange.values.values())
+    assert strange.values["keyword_kept"] == 0.8
+
+
+def test_values_are_those_of_the_metrics_by_themselves():
+    hypotheses, references = random_items(17)
+    found = scored(hypotheses, references, range(len(hypotheses))).values
+    assert [found[f"bleu_{order}"] for order in range(1, 5)] == pytest.approx(
+        list(bleu(hypotheses, references, "individual_m7")))
+    assert found["rouge_l"] == pytest.approx(rouge(hypotheses, references, "rouge_score").named()["rouge_l"])
+    assert found["py_rouge_1"] == pytest.approx(rouge(hypotheses, references, "py_rouge").named()["rouge_1"])

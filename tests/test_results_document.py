@@ -1,0 +1,346 @@
+"""docs/results.md from artifacts: what was run, tables with intervals, what each part is worth, and the monitors."""
+
+import json
+
+import pandas as pd
+import pytest
+import yaml
+
+from pipeline import results_document
+from pipeline.markdown import escaped, table
+from pipeline.results_document import begin, end, with_block
+from pipeline.results_material import read_material
+from pipeline.results_sections import duration
+from stages.artifacts.paths import COMPARISON, DatasetPaths, ModelPaths, RunPaths
+from stages.artifacts.tables import Provenance, write_json, write_table
+from stages.params import load_params
+from stages.runtime.errors import InputError
+from stages.runtime.process import RECORDS
+
+MODELS = {"hcl-1": {"seed": 1}, "hcl-2": {"seed": 2}, "flat": {"overrides": {"graph": {"iterations": 0}}},
+          "plain": {"overrides": {"latent": {"enabled": False}}, "init_from": "hcl-1"},
+          "calm": {"overrides": {"contrasts": {"instance": {"weight": 0}}}}}
+VALUES = {"bleu_1": 0.61, "bleu_2": 0.31, "bleu_3": 0.16, "bleu_4": 0.09, "extrema": 0.58, "average": 0.78,
+          "greedy": 0.70, "corpus_bleu_4": 0.15, "sacrebleu": 15.66, "rouge_l": 0.41, "bertscore": 0.71,
+          "distinct_1": 0.14, "self_bleu": 0.3, "source_bleu": 0.2, "ibleu": 0.08, "keyword_kept": 0.6,
+          "mean_length": 9.66}
+# metric, first, second, difference, low, high, p
+PAIRED = [("bleu_1", "hcl", "flat", 0.02, 0.004, 0.036, 0.01), ("bleu_2", "flat", "hcl", 0.01, 0.002, 0.02, 0.03),
+          ("source_bleu", "hcl", "flat", -0.05, -0.08, -0.02, 0.0005),
+          ("greedy", "hcl", "flat", 0.001, -0.01, 0.012, 0.8),
+          ("mean_length", "hcl", "flat", 0.5, 0.2, 0.8, 0.001), ("bleu_1", "hcl", "plain", 0.0, -0.1, 0.1, 1.0),
+          ("bleu_1", "flat", "plain", 0.0, -0.1, 0.1, 1.0), ("bleu_1", "hcl", "floor copy", -0.2, -0.3, -0.1, 0.001),
+          ("source_bleu", "hcl", "floor copy", -0.8, -0.9, -0.7, 0.001)]
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    content = {"recipe": "tiny", "datasets": {"qqp": {"source": "x"}}, "ingest": {"neg_source": "retrieved"},
+               "train_hcl": {"training": {"epochs": 3, "batch_size": 8, "freeze_layers": 4}, "decoder": {"layers": 2}},
+               "models": {"hcl": {name: {"dataset": "qqp"} | model for name, model in MODELS.items()}},
+               "runs": {"hcl": {name: {"model": name} for name in MODELS}}}
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    write_counts()
+    write_runs()
+    write_comparison()
+    write_models()
+    RECORDS.mkdir(parents=True)
+    for name, seconds in (("ingest@qqp", 5), ("train_hcl@hcl-1", 4000), ("generate_hcl@hcl-1", 40), ("compare@all", 2),
+                          ("train_hcl@other", 90000)):
+        (RECORDS / f"{name}.json").write_text(json.dumps({"seconds": seconds, "cpu_seconds": 1}))
+    return tmp_path
+
+
+def write_counts():
+    paths = DatasetPaths("qqp")
+    write_json(paths.metrics("ingest"), {
+        "examples": {"train": 3000, "validation": 200, "test": 500}, "negative_source": "retrieved",
+        "rule": "undirected_one", "split_by": "component",
+        "labelled_triples_by_rule": {"undirected_one": 2354, "undirected_all": 5892},
+        "triples_by_negative_source": {"labelled": 2354, "retrieved": 78442}})
+    write_json(paths.metrics("graph"), {"nodes": 3819, "edges_positive": 4760, "edges_negative": 3886,
+                                        "share_input_equals_output": 0.436, "share_output_equals_negative": 0.1433,
+                                        "share_with_negative_neighbour": 0.9277, "share_masked": 0.0393})
+    write_json(paths.metrics("keywords"), {"share_source_known": {"test": 0.448}})
+
+
+def write_runs():
+    for run in MODELS:
+        write_json(RunPaths(run).metrics, {
+            "run": VALUES | {"mean_length": 10.66 if run == "hcl-2" else 9.66},
+            "floors": {"copy": VALUES | {"bleu_1": 0.82, "source_bleu": 1.0}},
+            "intervals": {"run": {"bleu_1": [0.6, 0.62]}, "floors": {"copy": {"bleu_1": [0.81, 0.83]}}},
+            "counts": {"examples": 500}, "settings": {"split": "test", "emb": {"name": "mini|LM"}, "bertscore": {
+                "name": "other", "layer": 6}}})
+
+
+def write_comparison(runs=("hcl-1", "hcl-2"), others=("flat", "plain", "calm")):
+    means = {name: {"mean": value, "sd": 0.003, "low": value - 0.01, "high": value + 0.01}
+             for name, value in VALUES.items()}
+    means = {name: mean for name, mean in means.items() if name not in ("distinct_1", "mean_length")}
+    one = {"mean": 0.59, "sd": None, "low": 0.57, "high": 0.61}
+    groups = {"hcl": {"runs": list(runs), "seeds": [1, 2], **means},
+              **{run: {"runs": [run], "seeds": [13], "bleu_1": one} for run in (*runs, *others)},
+              "floor copy": {"runs": [], "seeds": [], "bleu_1": one}}
+    write_json(COMPARISON / "metrics.json", {"qqp/test": {"groups": groups, "items": 500}})
+    rows = [{"dataset": "qqp/test", "metric": metric, "first": first, "second": second, "items": 500,
+             "first_value": 0.5 + difference, "second_value": 0.5, "difference": difference, "low": low, "high": high,
+             "p_value": p} for metric, first, second, difference, low, high, p in PAIRED]
+    write_table(COMPARISON / "paired.parquet", "paired", pd.DataFrame(rows), Provenance("compare", "0"))
+
+
+def write_models():
+    for name in MODELS:
+        alarms = [{"name": "contrast_vanishing", "epoch": 2, "message": "keyword | below 0.01 for 95 %",
+                   "advice": "raise <t>"}] if name == "flat" else []
+        write_json(ModelPaths(name).metrics, {
+            "best_epoch": 2, "epochs": 3, "stopped_early": False, "alarms": alarms, "keywords": {},
+            "validation": {"loss": 3.86321, "reconstruction": 54.123, "kl": 5.871, "active_units": 187.0,
+                           "reconstruction_prior": 55.5, "reconstruction_zero": 60.25}})
+        ModelPaths(name).history.write_text("epoch,step,train_instance_vanished,train_keyword_vanished,best\n"
+                                            "1,5,0.1,,True\n2,10,0.925,,True\n3,15,0.99,,False\n")
+
+
+def made(name="qqp"):
+    results_document.write(name)
+    return results_document.DOCUMENT.read_text(encoding="utf-8")
+
+
+def row(text, first, *others):
+    """Return the cells of the first row of a table that begins with ``first`` and has ``others``."""
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        if line.startswith("|") and cells[0] == first and all(other in cells for other in others):
+            return cells
+    raise AssertionError(f"no row {first} {others}")
+
+
+def section(text, heading):
+    return text.split(f": {heading}\n")[1].split("\n### ")[0]
+
+
+def test_what_was_run_is_said(project):
+    text = section(made(), "what was run")
+    assert ("Recipe tiny; encoder bundled, embeddings and lowest 4 layers frozen; 2 decoder layers; at most 3 epochs "
+            "of batches of 8") in text
+    assert "**qqp**: 3,000 train, 200 validation, 500 test items; negatives **retrieved**, split by component." in text
+    assert row(text, "negatives", "**retrieved** (taken)")[2:] == ["78,442", "174.5 %"]
+    assert row(text, "rule, labelled negatives", "undirected\\_one")[2:] == ["2,354", "5.2 %"]
+    assert "of the paper's 44,949" in text
+    for share in ("43.6 %", "14.3 %", "92.8 %", "44.8 % of the inputs of test"):
+        assert share in text
+    assert row(text, "hcl") == ["hcl", "nothing", "1, 2", "2/3 2/3"]
+    assert row(text, "flat")[1] == "graph.iterations = 0"
+    assert row(text, "plain")[1] == "latent.enabled = False; starts from hcl-1"
+    assert "(1 h 7 min; some ran side by side)" in text and "training 1 h 7 min" in text and "decoding 40 s" in text
+    assert "Trained elsewhere: hcl-2, flat, plain, calm." in text
+
+
+def test_the_main_table_has_floors_seeds_intervals_and_the_paper(project):
+    text = section(made(), "as HCL reports it")
+    assert row(text, "*floor: copy*")[1] == "0.8200"
+    assert row(text, "**hcl**")[1] == "0.6100 ± 0.0030"
+    assert row(text, "95 % interval", "0.6000 to 0.6200")[1] == "0.6000 to 0.6200"
+    assert row(text, "95 % interval")[1] == "0.8100 to 0.8300"
+    # What the comparison leaves out is read from the runs.
+    assert row(text, "**calm**")[1:3] == ["0.5900", "0.3100"]
+    assert row(text, "*paper: Ours*")[1:] == ["0.6430", "0.3517", "0.1845", "0.1153", "0.6701", "0.8495", "0.8661"]
+    assert row(text, "*paper: w/o graph*")[1] == "0.6295"
+    assert row(text, "*paper: BERT-GEN*")[1] == "0.5452"
+    assert text.count("*paper:") == 3
+    assert "**They are not comparable at this scale**" in text
+    assert "mini\\|LM" in text
+
+
+def test_suspicious_cells_have_their_note(project):
+    content = yaml.safe_load((project / "params.yaml").read_text())
+    content["models"]["hcl"]["calm"]["overrides"] = {"contrasts": {"mahalanobis": {"weight": 0}}}
+    (project / "params.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    text = section(made(), "as HCL reports it")
+    assert row(text, "*paper: w/o MA* (r2)")[1] == "0.6013"
+    assert "\n(r2) The lowest Extrema, Average and Greedy of the ablations" in text
+    content["datasets"]["qqp"] |= {"layout": "stories", "source": "roc"}
+    (project / "params.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    text = section(made(), "as HCL reports it")
+    assert row(text, "*paper: Ours*")[5:] == ["0.5218 (!3)", "0.5884", "0.6131 (!3)"]
+    assert "(!3) Lower than T5-CLAPS" in text and "w/o MA" not in text
+
+
+def test_ordinary_metrics_stand_apart(project):
+    text = section(made(), "ordinary metrics")
+    heads = row(text, "row")
+    cells = dict(zip(heads, row(text, "**hcl**"), strict=True))
+    assert [cells[name] for name in ("sacreBLEU", "tokens", "keyword kept")] == ["15.66 ± 0.00", "10.2 ± 0.7",
+                                                                                 "0.6000 ± 0.0030"]
+    assert "ROUGE-1" not in heads and "BERTScore: F1 under other, layer 6, raw." in text
+    assert dict(zip(heads, row(text, "*floor: copy*"), strict=True))["source BLEU"] == "1.0000"
+
+
+def test_each_part_helps_hurts_or_cannot_be_told(project):
+    text = section(made(), "what each part is worth")
+    found = row(text, "flat", "the graph")
+    # BLEU-2 was stored the other way round; less source BLEU is better; a length is neither.
+    assert found[2:] == ["BLEU-1, source BLEU", "BLEU-2", "Greedy", "-3.3 %", "-2.1 %"]
+    assert row(text, "plain", "the latent variable with all that hangs on it")[2:6] == ["–", "–", "BLEU-1", "-3.3 %"]
+    assert row(text, "calm", "the instance contrast")[2:] == ["–", "–", "(not compared)", "-3.3 %", "–"]
+    assert row(text, "flat", "BLEU-2", "0.030")[2:] == ["0.5000", "0.5100", "-0.0100", "-0.0200 to -0.0020", "0.030",
+                                                        "hurts"]
+    assert row(text, "flat", "source BLEU", "< 0.001")[4:] == ["-0.0500", "-0.0800 to -0.0200", "< 0.001", "helps"]
+    assert "Of 5 intervals about 0 would exclude 0 by chance alone" in text
+    assert "if the 95 % interval of the difference excludes 0 in its favour" in text
+
+
+def test_the_full_method_is_set_against_the_floors(project):
+    text = section(made(), "what each part is worth")
+    assert row(text, "", "hcl is better on") == ["", "hcl is better on", "worse on", "cannot be told at this size"]
+    assert row(text, "*floor: copy*") == ["*floor: copy*", "source BLEU", "BLEU-1", "–"]
+
+
+def test_a_single_row_is_set_against_the_floors_alone(project):
+    content = yaml.safe_load((project / "params.yaml").read_text())
+    content["runs"]["hcl"] = {name: {"model": name} for name in ("hcl-1", "hcl-2")}
+    (project / "params.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    write_comparison(others=())
+    text = section(made(), "what each part is worth")
+    assert row(text, "*floor: copy*")[1:] == ["source BLEU", "BLEU-1", "–"] and "<details>" not in text
+
+
+def test_without_the_full_method_nothing_is_compared(project):
+    content = yaml.safe_load((project / "params.yaml").read_text())
+    for name in ("hcl-1", "hcl-2"):
+        content["runs"]["hcl"][name]["decode"] = {"keyword": "random"}
+    (project / "params.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    text = made()
+    assert "No row is the full method" in section(text, "what each part is worth")
+    assert "*paper: Ours*" not in text
+    assert row(text, "hcl")[1] == "decode.keyword = random"
+
+
+def test_monitors_and_alarms(project):
+    text = section(made(), "monitors and alarms")
+    assert row(text, "flat")[1:] == ["3.8632", "5.87", "187", "54.12", "55.50", "60.25", "92.5 %", "–", "–"]
+    assert row(text, "flat", "**contrast\\_vanishing**")[2:] == ["2", "keyword \\| below 0.01 for 95 %",
+                                                                "raise &lt;t&gt;"]
+    for name in MODELS:
+        write_json(ModelPaths(name).metrics, {"best_epoch": 1, "epochs": 1, "validation": {}})
+    assert "No alarm was raised." in section(made(), "monitors and alarms")
+
+
+def test_the_same_artifacts_give_the_same_text(project):
+    assert made() == made()
+
+
+MISSING = [
+    (DatasetPaths("qqp").metrics("ingest"), "keycontrast run ingest@qqp"),
+    (DatasetPaths("qqp").metrics("graph"), "keycontrast run graph@qqp"),
+    (COMPARISON / "metrics.json", "keycontrast run compare"), (COMPARISON / "paired.parquet", "keycontrast run"),
+    (RunPaths("flat").metrics, "keycontrast run evaluate_hcl@flat"),
+    (ModelPaths("flat").metrics, "keycontrast run train_hcl@flat"),
+    (ModelPaths("flat").history, "keycontrast run train_hcl@flat")]
+
+
+@pytest.mark.parametrize(("path", "remedy"), MISSING, ids=[path.as_posix() for path, _ in MISSING])
+def test_what_is_missing_is_named_with_the_stage_to_run(project, capsys, path, remedy):
+    path.unlink()
+    assert results_document.main(["qqp"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"results_document: {path}: no such artifact") and remedy in said
+    assert not results_document.DOCUMENT.exists()
+
+
+@pytest.mark.parametrize(("text", "problem"), [("{", "not valid JSON"), ("[]", "must hold names and values")])
+def test_broken_metrics_are_named(project, text, problem):
+    RunPaths("flat").metrics.write_text(text)
+    with pytest.raises(InputError, match=f"{problem}.*Remove it and run `keycontrast run evaluate_hcl@flat`"):
+        made()
+
+
+def test_a_comparison_of_other_runs_is_refused(project):
+    write_comparison(runs=("hcl-1", "hcl-2", "gone"))
+    with pytest.raises(InputError, match="runs: gone, which params.yaml does not have. Run `keycontrast run comp"):
+        made()
+    write_comparison(others=("flat", "plain"))
+    with pytest.raises(InputError, match="other runs: calm, of params.yaml, is not in it"):
+        made()
+
+
+def test_a_recipe_without_runs_has_no_results(project):
+    (project / "params.yaml").write_text(yaml.safe_dump({"recipe": "none", "datasets": {"qqp": {"source": "x"}}}))
+    with pytest.raises(InputError, match="runs.hcl is empty"):
+        made()
+
+
+def test_runs_on_other_items_have_tables_of_their_own(project):
+    content = json.loads((COMPARISON / "metrics.json").read_text())
+    calm = content["qqp/test"]["groups"].pop("calm")
+    write_json(COMPARISON / "metrics.json", {"qqp/test (as calm)": {"groups": {"calm": calm}}, **content})
+    material = read_material(load_params())
+    assert [(one.label, [system.name for system in one.systems]) for one in material.evaluated] == [
+        ("qqp/test", ["hcl", "flat", "plain"]), ("qqp/test (as calm)", ["calm"])]
+    text = made()
+    assert "### qqp, qqp/test (as calm): as HCL reports it" in text
+    assert text.count("of the paper's 44,949") == 1
+
+
+# The document
+
+def test_blocks_are_put_at_the_end_and_then_replaced(project):
+    document = results_document.DOCUMENT
+    document.parent.mkdir()
+    document.write_text("# Results\n\nBy hand.\n", encoding="utf-8")
+    assert results_document.main(["one"]) == results_document.main(["two"]) == 0
+    text = document.read_text(encoding="utf-8")
+    assert text.startswith(f"# Results\n\nBy hand.\n\n{begin('one')}\n### one: what was run")
+    assert text.index(end("one")) < text.index(begin("two"))
+    between = text.replace(end("one"), f"{end('one')}\n\nWhat it says: nothing.")
+    document.write_text(between.replace("3,000 train", "stale"), encoding="utf-8")
+    results_document.main(["one"])
+    text = document.read_text(encoding="utf-8")
+    assert text.count("3,000 train") == 1 and text.count("stale train") == 0 and text.count("stale") == 1
+    assert "What it says: nothing." in text and text.count(begin("one")) == 1
+
+
+def test_other_documents_and_new_ones(project):
+    assert results_document.main(["one", "--out", "mine/new.md"]) == 0
+    assert (project / "mine" / "new.md").read_text(encoding="utf-8").startswith(f"# Results\n\n{begin('one')}\n")
+
+
+@pytest.mark.parametrize("document", [begin("a"), end("a"), f"{end('a')}\n{begin('a')}",
+                                      f"{begin('a')}\n{end('a')}\n{begin('a')}\n{end('a')}"])
+def test_broken_marks_are_refused(document):
+    with pytest.raises(InputError, match="the marks of block a must stand once each"):
+        with_block(document, "a", "text")
+
+
+def test_a_name_that_begins_like_another_is_another():
+    document = with_block("", "qqp", "one")
+    document = with_block(document, "qqp-labelled", "two")
+    assert with_block(document, "qqp", "three") == document.replace("one", "three")
+
+
+@pytest.mark.parametrize("name", ["", "Two Words", "a-->"])
+def test_names_of_blocks_are_plain(project, capsys, name):
+    assert results_document.main([name]) == 1
+    assert "cannot name a block" in capsys.readouterr().err
+
+
+# Markdown
+
+@pytest.mark.parametrize(("text", "shown"), [
+    ("a|b", "a\\|b"), ("<script>", "&lt;script&gt;"), ("*x*_y_`z`", "\\*x\\*\\_y\\_\\`z\\`"),
+    ("a\nb\x1b[31m", "a b\\\\x1b\\[31m"),
+    ("[x](http://y.z)", "\\[x\\](http\\://y.z)"), ("&amp;", "&amp;amp;"), ("1. x", "1\\. x"), ("- x", "\\- x"),
+    ("plain, text.", "plain, text."), ("!" + "x" * 500, "\\!" + "x" * 398 + "…")])
+def test_text_from_data_stays_text(text, shown):
+    assert escaped(text) == shown
+
+
+def test_tables_are_padded():
+    assert table(["name", "n"], [["a", "10"], ["longer", "7"]]) == [
+        "| name   |   n |", "| ------ | --: |", "| a      |  10 |", "| longer |   7 |"]
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(59.4, "59 s"), (60, "1 min"), (3599, "1 h 0 min"), (7260, "2 h 1 min")])
+def test_durations_are_for_people(seconds, text):
+    assert duration(seconds) == text

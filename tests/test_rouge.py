@@ -1,0 +1,164 @@
+"""ROUGE in both conventions: the facts of METHODS E.3, the package rouge_score, and loops written from the formulas."""
+
+import random
+import subprocess
+import sys
+from collections import Counter
+from functools import cache
+
+import numpy as np
+import pytest
+
+from stages.metrics import rouge
+from stages.metrics.rouge import CONVENTIONS
+
+WORDS = ["how", "do", "i", "lose", "belly", "fat", "quickly", "running", "ran", "learned", "learning", "languages",
+         "cannot", "men", "10", "?", ",", "a"]
+
+
+def random_items(seed, items=80):
+    draw = random.Random(seed)
+
+    def text(shortest):
+        return " ".join(draw.choices(WORDS, k=draw.randint(shortest, 12)))
+
+    return ([text(0) for _ in range(items)], [[text(1) for _ in range(draw.randint(1, 4))] for _ in range(items)])
+
+
+def slow_pooled(stems, others):
+    """P = sum of overlaps / (R |hyp|), R = the same / sum |ref|, by loops."""
+    @cache
+    def common(i, j, k):
+        if i == len(stems) or j == len(others[k]):
+            return 0
+        if stems[i] == others[k][j]:
+            return 1 + common(i + 1, j + 1, k)
+        return max(common(i + 1, j, k), common(i, j + 1, k))
+
+    def counted(order):
+        def grams(words):
+            return Counter(tuple(words[i:i + order]) for i in range(len(words) - order + 1))
+        own = grams(stems)
+        overlap = sum(min(count, grams(other)[gram]) for other in others for gram, count in own.items())
+        return overlap, len(others) * sum(own.values()), sum(sum(grams(other).values()) for other in others)
+
+    values = []
+    for overlap, own, rest in (counted(1), counted(2),
+                               (sum(common(0, 0, k) for k in range(len(others))), len(others) * len(stems),
+                                sum(map(len, others)))):
+        precision, recall = (overlap / whole if whole else 0.0 for whole in (own, rest))
+        values.append(2 * precision * recall / (precision + recall) if overlap else 0.0)
+    return values
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_identical_is_one_and_disjoint_is_zero(convention):
+    found = rouge(["how do i lose fat ?", "a b c"], [["how do i lose fat ?"], ["x y z"]], convention)
+    np.testing.assert_array_equal(found.f1, [[1, 1, 1], [0, 0, 0]])
+    assert found.named() == {"rouge_1": 0.5, "rouge_2": 0.5, "rouge_l": 0.5}
+    assert list(found.named("py_")) == ["py_rouge_1", "py_rouge_2", "py_rouge_l"]
+
+
+def test_references_are_pooled_or_the_best_is_taken():
+    references = [["a b c d", "w x y z"]]
+    assert rouge(["a b c d"], references, "py_rouge").f1[0, 0] == pytest.approx(0.5)
+    assert rouge(["a b c d"], references, "rouge_score").f1[0, 0] == 1
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_a_subsequence_of_m_words_in_n_has_precision_one_and_recall_m_over_n(convention):
+    found = rouge(["b d f"], [["a b c d e f g"]], convention)
+    assert (found.precision[0, 2], found.recall[0, 2]) == (1, pytest.approx(3 / 7))
+    assert found.f1[0, 2] == pytest.approx(2 * 3 / 7 / (1 + 3 / 7))
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_rouge_score_is_the_package_with_its_own_tokenizer(seed):
+    from rouge_score.rouge_scorer import RougeScorer
+
+    hypotheses, references = random_items(seed)
+    scorer = RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=True)
+    expected = np.array([[score.fmeasure for score in scorer.score_multi(others, text).values()]
+                         for text, others in zip(hypotheses, references, strict=True)])
+    np.testing.assert_array_equal(rouge(hypotheses, references, "rouge_score").f1, expected)
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_py_rouge_equals_a_slow_loop(seed):
+    from nltk.stem.porter import PorterStemmer
+
+    stemmer = PorterStemmer("ORIGINAL_ALGORITHM")
+
+    def stems(text):
+        return tuple(stemmer.stem(word) if len(word) > 3 else word for word in text.split() if word not in ("?", ","))
+
+    hypotheses, references = random_items(seed)
+    expected = [slow_pooled(stems(text), tuple(map(stems, others)))
+                for text, others in zip(hypotheses, references, strict=True)]
+    np.testing.assert_allclose(rouge(hypotheses, references, "py_rouge").f1, expected, atol=1e-12)
+
+
+def test_punctuation_and_case_do_not_count_and_unknown_tokens_are_words():
+    for convention in CONVENTIONS:
+        assert rouge(["What's NEW ?!"], [["what s new"]], convention).f1[0, 0] == 1
+        assert rouge([["[unk]", "fat"]], [[["[UNK]", "fat", "?"]]], convention).f1[0, 0] == 1
+
+
+def test_stems_of_longer_words_meet_and_short_words_are_left_alone():
+    for convention in CONVENTIONS:
+        assert rouge(["learning languages"], [["learned language"]], convention).f1[0, 1] == 1
+        assert rouge(["ran"], [["run"]], convention).f1[0, 0] == 0
+        assert rouge(["was"], [["wa"]], convention).f1[0, 0] == 0   # a stemmer would cut it
+    # Porter's original algorithm makes "dy" of "dying" where NLTK's makes "die".
+    assert rouge(["dying"], [["died"]], "rouge_score").f1[0, 0] == 1
+    assert rouge(["dying"], [["died"]], "py_rouge").f1[0, 0] == 0
+
+
+def test_py_rouge_cuts_words_as_the_treebank_does_and_keeps_cannot():
+    found = rouge(["i wanna go", "i cannot"], [["i wan na go"], ["i can not"]], "py_rouge")
+    assert found.f1[0, 0] == 1 and found.f1[1, 0] < 0.5
+
+
+def test_py_rouge_reads_665_characters():
+    tail = "x " * 400
+    cut, whole = (rouge(["a " * 300 + tail], [["a " * 300 + "y " * 400]], convention).precision[0, 0]
+                  for convention in ("py_rouge", "rouge_score"))
+    assert (cut, whole) == (pytest.approx(300 / 333), pytest.approx(300 / 700))
+
+
+def test_chinese_characters_are_words():
+    for convention in CONVENTIONS:
+        assert rouge(["我喜欢茶"], [["我爱喝茶"]], convention).f1[0, 0] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_empty_and_strange_texts_score_zero(convention):
+    references = [["a b"], ["a b"], ["a b"], ["b bold b line"]]
+    found = rouge(["", "   ", "🎉 \n ?", "<b>bold</b>\nline"], references, convention)
+    np.testing.assert_array_equal(found.f1[:3], np.zeros((3, 3)))
+    assert found.f1[3, 0] == 1
+    assert rouge(["a"], [[""]], convention).f1.sum() == 0
+
+
+def test_order_of_items_does_not_matter():
+    hypotheses, references = random_items(5)
+    for convention in CONVENTIONS:
+        np.testing.assert_array_equal(rouge(hypotheses[::-1], references[::-1], convention).f1[::-1],
+                                      rouge(hypotheses, references, convention).f1)
+
+
+def test_errors_say_what_is_wrong():
+    with pytest.raises(ValueError, match="did you mean 'py_rouge'"):
+        rouge(["a"], ["a"], "pyrouge")
+    with pytest.raises(ValueError, match="1 hypotheses but 2 items"):
+        rouge(["a"], ["a", "b"], "py_rouge")
+    with pytest.raises(ValueError, match="no items"):
+        rouge([], [], "py_rouge")
+    with pytest.raises(ValueError, match="item 1 has no reference"):
+        rouge(["a", "b"], ["a", []], "rouge_score")
+
+
+def test_importing_rouge_imports_neither_nltk_nor_the_package():
+    probe = "import sys, stages.metrics.rouge; print([n for n in ('nltk', 'rouge_score', 'absl') if n in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,47 @@
+"""A project whose data stages are done, for trainings of ``tiny_items`` with a BERT of width 16."""
+
+import numpy as np
+import pandas as pd
+import tiny_bert
+import tiny_items
+import yaml
+
+from stages.artifacts.paths import DatasetPaths
+from stages.artifacts.tables import Provenance, write_table
+
+TRAINING = {"epochs": 2, "batch_size": 4, "micro_batch": 2, "max_source": 12, "max_target": 8, "checkpoint_steps": 1,
+            "learning_rate": 0.01}
+
+
+def edges():
+    return pd.DataFrame({"target": [0, 1, 2, 3], "source": [1, 2, 3, 0], "sign": [1, -1, -1, 1], "count": 1})
+
+
+def vectors(nodes):
+    rows = np.random.default_rng(0).normal(size=(len(nodes), 16)).astype("f4")
+    return pd.DataFrame({"node_id": nodes["node_id"], "vector": list(rows)})
+
+
+def write_params(folder, models=None, runtime=None, **training):
+    params = {"recipe": "test", "encoder": {"source": "path:encoder"}, "runtime": {"device": "cpu", **(runtime or {})},
+              "datasets": {"tiny": {"source": "x"}},
+              "train_hcl": {"latent": {"size": 6}, "decoder": {"layers": 1}, "training": {**TRAINING, **training}},
+              "models": {"hcl": models or {"hcl": {"dataset": "tiny"}}}}
+    (folder / "params.yaml").write_text(yaml.safe_dump(params))
+
+
+def write_project(folder, **params):
+    """Write encoder, params and tables into ``folder``, which must be the working folder."""
+    tiny_bert.save_encoder(folder / "encoder")
+    write_params(folder, **params)
+    tables = tiny_items.tables()
+    nodes, examples = tables["nodes"], tables["examples"]
+    counts = dict.fromkeys(("cluster_size", "in_positive", "in_negative", "out_positive", "out_negative", "component",
+                            "community"), 0)
+    rows = {"examples": examples.assign(further_negative_ids=[[]] * len(examples), group=range(len(examples)),
+                                        negative_origin=None),
+            "texts": tables["texts"], "keywords": tables["keywords"].assign(method="textrank", score=1.0),
+            "nodes": nodes.assign(**counts, centrality=0.1), "edges": edges(),
+            "node_vectors": vectors(nodes).assign(origin="input")}
+    for kind, content in rows.items():
+        write_table(DatasetPaths("tiny").table(kind), kind, content, Provenance("test", "0"))
