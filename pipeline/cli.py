@@ -229,6 +229,34 @@ def predict(run: Annotated[str, typer.Argument(help="a run of params.yaml")],
     prediction.print_lines(prediction.predict(params, run, texts, keyword, samples, size))
 
 
+@app.command()
+def pack(file: Annotated[Path, typer.Argument(help="archive to write, .tar.gz")],
+         models: Annotated[list[str] | None, typer.Option(
+             "--model", help="models that go in, with their runs; may be repeated; all by default")] = None) -> None:
+    """Pack what a GPU machine without network needs to train and generate: code, artifacts, encoder; at most 60 MB.
+
+    The data stages must be done. There, `python run_packed.py --out DIR` trains and generates, and writes
+    results.tar.gz, which `keycontrast unpack` takes in.
+
+    Example: `keycontrast pack hcl.tar.gz --model hcl --model no-graph`
+    """
+    from pipeline.pack import show_pack
+
+    show_pack(file, models, Console())
+
+
+@app.command()
+def unpack(file: Annotated[Path, typer.Argument(help="results.tar.gz of a packed run")],
+           force: Annotated[bool, typer.Option("--force", help="put newer artifacts aside")] = False) -> None:
+    """Take in predictions and histories of a packed run; `keycontrast stage evaluate_hcl@RUN` then scores them.
+
+    Example: `keycontrast unpack results.tar.gz`
+    """
+    from pipeline.unpack import show_unpacked
+
+    show_unpacked(file, force, Console())
+
+
 judge = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown",
                     help="Human evaluation: blinded sheets for raters, and what they say.")
 app.add_typer(judge, name="judge")

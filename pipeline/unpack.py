@@ -82,8 +82,9 @@ def show_unpacked(file: Path, force: bool, console: Console) -> None:
     if done.other_weights:
         lines.append(f"The weights in artifacts/models of {', '.join(done.other_weights)} are of another training; "
                      f"those of this one stayed on the machine (run_packed.py --weights brings them).")
-    lines += ["Now score them, stage by stage; `keycontrast run` would train again what has no weights here:",
-              *(f"  keycontrast stage evaluate_hcl@{run}" for run in done.runs)]
+    if done.runs:
+        lines += ["Now score them, stage by stage; `keycontrast run` would train again what has no weights here:",
+                  *(f"  keycontrast stage evaluate_hcl@{run}" for run in done.runs)]
     console.print(Text("\n".join(lines)), soft_wrap=True)
 
 

@@ -42,13 +42,14 @@ class Browser:
     """A running browser; use it in a ``with`` block."""
 
     def __enter__(self):
+        path = program()
         self._profile = tempfile.mkdtemp(prefix="keycontrast-browser-")
         ours, theirs = os.pipe(), os.pipe()
         # The browser reads commands from 3 and answers on 4; high numbers keep both ends clear of those.
         reading, writing = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 64) for end in (ours[0], theirs[1]))
         # Chromium's own sandbox does not start as root, which containers are.
         sandbox = ("--no-sandbox",) if os.geteuid() == 0 else ()
-        path, null = program(), os.open(os.devnull, os.O_RDWR)
+        null = os.open(os.devnull, os.O_RDWR)
         self._process = os.posix_spawn(
             path, [path, *QUIET, *sandbox, f"--user-data-dir={self._profile}", "about:blank"], os.environ,
             file_actions=[(os.POSIX_SPAWN_DUP2, null, 1), (os.POSIX_SPAWN_DUP2, null, 2),

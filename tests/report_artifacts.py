@@ -119,7 +119,8 @@ def write_run(name, bleu_1, source_bleu, output, **more):
         "floors": {"copy": metrics_of(0.9, 1.0), "nearest": metrics_of(0.2, 0.0)},
         "intervals": {"run": {"bleu_1": [bleu_1 - 0.05, bleu_1 + 0.05]}, "floors": {"copy": {"bleu_1": [0.8, 1.0]}}},
         "settings": {"split": "test", "leading": ["bleu_1", "bleu_2"], "level": 0.9,
-                     "emb": {"name": "tiny-encoder", "version": "1", "sha256": SHA256}, "sacrebleu": "tok:13a", "tokens": "lower-cased BERT basic tokens"}})
+                     "emb": {"name": "tiny-encoder", "version": "1", "sha256": SHA256}, "sacrebleu": "tok:13a",
+                     "tokens": "lower-cased BERT basic tokens"}})
     texts = [("lose Belly  Fat now", output, SCRIPTS)[place % 3] for place in range(ITEMS)]
     places = [(0, 1), (3, 4), (6, 7)] * ITEMS
     write_table(RunPaths(name).predictions, "predictions", pd.DataFrame({

@@ -9,9 +9,9 @@ import torch
 from torch.nn import functional as F
 from transformers import BertConfig
 
+from benchmarks import decoding
 from benchmarks.decoding import by_generate
-from benchmarks.decoding import run as benchmark
-from benchmarks.harness import Context
+from benchmarks.harness import Disagreement
 from models.decoding import BeamCache, Rules, beam_search, contrastive_search, project
 from models.decoding.candidates import largest
 from models.hcl import HclConfig, HclModel
@@ -363,11 +363,14 @@ def test_half_precision_logits_are_widened_before_they_are_summed():
         assert torch.equal(search(Half(6), start(6), rules()), search(Rounded(6), start(6), rules()))
 
 
-def test_the_benchmark_checks_outputs_before_it_times():
-    sections = benchmark(Context(repeats=1, quick=True))
-    assert [section.agreement for section in sections[:2]] == ["3 of 3 outputs equal token for token",
-                                                              "1 of 1 outputs equal token for token"]
-    assert all([row.name for row in section.rows][0] == "ours" and len(section.rows) == 2 for section in sections)
+def test_the_benchmark_compares_outputs_before_it_times(monkeypatch):
+    model, batch = tiny_hcl.model(keyword={"condition": False}), tiny_hcl.batch()
+    monkeypatch.setattr(decoding, "_SEARCH", {"num_beams": 3, "min_length": 2, "max_length": 6})
+    items = batch["x_ids"], batch["x_mask"]
+    assert decoding._agreement(model, *items) == "4 of 4 outputs equal token for token"
+    monkeypatch.setattr(decoding, "by_generate", lambda *_, **__: torch.zeros(4, 3, dtype=torch.int64))
+    with pytest.raises(Disagreement, match="4 of 4 outputs differ from those of generate, in float64 too"):
+        decoding._agreement(model, *items)
 
 
 # Parts
@@ -399,6 +402,7 @@ def test_scores_over_the_vocabulary(shape, dtype):
     (lambda: Rules(END, PAD, 4, 3), "min_length 4 and max_length 3 must satisfy 0 <= min <= max"),
     (lambda: Rules(END, PAD, 1, 3, (END,)), "the end token 1 is banned, so no output could end"),
     (lambda: beam_search(Oracle(1), start(1), rules(), num_beams=0), "num_beams is 0, expected 1 or more"),
+    (lambda: beam_search(Oracle(1), start(1), rules(banned=(PAD, *range(2, WORDS)))), "too much is banned"),
     (lambda: contrastive_search(Oracle(1), start(1), rules(), top_k=0), "top_k is 0, alpha 0.6"),
     (lambda: contrastive_search(Oracle(1), start(1), rules(), alpha=1.5), "alpha 1.5; expected .* 0 <= alpha <= 1"),
     (lambda: BeamCache(4).places(2, torch.device("cpu")), "2 hypotheses, but reorder"),

@@ -325,7 +325,7 @@ def test_a_response_that_is_right_and_wrong_is_dropped(tmp_path):
                                            RawRow("z", 2, {"context": ["Q"], "response": "R", "label": 0})]
     made = made_of([], tmp_path, read=read, dataset=data({"label": "label"}))
     assert made.rejected["row"].tolist() == [1, 2]
-    assert set(made.rejected["reason"]) == {"both labels: it occurs as 'wrong' and as 'right'"}
+    assert set(made.rejected["reason"]) == {"both labels: the text occurs as 'wrong' and as 'right'"}
 
 
 # Errors

@@ -42,9 +42,11 @@ def page(browser, file, request):
 
 def column_of(page, table, column):
     """Texts of one column of the table that has this caption, floors left out, small print left out."""
-    return page.evaluate(f"""[...document.querySelectorAll("table")].find((one) => one.caption
-        && one.caption.textContent.startsWith({table!r})).querySelectorAll("tbody.run tr").values()
-        .map((row) => row.cells[{column}].firstChild.textContent).toArray()""")
+    return page.evaluate(f"""(() => {{
+        const table = [...document.querySelectorAll("table")].find((one) =>
+          one.caption?.textContent.startsWith({table!r}));
+        return [...table.querySelectorAll("tbody.run tr")].map((row) => row.cells[{column}].firstChild.textContent);
+    }})()""")
 
 
 def test_nothing_goes_wrong_and_nothing_is_wider_than_the_window(page):

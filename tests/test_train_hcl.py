@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import tiny_bert
+import tiny_hcl
 import tiny_items
 import tiny_training
 import torch
@@ -137,9 +138,9 @@ def test_selection_sees_neither_negatives_nor_output_keywords(task):
 
 def test_lengths_and_impostors_are_those_of_the_batches(task):
     batch = task.load(range(7))
-    real = sum(batch[f"{name}_mask"].sum(-1) - 2 for name in ("x", "y")).tolist()
-    negative = (batch["neg_mask"].sum(-1) - 2).tolist()
-    assert task.lengths() == [a + b for a, b in zip(real, negative, strict=True)]
+    lengths = sum(batch[f"{name}_mask"].sum(-1) for name in ("x", "y", "neg")).tolist()
+    assert task.lengths() == lengths and task.work([1, 3]).tokens == lengths[1] + lengths[3]
+    assert task.work([1, 3]).flops == task.work([1]).flops + task.work([3]).flops > 0
     _, _, expected = task.model.impostors(batch["ky"], batch["kneg"])
     assert torch.equal(task.has_impostor, expected) and 0 < int(expected.sum()) < 7
 
@@ -229,7 +230,7 @@ def trained(project, monkeypatch):
 def test_stage_writes_model_history_items_and_metrics(trained):
     items = read_frame(trained["hcl"].items, "items")
     assert items["target_keyword"].tolist() == tiny_items.KEYWORDS
-    assert items["negative_keyword"].tolist()[4:6] == ["dog", None]
+    assert items["negative_keyword"][4] == "dog" and pd.isna(items["negative_keyword"][5])
     assert list(map(list, items["negatives"]))[4:6] == [["who can play with the dog"], []]
     history, metrics = pd.read_csv(trained["hcl"].history), json.loads(trained["hcl"].metrics.read_text())
     assert metrics["epochs"] == len(history) == 3 and not metrics["stopped_early"]
@@ -278,11 +279,9 @@ def test_a_start_that_is_not_trained_or_does_not_fit_is_named(tmp_path, monkeypa
     tiny_training.write_project(tmp_path, models)
     assert main(["hcl"]) == 1
     assert "artifacts/models/other/model: no trained HCL model" in capsys.readouterr().err
-    deeper = TrainHcl.model_validate(merged(settings(), {"decoder": {"layers": 2}})).model_dump()
-    other = _model(deeper, encoder, tiny_bert.tokenizer(tmp_path), graph(), 5.0)
-    with pytest.raises(InputError, match="models.hcl: init_from: .*decoder layers 1 here and 2 there"):
+    with pytest.raises(InputError, match="models.hcl: init_from: .*vocabulary .* here and 30 there"):
         run(joined_items(**tiny_items.tables()), graph(), settings(), encoder, UnseenKeywords(trained_on(encoder)), 13,
-            FolderCheckpoints(tmp_path, "a"), start=other)
+            FolderCheckpoints(tmp_path, "a"), start=tiny_hcl.model())
 
 
 def test_the_record_says_how_fast_it_went_and_no_artifact_does(project, trained):

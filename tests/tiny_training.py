@@ -30,10 +30,10 @@ def write_params(folder, models=None, runtime=None, **training):
     (folder / "params.yaml").write_text(yaml.safe_dump(params))
 
 
-def write_project(folder, **params):
+def write_project(folder, models=None, **params):
     """Write encoder, params and tables into ``folder``, which must be the working folder."""
     tiny_bert.save_encoder(folder / "encoder")
-    write_params(folder, **params)
+    write_params(folder, models, **params)
     tables = tiny_items.tables()
     nodes, examples = tables["nodes"], tables["examples"]
     counts = dict.fromkeys(("cluster_size", "in_positive", "in_negative", "out_positive", "out_negative", "component",

@@ -43,7 +43,7 @@ def beam_search(
         Tokens (B, L), L <= max_length + 1: the output, the end token, then padding.
 
     Raises:
-        ValueError: no beam at all.
+        ValueError: no beam at all, or no output is allowed.
     """
     if num_beams < 1:
         raise ValueError(f"beam_search: num_beams is {num_beams}, expected 1 or more")
@@ -110,8 +110,10 @@ class _Beams:
             everyone = torch.arange(self.scores.shape[1], device=self.scores.device).expand_as(self.scores)
             self._finish(self.scores / self._divisor(self._length + 1), everyone)
             self._outputs[self._items] = self._best
-        longest = int((self._outputs == self.rules.end).nonzero()[:, 1].max()) + 1 if len(self._outputs) else 0
-        return self._outputs[:, :longest]
+        ends = self._outputs == self.rules.end
+        if not bool(ends.any(dim=-1).all()):
+            raise ValueError("beam_search: there are items without any output that the rules allow: too much is banned")
+        return self._outputs[:, : int(ends.nonzero()[:, 1].max()) + 1] if len(ends) else self._outputs
 
     @property
     def _length(self) -> int:

@@ -95,9 +95,9 @@ class _Rows:
     into: Tensor
     sign: Tensor
 
-    def part(self, edges: slice, first: int) -> "_Rows":
-        """Return some of the edges, with ``into`` counted from receiver ``first``."""
-        return _Rows(self.i[edges], self.j[edges], self.into[edges] - first, self.sign[edges])
+    def part(self, edges: slice) -> "_Rows":
+        """Return some of the edges."""
+        return _Rows(self.i[edges], self.j[edges], self.into[edges], self.sign[edges])
 
 
 class GraphAttention(nn.Module):
@@ -197,7 +197,7 @@ class GraphAttention(nn.Module):
         blocks = _blocks(into, len(receivers), h.shape[1])
         parts = []
         for first, last, chosen in blocks:
-            arguments = (of_nodes, rows.part(chosen, first), last - first, None if r is None else r[chosen],
+            arguments = (of_nodes, rows.part(chosen), (first, last), None if r is None else r[chosen],
                          kept[chosen] if isinstance(kept, Tensor) else kept)
             if len(blocks) > 1 and torch.is_grad_enabled():
                 parts.append(checkpoint(self._messages, *arguments, use_reentrant=False, preserve_rng_state=False))
@@ -215,15 +215,16 @@ class GraphAttention(nn.Module):
         return F.linear(self.Wh(h), self.Wp.weight.T)
 
     def _messages(
-        self, nodes: _Nodes, rows: _Rows, receivers: int, r: Tensor | None, kept: Tensor | slice | None
+        self, nodes: _Nodes, rows: _Rows, receivers: tuple[int, int], r: Tensor | None, kept: Tensor | slice | None
     ) -> tuple[Tensor, Tensor]:
-        """Return m (receivers, d) and r' of the edges ``kept``."""
+        """Return m of the receivers from the first up to the last (m, d), and r' of the edges ``kept``."""
         if r is None:
             r = self._first_edges(nodes, rows)
         r = self._edge_update(nodes, rows, r)  # eq. 4-6
-        a = segment_softmax(self._attention_scores(nodes, rows, r), rows.into, receivers)  # eq. 7-8
-        messages = a.unsqueeze(-1) * (nodes.v[rows.j] + r)  # (E, d)
-        m = segment_sum(messages, rows.into, receivers)  # eq. 9
+        first, last = receivers
+        segment, count = rows.into - first, last - first
+        a = segment_softmax(self._attention_scores(nodes, rows, r), segment, count)  # eq. 7-8
+        m = segment_sum(a.unsqueeze(-1) * (nodes.v[rows.j] + r), segment, count)  # eq. 9
         return m, r[kept] if kept is not None else r[:0]
 
     def _first_edges(self, nodes: _Nodes, rows: _Rows) -> Tensor:

@@ -15,8 +15,8 @@ from models.training.task import (
     Step,
     Task,
 )
-from models.training.throughput import Speed, Work, measured_peak
+from models.training.throughput import Seq2SeqCost, Speed, Work, measured_peak
 
 __all__ = ["Bar", "Batch", "CheckpointStore", "Criterion", "History", "Laborious", "Lengthy", "Parameters", "Parts",
-           "Settings", "Speed", "Step", "Task", "Work", "epoch_batches", "fit", "measured_peak",
+           "Seq2SeqCost", "Settings", "Speed", "Step", "Task", "Work", "epoch_batches", "fit", "measured_peak",
            "warmup_then_constant", "warmup_then_decay"]

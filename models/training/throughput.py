@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
+import numpy as np
 import torch
 
 _RECENT = 500  # steps whose durations are kept, for their median
@@ -29,7 +30,7 @@ class Speed:
         steps: optimiser steps; those that a kill undid are not among them.
         items: training items.
         tokens: real tokens.
-        flops: floating-point operations of the model (see :func:`seq2seq_flops` for what is counted).
+        flops: floating-point operations of the model (see :class:`Seq2SeqCost` for what is counted).
         seconds: of all steps, waiting for data included, validation and checkpoints not.
         recent: seconds of each of the last 500 steps.
     """
@@ -65,6 +66,63 @@ class Speed:
         if self.flops and peak:
             found |= {"peak_flops_per_second": peak, "mfu": self.flops / self.seconds / peak}
         return found
+
+
+@dataclass(frozen=True)
+class Seq2SeqCost:
+    """Floating-point operations of training an encoder-decoder on an item: forward and backward matrix products.
+
+    Counted are the projections, the two products of attention and the feed-forward networks of encoder and
+    decoder, and the scores over the vocabulary; a product of (a, b) by (b, c) is 2abc. The backward pass takes
+    two products for each one forward: one for the inputs, one for the weights. Not counted: embeddings, norms,
+    softmax, dropout, latent networks, keyword graph and optimiser, a few percent in all at the usual widths.
+    Attention is counted in full, causal or not, as kernels compute it. Of layers and embeddings that are frozen,
+    what needs no gradient is left out.
+
+    All lengths are arrays of real tokens, special ones included, and so are the results.
+
+    Attributes:
+        width: d.
+        feed_forward: inner width of the feed-forward networks.
+        encoder_layers: layers of the encoder.
+        decoder_layers: layers of the decoder, each with attention to itself and to the memory.
+        vocabulary: V.
+        frozen_layers: lowest encoder layers that are not trained.
+        embeddings_frozen: the word embeddings, which also score the output, are not trained.
+    """
+
+    width: int
+    feed_forward: int
+    encoder_layers: int
+    decoder_layers: int
+    vocabulary: int
+    frozen_layers: int = 0
+    embeddings_frozen: bool = False
+
+    def encoder(self, lengths: np.ndarray) -> np.ndarray:
+        """Operations of encoding texts of these lengths."""
+        passes = self.frozen_layers + 3 * (self.encoder_layers - self.frozen_layers)
+        return passes * (self._attention(lengths, lengths) + self._feed_forward(lengths))
+
+    def decoder(self, lengths: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """Operations of decoding targets of these lengths with memories of so many slots, scores included."""
+        layer = self._attention(lengths, lengths) + self._attention(lengths, memory) + self._feed_forward(lengths)
+        return 3 * (self.decoder_layers * layer + self._product(lengths, self.width)) + self.scores(lengths)
+
+    def scores(self, lengths: np.ndarray) -> np.ndarray:
+        """Operations of scoring the vocabulary at so many places."""
+        return (2 if self.embeddings_frozen else 3) * self._product(lengths, self.vocabulary)
+
+    def _attention(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        own, others = self._product(queries, self.width), self._product(keys, self.width)
+        return 2.0 * own + 2.0 * others + 4.0 * self.width * queries * keys
+
+    def _feed_forward(self, lengths: np.ndarray) -> np.ndarray:
+        return 2.0 * self._product(lengths, self.feed_forward)
+
+    def _product(self, lengths: np.ndarray, outputs: int) -> np.ndarray:
+        """Operations of mapping so many vectors of width d to vectors of width ``outputs``."""
+        return 2.0 * self.width * outputs * lengths
 
 
 def measured_peak(device: str, precision: str = "fp32", seconds: float = 0.3) -> float:

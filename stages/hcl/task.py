@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from models.hcl import BatchTotals, HclModel, kl_weight, objective
 from models.hcl.monitors import training_monitors
 from models.hcl.validation import Validation
-from models.training import Parameters, Step
+from models.training import Parameters, Seq2SeqCost, Step, Work
 from stages.hcl.batches import TripleBatches
 
 _CHUNK = 4096  # items whose impostors are looked up at once: bounds memory
@@ -50,7 +50,8 @@ class HclTask:
         self.settings, self.annealing_steps, self.cycles = settings, annealing_steps, cycles
         self.n_train = len(train)
         self.has_impostor = _has_impostor(model, train)
-        self.sizes = _sizes(train)
+        self.tokens = _tokens(train)
+        self.flops = _flops(model, self.tokens)
 
     def parameter_groups(self) -> Sequence[Parameters]:
         """Return the encoder's parameters and all others, each with its rate."""
@@ -61,8 +62,13 @@ class HclTask:
                 Parameters("rest", outside, self.settings["learning_rate"])]
 
     def lengths(self) -> list[int]:
-        """Return the word pieces of each training triple's texts, all together."""
-        return self.sizes.sum(axis=1).tolist()
+        """Return the tokens of each training triple's texts, all together."""
+        return sum(tokens.sum(axis=1) for tokens in self.tokens.values()).tolist()
+
+    def work(self, items: Sequence[int]) -> Work:
+        """Return tokens and floating-point operations of training on ``items``."""
+        chosen = list(items)
+        return Work(int(sum(tokens[chosen].sum() for tokens in self.tokens.values())), float(self.flops[chosen].sum()))
 
     def load(self, items: Sequence[int]) -> dict[str, Tensor]:
         """Return the padded tensors of ``items``; see ``TripleBatches.batch``."""
@@ -104,11 +110,25 @@ class HclTask:
         return {name: value.to(self.model.device) for name, value in batch.items()}
 
 
-def _sizes(train: TripleBatches) -> np.ndarray:
-    """Return the tokens of source, target and all negatives of each item (n, 3), without special tokens."""
-    source, target, negative = (np.array([len(row) for row in pieces.ids], dtype=np.int64)
-                                for pieces in (train.sources, train.targets, train.negatives))
-    return np.stack([source, target, negative.reshape(len(train), -1).sum(axis=1)], axis=1)
+def _tokens(train: TripleBatches) -> dict[str, np.ndarray]:
+    """Return the tokens of ``x`` and ``y`` (n, 1) and of the negatives ``neg`` (n, K), [CLS] and [SEP] included."""
+    texts = {"x": train.sources, "y": train.targets, "neg": train.negatives}
+    return {name: np.array([len(row) + 2 for row in pieces.ids], dtype=np.int64).reshape(len(train), -1)
+            for name, pieces in texts.items()}
+
+
+def _flops(model: HclModel, tokens: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return the floating-point operations of training on each item (n,); see :class:`Seq2SeqCost`."""
+    config, words = model.config, model.get_input_embeddings().weight
+    layers = list(model.encoder.encoder.layer)
+    frozen = sum(not any(p.requires_grad for p in layer.parameters()) for layer in layers)
+    cost = Seq2SeqCost(config.hidden_size, int(config.encoder["intermediate_size"]), len(layers),
+                       config.num_hidden_layers, config.vocab_size, frozen, not words.requires_grad)
+    encoded = ("x", "y", "neg") if config.latent["enabled"] else ("x",)
+    flops = sum(cost.encoder(tokens[name]).sum(axis=1) for name in encoded)
+    slots = 1 if config.latent["enabled"] else 0  # of the memory, beside the source
+    flops = flops + cost.decoder(tokens["y"] - 1, tokens["x"] + slots)[:, 0]
+    return flops + (cost.scores(np.ones(len(flops))) if config.uses_bow else 0.0)
 
 
 def _has_impostor(model: HclModel, train: TripleBatches) -> Tensor:

@@ -51,7 +51,9 @@ class RowCheck:
     def __init__(self, dataset: Dataset, mode: str = "ending") -> None:
         self._structure, self._mode = dataset.structure, mode
         self._has_label = "label" in needed_columns(dataset)
-        self._turn_mark, self._join_han = dataset.turn_mark, dataset.join_han
+        self._roles, self._units = TEXT_ROLES[self._structure], self._structure in ("stories", "dialogue")
+        self._turn_mark = dataset.turn_mark
+        self._text = _joined_text if dataset.join_han else _text
 
     def __call__(self, row: RawRow) -> Checked:
         """Return the texts, label and group of ``row``.
@@ -63,41 +65,39 @@ class RowCheck:
             raise RowError(row.problem or "broken line: not parsed")
         surfaces, unit = self._surfaces(row.content)
         keys = self._keys(surfaces)
-        label, group = "1", text_key(unit)
+        label, group = "1", text_key(unit) if unit else ""
         if self._structure == "labelled":
             label = _name(row.content.get("label"), "label")
         elif self._structure == "captions":
             group = _name(row.content.get("group"), "group")
         elif self._structure in ("pairs", "dialogue") and self._has_label:
             label = _paraphrase(row.content.get("label"))
-        return self._without_idle(surfaces, keys, label, group)
+        if self._structure == "dialogue" and len(keys) > len(TEXT_ROLES["dialogue"]):
+            surfaces, keys = _usable(surfaces, keys)
+        return Checked(surfaces, keys, label, group)
 
     def _surfaces(self, content: Mapping[str, Any]) -> tuple[list[str], str]:
         """Return the texts, and that by which the row belongs to others, if it is known from one row alone."""
+        if not self._units:
+            return [self._text(content.get(role), role) for role in self._roles], ""
         try:
             if self._structure == "stories":
                 found = [self._text(text, f"sentence {number}") for number, text in
                          enumerate(story_sentences(content), start=1)]
                 return story_texts(found, self._mode), found[0]
-            if self._structure == "dialogue":
-                context, response, *candidates = dialogue_texts(content, self._turn_mark)
-                texts = [self._text(context, "context"), self._text(response, "response"),
-                         *(self._text(candidate, "candidate") for candidate in candidates)]
-                return texts, texts[0]
+            context, response, *candidates = dialogue_texts(content, self._turn_mark)
         except RowError:
             raise
         except ValueError as error:
             raise RowError(str(error)) from error
-        return [self._text(content.get(role), role) for role in TEXT_ROLES[self._structure]], ""
-
-    def _text(self, value: Any, role: str) -> str:
-        text = _text(value, role)
-        return join_han(text) if self._join_han else text
+        texts = [self._text(context, "context"), self._text(response, "response"),
+                 *(self._text(candidate, "candidate") for candidate in candidates)]
+        return texts, texts[0]
 
     def _keys(self, surfaces: Sequence[str]) -> list[str]:
         """Return the keys of the texts, once none is empty and none of those that belong together are the same."""
         keys = [text_key(surface) for surface in surfaces]
-        roles = TEXT_ROLES[self._structure]
+        roles = self._roles
         for place, role in enumerate(roles):
             if not keys[place]:
                 raise RowError(f"empty text: {role} has no letter or digit")
@@ -112,13 +112,16 @@ class RowCheck:
                     raise RowError("same text: the first two sentences have the same letters and digits")
         return keys
 
-    def _without_idle(self, surfaces: Sequence[str], keys: Sequence[str], label: str, group: str) -> Checked:
-        """Leave out candidates that can be no negatives: without letters, repeated, or the row's own texts."""
-        if self._structure != "dialogue" or len(keys) == len(TEXT_ROLES["dialogue"]):
-            return Checked(surfaces, keys, label, group)
-        first = dict(zip(reversed(keys), reversed(surfaces), strict=True))
-        kept = {key: first[key] for key in keys if key}
-        return Checked(list(kept.values()), list(kept), label, group)
+
+def _usable(surfaces: Sequence[str], keys: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Leave out candidates that can be no negatives: without letters, repeated, or the row's own texts."""
+    first = dict(zip(reversed(keys), reversed(surfaces), strict=True))
+    kept = {key: first[key] for key in keys if key}
+    return list(kept.values()), list(kept)
+
+
+def _joined_text(value: Any, role: str) -> str:
+    return join_han(_text(value, role))
 
 
 def _text(value: Any, role: str) -> str:

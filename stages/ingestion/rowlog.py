@@ -140,7 +140,7 @@ class RowLog:
         if code == ALONE:
             return f"{category}: its group has no other text"
         if labels:
-            return f"{category}: it occurs as {labels[file]!r} and as {labels[row]!r}"
+            return f"{category}: the text occurs as {labels[file]!r} and as {labels[row]!r}"
         return f"{category}: the pair occurs as paraphrase and as non-paraphrase"
 
 

@@ -92,7 +92,7 @@ class Probes(Block):
 class Report(Block):
     """The page."""
 
-    examples: int = Field(12, ge=0, description="items shown with their keywords")
+    examples: int = Field(12, ge=0, description="items of the generations shown at a time; 0 leaves them out")
 
 
 class Params(Block):
