@@ -15,7 +15,8 @@ from benchmarks.reporting import as_markdown, as_text, machine
 from stages.artifacts.tables import atomic_file
 from stages.runtime.errors import InputError, nearest
 
-NAMES = ("textrank", "attribution", "annotate", "psi", "graph", "ingest", "repro")
+NAMES = ("textrank", "attribution", "annotate", "psi", "graph", "graph_attention", "train_step", "decoding",
+         "ingest", "repro")
 DOCUMENT = Path("docs") / "performance.md"
 
 

@@ -158,5 +158,5 @@ def _kernel(context: Context) -> Section:
     return Section("Scores over the vocabulary: oneDNN and the kernel behind F.linear",
                    f"{rows} states of width {width}, {words:,} words, float32, {torch.get_num_threads()} threads",
                    f"largest difference {difference:.1e}", times,
-                   ["Part of the sections above; without it their ratios would be smaller. On processors that MKL "
-                    "favours the two are alike."])
+                   ["Part of the sections above: without it their ratios would be smaller. How large the difference is "
+                    "depends on the processor."])

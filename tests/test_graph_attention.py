@@ -4,8 +4,10 @@ import math
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-from models.hcl.graph_attention import GraphAttention, segment_softmax
+from models.hcl.graph_attention import GraphAttention, _blocks, _Rows, segment_softmax, segment_sum
 from models.hcl.impostor import Impostor, impostor_candidates
 from models.hcl.keyword_graph import KeywordGraph
 
@@ -116,40 +118,131 @@ def test_attention_equals_the_loop(iterations, edge_type, layer_norm):
 
 
 @pytest.mark.parametrize("edge_type", ["shared", "signed"])
-def test_neighbourhood_blocks_and_whole_graph_agree(edge_type, monkeypatch):
-    graph, attention = graph_of(), attention_of(edge_type=edge_type)
+@pytest.mark.parametrize("iterations", [0, 1, 2, 3])
+def test_neighbourhoods_and_the_whole_graph_agree(iterations, edge_type, monkeypatch):
+    graph, attention = graph_of(), attention_of(iterations, edge_type)
     whole = attention.all_vectors(graph)
     torch.testing.assert_close(whole, loop(attention, graph))
     seeds = torch.tensor([3, 0, 3, 5])  # repeated and unsorted
     torch.testing.assert_close(attention(graph, seeds), whole[seeds])
-    monkeypatch.setattr("models.hcl.graph_attention._BLOCK", 2)
+    torch.testing.assert_close(attention(graph, torch.tensor([6])), whole[[6]])
+    monkeypatch.setattr("models.hcl.graph_attention._NODES", 2)
     torch.testing.assert_close(attention.all_vectors(graph), whole)
+
+
+@pytest.mark.parametrize("edge_type", ["shared", "signed"])
+@pytest.mark.parametrize("edges", [1, 3, 5])
+@pytest.mark.parametrize("iterations", [1, 2, 3])
+def test_blocks_of_edges_change_neither_vectors_nor_gradients(edges, iterations, edge_type):
+    def trained(largest):
+        torch.manual_seed(4)
+        attention = attention_of(iterations, edge_type)
+        attention.largest = largest
+        vectors = attention(graph_of(), torch.tensor([0, 3, 4]))
+        (vectors * torch.linspace(-1, 2, WIDTH)).sum().backward()
+        return [vectors, *(parameter.grad for parameter in attention.parameters())]
+
+    for found, expected in zip(trained(edges * WIDTH), trained(2**20), strict=True):
+        torch.testing.assert_close(found, expected, atol=1e-9, rtol=1e-9)
+
+
+def test_blocks_are_cut_between_receivers():
+    into = torch.tensor([0, 0, 1, 2, 2, 2, 3, 4])
+    expected = [(0, 2, slice(0, 3)), (2, 3, slice(3, 6)), (3, 5, slice(6, 8))]
+    assert _blocks(into, 5, 3) == expected
+    assert _blocks(into, 5, 2)[2] == (2, 3, slice(3, 6))  # no receiver is cut, however many edges it has
+    assert _blocks(into, 5, 8) == [(0, 5, slice(None))]
+
+
+class _Shapes(TorchDispatchMode):
+    """Records the shape of every tensor that is computed."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        self.found += [tuple(part.shape) for part in tree_leaves(result) if isinstance(part, torch.Tensor)]
+        return result
+
+
+def test_nodes_that_a_batch_does_not_touch_cost_nothing():
+    def shapes(more):
+        vectors = torch.randn(NODES + more, WIDTH, generator=torch.Generator().manual_seed(1))
+        chain = [(node, node - 1, 1) for node in range(NODES + 1, NODES + more)]
+        graph, attention, recorded = graph_of(EDGES + chain, vectors), attention_of(), _Shapes()
+        with recorded:
+            attention(graph, torch.tensor([0, 3])).sum().backward()
+        return recorded.found
+
+    assert shapes(500) == shapes(2)
+
+
+def taken_apart(attention, graph):
+    """Projected nodes, rows of edges and r^0 of the whole graph."""
+    nodes = attention._projected(graph.h0, graph.h0, first=True)
+    rows = _Rows(graph.target, graph.source, graph.target, graph.sign)
+    return nodes, rows, attention._first_edges(nodes, rows)
 
 
 def test_edge_weights_are_equal_without_wp():
     graph, attention = graph_of(), attention_of()
     torch.nn.init.zeros_(attention.Wp.weight)
-    b_i, b_j = attention._edge_weights(graph.h0, torch.randn(graph.num_edges, WIDTH), graph.target, graph.source)
-    assert (b_i == 0.5).all()
-    assert (b_j == 0.5).all()
+    nodes, rows, r = taken_apart(attention, graph)
+    assert (attention._edge_weights(nodes.g, rows, r) == 0.5).all()
+    attention.ffn1[0] = torch.nn.Identity()
+    attention._networks = list  # the update itself is looked at: r' = r + p
+    p = attention._edge_update(nodes, rows, r) - r
+    torch.testing.assert_close(p, (graph.h0[graph.target] + graph.h0[graph.source]) / 2)
 
 
-def test_edge_weights_of_a_self_loop_leave_its_node():
+def test_edge_weights_are_a_softmax_of_two():
     graph, attention = graph_of(), attention_of()
-    loops = torch.arange(NODES)
-    b_i, b_j = attention._edge_weights(graph.h0, torch.randn(NODES, WIDTH), loops, loops)
-    torch.testing.assert_close(b_i * graph.h0 + b_j * graph.h0, graph.h0)
+    nodes, rows, r = taken_apart(attention, graph)
+    b_i = attention._edge_weights(nodes.g, rows, r).squeeze(-1)
+    for edge, (i, j) in enumerate(zip(graph.target, graph.source, strict=True)):
+        scores = torch.stack([attention.Wp(r[edge]) @ attention.Wh(graph.h0[node]) for node in (i, j)])
+        torch.testing.assert_close(b_i[edge], torch.softmax(scores / math.sqrt(WIDTH), 0)[0])
+
+
+def test_an_edge_between_equal_nodes_leaves_their_vector():
+    graph, attention = graph_of(), attention_of()
+    nodes, rows, r = taken_apart(attention, graph)
+    loops = graph.target == graph.source
+    attention.ffn1[0] = torch.nn.Identity()
+    attention._networks = list
+    p = attention._edge_update(nodes, rows, r) - r
+    torch.testing.assert_close(p[loops], graph.h0[graph.target[loops]])
 
 
 def test_attention_is_uniform_without_wq():
     graph, attention = graph_of(), attention_of(iterations=1, layer_norm=False)
     torch.nn.init.zeros_(attention.Wq.weight)
-    i, j = graph.target, graph.source
-    r = attention._edge_update(graph.h0, attention._first_edges(graph.h0, torch.arange(NODES), graph), i, j, graph.sign)
+    nodes, rows, first = taken_apart(attention, graph)
+    r = attention._edge_update(nodes, rows, first)
     for node, vector in enumerate(attention(graph, torch.arange(NODES))):
-        into = i == node
-        mean = (attention.Wv(graph.h0[j[into]]) + r[into]).mean(0)
+        into = graph.target == node
+        mean = (attention.Wv(graph.h0[graph.source[into]]) + r[into]).mean(0)
         torch.testing.assert_close(vector, graph.h0[node] + mean)
+
+
+def test_sums_and_softmaxes_are_in_full_precision_under_autocast():
+    torch.set_default_dtype(torch.float32)
+    vectors = torch.randn(NODES, WIDTH, generator=torch.Generator().manual_seed(1), dtype=torch.float32)
+    graph, attention = graph_of(vectors=vectors), attention_of()
+    plain = attention(graph, torch.arange(NODES))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert attention.Wq(graph.h0).dtype == torch.bfloat16  # products of matrices are not
+        half = attention(graph, torch.arange(NODES))
+        assert attention.isolated(graph.h0).dtype == torch.float32
+        scores = torch.randn(300).bfloat16()
+        weights = segment_softmax(scores, torch.zeros(300, dtype=torch.int64), 1)
+        total = segment_sum(torch.ones(1000, 1).bfloat16(), torch.zeros(1000, dtype=torch.int64), 1)
+    assert half.dtype == weights.dtype == torch.float32
+    torch.testing.assert_close(weights, torch.softmax(scores.float(), 0))
+    assert total.item() == 1000.0  # in bfloat16 a sum of ones stops at 256
+    torch.testing.assert_close(half, plain, atol=0.15, rtol=0.1)
 
 
 def test_attention_weights_sum_to_one_in_every_segment():

@@ -16,7 +16,7 @@ from models.losses import at_least_float32
 _NODES = 2048  # nodes updated at once when the whole graph is run: bounds memory
 # Numbers in one tensor of edge vectors (E, d) above which a round is cut into blocks of receiving nodes, and each
 # block computed again for its gradients: two dozen such tensors then exist for one block at a time, not for all.
-_LARGEST = 2**23
+LARGEST = 2**22
 _ALL = slice(None)
 
 
@@ -112,11 +112,19 @@ class GraphAttention(nn.Module):
         iterations: T; 0 returns h^0 unchanged (the ablation without graph).
         edge_type: ``shared``: one FFN for both signs; ``signed``: one FFN per sign.
         layer_norm: normalise after the residual of eq. 9.
+        largest: numbers in a tensor of edge vectors (E, d) above which a round is computed in blocks.
     """
 
-    def __init__(self, width: int, iterations: int = 2, edge_type: str = "shared", layer_norm: bool = True) -> None:
+    def __init__(
+        self,
+        width: int,
+        iterations: int = 2,
+        edge_type: str = "shared",
+        layer_norm: bool = True,
+        largest: int = LARGEST,
+    ) -> None:
         super().__init__()
-        self.iterations = iterations
+        self.iterations, self.largest = iterations, largest
         self.scale = 1.0 / math.sqrt(width)
         networks = 2 if edge_type == "signed" else 1
         self.ffn0 = nn.ModuleList(EdgeFeedForward(2 * width, width) for _ in range(networks))
@@ -194,7 +202,7 @@ class GraphAttention(nn.Module):
         at = torch.searchsorted(nodes, receivers)  # rows of h
         rows = _Rows(at[into], torch.searchsorted(nodes, edges.source), into, edges.sign)
         of_nodes = self._projected(h, h[at], first=r is None)
-        blocks = _blocks(into, len(receivers), h.shape[1])
+        blocks = _blocks(into, len(receivers), max(1, self.largest // h.shape[1]))
         parts = []
         for first, last, chosen in blocks:
             arguments = (of_nodes, rows.part(chosen), (first, last), None if r is None else r[chosen],
@@ -263,12 +271,11 @@ def _full(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
-def _blocks(into: Tensor, receivers: int, width: int) -> list[tuple[int, int, slice]]:
+def _blocks(into: Tensor, receivers: int, limit: int) -> list[tuple[int, int, slice]]:
     """Cut edges, sorted by receiver, between receivers: first and last of a block's receivers, and its edges.
 
-    One block if all edge vectors are few enough; a receiver is never cut, however many edges it has.
+    A block has at most ``limit`` edges or one receiver, which is never cut, however many edges it has.
     """
-    limit = max(1, _LARGEST // width)
     if len(into) <= limit:
         return [(0, receivers, slice(None))]
     ends = torch.bincount(into, minlength=receivers).cumsum(0).tolist()  # edges into the receivers up to each

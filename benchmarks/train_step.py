@@ -1,0 +1,366 @@
+"""Seconds per optimiser step: our training loop, and the same module in a Hugging Face ``Trainer``."""
+
+import copy
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset, Sampler
+from transformers import (
+    AutoTokenizer,
+    BertConfig,
+    PreTrainedTokenizerBase,
+    PrinterCallback,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
+
+from benchmarks.harness import Context, Disagreement, Row, Section
+from models.encoders import special_ids
+from models.hcl import HclConfig, HclModel, KeywordGraph, objective
+from models.training import Parameters, Settings, Step, epoch_batches, fit
+from stages.encoders import resolve_encoder
+from stages.hcl.batches import TripleBatches
+from stages.hcl.task import HclTask, ValidationNoise
+from stages.params.hcl import TrainHcl
+from stages.runtime.errors import InputError
+from stages.runtime.seeds import derived_seed
+
+TITLE = "An optimiser step of a training"
+_SEED, _RATE, _MAX_LENGTH = 13, 1e-4, 20
+_TOLERANCE = 1e-5
+_NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+# What is switched off, beside the defaults of the block train_hcl.
+_MODELS: dict[str, dict[str, Any]] = {
+    "the deterministic backbone": {"latent": {"enabled": False}, "keyword": {"condition": False}}, "HCL": {}}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large model and batches are."""
+
+    width: int = 384
+    layers: int = 6
+    heads: int = 12
+    decoder_layers: int = 2
+    nodes: int = 2000
+    batch_size: int = 32
+    steps: int = 5
+
+    @property
+    def items(self) -> int:
+        """Items of one training."""
+        return self.batch_size * self.steps
+
+
+_QUICK = Sizes(width=32, layers=1, heads=2, decoder_layers=1, nodes=20, batch_size=4, steps=3)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training: a model to begin with, what it learns, and how its products are computed."""
+
+    model: HclModel
+    train: TripleBatches
+    eps: Tensor
+    sizes: Sizes
+    precision: str
+
+    def order(self) -> list[int]:
+        """Return all items in the order in which batches are cut from them."""
+        batches = epoch_batches(self.sizes.items, self.sizes.batch_size, derived_seed(_SEED, "order", 0))
+        return [item for batch in batches for item in batch]
+
+
+@dataclass
+class Ran:
+    """What a training did: seconds of each step but the first, losses, and weights at the end."""
+
+    seconds: list[float] = field(default_factory=list)
+    losses: list[Tensor] = field(default_factory=list)
+    weights: dict[str, Tensor] = field(default_factory=dict)
+
+
+def run(context: Context) -> list[Section]:
+    """Compare both precisions; ``context.input`` is a Parquet file with columns ``source``, ``target``, ``negative``.
+
+    Without it texts are random words of the vocabulary. Weights are random: what they mean has no part in what a
+    step costs.
+    """
+    sizes = _QUICK if context.quick else Sizes()
+    encoder = resolve_encoder("bundled")
+    tokenizer = AutoTokenizer.from_pretrained(encoder.location)
+    items = _given(context, sizes) if context.input else _drawn(tokenizer, sizes)
+    train = TripleBatches(items, tokenizer, _MAX_LENGTH, _MAX_LENGTH)
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)  # as in trainings
+    try:
+        return [_section(name, precision, train, tokenizer, sizes, context.repeats)
+                for name in _MODELS for precision in ("fp32", "bf16")]
+    finally:
+        torch.use_deterministic_algorithms(before)
+
+
+def _section(name: str, precision: str, train: TripleBatches, tokenizer: PreTrainedTokenizerBase, sizes: Sizes,
+             repeats: int) -> Section:
+    job = Job(_model(_MODELS[name], tokenizer, sizes, train.mean_target_length), train,
+              torch.randn(sizes.items, 200, generator=torch.Generator().manual_seed(_SEED)), sizes, precision)
+    agreement = _agreement(replace(job, model=_without_dropout(job.model)))
+    contenders: dict[str, Callable[[Job], Ran]] = {"our loop": ours, "transformers.Trainer": theirs}
+    seconds: dict[str, list[float]] = {who: [] for who in contenders}
+    for _ in range(repeats):
+        for who, train_with in contenders.items():
+            seconds[who] += train_with(job).seconds
+    first = median(seconds["our loop"])
+    rows = [Row(who, median(taken), min(taken), max(taken), sizes.batch_size / median(taken), "triples",
+                median(taken) / first) for who, taken in seconds.items()]
+    workload = (f"batches of {sizes.batch_size} triples, encoder of {sizes.layers} layers {sizes.width} wide, decoder "
+                f"of {sizes.decoder_layers}, {precision}, {_place()}, {torch.get_num_threads()} thread(s); from one "
+                f"step's end to the next's, collation, clipping and fused AdamW included")
+    notes = ["Both train the same module on the same batches in the same order; the Trainer's output goes nowhere: no "
+             "logging, no checkpoints. Ours collates in a thread, reads losses and gradient norm once per step and "
+             "checks that they are finite."]
+    return Section(f"{name}, {precision}", workload, agreement, rows, notes if name == "HCL" else [])
+
+
+def _agreement(job: Job) -> str:
+    """Train both ways without dropout, and say how far losses and weights lie apart.
+
+    Raises:
+        Disagreement: further than 1e-5.
+    """
+    mine, other = ours(job), theirs(job)
+    loss = abs(float(mine.losses[0]) - float(other.losses[0]))
+    gap = max(float((mine.weights[name] - other.weights[name]).abs().max()) for name in mine.weights)
+    if not (loss <= _TOLERANCE and gap <= _TOLERANCE and len(mine.losses) == len(other.losses)):
+        raise Disagreement(f"train_step: without dropout, the first losses differ by {loss:.3g} and the weights after "
+                           f"{len(mine.losses)} steps by up to {gap:.3g}")
+    return (f"without dropout, the first loss differs by {loss:.2g} and the weights after {len(mine.losses)} steps by "
+            f"at most {gap:.2g}")
+
+
+# Our loop
+
+
+class _Fixed(HclTask):
+    """The task of stage train_hcl, with noise fixed per item and no validation."""
+
+    losses: list[Tensor]
+    noise_of: Tensor
+
+    def load(self, items: Sequence[int]) -> dict[str, Tensor]:
+        return {**super().load(items), "eps": self.noise_of[list(items)]}
+
+    def train_batch(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, dict[str, Tensor | float]]:
+        loss, parts = super().train_batch(batch, step)
+        self.losses.append(loss.detach())
+        return loss, parts
+
+    def parameter_groups(self) -> Sequence[Parameters]:
+        return [Parameters("all", list(self.model.parameters()), _RATE)]
+
+    def validate(self) -> dict[str, float]:
+        return {"loss": 0.0}
+
+
+class _Nowhere:
+    """Keeps no checkpoint."""
+
+    def save(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+        return None
+
+    def load(self) -> None:
+        return None
+
+
+class _Clock:
+    """Takes the time of each step's end; a bar of our loop."""
+
+    def __init__(self) -> None:
+        self.ends: list[float] = []
+
+    def update(self, n: int = 1) -> None:
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        self.ends.append(time.perf_counter())
+
+    def close(self) -> None:
+        return None
+
+    def seconds(self) -> list[float]:
+        return np.diff(self.ends).tolist()
+
+
+def ours(job: Job) -> Ran:
+    """Train with :func:`models.training.fit`."""
+    model, clock, sizes = copy.deepcopy(job.model), _Clock(), job.sizes
+    nn.Module.to(model, _device())
+    nothing = ValidationNoise(torch.zeros(0), torch.zeros(0))
+    task = _Fixed(model, job.train, job.train, nothing, {"micro_batch": sizes.batch_size}, annealing_steps=0)
+    task.losses, task.noise_of = [], job.eps
+    settings = Settings(epochs=1, batch_size=sizes.batch_size, schedule="constant",
+                        precision="bf16" if job.precision == "bf16" else "fp32", checkpoint_steps=10**6)
+    fit(task, settings, _Nowhere(), partial(derived_seed, _SEED), lambda total, done: clock)
+    return Ran(clock.seconds(), task.losses, _weights(model))
+
+
+# The Trainer
+
+
+class _Learner(nn.Module):
+    """The model as a Trainer wants it: the loss of a batch comes out of its forward pass."""
+
+    def __init__(self, model: HclModel) -> None:
+        super().__init__()
+        self.model = model
+        self.losses: list[Tensor] = []
+
+    def forward(self, **batch: Tensor) -> dict[str, Tensor]:
+        loss, _ = objective(self.model(batch), self.model.config, kl_weight=1.0)
+        self.losses.append(loss.detach())
+        return {"loss": loss}
+
+
+class _Numbers(Dataset[int]):
+    """Items are their numbers; the collator looks them up."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, item: int) -> int:
+        return item
+
+
+class _Order(Sampler[int]):
+    def __init__(self, order: list[int]) -> None:
+        self.order = order
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.order)
+
+
+class _InOrder(Trainer):
+    """A Trainer that takes its items in a given order."""
+
+    order: list[int]
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> _Order:
+        return _Order(self.order)
+
+
+class _Ends(TrainerCallback):
+    def __init__(self, clock: _Clock) -> None:
+        self.clock = clock
+
+    def on_step_end(self, *call: Any, **more: Any) -> None:
+        self.clock.update()
+
+
+def theirs(job: Job) -> Ran:
+    """Train with ``transformers.Trainer``, handing it the same optimiser."""
+    learner, clock, sizes = _Learner(copy.deepcopy(job.model)), _Clock(), job.sizes
+    nn.Module.to(learner, _device())
+    optimiser = torch.optim.AdamW(learner.parameters(), lr=_RATE, weight_decay=0.0, fused=True)
+    constant = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: 1.0)
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = TrainingArguments(
+            output_dir=folder, num_train_epochs=1, per_device_train_batch_size=sizes.batch_size, max_grad_norm=1.0,
+            bf16=job.precision == "bf16", use_cpu=_device() == "cpu", save_strategy="no", logging_strategy="no",
+            report_to=[], disable_tqdm=True, remove_unused_columns=False, dataloader_pin_memory=_device() == "cuda")
+        trainer = _InOrder(learner, arguments, lambda items: _collated(job, items), _Numbers(sizes.items),
+                           optimizers=(optimiser, constant), callbacks=[_Ends(clock)])
+        trainer.remove_callback(PrinterCallback)
+        trainer.order = job.order()
+        trainer.train()
+    return Ran(clock.seconds(), learner.losses, _weights(learner.model))
+
+
+def _collated(job: Job, items: list[int]) -> dict[str, Tensor]:
+    return {**job.train.batch(items), "eps": job.eps[items]}
+
+
+# Models and texts
+
+
+def _model(changes: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase, sizes: Sizes,
+           mean_target_length: float) -> HclModel:
+    values = TrainHcl.model_validate({**changes, "decoder": {"layers": sizes.decoder_layers}}).model_dump()
+    encoder = BertConfig(vocab_size=len(tokenizer), hidden_size=sizes.width, num_hidden_layers=sizes.layers,
+                         num_attention_heads=sizes.heads, intermediate_size=4 * sizes.width)
+    graph = _graph(sizes)
+    config = HclConfig.from_params(values, encoder, special_ids(tokenizer), graph.num_nodes, graph.num_edges,
+                                   mean_target_length)
+    torch.manual_seed(_SEED)
+    return HclModel.from_parts(config, graph=graph)
+
+
+def _graph(sizes: Sizes) -> KeywordGraph:
+    random = np.random.default_rng(_SEED)
+    pairs = np.unique(random.integers(0, sizes.nodes, (10 * sizes.nodes, 2)), axis=0)
+    target, source = torch.from_numpy(pairs).unbind(-1)
+    sign = torch.from_numpy(random.choice([-1, 1], len(pairs)))
+    vectors = torch.from_numpy(random.normal(size=(sizes.nodes, sizes.width)).astype("f4"))
+    return KeywordGraph.from_edges(vectors, target, source, sign)
+
+
+def _without_dropout(model: HclModel) -> HclModel:
+    config = copy.deepcopy(model.config)
+    config.encoder |= _NO_DROPOUT
+    config.decoder["dropout"] = 0.0
+    bare = HclModel(config)
+    bare.load_state_dict(model.state_dict())
+    return bare
+
+
+def _drawn(tokenizer: PreTrainedTokenizerBase, sizes: Sizes) -> pd.DataFrame:
+    random = np.random.default_rng(_SEED)
+    words = np.array(sorted(word for word in tokenizer.get_vocab() if word.isalpha()))
+    return _items([[" ".join(random.choice(words, random.integers(4, 16))) for _ in range(3)]
+                   for _ in range(sizes.items)], sizes)
+
+
+def _given(context: Context, sizes: Sizes) -> pd.DataFrame:
+    rows = pd.read_parquet(context.input)
+    missing = [name for name in ("source", "target", "negative") if name not in rows]
+    if missing:
+        raise InputError(f"{context.input}: no column {missing[0]!r}; train_step needs source, target and negative.")
+    rows = rows.dropna(subset=["source", "target", "negative"])
+    if len(rows) < sizes.items:
+        raise InputError(f"{context.input}: {len(rows)} triples, and a measurement takes {sizes.items}. Give more.")
+    return _items(rows[["source", "target", "negative"]].head(sizes.items).values.tolist(), sizes)
+
+
+def _items(texts: Sequence[Sequence[str]], sizes: Sizes) -> pd.DataFrame:
+    """Return rows as of ``joined_items``, with keywords drawn at random."""
+    nodes = np.random.default_rng(_SEED).integers(0, sizes.nodes, (len(texts), 3))
+    return pd.DataFrame({
+        "example_id": range(len(texts)), "source": [row[0] for row in texts], "target": [row[1] for row in texts],
+        "negatives": [[row[2]] for row in texts], "input_node": nodes[:, 0], "output_node": nodes[:, 1],
+        "negative_node": nodes[:, 2]})
+
+
+def _weights(model: HclModel) -> dict[str, Tensor]:
+    return {name: parameter.detach().cpu() for name, parameter in model.named_parameters()}
+
+
+def _device() -> str:
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _place() -> str:
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
