@@ -23,7 +23,7 @@ from models.hcl import HclConfig, HclModel, KeywordGraph
 from models.hcl.objective import annealing_end
 from models.hcl.warm_start import InitReport, init_from
 from models.training import Bar, CheckpointStore, Settings, fit, measured_peak
-from models.training.parallel import place
+from models.training.parallel import place, wait
 from stages import encoders, graphs, hcl
 from stages.artifacts.paths import DatasetPaths, ModelPaths
 from stages.artifacts.tables import Provenance, read_frame
@@ -187,9 +187,9 @@ def _work(process: StageProcess) -> None:
                        **described})
     graph = keyword_graph(tables["nodes"], tables["edges"], tables["node_vectors"])
     with process_group(choose_device(params.runtime.device)) as device:
-        store = FolderCheckpoints(process.scratch, key)
+        store, count = _checkpoints(process, key), place()[1]
+        _warn_of_idle_processes(process, values["training"], count)
         trained = run(items, graph, values, encoder, UnseenKeywords(on), seed, store, device, _bar_of(process), start)
-        count = place()[1]
     if not process.first:
         return
     _say_alarms(process, trained)
@@ -200,6 +200,23 @@ def _work(process: StageProcess) -> None:
     write_trained(name, trained, card, on, keywords, encoder, provenance)
     process.measured["training"] = _speed(trained, values["training"]["precision"], device, count)
     store.clear()
+
+
+def _checkpoints(process: StageProcess, key: str) -> FolderCheckpoints:
+    """Open the store in the first process, which removes what others left in it, and then in the rest."""
+    if not process.first:
+        wait()
+    store = FolderCheckpoints(process.scratch, key)
+    if process.first:
+        wait()
+    return store
+
+
+def _warn_of_idle_processes(process: StageProcess, training: Mapping[str, Any], count: int) -> None:
+    shares = -(-training["batch_size"] // training["micro_batch"])
+    if process.first and count > shares:
+        process.log.warning("%s: %d processes share the %d micro-batches of a step, so some have nothing to do. Lower "
+                            "train_hcl.training.micro_batch.", process.name, count, shares)
 
 
 def _speed(trained: TrainedHcl, precision: str, device: str, processes: int) -> dict[str, Any]:

@@ -178,7 +178,7 @@ def test_a_model_learns_through_each_way():
         assert losses[-1] < 0.8 * losses[0], enters
 
 
-def test_without_a_latent_variable_nothing_enters():
+def test_a_way_that_is_not_taken_adds_nothing():
     entry = LatentEntry(tiny_hcl.config(latent={"enters": "prefix"}))
     assert entry.memory_slots(torch.ones(2, tiny_hcl.LATENT)) == []
     assert LatentEntry(tiny_hcl.config()).prefixes(torch.ones(2, tiny_hcl.LATENT)) is None

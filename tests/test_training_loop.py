@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,18 +18,14 @@ from torch import nn
 
 from models.training import (
     Criterion,
-    Laborious,
-    Lengthy,
     Parameters,
     Settings,
     Step,
     Work,
-    epoch_batches,
     fit,
     warmup_then_constant,
     warmup_then_decay,
 )
-from models.training.prefetch import loaded_ahead
 from stages.runtime.checkpoints import FolderCheckpoints
 from stages.runtime.seeds import derived_seed
 
@@ -155,6 +150,7 @@ def test_killed_at_every_step_in_turn(uninterrupted):
 
 EVERYTHING = replace(SETTINGS, bucket=True, precision="bf16", schedule="constant", checkpoint_steps=1, batch_size=3,
                      micro_batch=2)
+ACCUMULATING = Settings(epochs=2, batch_size=7, micro_batch=2, clip=0.5, bucket=True)
 
 
 @pytest.mark.parametrize("kill_at", range(0, 12, 3))
@@ -167,42 +163,6 @@ def test_killed_with_buckets_bf16_and_prefetch_ends_in_the_same_bytes(kill_at):
     task = Regression()
     assert fit(task, EVERYTHING, store, SEED) == history
     assert_same(weights(task), weights(whole))
-
-
-@pytest.mark.parametrize("settings", [SETTINGS, EVERYTHING])
-def test_loading_ahead_changes_no_byte(settings):
-    def trained(prefetch):
-        task = Regression()
-        history = fit(task, replace(settings, prefetch=prefetch), Memory(), SEED)
-        return weights(task), history, task.loaders
-
-    (first, history, at_once), (second, other, ahead) = trained(0), trained(3)
-    assert_same(first, second)
-    assert history == other
-    assert at_once == {"MainThread"} and ahead == {"loader_0"}
-
-
-def test_what_goes_wrong_while_loading_comes_out_and_the_thread_ends():
-    class Broken(Regression):
-        def load(self, items):
-            if 5 in items:
-                raise OSError("item 5 cannot be read")
-            return super().load(items)
-
-    before = threading.active_count()
-    for task, expected in ((Broken(), OSError), (Regression(kill_at=4), Killed)):
-        with pytest.raises(expected):
-            fit(task, SETTINGS, Memory(), SEED)
-        assert threading.active_count() == before
-
-
-def test_loading_ahead_is_bounded_and_in_order():
-    asked = []
-    with loaded_ahead(lambda key: asked.append(key) or key * 10, range(10), ahead=2) as loaded:
-        assert next(loaded) == 0
-        time.sleep(0.05)
-        assert asked == [0, 1, 2]
-        assert list(loaded) == list(range(10, 100, 10))
 
 
 def test_a_finished_training_is_not_repeated(uninterrupted):
@@ -315,39 +275,6 @@ def test_history_rows_are_plain_means_over_items(uninterrupted):
         expected = sum(noise for epoch, noise in noises if epoch == row["epoch"] - 1) / 11
         assert row["train_noise"] == pytest.approx(expected)
     assert history.rows[-1]["rate_upper"] == pytest.approx(3 * history.rows[-1]["rate_lower"])
-
-
-def test_buckets_take_every_item_once_and_pad_little():
-    lengths = np.random.default_rng(0).integers(1, 30, 1003)
-    batches, again, next_epoch = (epoch_batches(1003, 16, seed, lengths) for seed in (5, 5, 6))
-    assert batches == again != next_epoch
-    assert sorted(item for batch in batches for item in batch) == list(range(1003))
-    assert sorted(map(len, batches)) == [11] + [16] * 62 and len(batches) == 63
-
-    def padding(batches):
-        return sum(len(batch) * max(lengths[batch]) for batch in batches) / lengths.sum() - 1
-
-    assert padding(batches) < 0.06 < 0.5 < padding(epoch_batches(1003, 16, 5))
-    means = [lengths[batch].mean() for batch in batches]
-    assert means != sorted(means)  # short ones do not come first
-    assert all((np.diff(lengths[batch]) >= 0).all() for batch in batches)
-
-
-def test_buckets_of_many_pools_still_mix_items():
-    batches = epoch_batches(4000, 4, 1, np.arange(4000) % 7)
-    found = {frozenset(batch) for batch in batches}
-    assert len(found & {frozenset(batch) for batch in epoch_batches(4000, 4, 2, np.arange(4000) % 7)}) < 10
-
-
-def test_buckets_need_lengths():
-    with pytest.raises(ValueError, match="3 lengths for 4 items"):
-        epoch_batches(4, 2, 0, [1, 2, 3])
-    task = Regression()
-    shorn = type("Shorn", (), {name: getattr(task, name) for name in (
-        "module", "n_train", "parameter_groups", "load", "train_batch", "validate")})()
-    assert isinstance(task, Lengthy) and not isinstance(shorn, (Lengthy, Laborious))
-    with pytest.raises(ValueError, match=r"Shorn has no lengths\(\)"):
-        fit(shorn, replace(SETTINGS, bucket=True), Memory(), SEED)
 
 
 def test_bf16_computes_products_short_and_keeps_weights_and_optimiser_long():
@@ -490,43 +417,3 @@ def test_wrong_settings_and_foreign_checkpoints_are_named():
     other.module.extra = nn.Parameter(torch.ones(1))
     with pytest.raises(ValueError, match="another model: 'extra'"):
         fit(other, SETTINGS, store, SEED)
-
-
-SHARED = """
-import sys
-from pathlib import Path
-from torch import distributed
-from test_training_loop import SEED, Memory, Regression, fit, shared_settings, torch, weights
-
-folder, rank = Path(sys.argv[1]), int(sys.argv[2])
-torch.set_num_threads(1)
-distributed.init_process_group("gloo", init_method=f"file://{folder / 'meeting'}", rank=rank, world_size=2)
-task, store = Regression(), Memory()
-task.module[1] = torch.nn.Identity()
-history = fit(task, shared_settings(), store, SEED)
-torch.save({"weights": weights(task), "losses": [row["train_loss"] for row in history.rows],
-            "seen": len(task.seen), "saves": store.saves}, folder / f"{rank}.pt")
-"""
-
-
-def shared_settings():
-    return Settings(epochs=2, batch_size=7, micro_batch=2, clip=0.5)
-
-
-def test_two_processes_share_the_micro_batches_and_train_the_same_model(tmp_path):
-    (tmp_path / "shared.py").write_text(SHARED)
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "GLOO_SOCKET_IFNAME": "lo"}
-    processes = [subprocess.Popen([sys.executable, str(tmp_path / "shared.py"), str(tmp_path), str(rank)],
-                                  env=environment) for rank in range(2)]
-    assert [process.wait(timeout=120) for process in processes] == [0, 0]
-    first, second = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2))
-    alone = Regression()
-    alone.module[1] = nn.Identity()
-    history = fit(alone, shared_settings(), Memory(), SEED)
-    assert_same(first["weights"], second["weights"])
-    for name, expected in weights(alone).items():
-        torch.testing.assert_close(first["weights"][name], expected)
-    np.testing.assert_allclose(first["losses"], [row["train_loss"] for row in history.rows], rtol=1e-5)
-    assert (first["seen"], second["seen"]) == (2 * (2 + 1), 2 * (2 + 1)) and first["seen"] * 2 == len(alone.seen)
-    assert first["saves"] > 0 and second["saves"] == 0
-    assert alone.module.unused.grad is None

@@ -73,6 +73,8 @@ def init_from(model: HclNetwork, other: HclNetwork) -> InitReport:
 def untrained_modules(config: HclConfig) -> tuple[str, ...]:
     """Return the names of modules and parameters that a model of this configuration has, and never trains."""
     contrasts = config.uses_keyword_contrast or config.uses_mahalanobis
+    # Without a graph each impostor has one candidate, and a share of one does not depend on any weight.
+    weighs = config.graph["iterations"] > 0 or config.keyword["imp_weight"] == "linear"
     keyword_prior = config.uses_keyword and config.latent["enabled"]
     trained = {
         "prior.of_condition": keyword_prior,
@@ -80,7 +82,7 @@ def untrained_modules(config: HclConfig) -> tuple[str, ...]:
         "keyword_points": config.uses_mahalanobis,
         "bow_hidden": config.uses_bow,
         "bow_scores": config.uses_bow,
-        "impostor": contrasts,
+        "impostor": contrasts and weighs,
         **dict.fromkeys(_LATENT, config.latent["enabled"]),
         "attention": config.uses_keyword and config.graph["iterations"] > 0,
         "latent_entry.slot": "memory" in config.latent["enters"],
