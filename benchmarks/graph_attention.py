@@ -20,8 +20,8 @@ SIZES, QUICK_SIZES = (10_000, 100_000, 1_000_000), (1_000, 2_000)
 DEGREE, WIDTH, HOPS = 3, 128, 2
 SEEDS, ITEMS, LENGTH = 32, 8, 20
 TOUCHED = 0.05
-# Neighbours of each sign as `graph.max_nbr` caps them, and seeds as a batch of 256 triples has.
-DENSE_NODES, DENSE_DEGREE, DENSE_SEEDS, DENSE_WIDTH = 20_000, 32, 400, 384
+# Neighbours of both signs as `graph.max_nbr` caps them; a batch of 256 triples may have several times these seeds.
+DENSE_NODES, DENSE_DEGREE, DENSE_SEEDS, DENSE_WIDTH = 20_000, 32, 120, 384
 _VOCABULARY = 1_000
 
 

@@ -83,9 +83,10 @@ class Job:
 
 @dataclass
 class Ran:
-    """What a training did: seconds of each step but the first, losses, and weights at the end."""
+    """What a training did: seconds and processor seconds of each step but the first, losses, weights at the end."""
 
     seconds: list[float] = field(default_factory=list)
+    processor: list[float] = field(default_factory=list)
     losses: list[Tensor] = field(default_factory=list)
     weights: dict[str, Tensor] = field(default_factory=dict)
 
@@ -115,21 +116,25 @@ def _section(name: str, precision: str, train: TripleBatches, tokenizer: PreTrai
     job = Job(_model(_MODELS[name], tokenizer, sizes, train.mean_target_length), train,
               torch.randn(sizes.items, 200, generator=torch.Generator().manual_seed(_SEED)), sizes, precision)
     agreement = _agreement(replace(job, model=_without_dropout(job.model)))
-    contenders: dict[str, Callable[[Job], Ran]] = {"our loop": ours, "transformers.Trainer": theirs}
-    seconds: dict[str, list[float]] = {who: [] for who in contenders}
+    contenders: dict[str, Callable[[Job], Ran]] = {
+        "our loop": ours, "transformers.Trainer": theirs, "our loop, length buckets": partial(ours, bucket=True)}
+    ran: dict[str, Ran] = {who: Ran() for who in contenders}
     for _ in range(repeats):
         for who, train_with in contenders.items():
-            seconds[who] += train_with(job).seconds
-    first = median(seconds["our loop"])
-    rows = [Row(who, median(taken), min(taken), max(taken), sizes.batch_size / median(taken), "triples",
-                median(taken) / first) for who, taken in seconds.items()]
+            found = train_with(job)
+            ran[who].seconds += found.seconds
+            ran[who].processor += found.processor
+    first = median(ran["our loop"].seconds)
+    rows = [Row(who, median(one.seconds), min(one.seconds), max(one.seconds), sizes.batch_size / median(one.seconds),
+                "triples", median(one.seconds) / first) for who, one in ran.items()]
+    table = [{"contender": who, "processor seconds per step, median": median(one.processor)} for who, one in ran.items()]
     workload = (f"batches of {sizes.batch_size} triples, encoder of {sizes.layers} layers {sizes.width} wide, decoder "
                 f"of {sizes.decoder_layers}, {precision}, {_place()}, {torch.get_num_threads()} thread(s); from one "
                 f"step's end to the next's, collation, clipping and fused AdamW included")
     notes = ["Both train the same module on the same batches in the same order; the Trainer's output goes nowhere: no "
              "logging, no checkpoints. Ours collates in a thread, reads losses and gradient norm once per step and "
-             "checks that they are finite."]
-    return Section(f"{name}, {precision}", workload, agreement, rows, notes if name == "HCL" else [])
+             "checks that they are finite. The last row takes other batches: of texts of similar length."]
+    return Section(f"{name}, {precision}", workload, agreement, rows, notes, table)
 
 
 def _agreement(job: Job) -> str:
@@ -186,21 +191,23 @@ class _Clock:
     """Takes the time of each step's end; a bar of our loop."""
 
     def __init__(self) -> None:
-        self.ends: list[float] = []
+        self.ends: list[tuple[float, float]] = []
 
     def update(self, n: int = 1) -> None:
         if torch.cuda.is_available():
             torch.cuda.synchronize()
-        self.ends.append(time.perf_counter())
+        self.ends.append((time.perf_counter(), time.process_time()))
 
     def close(self) -> None:
         return None
 
-    def seconds(self) -> list[float]:
-        return np.diff(self.ends).tolist()
+    def ran(self, losses: list[Tensor], model: HclModel) -> Ran:
+        seconds, processor = np.diff(self.ends, axis=0).T.tolist()
+        weights = {name: parameter.detach().cpu() for name, parameter in model.named_parameters()}
+        return Ran(seconds, processor, losses, weights)
 
 
-def ours(job: Job) -> Ran:
+def ours(job: Job, bucket: bool = False) -> Ran:
     """Train with :func:`models.training.fit`."""
     model, clock, sizes = copy.deepcopy(job.model), _Clock(), job.sizes
     nn.Module.to(model, _device())
@@ -208,9 +215,9 @@ def ours(job: Job) -> Ran:
     task = _Fixed(model, job.train, job.train, nothing, {"micro_batch": sizes.batch_size}, annealing_steps=0)
     task.losses, task.noise_of = [], job.eps
     settings = Settings(epochs=1, batch_size=sizes.batch_size, schedule="constant",
-                        precision="bf16" if job.precision == "bf16" else "fp32", checkpoint_steps=10**6)
+                        precision="bf16" if job.precision == "bf16" else "fp32", bucket=bucket, checkpoint_steps=10**6)
     fit(task, settings, _Nowhere(), partial(derived_seed, _SEED), lambda total, done: clock)
-    return Ran(clock.seconds(), task.losses, _weights(model))
+    return clock.ran(task.losses, model)
 
 
 # The Trainer
@@ -287,7 +294,7 @@ def theirs(job: Job) -> Ran:
         trainer.remove_callback(PrinterCallback)
         trainer.order = job.order()
         trainer.train()
-    return Ran(clock.seconds(), learner.losses, _weights(learner.model))
+    return clock.ran(learner.losses, learner.model)
 
 
 def _collated(job: Job, items: list[int]) -> dict[str, Tensor]:
@@ -352,10 +359,6 @@ def _items(texts: Sequence[Sequence[str]], sizes: Sizes) -> pd.DataFrame:
         "example_id": range(len(texts)), "source": [row[0] for row in texts], "target": [row[1] for row in texts],
         "negatives": [[row[2]] for row in texts], "input_node": nodes[:, 0], "output_node": nodes[:, 1],
         "negative_node": nodes[:, 2]})
-
-
-def _weights(model: HclModel) -> dict[str, Tensor]:
-    return {name: parameter.detach().cpu() for name, parameter in model.named_parameters()}
 
 
 def _device() -> str:

@@ -107,7 +107,7 @@ def _batches(items: pd.DataFrame, split: str, tokenizer: PreTrainedTokenizerBase
     if chosen.empty:
         raise InputError(f"examples.parquet: the {split} split is empty. Give more data, or a larger share "
                          f"(ingest.validation).")
-    return TripleBatches(chosen, tokenizer, training["max_source"], training["max_target"])
+    return TripleBatches(chosen, tokenizer, training["max_source"], training["max_target"], training["keep"])
 
 
 def _model(values: Mapping[str, Any], encoder: ResolvedEncoder, tokenizer: PreTrainedTokenizerBase,
@@ -181,7 +181,8 @@ def _work(process: StageProcess) -> None:
     encoder, (start, described) = resolve_encoder(params.encoder.source), _start(model.init_from)
     on = TrainedOn(dataset=model.dataset, encoder_source=params.encoder.source, encoder=encoder.description,
                    pooling=params.node_vectors.pooling, max_length=params.node_vectors.max_length,
-                   max_source=values["training"]["max_source"], language=str(tables["texts"]["language"].iloc[0]))
+                   language=str(tables["texts"]["language"].iloc[0]),
+                   **{name: values["training"][name] for name in ("max_source", "max_target", "keep")})
     key = hash_values({**stage_values(params, STAGE, name), "data": hash_files(paths.table(kind) for kind in TABLES),
                        "code": hash_files(_CODE), "encoder": encoder.description, "torch": torch.__version__,
                        **described})

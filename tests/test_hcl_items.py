@@ -5,7 +5,7 @@ import pytest
 import tiny_bert
 import tiny_items
 
-from stages.hcl.batches import TripleBatches, padded
+from stages.hcl.batches import TripleBatches, padded, word_pieces
 from stages.hcl.items import joined_items
 
 
@@ -50,3 +50,11 @@ def test_padding_covers_empty_rows():
     ids, mask = padded([[5, 6], []], pad=0)
     assert ids.tolist() == [[5, 6], [0, 0]]
     assert mask.tolist() == [[True, True], [False, False]]
+
+
+def test_dialogues_keep_the_end_of_what_is_too_long(tmp_path):
+    tokenizer = tiny_bert.tokenizer(tmp_path)
+    whole = word_pieces(tokenizer, ["the cat sat on the mat", "cat"], 99).ids
+    assert len(whole[0]) > 3
+    assert word_pieces(tokenizer, ["the cat sat on the mat", "cat"], 3).ids == [row[:3] for row in whole]
+    assert word_pieces(tokenizer, ["the cat sat on the mat", "cat"], 3, "last").ids == [row[-3:] for row in whole]

@@ -1,4 +1,4 @@
-"""The HCL model's training pass and objective: parts, ablations, gradients, saving (METHODS A.5 - A.9)."""
+"""The HCL model's training pass and objective: parts, gradients, invariances, saving (METHODS A.5 - A.8)."""
 
 import math
 
@@ -14,12 +14,6 @@ from models.hcl.latent import Gaussian
 from models.losses import bow_loss, gaussian_kl
 
 OFF = {"weight": 0.0}
-ABLATIONS = {
-    "instance": {"contrasts": {"instance": OFF}},
-    "keyword": {"contrasts": {"keyword": OFF}},
-    "mahalanobis": {"contrasts": {"mahalanobis": OFF}},
-    "bow": {"latent": {"bow_loss": False}},
-}
 NO_CONTRAST = {"contrasts": {"instance": OFF, "keyword": OFF, "mahalanobis": OFF}}
 
 
@@ -29,12 +23,6 @@ def gradients(model, batch, beta=1.0):
     loss, _ = objective(model(batch), model.config, beta)
     loss.backward()
     return {name: parameter.grad for name, parameter in model.named_parameters()}
-
-
-def untouched(grads, prefix):
-    found = [grad for name, grad in grads.items() if name.startswith(prefix)]
-    assert found, prefix
-    return all(grad is None or not grad.any() for grad in found)
 
 
 # The parts of a batch
@@ -265,78 +253,6 @@ def test_reconstruction_from_prior_and_from_zero():
     torch.testing.assert_close(model.reconstruction(batch, "zero"), expected)
 
 
-# Ablations
-
-
-@pytest.mark.parametrize("name", ABLATIONS)
-@pytest.mark.parametrize("training", [False, True])
-def test_an_ablation_removes_its_term_and_leaves_the_others_bit_identical(name, training):
-    batch, parts = tiny_hcl.batch(), []
-    for groups in ({}, ABLATIONS[name]):
-        model = tiny_hcl.model(**groups).train(training)
-        torch.manual_seed(5)  # dropout
-        parts.append(objective(model(batch), model.config, 1.0)[1])
-    full, ablated = parts
-    assert set(full) - set(ablated) == {name}
-    assert all(torch.equal(full[part], ablated[part]) for part in ablated if part != "loss")
-
-
-def test_parameters_of_a_removed_term_get_no_gradient():
-    batch = tiny_hcl.batch()
-    assert untouched(gradients(tiny_hcl.model(**ABLATIONS["mahalanobis"]), batch), "keyword_points")
-    assert untouched(gradients(tiny_hcl.model(**ABLATIONS["bow"]), batch), "bow_")
-    both = {"contrasts": {"keyword": OFF, "mahalanobis": OFF}}
-    assert untouched(gradients(tiny_hcl.model(**both), batch), "impostor")
-    full = gradients(tiny_hcl.model(), {**batch, "ky": torch.zeros(4, dtype=torch.int64)})  # has two candidates
-    unused = {name for name, grad in full.items() if grad is None or not grad.any()}
-    assert all(name.startswith("keyword_slot") for name in unused), unused
-
-
-def test_without_instance_contrast_the_negative_text_does_not_matter():
-    batch = tiny_hcl.batch()
-    other = {**batch, "neg_ids": batch["neg_ids"].roll(1, 0), "neg_mask": batch["neg_mask"].roll(1, 0)}
-    model = tiny_hcl.model(**ABLATIONS["instance"])
-    first, second = gradients(model, batch), gradients(model, other)
-    for name, grad in first.items():
-        if grad is not None:
-            torch.testing.assert_close(grad, second[name], msg=name)
-
-
-def test_without_keyword_the_graph_is_not_read():
-    model, batch = tiny_hcl.model(keyword={"condition": False}), tiny_hcl.batch()
-    output = model(batch)
-    assert output.keyword is None
-    assert output.level is None
-    assert set(objective(output, model.config, 1.0)[1]) == {"loss", "reconstruction", "kl", "bow", "instance"}
-    grads = gradients(model, batch)
-    for prefix in ("attention", "impostor", "keyword_points", "prior.of_condition"):
-        assert untouched(grads, prefix)
-    changed = model({**batch, "kx": (batch["kx"] + 1) % 6})
-    assert torch.equal(changed.reconstruction, output.reconstruction)
-
-
-def test_without_graph_keywords_are_their_initial_vectors():
-    model, batch = tiny_hcl.model(graph={"iterations": 0}), tiny_hcl.batch()
-    batch["ky"], batch["kneg"] = torch.tensor([0, 1, 2, 3]), torch.tensor([4, 4, 4, 3])
-    keyword = model(batch).keyword
-    assert torch.equal(keyword.u_in, model.graph.h0[batch["kx"]])
-    assert torch.equal(keyword.u_out, model.graph.h0[batch["ky"]])
-    torch.testing.assert_close(keyword.u_imp[:3], model.graph.h0[[4, 4, 4]])  # no neighbour takes part
-    assert keyword.mask.tolist() == [True, True, True, False]
-    assert untouched(gradients(model, batch), "attention")
-
-
-def test_the_backbone_has_no_latent_part():
-    model, batch = tiny_hcl.model(latent={"enabled": False}), tiny_hcl.batch()
-    output = model(batch)
-    assert (output.latent, output.keyword, output.level) == (None, None, None)
-    grads = gradients(model, batch)
-    for prefix in ("prior", "posterior", "latent_", "bow_", "keyword_points", "attention"):
-        assert untouched(grads, prefix)
-    texts = ("x_ids", "x_mask", "y_in", "y_in_mask", "y_out")
-    assert torch.equal(model({name: batch[name] for name in texts}).reconstruction, output.reconstruction)
-
-
 def test_all_rows_of_an_ablation_table_start_from_the_same_weights():
     torch.manual_seed(3)
     full = HclModel(tiny_hcl.config()).state_dict()
@@ -443,44 +359,7 @@ def test_word_dropout_acts_in_training_alone_and_spares_the_start():
     assert (dropped[changed] == tiny_hcl.SPECIAL_IDS["mask"]).all()
 
 
-# Training and saving
-
-
-def train(steps, seed=0, **groups):
-    batch = tiny_hcl.batch(size=8)
-    torch.manual_seed(seed)
-    encoder = tiny_hcl.encoder_config(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    model = HclModel.from_parts(
-        tiny_hcl.config(encoder, decoder={"dropout": 0.0}, **groups), graph=tiny_hcl.keyword_graph()
-    )
-    optimiser = torch.optim.Adam(model.parameters(), lr=3e-3)
-    model.train()
-    for step in range(steps):
-        loss, _ = objective(model(batch), model.config, kl_weight(step, 100))
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-    return model.eval(), batch
-
-
-def test_eight_items_are_learnt_by_heart():
-    model, batch = train(250)
-    output = model(batch)
-    assert (output.reconstruction / output.tokens).max() < 0.1
-    assert output.latent.instance.mean() < 0.1
-    assert (output.latent.d_pos < output.latent.d_neg).all()
-
-
-def test_the_same_seed_gives_the_same_bytes():
-    previous = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(True)
-    try:
-        first, second = train(3)[0].state_dict(), train(3)[0].state_dict()
-    finally:
-        torch.use_deterministic_algorithms(previous)
-    assert all(torch.equal(first[name], second[name]) for name in first)
-    other = train(3, seed=1)[0].state_dict()
-    assert not torch.equal(first["decoder.transform.weight"], other["decoder.transform.weight"])
+# Saving
 
 
 @pytest.mark.parametrize("groups", [{}, {"latent": {"enabled": False}}, {"graph": {"edge_type": "signed"}}])

@@ -71,7 +71,7 @@ def save_model(folder, encoder, **groups):
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     save_lookup(folder, tiny_items.NODES, TrainedOn("tiny", "en", f"path:{encoder.location}", encoder.description,
-                                                    "mean", 32, 12))
+                                                    "mean", 32, 12, 12, "first"))
     return folder
 
 

@@ -39,7 +39,7 @@ def encoder(tmp_path_factory):
 
 
 def trained_on(encoder):
-    return TrainedOn("tiny", "en", f"path:{encoder.location}", encoder.description, "mean", 32, 12)
+    return TrainedOn("tiny", "en", f"path:{encoder.location}", encoder.description, "mean", 32, 12, 8, "first")
 
 
 def graph():

@@ -10,7 +10,7 @@ from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, write_table
 
 TRAINING = {"epochs": 2, "batch_size": 4, "micro_batch": 2, "max_source": 12, "max_target": 8, "checkpoint_steps": 1,
-            "learning_rate": 0.01}
+            "keep": "first", "learning_rate": 0.01}
 
 
 def edges():

@@ -118,7 +118,10 @@ class _Loop:
 
     def _load(self, items: list[int]) -> Batch:
         batch = self.task.load(items)
-        return pinned(batch) if self.device.type == "cuda" else batch
+        if self.device.type != "cuda":
+            return batch
+        with torch.cuda.device(self.device):  # a thread begins with the first device
+            return pinned(batch)
 
     def _own(self, batches: Sequence[list[int]]) -> Iterator[list[int]]:
         """Yield the micro-batches of this process in the order in which :meth:`_accumulate` takes them."""

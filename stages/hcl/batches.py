@@ -3,12 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
+
+# Which end of a text that is too long survives: dialogues keep their last turn (METHODS A.1).
+Keep = Literal["first", "last"]
 
 
 @dataclass(frozen=True)
@@ -22,11 +26,13 @@ class Pieces:
         return [self.ids[item] for item in items]
 
 
-def word_pieces(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], limit: int) -> Pieces:
-    """Return the first ``limit`` word pieces of each text, special tokens not counted."""
+def word_pieces(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], limit: int, keep: Keep = "first") -> Pieces:
+    """Return the first or the last ``limit`` word pieces of each text, special tokens not counted."""
     if not len(texts):
         return Pieces([])
-    return Pieces(tokenizer(list(texts), add_special_tokens=False, truncation=True, max_length=limit)["input_ids"])
+    rows = tokenizer(list(texts), add_special_tokens=False, truncation=keep == "first", max_length=limit,
+                     verbose=False)["input_ids"]
+    return Pieces([row[-limit:] for row in rows] if keep == "last" else rows)
 
 
 def padded(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
@@ -51,14 +57,15 @@ class TripleBatches:
         tokenizer: the encoder's tokenizer; [CLS] opens and [SEP] closes sources and targets alike.
         max_source: word pieces kept of a source.
         max_target: word pieces kept of a target or negative.
+        keep: which end of a source that is longer.
     """
 
     def __init__(self, items: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, max_source: int,
-                 max_target: int) -> None:
+                 max_target: int, keep: Keep = "first") -> None:
         self.example_ids = items["example_id"].tolist()
         self.start, self.end = int(tokenizer.cls_token_id), int(tokenizer.sep_token_id)
         self.pad = int(tokenizer.pad_token_id)
-        self.sources = word_pieces(tokenizer, items["source"].tolist(), max_source)
+        self.sources = word_pieces(tokenizer, items["source"].tolist(), max_source, keep)
         self.targets = word_pieces(tokenizer, items["target"].tolist(), max_target)
         counts = [len(texts) for texts in items["negatives"]]
         self.n_negatives = max(1, *counts) if counts else 1

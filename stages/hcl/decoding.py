@@ -66,7 +66,7 @@ class Paraphraser:
     def _rewrite_chunk(self, chunk: pd.DataFrame, decode: Mapping[str, Any], seed: int) -> pd.DataFrame:
         nodes = self.nodes.ids(chunk["keyword"])
         start, end = self.tokenizer.cls_token_id, self.tokenizer.sep_token_id
-        pieces = word_pieces(self.tokenizer, chunk["source"].tolist(), self.on.max_source).ids
+        pieces = word_pieces(self.tokenizer, chunk["source"].tolist(), self.on.max_source, self.on.keep).ids
         ids, mask = (tensor.to(self.model.device)
                      for tensor in padded([[start, *row, end] for row in pieces], self.tokenizer.pad_token_id))
         given = self.model.conditions(ids, mask, **self._keywords(chunk, nodes))  # shared by all samples

@@ -19,6 +19,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from models.encoders import Pooling, load_encoder
 from stages.encoders import embed_texts, resolve_encoder
+from stages.hcl.batches import Keep
 from stages.runtime.errors import InputError
 
 KEYWORDS_FILE = "keywords.json"
@@ -38,6 +39,8 @@ class TrainedOn:
         pooling: how a text becomes one vector, as in stage ``node_vectors``.
         max_length: word pieces of a text that are embedded, special tokens included.
         max_source: word pieces of an input that are read, special tokens not counted.
+        max_target: word pieces of an output that are learnt, likewise.
+        keep: which end of a longer input is read.
     """
 
     dataset: str
@@ -47,6 +50,8 @@ class TrainedOn:
     pooling: Pooling
     max_length: int
     max_source: int
+    max_target: int
+    keep: Keep
 
 
 def save_lookup(folder: Path, keywords: list[str], on: TrainedOn) -> None:

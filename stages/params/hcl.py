@@ -100,6 +100,8 @@ class Training(Block):
     bucket: bool = Field(True, description="batches of texts of similar length, drawn anew each epoch")
     max_source: int = Field(20, ge=1, description="word pieces, special tokens not counted")
     max_target: int = Field(20, ge=1, description="likewise")
+    keep: Literal["first", "last"] = Field("first", description="which end of a longer input is read; the last of a "
+                                                                "dialogue, so that its latest turn survives")
 
 
 # The text to the letter, where it decides a switch, with only clear misprints corrected: the Mahalanobis distance

@@ -83,14 +83,11 @@ def latent_points(paraphraser: Paraphraser, items: pd.DataFrame) -> LatentPoints
 
 
 def _outputs(paraphraser: Paraphraser, items: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, HclOutput]]:
-    """Yield the training pass over ``items``, chunk by chunk; nothing in it is trained.
-
-    All texts are cut as inputs are.
-    """
+    """Yield the training pass over ``items``, chunk by chunk; nothing in it is trained."""
     model, on = paraphraser.model, paraphraser.on
     first = items.assign(negatives=[list(texts)[:1] for texts in items["negatives"]],
                          **node_columns(paraphraser, items))
-    batches = TripleBatches(first, paraphraser.tokenizer, on.max_source, on.max_source)
+    batches = TripleBatches(first, paraphraser.tokenizer, on.max_source, on.max_target, on.keep)
     unseen = UnseenKeywords(on).vectors(first) if (first["input_node"] < 0).any() else None
     for start in range(0, len(first), _CHUNK):
         places = range(start, min(start + _CHUNK, len(first)))

@@ -1,0 +1,258 @@
+"""The rows of the ablation table (METHODS A.9): each removes exactly its own terms, and still trains, saves, repeats."""
+
+from dataclasses import dataclass, field
+
+import pytest
+import tiny_hcl
+import torch
+
+from models.hcl import HclModel, kl_weight, objective, validation_loss
+
+OFF = {"weight": 0.0}
+TERMS = {"reconstruction", "kl", "bow", "instance", "keyword", "mahalanobis"}
+KEYWORD_MODULES = ("attention", "impostor", "keyword_points", "prior.of_condition")
+LATENT_MODULES = ("prior", "posterior", "latent_entry", "bow_hidden", "bow_scores", "keyword_points", "attention",
+                  "impostor")
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is switched off, the terms that go, those that stay the same to the bit, and the modules left idle."""
+
+    groups: dict
+    gone: set = field(default_factory=set)
+    same: set = field(default_factory=set)
+    idle: tuple = ()
+
+
+# Without graph or keyword the prior is another one, and with it the KL and the contrasts that look at it.
+ROWS = {
+    "full": Row({}, same=TERMS),
+    "w/o graph": Row({"graph": {"iterations": 0}}, same={"reconstruction", "bow"},
+                     idle=("attention", "impostor")),  # one candidate each: nothing to weigh
+    "w/o keyword": Row({"keyword": {"condition": False}}, {"keyword", "mahalanobis"}, {"reconstruction", "bow"},
+                       KEYWORD_MODULES),
+    "w/o keyword contrast": Row({"contrasts": {"keyword": OFF}}, {"keyword"}, TERMS - {"keyword"}),
+    "w/o Mahalanobis": Row({"contrasts": {"mahalanobis": OFF}}, {"mahalanobis"}, TERMS - {"mahalanobis"},
+                           ("keyword_points",)),
+    "w/o instance": Row({"contrasts": {"instance": OFF}}, {"instance"}, TERMS - {"instance"}),
+    "w/o bag of words": Row({"latent": {"bow_loss": False}}, {"bow"}, TERMS - {"bow"}, ("bow_hidden", "bow_scores")),
+    "plain CVAE": Row({"keyword": {"condition": False}, "contrasts": {"instance": OFF}},
+                      {"instance", "keyword", "mahalanobis"}, {"reconstruction", "bow"}, KEYWORD_MODULES),
+    "deterministic": Row({"latent": {"enabled": False}}, TERMS - {"reconstruction"}, idle=LATENT_MODULES),
+}
+ALWAYS_IDLE = ("keyword_slot",)  # only decoder.kw_memory uses it
+
+
+def batch_of(size=4, **options):
+    """A batch whose output keyword has two negative neighbours, so that weighing them matters."""
+    batch = tiny_hcl.batch(size, **options)
+    batch["ky"] = torch.zeros(size, dtype=torch.int64)
+    return batch
+
+
+def gradients(model, batch):
+    """Gradient by parameter name; None where the objective does not reach."""
+    model.zero_grad()
+    objective(model(batch), model.config, 1.0)[0].backward()
+    return {name: parameter.grad for name, parameter in model.named_parameters()}
+
+
+def idle(grads):
+    return {name for name, grad in grads.items() if grad is None or not grad.any()}
+
+
+def parts(groups, training=False):
+    model = tiny_hcl.model(**groups).train(training)
+    torch.manual_seed(5)  # dropout
+    return objective(model(batch_of()), model.config, 1.0)[1]
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_lacks_exactly_its_terms(name):
+    assert set(parts(ROWS[name].groups)) == {"loss"} | (TERMS - ROWS[name].gone)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("name", ROWS)
+def test_all_other_terms_are_those_of_the_full_model_to_the_bit(name, training):
+    full, row = parts({}, training), parts(ROWS[name].groups, training)
+    assert {term for term in set(row) - {"loss"} if torch.equal(full[term], row[term])} == ROWS[name].same
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_plain_cvae_is_the_row_without_keyword_less_one_term(training):
+    without, plain = (parts(ROWS[name].groups, training) for name in ("w/o keyword", "plain CVAE"))
+    assert set(without) - set(plain) == {"instance"}
+    assert all(torch.equal(without[term], plain[term]) for term in plain if term != "loss")
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_exactly_the_parameters_of_what_is_gone_get_no_gradient(name):
+    grads = gradients(tiny_hcl.model(**ROWS[name].groups), batch_of())
+    modules = (*ALWAYS_IDLE, *ROWS[name].idle)
+    assert idle(grads) == {parameter for parameter in grads if parameter.startswith(tuple(f"{m}." for m in modules))}
+
+
+@pytest.mark.parametrize("term", ["instance", "keyword", "mahalanobis"])
+def test_weight_zero_equals_leaving_the_term_out(term):
+    batch, full = batch_of(), tiny_hcl.model()
+    full.zero_grad()
+    output = full(batch)
+    whole, _ = objective(output, full.config, 1.0)
+    mask = {"instance": output.latent.instance_mask, "keyword": output.keyword.mask,
+            "mahalanobis": output.keyword.mask}[term]
+    values = {"instance": output.latent.instance, "keyword": output.keyword.contrast,
+              "mahalanobis": output.level.contrast}[term]
+    (whole - values[mask].mean()).backward()  # the flag: the objective without the term
+    row = tiny_hcl.model(contrasts={term: OFF})
+    loss, _ = objective(row(batch), row.config, 1.0)
+    loss.backward()
+    torch.testing.assert_close(loss, whole - values[mask].mean())
+    for (name, flagged), weighted in zip(full.named_parameters(), row.parameters(), strict=True):
+        if weighted.grad is None:
+            assert flagged.grad is None or flagged.grad.abs().max() < 1e-6, name
+        else:
+            torch.testing.assert_close(weighted.grad, flagged.grad, atol=2e-5, rtol=1e-4, msg=name)
+
+
+def test_the_bag_of_words_without_its_flag_is_the_objective_without_its_term():
+    model, batch = tiny_hcl.model(), batch_of()
+    loss, found = objective(model(batch), model.config, 1.0)
+    row = tiny_hcl.model(latent={"bow_loss": False})
+    torch.testing.assert_close(objective(row(batch), row.config, 1.0)[0], loss - found["bow"] / 6.0)
+
+
+def test_no_free_bits_is_the_plain_kl():
+    model, batch = tiny_hcl.model(latent={"free_bits": 0.0}), batch_of()
+    output = model(batch)
+    loss, found = objective(output, model.config, 1.0)
+    contrasts = sum(found[name] for name in ("instance", "keyword", "mahalanobis"))
+    expected = (output.reconstruction + output.latent.kl + output.latent.bow).mean() / 6.0 + contrasts
+    torch.testing.assert_close(loss, expected)
+
+
+def test_without_keyword_the_graph_is_not_read():
+    model, batch = tiny_hcl.model(**ROWS["w/o keyword"].groups), batch_of()
+    output = model(batch)
+    assert output.keyword is None and output.level is None
+    changed = model({**batch, "kx": (batch["kx"] + 1) % 6, "ky": batch["ky"] + 1, "kneg": batch["kneg"] * 0})
+    assert torch.equal(objective(changed, model.config, 1.0)[0], objective(output, model.config, 1.0)[0])
+
+
+def test_without_graph_keywords_are_their_initial_vectors():
+    model, batch = tiny_hcl.model(**ROWS["w/o graph"].groups), tiny_hcl.batch()
+    batch["ky"], batch["kneg"] = torch.tensor([0, 1, 2, 3]), torch.tensor([4, 4, 4, 3])
+    keyword = model(batch).keyword
+    assert torch.equal(keyword.u_in, model.graph.h0[batch["kx"]])
+    assert torch.equal(keyword.u_out, model.graph.h0[batch["ky"]])
+    torch.testing.assert_close(keyword.u_imp[:3], model.graph.h0[[4, 4, 4]])  # no neighbour takes part
+    assert keyword.mask.tolist() == [True, True, True, False]
+
+
+def test_without_graph_the_keyword_contrast_is_a_constant():
+    batch = batch_of()
+    batch["kneg"] = torch.tensor([1, 2, 3, 4])
+    losses = [tiny_hcl.model(seed, **ROWS["w/o graph"].groups)(batch).keyword.contrast for seed in (0, 1)]
+    assert torch.equal(*losses)  # of two models that share no weight
+    model = tiny_hcl.model(**ROWS["w/o graph"].groups)
+    contrast = model(batch).keyword.contrast.sum()
+    reached = torch.autograd.grad(contrast, [*model.impostor.parameters()], allow_unused=True)
+    assert all(grad is None or not grad.any() for grad in reached)
+
+
+def test_without_instance_contrast_the_negative_text_does_not_matter():
+    batch = batch_of()
+    other = {**batch, "neg_ids": batch["neg_ids"].roll(1, 0), "neg_mask": batch["neg_mask"].roll(1, 0)}
+    for name in ("w/o instance", "plain CVAE"):
+        model = tiny_hcl.model(**ROWS[name].groups)
+        first, second = gradients(model, batch), gradients(model, other)
+        for parameter, grad in first.items():
+            if grad is not None:
+                torch.testing.assert_close(grad, second[parameter], msg=parameter)
+
+
+def test_the_backbone_reads_source_and_target_alone():
+    model, batch = tiny_hcl.model(**ROWS["deterministic"].groups), batch_of()
+    output = model(batch)
+    assert (output.latent, output.keyword, output.level) == (None, None, None)
+    texts = ("x_ids", "x_mask", "y_in", "y_in_mask", "y_out")
+    assert torch.equal(model({name: batch[name] for name in texts}).reconstruction, output.reconstruction)
+
+
+@torch.no_grad()
+def test_every_row_is_selected_by_the_same_quantity():
+    for name, row in ROWS.items():
+        model = tiny_hcl.model(**row.groups)
+        output = model(batch_of())
+        kl = 0.0 if output.latent is None else output.latent.kl
+        torch.testing.assert_close(validation_loss(output, model.config), (output.reconstruction + kl) / 6.0, msg=name)
+
+
+# What every model must do (METHODS 0)
+
+TABLE = [name for name in ROWS if name not in ("w/o keyword contrast", "w/o bag of words")]
+
+
+def train(steps, groups, seed=0):
+    batch = tiny_hcl.batch(size=8)
+    torch.manual_seed(seed)
+    encoder = tiny_hcl.encoder_config(num_hidden_layers=1, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    groups = {**groups, "decoder": {"layers": 1, "dropout": 0.0}}
+    model = HclModel.from_parts(tiny_hcl.config(encoder, **groups), graph=tiny_hcl.keyword_graph())
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
+    model.train()
+    for step in range(steps):
+        loss, _ = objective(model(batch), model.config, kl_weight(step, 100))
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    return model.eval(), batch
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_eight_items_are_learnt_by_heart(name):
+    model, batch = train(150, ROWS[name].groups)
+    output = model(batch)
+    assert (output.reconstruction / output.tokens).max() < 0.1
+    if "instance" not in ROWS[name].gone:
+        assert output.latent.instance.mean() < 0.1
+        assert (output.latent.d_pos < output.latent.d_neg).all()
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_padding_changes_nothing(name):
+    model = tiny_hcl.model(**ROWS[name].groups)
+    (short, _), (long, _) = (objective(model(tiny_hcl.batch(extra=extra)), model.config, 1.0) for extra in (0, 5))
+    torch.testing.assert_close(short, long, atol=1e-4, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_the_same_seed_gives_the_same_bytes(name):
+    previous = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        first, second = (train(2, ROWS[name].groups)[0].state_dict() for _ in range(2))
+    finally:
+        torch.use_deterministic_algorithms(previous)
+    assert all(torch.equal(first[parameter], second[parameter]) for parameter in first)
+    other = train(2, ROWS[name].groups, seed=1)[0].state_dict()
+    assert not torch.equal(first["decoder.transform.weight"], other["decoder.transform.weight"])
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_saved_rows_give_identical_logits(name, tmp_path):
+    model, batch = tiny_hcl.model(**ROWS[name].groups), tiny_hcl.batch()
+    model.save_pretrained(tmp_path)
+    loaded = HclModel.from_pretrained(tmp_path)
+
+    def logits(of):
+        hidden = of.encode(batch["x_ids"], batch["x_mask"])
+        z = torch.ones(4, tiny_hcl.LATENT) if of.config.latent["enabled"] else None
+        memory, mask = of.memory(hidden, batch["x_mask"], None, z)
+        return of.score(of.decode(batch["y_in"], memory, mask, z))
+
+    assert torch.equal(logits(loaded), logits(model))
+    assert torch.equal(loaded(batch).reconstruction, model(batch).reconstruction)
+    texts = batch["x_ids"], batch["x_mask"], batch["kx"]
+    assert torch.equal(loaded.paraphrase(*texts), model.paraphrase(*texts))

@@ -1,0 +1,142 @@
+"""Alarms from a training history: each sign raises its own, and nothing raises one for what is switched off."""
+
+import pytest
+import tiny_hcl
+
+from models.hcl import find_alarms
+from models.hcl.alarms import (
+    ACTIVE_SHARE,
+    IGNORED_MARGIN,
+    SHRUNK_LOG_SIGMA,
+    STUCK_CHANGE,
+    STUCK_EPOCHS,
+    VANISHED_SHARE,
+)
+
+HEALTHY = {"validation_kl": 12.0, "validation_active_units": 40.0, "validation_reconstruction": 20.0,
+           "validation_reconstruction_prior": 24.0, "validation_reconstruction_zero": 26.0,
+           "train_mean_log_sigma": -0.1, "train_instance_vanished": 0.2, "train_keyword_vanished": 0.2,
+           "train_mahalanobis_vanished": 0.2}
+CONTRASTS = ("instance", "keyword", "mahalanobis")
+
+
+def config(**groups):
+    return tiny_hcl.config(**{**groups, "latent": {"size": 50, "free_bits": 5.0, **groups.get("latent", {})}})
+
+
+def rows(count=4, **columns):
+    """A healthy history, with ``columns`` given by epoch or as one value for all."""
+    found = []
+    for number in range(count):
+        contrasts = {f"train_{name}": 0.7 / (number + 1) for name in CONTRASTS}
+        row = {"epoch": number + 1, **HEALTHY, **contrasts}
+        for name, values in columns.items():
+            row[name] = values[number] if isinstance(values, list) else values
+        found.append(row)
+    return found
+
+
+def named(history, settings=None):
+    return {alarm.name: alarm for alarm in find_alarms(history, settings or config())}
+
+
+def test_a_healthy_training_raises_none():
+    assert find_alarms(rows(), config()) == []
+    assert find_alarms([], config()) == []
+
+
+@pytest.mark.parametrize(("columns", "epoch"), [
+    ({"validation_kl": [9.0, 5.6, 5.4, 5.2]}, 3),  # the free bits are 5
+    ({"validation_active_units": [9.0, 2.0, 1.0, 2.0]}, 2),
+    ({"validation_kl": [0.1, 9.0, 9.0, 0.1]}, 4)])
+def test_collapse_of_the_posterior(columns, epoch):
+    alarm = named(rows(**columns))["posterior_collapse"]
+    assert alarm.epoch == epoch
+    assert "nats per item" in alarm.message and "50 units active" in alarm.message
+    assert "latent.annealing_cycles" in alarm.advice
+
+
+def test_without_free_bits_a_small_kl_is_collapse():
+    free = config(latent={"free_bits": 0.0})
+    assert "posterior_collapse" not in named(rows(validation_kl=0.3), free)
+    assert "posterior_collapse" in named(rows(validation_kl=0.1), free)
+    assert "posterior_collapse" not in named(rows(validation_active_units=50 * ACTIVE_SHARE), free)
+
+
+def test_a_sign_that_has_gone_raises_nothing():
+    assert find_alarms(rows(validation_kl=[0.1, 0.1, 6.0, 9.0]), config()) == []
+
+
+@pytest.mark.parametrize("source", ["prior", "zero"])
+def test_a_latent_that_is_not_read(source):
+    column = f"validation_reconstruction_{source}"
+    just = 20.0 * (1 + IGNORED_MARGIN)
+    assert "latent_ignored" not in named(rows(**{column: just + 0.01}))
+    alarm = named(rows(**{column: [22.0, just - 0.01, just - 0.01, 19.9]}))["latent_ignored"]
+    assert alarm.epoch == 2
+    assert "-0.50 %" in alarm.message and "latent.enters" in alarm.advice
+
+
+@pytest.mark.parametrize("name", CONTRASTS)
+def test_a_contrast_that_has_vanished(name):
+    column = f"train_{name}_vanished"
+    assert named(rows(**{column: VANISHED_SHARE})) == {}
+    alarm = named(rows(**{column: [0.5, 0.95, 0.95, 0.99]}))[f"contrast_vanished_{name}"]
+    assert alarm.epoch == 2
+    assert "99 % of the items" in alarm.message
+    assert f"raise contrasts.{name}.temperature (now {0.5 if name == 'mahalanobis' else 0.1:g})" in alarm.advice
+
+
+@pytest.mark.parametrize("name", CONTRASTS)
+def test_a_contrast_that_never_moves(name):
+    column = f"train_{name}"
+    still = [0.7, 0.7 * (1 - STUCK_CHANGE / 2), 0.695, 0.7]
+    alarm = named(rows(**{column: still}))[f"contrast_stuck_{name}"]
+    assert alarm.epoch == 1 and "for 4 epochs" in alarm.message
+    assert named(rows(**{column: [0.7, 0.7, 0.7, 0.7 * (1 - 1.5 * STUCK_CHANGE)]})) == {}
+    assert named(rows(STUCK_EPOCHS - 1, **{column: 0.7})) == {}
+    assert named(rows(**{column: 0.0})) == {}  # every item is masked
+
+
+def test_one_that_has_vanished_is_not_called_stuck_as_well():
+    found = named(rows(train_keyword=0.001, train_keyword_vanished=1.0))
+    assert set(found) == {"contrast_vanished_keyword"}
+
+
+def test_without_graph_the_advice_says_that_the_keyword_contrast_is_a_constant():
+    alarm = named(rows(train_keyword=0.64), config(graph={"iterations": 0}))["contrast_stuck_keyword"]
+    assert "keyword vectors are the constants h0" in alarm.advice and "set its weight to 0" in alarm.advice
+    assert "h0" not in named(rows(train_keyword=0.64))["contrast_stuck_keyword"].advice
+
+
+def test_a_spread_that_shrinks_under_the_mahalanobis_contrast():
+    shrinking = [-0.1, -0.2, -0.1 - SHRUNK_LOG_SIGMA - 0.01, -0.6]
+    alarm = named(rows(train_mean_log_sigma=shrinking))["spread_shrinking"]
+    assert alarm.epoch == 3
+    assert "from -0.1 to -0.6" in alarm.message and "contrasts.mahalanobis.weight 0" in alarm.advice
+    assert named(rows(train_mean_log_sigma=[-0.1, -0.2, -0.3, -0.4])) == {}
+    rising = {"train_mahalanobis": [0.5, 0.55, 0.6, 0.7]}
+    assert named(rows(train_mean_log_sigma=shrinking, **rising)) == {}
+
+
+SICK = {"validation_kl": 0.0, "validation_active_units": 0.0, "validation_reconstruction_prior": 20.0,
+        "train_mean_log_sigma": [0.0, -1.0, -1.0, -1.0],
+        **{f"train_{name}_vanished": 1.0 for name in CONTRASTS}}
+
+
+@pytest.mark.parametrize(("groups", "gone"), [
+    ({"latent": {"enabled": False}}, {"posterior_collapse", "latent_ignored", "contrast_vanished_instance",
+                                      "contrast_vanished_keyword", "contrast_vanished_mahalanobis",
+                                      "spread_shrinking"}),
+    ({"keyword": {"condition": False}}, {"contrast_vanished_keyword", "contrast_vanished_mahalanobis",
+                                         "spread_shrinking"}),
+    ({"contrasts": {"instance": {"weight": 0.0}}}, {"contrast_vanished_instance"}),
+    ({"contrasts": {"mahalanobis": {"weight": 0.0}}}, {"contrast_vanished_mahalanobis", "spread_shrinking"})], ids=str)
+def test_nothing_is_raised_for_what_is_switched_off(groups, gone):
+    everything = set(named(rows(**SICK)))
+    assert gone <= everything
+    assert set(named(rows(**SICK), config(**groups))) == everything - gone
+
+
+def test_signs_without_their_columns_are_not_looked_for():
+    assert find_alarms([{"epoch": 1, "validation_loss": 3.0}, {"epoch": 2, "validation_loss": 2.0}], config()) == []

@@ -1,0 +1,108 @@
+"""Under autocast every loss, KL and distance stays in float32, and near what it is without (METHODS 0)."""
+
+import pytest
+import tiny_hcl
+import torch
+from torch.nn.functional import cosine_similarity
+
+from models.hcl import objective, validation_loss
+from models.losses import (
+    bow_loss,
+    free_bits_kl,
+    gaussian_kl,
+    instance_contrast,
+    keyword_contrast,
+    mahalanobis,
+    mahalanobis_contrast,
+    masked_mean,
+)
+
+
+@pytest.fixture
+def half():
+    with torch.autocast("cpu", torch.bfloat16):
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.bfloat16
+        yield
+
+
+def vectors(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+LOSSES = {
+    "kl": lambda x: gaussian_kl(*x[:4]),
+    "free bits": lambda x: free_bits_kl(x[0].abs(), 0.5),
+    "mahalanobis": lambda x: mahalanobis(*x[:3]),
+    "mahalanobis root": lambda x: mahalanobis(*x[:3], sqrt=True, per_dim=True),
+    "instance": lambda x: instance_contrast(x[0][:, 0], x[1][:, 0], 0.01),
+    "several": lambda x: instance_contrast(x[0][:, 0], x[1], 0.01),
+    "printed": lambda x: instance_contrast(x[0][:, 0], x[1], 0.01, multi_neg="printed"),
+    "keyword": lambda x: keyword_contrast(x[0][:, 0], x[1][:, 0], 0.01),
+    "level": lambda x: mahalanobis_contrast(x[0][:, 0], x[1][:, 0], 0.01),
+    "bag of words": lambda x: bow_loss(x[0] * 16, torch.tensor([[0, 1]] * 5), torch.ones(5, 2).bool()),
+    "mean": lambda x: masked_mean(x[0][:, 0], torch.tensor([True] * 4 + [False])),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_ignore_autocast_and_raise_half_precision(half, name):
+    inputs = vectors(4, 5, 8).bfloat16()
+    found = LOSSES[name](inputs)
+    assert found.dtype == torch.float32
+    with torch.autocast("cpu", enabled=False):
+        assert torch.equal(found, LOSSES[name](inputs.float()))
+
+
+def test_a_contrast_survives_distances_that_half_precision_cannot_tell_apart(half):
+    d_pos = torch.tensor([1000.0])
+    assert d_pos.bfloat16() == (d_pos + 1.0).bfloat16()
+    assert instance_contrast(d_pos, d_pos + 1.0, 0.1) < 1e-4
+
+
+@pytest.mark.parametrize("groups", [{}, {"graph": {"edge_type": "signed"}}, {"keyword": {"imp_weight": "linear"}},
+                                    {"latent": {"enters": "prefix"}}, {"latent": {"enters": "bos"}}], ids=str)
+def test_every_part_of_a_training_pass_is_float32_and_near_the_full_pass(groups):
+    model, batch = tiny_hcl.model(**groups), tiny_hcl.batch()
+    full = objective(model(batch), model.config, 1.0)
+    with torch.autocast("cpu", torch.bfloat16):
+        output = model(batch)
+        loss, parts = objective(output, model.config, 1.0)
+        selecting = validation_loss(output, model.config)
+    tensors = {"loss": loss, "selecting": selecting, "reconstruction": output.reconstruction,
+               **{name: getattr(output.latent, name) for name in ("kl_dims", "d_pos", "d_neg", "instance", "bow")},
+               **{name: getattr(output.keyword, name) for name in ("u_in", "u_imp", "s_out", "s_imp", "contrast")},
+               **{f"level {name}": getattr(output.level, name) for name in ("v_out", "d_out", "d_imp", "contrast")},
+               "mu": output.latent.posterior.mu, "logvar": output.latent.prior.logvar, **parts}
+    assert {name: tensor.dtype for name, tensor in tensors.items() if tensor.dtype != torch.float32} == {}
+    assert loss.item() == pytest.approx(full[0].item(), rel=0.05)
+    loss.backward()
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+
+
+def test_gaussians_are_computed_in_full_from_what_the_encoder_gives(half):
+    model = tiny_hcl.model()
+    h_x, h_y = vectors(3, tiny_hcl.WIDTH), vectors(3, tiny_hcl.WIDTH, seed=1)
+    found = model.posterior(h_x, h_y)
+    with torch.autocast("cpu", enabled=False):
+        expected = model.posterior(h_x, h_y)
+    assert torch.equal(found.mu, expected.mu)
+    assert torch.equal(found.logvar, expected.logvar)
+
+
+def test_cosines_are_those_of_the_vectors(half):
+    model, batch = tiny_hcl.model(), tiny_hcl.batch()
+    keyword = model(batch).keyword
+    with torch.autocast("cpu", enabled=False):
+        torch.testing.assert_close(keyword.s_out, cosine_similarity(keyword.u_in, keyword.u_out), atol=0, rtol=0)
+
+
+def test_unseen_keywords_and_validation_work_under_autocast(half):
+    model, batch = tiny_hcl.model(), tiny_hcl.batch()
+    batch["kx"][1] = -1
+    batch["unseen_vectors"] = vectors(4, tiny_hcl.WIDTH)
+    u_in = model(batch).keyword.u_in
+    assert u_in.dtype == torch.float32
+    with torch.no_grad():
+        whole = model(batch).keyword.u_in
+    with torch.autocast("cpu", enabled=False), torch.no_grad():
+        torch.testing.assert_close(whole[[0, 2, 3]], model.attention.all_vectors(model.graph)[batch["kx"][[0, 2, 3]]])

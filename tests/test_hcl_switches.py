@@ -1,0 +1,186 @@
+"""Every switch of METHODS section A and of its index H1-H10: its default, its value under `preset: paper`, and that the
+model obeys it. The table is written out here, so that nothing changes silently."""
+
+import pytest
+import tiny_hcl
+import torch
+import yaml
+from pydantic import ValidationError
+
+from models.hcl import annealing_end, kl_weight, objective
+from stages.params import Params, parse_params
+from stages.params.data import Graph
+from stages.params.hcl import TrainHcl
+from stages.runtime.errors import InputError
+
+# id of the index, or section; dotted switch; default; value under the paper's preset (the default where the text is
+# silent).
+SWITCHES = [
+    ("H1", "ingest.qqp_rule", "undirected_one", "undirected_one"),
+    ("H2", "ingest.douban_neg", "scored", "scored"),
+    ("H2", "ingest.roc_neg", "bm25", "bm25"),
+    ("H3", "ingest.roc_mode", "ending", "ending"),
+    ("H4", "graph.link_inputs", True, False),
+    ("H5", "train_hcl.keyword.imp_weight", "attn", "linear"),
+    ("H6", "train_hcl.keyword.kw_anchor", "input", "input"),
+    ("H7", "train_hcl.contrasts.mahalanobis.form", "inverse", "inverse"),
+    ("H7", "train_hcl.contrasts.mahalanobis.sqrt", False, False),
+    ("H7", "train_hcl.contrasts.dist_norm", "dim", "none"),
+    ("H8", "train_hcl.graph.iterations", 2, 2),
+    ("H8", "train_hcl.latent.size", 200, 200),
+    ("H8", "train_hcl.contrasts.instance.temperature", 0.1, 0.1),
+    ("H8", "train_hcl.contrasts.keyword.temperature", 0.1, 0.1),
+    ("H8", "train_hcl.contrasts.mahalanobis.temperature", 0.5, 0.5),
+    ("H8", "train_hcl.contrasts.instance.weight", 1.0, 1.0),
+    ("H8", "train_hcl.contrasts.keyword.weight", 1.0, 1.0),
+    ("H8", "train_hcl.contrasts.mahalanobis.weight", 1.0, 1.0),
+    ("H8", "train_hcl.decoder.layers", 6, 6),
+    ("H8", "train_hcl.training.encoder_rate", 5e-5, 5e-5),
+    ("H8", "train_hcl.training.learning_rate", 2e-4, 2e-4),
+    ("H9", "train_hcl.latent.enters", "memory+embed", "memory+embed"),
+    ("A.1", "ingest.neg_source", "labelled", "labelled"),
+    ("A.1", "ingest.neg_pick", "hardest", "hardest"),
+    ("A.1", "ingest.split_by", "component", "component"),
+    ("A.2", "textrank.method", "mihalcea", "mihalcea"),
+    ("A.2", "keywords.kw_lemma", False, False),
+    ("A.3", "graph.max_nbr", 16, None),
+    ("A.3", "graph.max_cluster_outputs", 512, None),
+    ("A.3", "node_vectors.pooling", "mean", "mean"),
+    ("A.3", "train_hcl.graph.edge_type", "shared", "shared"),
+    ("A.3", "train_hcl.graph.layer_norm", True, False),
+    ("A.5", "train_hcl.keyword.condition", True, True),
+    ("A.5", "train_hcl.latent.free_bits", 5.0, 0.0),
+    ("A.5", "train_hcl.latent.annealing_steps", 10_000, 0),
+    ("A.5", "train_hcl.latent.annealing_share", 0.2, 0.2),
+    ("A.5", "train_hcl.latent.annealing_cycles", 1, 1),
+    ("A.5", "train_hcl.latent.bow_loss", True, False),
+    ("A.5", "train_hcl.latent.word_dropout", 0.0, 0.0),
+    ("A.6", "train_hcl.contrasts.instance.multi_neg", "infonce_negdist", "printed"),
+    ("A.7", "train_hcl.decoder.kw_memory", False, False),
+    ("A.7", "generate_hcl.z", "mean", "mean"),
+    ("A.8", "train_hcl.training.batch_size", 256, 256),
+    ("A.8", "train_hcl.training.warmup", 0.1, 0.1),
+    ("A.8", "train_hcl.training.clip", 1.0, 1.0),
+    ("A.8", "train_hcl.training.epochs", 30, 30),
+    ("A.8", "train_hcl.training.patience", 3, 3),
+    ("A.8", "train_hcl.training.max_source", 20, 20),
+    ("A.8", "generate_hcl.num_beams", 4, 4),
+    ("A.8", "generate_hcl.min_length", 5, 5),
+    ("A.8", "generate_hcl.max_length", 20, 20),
+    ("A.8", "generate_hcl.length_penalty", 1.0, 1.0),
+    ("A.8", "models.hcl.m.init_from", None, None),
+    ("A.9", "train_hcl.latent.enabled", True, True),
+]
+MINIMAL = {"recipe": "r", "datasets": {"d": {"source": "f"}}, "models": {"hcl": {"m": {"dataset": "d"}}}}
+PAPER = {**MINIMAL, "train_hcl": {"preset": "paper"}, "graph": {"preset": "paper"}}
+
+
+def value(params, place):
+    found = params
+    for name in place.split("."):
+        found = found[name] if isinstance(found, dict) else getattr(found, name)
+    return found
+
+
+@pytest.mark.parametrize(("content", "column"), [(MINIMAL, 2), (PAPER, 3)], ids=["default", "paper"])
+def test_every_switch_has_its_value(content, column):
+    params = Params.model_validate(content)
+    found = {switch[1]: value(params, switch[1]) for switch in SWITCHES}
+    assert found == {switch[1]: switch[column] for switch in SWITCHES}
+
+
+def test_all_of_the_index_is_here():
+    """H10, what an impostor is without a graph, is no switch: it follows from T = 0."""
+    assert {switch[0] for switch in SWITCHES} >= {f"H{number}" for number in range(1, 10)}
+    model, batch = tiny_hcl.model(graph={"iterations": 0}), tiny_hcl.batch()
+    batch["ky"], batch["kneg"] = torch.tensor([0, 1, 2, 3]), torch.tensor([4, 5, 0, 3])
+    sample, nodes, mask = model.impostors(batch["ky"], batch["kneg"])
+    assert (sample.tolist(), nodes.tolist(), mask.tolist()) == ([0, 1, 2], [4, 5, 0], [True, True, True, False])
+
+
+def test_a_preset_spelt_out_in_full_is_the_preset():
+    for block in (TrainHcl, Graph):
+        paper = block(preset="paper").model_dump()
+        assert block.model_validate(paper).model_dump() == paper
+        assert paper != {**block().model_dump(), "preset": "paper"}
+
+
+@pytest.mark.parametrize("overrides", [{"keyword": {"condition": False}}, {"latent": {"enabled": False}},
+                                       {"graph": {"iterations": 0}}, {"contrasts": {"mahalanobis": {"weight": 0.0}}}],
+                         ids=str)
+def test_ablations_stand_beside_a_preset(overrides):
+    params = Params.model_validate({**PAPER, "models": {"hcl": {"m": {"dataset": "d", "overrides": overrides}}}})
+    (group, changes), = overrides.items()
+    row = params.hcl_model("m").model_dump()
+    for name, expected in changes.items():
+        assert row[group][name] == expected or expected.items() <= row[group][name].items()
+    assert row["contrasts"]["dist_norm"] == "none"
+
+
+def test_a_single_model_may_have_the_preset_although_the_block_is_spelt_out():
+    content = Params.model_validate(MINIMAL).model_dump(mode="json")
+    content["models"]["hcl"]["m"]["overrides"] = {"preset": "paper", "latent": {"size": 64}}
+    row = parse_params(yaml.safe_load(yaml.safe_dump(content)), "params.yaml").hcl_model("m")
+    assert row == TrainHcl.model_validate({"preset": "paper", "latent": {"size": 64}})
+    content["models"]["hcl"]["m"]["overrides"] = {"preset": "paper", "keyword": {"kw_anchor": "output"}}
+    with pytest.raises(InputError, match="(?s)models.hcl.m.overrides.*preset paper contradicts 1 of the switches beside "
+                                         "it: keyword.kw_anchor is 'output' where the preset has 'input'"):
+        parse_params(content, "params.yaml")
+
+
+def test_clashes_name_every_switch():
+    with pytest.raises(ValidationError, match="contradicts 2 of the switches beside it: graph.layer_norm is True where "
+                                              "the preset has False; contrasts.dist_norm is 'dim' where the preset has "
+                                              "'none'. Take these out, or set preset to null"):
+        TrainHcl.model_validate({"preset": "paper", "graph": {"layer_norm": True}, "contrasts": {"dist_norm": "dim"}})
+    with pytest.raises(ValidationError, match="max_nbr is 16 where the preset has None"):
+        Graph(preset="paper", max_nbr=16)
+    with pytest.raises(ValidationError, match="Input should be 'paper'"):
+        TrainHcl.model_validate({"preset": "papr"})
+    with pytest.raises(ValidationError, match="valid dictionary"):
+        TrainHcl.model_validate({"preset": "paper", "graph": 3})
+
+
+def test_a_model_of_the_paper_trains():
+    block = TrainHcl.model_validate({"preset": "paper", "latent": {"size": 4}, "decoder": {"layers": 2}}).model_dump()
+    model = tiny_hcl.model(**{name: block[name] for name in ("graph", "keyword", "latent", "contrasts", "decoder")})
+    output = model(tiny_hcl.batch())
+    torch.testing.assert_close(output.latent.d_pos, output.latent.kl)  # no division by dz
+    loss, parts = objective(output, model.config, 1.0)
+    assert set(parts) == {"loss", "reconstruction", "kl", "instance", "keyword", "mahalanobis"}
+    loss.backward()
+    assert model.impostor.W.weight.grad.any()
+    assert not isinstance(model.attention.norm, torch.nn.LayerNorm)
+
+
+# Annealing
+
+
+def test_one_cycle_is_linear_annealing():
+    for step in range(0, 120, 7):
+        assert kl_weight(step, 50, 1, 100) == kl_weight(step, 50) == min(1.0, step / 50)
+
+
+@pytest.mark.parametrize(("total", "cycles", "rising"), [(100, 4, 50), (103, 4, 41), (90, 3, 90)])
+def test_each_cycle_rises_over_the_same_share_of_its_part(total, cycles, rising):
+    part = total / cycles
+    for step in range(total):
+        into = step - int(step / part) * part
+        expected = min(1.0, into / part / (rising / total))
+        assert kl_weight(step, rising, cycles, total) == pytest.approx(expected, abs=1e-9), step
+    starts = [step for step in range(1, total) if kl_weight(step, rising, cycles, total) < kl_weight(
+        step - 1, rising, cycles, total)]
+    assert len(starts) == cycles - 1
+
+
+@pytest.mark.parametrize(("rising", "cycles", "total"), [(50, 1, 100), (50, 4, 100), (41, 4, 103), (0, 3, 100)])
+def test_the_end_of_annealing_is_where_beta_stays_one(rising, cycles, total):
+    end = annealing_end(rising, cycles, total)
+    assert all(kl_weight(step, rising, cycles, total) == 1.0 for step in range(end, total))
+    assert end == 0 or kl_weight(end - 1, rising, cycles, total) < 1.0
+
+
+def test_cycles_without_annealing_or_of_unknown_length():
+    assert {kl_weight(step, 0, 4, 100) for step in range(100)} == {1.0}
+    with pytest.raises(ValueError, match="4 cycles need total_steps"):
+        kl_weight(3, 50, 4)

@@ -1,0 +1,185 @@
+"""Validation values and training monitors against loops, and what the selecting loss may not see (METHODS A.5, A.8)."""
+
+import pytest
+import tiny_hcl
+import torch
+from test_hcl_negatives import several
+
+from models.hcl import BatchTotals, HclModel, Monitor, Validation, objective, training_monitors, validation_loss
+from models.losses import gaussian_kl
+
+SIZES = (4, 4, 3)
+
+
+@pytest.fixture
+def batches():
+    found = []
+    for seed, size in enumerate(SIZES):
+        batch = tiny_hcl.batch(size, seed=seed)
+        batch["has_negative"][0] = False
+        batch["unseen_vectors"] = torch.zeros(size, tiny_hcl.WIDTH)
+        found.append(batch)
+    return found
+
+
+def validated(model, batches, **options):
+    validation = Validation(model, **options)
+    for batch in batches:
+        validation.add(batch)
+    return validation.values()
+
+
+def selecting(batch):
+    """What the selecting loss may see of a batch."""
+    nobody = torch.full_like(batch["ky"], -1)
+    kept = {name: value for name, value in batch.items() if not name.startswith("neg_")}
+    return kept | {"ky": nobody, "kneg": nobody, "has_negative": torch.zeros_like(batch["has_negative"])}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("groups", [{}, {"latent": {"enabled": False}}, {"keyword": {"condition": False}},
+                                    {"graph": {"iterations": 0}}, {"latent": {"enters": "prefix"}}], ids=str)
+def test_the_selecting_loss_is_that_of_a_pass_without_negatives_and_output_keywords_to_the_bit(groups, batches):
+    model = tiny_hcl.model(**groups)
+    outputs = [model(selecting(batch)) for batch in batches]
+    values = validated(model, batches)
+    assert values["loss"] == float(torch.cat([validation_loss(output, model.config) for output in outputs]).mean())
+    assert values["reconstruction"] == float(torch.cat([output.reconstruction for output in outputs]).mean())
+    if model.config.latent["enabled"]:
+        assert values["kl"] == float(torch.cat([output.latent.kl for output in outputs]).mean())
+        assert values["loss"] == pytest.approx((values["reconstruction"] + values["kl"]) / 6.0)
+
+
+@torch.no_grad()
+def test_negatives_and_output_keywords_move_monitors_alone(batches):
+    model = tiny_hcl.model()
+    before = validated(model, batches)
+    for batch in batches:
+        batch["ky"], batch["kneg"] = (batch["ky"] + 1) % 6, (batch["kneg"] + 2) % 6
+        batch["neg_ids"] = batch["neg_ids"].roll(1, 0)
+        batch["neg_mask"] = batch["neg_mask"].roll(1, 0)
+    after = validated(model, batches)
+    changed = {name for name in before if before[name] != after[name]}
+    assert {name for name in changed if not name.startswith(("instance_", "keyword_", "mahalanobis_"))} == {
+        "kl_negative"}
+    assert {"instance_loss", "keyword_loss", "mahalanobis_loss"} <= changed
+
+
+@torch.no_grad()
+def test_reconstructions_without_the_posterior_equal_those_of_whole_passes(batches):
+    model = tiny_hcl.model()
+    values = validated(model, batches, every=1)
+    for source in ("prior", "zero"):
+        expected = torch.cat([model.reconstruction(selecting(batch), source) for batch in batches]).mean()
+        assert values[f"reconstruction_{source}"] == pytest.approx(float(expected), rel=1e-5)
+    assert values["reconstruction_prior"] != values["reconstruction_zero"] != values["reconstruction"]
+
+
+@torch.no_grad()
+def test_a_part_of_the_items_stands_for_all_however_they_fall_into_batches(batches):
+    model = tiny_hcl.model()
+    worse = {source: torch.cat([model.reconstruction(selecting(batch), source) - model(selecting(batch)).reconstruction
+                                for batch in batches]) for source in ("prior", "zero")}
+    values = validated(model, batches, every=3)
+    for source, difference in worse.items():
+        expected = values["reconstruction"] + float(difference[::3].mean())
+        assert values[f"reconstruction_{source}"] == pytest.approx(expected, rel=1e-5)
+
+
+@torch.no_grad()
+def test_texts_are_encoded_once(batches, monkeypatch):
+    encoded, scored = [], []
+    encode, score = HclModel.encode, HclModel.score
+    monkeypatch.setattr(HclModel, "encode", lambda self, ids, mask: encoded.append(len(ids)) or encode(self, ids, mask))
+    monkeypatch.setattr(HclModel, "score", lambda self, states: scored.append(len(states)) or score(self, states))
+    validated(tiny_hcl.model(), batches[:1])
+    assert encoded == [8, 4]  # x and y together, negatives apart
+    tokens = batches[0]["y_in_mask"].sum(1)
+    assert scored == [tokens.sum(), tokens[0], tokens[0]]  # all from q, every fourth from p and from zero
+
+
+@torch.no_grad()
+def test_monitors_equal_a_loop_over_items(batches):
+    model = tiny_hcl.model(contrasts={"keyword": {"temperature": 0.02}})
+    batches[1]["kx"][2] = -1  # outside the graph: its keyword contrast is not counted
+    values = validated(model, batches)
+    outputs = [model(batch) for batch in batches]
+    q, p, n = ([getattr(output.latent, part) for output in outputs] for part in ("posterior", "prior", "negative"))
+    mu, logvar = (torch.cat([getattr(gaussian, part) for gaussian in q]) for part in ("mu", "logvar"))
+    assert values["active_units"] == sum(float(mu[:, k].var(correction=0)) > 0.01 for k in range(tiny_hcl.LATENT))
+    assert values["mean_log_sigma"] == pytest.approx(float((logvar / 2).mean()), rel=1e-4)
+    assert values["sigma"] == pytest.approx(float((logvar / 2).exp().mean()), rel=1e-4)
+    real = [[bool(flag) for flag in batch["has_negative"]] for batch in batches]
+    kl_negative = [float(kl) for negative, prior, flags in zip(n, p, real, strict=True) for kl, flag in zip(
+        gaussian_kl(negative.mu, negative.logvar, prior.mu, prior.logvar), flags, strict=True) if flag]
+    assert values["kl_negative"] == pytest.approx(sum(kl_negative) / len(kl_negative), rel=1e-4)
+    assert values["instance_masked"] == pytest.approx(3 / 11)
+    losses, gaps = [], []
+    for number, (batch, output) in enumerate(zip(batches, outputs, strict=True)):
+        for b in range(len(batch["kx"])):
+            if output.keyword.mask[b] and not (number == 1 and b == 2):
+                losses.append(float(output.keyword.contrast[b]))
+                gaps.append(float(output.keyword.s_out[b] - output.keyword.s_imp[b]) / 0.02)
+    assert values["keyword_masked"] == pytest.approx(1 - len(losses) / 11)
+    assert values["keyword_loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-3)
+    assert values["keyword_vanished"] == pytest.approx(sum(loss < 0.01 for loss in losses) / len(losses))
+    assert values["keyword_ahead"] == pytest.approx(sum(gap > 0 for gap in gaps) / len(gaps))
+    assert values["keyword_gap"] == pytest.approx(sum(map(abs, gaps)) / len(gaps), rel=1e-3)
+
+
+@torch.no_grad()
+def test_several_negatives_are_monitored_too(batches):
+    model = tiny_hcl.model()
+    one = validated(model, batches)
+    many = validated(model, [several(batch, 3) for batch in batches])
+    assert many["loss"] == one["loss"]
+    assert many["instance_masked"] == one["instance_masked"]
+    assert many["instance_loss"] > one["instance_loss"]  # more negatives, one of them nearer
+
+
+@torch.no_grad()
+def test_what_a_model_lacks_is_left_out(batches):
+    assert set(validated(tiny_hcl.model(latent={"enabled": False}), batches)) == {"loss", "reconstruction"}
+    plain = validated(tiny_hcl.model(keyword={"condition": False}), batches)
+    assert not any(name.startswith(("keyword", "mahalanobis")) for name in plain)
+    nameless = [{**batch, "ky": torch.full_like(batch["ky"], -1)} for batch in batches]
+    values = validated(tiny_hcl.model(), nameless)
+    assert values["keyword_masked"] == 1.0 and "keyword_loss" not in values
+
+
+def test_training_mode_is_refused(batches):
+    with pytest.raises(ValueError, match=r"call eval\(\) on the model"):
+        Validation(tiny_hcl.model().train()).add(batches[0])
+
+
+def test_shares_of_training_monitors_add_up_to_those_of_the_batch():
+    model, batch = tiny_hcl.model(contrasts={"keyword": {"temperature": 0.02}}), tiny_hcl.batch(size=6)
+    batch["has_negative"] = torch.tensor([True, False, True, True, True, False])
+    batch["ky"][0] = batch["kneg"][0] = 5  # no impostor
+    output = model(batch)
+    totals = BatchTotals.of(output)
+    whole = training_monitors(output, totals)
+    micro = [{name: value[rows] for name, value in batch.items()} for rows in (slice(0, 4), slice(4, 6))]
+    shares = [training_monitors(model(part), totals) for part in micro]
+    for name, value in whole.items():
+        torch.testing.assert_close(shares[0][name] + shares[1][name], value, atol=1e-5, rtol=1e-4, check_dtype=False)
+        assert not value.requires_grad, name
+    monitor = Monitor(model.config)
+    monitor.add(output)
+    expected = monitor.values()
+    for name, value in whole.items():
+        assert float(value) == pytest.approx(expected[name], rel=1e-5), name
+    assert set(whole) == {"sigma", "mean_log_sigma", *(f"{contrast}_{part}" for contrast in (
+        "instance", "keyword", "mahalanobis") for part in ("masked", "vanished", "gap"))}
+
+
+def test_training_monitors_of_a_batch_without_contrasts_are_finite():
+    model, batch = tiny_hcl.model(), tiny_hcl.batch()
+    batch["has_negative"] = torch.zeros(4, dtype=torch.bool)
+    batch["ky"] = batch["kneg"] = torch.full((4,), -1)
+    output = model(several(batch, 2))
+    values = training_monitors(output, BatchTotals.of(output))
+    assert all(torch.isfinite(value) for value in values.values())
+    assert values["instance_masked"] == values["keyword_masked"] == 1.0
+    assert values["instance_vanished"] == values["keyword_gap"] == 0.0
+    assert torch.isfinite(objective(output, model.config, 1.0)[0])

@@ -1,0 +1,96 @@
+"""init_from: what one model takes over from another, and what it must not."""
+
+import pytest
+import tiny_hcl
+import torch
+
+from models.hcl import HclModel, init_from
+from models.hcl.objective import objective
+from models.hcl.warm_start import untrained_modules
+
+BACKBONE = {"latent": {"enabled": False}}
+ROWS = {
+    "full": {},
+    "backbone": BACKBONE,
+    "backbone with keyword": {"latent": {"enabled": False}, "decoder": {"kw_memory": True}},
+    "no graph": {"graph": {"iterations": 0}},
+    "no keyword": {"keyword": {"condition": False}},
+    "no mahalanobis": {"contrasts": {"mahalanobis": {"weight": 0.0}}},
+    "no keyword contrasts": {"contrasts": {"mahalanobis": {"weight": 0.0}, "keyword": {"weight": 0.0}}},
+    "no bag of words": {"latent": {"bow_loss": False}},
+    "prefix": {"latent": {"enters": "prefix"}},
+    "memory": {"latent": {"enters": "memory"}},
+}
+
+
+def fresh(seed=0, **groups):
+    torch.manual_seed(seed)
+    return HclModel.from_parts(tiny_hcl.config(**groups), graph=tiny_hcl.keyword_graph(seed))
+
+
+def snapshot(model):
+    return {name: value.clone() for name, value in model.named_parameters()}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_untrained_modules_are_exactly_those_without_gradient(name):
+    model, batch = tiny_hcl.model(**ROWS[name]), tiny_hcl.batch()
+    batch["ky"] = torch.zeros(4, dtype=torch.int64)  # has two candidates, so that their weights matter
+    objective(model(batch), model.config, 1.0)[0].backward()
+    idle = untrained_modules(model.config)
+    for parameter, value in model.named_parameters():
+        is_idle = any(parameter.startswith(f"{module}.") for module in idle)
+        assert (value.grad is None or not value.grad.any()) is is_idle, parameter
+
+
+@pytest.mark.parametrize("start", ROWS)
+@pytest.mark.parametrize("row", ["full", "no keyword", "prefix"])
+def test_what_was_trained_is_copied_and_nothing_else(row, start):
+    model, other = fresh(1, **ROWS[row]), fresh(2, **ROWS[start])
+    before, theirs, graph = snapshot(model), snapshot(other), model.graph.h0.clone()
+    report = init_from(model, other)
+    for name, value in model.named_parameters():
+        assert torch.equal(value, theirs[name] if name in report.copied else before[name]), name
+    assert sorted((*report.copied, *report.left)) == sorted(before)
+    assert torch.equal(model.graph.h0, graph)
+    assert not torch.equal(other.graph.h0, graph)
+    assert "decoder.transform.weight" in report.copied
+    assert "encoder.embeddings.word_embeddings.weight" in report.copied
+
+
+def test_a_deterministic_backbone_leaves_the_latent_modules_as_they_were_drawn_and_scaled():
+    model = fresh(1)
+    scaled = model.latent_entry.embedding.weight.clone()
+    report = init_from(model, fresh(2, **BACKBONE))
+    assert torch.equal(model.latent_entry.embedding.weight, scaled)
+    left = {name.partition(".")[0] for name in report.untrained}
+    assert left == {"prior", "posterior", "latent_entry", "keyword_points", "keyword_slot", "bow_hidden", "bow_scores",
+                    "attention", "impostor"}
+    assert {name.partition(".")[0] for name in report.copied} == {"encoder", "decoder", "word_scores"}
+
+
+def test_shapes_and_names_that_do_not_fit_are_reported():
+    model = fresh(1, latent={"size": 7, "enters": "output"}, graph={"edge_type": "signed"}, decoder={"layers": 3})
+    report = init_from(model, fresh(2))
+    assert {"prior.output.weight", "posterior.output.bias"} <= set(report.reshaped)
+    assert "attention.ffn0.1.first.weight" in report.absent and "latent_entry.state.weight" in report.absent
+    assert "decoder.layers.2.widen.weight" in report.absent and "decoder.layers.1.widen.weight" in report.copied
+    assert "attention.ffn0.0.first.weight" in report.copied
+
+
+def test_kept_keyword_vectors_are_renewed():
+    model, other = fresh(1).eval(), fresh(2).eval()
+    before = model.keyword_vectors()
+    init_from(model, other)
+    assert not torch.allclose(model.keyword_vectors(), before)
+    assert not model.training
+
+
+def test_other_widths_and_vocabularies_are_refused_by_both_numbers():
+    narrow = HclModel(tiny_hcl.config(tiny_hcl.encoder_config(hidden_size=8)))
+    with pytest.raises(ValueError, match="init_from: the models do not fit each other: width 16 here and 8 there"):
+        init_from(fresh(), narrow)
+    encoder = tiny_hcl.encoder_config()
+    encoder.vocab_size = 31
+    with pytest.raises(ValueError, match="vocabulary 30 here and 31 there; both need the same encoder"):
+        init_from(fresh(), HclModel(tiny_hcl.config(encoder)))
