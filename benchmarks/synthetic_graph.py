@@ -60,6 +60,8 @@ def _examples(triples: pa.Table, start: int) -> pa.Table:
     return pa.table({
         "example_id": number, "split": pa.repeat("train", len(number)),
         "source_id": 3 * number, "target_id": 3 * number + 1, "negative_id": pa.array(3 * number + 2, mask=without),
+        "further_negative_ids": pa.ListArray.from_arrays(np.zeros(len(number) + 1, dtype=np.int32),
+                                                         pa.array([], pa.int64())),
         "reference_ids": pa.ListArray.from_arrays(np.arange(len(number) + 1, dtype=np.int32), 3 * number + 1),
         "group": number, "negative_origin": pa.array(np.full(len(number), "given"), mask=without)})
 

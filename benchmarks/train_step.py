@@ -127,7 +127,7 @@ def _section(name: str, precision: str, train: TripleBatches, tokenizer: PreTrai
     first = median(ran["our loop"].seconds)
     rows = [Row(who, median(one.seconds), min(one.seconds), max(one.seconds), sizes.batch_size / median(one.seconds),
                 "triples", median(one.seconds) / first) for who, one in ran.items()]
-    table = [{"contender": who, "processor seconds per step, median": median(one.processor)} for who, one in ran.items()]
+    table = [{"contender": who, "median processor seconds": median(one.processor)} for who, one in ran.items()]
     workload = (f"batches of {sizes.batch_size} triples, encoder of {sizes.layers} layers {sizes.width} wide, decoder "
                 f"of {sizes.decoder_layers}, {precision}, {_place()}, {torch.get_num_threads()} thread(s); from one "
                 f"step's end to the next's, collation, clipping and fused AdamW included")

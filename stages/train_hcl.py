@@ -7,6 +7,7 @@ will be evaluated on. With runtime.processes above 1, or under torchrun, several
 
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -78,22 +79,23 @@ def run(items: pd.DataFrame, graph: KeywordGraph, values: Mapping[str, Any], enc
     model = _model(values, encoder, tokenizer, graph, batches["train"].mean_target_length)
     report = _begun(model, start)
     nn.Module.to(model, device)
-    total = training["epochs"] * -(-len(batches["train"]) // training["batch_size"])
+    settings = loop_settings(training)
+    total = settings.total_steps(len(batches["train"]))
     annealing, cycles = annealing_steps(latent, total), latent["annealing_cycles"]
     validation = items[items["split"] == "validation"]
     noise = ValidationNoise(_noise(batches["validation"], seed, latent["size"]), unseen.vectors(validation))
     task = HclTask(model, batches["train"], batches["validation"], noise, training, annealing, cycles)
     # Under annealing the selecting loss rises by itself, so patience starts after it.
-    settings = loop_settings(training, patience_from=annealing_end(annealing, cycles, total))
+    settings = replace(settings, patience_from=annealing_end(annealing, cycles, total))
     history = fit(task, settings, store, partial(derived_seed, seed, STAGE), open_bar)
     return TrainedHcl(model, items, history, report)
 
 
-def loop_settings(training: Mapping[str, Any], patience_from: int = 0) -> Settings:
+def loop_settings(training: Mapping[str, Any]) -> Settings:
     """Return the block ``train_hcl.training`` as settings of the loop; the rates are the task's."""
     names = ("epochs", "batch_size", "micro_batch", "warmup", "schedule", "precision", "bucket", "clip", "patience",
              "checkpoint_steps")
-    return Settings(**{name: training[name] for name in names}, patience_from=patience_from)
+    return Settings(**{name: training[name] for name in names})
 
 
 def annealing_steps(latent: Mapping[str, Any], total_steps: int) -> int:

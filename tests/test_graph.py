@@ -25,11 +25,20 @@ def build(triples, splits=None, **params):
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("params", [
     {}, {"link_inputs": False}, {"max_nbr": 2}, {"max_nbr": 1, "link_inputs": False},
-    {"max_cluster_outputs": 2}, {"max_cluster_outputs": 1, "max_nbr": 3, "link_inputs": False}], ids=str)
+    {"max_cluster_outputs": 2}, {"max_cluster_outputs": 1, "max_nbr": 3, "link_inputs": False},
+    {"max_nbr": None, "max_cluster_outputs": None}], ids=str)
 def test_edges_equal_the_oracle(seed, params):
     triples = random_triples(seed)
     _, edges = build(triples, **params)
     assert edges == oracle(triples, **params)
+
+
+def test_the_papers_preset_has_neither_caps_nor_links():
+    triples = [("hub", f"w{number}", f"n{number}") for number in range(30)]
+    result, edges = build(triples, preset="paper")
+    assert edges == oracle(triples, max_nbr=None, link_inputs=False)
+    assert len(edges) == 30 * 29 + 30 * 30
+    assert result.metrics["edges_capped"] == result.metrics["cluster_outputs_capped"] == 0
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -68,8 +68,7 @@ def test_the_start_is_replaced_and_nothing_else():
 
 
 def test_a_prefix_is_one_more_key_and_value_in_every_layer():
-    model, batch = model_of("prefix"), tiny_hcl.batch()
-    z = torch.randn(4, tiny_hcl.LATENT)
+    model, z = model_of("prefix"), torch.randn(4, tiny_hcl.LATENT)
     prefixes = model.latent_entry.prefixes(z)
     assert len(prefixes) == 2
     layer = model.decoder.layers[0]

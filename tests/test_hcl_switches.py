@@ -123,8 +123,8 @@ def test_a_single_model_may_have_the_preset_although_the_block_is_spelt_out():
     row = parse_params(yaml.safe_load(yaml.safe_dump(content)), "params.yaml").hcl_model("m")
     assert row == TrainHcl.model_validate({"preset": "paper", "latent": {"size": 64}})
     content["models"]["hcl"]["m"]["overrides"] = {"preset": "paper", "keyword": {"kw_anchor": "output"}}
-    with pytest.raises(InputError, match="(?s)models.hcl.m.overrides.*preset paper contradicts 1 of the switches beside "
-                                         "it: keyword.kw_anchor is 'output' where the preset has 'input'"):
+    with pytest.raises(InputError, match="(?s)models.hcl.m.overrides.*preset paper contradicts 1 of the switches "
+                                         "beside it: keyword.kw_anchor is 'output' where the preset has 'input'"):
         parse_params(content, "params.yaml")
 
 

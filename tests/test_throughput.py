@@ -6,6 +6,8 @@ import tiny_hcl
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from benchmarks import train_step
+from benchmarks.harness import Disagreement
 from models.encoders import freeze_lower_layers
 from models.hcl import HclModel
 from models.training import Seq2SeqCost, Speed, Work, measured_peak
@@ -91,3 +93,18 @@ def test_the_peak_is_that_of_a_matrix_product():
     """No product of the same size does more operations per second, but for the noise of the machine."""
     peak = measured_peak("cpu", seconds=0.05)
     assert 1e8 < peak < 1e14
+
+
+@pytest.mark.parametrize(("loss", "weight", "said"), [
+    (2.5, 1.0, "the first losses differ by 0.5 and the weights after 1 steps by up to 0"),
+    (2.0, 1.25, "the first losses differ by 0 and the weights after 1 steps by up to 0.25")])
+def test_the_benchmark_times_nothing_that_trains_another_model(monkeypatch, loss, weight, said):
+    def ran(loss, weight):
+        return lambda job: train_step.Ran([], [], [torch.tensor(loss)], {"w": torch.tensor([weight])})
+
+    monkeypatch.setattr(train_step, "ours", ran(2.0, 1.0))
+    monkeypatch.setattr(train_step, "theirs", ran(loss, weight))
+    with pytest.raises(Disagreement, match=said):
+        train_step._agreement(None)
+    monkeypatch.setattr(train_step, "theirs", ran(2.0, 1.0))
+    assert "by at most 0" in train_step._agreement(None)

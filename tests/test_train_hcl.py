@@ -165,6 +165,10 @@ def test_the_lookup_travels_with_the_model(encoder, tmp_path):
     assert load_lookup(tmp_path) == (["déjà vu", "dog"], trained_on(encoder))
     with pytest.raises(InputError, match=r"no trained HCL model .keywords.json is missing"):
         load_lookup(tmp_path / "nowhere")
+    origin = tmp_path / "trained_on.json"
+    origin.write_text(origin.read_text(encoding="utf-8").replace('"keep"', '"kept"'), encoding="utf-8")
+    with pytest.raises(InputError, match="of another version of Keycontrast, which differs in keep, kept"):
+        load_lookup(tmp_path)
 
 
 def test_beta_rises_over_the_smaller_span():

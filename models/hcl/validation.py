@@ -11,8 +11,8 @@ from models.hcl.network import HclNetwork
 from models.hcl.objective import validation_loss
 from models.hcl.output import HclOutput, KeywordOutput
 
-# Reconstructions from the prior and from zero cost a pass of the decoder each; those of every fourth item keep
-# validation below one and a half times what the selecting loss alone takes.
+# Reconstructions from the prior and from zero cost a pass of the decoder each; with those of every fourth item,
+# validation takes about one and a half times as long as the selecting loss alone.
 EVERY = 4
 
 

@@ -7,6 +7,7 @@ artifacts that it was trained on.
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from dataclasses import fields as dataclass_fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -65,13 +66,18 @@ def load_lookup(folder: Path) -> tuple[list[str], TrainedOn]:
     """Return what :func:`save_lookup` wrote.
 
     Raises:
-        InputError: there is no model in ``folder``.
+        InputError: there is no model in ``folder``, or one of another version.
     """
     missing = [name for name in (KEYWORDS_FILE, TRAINED_ON_FILE, "config.json") if not (folder / name).exists()]
     if missing:
         raise InputError(f"{folder}: no trained HCL model ({missing[0]} is missing). Train it with `keycontrast run`.")
     keywords, on = (json.loads((folder / name).read_text(encoding="utf-8"))
                     for name in (KEYWORDS_FILE, TRAINED_ON_FILE))
+    fields = {field.name for field in dataclass_fields(TrainedOn)}
+    if set(on) != fields:
+        other = sorted(set(on) ^ fields)
+        raise InputError(f"{folder / TRAINED_ON_FILE}: of another version of Keycontrast, which differs in "
+                         f"{', '.join(other)}. Train the model again.")
     return keywords, TrainedOn(**on)
 
 

@@ -50,7 +50,7 @@ class HclTask:
         self.settings, self.annealing_steps, self.cycles = settings, annealing_steps, cycles
         self.n_train = len(train)
         self.has_impostor = _has_impostor(model, train)
-        self.tokens = _tokens(train)
+        self.tokens = _tokens(train, model)
         self.flops = _flops(model, self.tokens)
 
     def parameter_groups(self) -> Sequence[Parameters]:
@@ -62,7 +62,7 @@ class HclTask:
                 Parameters("rest", outside, self.settings["learning_rate"])]
 
     def lengths(self) -> list[int]:
-        """Return the tokens of each training triple's texts, all together."""
+        """Return the tokens of each training triple's texts, all together, as far as the model reads them."""
         return sum(tokens.sum(axis=1) for tokens in self.tokens.values()).tolist()
 
     def work(self, items: Sequence[int]) -> Work:
@@ -110,9 +110,14 @@ class HclTask:
         return {name: value.to(self.model.device) for name, value in batch.items()}
 
 
-def _tokens(train: TripleBatches) -> dict[str, np.ndarray]:
-    """Return the tokens of ``x`` and ``y`` (n, 1) and of the negatives ``neg`` (n, K), [CLS] and [SEP] included."""
-    texts = {"x": train.sources, "y": train.targets, "neg": train.negatives}
+def _tokens(train: TripleBatches, model: HclModel) -> dict[str, np.ndarray]:
+    """Return the tokens of ``x`` and ``y`` (n, 1) and of the negatives ``neg`` (n, K), [CLS] and [SEP] included.
+
+    The deterministic backbone reads no negatives.
+    """
+    texts = {"x": train.sources, "y": train.targets}
+    if model.config.latent["enabled"]:
+        texts["neg"] = train.negatives
     return {name: np.array([len(row) + 2 for row in pieces.ids], dtype=np.int64).reshape(len(train), -1)
             for name, pieces in texts.items()}
 
@@ -124,7 +129,7 @@ def _flops(model: HclModel, tokens: Mapping[str, np.ndarray]) -> np.ndarray:
     frozen = sum(not any(p.requires_grad for p in layer.parameters()) for layer in layers)
     cost = Seq2SeqCost(config.hidden_size, int(config.encoder["intermediate_size"]), len(layers),
                        config.num_hidden_layers, config.vocab_size, frozen, not words.requires_grad)
-    encoded = ("x", "y", "neg") if config.latent["enabled"] else ("x",)
+    encoded = list(tokens) if config.latent["enabled"] else ["x"]
     flops = sum(cost.encoder(tokens[name]).sum(axis=1) for name in encoded)
     slots = 1 if config.latent["enabled"] else 0  # of the memory, beside the source
     flops = flops + cost.decoder(tokens["y"] - 1, tokens["x"] + slots)[:, 0]
