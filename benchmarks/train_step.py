@@ -1,11 +1,18 @@
-"""Seconds per optimiser step: our training loop, and the same module in a Hugging Face ``Trainer``."""
+"""Seconds per optimiser step: our training loop, and the same module in a Hugging Face ``Trainer``.
+
+Each side trains in a process of its own, for the way of a process with memory is part of what is compared: stages
+that train ask the C library to keep freed memory (``stages.runtime.memory``), and a plain script does not.
+"""
 
 import copy
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from multiprocessing import get_context
 from statistics import median
 from typing import Any
 
@@ -33,6 +40,7 @@ from stages.hcl.batches import TripleBatches
 from stages.hcl.task import HclTask, ValidationNoise
 from stages.params.hcl import TrainHcl
 from stages.runtime.errors import InputError
+from stages.runtime.memory import keep_freed_memory
 from stages.runtime.seeds import derived_seed
 
 TITLE = "An optimiser step of a training"
@@ -102,22 +110,59 @@ def run(context: Context) -> list[Section]:
     tokenizer = AutoTokenizer.from_pretrained(encoder.location)
     items = _given(context, sizes) if context.input else _drawn(tokenizer, sizes)
     train = TripleBatches(items, tokenizer, _MAX_LENGTH, _MAX_LENGTH)
+    with ExitStack() as stack:
+        if context.quick:
+            here = stack.enter_context(_deterministic())
+            sides = _Sides(here, here)
+        else:
+            sides = _Sides(*(stack.enter_context(_process(torch.get_num_threads(), keep)) for keep in (True, False)))
+        return [_section(name, precision, train, tokenizer, sizes, context.repeats, sides)
+                for name in _MODELS for precision in ("fp32", "bf16")]
+
+
+Train = Callable[["Job"], "Ran"]
+Call = Callable[[Train, "Job"], "Ran"]
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """Two processes that train: one keeps freed memory, as our stages do, the other is as it comes."""
+
+    kept: Call
+    plain: Call
+
+
+@contextmanager
+def _deterministic() -> Iterator[Call]:
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(True)  # as in trainings
     try:
-        return [_section(name, precision, train, tokenizer, sizes, context.repeats)
-                for name in _MODELS for precision in ("fp32", "bf16")]
+        yield lambda train, job: train(job)
     finally:
         torch.use_deterministic_algorithms(before)
 
 
+@contextmanager
+def _process(threads: int, keep: bool) -> Iterator[Call]:
+    with ProcessPoolExecutor(1, get_context("spawn"), _begin, (threads, keep)) as executor:
+        yield lambda train, job: executor.submit(train, job).result()
+
+
+def _begin(threads: int, keep: bool) -> None:
+    torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(True)
+    if keep and not keep_freed_memory():
+        raise RuntimeError("train_step: this C library cannot keep freed memory")
+
+
 def _section(name: str, precision: str, train: TripleBatches, tokenizer: PreTrainedTokenizerBase, sizes: Sizes,
-             repeats: int) -> Section:
+             repeats: int, sides: _Sides) -> Section:
     job = Job(_model(_MODELS[name], tokenizer, sizes, train.mean_target_length), train,
               torch.randn(sizes.items, 200, generator=torch.Generator().manual_seed(_SEED)), sizes, precision)
-    agreement = _agreement(replace(job, model=_without_dropout(job.model)))
-    contenders: dict[str, Callable[[Job], Ran]] = {
-        "our loop": ours, "transformers.Trainer": theirs, "our loop, length buckets": partial(ours, bucket=True)}
+    bare = replace(job, model=_without_dropout(job.model))
+    agreement = _agreement(sides.kept(ours, bare), sides.plain(theirs, bare))
+    contenders = {"our loop": partial(sides.kept, ours), "transformers.Trainer": partial(sides.plain, theirs),
+                  "transformers.Trainer, freed memory kept": partial(sides.kept, theirs)}
     ran: dict[str, Ran] = {who: Ran() for who in contenders}
     for _ in range(repeats):
         for who, train_with in contenders.items():
@@ -131,19 +176,21 @@ def _section(name: str, precision: str, train: TripleBatches, tokenizer: PreTrai
     workload = (f"batches of {sizes.batch_size} triples, encoder of {sizes.layers} layers {sizes.width} wide, decoder "
                 f"of {sizes.decoder_layers}, {precision}, {_place()}, {torch.get_num_threads()} thread(s); from one "
                 f"step's end to the next's, collation, clipping and fused AdamW included")
-    notes = ["Both train the same module on the same batches in the same order; the Trainer's output goes nowhere: no "
-             "logging, no checkpoints. Ours collates in a thread, reads losses and gradient norm once per step and "
-             "checks that they are finite. The last row takes other batches: of texts of similar length."]
-    return Section(f"{name}, {precision}", workload, agreement, rows, notes, table)
+    return Section(f"{name}, {precision}", workload, agreement, rows, _NOTES, table)
 
 
-def _agreement(job: Job) -> str:
-    """Train both ways without dropout, and say how far losses and weights lie apart.
+_NOTES = ["Both train the same module on the same batches in the same order; the Trainer's output goes nowhere: no "
+          "logging, no checkpoints. What a step takes is the module's forward and backward passes, the same in both; "
+          "ours collates in a thread, and reads losses and gradient norm once per step.",
+          "Our stages keep freed memory for the next step; the last row gives the Trainer the same."]
+
+
+def _agreement(mine: "Ran", other: "Ran") -> str:
+    """Say how far losses and weights of two trainings without dropout lie apart.
 
     Raises:
         Disagreement: further than 1e-5.
     """
-    mine, other = ours(job), theirs(job)
     loss = abs(float(mine.losses[0]) - float(other.losses[0]))
     gap = max(float((mine.weights[name] - other.weights[name]).abs().max()) for name in mine.weights)
     if not (loss <= _TOLERANCE and gap <= _TOLERANCE and len(mine.losses) == len(other.losses)):
@@ -207,7 +254,7 @@ class _Clock:
         return Ran(seconds, processor, losses, weights)
 
 
-def ours(job: Job, bucket: bool = False) -> Ran:
+def ours(job: Job) -> Ran:
     """Train with :func:`models.training.fit`."""
     model, clock, sizes = copy.deepcopy(job.model), _Clock(), job.sizes
     nn.Module.to(model, _device())
@@ -215,7 +262,7 @@ def ours(job: Job, bucket: bool = False) -> Ran:
     task = _Fixed(model, job.train, job.train, nothing, {"micro_batch": sizes.batch_size}, annealing_steps=0)
     task.losses, task.noise_of = [], job.eps
     settings = Settings(epochs=1, batch_size=sizes.batch_size, schedule="constant",
-                        precision="bf16" if job.precision == "bf16" else "fp32", bucket=bucket, checkpoint_steps=10**6)
+                        precision="bf16" if job.precision == "bf16" else "fp32", checkpoint_steps=10**6)
     fit(task, settings, _Nowhere(), partial(derived_seed, _SEED), lambda total, done: clock)
     return clock.ran(task.losses, model)
 

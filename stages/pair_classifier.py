@@ -28,6 +28,7 @@ from stages.runtime.checkpoints import FolderCheckpoints
 from stages.runtime.device import choose_device
 from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import hash_files, hash_values
+from stages.runtime.memory import keep_freed_memory
 from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.progress import progress_bar
 from stages.runtime.seeds import derived_seed, generator, seed_everything
@@ -220,4 +221,5 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    keep_freed_memory()
     sys.exit(main())

@@ -78,7 +78,8 @@ def project(tmp_path, monkeypatch):
     nothing = [None] * len(examples)
     paths = DatasetPaths("d")
     write_table(paths.table("examples"), "examples",
-                examples.assign(reference_ids=nothing, group=0, negative_origin=nothing), Provenance("ingest@d", ""))
+                examples.assign(further_negative_ids=nothing, reference_ids=nothing, group=0, negative_origin=nothing),
+                Provenance("ingest@d", ""))
     write_table(paths.table("keywords"), "keywords", keywords.assign(method="textrank", score=1.0),
                 Provenance("keywords@d", ""))
     return examples, keywords

@@ -20,7 +20,7 @@ PROVENANCE = Provenance("ingest@tiny", "0123", counts={"pairs": 2}, fallbacks=["
 def folder(tmp_path):
     texts = {"text_id": [0, 1], "text": ["a [red]text[/red]", "another"], "language": ["en", "en"]}
     examples = {"example_id": [0], "split": ["train"], "source_id": [0], "target_id": [1], "negative_id": [None],
-                "reference_ids": [[1, 0]], "group": [0], "negative_origin": [None]}
+                "reference_ids": [[1, 0]], "group": [0], "further_negative_ids": [[]], "negative_origin": [None]}
     write_table(tmp_path / "texts.parquet", "texts", texts, PROVENANCE)
     write_table(tmp_path / "examples.parquet", "examples", examples, PROVENANCE)
     return tmp_path
@@ -34,7 +34,7 @@ def shown(path, **settings):
 
 def test_a_table_shows_columns_counts_nulls_and_provenance(folder):
     text = shown(folder / "examples.parquet", as_text=False)
-    assert "1 rows, 8 columns" in text and "key: example_id" in text
+    assert "1 rows, 9 columns" in text and "key: example_id" in text
     assert "text id of the input x" in text
     row = next(line for line in text.splitlines() if "negative_id" in line and "int64" in line)
     assert "│ 1 " in row
