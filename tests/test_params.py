@@ -91,6 +91,53 @@ def test_pairs_are_told_from_labelled_texts(sample):
         parse_params({**sample, "paired_datasets": {"questions": {}}}, "params.yaml")
 
 
+def test_a_data_set_may_leave_out_the_other_rankings(sample):
+    sample["datasets"]["large"] = {**sample["datasets"]["sample"], "side_by_side": False}
+    params = parse_params(sample, "params.yaml")
+    assert list(params.paired_datasets) == ["sample", "large"] and list(params.compared_datasets) == ["sample"]
+    with pytest.raises(InputError, match="psi is not computed for data set large, whose side_by_side is false"):
+        parse_params({**sample, "keywords": {"method": "psi"}}, "params.yaml")
+    with pytest.raises(InputError, match="compared_datasets: must name the data sets of pairs .*sample"):
+        parse_params({**sample, "compared_datasets": {"large": {}}}, "params.yaml")
+
+
+def test_a_data_set_may_be_ingested_in_its_own_way(sample):
+    sample["datasets"]["sample"]["ingest"] = {"negatives": 3}
+    params = parse_params(sample, "params.yaml")
+    assert params.ingest_settings("sample").negatives == 3 and params.ingest.negatives == 1
+    sample["datasets"]["sample"]["ingest"] = {"negativs": 3}
+    with pytest.raises(InputError, match="datasets.sample.ingest.negativs: unknown name; did you mean 'negatives'"):
+        parse_params(sample, "params.yaml")
+
+
+def test_dvc_watches_the_weights_that_a_model_starts_from(sample):
+    sample["models"]["hcl"]["warm"] = {"dataset": "sample", "init_from": "hcl"}
+    models = parse_params(sample, "params.yaml").models.hcl
+    assert models["warm"].starts_from == "artifacts/models/hcl/model"
+    assert (ROOT / models["hcl"].starts_from).is_file()
+    sample["models"]["hcl"]["warm"]["starts_from"] = models["hcl"].starts_from
+    with pytest.raises(InputError, match="warm.starts_from: is .*init_from asks for 'artifacts/models/hcl/model'"):
+        parse_params(sample, "params.yaml")
+
+
+@pytest.mark.parametrize(("starts", "message"), [
+    ({"hcl": "hlc"}, "models.hcl.hcl.init_from: no model 'hlc'; did you mean 'hcl'"),
+    ({"hcl": "hcl"}, "models.hcl.hcl.init_from: the model would start from itself, by way of hcl"),
+    ({"hcl": "hcl-no-graph", "hcl-no-graph": "hcl"}, "hcl.init_from: the model would start from itself, by way of "
+                                                     "hcl-no-graph")])
+def test_beginnings_that_cannot_be_are_refused(sample, starts, message):
+    for name, start in starts.items():
+        sample["models"]["hcl"][name]["init_from"] = start
+    with pytest.raises(InputError, match=message):
+        parse_params(sample, "params.yaml")
+
+
+def test_a_probe_needs_its_model(sample):
+    sample["probes"] = {"hcl": {"look": {"model": "hlc"}}}
+    with pytest.raises(InputError, match="probes.hcl.look.model: no model 'hlc'; did you mean 'hcl'"):
+        parse_params(sample, "params.yaml")
+
+
 @pytest.mark.parametrize(("block", "message"), [
     ({"method": "mihalcea", "compat": "pytextrank"}, "pytextrank has no method mihalcea"),
     ({"method": "biasedtextrank"}, "biasedtextrank needs the words that it leans to"),

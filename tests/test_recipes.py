@@ -58,6 +58,22 @@ def test_data_takes_the_place_of_its_mark(recipes):
         read_recipe("outside", folder=recipes)
 
 
+def test_values_may_be_laid_over_a_recipe(recipes):
+    params = read_recipe("one", folder=recipes, changes=["train_hcl.training.epochs=2", "recipe=changed"])
+    assert params.train_hcl.training.epochs == 2 and params.recipe == "changed"
+    assert params.train_hcl.training.clip == read_recipe("one", folder=recipes).train_hcl.training.clip
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    ("train_hcl.training.epochs", "--set train_hcl.training.epochs: expected PLACE=VALUE"),
+    ("seed=[", "--set seed=.: the value is not valid YAML"),
+    ("train_hcl.training.epoch=2", "train_hcl.training.epoch: unknown name; did you mean 'epochs'"),
+    ("seed=ten", "seed: ")])
+def test_values_that_do_not_fit_are_refused(recipes, change, message):
+    with pytest.raises(InputError, match=message):
+        read_recipe("one", folder=recipes, changes=[change])
+
+
 def test_the_plan_shows_the_difference_and_changes_nothing(tmp_path):
     root = make_project(tmp_path / "p")
     before = (root / "params.yaml").read_text()

@@ -5,6 +5,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from stages.params.data import Ingest
 from stages.params.hcl import GenerateHcl, TrainHcl
 from stages.runtime.errors import nearest
 
@@ -33,7 +34,7 @@ def problem_lines(error: ValueError, place: str = "", model: type[BaseModel] | N
 
 
 def _model_of(error: ValidationError) -> type[BaseModel] | None:
-    return {kind.__name__: kind for kind in (TrainHcl, GenerateHcl)}.get(error.title)
+    return {kind.__name__: kind for kind in (Ingest, TrainHcl, GenerateHcl)}.get(error.title)
 
 
 def _names(model: type[BaseModel] | None, place: tuple[Any, ...]) -> list[str]:
