@@ -132,6 +132,14 @@ def test_beginnings_that_cannot_be_are_refused(sample, starts, message):
         parse_params(sample, "params.yaml")
 
 
+def test_the_paper_starts_from_the_encoder_alone(sample):
+    sample["models"]["hcl"]["literal"] = {"dataset": "sample", "init_from": "hcl", "overrides": {"preset": "paper"}}
+    with pytest.raises(InputError, match="literal.init_from: under preset paper a model starts from the encoder alone"):
+        parse_params(sample, "params.yaml")
+    del sample["models"]["hcl"]["literal"]["init_from"]
+    assert parse_params(sample, "params.yaml").hcl_model("literal").latent.free_bits == 0
+
+
 def test_a_probe_needs_its_model(sample):
     sample["probes"] = {"hcl": {"look": {"model": "hlc"}}}
     with pytest.raises(InputError, match="probes.hcl.look.model: no model 'hlc'; did you mean 'hcl'"):

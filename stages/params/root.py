@@ -187,8 +187,12 @@ class Params(Block):
                      if model.dataset in self.datasets.keys() - self.paired_datasets.keys()]
         for name in self.datasets:
             problems += _problems(f"datasets.{name}.ingest", partial(self.ingest_settings, name))
-        for name in self.models.hcl:
-            problems += _problems(f"models.hcl.{name}.overrides", partial(self.hcl_model, name))
+        for name, model in self.models.hcl.items():
+            wrong = _problems(f"models.hcl.{name}.overrides", partial(self.hcl_model, name))
+            problems += wrong
+            if not wrong and model.init_from is not None and self.hcl_model(name).preset == "paper":
+                problems.append(f"models.hcl.{name}.init_from: under preset paper a model starts from the encoder "
+                                f"alone; take out init_from, or the preset")
         for name in self.runs.hcl:
             problems += _problems(f"runs.hcl.{name}.decode", partial(self.hcl_decoding, name))
         if problems:
