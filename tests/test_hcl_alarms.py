@@ -46,7 +46,7 @@ def test_a_healthy_training_raises_none():
 
 
 @pytest.mark.parametrize(("columns", "epoch"), [
-    ({"validation_kl": [9.0, 5.6, 5.4, 5.2]}, 3),  # the free bits are 5
+    ({"validation_kl": [9.0, 5.6, 5.4, 5.2], "validation_reconstruction_zero": 0.0}, 3),  # the free bits are 5
     ({"validation_active_units": [9.0, 2.0, 1.0, 2.0]}, 2),
     ({"validation_kl": [0.1, 9.0, 9.0, 0.1]}, 4)])
 def test_collapse_of_the_posterior(columns, epoch):
@@ -54,6 +54,13 @@ def test_collapse_of_the_posterior(columns, epoch):
     assert alarm.epoch == epoch
     assert "nats per item" in alarm.message and "50 units active" in alarm.message
     assert "latent.annealing_cycles" in alarm.advice
+
+
+def test_a_latent_variable_that_the_decoder_reads_may_live_on_free_bits():
+    assert "posterior_collapse" not in named(rows(validation_kl=5.2))
+    unmeasured = [{name: value for name, value in row.items() if "reconstruction_" not in name}
+                  for row in rows(validation_kl=5.2)]
+    assert "posterior_collapse" in named(unmeasured)
 
 
 def test_without_free_bits_a_small_kl_is_collapse():

@@ -15,7 +15,8 @@ Row = Mapping[str, float]
 # Nats per item. Below, posterior and prior are told apart in hardly one draw of three: their total variation is at
 # most sqrt(KL / 2), by Pinsker's inequality.
 SMALL_KL = 0.2
-# Free bits hold the KL up without anything to say; a tenth above them is their noise over batches.
+# Free bits hold the KL up without anything to say, unless the decoder shows that it reads z; a tenth above them is
+# their noise over batches.
 ABOVE_FREE_BITS = 1.1
 # Fewer units than this share of dz varying over inputs: the rest of z is noise.
 ACTIVE_SHARE = 0.05
@@ -27,6 +28,7 @@ VANISHED_SHARE = 0.9
 STUCK_CHANGE, STUCK_EPOCHS = 0.02, 3
 # Distances go by 1 / s^2: at this fall of mean log s (half of log 2) all of them have doubled, and no vector moved.
 SHRUNK_LOG_SIGMA = 0.35
+_RECONSTRUCTIONS = ("validation_reconstruction", "validation_reconstruction_prior", "validation_reconstruction_zero")
 
 
 @dataclass(frozen=True)
@@ -85,10 +87,14 @@ def _since(rows: Sequence[Row], columns: Sequence[str], holds: Callable[[Row], b
 
 
 def _collapse(rows: Sequence[Row], config: HclConfig) -> Alarm | None:
-    floor = max(SMALL_KL, ABOVE_FREE_BITS * config.latent["free_bits"])
-    fewest = ACTIVE_SHARE * config.latent_size
-    epoch = _since(rows, ("validation_kl", "validation_active_units"),
-                   lambda row: row["validation_kl"] <= floor or row["validation_active_units"] < fewest)
+    free, fewest = ABOVE_FREE_BITS * config.latent["free_bits"], ACTIVE_SHARE * config.latent_size
+
+    def collapsed(row: Row) -> bool:
+        if row["validation_kl"] <= SMALL_KL or row["validation_active_units"] < fewest:
+            return True
+        return row["validation_kl"] <= free and _gain(row) < IGNORED_MARGIN
+
+    epoch = _since(rows, ("validation_kl", "validation_active_units"), collapsed)
     if epoch is None:
         return None
     last = rows[-1]
@@ -101,16 +107,21 @@ def _collapse(rows: Sequence[Row], config: HclConfig) -> Alarm | None:
     )
 
 
+def _losses(row: Row) -> list[float]:
+    """Return how much worse the reconstruction is, as shares, with z from the prior and with z = 0."""
+    return [row[column] / row[_RECONSTRUCTIONS[0]] - 1.0 for column in _RECONSTRUCTIONS[1:]]
+
+
+def _gain(row: Row) -> float:
+    """Return what z from the posterior is worth at least, as a share of the reconstruction; 0 if nobody measured it."""
+    return min(_losses(row)) if all(column in row for column in _RECONSTRUCTIONS) else 0.0
+
+
 def _ignored(rows: Sequence[Row]) -> Alarm | None:
-    columns = ("validation_reconstruction", "validation_reconstruction_prior", "validation_reconstruction_zero")
-
-    def share(row: Row, column: str) -> float:
-        return row[column] / row[columns[0]] - 1.0
-
-    epoch = _since(rows, columns, lambda row: min(share(row, column) for column in columns[1:]) < IGNORED_MARGIN)
+    epoch = _since(rows, _RECONSTRUCTIONS, lambda row: _gain(row) < IGNORED_MARGIN)
     if epoch is None:
         return None
-    prior, zero = (100 * share(rows[-1], column) for column in columns[1:])
+    prior, zero = (100 * share for share in _losses(rows[-1]))
     return Alarm(
         "latent_ignored", epoch,
         f"reconstruction is {prior:+.2f} % with z from the prior and {zero:+.2f} % with z = 0, against z from the "
