@@ -85,7 +85,8 @@ def run(items: pd.DataFrame, graph: KeywordGraph, values: Mapping[str, Any], enc
     annealing, cycles = annealing_steps(latent, total), latent["annealing_cycles"]
     validation = items[items["split"] == "validation"]
     noise = ValidationNoise(_noise(batches["validation"], seed, latent["size"]), unseen.vectors(validation))
-    task = HclTask(model, batches["train"], batches["validation"], noise, training, annealing, cycles)
+    task = HclTask(model, batches["train"], batches["validation"], noise, training, annealing, cycles,
+                   report.copied if report is not None else ())
     # Under annealing the selecting loss rises by itself, so patience starts after it.
     settings = replace(settings, patience_from=annealing_end(annealing, cycles, total))
     history = fit(task, settings, store, partial(derived_seed, seed, STAGE), open_bar)

@@ -1,6 +1,6 @@
 """HCL as a task of the training loop."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,25 +41,30 @@ class HclTask:
         settings: plain values of ``train_hcl.training``.
         annealing_steps: optimiser steps over which beta rises to 1.
         cycles: number of such rises, which share these steps.
+        taken: parameters that come from another trained model, and may go on at a rate of their own.
     """
 
     def __init__(self, model: HclModel, train: TripleBatches, validation: TripleBatches, noise: ValidationNoise,
-                 settings: Mapping[str, Any], annealing_steps: int, cycles: int = 1) -> None:
+                 settings: Mapping[str, Any], annealing_steps: int, cycles: int = 1,
+                 taken: Collection[str] = ()) -> None:
         self.module: nn.Module = model
         self.model, self.train, self.validation, self.noise = model, train, validation, noise
         self.settings, self.annealing_steps, self.cycles = settings, annealing_steps, cycles
-        self.n_train = len(train)
+        self.n_train, self.taken = len(train), frozenset(taken)
         self.has_impostor = _has_impostor(model, train)
         self.tokens = _tokens(train, model)
         self.flops = _flops(model, self.tokens)
 
     def parameter_groups(self) -> Sequence[Parameters]:
-        """Return the encoder's parameters and all others, each with its rate."""
-        inside = list(self.model.encoder.parameters())
-        known = {id(parameter) for parameter in inside}
-        outside = [parameter for parameter in self.model.parameters() if id(parameter) not in known]
-        return [Parameters("encoder", inside, self.settings["encoder_rate"]),
-                Parameters("rest", outside, self.settings["learning_rate"])]
+        """Return the encoder's parameters, those taken from another model, and all others, each with its rate."""
+        rate = self.settings["learning_rate"]
+        groups: dict[str, list[nn.Parameter]] = {"encoder": [], "taken": [], "rest": []}
+        for name, parameter in self.model.named_parameters():
+            inside = name.startswith("encoder.")
+            groups["encoder" if inside else "taken" if name in self.taken else "rest"].append(parameter)
+        return [Parameters("encoder", groups["encoder"], self.settings["encoder_rate"]),
+                Parameters("taken", groups["taken"], self.settings["taken_rate"] or rate),
+                Parameters("rest", groups["rest"], rate)]
 
     def lengths(self) -> list[int]:
         """Return the tokens of each training triple's texts, all together, as far as the model reads them."""

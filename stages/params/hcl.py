@@ -90,6 +90,8 @@ class Training(Block):
     micro_batch: int = Field(64, ge=1, description="triples per forward pass; gradients are accumulated")
     encoder_rate: float = Field(5e-5, gt=0)
     learning_rate: float = Field(2e-4, gt=0, description="of everything but the encoder")
+    taken_rate: float | None = Field(None, gt=0, description="of what `init_from` took over, the encoder aside; null: "
+                                                             "learning_rate")
     warmup: float = Field(0.1, ge=0, lt=1, description="share of all steps")
     clip: float = Field(1.0, gt=0)
     freeze_layers: int = Field(0, ge=0, description="lowest encoder layers (and embeddings) kept frozen")
