@@ -124,6 +124,19 @@ def test_micro_batches_add_up_to_the_batch(task):
     assert float(parts["beta"]) == 0.5
 
 
+def test_every_parameter_learns_at_the_rate_of_its_origin(task):
+    task.taken = frozenset(name for name, _ in task.model.named_parameters() if name.startswith("decoder."))
+    groups = {group.name: group for group in task.parameter_groups()}
+    assert groups["taken"].rate == groups["rest"].rate == 1e-2
+    task.settings = {**task.settings, "taken_rate": 3e-4}
+    rates = {group.name: group.rate for group in task.parameter_groups()}
+    assert rates == {"encoder": 5e-5, "taken": 3e-4, "rest": 1e-2}
+    known = [id(parameter) for group in groups.values() for parameter in group.parameters]
+    assert len(set(known)) == len(known) == len(list(task.model.parameters()))
+    assert {id(parameter) for parameter in groups["taken"].parameters} == {
+        id(parameter) for parameter in task.model.decoder.parameters()}
+
+
 def test_selection_sees_neither_negatives_nor_output_keywords(task):
     with torch.no_grad():
         before = task.validate()
