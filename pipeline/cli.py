@@ -86,8 +86,9 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
     from stages.runtime.guard import exclusive
 
     if recipe is None:
-        for name, title in recipes.recipe_names().items():
-            typer.echo(f"{name:20}  {title}")
+        names = recipes.recipe_names()
+        for name, title in names.items():
+            typer.echo(f"{name:{max(map(len, names))}}  {title}")
         return
     change = recipes.plan(recipe, None if data is None else str(data), changes=changes or ())
     typer.echo(change.difference or f"params.yaml already is recipe {recipe}.")

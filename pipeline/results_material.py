@@ -95,7 +95,8 @@ class Material:
 
     Attributes:
         counts: of each data set, the metrics of ``ingest``, ``graph`` and ``keywords``.
-        seconds: duration of each stage instance that ran here.
+        seconds: recorded duration of each stage instance.
+        devices: where those ran that did not run on this machine.
     """
 
     params: Params
@@ -103,6 +104,7 @@ class Material:
     evaluated: list[Evaluated]
     trained: list[Trained]
     seconds: dict[str, float]
+    devices: list[str]
 
 
 def read_material(params: Params) -> Material:
@@ -115,12 +117,14 @@ def read_material(params: Params) -> Material:
     if not used:
         raise InputError("params.yaml: runs.hcl is empty, so that there are no results. Take a recipe with runs: "
                          "`keycontrast use cpu-hcl-qqp --data DIR`.")
+    records = _records({*used, *params.models.hcl, *params.runs.hcl, "all"})
     return Material(
         params,
         {name: {stage: read_json(DatasetPaths(name).metrics(stage), f"{stage}@{name}") for stage in _COUNTS}
          for name in used},
         _evaluated(params), [_trained(name) for name in params.models.hcl],
-        _seconds({*used, *params.models.hcl, *params.runs.hcl, "all"}))
+        {name: float(record["seconds"]) for name, record in records.items() if "seconds" in record},
+        sorted({str(record["device"]) for record in records.values() if "device" in record}))
 
 
 def read_json(path: Path, stage: str) -> dict[str, Any]:
@@ -221,12 +225,11 @@ def _trained(name: str) -> Trained:
     return Trained(name, metrics, pd.read_csv(paths.history))
 
 
-def _seconds(instances: set[str]) -> dict[str, float]:
-    """Return how long each stage instance took that ran on this machine; records are no artifacts.
+def _records(instances: set[str]) -> dict[str, dict[str, Any]]:
+    """Return what is recorded of each stage instance (duration, memory, device); records are no artifacts.
 
     Args:
         instances: those of the params; records of other recipes may lie beside theirs.
     """
-    found = {path.stem: read_json(path, path.stem.removesuffix("@all")) for path in sorted(RECORDS.glob("*.json"))
-             if path.stem.partition("@")[2] in instances}
-    return {name: float(record["seconds"]) for name, record in found.items() if "seconds" in record}
+    return {path.stem: read_json(path, path.stem.removesuffix("@all")) for path in sorted(RECORDS.glob("*.json"))
+            if path.stem.partition("@")[2] in instances}

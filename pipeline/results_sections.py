@@ -122,6 +122,8 @@ def _durations(material: Material) -> list[str]:
     missing = [model.name for model in material.trained if f"train_hcl@{model.name}" not in material.seconds]
     said = ", ".join(f"{kind} {duration(seconds)}" for kind, seconds in sorted(sums.items()))
     line = f"Durations of the stages, summed ({duration(sum(sums.values()))}; some ran side by side): {said}."
+    if material.devices:
+        line += f" Some of it was computed on another machine: {', '.join(map(escaped, material.devices))}."
     return [line + (f" Trained elsewhere: {', '.join(map(escaped, missing))}." if missing else "")]
 
 

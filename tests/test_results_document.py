@@ -48,7 +48,8 @@ def project(tmp_path, monkeypatch):
     RECORDS.mkdir(parents=True)
     for name, seconds in (("ingest@qqp", 5), ("train_hcl@hcl-1", 4000), ("generate_hcl@hcl-1", 40), ("compare@all", 2),
                           ("train_hcl@other", 90000)):
-        (RECORDS / f"{name}.json").write_text(json.dumps({"seconds": seconds, "cpu_seconds": 1}))
+        (RECORDS / f"{name}.json").write_text(json.dumps({"seconds": seconds, "cpu_seconds": 1} | (
+            {"device": "Some GPU"} if name.startswith("generate") else {})))
     return tmp_path
 
 
@@ -134,6 +135,7 @@ def test_what_was_run_is_said(project):
     assert row(text, "flat")[1] == "graph.iterations = 0"
     assert row(text, "plain")[1] == "latent.enabled = False; starts from hcl-1"
     assert "(1 h 7 min; some ran side by side)" in text and "training 1 h 7 min" in text and "decoding 40 s" in text
+    assert "Some of it was computed on another machine: Some GPU." in text
     assert "Trained elsewhere: hcl-2, flat, plain, calm." in text
 
 
