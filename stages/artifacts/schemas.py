@@ -175,6 +175,32 @@ _ALL = (
             ("origin", pa.string(), "texts averaged: input, output or negative"),
         )),
     TableSchema(
+        "paraphrase_items", "Pairs as words, with tags and keyword scores of the source (PGKPR; METHODS C.1-C.3).",
+        ("example_id", "reference"), (
+            ("example_id", pa.int64(), "example of examples.parquet"),
+            ("reference", pa.int32(), "0 for the target; 1.. for further references, each a pair of its own"),
+            ("split", pa.string(), "train, validation or test"),
+            ("group", pa.int64(), "group of examples.parquet: texts of one group are no negatives of each other"),
+            ("source", pa.string(), "source text"),
+            ("target", pa.string(), "target text"),
+            ("source_words", _TEXTS, "words of the source in lower case, uncut"),
+            ("source_tags", _TEXTS, "Penn tag of each, from the text as written"),
+            ("target_words", _TEXTS, "words of the target in lower case, uncut"),
+            ("target_tags", _TEXTS, "Penn tag of each"),
+            ("score_xx", pa.list_(pa.float32()), "keyword probability of each source word, from the source alone"),
+            ("score_xy", pa.list_(pa.float32()), "keyword probability of each source word, from this pair"),
+            ("primary_xx", pa.list_(pa.bool_()), "primary by PSI, from the source alone"),
+            ("primary_xy", pa.list_(pa.bool_()), "primary by PSI, from this pair"),
+            ("primary_s", pa.list_(pa.bool_()), "primary as the S-Tagger sees it"),
+        )),
+    TableSchema(
+        "vocabulary", "The one vocabulary of words, tags and special tokens (METHODS C.1).", ("token_id",), (
+            ("token_id", pa.int32(), "id; [pad] is 0"),
+            ("token", pa.string(), "special token, tag in brackets such as [NN], or word in lower case"),
+            ("kind", pa.string(), "special, tag or word"),
+            ("count", pa.int64(), "occurrences in sources and targets of the training split"),
+        )),
+    TableSchema(
         "items", "What a model was trained and is evaluated on, as plain texts with keywords.", ("example_id",), (
             ("example_id", pa.int64(), "example of examples.parquet"),
             ("split", pa.string(), "train, validation or test"),
@@ -191,8 +217,9 @@ _ALL = (
             ("example_id", pa.int64(), "evaluated example"),
             ("sample", pa.int32(), "0 for z as the run has it (mean of the prior by default); 1.. for further draws"),
             ("source", pa.string(), "input text"),
-            ("keyword", pa.string(), "keyword that conditioned the prior; null if the model uses none"),
-            ("keyword_known", pa.bool_(), "the keyword is a node of the training graph"),
+            ("keyword", pa.string(), "keyword that conditioned the output; those of PGKPR and IANet joined by spaces; "
+                                      "null if the model uses none"),
+            ("keyword_known", pa.bool_(), "the keyword is a node of the training graph; true without a graph"),
             ("prediction", pa.string(), "generated text"),
             ("references", _TEXTS, "reference texts"),
         )),

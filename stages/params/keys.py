@@ -25,6 +25,11 @@ STAGE_PARAMS: dict[str, tuple[str, ...]] = {
     "generate_hcl": ("seed", "runtime.threads", "runtime.deterministic", "generate_hcl", "runs.hcl.{key}"),
     "evaluate_hcl": ("seed", "runtime.threads", "runtime.deterministic", "encoder", "evaluate_hcl", "runs.hcl.{key}"),
     "probe_hcl": ("seed", "runtime.threads", "runtime.deterministic", "probe_hcl", "probes.hcl.{key}"),
+    "paraphrase_items": ("paraphrase_items",),
+    "train_pgkpr": ("seed", "runtime.threads", "runtime.deterministic", "train_pgkpr", "models.pgkpr.{key}"),
+    "generate_pgkpr": ("seed", "runtime.threads", "runtime.deterministic", "generate_pgkpr", "runs.pgkpr.{key}"),
+    "evaluate_pgkpr": ("seed", "runtime.threads", "runtime.deterministic", "encoder", "evaluate_hcl", "evaluate_pgkpr",
+                       "runs.pgkpr.{key}"),
     "compare": ("seed", "compare", "models", "runs"),
     "report": ("recipe", "seed", "datasets", "encoder", "report", "models", "runs", "probes"),
 }

@@ -33,6 +33,14 @@ from stages.params.hcl import (
     ProbeHcl,
     TrainHcl,
 )
+from stages.params.pgkpr import (
+    EvaluatePgkpr,
+    GeneratePgkpr,
+    ParaphraseItems,
+    PgkprModel,
+    PgkprRun,
+    TrainPgkpr,
+)
 from stages.params.presets import laid_over
 from stages.params.problems import problem_lines
 from stages.runtime.errors import nearest
@@ -75,12 +83,14 @@ class Models(Block):
     """Trained models by track."""
 
     hcl: dict[Name, HclModel] = Field(default_factory=dict)
+    pgkpr: dict[Name, PgkprModel] = Field(default_factory=dict)
 
 
 class Runs(Block):
     """Rows of the results tables by track."""
 
     hcl: dict[Name, HclRun] = Field(default_factory=dict)
+    pgkpr: dict[Name, PgkprRun] = Field(default_factory=dict)
 
 
 class Probes(Block):
@@ -108,6 +118,8 @@ class Params(Block):
         default_factory=dict, description="data sets that are no labelled texts, for DVC; filled in from `datasets`")
     compared_datasets: dict[Name, Empty] = Field(
         default_factory=dict, description="those of them with `side_by_side`, likewise")
+    paraphrase_datasets: dict[Name, Empty] = Field(
+        default_factory=dict, description="data sets that models.pgkpr names, likewise")
     ingest: Ingest = Ingest()
     annotate: Annotate = Annotate()
     textrank: TextRank = TextRank()
@@ -124,6 +136,10 @@ class Params(Block):
     generate_hcl: GenerateHcl = GenerateHcl()
     evaluate_hcl: EvaluateHcl = EvaluateHcl()
     probe_hcl: ProbeHcl = ProbeHcl()
+    paraphrase_items: ParaphraseItems = ParaphraseItems()
+    train_pgkpr: TrainPgkpr = TrainPgkpr()
+    generate_pgkpr: GeneratePgkpr = GeneratePgkpr()
+    evaluate_pgkpr: EvaluatePgkpr = EvaluatePgkpr()
     compare: Compare = Compare()
     models: Models = Models()
     runs: Runs = Runs()
@@ -141,7 +157,9 @@ class Params(Block):
         compared: dict[str, Any] = {name: {} for name in paired if _value(datasets[name], "side_by_side") is not False}
         _agreeing(content, "paired_datasets", paired, "that are not of layout labelled")
         _agreeing(content, "compared_datasets", compared, "of pairs whose side_by_side is not false")
-        return {**content, "paired_datasets": paired, "compared_datasets": compared}
+        rewritten = _rewritten(content, datasets)
+        _agreeing(content, "paraphrase_datasets", rewritten, "that models.pgkpr names")
+        return {**content, "paired_datasets": paired, "compared_datasets": compared, "paraphrase_datasets": rewritten}
 
     @model_validator(mode="before")
     @classmethod
@@ -165,13 +183,14 @@ class Params(Block):
 
     @model_validator(mode="after")
     def _names_meet(self) -> "Params":
-        problems = [f"models.hcl.{name}.dataset: no data set {model.dataset!r}; "
-                    f"{nearest(model.dataset, self.datasets)}"
-                    for name, model in self.models.hcl.items() if model.dataset not in self.datasets]
-        problems += [f"runs.hcl.{name}.model: no model {run.model!r}; {nearest(run.model, self.models.hcl)}"
-                     for name, run in self.runs.hcl.items() if run.model not in self.models.hcl]
+        problems = _unknown_names("hcl", self.models.hcl, self.runs.hcl, self.datasets)
+        problems += _unknown_names("pgkpr", self.models.pgkpr, self.runs.pgkpr, self.datasets)
         problems += [f"probes.hcl.{name}.model: no model {probe.model!r}; {nearest(probe.model, self.models.hcl)}"
                      for name, probe in self.probes.hcl.items() if probe.model not in self.models.hcl]
+        problems += [f"{block}.pgkpr.{name}: {block}.hcl has one of that name too, and both would write the same "
+                     f"folder; rename one of them"
+                     for block, tracks in (("models", self.models), ("runs", self.runs))
+                     for name in tracks.pgkpr if name in tracks.hcl]
         problems += _beginnings(self.models.hcl)
         problems += [f"datasets.{name}: the name is taken by a folder of the project; choose another"
                      for name in self.datasets if name in RESERVED]
@@ -185,6 +204,10 @@ class Params(Block):
         problems += [f"models.hcl.{name}.dataset: {model.dataset} has labelled texts, and the model needs pairs"
                      for name, model in self.models.hcl.items()
                      if model.dataset in self.datasets.keys() - self.paired_datasets.keys()]
+        problems += [f"models.pgkpr.{name}.dataset: {model.dataset} has no keyword scores by attribution and PSI, which "
+                     f"the PGKPR track needs; take a data set of pairs, and let its side_by_side be true"
+                     for name, model in self.models.pgkpr.items()
+                     if model.dataset in self.datasets.keys() - self.compared_datasets.keys()]
         for name in self.datasets:
             problems += _problems(f"datasets.{name}.ingest", partial(self.ingest_settings, name))
         for name, model in self.models.hcl.items():
@@ -195,6 +218,10 @@ class Params(Block):
                                 f"alone; take out init_from, or the preset")
         for name in self.runs.hcl:
             problems += _problems(f"runs.hcl.{name}.decode", partial(self.hcl_decoding, name))
+        for name in self.models.pgkpr:
+            problems += _problems(f"models.pgkpr.{name}.overrides", partial(self.pgkpr_model, name))
+        for name in self.runs.pgkpr:
+            problems += _problems(f"runs.pgkpr.{name}.decode", partial(self.pgkpr_decoding, name))
         if problems:
             raise ValueError("\n".join(problems))
         return self
@@ -212,10 +239,35 @@ class Params(Block):
         """Return the decoding settings of ``run``: the ``generate_hcl`` block with its own."""
         return GenerateHcl.model_validate(laid_over(self.generate_hcl.model_dump(), self.runs.hcl[run].decode))
 
+    def pgkpr_model(self, name: str) -> TrainPgkpr:
+        """Return the settings of model ``name``: the ``train_pgkpr`` block with its overrides."""
+        overrides = self.models.pgkpr[name].overrides
+        return TrainPgkpr.model_validate(laid_over(self.train_pgkpr.under(overrides), overrides))
+
+    def pgkpr_decoding(self, run: str) -> GeneratePgkpr:
+        """Return the decoding settings of ``run``: the ``generate_pgkpr`` block with its own."""
+        return GeneratePgkpr.model_validate(laid_over(self.generate_pgkpr.model_dump(), self.runs.pgkpr[run].decode))
+
     def model_seed(self, name: str) -> int:
-        """Return the seed of model ``name``; the project's where it names none."""
-        own = self.models.hcl[name].seed
+        """Return the seed of model ``name`` of either track; the project's where it names none."""
+        own = (self.models.hcl.get(name) or self.models.pgkpr[name]).seed
         return self.seed if own is None else own
+
+
+def _unknown_names(track: str, models: Mapping[str, Any], runs: Mapping[str, Any],
+                   datasets: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with the names by which models of a track mean data sets, and runs mean models."""
+    return [*(f"models.{track}.{name}.dataset: no data set {model.dataset!r}; {nearest(model.dataset, datasets)}"
+              for name, model in models.items() if model.dataset not in datasets),
+            *(f"runs.{track}.{name}.model: no model {run.model!r}; {nearest(run.model, models)}"
+              for name, run in runs.items() if run.model not in models)]
+
+
+def _rewritten(content: Mapping[str, Any], datasets: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the data sets that models of the PGKPR track name, in the order of ``datasets``."""
+    models = _value(_value(content, "models"), "pgkpr")
+    named = {_value(model, "dataset") for model in models.values()} if isinstance(models, Mapping) else set()
+    return {name: {} for name in datasets if name in named}
 
 
 def _value(block: Any, name: str) -> Any:

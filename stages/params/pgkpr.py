@@ -1,0 +1,192 @@
+"""Params of the PGKPR track: its data, models, training, decoding, evaluation (METHODS C)."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from stages.params.block import Block
+from stages.params.presets import filled, laid_over
+
+Architecture = Literal["pgkpr", "transformer", "residual_lstm", "latent_bow", "ianet"]
+
+
+class ParaphraseItems(Block):
+    """Words, tags and keyword scores of each pair, and the vocabulary (METHODS C.1)."""
+
+    vocabulary: int = Field(8000, ge=1, description="words kept, the most frequent of the training split (Quora 8,000, "
+                                                    "MSCOCO 11,000); tags and special tokens come on top")
+    max_length: int = Field(17, ge=1, description="words of a text that models read and are taught (Quora 17, MSCOCO "
+                                                  "16); the rest is cut")
+
+
+class KeywordInput(Block):
+    """Which words of the source count as keywords (METHODS C.2, C.6)."""
+
+    by: Literal["attribution", "psi"] = Field("attribution", description="psi: primary words, without coin flips")
+    train_scores: Literal["both", "xy"] = Field("both", description="both: an epoch passes over the training pairs "
+                                                                    "twice, once with each set of scores")
+    flip: Literal["epoch", "offline"] = Field("epoch", description="coins of training: drawn anew each epoch, or once")
+    mark_all: bool = Field(False, description="every occurrence of a keyword is one, as in the released code")
+
+
+class Reconstruction(Block):
+    """Reconstruction of tags and keywords at the encoder (eq. 2)."""
+
+    weight: float = Field(1.0, ge=0, description="lambda 1; 0 removes it")
+    reduction: Literal["token_mean", "sent_mean"] = "token_mean"
+
+
+class PairContrast(Block):
+    """Contrast of sentence encodings in the batch (eq. 3)."""
+
+    weight: float = Field(0.1, ge=0, description="lambda 2; 0 removes it")
+    temperature: float = Field(0.1, gt=0)
+    neg: Literal["targets", "all"] = Field("targets", description="all: the other sources too, unperturbed")
+    sim: Literal["cosine", "dot"] = "cosine"
+    order: Literal["pos_sent", "sent_pos"] = Field("pos_sent", description="of the unperturbed counterparts")
+
+
+class Sizes(Block):
+    """Sizes of a Transformer (METHODS C.5); IANet reads its layers from its own block."""
+
+    layers: int = Field(6, ge=1, description="of the encoder, and of the decoder")
+    heads: int = Field(8, ge=1)
+    width: int = Field(512, ge=1)
+    feed_forward: int = Field(2048, ge=1)
+    dropout: float = Field(0.1, ge=0, lt=1)
+
+    @model_validator(mode="after")
+    def _heads_fit(self) -> "Sizes":
+        if self.width % self.heads:
+            raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
+        return self
+
+
+class ResidualLstm(Block):
+    """Residual-LSTM (Prakash et al. 2016; METHODS C.7)."""
+
+    layers: int = Field(4, ge=1)
+    width: int = Field(512, ge=1)
+    residual_every: int = Field(2, ge=1, description="layers between two residual additions")
+    dropout: float = Field(0.1, ge=0, lt=1)
+    attention: bool = Field(True, description="dot attention over the encoder states")
+
+
+class LatentBow(Block):
+    """Latent bag of words (Fu et al. 2019; METHODS C.7)."""
+
+    layers: int = Field(2, ge=1)
+    width: int = Field(500, ge=1)
+    bags: int = Field(3, ge=1, description="softmaxes over the vocabulary at each position")
+    memory: int = Field(11, ge=1, description="K: words of the memory, and most words of the bag to predict (Quora "
+                                              "11, MSCOCO 25 to 30)")
+    dropout: float = Field(0.6, ge=0, lt=1, description="of LSTM outputs")
+    weight: float = Field(1.0, ge=0, description="of the bag-of-words loss")
+    gumbel: bool = Field(False, description="memory from softmaxes with Gumbel noise; false: from the plain bag (Topk)")
+    temperature: float = Field(0.5, gt=0, description="of these softmaxes in training; 1e-5 when decoding")
+
+
+class IaNet(Block):
+    """IANet's aggregation model (Su et al. 2021; METHODS C.7); width, heads and dropout are those of `sizes`."""
+
+    encoder_layers: int = Field(3, ge=1, description="of each of the two encoders")
+    decoder_layers: int = Field(4, ge=1)
+
+
+class PgkprTraining(Block):
+    """Optimisation and selection (METHODS C.5)."""
+
+    epochs: int = Field(35, ge=1, description="Quora 35, MSCOCO 15 in the released code")
+    patience: int | None = Field(None, ge=1, description="epochs without a smaller validation loss; null: never stop")
+    batch_size: int = Field(128, ge=1, description="pairs per optimiser step")
+    micro_batch: int = Field(128, ge=1, description="pairs per forward pass; negatives of the contrast are of these")
+    learning_rate: float | None = Field(None, gt=0, description="null: the architecture's own (pgkpr, transformer and "
+                                                                "ianet 1e-4, residual_lstm 1e-3, latent_bow 8e-4)")
+    betas: tuple[float, float] = (0.9, 0.98)
+    eps: float = Field(1e-9, gt=0)
+    warmup: float = Field(0.0, ge=0, lt=1, description="share of all steps")
+    schedule: Literal["constant", "linear"] = "constant"
+    clip: float = Field(1.0, gt=0)
+    precision: Literal["fp32", "bf16"] = "fp32"
+    bucket: bool = Field(True, description="batches of pairs of similar length, drawn anew each epoch")
+    checkpoint_steps: int = Field(50, ge=1)
+
+
+# `paper` is the text; `released` is the code of DaSESmartEdu/PGKPR where it differs (METHODS C.2-C.5).
+_PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {"keywords": {"train_scores": "xy", "flip": "epoch", "mark_all": False},
+              "reconstruction": {"weight": 1.0, "reduction": "sent_mean"},
+              "contrast": {"weight": 0.1, "neg": "all", "sim": "dot", "order": "sent_pos"}},
+    "released": {"keywords": {"train_scores": "both", "flip": "offline", "mark_all": True},
+                 "reconstruction": {"weight": 0.5, "reduction": "token_mean"},
+                 "contrast": {"weight": 0.01, "neg": "targets", "sim": "cosine", "order": "pos_sent"}},
+}
+# Rates of METHODS C.5 and C.7.
+RATES: dict[str, float] = {"pgkpr": 1e-4, "transformer": 1e-4, "ianet": 1e-4, "residual_lstm": 1e-3, "latent_bow": 8e-4}
+
+
+class TrainPgkpr(Block):
+    """Everything that defines a model of the PGKPR track."""
+
+    preset: Literal["paper", "released"] | None = Field(
+        None, description="sets the switches of keywords, reconstruction and contrast as the text, or the code, has "
+                          "them (Quora; for MSCOCO give the weights)")
+    architecture: Architecture = "pgkpr"
+    keywords: KeywordInput = KeywordInput()
+    reconstruction: Reconstruction = Reconstruction()
+    contrast: PairContrast = PairContrast()
+    sizes: Sizes = Sizes()
+    residual_lstm: ResidualLstm = ResidualLstm()
+    latent_bow: LatentBow = LatentBow()
+    ianet: IaNet = IaNet()
+    training: PgkprTraining = PgkprTraining()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _preset_fills(cls, content: Any) -> Any:
+        return filled(content, _PRESETS)
+
+    def under(self, overrides: Mapping[str, Any]) -> dict[str, Any]:
+        """Return plain values for ``overrides`` to be laid over: with a preset among these, its switches come first."""
+        return laid_over(self.model_dump(), _PRESETS.get(str(overrides.get("preset")), {}))
+
+
+class PgkprModel(Block):
+    """One trained model: a data set, and what differs from the ``train_pgkpr`` block."""
+
+    dataset: str
+    seed: int | None = Field(None, description="null takes the project's seed")
+    overrides: dict[str, Any] = Field(default_factory=dict, description="nested like `train_pgkpr`")
+
+
+class GeneratePgkpr(Block):
+    """Decoding (METHODS C.5)."""
+
+    split: Literal["validation", "test"] = "test"
+    keywords: Literal["xx", "xy", "psi_xx", "psi_xy", "s_tagger"] | None = Field(
+        None, description="keywords of the source: by attribution from the source alone (xx: PGKPR) or with the "
+                          "reference (xy: PGKPR-ref, an oracle); primary words by PSI likewise (psi_xx: +X; psi_xy) or "
+                          "by the S-Tagger (+S). null: xx or psi_xx, as the model was trained; none for models "
+                          "without keywords")
+    num_beams: int = Field(1, ge=1, description="1 is greedy")
+    min_length: int = Field(1, ge=0)
+    max_length: int = Field(16, ge=1, description="words; Quora 16, MSCOCO 15")
+    length_penalty: float = 1.0
+    unknown: Literal["keep", "ban"] = Field("keep", description="ban: no output holds [unk]")
+    batch_size: int = Field(64, ge=1)
+
+
+class PgkprRun(Block):
+    """A row of the results table: a model and what differs from the ``generate_pgkpr`` block."""
+
+    model: str
+    decode: dict[str, Any] = Field(default_factory=dict)
+
+
+class EvaluatePgkpr(Block):
+    """Metrics (METHODS E.3); intervals, word vectors and BERTScore are as `evaluate_hcl` says."""
+
+    reference_words: int = Field(16, ge=1, description="ref_norm released: references are cut to so many words, and "
+                                                       "words outside the vocabulary become [unk]; both readings are "
+                                                       "computed")
