@@ -1,5 +1,6 @@
 """Params: every shipped recipe is valid, and every mistake is reported at once with the nearest name."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -177,9 +178,10 @@ def test_merging_leaves_its_arguments_alone():
 
 
 def test_every_stage_reads_only_existing_params(sample):
-    params = parse_params(sample, "recipe")
+    params = parse_params(with_pgkpr(sample), "recipe")
     for stage in STAGE_PARAMS:
         key = "sample" if any("datasets.{key}" in name for name in STAGE_PARAMS[stage]) else "hcl"
+        key = "pgkpr" if any("pgkpr.{key}" in name for name in STAGE_PARAMS[stage]) else key
         assert set(stage_values(params, stage, key)) == {n.replace("{key}", key) for n in STAGE_PARAMS[stage]}
 
 
@@ -190,3 +192,47 @@ def test_the_hash_sees_what_the_stage_reads_and_nothing_else(sample):
     assert stage_hash(parse_params(sample, "recipe"), "train_hcl", "hcl") == stage_hash(before, "train_hcl", "hcl")
     sample["train_hcl"]["training"]["epochs"] += 1
     assert stage_hash(parse_params(sample, "recipe"), "train_hcl", "hcl") != stage_hash(before, "train_hcl", "hcl")
+
+
+def with_pgkpr(content):
+    """Return params with a model and a run of the PGKPR track."""
+    models, runs = content.get("models", {}), content.get("runs", {})
+    return {**{name: value for name, value in content.items() if name != "paraphrase_datasets"},
+            "models": {**models, "pgkpr": {"pgkpr": {"dataset": "sample"}}},
+            "runs": {**runs, "pgkpr": {"pgkpr": {"model": "pgkpr"}}}}
+
+
+def test_the_data_sets_of_the_pgkpr_track_are_filled_in(sample):
+    assert set(parse_params(with_pgkpr(sample), "recipe").paraphrase_datasets) == {"sample"}
+    assert not parse_params(sample, "recipe").paraphrase_datasets
+
+
+@pytest.mark.parametrize(("place", "value", "message"), [
+    (("models", "pgkpr", "pgkpr", "dataset"), "samples", "models.pgkpr.pgkpr.dataset: no data set 'samples'"),
+    (("runs", "pgkpr", "pgkpr", "model"), "pgkrp", "runs.pgkpr.pgkpr.model: no model 'pgkrp'"),
+    (("models", "pgkpr", "hcl"), {"dataset": "sample"}, "models.hcl has one of that name too"),
+    (("models", "pgkpr", "pgkpr", "overrides"), {"sizes": {"heads": 7}}, "width 512 is not a multiple of heads 7"),
+    (("runs", "pgkpr", "pgkpr", "decode"), {"keywords": "yx"}, "runs.pgkpr.pgkpr.decode"),
+    (("datasets", "sample", "side_by_side"), False, "has no keyword scores by attribution and PSI"),
+])
+def test_wrong_names_and_values_of_the_pgkpr_track_are_named(sample, place, value, message):
+    content = with_pgkpr(sample)
+    node = content
+    for name in place[:-1]:
+        node = node[name]
+    node[place[-1]] = value
+    content.pop("compared_datasets", None)
+    with pytest.raises(InputError, match=re.escape(message)):
+        parse_params(content, "recipe")
+
+
+@pytest.mark.parametrize(("preset", "place", "value"), [
+    ("paper", ("contrast", "sim"), "dot"), ("paper", ("keywords", "train_scores"), "xy"),
+    ("released", ("reconstruction", "weight"), 0.5), ("released", ("keywords", "flip"), "offline")])
+def test_a_preset_of_a_single_pgkpr_model_sets_its_switches(sample, preset, place, value):
+    content = with_pgkpr(sample)
+    content["models"]["pgkpr"]["pgkpr"]["overrides"] = {"preset": preset}
+    node = parse_params(content, "recipe").pgkpr_model("pgkpr").model_dump()
+    for name in place:
+        node = node[name]
+    assert node == value

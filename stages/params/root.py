@@ -204,8 +204,8 @@ class Params(Block):
         problems += [f"models.hcl.{name}.dataset: {model.dataset} has labelled texts, and the model needs pairs"
                      for name, model in self.models.hcl.items()
                      if model.dataset in self.datasets.keys() - self.paired_datasets.keys()]
-        problems += [f"models.pgkpr.{name}.dataset: {model.dataset} has no keyword scores by attribution and PSI, which "
-                     f"the PGKPR track needs; take a data set of pairs, and let its side_by_side be true"
+        problems += [f"models.pgkpr.{name}.dataset: {model.dataset} has no keyword scores by attribution and PSI, "
+                     f"which the PGKPR track needs; take a data set of pairs, and let its side_by_side be true"
                      for name, model in self.models.pgkpr.items()
                      if model.dataset in self.datasets.keys() - self.compared_datasets.keys()]
         for name in self.datasets:
