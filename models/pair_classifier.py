@@ -23,7 +23,7 @@ from transformers import (
 )
 
 from models.encoders import freeze_lower_layers
-from models.training import Parameters, Step
+from models.training import BatchedTask, Step
 
 LABELS = {0: "different", 1: "paraphrase"}
 
@@ -132,7 +132,7 @@ def encode_pairs(tokenizer: PreTrainedTokenizerBase, firsts: Sequence[str], seco
 
 
 @dataclass
-class PairTask:
+class PairTask(BatchedTask):
     """Training of a pair classifier, for :func:`models.training.fit`.
 
     Attributes:
@@ -155,18 +155,13 @@ class PairTask:
     learning_rate: float
     batch_size: int
 
-    @property
-    def n_train(self) -> int:
-        """Number of training points."""
-        return len(self.train)
-
-    def parameter_groups(self) -> list[Parameters]:
-        """Return one group: everything at one rate, as in the released code."""
-        return [Parameters("all", list(self.module.parameters()), self.learning_rate)]
-
     def load(self, items: Sequence[int]) -> dict[str, Tensor]:
         """Return the encoded pairs of training points, and their ``labels`` (B,)."""
         return self._encoded([self.train[item] for item in items])
+
+    def load_validation(self, items: Sequence[int]) -> dict[str, Tensor]:
+        """Return the same of validation points."""
+        return self._encoded([self.validation[item] for item in items])
 
     def train_batch(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the share of a micro-batch in the mean cross-entropy, and in the accuracy, of the batch."""
@@ -175,11 +170,8 @@ class PairTask:
 
     def validate(self) -> dict[str, float]:
         """Return mean cross-entropy (nats) and accuracy over the validation points."""
-        sums = {"loss": 0.0, "accuracy": 0.0}
-        for start in range(0, len(self.validation), self.batch_size):
-            batch = self._encoded(self.validation[start:start + self.batch_size])
-            loss, right = self._loss_and_right({name: value.to(self.module.device) for name, value in batch.items()})
-            sums = {"loss": sums["loss"] + float(loss), "accuracy": sums["accuracy"] + float(right)}
+        sums = self.validation_sums(
+            lambda batch: dict(zip(("loss", "accuracy"), self._loss_and_right(batch), strict=True)))
         return {name: value / len(self.validation) for name, value in sums.items()}
 
     def _encoded(self, points: Sequence[PairPoint]) -> dict[str, Tensor]:

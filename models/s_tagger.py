@@ -12,10 +12,12 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers import initialization as init
 
-from models.training import Parameters, Step
+from models.training import BatchedTask, Step
 
 LABELS = {0: "secondary", 1: "primary"}
 PAD, UNKNOWN = 0, 1
+# Words by [label, answer].
+_CELLS = {"right secondary": (0, 0), "wrong primary": (0, 1), "wrong secondary": (1, 0), "right primary": (1, 1)}
 
 
 class STaggerConfig(PretrainedConfig):
@@ -87,7 +89,7 @@ class TaggedText:
 
 
 @dataclass
-class TagTask:
+class TagTask(BatchedTask):
     """Training of an S-Tagger, for :func:`models.training.fit`.
 
     Attributes:
@@ -104,18 +106,13 @@ class TagTask:
     learning_rate: float
     batch_size: int
 
-    @property
-    def n_train(self) -> int:
-        """Number of training texts."""
-        return len(self.train)
-
-    def parameter_groups(self) -> list[Parameters]:
-        """Return one group: everything at one rate."""
-        return [Parameters("all", list(self.module.parameters()), self.learning_rate)]
-
     def load(self, items: Sequence[int]) -> dict[str, Tensor]:
         """Return ``ids`` (B, L), ``real`` (B, L), true for words, and ``labels`` (N,) of all words of ``items``."""
         return _padded([self.train[item] for item in items])
+
+    def load_validation(self, items: Sequence[int]) -> dict[str, Tensor]:
+        """Return the same of validation texts."""
+        return _padded([self.validation[item] for item in items])
 
     def train_batch(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the share of a micro-batch in the cross-entropy per word, and in the accuracy, of the batch."""
@@ -125,13 +122,13 @@ class TagTask:
 
     def validate(self) -> dict[str, float]:
         """Return cross-entropy per word (nats), accuracy, and precision, recall and F1 of primary words."""
-        total, counts = 0.0, torch.zeros(2, 2, dtype=torch.int64)
-        for start in range(0, len(self.validation), self.batch_size):
-            batch = _padded(self.validation[start:start + self.batch_size])
-            loss, found = self._loss_and_counts(
-                {name: value.to(self.module.device) for name, value in batch.items()})
-            total, counts = total + float(loss), counts + found.cpu()
-        return {"loss": total / int(counts.sum()), **primary_scores(counts)}
+        def sums(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+            loss, counts = self._loss_and_counts(batch)
+            return {"loss": loss, **{name: counts[cell] for name, cell in _CELLS.items()}}
+
+        found = self.validation_sums(sums)
+        counts = torch.tensor([found[name] for name in _CELLS]).long().view(2, 2)
+        return {"loss": found["loss"] / int(counts.sum()), **primary_scores(counts)}
 
     def _loss_and_counts(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Sum of the cross-entropies of all words, and number of words by label and answer (2, 2)."""

@@ -1,5 +1,6 @@
 """One training loop for every track: exact accumulation, exact resume, selection on validation."""
 
+from models.training.batched import BatchedTask, batches_in_order
 from models.training.loop import fit
 from models.training.order import epoch_batches
 from models.training.settings import Criterion, Settings, warmup_then_constant, warmup_then_decay
@@ -17,6 +18,6 @@ from models.training.task import (
 )
 from models.training.throughput import Seq2SeqCost, Speed, Work, measured_peak
 
-__all__ = ["Bar", "Batch", "CheckpointStore", "Criterion", "History", "Laborious", "Lengthy", "Parameters", "Parts",
-           "Seq2SeqCost", "Settings", "Speed", "Step", "Task", "Work", "epoch_batches", "fit", "measured_peak",
-           "warmup_then_constant", "warmup_then_decay"]
+__all__ = ["Bar", "Batch", "BatchedTask", "CheckpointStore", "Criterion", "History", "Laborious", "Lengthy",
+           "Parameters", "Parts", "Seq2SeqCost", "Settings", "Speed", "Step", "Task", "Work", "batches_in_order",
+           "epoch_batches", "fit", "measured_peak", "warmup_then_constant", "warmup_then_decay"]

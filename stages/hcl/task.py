@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from models.hcl import BatchTotals, HclModel, kl_weight, objective
 from models.hcl.monitors import training_monitors
 from models.hcl.validation import Validation
-from models.training import Parameters, Seq2SeqCost, Step, Work
+from models.training import Parameters, Seq2SeqCost, Step, Work, batches_in_order
 from stages.hcl.batches import TripleBatches
 
 _CHUNK = 4096  # items whose impostors are looked up at once: bounds memory
@@ -99,20 +99,17 @@ class HclTask:
         return validation.values()
 
     def _validation_batches(self) -> Iterator[dict[str, Tensor]]:
-        size = self.settings["micro_batch"]
-        for start in range(0, len(self.validation), size):
-            items = range(start, min(start + size, len(self.validation)))
-            yield self._on_device(self.validation.batch(items) | {
-                "eps": self.noise.eps[items.start:items.stop],
-                "unseen_vectors": self.noise.unseen_vectors[items.start:items.stop]})
+        def load(items: Sequence[int]) -> dict[str, Tensor]:
+            places = list(items)
+            return self.validation.batch(items) | {"eps": self.noise.eps[places],
+                                                   "unseen_vectors": self.noise.unseen_vectors[places]}
+
+        return batches_in_order(load, len(self.validation), self.settings["micro_batch"], self.model.device)
 
     def _totals(self, items: Sequence[int]) -> BatchTotals:
         chosen = torch.tensor(list(items), dtype=torch.int64)
         return BatchTotals(len(items), int(self.train.has_negative[chosen].sum()),
                            int(self.has_impostor[chosen].sum()))
-
-    def _on_device(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        return {name: value.to(self.model.device) for name, value in batch.items()}
 
 
 def _tokens(train: TripleBatches, model: HclModel) -> dict[str, np.ndarray]:
