@@ -37,7 +37,7 @@ _CHOICES: dict[tuple[str, str], tuple[str, ...]] = {
 
 
 class RewriterConfig(PretrainedConfig):
-    """Configuration of every :class:`models.rewriters.Rewriter`.
+    """Configuration of every :class:`models.rewriters.base.Rewriter`.
 
     The groups are plain dicts with the keys of the params block ``train_pgkpr``; missing keys take the defaults of
     that block. A model reads the groups of its own architecture.
