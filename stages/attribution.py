@@ -1,8 +1,8 @@
 """Score the words of every source text by what they do to a network's answer (METHODS C.2, PGKPR 3.1).
 
 Reads examples, texts and tokens of a data set and its pair classifier (method siamese: the sentence encoder);
-writes attribution.parquet with one row per source text paired with itself (mode xx) and one per source and target
-(mode xy). A run that was killed goes on where it stopped.
+writes attribution.parquet with one row per source text paired with itself (mode xx) and one per source and reference
+(mode xy; the target is the first reference). A run that was killed goes on where it stopped.
 """
 
 import shutil
@@ -27,6 +27,7 @@ from models.attribution import SaliencyBatch, from_characters, from_encoding, si
 from models.encoders import load_encoder
 from models.pair_classifier import encode_pairs
 from stages import encoders
+from stages.artifacts.example_texts import reference_pairs
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import (
     Provenance,
@@ -54,7 +55,7 @@ _WIDTHS = 8
 # Rows of the table that are written at once.
 _WRITTEN_ROWS = 4096
 # Tables and the columns of them that are needed.
-_READ = {"examples": ["source_id", "target_id"], "texts": ["text_id", "text"],
+_READ = {"examples": ["source_id", "reference_ids"], "texts": ["text_id", "text"],
          "tokens": ["text_id", "token", "start", "end"]}
 # Values of the params that are bugs of the released code; they are named in the table's metadata.
 BUGS = {"argmax_of": "first_row", "embedding": "block_output", "token_types": False}
@@ -223,11 +224,11 @@ def run(examples: pd.DataFrame, texts: pd.DataFrame, tokens: pa.Table, scorer: S
 def saliency_requests(examples: pd.DataFrame, modes: Sequence[str]) -> np.ndarray:
     """Return the distinct (text, mode, second text) to be scored, sorted, (n, 3); a mode is its place in MODES.
 
-    ``xx`` pairs every source of every split with itself, ``xy`` every source with its target.
+    ``xx`` pairs every source of every split with itself, ``xy`` every source with each of its references.
     """
-    source, target = (examples[name].to_numpy(dtype=np.int64) for name in ("source_id", "target_id"))
-    second = {"xx": source, "xy": target}
-    wanted = [np.stack([source, np.full_like(source, MODES.index(mode)), second[mode]], axis=1) for mode in modes]
+    source = examples["source_id"].to_numpy(dtype=np.int64)
+    pairs = {"xx": np.stack([source, source], axis=1), "xy": reference_pairs(examples)}
+    wanted = [np.insert(pairs[mode], 1, MODES.index(mode), axis=1) for mode in modes]
     return np.unique(np.concatenate(wanted), axis=0)
 
 

@@ -1,7 +1,7 @@
 """Score the words of every source text by paired semantic importance (METHODS C.7, IANet).
 
 Reads examples.parquet, tokens.parquet and word_vectors.parquet of a data set; writes psi.parquet with one row per
-source text paired with itself (mode xx) and one per source and target (mode xy).
+source text paired with itself (mode xx) and one per source and reference (mode xy; the target is the first one).
 """
 
 import sys
@@ -42,7 +42,7 @@ def run(tokens: Callable[[], Iterable[pa.Table]], examples: pd.DataFrame, vector
         params: block ``psi``.
 
     Raises:
-        InputError: a source or target has no row in ``tokens``.
+        InputError: a source or reference has no row in ``tokens``.
     """
     texts = read_texts(tokens(), vectors.numbers)
     pairs = source_pairs(examples, params.modes)

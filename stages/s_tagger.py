@@ -28,6 +28,7 @@ import models.training
 from models.s_tagger import STagger, STaggerConfig, TaggedText, TagTask, primary_scores
 from models.training import Bar, CheckpointStore, Criterion, History, Settings, fit
 from stages import encoders
+from stages.artifacts.example_texts import reference_pairs
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import (
     Provenance,
@@ -128,7 +129,8 @@ def labelled_sources(examples: pd.DataFrame, lower: LowerTexts, psi: pa.Table,
                      split: str) -> list[tuple[int, np.ndarray]]:
     """Return (text id, 1 for each primary word and 0 for the others) of the sources of ``split`` that have words.
 
-    A source with several targets stands once for each.
+    A source with several references stands once for each, as in the training of the models that are given its tags:
+    what is primary in view of one reference may be secondary in view of another, and the tagger learns how often.
 
     Raises:
         InputError: there is none; psi.parquet lacks mode xy or a pair, or was made from other texts.
@@ -138,10 +140,8 @@ def labelled_sources(examples: pd.DataFrame, lower: LowerTexts, psi: pa.Table,
                                                       strict=True))}
     if not place:
         raise InputError("psi.parquet: no row is of mode xy, from which the S-Tagger learns. Add xy to psi.modes.")
-    chosen = examples.loc[examples["split"] == split, ["source_id", "target_id"]].drop_duplicates()
-    pairs = sorted((int(source), int(target)) for source, target in chosen.itertuples(index=False))
     found = []
-    for pair in pairs:
+    for pair in map(tuple, reference_pairs(examples[examples["split"] == split]).tolist()):
         if pair not in place:
             raise InputError(f"psi.parquet: no row for text {pair[0]} with {pair[1]}. {STALE}")
         labels = rows["primary"][place[pair]].values.to_numpy(zero_copy_only=False).astype(np.int64)

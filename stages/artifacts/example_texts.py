@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -46,3 +47,12 @@ def all_text_ids(examples: pa.Table) -> TextIds:
 def training_text_ids(examples: pa.Table) -> TextIds:
     """Return the distinct ids of the texts that training examples use, sorted; see :func:`all_text_ids`."""
     return all_text_ids(examples.filter(pc.equal(examples["split"], "train")))
+
+
+def reference_pairs(examples: pd.DataFrame) -> TextIds:
+    """Return the distinct (source, reference) text ids of table ``examples``, sorted, (n, 2).
+
+    The target is the first reference; captions have further ones, and each makes a pair with the source.
+    """
+    rows = examples[["source_id", "reference_ids"]].explode("reference_ids").dropna()
+    return np.unique(rows.to_numpy(dtype=np.int64), axis=0)
