@@ -23,8 +23,8 @@ from models.encoders import freeze_lower_layers, load_encoder, special_ids
 from models.hcl import HclConfig, HclModel, KeywordGraph
 from models.hcl.objective import annealing_end
 from models.hcl.warm_start import InitReport, init_from
-from models.training import Bar, CheckpointStore, Settings, fit, measured_peak
-from models.training.parallel import place, wait
+from models.training import Bar, CheckpointStore, fit
+from models.training.parallel import place
 from stages import encoders, graphs, hcl
 from stages.artifacts.paths import DatasetPaths, ModelPaths
 from stages.artifacts.tables import Provenance, read_frame
@@ -34,15 +34,21 @@ from stages.hcl.items import joined_items
 from stages.hcl.lookup import TrainedOn, UnseenKeywords, load_lookup
 from stages.hcl.task import HclTask, ValidationNoise
 from stages.hcl.trained import TrainedHcl, model_card, training_metrics, write_trained
-from stages.runtime.checkpoints import FolderCheckpoints
 from stages.runtime.device import choose_device
 from stages.runtime.distributed import process_group
 from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import hash_files, hash_values
 from stages.runtime.memory import keep_freed_memory
 from stages.runtime.process import StageProcess, run_stage
-from stages.runtime.progress import progress_bar
 from stages.runtime.seeds import derived_seed, seed_everything
+from stages.runtime.training import (
+    loop_settings,
+    open_checkpoints,
+    processes,
+    training_bar,
+    training_record,
+    warn_of_idle_processes,
+)
 
 STAGE = "train_hcl"
 TABLES = ("examples", "texts", "keywords", "nodes", "edges", "node_vectors")
@@ -91,13 +97,6 @@ def run(items: pd.DataFrame, graph: KeywordGraph, values: Mapping[str, Any], enc
     settings = replace(settings, patience_from=annealing_end(annealing, cycles, total))
     history = fit(task, settings, store, partial(derived_seed, seed, STAGE), open_bar)
     return TrainedHcl(model, items, history, report)
-
-
-def loop_settings(training: Mapping[str, Any]) -> Settings:
-    """Return the block ``train_hcl.training`` as settings of the loop; the rates are the task's."""
-    names = ("epochs", "batch_size", "micro_batch", "warmup", "schedule", "precision", "bucket", "clip", "patience",
-             "checkpoint_steps")
-    return Settings(**{name: training[name] for name in names})
 
 
 def annealing_steps(latent: Mapping[str, Any], total_steps: int) -> int:
@@ -192,9 +191,10 @@ def _work(process: StageProcess) -> None:
                        **described})
     graph = keyword_graph(tables["nodes"], tables["edges"], tables["node_vectors"])
     with process_group(choose_device(params.runtime.device)) as device:
-        store, count = _checkpoints(process, key), place()[1]
-        _warn_of_idle_processes(process, values["training"], count)
-        trained = run(items, graph, values, encoder, UnseenKeywords(on), seed, store, device, _bar_of(process), start)
+        store, count = open_checkpoints(process, key), place()[1]
+        warn_of_idle_processes(process, values["training"], count)
+        trained = run(items, graph, values, encoder, UnseenKeywords(on), seed, store, device, training_bar(process),
+                      start)
     if not process.first:
         return
     _say_alarms(process, trained)
@@ -203,37 +203,8 @@ def _work(process: StageProcess) -> None:
     card = model_card(name, trained, on, values, model.init_from)
     keywords = tables["nodes"].sort_values("node_id")["keyword"].tolist()
     write_trained(name, trained, card, on, keywords, encoder, provenance)
-    process.measured["training"] = _speed(trained, values["training"]["precision"], device, count)
+    process.measured["training"] = training_record(trained.history, values["training"]["precision"], device, count)
     store.clear()
-
-
-def _checkpoints(process: StageProcess, key: str) -> FolderCheckpoints:
-    """Open the store in the first process, which removes what others left in it, and then in the rest."""
-    if not process.first:
-        wait()
-    store = FolderCheckpoints(process.scratch, key)
-    if process.first:
-        wait()
-    return store
-
-
-def _warn_of_idle_processes(process: StageProcess, training: Mapping[str, Any], count: int) -> None:
-    shares = -(-training["batch_size"] // training["micro_batch"])
-    if process.first and count > shares:
-        process.log.warning("%s: %d processes share the %d micro-batches of a step, so some have nothing to do. Lower "
-                            "train_hcl.training.micro_batch.", process.name, count, shares)
-
-
-def _speed(trained: TrainedHcl, precision: str, device: str, processes: int) -> dict[str, Any]:
-    """Return throughput, memory and MFU for the record of the stage; none of it enters an artifact."""
-    found = {**trained.history.speed.summary(processes * measured_peak(device, precision)), "processes": processes}
-    if device.startswith("cuda"):
-        found["peak_device_memory_mib"] = round(torch.cuda.max_memory_allocated(device) / 2**20)
-    return found
-
-
-def _bar_of(process: StageProcess) -> Callable[[int, int], Bar] | None:
-    return (lambda total, done: progress_bar(process.name, total, "step", done)) if process.first else None
 
 
 def _say_alarms(process: StageProcess, trained: TrainedHcl) -> None:
@@ -242,15 +213,9 @@ def _say_alarms(process: StageProcess, trained: TrainedHcl) -> None:
                             alarm["epoch"], alarm["message"], alarm["advice"])
 
 
-def _processes() -> int:
-    from stages.params import load_params
-
-    return load_params().runtime.processes
-
-
 def main(argv: list[str] | None = None) -> int:
     """Train the model named in ``argv``."""
-    return run_stage(STAGE, _work, argv, instance="MODEL", processes=_processes)
+    return run_stage(STAGE, _work, argv, instance="MODEL", processes=processes)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from torch import nn
 from models.training import fit
 from stages import train_hcl
 from stages.artifacts.paths import ModelPaths
-from stages.runtime import distributed, process
+from stages.runtime import distributed, process, training
 from stages.runtime.checkpoints import FolderCheckpoints
 from stages.runtime.errors import InputError
 from stages.runtime.process import RECORDS, SCRATCH, run_stage
@@ -51,7 +51,7 @@ class Deadly(FolderCheckpoints):
 def worker(folder, rank, port, deadly):
     """Train as a process that torchrun has started."""
     if deadly:
-        train_hcl.FolderCheckpoints = Deadly
+        training.FolderCheckpoints = Deadly
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1",
                       MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
     os.chdir(folder)

@@ -4,10 +4,8 @@ A saved model carries the keyword of each node and where it came from, so that i
 artifacts that it was trained on.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from dataclasses import fields as dataclass_fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from models.encoders import Pooling, load_encoder
+from stages.artifacts.model_folder import as_note, load_notes, save_notes
 from stages.encoders import embed_texts, resolve_encoder
 from stages.hcl.batches import Keep
 from stages.runtime.errors import InputError
@@ -57,9 +56,7 @@ class TrainedOn:
 
 def save_lookup(folder: Path, keywords: list[str], on: TrainedOn) -> None:
     """Write the keyword of each node and the origin of the model into its folder."""
-    for name, content in ((KEYWORDS_FILE, keywords), (TRAINED_ON_FILE, asdict(on))):
-        (folder / name).write_text(json.dumps(content, ensure_ascii=False, indent=1, sort_keys=True) + "\n",
-                                   encoding="utf-8")
+    save_notes(folder, {KEYWORDS_FILE: keywords, TRAINED_ON_FILE: asdict(on)})
 
 
 def load_lookup(folder: Path) -> tuple[list[str], TrainedOn]:
@@ -68,17 +65,8 @@ def load_lookup(folder: Path) -> tuple[list[str], TrainedOn]:
     Raises:
         InputError: there is no model in ``folder``, or one of another version.
     """
-    missing = [name for name in (KEYWORDS_FILE, TRAINED_ON_FILE, "config.json") if not (folder / name).exists()]
-    if missing:
-        raise InputError(f"{folder}: no trained HCL model ({missing[0]} is missing). Train it with `keycontrast run`.")
-    keywords, on = (json.loads((folder / name).read_text(encoding="utf-8"))
-                    for name in (KEYWORDS_FILE, TRAINED_ON_FILE))
-    fields = {field.name for field in dataclass_fields(TrainedOn)}
-    if set(on) != fields:
-        other = sorted(set(on) ^ fields)
-        raise InputError(f"{folder / TRAINED_ON_FILE}: of another version of Keycontrast, which differs in "
-                         f"{', '.join(other)}. Train the model again.")
-    return keywords, TrainedOn(**on)
+    keywords, on = load_notes(folder, (KEYWORDS_FILE, TRAINED_ON_FILE), "HCL")
+    return keywords, as_note(TrainedOn, on, folder / TRAINED_ON_FILE)
 
 
 class UnseenKeywords:

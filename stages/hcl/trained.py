@@ -12,10 +12,12 @@ from models.hcl import HclModel
 from models.hcl.alarms import find_alarms
 from models.hcl.warm_start import InitReport
 from models.training import History
+from stages.artifacts.model_folder import write_history
 from stages.artifacts.paths import ModelPaths
-from stages.artifacts.tables import Provenance, atomic_file, atomic_folder, write_json, write_table
+from stages.artifacts.tables import Provenance, atomic_folder, write_json, write_table
 from stages.encoders import ResolvedEncoder
 from stages.hcl.lookup import TrainedOn, save_lookup
+from stages.runtime.training import selection
 
 _ITEM_COLUMNS = ["example_id", "split", "source", "target", "negatives", "keyword", "target_keyword",
                  "negative_keyword", "references"]
@@ -49,8 +51,7 @@ def training_metrics(trained: TrainedHcl) -> dict[str, Any]:
     shares = {split: float(known[trained.items["split"] == split].mean()) for split in ("validation", "test")
               if (trained.items["split"] == split).any()}
     alarms = find_alarms(history.rows, trained.model.config)
-    return {"best_epoch": history.best_epoch, "epochs": len(history.rows), "stopped_early": history.stopped_early,
-            "validation": history.best, "alarms": [asdict(alarm) for alarm in alarms], "keywords": shares}
+    return {**selection(history), "alarms": [asdict(alarm) for alarm in alarms], "keywords": shares}
 
 
 def model_card(name: str, trained: TrainedHcl, on: TrainedOn, values: Mapping[str, Any], start: str | None) -> str:
@@ -106,7 +107,6 @@ def write_trained(name: str, trained: TrainedHcl, card: str, on: TrainedOn, keyw
         AutoTokenizer.from_pretrained(encoder.location).save_pretrained(folder)
         save_lookup(folder, keywords, on)
         (folder / "README.md").write_text(card, encoding="utf-8")
-    with atomic_file(paths.history) as file:
-        pd.DataFrame(trained.history.rows).to_csv(file, index=False, float_format="%.9g", lineterminator="\n")
+    write_history(paths.history, trained.history.rows)
     write_table(paths.items, "items", trained.items[_ITEM_COLUMNS], provenance)
     write_json(paths.metrics, training_metrics(trained))

@@ -1,0 +1,68 @@
+"""What training stages share that take turns at a device: settings of the loop, checkpoints, progress, record."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any
+
+import torch
+
+from models.training import Bar, History, Settings, measured_peak
+from models.training.parallel import wait
+from stages.runtime.checkpoints import FolderCheckpoints
+from stages.runtime.process import StageProcess
+from stages.runtime.progress import progress_bar
+
+
+def loop_settings(training: Mapping[str, Any]) -> Settings:
+    """Return what a block ``training`` says of the loop; its rates, and whatever else it holds, are the task's."""
+    names = [field.name for field in fields(Settings) if field.name in training]
+    return Settings(**{name: training[name] for name in names})
+
+
+def open_checkpoints(process: StageProcess, key: str) -> FolderCheckpoints:
+    """Open the store in the first process, which removes what others left in it, and then in the rest.
+
+    Args:
+        process: of this stage.
+        key: hash of params, data and code; a checkpoint goes on only under the key that it was written with.
+    """
+    if not process.first:
+        wait()
+    store = FolderCheckpoints(process.scratch, key)
+    if process.first:
+        wait()
+    return store
+
+
+def warn_of_idle_processes(process: StageProcess, training: Mapping[str, Any], count: int) -> None:
+    """Say so if ``count`` processes are more than the micro-batches of a step that they share."""
+    shares = -(-training["batch_size"] // training["micro_batch"])
+    if process.first and count > shares:
+        process.log.warning("%s: %d processes share the %d micro-batches of a step, so some have nothing to do. Lower "
+                            "%s.training.micro_batch.", process.name, count, shares, process.stage)
+
+
+def training_bar(process: StageProcess) -> Callable[[int, int], Bar] | None:
+    """Return what opens the progress bar, given steps in all and done; None but in the first process."""
+    return (lambda total, done: progress_bar(process.name, total, "step", done)) if process.first else None
+
+
+def training_record(history: History, precision: str, device: str, processes: int) -> dict[str, Any]:
+    """Return throughput, memory and MFU for the record of the stage; none of it enters an artifact."""
+    found = {**history.speed.summary(processes * measured_peak(device, precision)), "processes": processes}
+    if device.startswith("cuda"):
+        found["peak_device_memory_mib"] = round(torch.cuda.max_memory_allocated(device) / 2**20)
+    return found
+
+
+def selection(history: History) -> dict[str, Any]:
+    """Return which epoch was kept, and its validation values, for ``metrics.json``."""
+    return {"best_epoch": history.best_epoch, "epochs": len(history.rows), "stopped_early": history.stopped_early,
+            "validation": history.best}
+
+
+def processes() -> int:
+    """Return how many processes are to share a training: ``runtime.processes`` of ``params.yaml``."""
+    from stages.params import load_params
+
+    return load_params().runtime.processes
