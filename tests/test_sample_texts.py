@@ -1,13 +1,15 @@
-"""The shipped triples keep to their brief (data/sample/README.md)."""
+"""The shipped triples and captions keep to their brief (data/sample/README.md)."""
 
 import json
 import re
 from collections import Counter
+from itertools import combinations
 from pathlib import Path
+from statistics import mean
 
 import pytest
 
-FILE = Path(__file__).resolve().parent.parent / "data" / "sample" / "paraphrase.jsonl"
+FOLDER = Path(__file__).resolve().parent.parent / "data" / "sample"
 FIELDS = ("source", "paraphrase", "negative")
 # Words too common to carry content; enough for a check that errs on the strict side.
 _WORDS = """
@@ -21,12 +23,36 @@ FUNCTION_WORDS = set(_WORDS.split())
 
 @pytest.fixture(scope="module")
 def triples():
-    return [json.loads(line) for line in FILE.read_text(encoding="utf-8").splitlines()]
+    return objects("paraphrase.jsonl")
+
+
+@pytest.fixture(scope="module")
+def scenes():
+    """Captions of each scene."""
+    found = {}
+    for line in objects("captions.jsonl"):
+        assert sorted(line) == ["group", "text"]
+        found.setdefault(line["group"], []).append(line["text"])
+    return found
+
+
+def objects(name):
+    return [json.loads(line) for line in (FOLDER / name).read_text(encoding="utf-8").splitlines()]
 
 
 def stems(text):
     words = set(re.findall(r"[a-z]+", text.lower())) - FUNCTION_WORDS
     return {re.sub(r"(ing|ies|ied|ed|es|s|y|e)$", "", word) for word in words}
+
+
+def letters(text):
+    return re.sub(r"[\W_]", "", text.lower())
+
+
+def overlap(one, two):
+    """Content words that two texts share, of those that either has."""
+    one, two = stems(one), stems(two)
+    return len(one & two) / len(one | two)
 
 
 def test_there_are_enough_triples_and_topics(triples):
@@ -37,7 +63,7 @@ def test_there_are_enough_triples_and_topics(triples):
 
 
 def test_no_text_stands_twice(triples):
-    keys = Counter(re.sub(r"[\W_]", "", triple[field].lower()) for triple in triples for field in FIELDS)
+    keys = Counter(letters(triple[field]) for triple in triples for field in FIELDS)
     assert [key for key, count in keys.items() if count > 1] == []
 
 
@@ -47,13 +73,45 @@ def test_negatives_share_a_content_word_with_their_source(triples):
 
 
 def test_paraphrases_are_rewritten_rather_than_copied(triples):
-    def overlap(triple):
-        one, two = stems(triple["source"]), stems(triple["paraphrase"])
-        return len(one & two) / len(one | two)
-
-    assert sum(overlap(triple) for triple in triples) / len(triples) < 0.5
+    assert mean(overlap(triple["source"], triple["paraphrase"]) for triple in triples) < 0.5
 
 
 def test_sentences_open_in_many_ways(triples):
     openings = Counter(" ".join(triple["source"].split()[:2]) for triple in triples)
     assert openings.most_common(1)[0][1] / len(triples) < 0.1
+
+
+def test_every_scene_has_five_captions_of_seven_to_fourteen_words(scenes):
+    assert len(scenes) >= 120
+    assert {group for group, captions in scenes.items() if len(captions) != 5} == set()
+    assert [text for captions in scenes.values() for text in captions if not 7 <= len(text.split()) <= 14] == []
+
+
+def test_no_caption_stands_twice_in_one_scene_or_two(scenes):
+    keys = Counter(letters(text) for captions in scenes.values() for text in captions)
+    assert [key for key, count in keys.items() if count > 1] == []
+
+
+def test_captions_share_words_within_a_scene_and_hardly_between_scenes(scenes):
+    within = mean(overlap(*pair) for captions in scenes.values() for pair in combinations(captions, 2))
+    texts = [(group, text) for group, captions in scenes.items() for text in captions[:2]]
+    between = mean(overlap(one, two) for (here, one), (there, two) in combinations(texts, 2) if here != there)
+    assert within > 10 * between
+
+
+def test_captions_of_a_scene_are_told_by_different_people(scenes):
+    pairs = [pair for captions in scenes.values() for pair in combinations(captions, 2)]
+    assert max(overlap(*pair) for pair in pairs) < 0.7
+    openings = [[" ".join(text.lower().split()[:3]) for text in captions] for captions in scenes.values()]
+    assert all(len(set(group)) == 5 for group in openings)
+
+
+def test_each_caption_shares_a_word_with_another_of_its_scene(scenes):
+    strangers = [text for captions in scenes.values() for text in captions
+                 if not any(stems(text) & stems(other) for other in captions if other != text)]
+    assert strangers == []
+
+
+def test_captions_open_in_many_ways(scenes):
+    openings = Counter(" ".join(text.split()[:2]) for captions in scenes.values() for text in captions)
+    assert openings.most_common(1)[0][1] / openings.total() < 0.1
