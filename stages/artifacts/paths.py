@@ -77,6 +77,11 @@ class ModelPaths:
         """Training and evaluation items as plain texts, so that a run needs the model's folder alone."""
         return self.folder / "items.parquet"
 
+    @property
+    def paraphrase_items(self) -> Path:
+        """The evaluated pairs of a model of the PGKPR track as words, with tags and keyword scores."""
+        return self.folder / "paraphrase_items.parquet"
+
 
 @dataclass(frozen=True)
 class ProbePaths:
