@@ -4,6 +4,18 @@ from models.decoding.beam import EarlyStopping, beam_search
 from models.decoding.cache import BeamCache
 from models.decoding.contrastive import contrastive_search
 from models.decoding.decodable import Decodable, Rules
-from models.decoding.projection import project
+from models.decoding.projection import project, project_in_full
+from models.decoding.steps import CachedSteps, WholeSteps
 
-__all__ = ["BeamCache", "Decodable", "EarlyStopping", "Rules", "beam_search", "contrastive_search", "project"]
+__all__ = [
+    "BeamCache",
+    "CachedSteps",
+    "Decodable",
+    "EarlyStopping",
+    "Rules",
+    "WholeSteps",
+    "beam_search",
+    "contrastive_search",
+    "project",
+    "project_in_full",
+]

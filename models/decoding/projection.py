@@ -24,3 +24,10 @@ def project(states: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     if states.shape[:-1].numel() in _FEW:
         return torch.addmm(bias.unsqueeze(-1), weight, states.flatten(0, -2).t()).t().unflatten(0, states.shape[:-1])
     return _ONEDNN_LINEAR(states, weight, bias, "none", [], "")
+
+
+@torch.no_grad()
+def project_in_full(states: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Return :func:`project` in the precision of the weights, under autocast too."""
+    with torch.autocast(states.device.type, enabled=False):  # eight bits would make ties of most candidates
+        return project(states.to(weight.dtype), weight, bias)

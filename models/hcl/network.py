@@ -12,10 +12,11 @@ from transformers import initialization as init
 from transformers.cache_utils import EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
+from models.attention import Cache, past_length
 from models.encoders import mean_pool
 from models.hcl.config import HclConfig
 from models.hcl.contrasts import keyword_output, latent_output, level_output
-from models.hcl.decoder import Cache, Decoder, past_length
+from models.hcl.decoder import Decoder
 from models.hcl.graph_attention import GraphAttention
 from models.hcl.impostor import Impostor, impostor_candidates
 from models.hcl.keyword_graph import KeywordGraph
