@@ -245,7 +245,8 @@ def _share(part: np.ndarray, whole: np.ndarray) -> float | None:
 
 
 def _fallbacks(left_out: Mapping[str, int]) -> list[str]:
-    return [f"{count} {kind} left out, because a text has no words" for kind, count in left_out.items() if count]
+    return [f"{count} {kind if count > 1 else kind.removesuffix('s')} left out, because a text has no words"
+            for kind, count in left_out.items() if count]
 
 
 def _work(process: StageProcess) -> None:

@@ -65,6 +65,22 @@ def test_every_source_is_scored_with_itself_and_with_its_targets(tokenizer):
     assert list(attributed(tokenizer, modes=["xy"])[1]["mode"].unique()) == ["xy"]
 
 
+def test_a_source_is_scored_with_each_of_its_references(tokenizer):
+    examples, texts, tokens = tables()
+    examples["reference_ids"] = [[1, 3, 4], [3], [1], [4, 2], [5]]
+    _, rows = attributed(tokenizer, given=(examples, texts, tokens))
+    pairs = rows[rows["mode"] == "xy"]
+    assert list(pairs[["text_id", "pair"]].itertuples(index=False, name=None)) == [
+        (0, 1), (0, 3), (0, 4), (2, 3), (4, 5), (5, 2), (5, 4)]
+    assert rows[rows["mode"] == "xx"]["pair"].tolist() == [0, 2, 4, 5]
+    _, before = attributed(tokenizer)
+    both = pairs.merge(before, on=["text_id", "mode", "pair"])
+    assert len(both) == 4 and all(new.tobytes() == old.tobytes() for new, old in zip(both["score_x"], both["score_y"],
+                                                                                    strict=True))
+    of_source = [score.tobytes() for score in pairs[pairs["text_id"] == 0]["score"]]
+    assert len(set(of_source)) == 3
+
+
 def test_stage_scores_are_those_of_each_pair_alone(tokenizer):
     _, rows = attributed(tokenizer)
     classifier = tiny_bert.classifier()

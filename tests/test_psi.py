@@ -240,6 +240,15 @@ def test_every_source_is_scored_with_itself_and_with_its_targets():
     assert set(stage_rows(modes=["xy"])["mode"]) == {"xy"}
 
 
+def test_a_source_is_scored_with_each_of_its_references():
+    _, examples, _ = tables()
+    examples["reference_ids"] = [[20, 50, 60], [40], [20], [60], [10, 30], [60]]
+    found = source_pairs(examples, ["xx", "xy"])
+    assert found[found["mode"] == "xy"][["text_id", "pair"]].to_numpy().tolist() == [
+        [10, 20], [10, 50], [10, 60], [30, 40], [40, 10], [40, 30], [50, 60]]
+    assert found[found["mode"] == "xx"]["pair"].tolist() == [10, 30, 40, 50]
+
+
 def test_scores_do_not_depend_on_how_the_table_is_cut():
     whole = stage_rows()
     for size in (1, 2, 4):

@@ -169,6 +169,15 @@ def test_labels_are_those_of_mode_xy_of_the_split():
     assert [source for source, _ in s_tagger.labelled_sources(examples, lower(), psi_table(psi), "validation")] == [5]
 
 
+def test_a_source_stands_once_for_each_of_its_references():
+    examples, psi = tables()
+    found = s_tagger.labelled_sources(examples, lower(), psi_table(psi), "train")
+    one = examples.drop(index=2)
+    one["reference_ids"] = [[1, 4], [3], [0], [0], [7], [7]]
+    again = s_tagger.labelled_sources(one, lower(), psi_table(psi), "train")
+    assert [(source, labels.tolist()) for source, labels in again] == [(s, labels.tolist()) for s, labels in found]
+
+
 def test_vocabulary_is_of_the_training_sources_the_most_frequent_first():
     assert s_tagger.vocabulary(lower(), [0, 2, 4], 2) == ["[PAD]", "[UNK]", "do", "?", "how", "i"]
     words = s_tagger.vocabulary(lower(), [0, 2, 4], 1)

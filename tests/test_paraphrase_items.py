@@ -1,0 +1,361 @@
+"""Pairs as words with tags and scores, and the vocabulary (METHODS C.1, C.2): facts, counts, bad inputs, the stage."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import tiny_rewriters
+import yaml
+
+from models.rewriters import special
+from stages import annotate, paraphrase_items
+from stages.artifacts.paths import DatasetPaths
+from stages.artifacts.schemas import SCHEMAS
+from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
+from stages.params.data import Annotate
+from stages.params.pgkpr import ParaphraseItems
+from stages.pgkpr.vocabulary import PENN_WORD_TAGS, SPECIALS, Vocabulary
+from stages.pgkpr.words import read_words
+from stages.runtime.errors import InputError
+
+# Text ids are not positions. Text 20 has white space before its first word and after its last.
+TEXTS = {
+    10: [("What", "WP"), ("is", "VBZ"), ("HSC", "NNP"), ("?", ".")],
+    20: [("  ", "_SP"), ("Explain", "VB"), ("the", "DT"), ("HSC", "NNP"), ("\n", "_SP")],
+    30: [("A", "DT"), ("man", "NN"), ("is", "VBZ"), ("running", "VBG")],
+    40: [("The", "DT"), ("man", "NN"), ("runs", "VBZ")],
+    50: [("A", "DT"), ("runner", "NN")],
+    60: [("Somebody", "NN"), ("is", "VBZ"), ("running", "VBG"), ("fast", "RB"), ("!", ".")],
+    70: [("the", "DT"), ("[unk]", "NN"), ("man", "NN")],
+    80: [("Whose", "WP$"), ("is", "VBZ"), ("zyzzyva", "NN"), ("``", "``")],
+    90: [("\u3000", "_SP")],
+}
+# A pair, a group of five captions, a validation item, a test item.
+EXAMPLES = [("train", 10, [20]), ("train", 30, [40, 50, 60, 70]), ("validation", 20, [10]), ("test", 80, [40])]
+
+
+def score(text, pair):
+    """Some probabilities: the first token has 0, the last 1, those between hang on the pair."""
+    count = len(TEXTS[text])
+    return [0.5] if count == 1 else [0.0, *((text + pair) % 100 / 100 for _ in range(count - 2)), 1.0]
+
+
+def primary(text, pair):
+    return [(text + pair + place) % 3 == 0 for place in range(len(TEXTS[text]))]
+
+
+def make_tables(examples=EXAMPLES, texts=TEXTS):
+    """All tables that the stage reads, as schemas have them, scores for every source and reference."""
+    count = len(examples)
+    ids, nothing = sorted(texts), [None] * count
+    frame = pd.DataFrame({
+        "example_id": range(100, 100 + count), "split": [row[0] for row in examples],
+        "source_id": [row[1] for row in examples], "target_id": [row[2][0] for row in examples],
+        "negative_id": pd.array(nothing, dtype="Int64"), "further_negative_ids": [[]] * count,
+        "reference_ids": [row[2] for row in examples], "group": range(7, 7 + count), "negative_origin": nothing})
+    words, tags = ([[token[place] for token in texts[text]] for text in ids] for place in (0, 1))
+    tokens = {"text_id": ids, "token": words, "lemma": words, "pos": words, "tag": tags,
+              **{name: [[0] * len(row) for row in words] for name in ("start", "end")},
+              **{name: [[False] * len(row) for row in words] for name in ("is_stop", "sentence_start")},
+              "chunk_start": [[]] * len(ids), "chunk_end": [[]] * len(ids)}
+    keys = sorted({(source, mode, other) for _, source, references in examples
+                   for mode, others in (("xx", [source]), ("xy", references)) for other in others})
+    columns = {"text_id": [key[0] for key in keys], "mode": [key[1] for key in keys], "pair": [key[2] for key in keys],
+               "word": [[token for token, _ in texts[key[0]]] for key in keys]}
+    sources = sorted({row[1] for row in examples})
+    tagged = {"text_id": sources, "word": [[token for token, _ in texts[source]] for source in sources],
+              "probability": [score(source, 3) for source in sources],
+              "primary": [primary(source, 3) for source in sources]}
+    rows = {"examples": frame, "tokens": tokens, "s_tags": tagged,
+            "texts": {"text_id": ids, "text": [f"text {text}" for text in ids], "language": ["en"] * len(ids)},
+            "attribution": {**columns, "score": [score(text, pair) for text, _, pair in keys]},
+            "psi": {**columns, "score": [score(text, pair) for text, _, pair in keys],
+                    "primary": [primary(text, pair) for text, _, pair in keys]}}
+    return {kind: as_table(kind, content) for kind, content in rows.items()}
+
+
+def made(tables=None, **values):
+    return paraphrase_items.run(tables or make_tables(), ParaphraseItems(**values))
+
+
+def items(tables=None, **values):
+    return as_table("paraphrase_items", made(tables, **values).items).to_pandas()
+
+
+def changed(table, name, change):
+    """``table`` with each value of column ``name`` put through ``change``."""
+    place = table.column_names.index(name)
+    kind = table.schema.field(name).type
+    return table.set_column(place, name, pa.array([change(value) for value in table[name].to_pylist()], kind))
+
+
+def only(table, keep):
+    return table.filter(pa.array([bool(keep(row)) for row in table.to_pylist()]))
+
+
+# Rows
+
+def test_every_reference_makes_a_row_and_captions_make_four():
+    found = items()
+    assert found[["example_id", "reference", "split", "group"]].to_numpy().tolist() == [
+        [100, 0, "train", 7], *([101, place, "train", 8] for place in range(4)), [102, 0, "validation", 9],
+        [103, 0, "test", 10]]
+    assert found["source"].tolist() == ["text 10", *["text 30"] * 4, "text 20", "text 80"]
+    assert found["target"].tolist() == [f"text {text}" for text in (20, 40, 50, 60, 70, 10, 40)]
+    assert found.loc[found["example_id"] == 101, "target_words"].map(list).tolist() == [
+        ["the", "man", "runs"], ["a", "runner"], ["somebody", "is", "running", "fast", "!"], ["the", "[unk]", "man"]]
+
+
+def test_scores_are_those_of_the_pair_of_the_row_or_of_the_source_alone():
+    found = items()
+    for source, target, row in zip([10, 30, 30, 30, 30], [20, 40, 50, 60, 70], found.itertuples(), strict=False):
+        assert row.score_xx.tolist() == np.float32(score(source, source)).tolist()
+        assert row.score_xy.tolist() == np.float32(score(source, target)).tolist()
+        assert row.primary_xx.tolist() == primary(source, source) and row.primary_s.tolist() == primary(source, 3)
+        assert row.primary_xy.tolist() == primary(source, target)
+    assert len({tuple(row) for row in found["score_xy"][1:5]}) == 4  # a caption is scored anew with each reference
+
+
+def test_c_k1_lists_are_as_long_as_the_source_has_words_and_scores_are_probabilities():
+    found = items()
+    for row in found.itertuples():
+        for name in ("source_tags", "score_xx", "score_xy", "primary_xx", "primary_xy", "primary_s"):
+            assert len(getattr(row, name)) == len(row.source_words)
+        assert len(row.target_tags) == len(row.target_words)
+        for values in (row.score_xx, row.score_xy):
+            assert values.min() >= 0 and values.max() <= 1
+
+
+def test_white_space_is_no_word_and_its_scores_go_with_it():
+    row = items().iloc[5]
+    assert list(row["source_words"]) == ["explain", "the", "hsc"] and list(row["source_tags"]) == ["VB", "DT", "NNP"]
+    assert row["score_xy"].tolist() == np.float32(score(20, 10)[1:-1]).tolist()
+    assert row["primary_s"].tolist() == primary(20, 3)[1:-1]
+    assert list(items().iloc[0]["target_words"]) == ["explain", "the", "hsc"]
+
+
+def test_tags_are_of_the_text_as_written_and_words_in_lower_case():
+    sentences = ["What does NASA do in May ?", "How can Polish people polish a table in Turkey ?"]
+    cased, lower = (read_words(annotate.run(pa.table({"text_id": [1, 2], "text": texts, "language": ["en", "en"]}),
+                                            Annotate()))
+                    for texts in (sentences, [text.lower() for text in sentences]))
+    assert cased.words.to_pylist() == lower.words.to_pylist() == [text.lower().split() for text in sentences]
+    assert cased.tags[0].as_py()[2] == "NNP" and cased.tags.to_pylist() != lower.tags.to_pylist()
+
+
+def test_texts_without_words_are_left_out_and_counted():
+    tables = make_tables([*EXAMPLES, ("train", 90, [10]), ("train", 10, [90]), ("test", 40, [10, 90, 50])])
+    found, result = items(tables), made(tables)
+    assert found["example_id"].tolist() == [100, 101, 101, 101, 101, 102, 103, 106, 106]
+    assert found["reference"].tolist()[-2:] == [0, 2]
+    assert result.metrics["left_out"] == {"examples": 2, "references": 1}
+    assert result.fallbacks == ["2 examples left out, because a text has no words",
+                                "1 reference left out, because a text has no words"]
+    assert made().fallbacks == [] and made().metrics["left_out"] == {"examples": 0, "references": 0}
+
+
+def test_order_of_the_tables_does_not_matter():
+    tables, random = make_tables(), np.random.default_rng(3)
+    mixed = {kind: table.take(pa.array(random.permutation(table.num_rows))) for kind, table in tables.items()}
+    assert as_table("paraphrase_items", made(mixed).items).equals(as_table("paraphrase_items", made().items))
+    assert made(mixed).vocabulary == made().vocabulary and made(mixed).metrics == made().metrics
+
+
+# Vocabulary
+
+def test_words_are_the_most_frequent_of_training_pairs_ties_by_spelling():
+    vocabulary = made().vocabulary
+    words = {token: count for token, kind, count in zip(vocabulary.tokens, vocabulary.kinds, vocabulary.counts,
+                                                        strict=True) if kind == "word"}
+    # the source of four pairs counts once
+    assert list(words.items())[:5] == [("is", 3), ("man", 3), ("the", 3), ("a", 2), ("hsc", 2)]
+    assert list(words)[5:] == ["running", "!", "?", "explain", "fast", "runner", "runs", "somebody", "what"]
+    assert words["running"] == 2 and "zyzzyva" not in words
+    assert made(vocabulary=4).vocabulary.tokens[-4:] == ("is", "man", "the", "a")
+    assert made(vocabulary=4).vocabulary.words_ids(["a", "hsc", "zyzzyva"])[1:] == [special.UNK] * 2
+
+
+def test_a_word_spelt_like_a_special_token_or_a_tag_is_none():
+    vocabulary = Vocabulary.counted({"[unk]": 9, "<s>": 8, "[.]": 7, "word": 1}, {".": 3}, 10)
+    assert vocabulary.tokens[len(SPECIALS):] == ("[.]", "word")
+    assert vocabulary.words_ids(["<s>", "</s>", "[.]", "word"]) == [special.UNK] * 3 + [8]
+    assert made().vocabulary.words_ids(["[unk]"]) == [special.UNK]
+
+
+def test_the_whole_tag_set_is_in_the_vocabulary():
+    vocabulary = made(vocabulary=1).vocabulary
+    tags = [token for token, kind in zip(vocabulary.tokens, vocabulary.kinds, strict=True) if kind == "tag"]
+    assert tags == sorted(tags) and len(PENN_WORD_TAGS) == 36
+    # All word tags, those that the released list lacks among them; punctuation that is seen, if only in the test split.
+    assert set(tags) == {*(f"[{tag}]" for tag in PENN_WORD_TAGS), "[.]", "[``]"}
+    assert special.UNK not in vocabulary.tag_ids(["WDT", "WP", "TO", "JJR", "JJS", "RBS", "EX", "NNPS", "WP$", "UH"])
+    assert vocabulary.tag_ids(["nn", "[NN]", "no tag"]) == [special.UNK] * 3
+    assert vocabulary.counts[vocabulary.tag_ids(["DT"])[0]] == 5  # the source of four pairs counts once
+    assert vocabulary.counts[vocabulary.tag_ids(["WP$"])[0]] == 0
+
+
+def test_tags_of_other_languages_are_those_seen():
+    tables = make_tables()
+    tables["texts"] = changed(tables["texts"], "language", lambda _: "zh")
+    assert made(tables).vocabulary.tokens[7:15] == ("[.]", "[DT]", "[NNP]", "[NN]", "[RB]", "[VBG]", "[VBZ]", "[VB]")
+
+
+def test_special_tokens_have_the_ids_that_models_know():
+    vocabulary = made().vocabulary
+    assert [vocabulary.tokens.index(token) for token in SPECIALS] == list(range(7))
+    assert [vocabulary.tokens[number] for number in (special.PAD, special.UNK, special.BOS, special.EOS, special.SEP,
+                                                     special.NOK, special.MASK)] == list(SPECIALS)
+
+
+def test_a_vocabulary_survives_its_table():
+    vocabulary = made().vocabulary
+    frame = as_table("vocabulary", vocabulary.to_frame()).to_pandas()
+    assert Vocabulary.from_frame(frame) == vocabulary and vocabulary.size == len(frame) == len(vocabulary.tokens)
+    assert Vocabulary.from_frame(frame.sample(frac=1, random_state=1)) == vocabulary
+    tiny = Vocabulary.from_frame(tiny_rewriters.vocabulary_frame())
+    assert tiny.words_ids(["dog", "zebra"])[1] == special.UNK != tiny.words_ids(["dog", "zebra"])[0]
+
+
+def test_text_of_ids_ends_at_its_end_and_passes_over_padding():
+    vocabulary = made().vocabulary
+    man, the, unknown = vocabulary.words_ids(["man", "the", "zyzzyva"])
+    assert vocabulary.text([the, man, special.EOS, the, 0]) == "the man" and vocabulary.text([]) == ""
+    assert vocabulary.text(np.array([the, special.PAD, unknown])) == "the [unk]"
+
+
+def test_no_output_may_hold_tags_or_special_tokens():
+    vocabulary = made().vocabulary
+    strict, free = vocabulary.banned(unknown=False), vocabulary.banned(unknown=True)
+    assert set(strict) == set(range(vocabulary.size)) - set(vocabulary.words_ids(
+        [token for token, kind in zip(vocabulary.tokens, vocabulary.kinds, strict=True) if kind == "word"])) - {
+        special.EOS}
+    assert set(strict) - set(free) == {special.UNK} and vocabulary.tag_ids(["NN"])[0] in free
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    (lambda frame: frame.assign(token_id=frame["token_id"] + 1), "column token_id does not count from 0"),
+    (lambda frame: frame.assign(token=frame["token"].replace("[NOK]", "[unkey]")), r"<sep>, \[unkey\], \[MASK\], not "
+                                                                                  r"with \[pad\]"),
+    (lambda frame: frame.assign(kind=frame["kind"][::-1].tolist()), "column kind is not 7 times special, then tag"),
+    (lambda frame: frame.assign(kind=frame["kind"].replace("tag", "pos")), "column kind is not 7 times special"),
+])
+def test_tables_that_are_no_vocabulary_are_refused(change, message):
+    with pytest.raises(InputError, match=f"vocabulary.parquet: .*{message}.* Run the stage paraphrase_items again"):
+        Vocabulary.from_frame(change(made().vocabulary.to_frame()))
+
+
+# Counts
+
+def test_metrics_are_means_and_shares_of_the_words_that_models_read():
+    metrics = made(vocabulary=4, max_length=3).metrics  # the vocabulary: is, man, the, a
+    train = metrics["train"]
+    assert (train["pairs"], train["examples"], metrics["test"]["pairs"]) == (5, 2, 1)
+    # read of sources: "what is hsc" once, "a man is" four times; of targets: 3, 3, 2, 3, 3 words
+    assert train["source"] == {"words": 3.0, "outside_vocabulary": pytest.approx(2 / 15, abs=1e-6),
+                               "cut": pytest.approx(5 / 20)}
+    assert train["target"] == {"words": 2.8, "outside_vocabulary": pytest.approx(7 / 14), "cut": pytest.approx(2 / 16)}
+    expected = [sum(score(source, target)[:3]) for source, target in ((10, 20), (30, 40), (30, 50), (30, 60), (30, 70))]
+    assert train["expected_keywords"]["xy"] == pytest.approx(np.mean(expected), abs=1e-6)
+    marked = [sum(primary(source, 3)[:3]) for source in (10, 30, 30, 30, 30)]
+    assert train["primary_words"]["s"] == pytest.approx(np.mean(marked))
+    assert metrics["vocabulary"] == {"words": 4, "tags": 38, "size": 49} and metrics["max_length"] == 3
+    nothing = made(make_tables(EXAMPLES[:2])).metrics["test"]
+    assert nothing["pairs"] == 0 and nothing["source"] == {"words": None, "outside_vocabulary": None, "cut": None}
+
+
+def test_uncut_words_are_in_the_table():
+    assert len(items(max_length=1)["source_words"][1]) == 4
+
+
+# Bad inputs
+
+@pytest.mark.parametrize(("table", "mode"), [("attribution", "xx"), ("attribution", "xy"), ("psi", "xx"),
+                                             ("psi", "xy")])
+def test_a_mode_that_was_not_scored_is_named_with_its_param(table, mode):
+    tables = make_tables()
+    tables[table] = only(tables[table], lambda row: row["mode"] != mode)
+    with pytest.raises(InputError, match=f"{table}.parquet: no row is of mode {mode}, .*Add {mode} to {table}.modes"):
+        made(tables)
+
+
+@pytest.mark.parametrize(("table", "lost", "message"), [
+    ("attribution", lambda row: row["pair"] == 60, "attribution.parquet: no row of mode xy for text 30 with 60, and 0"),
+    ("psi", lambda row: row["text_id"] == 80 and row["mode"] == "xx", "psi.parquet: no row of mode xx for text 80 wit"),
+    ("s_tags", lambda row: row["text_id"] == 30, "s_tags.parquet: no row for text 30, and 3 more are missing"),
+    ("tokens", lambda row: row["text_id"] == 50, "tokens.parquet: text 50 has no row. The tables were made from diff"),
+    ("texts", lambda row: row["text_id"] == 40, "texts.parquet: text 40 has no row. The tables were made from differ"),
+])
+def test_rows_that_are_missing_are_named(table, lost, message):
+    tables = make_tables()
+    tables[table] = only(tables[table], lambda row: not lost(row))
+    with pytest.raises(InputError, match=message):
+        made(tables)
+
+
+def _with(row, value):
+    return [*row[:-1], value]
+
+
+@pytest.mark.parametrize(("table", "column", "change", "message"), [
+    ("attribution", "score", lambda row: row[:-1], "attribution.parquet: text 10 has values for 3 words, and 4 tokens"),
+    ("psi", "primary", lambda row: [*row, True], "psi.parquet: text 10 has values for 5 words, and 4 tokens in tok"),
+    ("s_tags", "primary", lambda row: row[1:], "s_tags.parquet: text 10 has values for 3 words"),
+    ("attribution", "score", lambda row: _with(row, 1.5), "attribution.parquet: column score of text 10 holds 1.5, wh"),
+    ("attribution", "score", lambda row: _with(row, float("nan")), "column score of text 10 holds nan, which is no pr"),
+    ("attribution", "score", lambda row: _with(row, -0.1), "holds -0.1.*Run the stage attribution again"),
+    ("tokens", "tag", lambda row: row[:-1], "tokens.parquet: text 10 has other numbers of tokens and of tags"),
+    ("tokens", "tag", lambda row: ["" if tag == "RB" else tag for tag in row],
+     "word 'fast' of text 60 has no tag, and 0 more have none. .*annotate.pipeline"),
+    ("examples", "target_id", lambda text: 50 if text == 40 else text, "first of reference_ids is not the target of ex"
+                                                                       r"ample 101 \(and of 1 more\)"),
+    ("examples", "reference_ids", lambda row: row if len(row) == 1 else [], "is not the target of example 101"),
+    ("examples", "split", lambda _: "test", "the train split has no pair with words on both sides"),
+])
+def test_tables_that_do_not_fit_are_refused(table, column, change, message):
+    tables = make_tables()
+    tables[table] = changed(tables[table], column, change)
+    with pytest.raises(InputError, match=message):
+        made(tables)
+
+
+# The stage
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    paths = DatasetPaths("tiny")
+    for kind, rows in make_tables([*EXAMPLES, ("train", 90, [10])]).items():
+        write_table(paths.table(kind), kind, rows, Provenance("test", "0", {kind: {"from": "here"}}))
+    params = {"recipe": "test", "datasets": {"tiny": {"source": "x"}}, "paraphrase_items": {"max_length": 3}}
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
+    return paths
+
+
+def test_stage_writes_items_vocabulary_and_metrics_the_same_bytes_twice(project):
+    assert paraphrase_items.main(["tiny"]) == 0
+    files = [project.table("paraphrase_items"), project.table("vocabulary"), project.metrics("paraphrase_items")]
+    written = [file.read_bytes() for file in files]
+    found = read_frame(files[0], "paraphrase_items")
+    pd.testing.assert_frame_equal(found, items(make_tables([*EXAMPLES, ("train", 90, [10])])))
+    assert list(found) == [name for name, _, _ in SCHEMAS["paraphrase_items"].fields]
+    assert Vocabulary.from_frame(read_frame(files[1], "vocabulary")) == made().vocabulary
+    metrics = json.loads(files[2].read_text())
+    assert metrics["left_out"] == {"examples": 1, "references": 0} and metrics["train"]["source"]["cut"] == 0.25
+    metadata = read_metadata(files[0])
+    assert metadata["counts"] == metrics and metadata["fallbacks"] == [
+        "1 example left out, because a text has no words"]
+    assert set(metadata["models"]) == {"attribution", "psi", "s_tags"}
+    assert paraphrase_items.main(["tiny"]) == 0 and [file.read_bytes() for file in files] == written
+
+
+def test_stage_says_what_is_missing(project, capsys):
+    rows = only(make_tables()["attribution"], lambda row: row["mode"] == "xx")
+    write_table(project.table("attribution"), "attribution", rows, Provenance("test", "0"))
+    assert paraphrase_items.main(["tiny"]) == 1
+    assert "Add xy to attribution.modes in params.yaml" in capsys.readouterr().err
+    project.table("s_tags").unlink()
+    assert paraphrase_items.main(["tiny"]) == 1
+    assert "s_tags.parquet: no such artifact" in capsys.readouterr().err
+    assert not project.table("paraphrase_items").exists()
