@@ -102,18 +102,19 @@ class Seq2SeqCost:
     def encoder(self, lengths: np.ndarray) -> np.ndarray:
         """Operations of encoding texts of these lengths."""
         passes = self.frozen_layers + 3 * (self.encoder_layers - self.frozen_layers)
-        return passes * (self._attention(lengths, lengths) + self._feed_forward(lengths))
+        return passes * (self.attention(lengths, lengths) + self._feed_forward(lengths))
 
     def decoder(self, lengths: np.ndarray, memory: np.ndarray) -> np.ndarray:
         """Operations of decoding targets of these lengths with memories of so many slots, scores included."""
-        layer = self._attention(lengths, lengths) + self._attention(lengths, memory) + self._feed_forward(lengths)
+        layer = self.attention(lengths, lengths) + self.attention(lengths, memory) + self._feed_forward(lengths)
         return 3 * (self.decoder_layers * layer + self._product(lengths, self.width)) + self.scores(lengths)
 
     def scores(self, lengths: np.ndarray) -> np.ndarray:
         """Operations of scoring the vocabulary at so many places."""
         return (2 if self.embeddings_frozen else 3) * self._product(lengths, self.vocabulary)
 
-    def _attention(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    def attention(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        """Operations of one attention of so many queries to so many keys, forward alone."""
         own, others = self._product(queries, self.width), self._product(keys, self.width)
         return 2.0 * own + 2.0 * others + 4.0 * self.width * queries * keys
 

@@ -1,0 +1,122 @@
+"""A rewriter of the PGKPR track as a task of the training loop (METHODS C.5)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from models.rewriters.base import Rewriter
+from models.rewriters.config import RewriterConfig
+from models.training import BatchedTask, Step, Work
+from stages.pgkpr.batches import PairBatches
+from stages.pgkpr.cost import training_flops
+from stages.pgkpr.keywords import training_mask
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What the loss parts of some items are divided by: their number, and tokens of theirs.
+
+    Attributes:
+        items: number of pairs.
+        words: of the sources.
+        generated: words of the targets, each with its end token.
+        reconstructed: tokens of the perturbed sources, 2l + 3 for a source of l words.
+    """
+
+    items: int
+    words: int
+    generated: int
+    reconstructed: int
+
+    @classmethod
+    def of(cls, batches: PairBatches, items: Sequence[int]) -> "Totals":
+        """Return the totals of ``items``."""
+        count, chosen = len(items), list(items)
+        words, targets = (int(batches.words[side][chosen].sum()) for side in ("x", "t"))
+        return cls(count, words, targets + count, 2 * words + 3 * count)
+
+    def means(self, sums: Mapping[str, Tensor], config: RewriterConfig) -> dict[str, Tensor]:
+        """Return ``Rewriter.sums`` of all these items, or of some, divided by what belongs to all."""
+        by_token = config.reconstruction["reduction"] == "token_mean"
+        counts = {"generation": self.generated, "reconstruction": self.reconstructed if by_token else self.items,
+                  "contrast": self.items, "bow": self.items}
+        return {name: value / counts[name] for name, value in sums.items()}
+
+
+class RewriteTask(BatchedTask):
+    """Trains a rewriter on pairs; see ``models.training.Task``.
+
+    The loss is generation + lambda_1 reconstruction + lambda_2 contrast for PGKPR, generation + the weighted bag of
+    words for Latent-BOW, and generation for the others. Generation is a mean over target tokens of the step's whole
+    batch, reconstruction one over tokens or items, contrast and bag over items; so their shares add up over
+    micro-batches. The negatives of the contrast are those of the micro-batch, by definition.
+
+    Args:
+        model: on its device.
+        train: pairs of the training split, with keyword probabilities.
+        validation: pairs of the validation split, whose keywords are fixed: probabilities of 0 and 1.
+        learning_rate: of every parameter.
+        micro_batch: pairs per forward pass in validation.
+    """
+
+    module: Rewriter
+    train: PairBatches
+    validation: PairBatches
+
+    def __init__(self, model: Rewriter, train: PairBatches, validation: PairBatches, learning_rate: float,
+                 micro_batch: int) -> None:
+        self.module, self.train, self.validation = model, train, validation
+        self.learning_rate, self.batch_size = learning_rate, micro_batch
+        self.tokens = train.words["x"] + train.words["t"]
+        self.flops = training_flops(model.config, train)
+
+    def lengths(self) -> list[int]:
+        """Return the words of each training pair's texts, both together."""
+        return self.tokens.tolist()
+
+    def work(self, items: Sequence[int]) -> Work:
+        """Return words and floating-point operations of training on ``items``."""
+        chosen = list(items)
+        return Work(int(self.tokens[chosen].sum()), float(self.flops[chosen].sum()))
+
+    def load(self, items: Sequence[int]) -> dict[str, Tensor]:
+        """Return the padded tensors of ``items``; see ``PairBatches.batch``."""
+        return self.train.batch(items)
+
+    def load_validation(self, items: Sequence[int]) -> dict[str, Tensor]:
+        """Return the same of validation pairs."""
+        return self.validation.batch(items)
+
+    def train_batch(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the share of a micro-batch in the loss of the step's batch, and its parts."""
+        return self._loss(self._sums(batch), Totals.of(self.train, step.batch))
+
+    def validate(self) -> dict[str, float]:
+        """Return the loss over all validation pairs, in the weights of training, and its parts."""
+        sums = self.validation_sums(self._sums)
+        totals = Totals.of(self.validation, range(len(self.validation)))
+        loss, parts = self._loss({name: torch.tensor(value, dtype=torch.float64) for name, value in sums.items()},
+                                 totals)
+        return {name: float(value) for name, value in {"loss": loss, **parts}.items()}
+
+    def _sums(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return ``Rewriter.sums`` and, for a model that reads keywords, their number."""
+        if not self.module.uses_keywords:
+            return self.module.sums(batch, None)
+        mask = training_mask(batch["p"], batch["x_lengths"], batch.get("repeat"))
+        return {**self.module.sums(batch, mask), "keywords": mask.sum()}
+
+    def _loss(self, sums: Mapping[str, Tensor], totals: Totals) -> tuple[Tensor, dict[str, Tensor]]:
+        keywords = {"keyword_share": sums["keywords"] / totals.words} if "keywords" in sums else {}
+        parts = totals.means({name: value for name, value in sums.items() if name != "keywords"}, self.module.config)
+        weights = part_weights(self.module.config)
+        loss = torch.stack([weights[name] * value for name, value in parts.items()]).sum()
+        return loss, {**parts, **keywords}
+
+
+def part_weights(config: RewriterConfig) -> dict[str, float]:
+    """Return the weight of each part of the loss that a model may have."""
+    return {"generation": 1.0, "reconstruction": config.reconstruction["weight"],
+            "contrast": config.contrast["weight"], "bow": config.latent_bow["weight"]}
