@@ -32,7 +32,8 @@ STAGE_PARAMS: dict[str, tuple[str, ...]] = {
     "evaluate_pgkpr": ("seed", "runtime.threads", "runtime.deterministic", "encoder", "evaluate_hcl", "evaluate_pgkpr",
                        "runs.pgkpr.{key}"),
     "compare": ("seed", "compare", "models", "runs"),
-    "report": ("recipe", "seed", "datasets", "encoder", "report", "models", "runs", "probes"),
+    "report": ("recipe", "seed", "datasets", "encoder", "train_pgkpr", "generate_pgkpr", "report", "models", "runs",
+               "probes"),
 }
 
 

@@ -6,9 +6,10 @@ from typing import Any
 
 from stages.reporting.gather import DatasetMaterial, Material, RunMaterial
 from stages.reporting.labels import number
-from stages.reporting.metric_columns import Column, column
-from stages.reporting.published import HEADINGS, NOTES, TABLES, PublishedTable, dataset_kind_of, published_row
+from stages.reporting.metric_columns import column
+from stages.reporting.published import HEADINGS, NOTES, PublishedTable, dataset_kind_of
 from stages.reporting.results import MISSING
+from stages.reporting.tracks import HCL, Track
 
 
 @dataclass(frozen=True)
@@ -45,21 +46,23 @@ class PrintedTable:
         return any(row.measured for row in self.rows)
 
 
-def printed_tables(material: Material) -> list[PrintedTable]:
-    """Return every table of the paper; runs on the same data set stand in it below their row."""
+def printed_tables(material: Material, track: Track = HCL) -> list[PrintedTable]:
+    """Return every table of the track's paper; runs on the same data set stand in it below their row.
+
+    Args:
+        material: with the models and runs of that track alone.
+        track: whose paper it is.
+    """
     kinds = {dataset.name: _kind(dataset) for dataset in material.datasets}
     settings = {model.name: model.settings or model.overrides for model in material.models}
     rows: dict[tuple[str, str], list[RunMaterial]] = {}
     for run in material.runs:
-        # A run under another keyword, or of drawn z, is no row of the paper.
-        if run.decode.get("keyword", "own") != "own" or run.decode.get("z", "mean") != "mean":
-            continue
         kind = kinds.get(run.dataset)
-        row = published_row(settings[run.model], kind)
+        row = track.row(run, settings[run.model], kind)
         if row is not None and kind is not None:
             rows.setdefault((kind, row.name), []).append(run)
     pooled = _pooled(material.comparison)
-    return [_table(table, rows, pooled) for table in TABLES.values()]
+    return [_table(table, rows, pooled) for table in track.published]
 
 
 def _kind(dataset: DatasetMaterial) -> str | None:
@@ -74,27 +77,29 @@ def _table(table: PublishedTable, runs: Mapping[tuple[str, str], list[RunMateria
     for row in table.rows.values():
         cells = [PrintedCell(row.cells[metric].text, notes.get(row.cells[metric].flag, 0)) for metric in table.metrics]
         rows.append(PrintedRow(row.name, False, cells, notes.get(row.flag, 0)))
-        rows += _ours(runs.get((table.kind, row.name), []), table.metrics, pooled)
+        rows += _ours(runs.get((table.kind, row.name), []), table, pooled)
     return PrintedTable(f"Table {table.number}: {table.title}", [HEADINGS[metric] for metric in table.metrics], rows,
                         [NOTES[flag] for flag in notes])
 
 
-def _ours(runs: Sequence[RunMaterial], metrics: Sequence[str],
+def _ours(runs: Sequence[RunMaterial], table: PublishedTable,
           pooled: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[PrintedRow]:
     """Return a row per run, or one for all that differ in their seed alone."""
     rows: dict[str, list[PrintedCell]] = {}
     for run in runs:
         name, group = pooled.get(run.name, (run.name, {}))
-        found = [_cell(column(metric), group[metric]["mean"], group[metric]["sd"]) if metric in group
-                 else _cell(column(metric), None if group else run.metrics["run"].get(metric)) for metric in metrics]
+        found = [_cell(metric, table.scale, group[metric]["mean"], group[metric]["sd"]) if metric in group
+                 else _cell(metric, table.scale, None if group else run.metrics["run"].get(metric))
+                 for metric in table.metrics]
         if any(cell.text != MISSING for cell in found):
             rows[name] = found
     return [PrintedRow(name, True, cells) for name, cells in rows.items()]
 
 
-def _cell(metric: Column, value: float | None, deviation: float | None = None) -> PrintedCell:
-    text = MISSING if value is None else number(float(value), max(metric.digits, 4))
-    return PrintedCell(text, more="" if deviation is None else f"± {number(float(deviation), 4)}")
+def _cell(metric: str, scale: int, value: float | None, deviation: float | None = None) -> PrintedCell:
+    digits = 2 if scale == 100 else max(column(metric).digits, 4)
+    text = MISSING if value is None else number(scale * float(value), digits)
+    return PrintedCell(text, more="" if deviation is None else f"± {number(scale * float(deviation), digits)}")
 
 
 def _pooled(comparison: Mapping[str, Any]) -> dict[str, tuple[str, Mapping[str, Any]]]:

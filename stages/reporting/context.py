@@ -8,6 +8,7 @@ import pandas as pd
 
 from stages.comparison.figure import pos_plot
 from stages.reporting.alarms import Alarm, alarms_of
+from stages.reporting.cases import CaseStudy, case_study
 from stages.reporting.comparison_tables import PrintedTable, printed_tables
 from stages.reporting.curves import CurveGroup, best_epoch, curve_groups, series_colour
 from stages.reporting.differences import DifferenceTable, difference_tables
@@ -19,8 +20,10 @@ from stages.reporting.generations import generations_data
 from stages.reporting.labels import number, percentage, rows_of, settings_text, stage_label, value_text
 from stages.reporting.latent_map import ProbeView, probe_view
 from stages.reporting.metric_columns import Column
+from stages.reporting.parts_of_speech import PartsOfSpeech, parts_of_speech
 from stages.reporting.plots import degree_plot, keyword_plot, neighbourhood_plots
 from stages.reporting.results import ResultBlock, result_blocks
+from stages.reporting.tracks import HCL, PGKPR, Track
 
 # Bytes of embedded data, shared by all data sets and by all blocks of results; with the tables and pictures of a
 # recipe of ordinary size the page stays below 5 MB.
@@ -100,6 +103,7 @@ class BlockView:
     examples: list[ExampleView]
     data: str
     left_out: int
+    study: CaseStudy | None = None
 
     @property
     def heading(self) -> str:
@@ -109,17 +113,36 @@ class BlockView:
 
 @dataclass(frozen=True)
 class TrackView:
-    """Everything of one method: its results, generations, trainings and probes."""
+    """Everything of one method: its results, generations, trainings and probes, and keywords by part of speech."""
 
-    key: str
-    title: str
-    method: str
+    about: Track
     models: list[ModelView]
     runs: list[tuple[str, str, str]]
     blocks: list[BlockView]
     printed: list[PrintedTable]
     curves: list[CurveGroup]
     probes: list[ProbeView]
+    parts: list[PartsOfSpeech]
+
+    @property
+    def key(self) -> str:
+        """As in the params; begins the ids of the track's sections."""
+        return self.about.key
+
+    @property
+    def title(self) -> str:
+        """Short name."""
+        return self.about.title
+
+    @property
+    def method(self) -> str:
+        """What the method is."""
+        return self.about.method
+
+    @property
+    def studied(self) -> list[BlockView]:
+        """Blocks with a case study."""
+        return [block for block in self.blocks if block.study is not None]
 
     @property
     def glossary(self) -> list[tuple[str, tuple[Column, ...]]]:
@@ -160,6 +183,7 @@ class Page:
     def plots(self) -> list[Plot]:
         """Every plot of the page, in its order."""
         found = [plot for track in self.tracks for group in track.curves for plot in group.plots]
+        found += [part.plot for track in self.tracks for part in track.parts]
         for dataset in self.datasets:
             found += [plot for plot in (dataset.keywords, dataset.parts_of_speech, dataset.degrees) if plot]
             found += dataset.neighbourhoods
@@ -191,57 +215,84 @@ def build(material: Material, examples: int) -> Page:
     for dataset in graphs:
         if dataset.graph is not None:
             data[f"graph-{dataset.name}"] = explorer_data(dataset.graph, GRAPH_BYTES // len(graphs))
+    # PGKPR is shown where it has runs; HCL everywhere but in a recipe of PGKPR alone.
+    own = {track.key: material.of(track.key) for track in (HCL, PGKPR)}
+    shown = [PGKPR] if own["pgkpr"].runs else []
+    if own["hcl"].models or not shown:
+        shown.insert(0, HCL)
+    blocks = {track.key: result_blocks(own[track.key].runs, own[track.key].comparison, track)
+              for track in shown}
+    budget = GENERATION_BYTES // max(1, sum(map(len, blocks.values())))
     return Page(
         recipe=material.recipe, seed=material.seed, encoder=material.encoder, encoders=_encoders(material),
-        datasets=[_dataset(dataset, data) for dataset in material.datasets], tracks=[_hcl(material, examples, data)],
+        datasets=[_dataset(dataset, data) for dataset in material.datasets],
+        tracks=[_track(track, own[track.key], blocks[track.key], examples, data, budget) for track in shown],
         shown=examples, data=data)
 
 
-def _hcl(material: Material, examples: int, data: dict[str, Any]) -> TrackView:
-    blocks = result_blocks(material.runs, material.comparison)
+def _track(track: Track, material: Material, blocks: list[ResultBlock], examples: int, data: dict[str, Any],
+           budget: int) -> TrackView:
+    """Return one track from the material that is its own."""
     alarms = alarms_of(material.models)
+    used = {run.dataset for run in material.runs}
     return TrackView(
-        "hcl", "HCL", "hierarchical contrastive learning over keywords and instances",
+        track,
         [_model(model, place, [alarm for alarm in alarms if alarm.model == model.name])
          for place, model in enumerate(material.models)],
         [(run.name, run.model, settings_text(run.decode) or "none") for run in material.runs],
-        [_block(block, f"generations-hcl-{place}", material, examples, data, GENERATION_BYTES // len(blocks))
+        [_block(track, block, f"generations-{track.key}-{place}", material, examples, data, budget)
          for place, block in enumerate(blocks)],
-        printed_tables(material), curve_groups(material.models), [probe_view(probe) for probe in material.probes])
+        printed_tables(material, track), curve_groups(material.models, track.questions, track.curve_names),
+        [probe_view(probe) for probe in material.probes],
+        [found for dataset in material.datasets if track is PGKPR and dataset.name in used
+         and (found := parts_of_speech(dataset)) is not None])
 
 
-def _block(block: ResultBlock, name: str, material: Material, examples: int, data: dict[str, Any],
+def _block(track: Track, block: ResultBlock, name: str, material: Material, examples: int, data: dict[str, Any],
            budget: int) -> BlockView:
-    left_out = 0
+    left_out, study = 0, None
+    details = None if track.many_keywords else material.details[block.dataset]
     if examples:
         runs = [run for run in material.runs if run.name in block.runs]
-        data[name] = generations_data(runs, material.details[block.dataset], budget)
+        data[name] = generations_data(runs, details, budget, track.many_keywords)
         left_out = data[name]["total"] - len(data[name]["items"])
-    return BlockView(block, difference_tables(material.paired, block), example_views(block, material, examples), name,
-                     left_out)
+        study = case_study(runs, material.pairs, {model.name: model.settings for model in material.models},
+                           material.seed)
+    return BlockView(block, difference_tables(material.paired, block),
+                     example_views(block, material, examples, track.many_keywords), name, left_out, study)
 
 
-def example_views(block: ResultBlock, material: Material, count: int) -> list[ExampleView]:
-    """Return the shown examples of one block, each with the outputs of all its runs side by side."""
+def example_views(block: ResultBlock, material: Material, count: int, many: bool = False) -> list[ExampleView]:
+    """Return the shown examples of one block, each with the outputs of all its runs side by side.
+
+    Args:
+        block: the runs.
+        material: of their track.
+        count: how many examples.
+        many: a source has several keywords, which are joined by spaces.
+    """
     runs = [run for run in material.runs if run.name in block.runs]
     rows = {run.name: {row.example_id: row for row in run.predictions.itertuples()} for run in runs}
     shared = set.intersection(*(set(found) for found in rows.values()))
-    details = {row.example_id: row for row in material.details[block.dataset].itertuples()}
-    return [_example(number, runs, rows, details.get(number)) for number in chosen_examples(shared, count)]
+    known = [] if many else material.details[block.dataset].itertuples()
+    details = {row.example_id: row for row in known}
+    return [_example(number, runs, rows, details.get(number), many) for number in chosen_examples(shared, count)]
 
 
-def _example(number: int, runs: Sequence[RunMaterial], rows: dict[str, dict[int, Any]], detail: Any) -> ExampleView:
+def _example(number: int, runs: Sequence[RunMaterial], rows: dict[str, dict[int, Any]], detail: Any,
+             many: bool) -> ExampleView:
     # A run without keyword has none in its predictions; another of the same data set knows it.
     own = [rows[run.name][number] for run in runs]
     first = next((row for row in own if isinstance(row.keyword, str)), own[0])
     keyword = first.keyword if isinstance(first.keyword, str) else None
+    words = keyword.split() if many and keyword else [keyword]
     target, negative, impostor = (None, None, None) if detail is None else (
         detail.reference_keyword, detail.negative, detail.negative_keyword)
     return ExampleView(
-        number, keyword, bool(first.keyword_known), segments(first.source, [keyword]),
-        [segments(text, [target or keyword]) for text in first.references], target,
+        number, keyword, bool(first.keyword_known), segments(first.source, words),
+        [segments(text, [target] if target else words) for text in first.references], target,
         None if negative is None else segments(negative, [impostor]), impostor,
-        [(run.name, segments(row.prediction, [keyword, target])) for run, row in zip(runs, own, strict=True)])
+        [(run.name, segments(row.prediction, [*words, target])) for run, row in zip(runs, own, strict=True)])
 
 
 def _dataset(dataset: DatasetMaterial, data: dict[str, Any]) -> DatasetView:

@@ -15,17 +15,35 @@ from stages.reporting.labels import number, quantity_label
 _SPLITS = (("validation", "-", 1.7, 1.0), ("train", (0, (3.5, 1.8)), 1.1, 0.75))
 _MARKED = 60        # points of a line up to which each is marked
 _CONTRASTS = "instance|keyword|mahalanobis"
-_GROUPS = (
-    ("The loss and its parts", "What is minimised. The validation loss, without the contrasts, chooses the weights.",
-     rf"loss|reconstruction|kl|bow|{_CONTRASTS}"),
-    ("Does the latent variable carry anything?", "Posterior collapse shows in a KL near zero, in few active units, and "
-     "in a reconstruction that is as good with z from the prior, or with z = 0, as from the posterior. KL negative is "
-     "that of the negative's posterior: the instance contrast wants it above the KL.",
-     r"active_units|(mean_log_)?sigma|kl_.*|reconstruction_.*"),
-    ("Do the contrasts still teach?", "Of each contrast: masked, the share of items that take no part; of the others, "
-     "the mean loss; vanished, the share with a loss below 0.01; ahead, the share in which the right candidate is "
-     "ahead; gap, how far apart the candidates are, in units of the temperature.", rf"({_CONTRASTS})_.*"),
-    ("Optimiser", "Rates, the weight of the KL term, and the size of the gradient.", r".*"),
+
+
+@dataclass(frozen=True)
+class Question:
+    """What several plots answer together, a note, and a pattern of the quantities that they show."""
+
+    title: str
+    note: str
+    pattern: str
+
+
+HCL_QUESTIONS = (
+    Question("The loss and its parts", "What is minimised. The validation loss, without the contrasts, chooses the "
+             "weights.", rf"loss|reconstruction|kl|bow|{_CONTRASTS}"),
+    Question("Does the latent variable carry anything?", "Posterior collapse shows in a KL near zero, in few active "
+             "units, and in a reconstruction that is as good with z from the prior, or with z = 0, as from the "
+             "posterior. KL negative is that of the negative's posterior: the instance contrast wants it above the KL.",
+             r"active_units|(mean_log_)?sigma|kl_.*|reconstruction_.*"),
+    Question("Do the contrasts still teach?", "Of each contrast: masked, the share of items that take no part; of the "
+             "others, the mean loss; vanished, the share with a loss below 0.01; ahead, the share in which the right "
+             "candidate is ahead; gap, how far apart the candidates are, in units of the temperature.",
+             rf"({_CONTRASTS})_.*"),
+    Question("Optimiser", "Rates, the weight of the KL term, and the size of the gradient.", r".*"),
+)
+PGKPR_QUESTIONS = (
+    Question("The loss and its parts", "What is minimised, in nats: generation per word of the target; reconstruction "
+             "per token of the two-part input; contrast per pair; bow, the bag of words of the latent-bow models, per "
+             "pair. The validation loss chooses the weights.", r"loss|generation|reconstruction|contrast|bow"),
+    Question("Optimiser and the rest", "Rates, the size of the gradient, and what else was recorded.", r".*"),
 )
 
 
@@ -38,18 +56,25 @@ class CurveGroup:
     plots: list[Plot]
 
 
-def curve_groups(models: Sequence[ModelMaterial]) -> list[CurveGroup]:
-    """Return the plots of all quantities that any model has kept, by the question they answer."""
+def curve_groups(models: Sequence[ModelMaterial], questions: Sequence[Question] = HCL_QUESTIONS,
+                 track: str = "") -> list[CurveGroup]:
+    """Return the plots of all quantities that any model has kept, by the question they answer.
+
+    Args:
+        models: of one track, in the order of the params.
+        questions: a quantity goes to the first whose pattern it matches.
+        track: put into the plots' names, where another track has plots of the same quantities.
+    """
     known = [model for model in models if model.history is not None and not model.history.empty]
     quantities: dict[str, None] = {}
     for model in known:
         quantities.update(dict.fromkeys(history_quantities(model.history)))
     places = {model.name: place for place, model in enumerate(models)}
-    members: dict[str, list[Plot]] = {title: [] for title, _, _ in _GROUPS}
+    members: dict[str, list[Plot]] = {question.title: [] for question in questions}
     for quantity in quantities:
-        title = next(title for title, _, pattern in _GROUPS if re.fullmatch(pattern, quantity))
-        members[title].append(_plot(quantity, known, places))
-    return [CurveGroup(title, note, members[title]) for title, note, _ in _GROUPS if members[title]]
+        title = next(one.title for one in questions if re.fullmatch(one.pattern, quantity))
+        members[title].append(_plot(quantity, known, places, track))
+    return [CurveGroup(one.title, one.note, members[one.title]) for one in questions if members[one.title]]
 
 
 def history_quantities(history: pd.DataFrame | None) -> dict[str, dict[str, str]]:
@@ -82,7 +107,7 @@ def series_colour(place: int) -> str:
     return SERIES[place % len(SERIES)]
 
 
-def _plot(quantity: str, models: Sequence[ModelMaterial], places: dict[str, int]) -> Plot:
+def _plot(quantity: str, models: Sequence[ModelMaterial], places: dict[str, int], track: str) -> Plot:
     notes, ends = {}, []
     with drawing(3.1, 2.0) as figure:
         axes = figure.add_subplot()
@@ -97,7 +122,8 @@ def _plot(quantity: str, models: Sequence[ModelMaterial], places: dict[str, int]
         axes.set_xlabel("epoch")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
         axes.legend(fontsize=6.5).set_gid("legend")
-        return finished(figure, file_name("history", quantity), quantity_label(quantity), "; ".join(ends), notes)
+        name = file_name("history", *([track] if track else []), quantity)
+        return finished(figure, name, quantity_label(quantity), "; ".join(ends), notes)
 
 
 def _draw(axes: Axes, model: ModelMaterial, columns: dict[str, str], place: int) -> str:

@@ -4,7 +4,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from stages.artifacts.schemas import NO_KEYWORD
+from stages.runtime.seeds import derived_seed
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,14 @@ def chosen_examples(example_ids: Iterable[int], count: int) -> list[int]:
     ordered = sorted(set(example_ids))
     count = min(count, len(ordered))
     return [ordered[place * len(ordered) // count] for place in range(count)]
+
+
+def seeded_examples(example_ids: Iterable[int], count: int, seed: int) -> list[int]:
+    """Return at most ``count`` of the ids, drawn from the sorted ids by ``seed``, in their order."""
+    ordered = sorted({int(number) for number in example_ids})
+    generator = np.random.default_rng(derived_seed(seed, "report", "cases"))
+    places = generator.choice(len(ordered), size=min(count, len(ordered)), replace=False)
+    return [ordered[place] for place in sorted(places.tolist())]
 
 
 def segments(text: str, keywords: Sequence[str | None]) -> list[Segment]:

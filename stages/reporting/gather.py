@@ -1,7 +1,8 @@
 """Read what the page shows, through the schemas; what a recipe does not make is None, not an error."""
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,9 @@ import pyarrow.compute as pc
 
 from stages.artifacts.paths import COMPARISON, DatasetPaths, ModelPaths, ProbePaths, RunPaths
 from stages.artifacts.tables import read_frame, read_metadata, read_table
+from stages.reporting.examples import seeded_examples
 from stages.reporting.explorer import GraphMaterial, read_graph
+from stages.reporting.published_pgkpr import keywords_of
 from stages.runtime.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,9 +24,13 @@ if TYPE_CHECKING:
 _DATA_STAGES = ("ingest", "annotate", "textrank", "pair_classifier", "attribution", "word_vectors", "psi", "s_tagger",
                 "side_by_side", "keywords", "clusters", "graph", "node_vectors")
 _SETTINGS = ("graph", "keyword", "latent", "contrasts", "decoder")
+# Groups of `train_pgkpr` by the architecture that reads them.
+_READ_BY = {"pgkpr": ("keywords", "reconstruction", "contrast", "sizes"), "transformer": ("sizes",),
+            "residual_lstm": ("residual_lstm",), "latent_bow": ("latent_bow",), "ianet": ("sizes", "ianet")}
 _TABLES = ("examples", "texts", "tokens", "textrank", "attribution", "word_vectors", "psi", "s_tags", "side_by_side",
            "keywords", "clusters", "nodes", "edges", "node_vectors")
 _BESIDE = 8     # texts whose keywords are shown method by method
+CASES = 6       # items of the case study
 ITEM_SCORES = ("bleu_1", "bleu_2", "bleu_4")    # those that stand beside an output
 
 
@@ -53,8 +60,10 @@ class ModelMaterial:
     """One trained model: what defines it, and one row per epoch (None where no history was kept).
 
     Attributes:
-        settings: groups of its ``config.json``, named as in the params; empty if it has none.
+        settings: groups of its ``config.json``, named as in the params; empty if it has none. For PGKPR, the groups
+            of ``train_pgkpr`` that its architecture reads.
         metrics: what its training reported; ``alarms`` are a list in it.
+        track: ``hcl`` or ``pgkpr``.
     """
 
     name: str
@@ -64,6 +73,7 @@ class ModelMaterial:
     history: pd.DataFrame | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     metrics: dict[str, Any] = field(default_factory=dict)
+    track: str = "hcl"
 
 
 @dataclass(frozen=True)
@@ -73,6 +83,8 @@ class RunMaterial:
     Attributes:
         predictions: rows of table ``predictions`` with sample 0.
         item_scores: by example, the scores that stand beside its output.
+        track: ``hcl`` or ``pgkpr``.
+        keywords: where a run of PGKPR takes keywords from, see ``published_pgkpr.keywords_of``; None without any.
     """
 
     name: str
@@ -82,6 +94,8 @@ class RunMaterial:
     metrics: dict[str, Any]
     predictions: pd.DataFrame
     item_scores: dict[int, list[float | None]] = field(default_factory=dict)
+    track: str = "hcl"
+    keywords: str | None = None
 
 
 @dataclass(frozen=True)
@@ -97,6 +111,19 @@ class ProbeMaterial:
 
 
 @dataclass(frozen=True)
+class PairsMaterial:
+    """A few evaluated pairs as a model of PGKPR reads them.
+
+    Attributes:
+        rows: of table ``paraphrase_items``, one per example: that of its target.
+        max_length: words of a text that the model reads.
+    """
+
+    rows: pd.DataFrame
+    max_length: int
+
+
+@dataclass(frozen=True)
 class Material:
     """Everything the page is made from.
 
@@ -106,6 +133,7 @@ class Material:
         paired: rows of table ``paired``; empty where no runs were compared.
         comparison: what the comparison reported beside them, such as means over seeds.
         probes: of the probed models.
+        pairs: by run of PGKPR, a few of the pairs that it was evaluated on.
     """
 
     recipe: str
@@ -118,6 +146,23 @@ class Material:
     paired: pd.DataFrame = field(default_factory=pd.DataFrame)
     comparison: dict[str, Any] = field(default_factory=dict)
     probes: list[ProbeMaterial] = field(default_factory=list)
+    pairs: dict[str, PairsMaterial] = field(default_factory=dict)
+
+    def of(self, track: str) -> "Material":
+        """Return the material with the models, runs, probes and comparisons of one track alone; only HCL has probes."""
+        runs = [run for run in self.runs if run.track == track]
+        own = {run.name for run in runs}
+        others = {run.name for run in self.runs} - own
+        return replace(self, models=[model for model in self.models if model.track == track], runs=runs,
+                       probes=self.probes if track == "hcl" else [],
+                       comparison={label: {**found, "groups": _without(found.get("groups", {}), others)}
+                                   for label, found in self.comparison.items()})
+
+
+def _without(groups: Mapping[str, Any], others: Collection[str]) -> dict[str, Any]:
+    """Return compared systems without those of ``others``, and without floors that are named after one of these."""
+    return {name: group for name, group in groups.items() if not set(group["runs"]) & set(others)
+            and not (name.startswith("floor ") and name.partition(" of ")[2] in others)}
 
 
 def gather(params: "Params") -> Material:
@@ -126,19 +171,22 @@ def gather(params: "Params") -> Material:
     Raises:
         InputError: a listed run has no metrics or predictions, or a file cannot be read.
     """
-    models = [_model(name, params) for name in params.models.hcl]
+    models = [*(_model(name, params) for name in params.models.hcl),
+              *(_rewriter(name, params) for name in params.models.pgkpr)]
     datasets = {model.name: model.dataset for model in models}
-    runs = [_run(name, run.model, datasets[run.model], run.decode) for name, run in params.runs.hcl.items()]
+    runs = [_run("hcl", name, run.model, datasets[run.model], run.decode) for name, run in params.runs.hcl.items()]
+    rewriting = [_rewriting(name, datasets[run.model], params) for name, run in params.runs.pgkpr.items()]
     paired, comparison = COMPARISON / "paired.parquet", COMPARISON / "metrics.json"
     return Material(
         recipe=params.recipe, seed=params.seed, encoder=params.encoder.source,
         datasets=[_dataset(name, block.model_dump(mode="json")) for name, block in params.datasets.items()],
-        models=models, runs=runs,
+        models=models, runs=[*runs, *rewriting],
         details={name: _details(name, [run for run in runs if run.dataset == name]) for name in params.datasets},
         paired=read_frame(paired, "paired") if paired.exists() else pd.DataFrame(),
         comparison=_json(comparison) if comparison.exists() else {},
         probes=[found for name, probe in params.probes.hcl.items()
-                if (found := _probe(name, probe.model, datasets[probe.model]))])
+                if (found := _probe(name, probe.model, datasets[probe.model]))],
+        pairs={run.name: read for run in rewriting if (read := _pairs(run, params.seed)) is not None})
 
 
 def _dataset(name: str, settings: dict[str, Any]) -> DatasetMaterial:
@@ -173,28 +221,63 @@ def _beside(paths: DatasetPaths) -> pd.DataFrame | None:
 
 
 def _model(name: str, params: "Params") -> ModelMaterial:
-    block, path = params.models.hcl[name], ModelPaths(name).history
+    block = params.models.hcl[name]
+    config = ModelPaths(name).weights / "config.json"
+    settings = _json(config) if config.exists() else {}
+    return ModelMaterial(name, block.dataset, params.model_seed(name), block.overrides, _history("hcl", name),
+                         {group: settings[group] for group in _SETTINGS if group in settings}, _training(name))
+
+
+def _rewriter(name: str, params: "Params") -> ModelMaterial:
+    """Return a model of PGKPR; its config.json leaves out what only training reads, so the params are taken."""
+    block, settings = params.models.pgkpr[name], params.pgkpr_model(name).model_dump(mode="json")
+    shown = ("architecture", *_READ_BY[settings["architecture"]])
+    return ModelMaterial(name, block.dataset, params.model_seed(name), block.overrides, _history("pgkpr", name),
+                         {group: settings[group] for group in shown}, _training(name), "pgkpr")
+
+
+def _history(track: str, name: str) -> pd.DataFrame | None:
+    path = ModelPaths(name).history
     history = pd.read_csv(path) if path.exists() else None
     if history is not None and "epoch" not in history:
         raise InputError(f"{path}: column 'epoch' is missing. Train the model again with "
-                         f"`keycontrast stage train_hcl@{name}`.")
-    config = ModelPaths(name).weights / "config.json"
-    settings = _json(config) if config.exists() else {}
-    metrics = ModelPaths(name).metrics
-    return ModelMaterial(name, block.dataset, params.model_seed(name), block.overrides, history,
-                         {group: settings[group] for group in _SETTINGS if group in settings},
-                         _json(metrics) if metrics.exists() else {})
+                         f"`keycontrast stage train_{track}@{name}`.")
+    return history
 
 
-def _run(name: str, model: str, dataset: str, decode: dict[str, Any]) -> RunMaterial:
+def _training(name: str) -> dict[str, Any]:
+    path = ModelPaths(name).metrics
+    return _json(path) if path.exists() else {}
+
+
+def _run(track: str, name: str, model: str, dataset: str, decode: dict[str, Any]) -> RunMaterial:
     paths = RunPaths(name)
     metrics = _json(paths.metrics)
     if not {"run", "floors", "counts", "settings"} <= set(metrics):
         raise InputError(f"{paths.metrics}: not the metrics of a run. Make them again with "
-                         f"`keycontrast stage evaluate_hcl@{name}`.")
+                         f"`keycontrast stage evaluate_{track}@{name}`.")
     predictions = read_frame(paths.predictions, "predictions")
     first = predictions[predictions["sample"] == 0].reset_index(drop=True)
-    return RunMaterial(name, model, dataset, decode, metrics, first, _item_scores(paths.scores))
+    return RunMaterial(name, model, dataset, decode, metrics, first, _item_scores(paths.scores), track)
+
+
+def _rewriting(name: str, dataset: str, params: "Params") -> RunMaterial:
+    run = params.runs.pgkpr[name]
+    keywords = keywords_of(params.pgkpr_model(run.model).model_dump(), params.pgkpr_decoding(name).model_dump())
+    return replace(_run("pgkpr", name, run.model, dataset, run.decode), keywords=keywords)
+
+
+def _pairs(run: RunMaterial, seed: int) -> PairsMaterial | None:
+    """Return a few pairs that a run of PGKPR was evaluated on, as its model reads them; None if its model has none."""
+    paths = ModelPaths(run.model)
+    config = paths.weights / "config.json"
+    if not paths.paraphrase_items.exists() or not config.exists():
+        return None
+    chosen = seeded_examples(run.predictions["example_id"], CASES, seed)
+    rows = read_table(paths.paraphrase_items, "paraphrase_items")
+    wanted = pc.and_(pc.is_in(rows["example_id"], value_set=pa.array(chosen, pa.int64())),
+                     pc.equal(rows["reference"], 0))
+    return PairsMaterial(rows.filter(wanted).to_pandas(), int(_json(config)["max_words"]))
 
 
 def _item_scores(path: Path) -> dict[int, list[float | None]]:

@@ -12,26 +12,30 @@ from stages.reporting.gather import RunMaterial
 ITEMS = 2000            # of one block of results, at most; bytes may allow fewer
 
 
-def generations_data(runs: Sequence[RunMaterial], details: pd.DataFrame, budget: int) -> dict[str, Any]:
+def generations_data(runs: Sequence[RunMaterial], details: pd.DataFrame | None, budget: int,
+                     many: bool = False) -> dict[str, Any]:
     """Return what the page embeds of the outputs of ``runs``, all on the same items.
 
     Args:
         runs: the runs of one block of results, in its order.
-        details: columns example_id, reference_keyword, negative, negative_keyword.
+        details: columns example_id, reference_keyword, negative, negative_keyword; None where there are none of them.
         budget: bytes; items beyond it are left out evenly.
+        many: a source has several keywords, which are joined by spaces.
 
     Returns:
         ``runs``: names; ``items``: per item [example_id, keyword, whether it is a node, source, references,
-        reference keyword, negative, negative keyword, outputs by run, scores by run]; ``total``: evaluated items.
+        reference keyword, negative, negative keyword, outputs by run, scores by run]; ``total``: evaluated items;
+        with ``many`` also ``many``.
     """
     rows = {run.name: {row.example_id: row for row in run.predictions.itertuples()} for run in runs}
     scores = {run.name: run.item_scores for run in runs}
-    more = {row.example_id: row for row in details.itertuples()}
+    more = {} if details is None else {row.example_id: row for row in details.itertuples()}
     shared = sorted(set.intersection(*(set(found) for found in rows.values())))
     items = [_item(number, [rows[run.name][number] for run in runs], more.get(number),
                    [scores[run.name].get(number) for run in runs]) for number in chosen_examples(shared, ITEMS)]
     return {"runs": [run.name for run in runs], "items": _within(items, budget),
-            "total": max(run.metrics["counts"].get("examples", len(shared)) for run in runs)}
+            "total": max(run.metrics["counts"].get("examples", len(shared)) for run in runs),
+            **({"many": True} if many else {})}
 
 
 def _item(number: int, own: Sequence[Any], detail: Any, scores: Sequence[Any]) -> list[Any]:

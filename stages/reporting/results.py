@@ -8,7 +8,8 @@ from typing import Any
 
 from stages.reporting.gather import RunMaterial
 from stages.reporting.labels import number, percentage, value_text
-from stages.reporting.metric_columns import COLUMNS, LAYOUTS, Column, ColumnGroup, TableLayout, column
+from stages.reporting.metric_columns import Column, ColumnGroup, TableLayout, column
+from stages.reporting.tracks import HCL, Track
 
 MISSING = "–"
 
@@ -123,12 +124,14 @@ def described(setting: Any) -> str:
     return ", ".join([*first, *nested, *rest])
 
 
-def result_blocks(runs: Sequence[RunMaterial], comparison: Mapping[str, Any] | None = None) -> list[ResultBlock]:
+def result_blocks(runs: Sequence[RunMaterial], comparison: Mapping[str, Any] | None = None,
+                  track: Track = HCL) -> list[ResultBlock]:
     """Return the results, runs on the same examples (hence with the same floors) together.
 
     Args:
-        runs: rows of the tables.
+        runs: rows of the tables, all of one track.
         comparison: what the comparison reported; means and deviations over seeds are taken from it.
+        track: whose tables are made.
     """
     def examples(run: RunMaterial) -> tuple[str, str, str]:
         metrics = run.metrics
@@ -140,19 +143,22 @@ def result_blocks(runs: Sequence[RunMaterial], comparison: Mapping[str, Any] | N
     for run in runs:
         order.setdefault(examples(run), len(order))
     placed = sorted(runs, key=lambda run: order[examples(run)])
-    return [_block(key[0], key[1], list(members), comparison or {}) for key, members in groupby(placed, examples)]
+    return [_block(key[0], key[1], list(members), comparison or {}, track)
+            for key, members in groupby(placed, examples)]
 
 
-def _block(dataset: str, split: str, runs: list[RunMaterial], comparison: Mapping[str, Any]) -> ResultBlock:
+def _block(dataset: str, split: str, runs: list[RunMaterial], comparison: Mapping[str, Any],
+           track: Track) -> ResultBlock:
     first = runs[0].metrics
     present = list(dict.fromkeys(key for values in (*(run.metrics["run"] for run in runs), *first["floors"].values())
                                  for key, value in values.items() if isinstance(value, (int, float))))
-    rest = [key for key in present if key not in COLUMNS]
-    layouts = (*LAYOUTS, TableLayout("Further metrics", "", (ColumnGroup("", tuple(map(column, rest))),)))
+    listed = {column.key for layout in track.layouts for group in layout.groups for column in group.columns}
+    rest = [key for key in present if key not in listed]
+    layouts = (*track.layouts, TableLayout("Further metrics", "", (ColumnGroup("", tuple(map(column, rest))),)))
     label, groups = compared(comparison, dataset, split, [run.name for run in runs])
     tables = [_table(layout, runs, groups)
               for found in layouts if (layout := _measured(found, present))]
-    lead = next(iter(first["settings"].get("leading", [])), "bleu_1")
+    lead = next(iter(first["settings"].get("leading", [])), track.lead)
     tables.sort(key=lambda table: lead not in [column.key for column in table.columns])
     systems = {**first["floors"], **{run.name: run.metrics["run"] for run in runs}}
     return ResultBlock(dataset, split, first["counts"], first["settings"], [run.name for run in runs], tables, lead,

@@ -12,6 +12,8 @@ function startGenerations(holder) {
   if (!data || !data.items.length) return;
   const shown = Number(holder.dataset.shown);
   const runs = data.runs.map((name, place) => [String(place), name]);
+  // Several keywords come joined by spaces.
+  const words = (item) => (data.many && item[WORD] ? item[WORD].split(/\s+/) : [item[WORD]]);
   const state = {query: "", first: 0, second: Math.min(1, runs.length - 1), differ: false, against: "none",
     order: "given", runs: runs.length > MANY ? "two" : "all", page: 0};
   const score = (item, run) => item[SCORES][run]?.[ORDERED_BY] ?? 0;
@@ -46,7 +48,7 @@ function startGenerations(holder) {
     return element("div", {class: "output"}, element("dt", {lang: "en"}, data.runs[run],
       scores ? element("span", {class: "scores", "data-hint": `${SCORE_NAMES.join(", ")} of this item, each order alone `
         + "with smoothing 7"}, scores.map((value) => (value === null ? "–" : value.toFixed(2))).join(" · ")) : null),
-    element("dd", {dir: "auto"}, ...marked(item[OUTPUTS][run], [item[WORD], item[REFERENCE_WORD]],
+    element("dd", {dir: "auto"}, ...marked(item[OUTPUTS][run], [...words(item), item[REFERENCE_WORD]],
       others[state.against])));
   }
 
@@ -57,13 +59,14 @@ function startGenerations(holder) {
     const order = state.runs === "two" ? [...new Set([state.first, state.second])] : data.runs.map((_, place) => place);
     const heading = element("h4", {lang: "en"}, `Example ${item[ID]}`);
     if (item[WORD]) {
-      heading.append(" · keyword ", element("strong", {}, element("bdi", {}, item[WORD])),
+      const name = words(item).length > 1 ? " · keywords " : " · keyword ";
+      heading.append(name, element("strong", {}, element("bdi", {}, item[WORD])),
         item[KNOWN] ? "" : ", not in the training graph");
     }
     return element("article", {lang: holder.dataset.language}, heading, element("dl", {class: "texts"},
-      row("source", null, item[SOURCE], [item[WORD]]),
+      row("source", null, item[SOURCE], words(item)),
       ...item[REFERENCES].map((text, place) => row("reference", place ? null : item[REFERENCE_WORD], text,
-        [item[REFERENCE_WORD] ?? item[WORD]])),
+        item[REFERENCE_WORD] ? [item[REFERENCE_WORD]] : words(item))),
       item[NEGATIVE] === null ? null : row("negative", item[NEGATIVE_WORD], item[NEGATIVE], [item[NEGATIVE_WORD]]),
       ...order.map((run) => outputRow(item, run))));
   }
