@@ -11,7 +11,8 @@ import yaml
 
 from stages.artifacts.paths import ModelPaths, RunPaths
 from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
-from stages.evaluate_hcl import LEADING, Resampling, main, rounded, run
+from stages.evaluate_hcl import LEADING, main, run
+from stages.evaluation.systems import Resampling, rounded
 from stages.metrics import bleu, distinct, ibleu, rouge, self_bleu, source_bleu
 from stages.metrics.bertscore import BertScores
 from stages.runtime.errors import InputError

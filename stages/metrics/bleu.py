@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from stages.metrics.tokens import Text, reference_lists, token_lists
+from stages.metrics.tokens import Text, joined, reference_lists, token_lists
 from stages.runtime.errors import nearest
 
 ORDERS = 4
 STYLES = ("individual_m7", "cumulative_m7", "corpus", "sacrebleu")
 _COUNTED = ORDERS + 1   # method 5 averages order 4 with order 5
+# What PGKPR's and LBOW's code gives NLTK for BLEU-1..4; the thirds of BLEU-3 are rounded there.
+RELEASED_WEIGHTS = ((1.0,), (0.5, 0.5), (0.33, 0.33, 0.34), (0.25, 0.25, 0.25, 0.25))
 
 
 @dataclass(frozen=True)
@@ -204,10 +206,23 @@ def corpus_columns(counts: MatchCounts) -> np.ndarray:
                            counts.reference_lengths[:, None]], axis=1)
 
 
-def corpus_bleu_of_sums(sums: np.ndarray) -> np.ndarray:
-    """Return unsmoothed cumulative corpus BLEU-1..4, (..., 4), of sums (..., 10) of :func:`corpus_columns`."""
+def corpus_bleu_of_sums(sums: np.ndarray, weights: Sequence[Sequence[float]] | None = None) -> np.ndarray:
+    """Return unsmoothed cumulative corpus BLEU-1..4, (..., 4), of sums (..., 10) of :func:`corpus_columns`.
+
+    Args:
+        sums: over items.
+        weights: of orders 1 to n, for each n; None for equal ones.
+    """
     precisions = sums[..., :ORDERS] / sums[..., ORDERS:2 * ORDERS]
-    return _cumulative(precisions) * brevity_penalty(sums[..., -2], sums[..., -1])[..., None]
+    means = _cumulative(precisions) if weights is None else _weighted(precisions, weights)
+    return means * brevity_penalty(sums[..., -2], sums[..., -1])[..., None]
+
+
+def _weighted(precisions: np.ndarray, weights: Sequence[Sequence[float]]) -> np.ndarray:
+    """Weighted geometric means over orders 1..n, one n per row of weights; 0 from the first zero on."""
+    with np.errstate(divide="ignore"):
+        logs = np.log(precisions)
+    return np.stack([np.exp((logs[..., :len(row)] * row).sum(axis=-1)) for row in weights], axis=-1)
 
 
 def _corpus(counts: MatchCounts) -> np.ndarray:
@@ -218,8 +233,8 @@ def _sacrebleu(hypotheses: Sequence[Text], references: Sequence[Text | Sequence[
     from sacrebleu.metrics import BLEU
 
     check_items(hypotheses, references)
-    outputs = [_joined(text) for text in hypotheses]
-    per_item = [[item] if isinstance(item, str) else [_joined(text) for text in item] for item in references]
+    outputs = [joined(text) for text in hypotheses]
+    per_item = [[item] if isinstance(item, str) else [joined(text) for text in item] for item in references]
     width = max(map(len, per_item))
     # sacreBLEU wants streams of equal length; None stands where an item has fewer references.
     streams: Any = [[item[place] if place < len(item) else None for item in per_item]
@@ -229,7 +244,3 @@ def _sacrebleu(hypotheses: Sequence[Text], references: Sequence[Text | Sequence[
                for order in range(1, ORDERS + 1)]
     values = np.array([metric.corpus_score(outputs, streams).score for metric in metrics])
     return BleuScores("sacrebleu", values, signature=str(metrics[-1].get_signature()))
-
-
-def _joined(text: Text) -> str:
-    return text if isinstance(text, str) else " ".join(text)

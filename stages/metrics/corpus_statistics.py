@@ -15,11 +15,17 @@ from stages.metrics.bleu import (
 )
 from stages.metrics.diversity import IBLEU_ALPHA
 from stages.metrics.resampling import Statistic
+from stages.metrics.tokens import Text, joined
 
 
-def corpus_bleu_statistic(counts: MatchCounts, order: int = ORDERS) -> Statistic:
-    """Return unsmoothed cumulative corpus BLEU of ``order`` (1 to 4) of :func:`stages.metrics.bleu`."""
-    return Statistic(corpus_columns(counts), lambda sums: corpus_bleu_of_sums(sums)[..., order - 1])
+def corpus_bleu_statistic(counts: MatchCounts, order: int = ORDERS,
+                          weights: Sequence[Sequence[float]] | None = None) -> Statistic:
+    """Return unsmoothed cumulative corpus BLEU of ``order`` (1 to 4) of :func:`stages.metrics.bleu`.
+
+    ``weights`` of orders 1 to n, for each n, may take the place of equal ones, such as
+    ``stages.metrics.bleu.RELEASED_WEIGHTS``.
+    """
+    return Statistic(corpus_columns(counts), lambda sums: corpus_bleu_of_sums(sums, weights)[..., order - 1])
 
 
 def ibleu_statistic(references: MatchCounts, sources: MatchCounts, alpha: float = IBLEU_ALPHA) -> Statistic:
@@ -35,17 +41,18 @@ def ibleu_statistic(references: MatchCounts, sources: MatchCounts, alpha: float 
     return Statistic(columns, of_sums)
 
 
-def sacrebleu_statistic(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistic:
+def sacrebleu_statistic(hypotheses: Sequence[Text], references: Sequence[Sequence[Text]]) -> Statistic:
     """Return sacreBLEU, lower-cased, of orders 1 to 4 on its scale of 0 to 100 (Post 2018).
 
     Texts are cut by sacreBLEU's own tokenizer. Args and errors as in :func:`stages.metrics.bleu`.
     """
     from sacrebleu.metrics import BLEU
 
-    metric = BLEU(lowercase=True, tokenize=sacrebleu_tokenizer([text for item in references for text in item]))
+    texts = [joined(text) for item in references for text in item]
+    metric = BLEU(lowercase=True, tokenize=sacrebleu_tokenizer(texts))
 
-    def words(text: str) -> list[str]:
-        return metric.tokenizer(text.lower()).split()
+    def words(text: Text) -> list[str]:
+        return metric.tokenizer(joined(text).lower()).split()
 
     counts = count_matches([words(text) for text in hypotheses], [[words(text) for text in item]
                                                                   for item in references])

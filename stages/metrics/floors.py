@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stages.metrics.tokens import basic_tokens
+from stages.metrics.tokens import Text, basic_tokens
 
 # Rows of the similarity matrix held at once; changes memory, never a value.
 _CHUNK = 256
@@ -26,10 +26,11 @@ class Neighbours:
     similarities: np.ndarray
 
 
-def nearest_neighbours(sources: Sequence[str], training: Sequence[str]) -> Neighbours:
+def nearest_neighbours(sources: Sequence[Text], training: Sequence[Text]) -> Neighbours:
     """Return for each source the training text of greatest TF-IDF cosine; the earlier one in a tie.
 
-    Weights are scikit-learn's (smoothed IDF over ``training``, raw counts) on lower-cased BERT basic tokens.
+    Weights are scikit-learn's (smoothed IDF over ``training``, raw counts) on lower-cased BERT basic tokens,
+    or on the words of lists.
 
     Raises:
         ValueError: no training text holds a token.

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from stages.metrics.tokens import CHINESE, Text
+from stages.metrics.tokens import CHINESE, Text, joined
 from stages.runtime.errors import nearest
 
 CONVENTIONS = ("rouge_score", "py_rouge")
@@ -78,15 +78,11 @@ def rouge(hypotheses: Sequence[Text], references: Sequence[Text | Sequence[Text]
     of_item = _best_of_references() if convention == "rouge_score" else _pooled
     scores = np.empty((len(hypotheses), 3, 3))
     for item, (text, others) in enumerate(zip(hypotheses, references, strict=True)):
-        texts = [others] if isinstance(others, str) else [_joined(other) for other in others]
+        texts = [others] if isinstance(others, str) else [joined(other) for other in others]
         if not texts:
             raise ValueError(f"item {item} has no reference")
-        scores[item] = of_item(_joined(text), texts)
+        scores[item] = of_item(joined(text), texts)
     return RougeScores(convention, scores[:, 0], scores[:, 1], scores[:, 2])
-
-
-def _joined(text: Text) -> str:
-    return text if isinstance(text, str) else " ".join(text)
 
 
 def _best_of_references() -> Callable[[str, list[str]], np.ndarray]:

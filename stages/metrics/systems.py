@@ -13,6 +13,7 @@ from stages.metrics.embeddings import WordVectors, embedding_similarity
 from stages.metrics.resampling import Statistic, interval, mean_statistic, resampled
 from stages.metrics.retention import keyword_retention
 from stages.metrics.rouge import CONVENTIONS, MEASURES, rouge
+from stages.metrics.tokens import Text, joined
 
 if TYPE_CHECKING:
     from stages.metrics.bertscore import BertScores
@@ -25,6 +26,8 @@ WITHOUT_INTERVAL = ("distinct_1", "distinct_2", "self_bleu")
 class ScoredItems:
     """What outputs are scored against; one entry per item.
 
+    Texts may be strings, whose basic tokens are compared, or lists of words, which are compared as they are.
+
     Attributes:
         sources: inputs.
         references: reference texts of each item.
@@ -32,8 +35,8 @@ class ScoredItems:
         target_keywords: keyword of the target likewise.
     """
 
-    sources: Sequence[str]
-    references: Sequence[Sequence[str]]
+    sources: Sequence[Text]
+    references: Sequence[Sequence[Text]]
     keywords: Sequence[str | None]
     target_keywords: Sequence[str | None]
 
@@ -64,12 +67,12 @@ class SystemScores:
                 for name, samples in resampled(self.statistics, resamples, seed).items()}
 
 
-def score_system(outputs: Sequence[str], items: ScoredItems, vectors: WordVectors,
+def score_system(outputs: Sequence[Text], items: ScoredItems, vectors: WordVectors,
                  bertscores: "BertScores | None" = None, seed: int = 0) -> SystemScores:
     """Return every score of one system; n-grams of each sentence are counted once per style.
 
     Args:
-        outputs: one text per item.
+        outputs: one text per item, string or list of words.
         items: what they are scored against.
         vectors: word vectors of the embedding metrics.
         bertscores: of these outputs, where BERTScore is wanted.
@@ -90,12 +93,19 @@ def score_system(outputs: Sequence[str], items: ScoredItems, vectors: WordVector
     return SystemScores(_rows(outputs, items, per_item), values, statistics, similar.skipped, sacrebleu.signature)
 
 
-def corpus_statistics(outputs: Sequence[str], references: Sequence[Sequence[str]],
-                      sources: Sequence[str]) -> dict[str, Statistic]:
-    """Return the corpus metrics of a system as statistics: corpus BLEU-4, BLEU against sources, iBLEU, sacreBLEU."""
+def corpus_statistics(outputs: Sequence[Text], references: Sequence[Sequence[Text]], sources: Sequence[Text],
+                      orders: Sequence[int] = (ORDERS,)) -> dict[str, Statistic]:
+    """Return the corpus metrics of a system as statistics: corpus BLEU, BLEU against sources, iBLEU, sacreBLEU.
+
+    Args:
+        outputs: one text per item, string or list of words.
+        references: of each item, likewise.
+        sources: likewise.
+        orders: of corpus BLEU.
+    """
     counts, copied = count_matches(outputs, references), count_matches(outputs, [[source] for source in sources])
-    found = {name: statistic for name, statistic in _corpus(counts, copied).items()
-             if name in ("corpus_bleu_4", "source_bleu", "ibleu")}
+    wanted = {f"corpus_bleu_{order}" for order in orders} | {"source_bleu", "ibleu"}
+    found = {name: statistic for name, statistic in _corpus(counts, copied).items() if name in wanted}
     return found | {"sacrebleu": sacrebleu_statistic(outputs, references)}
 
 
@@ -112,7 +122,7 @@ def _columns(scores: BleuScores) -> np.ndarray:
     return scores.sentences.T
 
 
-def _rouge_per_item(outputs: Sequence[str], items: ScoredItems) -> dict[str, np.ndarray]:
+def _rouge_per_item(outputs: Sequence[Text], items: ScoredItems) -> dict[str, np.ndarray]:
     found: dict[str, np.ndarray] = {}
     for convention in CONVENTIONS:
         prefix = "" if convention == "rouge_score" else "py_"
@@ -121,8 +131,9 @@ def _rouge_per_item(outputs: Sequence[str], items: ScoredItems) -> dict[str, np.
     return found
 
 
-def _kept_per_item(outputs: Sequence[str], items: ScoredItems) -> dict[str, np.ndarray]:
-    return {name: np.array(keyword_retention(outputs, keywords), dtype=np.float64)
+def _kept_per_item(outputs: Sequence[Text], items: ScoredItems) -> dict[str, np.ndarray]:
+    texts = [joined(text) for text in outputs]
+    return {name: np.array(keyword_retention(texts, keywords), dtype=np.float64)
             for name, keywords in (("keyword_kept", items.keywords), ("target_keyword_kept", items.target_keywords))}
 
 
@@ -137,12 +148,13 @@ def _corpus(counts: MatchCounts, copied: MatchCounts) -> dict[str, Statistic]:
             "source_bleu": corpus_bleu_statistic(copied), "ibleu": ibleu_statistic(counts, copied, IBLEU_ALPHA)}
 
 
-def _rows(outputs: Sequence[str], items: ScoredItems, per_item: dict[str, np.ndarray]) -> dict[str, Any]:
+def _rows(outputs: Sequence[Text], items: ScoredItems, per_item: dict[str, np.ndarray]) -> dict[str, Any]:
+    texts = [joined(text) for text in outputs]
     names = ("bleu_1", "bleu_2", "bleu_3", "bleu_4", "extrema", "average", "greedy", *MEASURES, "source_bleu_4")
     empty = np.full(len(outputs), np.nan)
     columns = {name: _nullable(per_item[name]) for name in names}
-    return {"output": list(outputs), **columns, "bertscore": _nullable(per_item.get("bertscore", empty)),
-            "keyword_kept": keyword_retention(outputs, items.keywords)}
+    return {"output": texts, **columns, "bertscore": _nullable(per_item.get("bertscore", empty)),
+            "keyword_kept": keyword_retention(texts, items.keywords)}
 
 
 def _nullable(values: np.ndarray) -> list[float | None]:

@@ -28,6 +28,11 @@ def basic_tokens(text: Text) -> list[str]:
     return [token for token, _ in _SPLITTER.pre_tokenize_str(_NORMALIZER.normalize_str(text))]
 
 
+def joined(text: Text) -> str:
+    """Return ``text`` as a string: tokens are joined by spaces."""
+    return text if isinstance(text, str) else " ".join(text)
+
+
 def token_lists(texts: Iterable[Text]) -> list[list[str]]:
     """Return :func:`basic_tokens` of each text."""
     return [basic_tokens(text) for text in texts]

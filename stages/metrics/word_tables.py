@@ -13,7 +13,7 @@ import numpy as np
 
 from stages.importance.skip_gram import train_skip_gram, training_description
 from stages.importance.vector_files import read_vectors, sha256
-from stages.metrics.tokens import basic_tokens
+from stages.metrics.tokens import Text, basic_tokens, joined
 from stages.runtime.errors import InputError
 
 # As wide as the Twitter vectors of DialogWAE; the rest are gensim's own defaults, with more passes over small data.
@@ -46,7 +46,7 @@ class WordTable:
         return vectors, rows >= 0
 
 
-def vectors_from_file(path: Path, texts: Iterable[str]) -> WordTable:
+def vectors_from_file(path: Path, texts: Iterable[Text]) -> WordTable:
     """Return the vectors that a file (word2vec text, GloVe text, fastText ``.vec``, also gzipped) has for ``texts``.
 
     Raises:
@@ -65,13 +65,13 @@ def vectors_from_file(path: Path, texts: Iterable[str]) -> WordTable:
         "words_in_file": read.lines, "size": int(read.vectors.shape[1])})
 
 
-def vectors_from_training(texts: Iterable[str], seed: int) -> WordTable:
+def vectors_from_training(texts: Iterable[Text], seed: int) -> WordTable:
     """Return skip-gram vectors of the distinct ``texts`` of a training split, whatever their order.
 
     Raises:
         InputError: no word occurs twice.
     """
-    sentences = [basic_tokens(text) for text in sorted(set(texts))]
+    sentences = [basic_tokens(text) for text in sorted(set(texts), key=joined)]
     try:
         words, vectors = train_skip_gram(sentences, **TRAINING, seed=seed)
     except ValueError as error:
@@ -82,6 +82,6 @@ def vectors_from_training(texts: Iterable[str], seed: int) -> WordTable:
                                       "words": len(words)})
 
 
-def vocabulary(texts: Iterable[str]) -> list[str]:
+def vocabulary(texts: Iterable[Text]) -> list[str]:
     """Return the distinct basic tokens of ``texts``, sorted."""
     return sorted({word for text in set(texts) for word in basic_tokens(text)})
