@@ -1,0 +1,94 @@
+"""The two-part sequences that PGKPR's encoder reads, and what it reconstructs of them (METHODS C.3, C.4)."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from models.rewriters.special import BOS, EOS, IGNORE, NOK, PAD, SEP
+
+
+class _Frame(NamedTuple):
+    """Where the parts of sequences ``<s> part 1 <sep> part 2 </s>`` lie.
+
+    Attributes:
+        special: ids of <s>, <sep>, </s> and padding at their places, any elsewhere (B, W).
+        first, second: places of the two parts (B, W).
+        real: all but padding (B, W).
+        source: which word of the text each place of a part takes (B, W).
+    """
+
+    special: Tensor
+    first: Tensor
+    second: Tensor
+    real: Tensor
+    source: Tensor
+
+
+def perturbed(x_ids: Tensor, x_tags: Tensor, mask: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return TS_s: ``<s> part 1 <sep> part 2 </s>`` of each text, and what is to be reconstructed of it.
+
+    Part 1 holds keywords as words and all else as tags, part 2 the other way round. Targets are the tags of part 1,
+    the keywords of part 2 and [NOK] where part 2 has a word; <s>, <sep> and </s> are their own targets.
+
+    >>> ids, tags = torch.tensor([[21, 22]]), torch.tensor([[11, 12]])
+    >>> perturbed(ids, tags, torch.tensor([[True, False]]), torch.tensor([2]))[:2]
+    (tensor([[ 2, 21, 12,  4, 11, 22,  3]]), tensor([[ 2, 11, 12,  4, 21,  5,  3]]))
+
+    Args:
+        x_ids: words (B, L).
+        x_tags: their tags (B, L).
+        mask: True for keywords (B, L).
+        lengths: words of each text (B,), each at least 1.
+
+    Returns:
+        Ids, targets (``IGNORE`` at padding) and attention (True for real places), each (B, W) with
+        W = 2 max(lengths) + 3.
+    """
+    frame = _frame(lengths)
+    words, tags, keywords = (part.gather(1, frame.source) for part in (x_ids, x_tags, mask.bool()))
+    ids = _filled(frame, torch.where(keywords == frame.first, words, tags))
+    targets = _filled(frame, torch.where(frame.first, tags, torch.where(keywords, words, NOK)))
+    return ids, targets.masked_fill(~frame.real, IGNORE), frame.real
+
+
+def counterpart(ids: Tensor, tags: Tensor, lengths: Tensor, order: str) -> tuple[Tensor, Tensor]:
+    """Return the unperturbed pair sequence of each text, for the contrast.
+
+    >>> counterpart(torch.tensor([[21, 22]]), torch.tensor([[11, 12]]), torch.tensor([2]), "pos_sent")[0]
+    tensor([[ 2, 11, 12,  4, 21, 22,  3]])
+
+    Args:
+        ids: words (B, L).
+        tags: their tags (B, L).
+        lengths: words of each text (B,), each at least 1.
+        order: ``pos_sent``, ``<s> tags <sep> words </s>``, or ``sent_pos``, words first.
+
+    Returns:
+        Ids and attention (True for real places), each (B, W) with W = 2 max(lengths) + 3.
+
+    Raises:
+        ValueError: the order is unknown.
+    """
+    if order not in ("pos_sent", "sent_pos"):
+        raise ValueError(f"counterpart: order is {order!r}, expected 'pos_sent' or 'sent_pos'")
+    frame = _frame(lengths)
+    words, labels = (part.gather(1, frame.source) for part in (ids, tags))
+    tags_here = frame.first if order == "pos_sent" else frame.second
+    return _filled(frame, torch.where(tags_here, labels, words)), frame.real
+
+
+def _frame(lengths: Tensor) -> _Frame:
+    longest = int(lengths.max())
+    place = torch.arange(2 * longest + 3, device=lengths.device).unsqueeze(0)  # (1, W)
+    length = lengths.unsqueeze(1)  # (B, 1)
+    first = (place > 0) & (place <= length)
+    second = (place > length + 1) & (place <= 2 * length + 1)
+    real = place <= 2 * length + 2
+    source = torch.where(first, place - 1, place - length - 2).clamp(0, longest - 1)
+    special = torch.where(place == 0, BOS, torch.where(place == length + 1, SEP, torch.where(real, EOS, PAD)))
+    return _Frame(special, first, second, real, source)
+
+
+def _filled(frame: _Frame, parts: Tensor) -> Tensor:
+    return torch.where(frame.first | frame.second, parts, frame.special)

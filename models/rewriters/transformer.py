@@ -1,0 +1,88 @@
+"""Transformer encoder-decoders over source words: what PGKPR builds on, and the plain baseline (METHODS C.5, C.7)."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from models.decoding import BeamCache, CachedSteps, Decodable, WholeSteps, project_in_full
+from models.rewriters.base import Batch, Rewriter
+from models.rewriters.config import RewriterConfig
+from models.rewriters.layers import Decoder, Embedder, Encoder, token_nll
+from models.rewriters.special import BOS, IGNORE, PAD
+
+
+class TransformerRewriter(Rewriter):
+    """Encoder, decoder with attention to all its states, and an output matrix of its own; subclasses say what is read.
+
+    Symbols: d width, V vocabulary, (B, S) what the encoder reads, (B, T) what the decoder reads.
+    """
+
+    _supports_sdpa = True
+
+    def __init__(self, config: RewriterConfig) -> None:
+        super().__init__(config)
+        sizes = config.sizes
+        self.embedder = Embedder(config.vocab_size, sizes["width"], sizes["dropout"])
+        self.encoder = Encoder(sizes)
+        self.decoder = Decoder(sizes)
+        self.generator = nn.Linear(sizes["width"], config.vocab_size)
+
+    @abstractmethod
+    def memory(self, batch: Batch, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return the encoder states that outputs are decoded from (B, S, d), and which of them are real (B, S)."""
+
+    def encode(self, ids: Tensor, real: Tensor) -> Tensor:
+        """Return encoder states (B, S, d) of tokens (B, S), of which those under ``real`` are attended."""
+        return self.encoder(self.embedder(ids), real)
+
+    def decode(self, tokens: Tensor, given: Sequence[Tensor], cache: BeamCache | None = None) -> Tensor:
+        """Return the states (B, T, d) that predict what follows tokens (B, T), given :meth:`memory`."""
+        memory, real = given
+        return self.decoder(self.embedder, tokens, memory, real, cache)
+
+    def scores(self, states: Tensor) -> Tensor:
+        """Return scores over the vocabulary (..., V) of states (..., d); not differentiable, float32 at least."""
+        return project_in_full(states, self.generator.weight, self.generator.bias)
+
+    def begin(self, batch: Batch, mask: Tensor | None, slots: int) -> tuple[Decodable, Tensor]:
+        """Encode sources; see :meth:`Rewriter.begin`."""
+        given = self.memory(batch, mask)
+        return CachedSteps(self.decode, self.scores, given, slots), _starts(given)
+
+    def begin_whole(self, batch: Batch, mask: Tensor | None) -> tuple[Decodable, Tensor]:
+        """Do the same without a cache: slow, to check :meth:`begin` by."""
+        given = self.memory(batch, mask)
+        return WholeSteps(self.decode, self.scores, given), _starts(given)
+
+    def generation(self, batch: Batch, given: Sequence[Tensor]) -> Tensor:
+        """Return -log p(y | x), summed over the tokens of all items, given :meth:`memory`."""
+        states = self.decode(batch["y_in"], given)
+        return token_nll(self.generator, states, batch["y_out"].masked_fill(batch["y_out"] == PAD, IGNORE)).sum()
+
+
+class PlainTransformer(TransformerRewriter):
+    """The Transformer baseline: the encoder reads the words of the source, nothing else (METHODS C.7).
+
+    It differs from PGKPR without both of its losses in this input.
+    """
+
+    def __init__(self, config: RewriterConfig) -> None:
+        super().__init__(config)
+        self.post_init()
+
+    def memory(self, batch: Batch, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return the encoder states of the source's words; ``mask`` is not read."""
+        lengths = batch["x_lengths"]
+        longest = int(lengths.max())
+        real = torch.arange(longest, device=lengths.device) < lengths.unsqueeze(1)
+        return self.encode(batch["x_ids"][:, :longest], real), real
+
+    def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
+        """Return the sum of the generation loss."""
+        return {"generation": self.generation(batch, self.memory(batch, mask))}
+
+
+def _starts(given: Sequence[Tensor]) -> Tensor:
+    return torch.full((len(given[0]),), BOS, device=given[0].device)
