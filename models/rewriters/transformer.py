@@ -13,10 +13,11 @@ from models.rewriters.layers import Decoder, Embedder, Encoder, token_nll
 from models.rewriters.special import BOS, IGNORE, PAD
 
 
-class TransformerRewriter(Rewriter):
-    """Encoder, decoder with attention to all its states, and an output matrix of its own; subclasses say what is read.
+class AttentiveRewriter(Rewriter):
+    """A model whose decoder attends to encoder states; subclasses say what is encoded, and how it is decoded.
 
-    Symbols: d width, V vocabulary, (B, S) what the encoder reads, (B, T) what the decoder reads.
+    One embedding serves all inputs, an output matrix of its own the scores. Symbols: d width, V vocabulary, (B, S)
+    what an encoder reads, (B, T) what the decoder reads.
     """
 
     _supports_sdpa = True
@@ -25,22 +26,15 @@ class TransformerRewriter(Rewriter):
         super().__init__(config)
         sizes = config.sizes
         self.embedder = Embedder(config.vocab_size, sizes["width"], sizes["dropout"])
-        self.encoder = Encoder(sizes)
-        self.decoder = Decoder(sizes)
         self.generator = nn.Linear(sizes["width"], config.vocab_size)
 
     @abstractmethod
-    def memory(self, batch: Batch, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return the encoder states that outputs are decoded from (B, S, d), and which of them are real (B, S)."""
+    def memory(self, batch: Batch, mask: Tensor | None) -> tuple[Tensor, ...]:
+        """Return what outputs are decoded from, a row per item: encoder states (B, S, d), which are real (B, S)."""
 
-    def encode(self, ids: Tensor, real: Tensor) -> Tensor:
-        """Return encoder states (B, S, d) of tokens (B, S), of which those under ``real`` are attended."""
-        return self.encoder(self.embedder(ids), real)
-
+    @abstractmethod
     def decode(self, tokens: Tensor, given: Sequence[Tensor], cache: BeamCache | None = None) -> Tensor:
         """Return the states (B, T, d) that predict what follows tokens (B, T), given :meth:`memory`."""
-        memory, real = given
-        return self.decoder(self.embedder, tokens, memory, real, cache)
 
     def scores(self, states: Tensor) -> Tensor:
         """Return scores over the vocabulary (..., V) of states (..., d); not differentiable, float32 at least."""
@@ -60,6 +54,24 @@ class TransformerRewriter(Rewriter):
         """Return -log p(y | x), summed over the tokens of all items, given :meth:`memory`."""
         states = self.decode(batch["y_in"], given)
         return token_nll(self.generator, states, batch["y_out"].masked_fill(batch["y_out"] == PAD, IGNORE)).sum()
+
+
+class TransformerRewriter(AttentiveRewriter):
+    """One encoder, and a decoder with attention to all of its states; subclasses say what the encoder reads."""
+
+    def __init__(self, config: RewriterConfig) -> None:
+        super().__init__(config)
+        self.encoder = Encoder(config.sizes)
+        self.decoder = Decoder(config.sizes)
+
+    def encode(self, ids: Tensor, real: Tensor) -> Tensor:
+        """Return encoder states (B, S, d) of tokens (B, S), of which those under ``real`` are attended."""
+        return self.encoder(self.embedder(ids), real)
+
+    def decode(self, tokens: Tensor, given: Sequence[Tensor], cache: BeamCache | None = None) -> Tensor:
+        """Return the states (B, T, d) that predict what follows tokens (B, T), given :meth:`memory`."""
+        memory, real = given
+        return self.decoder(self.embedder, tokens, memory, real, cache)
 
 
 class PlainTransformer(TransformerRewriter):
