@@ -1,0 +1,275 @@
+"""Latent bag of words: its loss, bags, memory and decoder against their formulas, and the facts of METHODS C.7."""
+
+import math
+
+import pytest
+import torch
+from recurrent_cases import VOCABULARY, batch, model, peaked
+
+from models.losses import bag_of_words
+from models.rewriters.latent_bow import Bags
+from models.rewriters.recurrent import real_words
+from models.rewriters.special import PAD
+
+
+def read(rewriter, content):
+    """Outputs of the encoder (B, L, d), which are real (B, L), and the bags of a batch."""
+    outputs, _ = rewriter.encoder.read(rewriter.embedding(content["x_ids"]), content["x_lengths"])
+    real = real_words(content)
+    return outputs, real, rewriter.bags(outputs, real)
+
+
+# The loss
+
+
+def test_loss_equals_a_loop_and_so_does_its_gradient():
+    random = torch.Generator().manual_seed(0)
+    bag = (3 * torch.rand(4, 9, generator=random, dtype=torch.float64)).requires_grad_()
+    words = torch.tensor([[3, 5, 8], [1, 0, 0], [0, 0, 0], [7, 2, 0]])
+    expected = []
+    for row, targets in enumerate([[3, 5, 8], [1], [], [7, 2]]):
+        cost = bag.new_zeros(())
+        for word in targets:
+            cost = cost - torch.log(bag[row, word] + 1e-6)
+        expected.append(cost / (len(targets) + 1))
+    found = bag_of_words(bag, words, words != 0)
+    torch.testing.assert_close(found, torch.stack(expected))
+    gradients = [torch.autograd.grad(values.sum(), bag)[0] for values in (found, torch.stack(expected))]
+    torch.testing.assert_close(*gradients)
+
+
+def test_loss_is_negative_where_the_bag_holds_more_than_one_of_each_word():
+    bag, words = torch.tensor([[0.5, 3.0, 2.5]]), torch.tensor([[1, 2]])
+    found = bag_of_words(bag, words, words != 0)
+    assert found.item() == pytest.approx(-(math.log(3) + math.log(2.5)) / 3, rel=1e-5) and found.item() < 0
+
+
+def test_loss_without_words_is_zero_and_of_a_missing_word_finite():
+    bag = torch.zeros(2, 3, requires_grad=True)
+    words = torch.tensor([[0], [2]])
+    found = bag_of_words(bag, words, words != 0)
+    assert found.tolist() == pytest.approx([0.0, -math.log(1e-6) / 2])
+    found.sum().backward()
+    assert bag.grad.isfinite().all() and not bag.grad[0].any()
+
+
+def test_loss_keeps_its_bits_in_half_precision():
+    bag, words = torch.full((1, 3), 1e-3), torch.tensor([[1]])
+    found = bag_of_words(bag.bfloat16(), words, words != 0)
+    assert found.dtype == torch.float32
+    assert found.item() == pytest.approx(bag_of_words(bag, words, words != 0).item(), rel=1e-3)
+
+
+# The bags
+
+
+@pytest.mark.parametrize("bags", [1, 3])
+@pytest.mark.parametrize("gumbel", [False, True])
+@pytest.mark.parametrize("training", [False, True])
+def test_a_bag_weighs_bags_times_words(bags, gumbel, training):
+    rewriter, content = peaked("latent_bow", bags=bags, gumbel=gumbel).train(training), batch()
+    _, _, found = read(rewriter, content)
+    expected = bags * content["x_lengths"].float()
+    for bag in (found.plain, found.memory):
+        assert bag.shape == (5, VOCABULARY) and (bag >= 0).all()
+        torch.testing.assert_close(bag.sum(-1), expected)
+
+
+def test_a_bag_is_the_sum_of_softmaxes_of_real_words():
+    rewriter, content = peaked("latent_bow"), batch()
+    outputs, _, found = read(rewriter, content)
+    for row, length in enumerate(content["x_lengths"].tolist()):
+        total = torch.zeros(VOCABULARY)
+        for place in range(length):
+            for turn, predict in zip(rewriter.turn, rewriter.predict, strict=True):
+                total = total + predict(turn(outputs[row, place])).softmax(-1)
+        torch.testing.assert_close(found.plain[row], total)
+    assert found.memory is found.plain
+
+
+def test_gumbel_counts_likeliest_words_when_decoding():
+    rewriter, content = peaked("latent_bow", gumbel=True), batch()
+    outputs, _, found = read(rewriter, content)
+    for row, length in enumerate(content["x_lengths"].tolist()):
+        total = torch.zeros(VOCABULARY)
+        for turn, predict in zip(rewriter.turn, rewriter.predict, strict=True):
+            named = predict(turn(outputs[row, :length])).argmax(-1)
+            total += torch.bincount(named, minlength=VOCABULARY)
+        torch.testing.assert_close(found.memory[row], total)
+    assert (read(rewriter, content)[2].memory == found.memory).all()
+
+
+def test_gumbel_bags_are_integer_at_temperature_zero_and_drawn_anew():
+    rewriter, content = peaked("latent_bow", gumbel=True, temperature=1e-6, dropout=0.0).train(), batch()
+    first, second = read(rewriter, content)[2], read(rewriter, content)[2]
+    torch.testing.assert_close(first.memory, first.memory.round(), atol=1e-4, rtol=0)
+    assert not torch.equal(first.memory, second.memory) and torch.equal(first.plain, second.plain)
+
+
+def test_gumbel_noise_names_words_as_often_as_their_softmax_has_them():
+    rewriter = model("latent_bow", gumbel=True, temperature=1e-6, bags=1, dropout=0.0).train()
+    outputs, real = torch.randn(1, 1, 16).expand(4000, 1, 16), torch.ones(4000, 1, dtype=torch.bool)
+    with torch.no_grad():
+        rewriter.predict[0].bias.normal_(std=2.0)
+        found = rewriter.bags(outputs, real)
+    torch.testing.assert_close(found.memory.mean(0), found.plain[0], atol=0.03, rtol=0)
+
+
+def test_the_loss_is_of_the_plain_bag_under_gumbel_too():
+    content = batch()
+    plain, gumbel = (peaked("latent_bow", gumbel=value, dropout=0.0).train() for value in (False, True))
+    found = [rewriter.sums(content, None) for rewriter in (plain, gumbel)]
+    assert found[0]["bow"].item() == found[1]["bow"].item()
+    assert found[0]["generation"].item() != found[1]["generation"].item()
+    words = content["bow_ids"]
+    expected = bag_of_words(read(plain, content)[2].plain, words, words != PAD).sum()
+    torch.testing.assert_close(found[0]["bow"], expected)
+
+
+# The memory
+
+
+@pytest.mark.parametrize("gumbel", [False, True])
+def test_memory_holds_the_largest_words_scaled_by_their_bag(gumbel):
+    rewriter, content = peaked("latent_bow", gumbel=gumbel), batch()
+    _, _, found = read(rewriter, content)
+    words, memory = rewriter.remember(found)
+    assert words.shape == (5, 4) and memory.shape == (5, 4, 16)
+    for row in range(5):
+        assert len(set(words[row].tolist())) == 4
+        outside = [word for word in range(VOCABULARY) if word not in words[row].tolist()]
+        assert found.memory[row, words[row]].min() >= found.memory[row, outside].max() - 1e-5
+        for place, word in enumerate(words[row].tolist()):
+            expected = rewriter.embedding.weight[word] * found.memory[row, word]
+            torch.testing.assert_close(memory[row, place], expected)
+
+
+def test_equal_counts_are_taken_in_the_order_of_the_plain_bag():
+    rewriter = peaked("latent_bow", gumbel=True, bags=3, memory=2)
+    with torch.no_grad():
+        for number, predict in enumerate(rewriter.predict):  # each names one word, always: 9, 12 and 20
+            predict.weight.zero_()
+            predict.bias.zero_()
+            predict.bias[(9, 12, 20)[number]] = (4.0, 9.0, 6.0)[number]
+    _, _, found = read(rewriter, batch())
+    words, _ = rewriter.remember(found)
+    assert words.tolist() == [[12, 20]] * 5
+    torch.testing.assert_close(found.memory[:, 9], found.memory[:, 12])
+
+
+def test_a_memory_is_no_larger_than_the_vocabulary():
+    rewriter = model("latent_bow", memory=100)
+    words, memory = rewriter.remember(read(rewriter, batch())[2])
+    assert words.shape == (5, VOCABULARY) and memory.shape == (5, VOCABULARY, 16)
+
+
+def test_gradients_reach_chosen_words_of_the_bag_alone():
+    rewriter = model("latent_bow")
+    bag = torch.rand(2, VOCABULARY, requires_grad=True)
+    words, memory = rewriter.remember(Bags(bag, bag, bag.detach()))
+    (memory * torch.randn_like(memory)).sum().backward()
+    chosen = torch.zeros_like(bag).scatter(1, words, 1.0).bool()
+    assert bag.grad[chosen].all() and not bag.grad[~chosen].any()
+
+
+@pytest.mark.parametrize("gumbel", [False, True])
+def test_generation_teaches_the_bag_through_the_memory(gumbel):
+    rewriter = model("latent_bow", gumbel=gumbel, weight=0.0).train()
+    parts = rewriter.sums(batch(), None)
+    assert set(parts) == {"generation"}
+    parts["generation"].backward()
+    assert all(predict.weight.grad.any() for predict in rewriter.predict)
+
+
+def test_a_weight_of_zero_leaves_generation_as_it_is():
+    content = batch()
+    without, with_it = (peaked("latent_bow", weight=value).sums(content, None) for value in (0.0, 1.0))
+    assert set(without) == {"generation"} and torch.equal(without["generation"], with_it["generation"])
+
+
+# The decoder
+
+
+def test_the_network_equals_its_equations():
+    """Word by word and item by item, with LSTM cells written out."""
+    rewriter, content = peaked("latent_bow"), batch(3)
+    with torch.no_grad():
+        found = rewriter.sums(content, None)["generation"].item()
+        _, memory = rewriter.remember(read(rewriter, content)[2])
+        expected = sum(item_cost(rewriter, content, row, memory[row]) for row in range(3))
+    assert found == pytest.approx(expected, rel=1e-5)
+
+
+def item_cost(rewriter, content, row, memory):
+    encoder, decoder = ([Cell(layer) for layer in stack.layers] for stack in (rewriter.encoder, rewriter.decoder))
+    states = [(torch.zeros(16), torch.zeros(16))] * 2
+    read_words = []
+    for word in content["x_ids"][row, :content["x_lengths"][row]]:
+        top, states = through(encoder, rewriter.embedding(word), states)
+        read_words.append(top)
+    outputs = torch.stack(read_words)
+    hidden, cell = states[0]
+    states = [(hidden + memory.mean(0), cell)] * 2
+    cost = 0.0
+    for token, target in zip(content["y_in"][row], content["y_out"][row], strict=True):
+        if target == PAD:
+            break
+        query = states[-1][0]
+        once = rewriter.query(query)
+        contexts = torch.cat([looked_up(once, memory), looked_up(rewriter.query(once), outputs)])
+        top, states = through(decoder, rewriter.embedding(token) + query + rewriter.context(contexts), states)
+        cost -= rewriter.words(top).log_softmax(-1)[target].item()
+    return cost
+
+
+class Cell:
+    """An LSTM layer's equations for one word of one text."""
+
+    def __init__(self, layer):
+        self.inputs, self.own = layer.weight_ih_l0, layer.weight_hh_l0
+        self.bias = layer.bias_ih_l0 + layer.bias_hh_l0
+
+    def __call__(self, word, state):
+        hidden, cell = state
+        gates = (self.inputs @ word + self.own @ hidden + self.bias).chunk(4)
+        enter, forget, leave = (gates[number].sigmoid() for number in (0, 1, 3))
+        cell = forget * cell + enter * gates[2].tanh()
+        return leave * cell.tanh(), cell
+
+
+def through(cells, word, states):
+    found = []
+    for cell, state in zip(cells, states, strict=True):
+        state = cell(word, state)
+        word = word + state[0]
+        found.append(state)
+    return word, found
+
+
+def looked_up(query, slots):
+    return (slots @ query / 4).softmax(0) @ slots  # the root of 16
+
+
+def test_every_layer_starts_from_the_first_of_the_encoder_and_the_mean_of_the_memory():
+    rewriter, content = peaked("latent_bow", layers=3), batch()
+    state, (memory, outputs, real) = rewriter.encode(content)
+    _, states = rewriter.encoder.read(rewriter.embedding(content["x_ids"]), content["x_lengths"])
+    hidden, cell = states[0]
+    assert len(state) == 3 and outputs.shape[:2] == real.shape
+    for found in state:
+        torch.testing.assert_close(found[0], hidden + memory.mean(1))
+        torch.testing.assert_close(found[1], cell)
+
+
+def test_weights_begin_as_the_released_code_has_them():
+    rewriter = model("latent_bow", width=64)
+    drawn = {name: value for name, value in rewriter.named_parameters() if "bias" not in name}
+    for name, value in drawn.items():
+        assert value.std().item() == pytest.approx(0.05, rel=0.1), name
+        assert abs(value.mean().item()) < 0.005, name
+    for stack in (rewriter.encoder, rewriter.decoder):
+        for layer in stack.layers:
+            total = layer.bias_ih_l0 + layer.bias_hh_l0
+            assert total.view(4, 64).tolist() == [[0.0] * 64, [1.0] * 64, [0.0] * 64, [0.0] * 64]
+    for linear in (*rewriter.turn, *rewriter.predict, rewriter.query, rewriter.context, rewriter.words):
+        assert not linear.bias.any()

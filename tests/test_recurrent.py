@@ -1,0 +1,211 @@
+"""What holds of both LSTM rewriters: padding, batches, steps of decoding, saving, seeds, precision, learning."""
+
+import pytest
+import torch
+from recurrent_cases import ARCHITECTURES, RULES, batch, item, model, peaked
+
+from models.decoding import beam_search, contrastive_search
+from models.rewriters.auto import load_rewriter
+from models.rewriters.recurrent import RecurrentSteps, real_words
+from models.rewriters.special import BOS, EOS, PAD
+
+# settings that change how a model decodes, laid over those of the architecture
+CASES = [("residual_lstm", {}), ("residual_lstm", {"attention": False}), ("residual_lstm", {"layers": 3}),
+         ("latent_bow", {}), ("latent_bow", {"gumbel": True}), ("latent_bow", {"layers": 1, "bags": 1})]
+each_case = pytest.mark.parametrize(("architecture", "values"), CASES)
+each_architecture = pytest.mark.parametrize("architecture", ARCHITECTURES)
+
+
+class Replay:
+    """Decoding that keeps tokens alone, and takes each step by reading every hypothesis from its first token."""
+
+    def __init__(self, rewriter, sources):
+        self.rewriter, self.rows = rewriter, sources
+        self.tokens = torch.empty(len(sources["x_ids"]), 1, 0, dtype=torch.int64)
+
+    def step(self, tokens):
+        self.tokens = torch.cat([self.tokens, tokens.unsqueeze(-1)], dim=-1)
+        items, width, length = self.tokens.shape
+        repeated = {name: part.repeat_interleave(width, dim=0) for name, part in self.rows.items()}
+        steps, _ = self.rewriter.begin(repeated, None, 0)
+        states = [steps.step(column) for column in self.tokens.view(-1, length, 1).unbind(1)]
+        return states[-1].view(items, width, -1)
+
+    def logits(self, states):
+        return self.rewriter.words(states)
+
+    def reorder(self, parents):
+        self.tokens = self.tokens.gather(1, parents.unsqueeze(-1).expand(-1, -1, self.tokens.shape[-1]))
+
+    def keep(self, items):
+        self.tokens, self.rows = self.tokens[items], {name: part[items] for name, part in self.rows.items()}
+
+
+def sums(rewriter, content):
+    return {name: value.item() for name, value in rewriter.sums(content, None).items()}
+
+
+def stepwise(rewriter, content):
+    """-log p of the targets, word by word through the steps of decoding."""
+    steps, start = rewriter.begin(content, None, 0)
+    assert start.tolist() == [BOS] * len(content["x_ids"])
+    total = 0.0
+    for tokens, targets in zip(content["y_in"].unbind(1), content["y_out"].unbind(1), strict=True):
+        scores = steps.logits(steps.step(tokens.unsqueeze(1))).squeeze(1).log_softmax(-1)
+        total -= scores.gather(1, targets.unsqueeze(1)).squeeze(1)[targets != PAD].sum().item()
+    return total
+
+
+@each_case
+def test_targets_cost_the_same_in_training_and_step_by_step(architecture, values):
+    rewriter, content = peaked(architecture, **values), batch()
+    with torch.no_grad():
+        assert stepwise(rewriter, content) == pytest.approx(sums(rewriter, content)["generation"], rel=1e-5)
+
+
+@each_case
+def test_sums_of_a_batch_are_those_of_its_items_without_padding(architecture, values):
+    rewriter, content = peaked(architecture, **values), batch()
+    with torch.no_grad():
+        found = sums(rewriter, content)
+        alone = [sums(rewriter, item(content, row)) for row in range(5)]
+    assert set(found) == {"generation"} | ({"bow"} if architecture == "latent_bow" else set())
+    for name, value in found.items():
+        assert value == pytest.approx(sum(part[name] for part in alone), rel=1e-5)
+
+
+@each_case
+@pytest.mark.parametrize("num_beams", [1, 3])
+def test_search_equals_one_that_keeps_no_states(architecture, values, num_beams):
+    rewriter, content = peaked(architecture, **values), batch(8)
+    options = {"num_beams": num_beams, "length_penalty": 0.5}
+    found = rewriter.rewrite(content, None, RULES, **options)
+    expected = beam_search(Replay(rewriter, content), torch.full((8,), BOS), RULES, **options)
+    assert found.tolist() == expected.tolist()
+    lengths = (found != PAD).sum(1).tolist()
+    assert len(set(map(tuple, found.tolist()))) > 3 and len(set(lengths)) > 1  # items leave at different steps
+    assert not set(found.flatten().tolist()) & {1, *RULES.banned[2:]}
+
+
+@each_case
+@pytest.mark.parametrize("num_beams", [1, 3])
+def test_an_item_alone_is_rewritten_as_in_a_batch(architecture, values, num_beams):
+    rewriter, content = peaked(architecture, **values), batch(8)
+    together = rewriter.rewrite(content, None, RULES, num_beams)
+    for row in range(8):
+        alone = rewriter.rewrite(item(content, row), None, RULES, num_beams)[0].tolist()
+        assert alone == together[row, :len(alone)].tolist()
+        assert (together[row, len(alone):] == PAD).all()
+
+
+@each_architecture
+def test_contrastive_search_takes_the_same_steps(architecture):
+    rewriter, content = peaked(architecture), batch(8)
+    steps, start = rewriter.begin(content, None, 0)
+    found = contrastive_search(steps, start, RULES, top_k=3, alpha=0.4)
+    assert found.tolist() == contrastive_search(Replay(rewriter, content), start, RULES, top_k=3, alpha=0.4).tolist()
+    assert found.tolist() != rewriter.rewrite(content, None, RULES).tolist()
+
+
+@each_architecture
+def test_targets_have_no_part_in_decoding(architecture):
+    rewriter, content = peaked(architecture), batch(8)
+    sources = {name: part for name, part in content.items() if name in ("x_ids", "x_lengths")}
+    assert rewriter.rewrite(sources, None, RULES).tolist() == rewriter.rewrite(content, None, RULES).tolist()
+    assert not rewriter.uses_keywords
+
+
+@each_architecture
+def test_a_model_in_training_does_not_rewrite(architecture):
+    with pytest.raises(ValueError, match="call eval"):
+        model(architecture).train().rewrite(batch(), None, RULES)
+
+
+@each_case
+def test_a_trained_model_is_the_same_after_saving_and_loading(architecture, values, tmp_path):
+    rewriter, content = model(architecture, **values).train(), batch()
+    optimiser = torch.optim.Adam(rewriter.parameters(), lr=0.1)
+    for _ in range(3):
+        sum(rewriter.sums(content, None).values()).backward()
+        optimiser.step()
+    rewriter.eval().save_pretrained(tmp_path)
+    torch.manual_seed(99)  # what loading would draw anew, were anything missing
+    loaded = load_rewriter(tmp_path)
+    assert type(loaded) is type(rewriter) and not loaded.training
+    assert loaded.config.to_dict()[architecture] == rewriter.config.to_dict()[architecture]
+    assert all(torch.equal(part, loaded.state_dict()[name]) for name, part in rewriter.state_dict().items())
+    with torch.no_grad():
+        assert sums(loaded, content) == sums(rewriter, content)
+    assert loaded.rewrite(content, None, RULES, 2).tolist() == rewriter.rewrite(content, None, RULES, 2).tolist()
+
+
+@each_architecture
+def test_seeds_decide_the_weights(architecture):
+    first, second, other = (model(architecture, seed).state_dict() for seed in (1, 1, 2))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    drawn = [name for name in first if "weight" in name]
+    assert drawn and not any(torch.equal(first[name], other[name]) for name in drawn)
+
+
+@each_architecture
+def test_dropout_is_drawn_in_training_alone(architecture):
+    rewriter, content = peaked(architecture, dropout=0.5), batch()
+    with torch.no_grad():
+        assert sums(rewriter, content) == sums(rewriter, content)
+        rewriter.train()
+        drawn = [sums(rewriter, content)["generation"] for _ in range(2)]
+    assert drawn[0] != drawn[1]
+
+
+@each_case
+def test_half_precision_stays_close_and_learns(architecture, values):
+    rewriter, content = model(architecture, **values), batch()
+    full, outputs = sums(rewriter, content), rewriter.rewrite(content, None, RULES, 2)
+    with torch.autocast("cpu", torch.bfloat16):
+        parts = rewriter.sums(content, None)
+        assert rewriter.rewrite(content, None, RULES, 2).shape[0] == len(outputs)
+    assert {part.dtype for part in parts.values()} == {torch.float32}
+    assert {name: value.item() for name, value in parts.items()} == pytest.approx(full, rel=0.01)
+    sum(parts.values()).backward()
+    assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in rewriter.parameters())
+
+
+@each_architecture
+def test_eight_items_are_learnt_by_heart(architecture):
+    rewriter, content = model(architecture, width=32, dropout=0.0).train(), batch(8)
+    tokens = int((content["y_out"] != PAD).sum())
+    optimiser = torch.optim.Adam(rewriter.parameters(), lr=3e-2)
+    for _ in range(150):
+        optimiser.zero_grad()
+        parts = rewriter.sums(content, None)
+        (parts["generation"] / tokens + parts.get("bow", torch.tensor(0.0)) / 8).backward()
+        torch.nn.utils.clip_grad_norm_(rewriter.parameters(), 1.0)
+        optimiser.step()
+        if parts["generation"] < 0.05 * tokens:
+            break
+    rewriter.eval()
+    with torch.no_grad():
+        assert sums(rewriter, content)["generation"] / tokens < 0.1
+    found = rewriter.rewrite(content, None, RULES)
+    assert found.tolist() == content["y_out"][:, :found.shape[1]].tolist()
+    assert (content["y_out"] == EOS).any(1).all()
+
+
+def test_hypotheses_move_to_rows_of_their_own_items():
+    """Row 10 b + w of the states says which hypothesis of which item it is."""
+    labels = torch.tensor([[0.0], [10.0], [20.0]]).unsqueeze(0)  # (1, B, 1)
+    steps = RecurrentSteps(model("residual_lstm"), ((labels, -labels),), (torch.arange(3),))
+    steps.reorder(torch.tensor([[0, 0], [0, 0], [0, 0]]))
+    assert steps.width == 2 and steps.state[0][0].flatten().tolist() == [0, 0, 10, 10, 20, 20]
+    marked = steps.state[0][0] + torch.tensor([0.0, 1.0] * 3).view(1, 6, 1)
+    steps.state = ((marked, -marked),)
+    steps.keep(torch.tensor([0, 2]))
+    assert steps.sources[0].tolist() == [0, 2]
+    steps.reorder(torch.tensor([[1, 1, 0], [0, 1, 1]]))
+    assert steps.state[0][0].flatten().tolist() == [1, 1, 0, 20, 21, 21]
+    assert torch.equal(steps.state[0][1], -steps.state[0][0])
+
+
+def test_real_words_are_those_before_the_length():
+    content = {"x_ids": torch.zeros(2, 3, dtype=torch.int64), "x_lengths": torch.tensor([1, 3])}
+    assert real_words(content).tolist() == [[True, False, False], [True, True, True]]
