@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -48,21 +49,21 @@ class Deadly(FolderCheckpoints):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def worker(folder, rank, port, deadly):
+def worker(folder, rank, port, deadly, stage, name):
     """Train as a process that torchrun has started."""
     if deadly:
         training.FolderCheckpoints = Deadly
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1",
                       MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
     os.chdir(folder)
-    sys.exit(train_hcl.main(["hcl"]))
+    sys.exit(import_module(f"stages.{stage}").main([name]))
 
 
-def start_two(folder, deadly=False):
+def start_two(folder, deadly=False, stage="train_hcl", name="hcl"):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    processes = [SERVER.Process(target=worker, args=(folder, rank, port, deadly)) for rank in range(2)]
+    processes = [SERVER.Process(target=worker, args=(folder, rank, port, deadly, stage, name)) for rank in range(2)]
     for one in processes:
         one.start()
     return processes

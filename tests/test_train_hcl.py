@@ -14,6 +14,7 @@ import tiny_hcl
 import tiny_items
 import tiny_training
 import torch
+from tiny_training import DyingStore, Killed
 
 from models.hcl import HclModel
 from models.training import Step
@@ -58,22 +59,6 @@ def train(encoder, store, items=None, **training):
     items = joined_items(**tiny_items.tables()) if items is None else items
     torch.use_deterministic_algorithms(True)
     return run(items, graph(), settings(**training), encoder, UnseenKeywords(trained_on(encoder)), 13, store)
-
-
-class Killed(BaseException):
-    """Ends a training as a signal would."""
-
-
-class DyingStore(FolderCheckpoints):
-    """A store that ends the training after so many checkpoints."""
-
-    saves = 0
-
-    def save(self, tensors, values):
-        super().save(tensors, values)
-        self.saves += 1
-        if self.saves == 2:
-            raise Killed
 
 
 def test_training_lowers_the_loss_and_keeps_the_best_epoch(encoder, tmp_path):
