@@ -49,12 +49,12 @@ class Vocabulary:
             tags: occurrences of each tag, without brackets.
             size: words at most.
         """
-        named = {bracketed(tag): count for tag, count in tags.items()}
+        named = {bracketed(tag): tags[tag] for tag in sorted(tags)}
         ordered = sorted((-count, word) for word, count in words.items()
                          if count > 0 and word not in named and word not in SPECIALS)[:size]
-        return cls((*SPECIALS, *sorted(named), *(word for _, word in ordered)),
+        return cls((*SPECIALS, *named, *(word for _, word in ordered)),
                    ("special",) * len(SPECIALS) + ("tag",) * len(named) + ("word",) * len(ordered),
-                   (*(0 for _ in SPECIALS), *(named[tag] for tag in sorted(named)), *(-count for count, _ in ordered)))
+                   (*(0 for _ in SPECIALS), *named.values(), *(-count for count, _ in ordered)))
 
     @classmethod
     def from_frame(cls, frame: pd.DataFrame) -> "Vocabulary":
