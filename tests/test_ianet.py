@@ -1,0 +1,212 @@
+"""IANet's aggregation model: its two sequences, its decoder layer; the rest is tested in test_rewriters.py."""
+
+import math
+from dataclasses import replace
+from itertools import groupby
+
+import pytest
+import torch
+from torch.nn import functional as F
+from transformer_cases import FIRST_WORD, RULES, VOCABULARY, model, peaked, tagged_batch
+
+from models.rewriters.auto import rewriter_of
+from models.rewriters.config import RewriterConfig
+from models.rewriters.ianet import AggregationLayer, primary_secondary
+from models.rewriters.special import EOS, MASK, PAD
+from stages.pgkpr.vocabulary import Vocabulary
+
+BOUND = 1e-5
+
+
+def drawn(count=200, longest=9, seed=0):
+    """Words, primary or not, and lengths from 1 to ``longest``; the mask is True here and there behind the text too."""
+    random = torch.Generator().manual_seed(seed)
+    ids = torch.randint(FIRST_WORD, VOCABULARY, (count, longest), generator=random)
+    lengths = torch.randint(1, longest + 1, (count,), generator=random)
+    mask = torch.rand(ids.shape, generator=random) < torch.rand(count, 1, generator=random)
+    return ids.masked_fill(torch.arange(longest) >= lengths.unsqueeze(1), PAD), mask, lengths
+
+
+def texts(ids, mask, lengths):
+    """Each text as (word, whether it is primary)."""
+    return [list(zip(row[:length], primary[:length], strict=True))
+            for row, primary, length in zip(ids.tolist(), mask.tolist(), lengths.tolist(), strict=True)]
+
+
+def rows(sequence):
+    """Real tokens of each row; there must be nothing behind them."""
+    ids, real = sequence
+    assert torch.equal(real, torch.arange(ids.shape[1]) < real.sum(1, keepdim=True))
+    assert (ids[~real] == PAD).all()
+    return [row[there].tolist() for row, there in zip(ids, real, strict=True)]
+
+
+def ended(output):
+    """An output up to its end."""
+    return output.tolist()[: output.tolist().index(EOS)]
+
+
+# The two sequences
+
+
+def test_a_text_by_hand():
+    # how do i [lose] [belly] fat [fast] ?
+    ids, mask = torch.tensor([[11, 12, 13, 14, 15, 16, 17, 18]]), torch.tensor([[0, 0, 0, 1, 1, 0, 1, 0]])
+    primary, secondary = primary_secondary(ids, mask, torch.tensor([8]))
+    assert rows(primary) == [[MASK, 14, 15, MASK, 17, MASK]]
+    assert rows(secondary) == [[11, 12, 13, MASK, 16, MASK, 18]]
+
+
+def test_sequences_are_those_of_a_plain_loop_as_wide_as_the_longest():
+    ids, mask, lengths = drawn()
+    for sequence, kind in zip(primary_secondary(ids, mask, lengths), (True, False), strict=True):
+        expected = [[token for primary, run in groupby(text, key=lambda pair: pair[1])
+                     for token in ([word for word, _ in run] if primary == kind else [MASK])]
+                    for text in texts(ids, mask, lengths)]
+        assert rows(sequence) == expected
+        assert sequence[0].shape[1] == max(map(len, expected))
+
+
+def test_both_sequences_in_order_restore_the_text():  # C-P4
+    ids, mask, lengths = drawn(seed=1)
+    primary, secondary = (rows(sequence) for sequence in primary_secondary(ids, mask, lengths))
+    for text, one, other in zip(texts(ids, mask, lengths), primary, secondary, strict=True):
+        runs = [list(run) for masked, run in groupby(other, key=lambda token: token == MASK) if not masked]
+        restored = [word for token in one for word in (runs.pop(0) if token == MASK else [token])]
+        assert restored == [word for word, _ in text] and runs == []
+
+
+@pytest.mark.parametrize("primary", [True, False])
+def test_a_text_of_one_kind_leaves_a_single_mask_to_the_other(primary):  # C-P3
+    ids, mask, lengths = drawn()
+    kinds = primary_secondary(ids, torch.full_like(mask, primary), lengths)
+    whole, other = kinds if primary else reversed(kinds)
+    assert rows(whole) == [[word for word, _ in text] for text in texts(ids, mask, lengths)]
+    assert rows(other) == [[MASK]] * len(ids)
+
+
+def test_padding_and_what_the_mask_says_of_it_change_nothing():
+    ids, mask, lengths = drawn()
+    wider = F.pad(ids, (0, 3)), F.pad(mask, (0, 3), value=True), lengths
+    for one, other in zip(primary_secondary(ids, mask, lengths), primary_secondary(*wider), strict=True):
+        assert all(torch.equal(*parts) for parts in zip(one, other, strict=True))
+
+
+# The decoder layer
+
+
+def attended(attention, queries, states, allowed):
+    """Multi-head attention of one item, head by head; ``allowed`` (T, S)."""
+    size = queries.shape[-1] // attention.heads
+    contexts = []
+    for head in range(attention.heads):
+        part = slice(head * size, (head + 1) * size)
+        scores = attention.query(queries)[:, part] @ attention.key(states)[:, part].T / math.sqrt(size)
+        weights = scores.masked_fill(~allowed, -math.inf).softmax(-1)
+        contexts.append(weights @ attention.value(states)[:, part])
+    return attention.output(torch.cat(contexts, dim=-1))
+
+
+@torch.no_grad()
+def test_a_layer_attends_to_both_memories_from_one_state_and_normalises_the_sum():
+    torch.manual_seed(0)
+    layer = AggregationLayer(8, 2, 12, 0.5, number=0).eval()
+    for norm in (layer.self_norm, layer.cross_norm, layer.joint_norm):
+        torch.nn.init.normal_(norm.weight)
+    hidden, causal = torch.randn(3, 4, 8), torch.ones(4, 4, dtype=torch.bool).tril()
+    memories = [(torch.randn(3, size, 8), torch.arange(size) < torch.tensor([[size], [1], [2]])) for size in (5, 3)]
+    found = layer(hidden, causal, memories, None)
+    for item in range(3):
+        normed = layer.self_norm(hidden[item])
+        x = hidden[item] + attended(layer.self_attention, normed, normed, causal)
+        x1, x2 = (x + attended(attention, layer.cross_norm(x), states[item], real[item].expand(4, -1))
+                  for attention, (states, real) in zip((layer.to_primary, layer.to_secondary), memories, strict=True))
+        total = x1 + x2
+        spread = (total.var(-1, correction=0, keepdim=True) + layer.joint_norm.eps).sqrt()
+        x = (total - total.mean(-1, keepdim=True)) / spread * layer.joint_norm.weight
+        expected = x + layer.narrow(layer.widen(x).clamp(min=0))
+        torch.testing.assert_close(found[item], expected, atol=BOUND, rtol=BOUND)
+
+
+# The model
+
+
+def test_parameters_at_the_size_of_the_paper():
+    words, width, inner = 8000, 512, 2048
+    square, norm = width * width + width, 2 * width
+    feed_forward = 2 * width * inner + inner + width
+    encoder = 3 * (4 * square + feed_forward + 2 * norm) + norm
+    decoder = 4 * (12 * square + feed_forward + 3 * norm) + norm
+    with torch.device("meta"):
+        built = rewriter_of(RewriterConfig("ianet", vocab_size=words))
+    assert (len(built.encoders[0].layers), len(built.encoders[1].layers), len(built.decoder.layers)) == (3, 3, 4)
+    found = sum(parameter.numel() for parameter in built.parameters())
+    assert found == words * width + 2 * encoder + decoder + width * words + words
+
+
+def test_each_encoder_reads_its_own_sequence():
+    built, (batch, mask) = model("ianet"), tagged_batch()
+    primary, secondary = primary_secondary(batch["x_ids"], mask, batch["x_lengths"])
+    states, real, others, others_real = built.memory(batch, mask)
+    assert torch.equal(real, primary[1]) and torch.equal(others_real, secondary[1])
+    assert torch.equal(states, built.encoders[0](built.embedder(primary[0]), primary[1]))
+    assert torch.equal(others, built.encoders[1](built.embedder(secondary[0]), secondary[1]))
+    weights = [dict(encoder.named_parameters()) for encoder in built.encoders]
+    assert not set(map(id, weights[0].values())) & set(map(id, weights[1].values()))
+    assert not torch.equal(*(found["layers.0.widen.weight"] for found in weights))
+
+
+def test_the_decoder_attends_to_all_of_both():
+    built, (batch, mask) = model("ianet"), tagged_batch()
+    given = [part.detach().requires_grad_(part.is_floating_point()) for part in built.memory(batch, mask)]
+    built.generation(batch, given).backward()
+    for states, real in (given[:2], given[2:]):
+        assert torch.equal(states.grad.abs().sum(-1) > 0, real)
+
+
+def test_primary_and_secondary_may_change_places_if_their_weights_do():
+    built, (batch, mask) = model("ianet"), tagged_batch()
+    before, other = (built.sums(batch, kind)["generation"].detach() for kind in (mask, ~mask))
+    assert float((before - other).abs()) > 1e-3
+    state = {name: part.clone() for name, part in built.state_dict().items()}
+    places = {"encoders.0": "encoders.1", "encoders.1": "encoders.0", "to_primary": "to_secondary",
+              "to_secondary": "to_primary"}
+    swapped = {name: state[name.replace(*pair)] for name in state
+               for pair in [next((pair for pair in places.items() if pair[0] in name), ("", ""))]}
+    built.load_state_dict(swapped)
+    torch.testing.assert_close(built.sums(batch, ~mask)["generation"].detach(), before)
+
+
+@pytest.mark.parametrize("primary", [True, False])
+@pytest.mark.parametrize("num_beams", [1, 3])
+def test_texts_of_one_kind_are_learnt_from_and_rewritten(primary, num_beams):
+    built, (batch, mask) = peaked("ianet"), tagged_batch()
+    mask = torch.full_like(mask, primary)
+    parts = built.sums(batch, mask)
+    parts["generation"].backward()
+    assert all(parameter.grad.isfinite().all() for parameter in built.parameters())
+    mixed, rules = mask.clone(), replace(RULES, min_length=2)
+    mixed[1::2] = not primary  # both kinds in one batch
+    together = built.rewrite(batch, mixed, rules, num_beams)[::2]
+    for row, output in zip(built.rewrite(batch, mask, rules, num_beams)[::2], together, strict=True):
+        assert ended(row) == ended(output) and len(ended(output)) >= 2
+
+
+def test_the_mask_is_never_generated():
+    built, (batch, mask) = model("ianet"), tagged_batch()
+    with torch.no_grad():
+        built.generator.bias[MASK] = 50
+    words = Vocabulary.counted({f"word{number}": 1 for number in range(VOCABULARY - FIRST_WORD)}, {}, VOCABULARY)
+    assert words.size == VOCABULARY
+    free = built.rewrite(batch, mask, replace(RULES, banned=()))
+    assert (free[:, 0] == MASK).all()
+    for unknown in (True, False):
+        kept = built.rewrite(batch, mask, replace(RULES, banned=words.banned(unknown=unknown)))
+        assert not (kept == MASK).any() and (kept == EOS).any(1).all()
+
+
+def test_primary_words_must_be_given():
+    built, (batch, _) = model("ianet"), tagged_batch()
+    assert built.uses_keywords
+    with pytest.raises(ValueError, match=r"IaNet: give the primary words of the sources, mask \(B, L\)"):
+        built.sums(batch, None)
