@@ -24,9 +24,10 @@ from pipeline.packed import params as packed_params
 from pipeline.packed import run as packed_run
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import atomic_file, check_columns, read_metadata
-from stages.encoders import resolve_encoder, sha256_of
+from stages.encoders import resolve_encoder
 from stages.params import Params, load_params, stage_hash, stage_values
 from stages.runtime.errors import InputError, nearest
+from stages.runtime.fingerprint import sha256_of
 
 LIMIT = 60_000_000
 FOLDER = "keycontrast-pack"

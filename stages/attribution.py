@@ -38,10 +38,10 @@ from stages.artifacts.tables import (
     table_writer,
     write_table,
 )
-from stages.encoders import encode_texts, fixed_chunks, piece_counts, resolve_encoder, sha256_of
+from stages.encoders import encode_texts, fixed_chunks, piece_counts, resolve_encoder
 from stages.runtime.device import choose_device
 from stages.runtime.errors import InputError
-from stages.runtime.fingerprint import hash_files, hash_values
+from stages.runtime.fingerprint import hash_files, hash_values, sha256_of
 from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.progress import progress_bar
 from stages.runtime.seeds import seed_everything

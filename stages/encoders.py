@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from stages.runtime.errors import InputError
+from stages.runtime.fingerprint import sha256_of
 
 if TYPE_CHECKING:
     from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
@@ -119,12 +120,6 @@ def _hub_message(repository: str, error: Exception) -> str:
             f"{constants.HF_HUB_CACHE}. Check the name and the network, or fetch it on a machine that has one "
             f"(`hf download {repository}`), copy that cache here and point HF_HOME at it, or use "
             f"encoder.source: path:<folder> or bundled.")
-
-
-def sha256_of(path: Path) -> str:
-    """Return the sha256 of a file as 64 hexadecimal digits."""
-    with path.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ import pandas as pd
 
 from stages.artifacts.paths import ModelPaths, RunPaths
 from stages.artifacts.tables import Provenance, read_frame, write_table
-from stages.encoders import sha256_of
 from stages.hcl.decoding import Paraphraser
 from stages.hcl.keywords import unseen_remark, with_keywords
 from stages.runtime.device import choose_device
 from stages.runtime.errors import InputError
+from stages.runtime.fingerprint import sha256_of
 from stages.runtime.log import logger
 from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.progress import progress

@@ -15,7 +15,6 @@ import pandas as pd
 from stages.artifacts.paths import ModelPaths, ProbePaths
 from stages.artifacts.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, atomic_folder, read_frame, write_json, write_table
-from stages.encoders import sha256_of
 from stages.hcl.decoding import Paraphraser
 from stages.params.hcl import GenerateHcl, ProbeHcl
 from stages.probing.figure import NAME, latent_plot
@@ -27,6 +26,7 @@ from stages.probing.swap import keyword_choices, swap_measures, swapped
 from stages.reporting.figures import Plot
 from stages.runtime.device import choose_device
 from stages.runtime.errors import InputError
+from stages.runtime.fingerprint import sha256_of
 from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.seeds import derived_seed, seed_everything
 

@@ -40,13 +40,13 @@ from stages.artifacts.tables import (
     write_json,
     write_table,
 )
-from stages.encoders import fixed_chunks, sha256_of
+from stages.encoders import fixed_chunks
 from stages.importance import texts as importance_texts
 from stages.importance.texts import STALE, Texts, read_texts
 from stages.runtime.checkpoints import FolderCheckpoints
 from stages.runtime.device import choose_device
 from stages.runtime.errors import InputError
-from stages.runtime.fingerprint import hash_files, hash_values
+from stages.runtime.fingerprint import hash_files, hash_values, sha256_of
 from stages.runtime.memory import keep_freed_memory
 from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.progress import progress_bar

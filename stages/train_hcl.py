@@ -28,7 +28,7 @@ from models.training.parallel import place
 from stages import encoders, graphs, hcl
 from stages.artifacts.paths import DatasetPaths, ModelPaths
 from stages.artifacts.tables import Provenance, read_frame
-from stages.encoders import ResolvedEncoder, resolve_encoder, sha256_of
+from stages.encoders import ResolvedEncoder, resolve_encoder
 from stages.hcl.batches import TripleBatches
 from stages.hcl.items import joined_items
 from stages.hcl.lookup import TrainedOn, UnseenKeywords, load_lookup
@@ -37,7 +37,7 @@ from stages.hcl.trained import TrainedHcl, model_card, training_metrics, write_t
 from stages.runtime.device import choose_device
 from stages.runtime.distributed import process_group
 from stages.runtime.errors import InputError
-from stages.runtime.fingerprint import hash_files, hash_values
+from stages.runtime.fingerprint import hash_files, hash_values, sha256_of
 from stages.runtime.memory import keep_freed_memory
 from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.seeds import derived_seed, seed_everything

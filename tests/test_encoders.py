@@ -15,9 +15,10 @@ from transformers import AutoModel, BertModel
 
 from models.encoders import load_encoder
 from stages import encoders
-from stages.encoders import BUNDLED_SHA256, embed_texts, fixed_chunks, resolve_encoder, sha256_of
+from stages.encoders import BUNDLED_SHA256, embed_texts, fixed_chunks, resolve_encoder
 from stages.runtime.device import choose_device
 from stages.runtime.errors import InputError
+from stages.runtime.fingerprint import sha256_of
 
 ROOT = Path(__file__).parents[1]
 

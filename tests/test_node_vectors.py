@@ -11,8 +11,8 @@ from models.encoders import load_encoder
 from stages import node_vectors
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
-from stages.encoders import sha256_of
 from stages.runtime.errors import InputError
+from stages.runtime.fingerprint import sha256_of
 
 VALUES = {"pooling": "mean", "batch_size": 4, "max_length": 32}
 TEXTS = ["dog eat", "cat run fast", "why dog play", "tell me why", "the best school", "find a good school for me",

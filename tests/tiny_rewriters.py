@@ -4,11 +4,17 @@ from collections import Counter
 
 import numpy as np
 import pandas as pd
+import torch
 import yaml
 
+from models.rewriters.auto import rewriter_of
+from models.rewriters.config import RewriterConfig
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, write_table
 from stages.params.pgkpr import TrainPgkpr
+from stages.pgkpr.keywords import keyword_rule
+from stages.pgkpr.lookup import TrainedOn, save_lookup
+from stages.pgkpr.vocabulary import Vocabulary
 
 SPECIALS = ("[pad]", "[unk]", "<s>", "</s>", "<sep>", "[NOK]", "[MASK]")
 DATASET, MAX_LENGTH = "tiny", 8
@@ -83,6 +89,23 @@ def settings(architecture="pgkpr", **blocks):
     for name, block in blocks.items():
         values[name] = {**values.get(name, {}), **block}
     return TrainPgkpr.model_validate(values).model_dump()
+
+
+def save_model(folder, architecture="pgkpr", rule="attribution", mark_all=False, **blocks):
+    """Save an untrained model of width 16, far from its initial values, with all that stage train_pgkpr leaves beside.
+
+    ``rule`` is what it takes keywords by, for those that read some.
+    """
+    torch.manual_seed(5)
+    vocabulary = Vocabulary.from_frame(vocabulary_frame())
+    model = rewriter_of(RewriterConfig.from_params(settings(architecture, **blocks), vocabulary.size, MAX_LENGTH))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.normal_(std=0.5)
+    model.save_pretrained(folder)
+    save_lookup(folder, vocabulary, TrainedOn(DATASET, keyword_rule(architecture, rule), mark_all, MAX_LENGTH))
+    return folder
 
 
 def write_params(folder, models=None, runs=None, runtime=None, **blocks):

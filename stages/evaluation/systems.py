@@ -6,7 +6,7 @@
     result = evaluation(scored["example_id"], systems, scorer, {"examples": len(scored)}, resampling)
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -103,10 +103,21 @@ def score_systems(outputs: Mapping[str, Sequence[Text]], targets: ScoredItems, v
             for name, found in outputs.items()}
 
 
-def with_statistics(system: SystemScores, more: Mapping[str, Statistic]) -> SystemScores:
-    """Return ``system`` with the values and statistics of ``more`` added to its own."""
-    return replace(system, values=system.values | {name: statistic.value() for name, statistic in more.items()},
-                   statistics=system.statistics | dict(more))
+def extended(system: SystemScores, statistics: Mapping[str, Statistic], rows: Mapping[str, Any],
+             without: Collection[str] = ()) -> SystemScores:
+    """Return ``system`` with further scores.
+
+    Args:
+        system: as scored.
+        statistics: further metrics.
+        rows: further columns of its table.
+        without: metrics that it is to lose.
+    """
+    values = system.values | {name: one.value() for name, one in statistics.items()}
+    kept = system.statistics | dict(statistics)
+    return replace(system, values={name: value for name, value in values.items() if name not in without},
+                   statistics={name: one for name, one in kept.items() if name not in without},
+                   rows=system.rows | dict(rows))
 
 
 def evaluation(example_ids: pd.Series, systems: Mapping[str, SystemScores], scorer: BertScorer | None,

@@ -21,12 +21,12 @@ from stages.metrics.resampling import (
     paired_bootstrap,
     resampled,
 )
-from stages.metrics.retention import keyword_retention, shows_keyword
+from stages.metrics.retention import kept_shares, keyword_retention, shows_keyword
 from stages.metrics.rouge import CONVENTIONS, RougeScores, rouge
 from stages.metrics.tokens import basic_tokens
 
 __all__ = ["CONVENTIONS", "IBLEU_ALPHA", "STYLES", "BleuScores", "Difference", "EncoderVectors", "MatchCounts",
            "Neighbours", "RougeScores", "Similarities", "Statistic", "WordVectors", "basic_tokens", "bleu",
            "bleu_from_counts", "count_matches", "derangement", "distinct", "embedding_similarity", "ibleu", "interval",
-           "intra_distinct", "keyword_retention", "mean_statistic", "nearest_neighbours", "paired_bootstrap",
-           "resampled", "rouge", "self_bleu", "shows_keyword", "source_bleu"]
+           "intra_distinct", "kept_shares", "keyword_retention", "mean_statistic", "nearest_neighbours",
+           "paired_bootstrap", "resampled", "rouge", "self_bleu", "shows_keyword", "source_bleu"]

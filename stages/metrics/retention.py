@@ -1,7 +1,9 @@
-"""Whether an output keeps a keyword, by word stems."""
+"""Whether an output keeps a keyword, or how many of several, by word stems."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
+
+import numpy as np
 
 from stages.artifacts.schemas import NO_KEYWORD
 from stages.metrics.tokens import basic_tokens
@@ -21,8 +23,7 @@ def shows_keyword(text: str, keyword: str | None) -> bool | None:
     wanted = _stems(keyword)
     if not wanted:
         return None
-    found = _stems(text)
-    return any(found[start:start + len(wanted)] == wanted for start in range(len(found) - len(wanted) + 1))
+    return _holds(_stems(text), wanted)
 
 
 def keyword_retention(texts: Sequence[str], keywords: Sequence[str | None]) -> list[bool | None]:
@@ -32,6 +33,30 @@ def keyword_retention(texts: Sequence[str], keywords: Sequence[str | None]) -> l
         ValueError: different numbers of texts and keywords.
     """
     return [shows_keyword(text, keyword) for text, keyword in zip(texts, keywords, strict=True)]
+
+
+def kept_shares(texts: Sequence[str], keywords: Sequence[Collection[str]]) -> np.ndarray:
+    """Return the share of its keywords that each text shows: ``kept_shares(["a dog"], [["dogs", "cat"]]) == [0.5]``.
+
+    Keywords are compared as in :func:`shows_keyword`; equal ones count once.
+
+    Returns:
+        (n,) float64; NaN where a text has no keywords.
+
+    Raises:
+        ValueError: different numbers of texts and of sets of keywords.
+    """
+    shares = np.full(len(texts), np.nan)
+    for place, (text, words) in enumerate(zip(texts, keywords, strict=True)):
+        wanted = {tuple(_stems(word)) for word in words} - {()}
+        if wanted:
+            found = _stems(text)
+            shares[place] = sum(_holds(found, list(word)) for word in wanted) / len(wanted)
+    return shares
+
+
+def _holds(found: list[str], wanted: list[str]) -> bool:
+    return any(found[start:start + len(wanted)] == wanted for start in range(len(found) - len(wanted) + 1))
 
 
 def _stems(text: str) -> list[str]:

@@ -46,6 +46,7 @@ class SystemScores:
     """Scores of one system.
 
     Attributes:
+        per_item: scores of each item (n_items,); NaN where an item does not count.
         rows: columns of table ``scores``, but for system and example.
         values: every metric over all items.
         statistics: those among them that follow from sums over items.
@@ -53,6 +54,7 @@ class SystemScores:
         sacrebleu: sacreBLEU's description of its settings.
     """
 
+    per_item: dict[str, np.ndarray]
     rows: dict[str, Any]
     values: dict[str, float]
     statistics: dict[str, Statistic]
@@ -90,7 +92,8 @@ def score_system(outputs: Sequence[Text], items: ScoredItems, vectors: WordVecto
     values = {name: statistic.value() for name, statistic in statistics.items()}
     values |= {"sacrebleu": sacrebleu[ORDERS - 1], "self_bleu": self_bleu(outputs, seed=seed),
                "distinct_1": distinct(outputs, 1), "distinct_2": distinct(outputs, 2)}
-    return SystemScores(_rows(outputs, items, per_item), values, statistics, similar.skipped, sacrebleu.signature)
+    return SystemScores(per_item, _rows(outputs, items, per_item), values, statistics, similar.skipped,
+                        sacrebleu.signature)
 
 
 def corpus_statistics(outputs: Sequence[Text], references: Sequence[Sequence[Text]], sources: Sequence[Text],

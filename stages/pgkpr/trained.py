@@ -13,6 +13,7 @@ from stages.artifacts.model_folder import write_history
 from stages.artifacts.paths import ModelPaths
 from stages.artifacts.tables import Provenance, atomic_folder, write_json, write_table
 from stages.pgkpr.lookup import TrainedOn, save_lookup
+from stages.pgkpr.normalisation import as_text
 from stages.pgkpr.task import part_weights
 from stages.pgkpr.vocabulary import KINDS, Vocabulary
 from stages.runtime.training import selection
@@ -50,7 +51,7 @@ def training_metrics(trained: TrainedRewriter) -> dict[str, Any]:
 
 
 def plain_items(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Return table ``items``: one row per example, as plain texts.
+    """Return table ``items``: one row per example, as plain texts: the words that models read, joined by spaces.
 
     The keyword is the source word of largest score from the source alone, of equals the one first in the alphabet;
     signs are no keywords. Targets have no scores (METHODS C-K6) and there are no negatives, so both are without.
@@ -60,11 +61,12 @@ def plain_items(pairs: pd.DataFrame) -> pd.DataFrame:
     """
     ordered = pairs.sort_values(["example_id", "reference"])
     first = ordered.drop_duplicates("example_id").reset_index(drop=True)
-    references = ordered.groupby("example_id")["target"].agg(list)
+    references = ordered["target_words"].map(as_text).groupby(ordered["example_id"]).agg(list)
     keywords = [strongest_word(words, scores)
                 for words, scores in zip(first["source_words"], first["score_xx"], strict=True)]
     return pd.DataFrame({
-        **{name: first[name] for name in ("example_id", "split", "source", "target")},
+        "example_id": first["example_id"], "split": first["split"],
+        **{side: first[f"{side}_words"].map(as_text) for side in ("source", "target")},
         "negatives": [[] for _ in range(len(first))], "keyword": pd.Series(keywords, dtype=object),
         "target_keyword": None, "negative_keyword": None, "references": references.tolist()})
 

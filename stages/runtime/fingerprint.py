@@ -13,6 +13,12 @@ def hash_values(values: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def sha256_of(path: Path) -> str:
+    """Return the sha256 of a file as 64 hexadecimal digits."""
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
 def hash_files(paths: Iterable[Path]) -> str:
     """Return a 16-digit hash of the names and bytes of files; folders count with all they hold."""
     digest = hashlib.sha256()

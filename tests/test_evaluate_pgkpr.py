@@ -1,0 +1,275 @@
+"""The stage evaluate_pgkpr: scores of a run of the PGKPR track and of its floors, raw and released."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import tiny_rewriters
+import yaml
+from nltk.translate.bleu_score import corpus_bleu
+
+from stages.artifacts.paths import ModelPaths, RunPaths
+from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
+from stages.evaluate_pgkpr import KnownWords, main, run, source_keywords
+from stages.evaluation.systems import Resampling
+from stages.metrics import rouge
+from stages.pgkpr.lookup import TrainedOn, save_lookup
+from stages.pgkpr.normalisation import ReleasedForm, as_text, as_words
+from stages.pgkpr.trained import plain_items
+from stages.pgkpr.vocabulary import Vocabulary
+from stages.runtime.errors import InputError
+
+PAIRS = tiny_rewriters.items()
+TEST = PAIRS[PAIRS["split"] == "test"]
+VOCABULARY = Vocabulary.from_frame(tiny_rewriters.vocabulary_frame())
+LIMIT = 5
+FORM = ReleasedForm(VOCABULARY.word_numbers, LIMIT)
+QUICK = Resampling(resamples=50, seed=3)
+KEYWORDS = {9: ["school", "good"], 10: ["eat", "zebra"]}
+OUTPUTS = {9: "what is the good school school", 10: "who can eat [unk] the cat ?"}
+
+
+class Vectors:
+    """A fixed random vector for every word."""
+
+    def lookup(self, words):
+        seeds = [int.from_bytes(word.encode()[:6], "big") for word in words]
+        return (np.array([np.random.default_rng(seed).normal(size=6) for seed in seeds]),
+                np.ones(len(words), dtype=bool))
+
+
+def predictions(outputs=OUTPUTS, keyword=None):
+    references = TEST.groupby("example_id")["target_words"].agg(lambda rows: [as_text(row) for row in rows])
+    sources = TEST.drop_duplicates("example_id").set_index("example_id")["source"]
+    return pd.DataFrame([
+        {"example_id": number, "sample": 0, "source": sources[number], "keyword": keyword, "keyword_known": True,
+         "prediction": output, "references": references[number]} for number, output in outputs.items()])
+
+
+def evaluate(rows=None, pairs=PAIRS, **changes):
+    return run(predictions() if rows is None else rows, plain_items(pairs),
+               **{"keywords": KEYWORDS, "form": FORM, "vectors": Vectors(), "resampling": QUICK, **changes})
+
+
+def words_of_test():
+    """Words of outputs, and of the references of each example: one for the first, two for the second."""
+    return ([text.split() for text in OUTPUTS.values()],
+            [[text.split() for text in texts] for texts in predictions()["references"]])
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4])
+def test_corpus_bleu_equals_nltk_with_all_references_under_both_norms(order):
+    outputs, references = words_of_test()
+    # a text with matches of order 4, or NLTK's tiny numbers would stand for 0
+    rows = predictions(OUTPUTS | {9: "what is the best school ?"})
+    found = evaluate(rows).metrics["run"]
+    outputs[0] = ["what", "is", "the", "best", "school", "?"]
+    raw = corpus_bleu(references, outputs, (1 / order,) * order)
+    assert found[f"corpus_bleu_{order}"] == pytest.approx(raw, abs=1e-12)
+    printed = {1: (1, 0, 0, 0), 2: (.5, .5, 0, 0), 3: (.33, .33, .34, 0), 4: (.25, .25, .25, .25)}[order]
+    known = set(VOCABULARY.word_numbers)
+
+    def released(words):
+        return [word if word in known else "[unk]" for word in words][:LIMIT]
+
+    expected = corpus_bleu([[released(text) for text in item] for item in references],
+                           [released(text) for text in outputs], printed)
+    assert found[f"released_bleu_{order}"] == pytest.approx(expected, abs=1e-12)
+    assert expected != pytest.approx(raw, abs=1e-3)
+
+
+def test_printed_weights_of_order_three_are_no_thirds():
+    from stages.metrics.bleu import RELEASED_WEIGHTS, count_matches
+    from stages.metrics.corpus_statistics import corpus_bleu_statistic
+
+    counts = count_matches(["a b c d e"], [["a b c x d e f"]])
+    thirds, printed = (corpus_bleu_statistic(counts, 3, weights).value() for weights in (None, RELEASED_WEIGHTS))
+    assert printed == pytest.approx(corpus_bleu([[list("abcxdef")]], [list("abcde")], (.33, .33, .34)))
+    assert 1e-5 < abs(printed - thirds) < 0.01
+    nothing = count_matches(["a"], [["b"]])
+    assert corpus_bleu_statistic(nothing, 4, RELEASED_WEIGHTS).value() == 0
+
+
+def test_an_unknown_word_matches_an_unknown_word_in_the_released_norm_alone():
+    pairs = PAIRS.assign(target_words=[["a", "zebra"] if split == "test" else words
+                                       for split, words in zip(PAIRS["split"], PAIRS["target_words"], strict=True)])
+    rows = predictions({9: "a [unk]", 10: "a zebra"}).assign(references=[["a zebra"], ["a zebra", "a zebra"]])
+    found = evaluate(rows, pairs).metrics["run"]
+    assert found["released_bleu_2"] == pytest.approx(1) and found["corpus_bleu_1"] == pytest.approx(3 / 4)
+    assert found["released_py_rouge_2"] == pytest.approx(1) and found["py_rouge_2"] == pytest.approx(1 / 2)
+    assert evaluate(rows, pairs).metrics["counts"]["unknown_words"] == 1
+
+
+def test_released_texts_are_cut_and_mapped_and_stored():
+    table = as_table("paraphrase_scores", evaluate().scores).to_pandas()
+    own = table[table["system"] == "run"].set_index("example_id")
+    assert own["output"].to_dict() == OUTPUTS
+    assert own["released_output"].to_dict() == {9: "what is the good school", 10: "[unk] can eat [unk] the"}
+    assert [texts.tolist() for texts in own["released_references"]] == [
+        ["what is the best school"], ["[unk] can play with the", "can i eat with a"]]
+    copies = table[table["system"] == "copy"].set_index("example_id")
+    assert copies.loc[10, "output"] == "who can eat with the zebra ?"
+    assert FORM.words(as_words("the zebra  [unk] ?")) == ["the", "[unk]", "[unk]", "?"]
+
+
+def test_rouge_is_the_packages_under_both_conventions_and_norms():
+    found, (outputs, references) = evaluate().metrics["run"], words_of_test()
+    texts, targets = [as_text(text) for text in outputs], [[as_text(text) for text in item] for item in references]
+    for convention, prefix in (("rouge_score", ""), ("py_rouge", "py_")):
+        for name, value in rouge(texts, targets, convention).named().items():
+            assert found[f"{prefix}{name}"] == pytest.approx(value, abs=1e-12)
+    cut = [as_text(FORM.words(text)) for text in outputs]
+    expected = rouge(cut, [[as_text(FORM.words(text)) for text in item] for item in references], "py_rouge").named()
+    assert {name: found[f"released_py_{name}"] for name in expected} == pytest.approx(expected, abs=1e-12)
+    # pooled over two references, where the best one alone would give more
+    assert found["py_rouge_1"] < found["rouge_1"]
+
+
+def test_keywords_are_kept_by_stems_and_the_same_for_every_system():
+    result = evaluate(predictions(keyword="eat zebra"))
+    assert result.metrics["run"]["keywords_kept"] == (1 + 1 / 2) / 2
+    # given: "eat" and "zebra" to both; the first output has neither
+    assert result.metrics["run"]["given_keywords_kept"] == 1 / 4
+    floors = result.metrics["floors"]
+    assert floors["keyword"]["keywords_kept"] == floors["copy"]["keywords_kept"] == 1
+    assert "given_keywords_kept" not in floors["copy"] and "given_keywords_kept" not in evaluate().metrics["run"]
+    outputs = result.scores.pivot(index="example_id", columns="system", values="output")
+    assert outputs["keyword"].tolist() == ["school good", "eat zebra"]
+    without = evaluate(keywords={9: [], 10: ["zebras"]}).metrics
+    assert without["run"]["keywords_kept"] == 0 and without["counts"]["without_keywords"] == 1
+    assert without["floors"]["copy"]["keywords_kept"] == 1      # the mean is over items that have some
+
+
+def test_keywords_of_a_source_are_those_of_the_fixed_coins():
+    from stages.pgkpr.keywords import fixed_mask
+
+    found = source_keywords(TEST, seed=13, max_length=4)
+    assert sorted(found) == [9, 10]
+    for row in TEST[TEST["reference"] == 0].to_dict("records"):
+        mask = fixed_mask(row, "xx", 13)[:4]
+        assert found[row["example_id"]] == [word for word, marked in zip(row["source_words"], mask, strict=False)
+                                            if marked]
+    assert source_keywords(TEST[::-1], 13, 4) == found
+    twice = TEST.assign(source_words=[["a"] * len(words) for words in TEST["source_words"]],
+                        score_xx=[[1.0] * len(words) for words in TEST["source_words"]])
+    assert source_keywords(twice, 13, 4) == {9: ["a"], 10: ["a"]}
+
+
+def test_floors_need_no_model():
+    result = evaluate()
+    outputs = result.scores.pivot(index="example_id", columns="system", values="output")
+    training = plain_items(PAIRS).set_index("example_id")
+    assert outputs["nearest"].tolist() == [training.loc[1, "references"][0],
+                                           training.loc[4, "references"][0]]
+    assert outputs["shuffled"].tolist() == ["who can play with the cat ?", "what is the best school ?"]
+    assert result.metrics["floors"]["copy"]["source_bleu"] == pytest.approx(1)
+    assert result.metrics["counts"] == {
+        "examples": 2, "empty_outputs": 0, "unknown_words": 1, "without_keywords": 0, "skipped_extrema_average": 0,
+        "training_items": 7, "nearest_without_shared_word": 0}
+
+
+def test_metrics_have_intervals_and_the_names_that_reports_read():
+    metrics = evaluate(resampling=Resampling(200, 0.9, 1)).metrics
+    wanted = {*(f"{kind}_bleu_{order}" for kind in ("released", "corpus") for order in (1, 2, 3, 4)),
+              *(f"{prefix}rouge_{kind}" for prefix in ("", "py_", "released_py_") for kind in ("1", "2", "l")),
+              "source_bleu", "ibleu", "keywords_kept", "sacrebleu", "bleu_1", "average", "mean_length"}
+    for system in (metrics["run"], *metrics["floors"].values()):
+        assert wanted <= set(system) and "target_keyword_kept" not in system
+    assert wanted <= set(metrics["intervals"]["run"])
+    assert set(metrics["intervals"]["floors"]) == set(metrics["floors"]) == {"copy", "nearest", "shuffled", "keyword"}
+    for name, (low, high) in metrics["intervals"]["run"].items():
+        assert low <= metrics["run"][name] <= high, name
+    assert metrics["settings"]["leading"] == [f"released_bleu_{order}" for order in (1, 2, 3, 4)]
+    assert metrics["settings"]["reference_words"] == LIMIT and metrics["settings"]["split"] == "test"
+
+
+def test_nothing_depends_on_the_order_of_rows():
+    one, other = evaluate(), evaluate(predictions()[::-1], PAIRS[::-1])
+    pd.testing.assert_frame_equal(one.scores, other.scores)
+    assert one.metrics == other.metrics
+
+
+def test_unk_has_no_vector():
+    vectors, known = KnownWords(Vectors()).lookup(["cat", "[unk]"])
+    assert vectors.shape == (2, 6) and known.tolist() == [True, False]
+
+
+def test_an_output_without_words_scores_zero():
+    found = evaluate(predictions({9: "", 10: "  "})).metrics
+    assert found["counts"]["empty_outputs"] == 2
+    assert all(found["run"][name] == 0 for name in ("released_bleu_1", "corpus_bleu_4", "py_rouge_l", "average"))
+
+
+def test_predictions_of_another_model_are_refused():
+    with pytest.raises(InputError, match="example 10, which was predicted, and 0 more.*generate_pgkpr again"):
+        evaluate(keywords={9: []})
+    with pytest.raises(InputError, match="1 of that split are missing. Run generate_pgkpr again"):
+        evaluate(predictions()[:1])
+    with pytest.raises(InputError, match="no predictions to score.*generate_pgkpr.split"):
+        evaluate(predictions()[:0])
+
+
+def write_params(folder, **settings):
+    (folder / "params.yaml").write_text(yaml.safe_dump({
+        "recipe": "tiny", "encoder": {"source": "path:none"}, "datasets": {"tiny": {"source": "x"}},
+        "evaluate_hcl": {"bertscore": {"encoder": None}, "resamples": 50, "emb": "train", **settings},
+        "evaluate_pgkpr": {"reference_words": LIMIT},
+        "models": {"pgkpr": {"model-a": {"dataset": "tiny"}}}, "runs": {"pgkpr": {"run-a": {"model": "model-a"}}}}))
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project folder with what a model of the track leaves behind beside its weights, and a run's predictions."""
+    monkeypatch.chdir(tmp_path)
+    write_params(tmp_path)
+    paths = ModelPaths("model-a")
+    paths.weights.mkdir(parents=True)
+    (paths.weights / "config.json").write_text("{}")
+    save_lookup(paths.weights, VOCABULARY, TrainedOn("tiny", "attribution", False, tiny_rewriters.MAX_LENGTH))
+    provenance = Provenance("train_pgkpr@model-a", "0")
+    write_table(paths.items, "items", plain_items(PAIRS), provenance)
+    write_table(paths.paraphrase_items, "paraphrase_items", PAIRS[PAIRS["split"] != "train"], provenance)
+    write_table(RunPaths("run-a").predictions, "predictions", predictions(keyword="school"), provenance)
+    return tmp_path
+
+
+def test_stage_writes_metrics_and_scores_with_the_same_bytes(project):
+    assert main(["run-a"]) == 0
+    paths = RunPaths("run-a")
+    first = paths.metrics.read_bytes(), paths.scores.read_bytes()
+    metrics = json.loads(first[0])
+    assert metrics["settings"]["model"] == "model-a" and metrics["settings"]["bertscore"] is None
+    assert metrics["settings"]["emb"]["origin"] == "trained on the training split"
+    assert metrics["settings"]["vocabulary_words"] == VOCABULARY.kinds.count("word")
+    scores = read_frame(paths.scores, "paraphrase_scores")
+    read_frame(paths.scores, "scores")      # whatever reads the other track's scores reads these
+    assert len(scores) == 10 and set(scores["system"]) == {"run", "copy", "nearest", "shuffled", "keyword"}
+    own = scores[scores["system"] == "run"]
+    for name in ("released_py_rouge_l", "py_rouge_1", "keywords_kept", "bleu_1"):
+        assert round(own[name].mean(), 6) == metrics["run"][name]
+    assert read_metadata(paths.scores)["counts"]["examples"] == 2
+    assert main(["run-a"]) == 0
+    assert (paths.metrics.read_bytes(), paths.scores.read_bytes()) == first
+
+
+def test_word_vectors_from_a_file_are_looked_up_by_whole_words(project):
+    (project / "vectors.txt").write_text("school 1 0\n[unk] 5 5\nn't 0 1\nthe 1 1\n")
+    write_params(project, emb="path:vectors.txt", floors=["copy"])
+    assert main(["run-a"]) == 0
+    metrics = json.loads(RunPaths("run-a").metrics.read_text())
+    assert metrics["settings"]["emb"]["origin"] == "file" and list(metrics["floors"]) == ["copy"]
+
+
+def test_stage_names_a_missing_model(project, capsys):
+    (ModelPaths("model-a").weights / "vocabulary.json").unlink()
+    assert main(["run-a"]) == 1
+    assert "no trained PGKPR model (vocabulary.json is missing)" in capsys.readouterr().err
+    assert not RunPaths("run-a").metrics.exists()
+
+
+def test_help_says_what_the_stage_makes(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    assert "Score the outputs of a run of the PGKPR track" in text and "python -m stages.evaluate_pgkpr run" in text

@@ -1,0 +1,154 @@
+"""The stage generate_pgkpr with tiny saved models of every architecture."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import tiny_rewriters
+
+from stages.artifacts.paths import ModelPaths, RunPaths
+from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
+from stages.generate_pgkpr import main, run
+from stages.params.pgkpr import GeneratePgkpr
+from stages.pgkpr.generation import Paraphraser, evaluated_items, marked_words
+from stages.pgkpr.keywords import fixed_mask
+from stages.runtime.errors import InputError
+
+ARCHITECTURES = ("pgkpr", "transformer", "residual_lstm", "latent_bow", "ianet")
+PAIRS = tiny_rewriters.items()
+TEST = PAIRS[PAIRS["split"] == "test"]
+
+
+@pytest.fixture(scope="module")
+def paraphrasers(tmp_path_factory):
+    """A saved and loaded model of each architecture."""
+    folder = tmp_path_factory.mktemp("models")
+    return {name: Paraphraser(tiny_rewriters.save_model(folder / name, name)) for name in ARCHITECTURES}
+
+
+def decode(**changes):
+    return GeneratePgkpr.model_validate({"max_length": 6, "min_length": 2, **changes}).model_dump()
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_every_architecture_writes_predictions_of_the_named_split(paraphrasers, name):
+    rows = run(PAIRS, paraphrasers[name], decode(num_beams=2), seed=13)
+    table = as_table("predictions", rows).to_pylist()
+    assert [row["example_id"] for row in table] == [9, 10]
+    assert table[1]["source"] == "who can eat with the zebra ?"
+    assert table[1]["references"] == ["who can play with the cat ?", "can i eat with a dog ?"]
+    assert all(2 <= len(row["prediction"].split()) <= 6 for row in table)
+    words = set(paraphrasers[name].vocabulary.word_numbers) | {"[unk]"}
+    assert all(set(row["prediction"].split()) <= words for row in table)
+    assert (table[0]["keyword"] is None) == (name not in ("pgkpr", "ianet"))
+    assert run(PAIRS, paraphrasers[name], decode(split="validation"), 13)["example_id"].tolist() == [7, 8]
+
+
+@pytest.mark.parametrize("name", ["pgkpr", "latent_bow", "ianet"])
+def test_an_output_depends_on_its_source_alone(paraphrasers, name):
+    together = run(PAIRS, paraphrasers[name], decode(), seed=13)
+    alone = run(PAIRS, paraphrasers[name], decode(batch_size=1), seed=13)
+    pd.testing.assert_frame_equal(together, alone)
+    shuffled = run(PAIRS[::-1], paraphrasers[name], decode(), seed=13)
+    pd.testing.assert_frame_equal(together, shuffled)
+
+
+@pytest.mark.parametrize("which", ["xx", "xy", "psi_xx", "psi_xy", "s_tagger"])
+def test_keywords_are_those_of_the_setting_and_the_seed(paraphrasers, which):
+    rows = run(PAIRS, paraphrasers["pgkpr"], decode(keywords=which), seed=13)
+    for number, keyword in zip(rows["example_id"], rows["keyword"], strict=True):
+        pair = TEST[(TEST["example_id"] == number) & (TEST["reference"] == 0)].to_dict("records")[0]
+        mask = fixed_mask(pair, which, 13)
+        assert keyword == " ".join(dict.fromkeys(np.array(pair["source_words"])[mask]))
+
+
+def test_keywords_decide_the_output_of_a_model_that_reads_them(paraphrasers):
+    outputs = [run(PAIRS, paraphrasers["pgkpr"], decode(keywords=which), seed=13)["prediction"].tolist()
+               for which in ("xx", "xy", "psi_xx", "s_tagger")]
+    assert any(texts != outputs[0] for texts in outputs[1:])
+
+
+def test_left_open_keywords_are_those_of_the_training(paraphrasers, tmp_path):
+    assert paraphrasers["pgkpr"].which_keywords(None) == "xx"
+    assert paraphrasers["ianet"].which_keywords(None) == "psi_xx"
+    assert paraphrasers["transformer"].which_keywords(None) is None
+    by_psi = Paraphraser(tiny_rewriters.save_model(tmp_path, "pgkpr", rule="psi"))
+    assert by_psi.which_keywords(None) == "psi_xx" and by_psi.which_keywords("s_tagger") == "s_tagger"
+    with pytest.raises(InputError, match="generate_pgkpr.keywords is 'xx', but this model reads no keywords"):
+        run(PAIRS, paraphrasers["latent_bow"], decode(keywords="xx"), seed=13)
+
+
+def test_mark_all_marks_every_occurrence(tmp_path):
+    model = Paraphraser(tiny_rewriters.save_model(tmp_path, "pgkpr", mark_all=True))
+    pairs = TEST[:1].assign(source_words=[["a", "dog", "a"]], source_tags=[["DT", "NN", "DT"]],
+                            score_xx=[[1.0, 0.0, 0.0]])
+    assert evaluated_items(pairs, "xx", 13, model.on.mark_all, 8)["mask"][0].tolist() == [True, False, True]
+    assert evaluated_items(pairs, "xx", 13, False, 8)["mask"][0].tolist() == [True, False, False]
+    assert run(pairs, model, decode(), 13)["keyword"].tolist() == ["a"]
+    assert marked_words(["a", "dog", "a", "cat"], np.array([True, False, True])) == ["a"]
+
+
+def test_unknown_words_may_be_banned(paraphrasers):
+    """Of a model that writes nothing but [unk]."""
+    model = paraphrasers["transformer"]
+    weights = next(parameter for name, parameter in model.model.named_parameters()
+                   if parameter.shape == (model.vocabulary.size,))
+    before = weights.data.clone()
+    weights.data[1] = 1000.0
+    try:
+        kept, banned = (run(PAIRS, model, decode(unknown=setting), 13)["prediction"] for setting in ("keep", "ban"))
+    finally:
+        weights.data.copy_(before)
+    assert set(" ".join(kept).split()) == {"[unk]"} and "[unk]" not in " ".join(banned)
+
+
+def test_long_sources_are_cut_as_in_training(paraphrasers):
+    model = paraphrasers["transformer"]
+    words = ["what", "is", "the", "best", "way", "to", "learn", "a", "language", "?"]
+    long, cut = (TEST[:1].assign(source_words=[words[:end]], source_tags=[["NN"] * end]) for end in (10, 8))
+    found = [run(pairs, model, decode(), 13) for pairs in (long, cut)]
+    assert found[0]["prediction"].tolist() == found[1]["prediction"].tolist()
+    assert found[0]["source"].tolist() == [" ".join(words)]
+
+
+def test_an_empty_split_is_named(paraphrasers):
+    with pytest.raises(InputError, match="the test split is empty.*ingest.test"):
+        run(PAIRS[PAIRS["split"] == "train"], paraphrasers["pgkpr"], decode(), 13)
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project folder with a saved model and its evaluated pairs."""
+    monkeypatch.chdir(tmp_path)
+    tiny_rewriters.write_params(tmp_path, {"model-a": {"dataset": tiny_rewriters.DATASET}},
+                                {"run-a": {"model": "model-a"},
+                                 "run-b": {"model": "model-a", "decode": {"keywords": "xy", "num_beams": 2}}})
+    paths = ModelPaths("model-a")
+    tiny_rewriters.save_model(paths.weights)
+    write_table(paths.paraphrase_items, "paraphrase_items", PAIRS[PAIRS["split"] != "train"],
+                Provenance("train_pgkpr@model-a", "0"))
+    return tmp_path
+
+
+def test_stage_writes_the_same_bytes_twice(project):
+    assert main(["run-a"]) == main(["run-b"]) == 0
+    first = RunPaths("run-a").predictions.read_bytes()
+    rows = read_frame(RunPaths("run-a").predictions, "predictions")
+    assert rows["example_id"].tolist() == [9, 10] and rows["sample"].tolist() == [0, 0]
+    metadata = read_metadata(RunPaths("run-a").predictions)
+    assert metadata["stage"] == "generate_pgkpr@run-a" and len(metadata["models"]["model"]["sha256"]) == 64
+    assert main(["run-a"]) == 0
+    assert RunPaths("run-a").predictions.read_bytes() == first
+    other = read_frame(RunPaths("run-b").predictions, "predictions")
+    assert other["keyword"].tolist() != rows["keyword"].tolist()
+
+
+def test_stage_names_a_missing_model(project, capsys):
+    (ModelPaths("model-a").weights / "config.json").unlink()
+    assert main(["run-a"]) == 1
+    assert "no trained PGKPR model (config.json is missing)" in capsys.readouterr().err
+
+
+def test_help_says_what_the_stage_makes(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "trained model of the PGKPR track" in capsys.readouterr().out
