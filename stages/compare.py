@@ -1,14 +1,15 @@
 """Compare the runs of each data set on the same items: paired tests, and means over runs that differ in seed alone.
 
 Reads predictions.parquet, scores.parquet and metrics.json of every run that params.yaml lists; writes
-comparison/paired.parquet and comparison/metrics.json. Runs are compared within a data set and split, on identical
-items with identical references; every pair stands in the table once.
+comparison/paired.parquet and comparison/metrics.json. Runs are compared within a track, data set and split, on
+identical items with identical references; every pair stands in the table once. Tracks are kept apart because they are
+scored on different tokens.
 
 Seeds. Runs whose models have the same settings, start from models of the same settings and are decoded alike, and
 differ in nothing but the seed, are also taken together, as "NAME (3 seeds)": NAME is what their names have in common,
 without a number or a ``-seed`` at its end. The value of such a group is the mean over its runs, on every resample.
 
-Floors (of evaluate_hcl) take part as "floor copy" and so on.
+Floors take part as "floor copy" and so on.
 
 What an interval says: the items are resampled, with all that was scored on them, and the trained models stay as they
 are. How much a metric moves from seed to seed is told by its standard deviation over seeds, in metrics.json. A p
@@ -30,9 +31,12 @@ import pandas as pd
 
 from stages.artifacts.paths import COMPARISON, RunPaths
 from stages.artifacts.tables import Provenance, read_frame, write_json, write_table
-from stages.metrics import Statistic, interval, mean_statistic, resampled
+from stages.metrics import Statistic, count_matches, interval, mean_statistic, resampled
+from stages.metrics.bleu import ORDERS, RELEASED_WEIGHTS
+from stages.metrics.corpus_statistics import corpus_bleu_statistic
 from stages.metrics.resampling import difference
 from stages.metrics.systems import corpus_statistics
+from stages.pgkpr.normalisation import as_words
 from stages.runtime.errors import InputError
 from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.seeds import derived_seed
@@ -45,6 +49,9 @@ STAGE = "compare"
 # Means of columns of table `scores`; the corpus metrics are computed from the outputs.
 MEANS = ("bleu_1", "bleu_2", "bleu_3", "bleu_4", "extrema", "average", "greedy", "rouge_1", "rouge_2", "rouge_l",
          "bertscore", "source_bleu_4", "keyword_kept")
+# Those of table `paraphrase_scores`.
+PGKPR_MEANS = (*MEANS, *(f"{prefix}py_rouge_{kind}" for prefix in ("", "released_") for kind in ("1", "2", "l")),
+               "keywords_kept")
 TEST = ("paired bootstrap over items, two-sided, ties against both; p values are of each pair alone, not adjusted for "
         "the number of pairs; intervals are percentile intervals of the difference")
 _DECIMALS = 6
@@ -60,7 +67,8 @@ class EvaluatedRun:
         seed: of its model.
         family: equal for runs that differ in their model's seed alone.
         predictions: table ``predictions``.
-        scores: table ``scores``.
+        scores: table ``scores``, or ``paraphrase_scores``.
+        track: ``hcl`` or ``pgkpr``.
     """
 
     name: str
@@ -70,6 +78,7 @@ class EvaluatedRun:
     family: str
     predictions: pd.DataFrame
     scores: pd.DataFrame
+    track: str = "hcl"
 
 
 @dataclass(frozen=True)
@@ -118,7 +127,7 @@ def run(runs: Sequence[EvaluatedRun], settings: "Compare", seed: int) -> Compari
     """Return the comparison of ``runs``; with fewer than two systems on the same items, no pairs.
 
     Args:
-        runs: in the order of the params, which is that of first and second in a pair.
+        runs: of all tracks, in the order of the params, which is that of first and second in a pair.
         settings: block ``compare``.
         seed: the project's.
 
@@ -144,15 +153,17 @@ def comparable(runs: Sequence[EvaluatedRun]) -> dict[str, list[EvaluatedRun]]:
     """Return the runs that may be compared, by ``DATASET/SPLIT``.
 
     Where runs of one data set and split were evaluated on different items, there are several such groups, and all
-    but the first are called ``DATASET/SPLIT (as RUN)`` after their first run.
+    but the first are called ``DATASET/SPLIT (as RUN)`` after their first run. Of several tracks, the first group of
+    each further one is called ``DATASET/SPLIT (TRACK)``.
     """
     found: dict[str, list[EvaluatedRun]] = {}
-    labels: dict[tuple[str, str, str], str] = {}
+    labels: dict[tuple[str, str, str, str], str] = {}
     for one in runs:
-        key = (one.dataset, one.split, _items_of(one))
-        label = f"{one.dataset}/{one.split}"
+        key, label = (one.track, one.dataset, one.split, _items_of(one)), f"{one.dataset}/{one.split}"
         if key not in labels:
-            labels[key] = label if label not in found else f"{label} (as {one.name})"
+            others = {other.track for other in found.get(label, [])} - {one.track}
+            names = [label, *([f"{label} ({one.track.upper()})"] if others else []), f"{label} (as {one.name})"]
+            labels[key] = next(name for name in names if name not in found)
         found.setdefault(labels[key], []).append(one)
     return found
 
@@ -223,16 +234,31 @@ def _rows(one: EvaluatedRun, system: str) -> pd.DataFrame:
     outputs_differ = system == "run" and rows["output"].tolist() != predicted["prediction"].tolist()
     if outputs_differ or rows["example_id"].tolist() != predicted["example_id"].tolist():
         raise InputError(f"{RunPaths(one.name).scores}: the scores are not those of the run's predictions. Score them "
-                         f"again with `keycontrast run evaluate_hcl@{one.name}`.")
+                         f"again with `keycontrast run evaluate_{one.track}@{one.name}`.")
     return rows
 
 
 def _statistics(one: EvaluatedRun, system: str) -> dict[str, Statistic]:
     rows, predicted = _rows(one, system), _first_samples(one)
-    means = {name: rows[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in MEANS}
+    names = MEANS if one.track == "hcl" else PGKPR_MEANS
+    means = {name: rows[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in names}
     found = {name: mean_statistic(values) for name, values in means.items() if not np.isnan(values).all()}
     references = [list(texts) for texts in predicted["references"]]
-    return found | corpus_statistics(rows["output"].tolist(), references, predicted["source"].tolist())
+    if one.track == "hcl":
+        return found | corpus_statistics(rows["output"].tolist(), references, predicted["source"].tolist())
+    return found | _released_bleu(rows) | corpus_statistics(
+        _words(rows["output"]), [_words(texts) for texts in references], _words(predicted["source"]),
+        range(1, ORDERS + 1))
+
+
+def _released_bleu(rows: pd.DataFrame) -> dict[str, Statistic]:
+    counts = count_matches(_words(rows["released_output"]), [_words(texts) for texts in rows["released_references"]])
+    return {f"released_bleu_{order}": corpus_bleu_statistic(counts, order, RELEASED_WEIGHTS)
+            for order in range(1, ORDERS + 1)}
+
+
+def _words(texts: Iterable[str]) -> list[list[str]]:
+    return [as_words(text) for text in texts]
 
 
 def _measured(systems: Sequence[System], resamples: int, seed: int) -> dict[str, dict[str, Measured]]:
@@ -279,8 +305,12 @@ def _rounded(row: dict[str, Any]) -> dict[str, Any]:
 
 def family(params: "Params", run_name: str) -> str:
     """Return all that decides the outputs of a run, but for seeds, as text."""
-    decode = params.hcl_decoding(run_name).model_dump(mode="json")
-    return json.dumps([_model_family(params, params.runs.hcl[run_name].model), decode], sort_keys=True)
+    if run_name in params.runs.hcl:
+        decode = params.hcl_decoding(run_name).model_dump(mode="json")
+        return json.dumps([_model_family(params, params.runs.hcl[run_name].model), decode], sort_keys=True)
+    name = params.runs.pgkpr[run_name].model
+    return json.dumps([params.models.pgkpr[name].dataset, params.pgkpr_model(name).model_dump(mode="json"),
+                       params.pgkpr_decoding(run_name).model_dump(mode="json")], sort_keys=True)
 
 
 def _model_family(params: "Params", name: str) -> list[Any]:
@@ -295,27 +325,30 @@ def read_run(params: "Params", name: str) -> EvaluatedRun:
     Raises:
         InputError: it was not decoded, or not evaluated.
     """
-    paths, model = RunPaths(name), params.runs.hcl[name].model
-    _require([(paths.predictions, "generate_hcl"), (paths.scores, "evaluate_hcl"), (paths.metrics, "evaluate_hcl")],
-             name)
+    paths, track = RunPaths(name), "hcl" if name in params.runs.hcl else "pgkpr"
+    model = (params.runs.hcl.get(name) or params.runs.pgkpr[name]).model
+    dataset = (params.models.hcl.get(model) or params.models.pgkpr[model]).dataset
+    generate, evaluate = f"generate_{track}", f"evaluate_{track}"
+    _require([(paths.predictions, generate), (paths.scores, evaluate), (paths.metrics, evaluate)], name, track)
     settings = json.loads(paths.metrics.read_text(encoding="utf-8"))["settings"]
-    return EvaluatedRun(name, params.models.hcl[model].dataset, settings["split"], params.model_seed(model),
-                        family(params, name), read_frame(paths.predictions, "predictions"),
-                        read_frame(paths.scores, "scores"))
+    scores = read_frame(paths.scores, "scores" if track == "hcl" else "paraphrase_scores")
+    return EvaluatedRun(name, dataset, settings["split"], params.model_seed(model), family(params, name),
+                        read_frame(paths.predictions, "predictions"), scores, track)
 
 
-def _require(needed: Iterable[tuple[Path, str]], name: str) -> None:
+def _require(needed: Iterable[tuple[Path, str]], name: str, track: str) -> None:
     for path, stage in needed:
         if not path.exists():
             raise InputError(f"{path}: no such artifact. Make it with `keycontrast run {stage}@{name}`, or take the "
-                             f"run out of runs.hcl.")
+                             f"run out of runs.{track}.")
 
 
 def _work(process: StageProcess) -> None:
     from stages.params import load_params, stage_hash
 
     params = load_params()
-    result = run([read_run(params, name) for name in params.runs.hcl], params.compare, params.seed)
+    runs = [read_run(params, name) for name in (*params.runs.hcl, *params.runs.pgkpr)]
+    result = run(runs, params.compare, params.seed)
     counts = {label: len(found["groups"]) for label, found in result.metrics.items()}
     process.log.info("%d tests; systems: %s", len(result.paired), counts or "none")
     write_table(COMPARISON / "paired.parquet", "paired", result.paired, Provenance(

@@ -1,16 +1,18 @@
 """The stage compare: paired tests between runs on the same items, and groups of seeds."""
 
 import json
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from nltk.translate.bleu_score import corpus_bleu
 
 from stages.artifacts.paths import COMPARISON, RunPaths
 from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_json, write_table
-from stages.compare import MEANS, EvaluatedRun, family, main, pooled_name, run
+from stages.compare import MEANS, PGKPR_MEANS, EvaluatedRun, family, main, pooled_name, run
 from stages.metrics import bleu, mean_statistic, paired_bootstrap
 from stages.params import parse_params
 from stages.params.hcl import Compare
@@ -190,6 +192,60 @@ def test_nothing_to_compare():
     assert list(result.metrics["data/test"]["groups"]) == ["one"]
 
 
+# -- the PGKPR track ------------------------------------------------------------------------------------------
+
+def rewriting(name, gain=0.0, seed=1, kind="a"):
+    """A run of the PGKPR track on the items of :func:`evaluated`; references are cut to four words where released."""
+    one = evaluated(name, gain, seed, kind)
+    scores = one.scores.assign(released_output=[" ".join(text.split()[:4]) for text in one.scores["output"]],
+                               released_references=[[" ".join(text.split()[:4]) for text in texts]
+                                                    for texts in REFERENCES] * 2)
+    further = {column: 0.5 for column in PGKPR_MEANS if column not in MEANS}
+    return replace(one, scores=scores.assign(**further), track="pgkpr")
+
+
+def test_runs_of_the_pgkpr_track_are_compared_word_by_word_and_under_both_norms():
+    one, two = rewriting("one"), rewriting("two", 0.3, kind="b")
+    result = run([one, two], SETTINGS, 1)
+    corpus = {f"{kind}_bleu_{order}" for kind in ("released", "corpus") for order in range(1, 5)}
+    assert set(result.paired["metric"]) == {*PGKPR_MEANS, *corpus, "source_bleu", "ibleu", "sacrebleu"}
+    outputs = [text.split() for text in one.predictions["prediction"]]
+    references = [[text.split() for text in texts] for texts in REFERENCES]
+    for order in (1, 3, 4):
+        row = row_of(result, f"corpus_bleu_{order}", "one", "two")
+        assert row["first_value"] == pytest.approx(bleu(outputs, references, "corpus")[order - 1], abs=1e-6)
+    cut = [[words[:4] for words in item] for item in references]
+    assert row_of(result, "released_bleu_3", "one", "two")["first_value"] == pytest.approx(
+        corpus_bleu(cut, [words[:4] for words in outputs], (.33, .33, .34)), abs=1e-6)
+
+
+def test_words_are_not_cut_again():
+    """Basic tokens would cut n't, and match its parts."""
+    one = rewriting("one")
+    references = [["i do n't know ."]] * ITEMS
+    outputs = ["i n ' t know ."] * ITEMS
+    frame = one.predictions.assign(prediction=outputs, references=references)
+    scores = one.scores[one.scores["system"] == "run"].assign(output=outputs)
+    groups = run([replace(one, predictions=frame, scores=scores)], SETTINGS, 1).metrics["data/test"]["groups"]
+    assert groups["one"]["corpus_bleu_1"]["mean"] == pytest.approx(3 / 6)
+
+
+def test_tracks_are_compared_apart_on_the_same_items():
+    result = run([evaluated("hcl"), rewriting("pgkpr"), rewriting("ianet", kind="b"),
+                  replace(rewriting("short", kind="c"), split="validation")], SETTINGS, 1)
+    runs_of = {label: [name for name in found["groups"] if not name.startswith("floor")]
+               for label, found in result.metrics.items()}
+    assert runs_of == {"data/test": ["hcl"], "data/test (PGKPR)": ["pgkpr", "ianet"], "data/validation": ["short"]}
+    assert "released_bleu_1" not in result.metrics["data/test"]["groups"]["hcl"]
+
+
+def test_the_pgkpr_track_alone_has_the_plain_name():
+    others = rewriting("other", kind="c")
+    shorter = others.predictions.assign(references=[["another"]] * ITEMS)
+    result = run([rewriting("one"), replace(others, predictions=shorter)], SETTINGS, 1)
+    assert list(result.metrics) == ["data/test", "data/test (as other)"]
+
+
 # -- the stage ------------------------------------------------------------------------------------------------
 
 PARAMS = {"recipe": "tiny", "datasets": {"data": {"source": "data.tsv"}, "other": {"source": "other.tsv"}},
@@ -211,6 +267,15 @@ def test_families_differ_in_seeds_alone():
     assert found["a1"] == found["a2"] == found["same"]      # an override that says the default changes nothing
     assert found["d1"] == found["d2"]
     assert len(set(found.values())) == 6
+
+
+def test_families_of_the_pgkpr_track():
+    models = {"a1": {"dataset": "data"}, "a2": {"dataset": "data", "seed": 2},
+              "b1": {"dataset": "data", "overrides": {"architecture": "transformer"}}}
+    runs = {name: {"model": name} for name in models} | {"ref": {"model": "a1", "decode": {"keywords": "xy"}}}
+    params = parse_params({**PARAMS, "models": {"pgkpr": models}, "runs": {"pgkpr": runs}}, "params")
+    found = {name: family(params, name) for name in runs}
+    assert found["a1"] == found["a2"] and len(set(found.values())) == 3
 
 
 @pytest.fixture
@@ -237,6 +302,30 @@ def test_stage_writes_pairs_and_groups_with_the_same_bytes(project):
     assert "not adjusted" in read_metadata(paths[0])["models"]["test"]
     assert main([]) == 0
     assert [path.read_bytes() for path in paths] == first
+
+
+def test_stage_reads_both_tracks(project):
+    params = {**PARAMS, "models": {**PARAMS["models"], "pgkpr": {"rewriter": {"dataset": "data"}}},
+              "runs": {**PARAMS["runs"], "pgkpr": {"xx": {"model": "rewriter"}}}}
+    (project / "params.yaml").write_text(yaml.safe_dump(params))
+    assert main([]) == 1                # nothing of it is there yet
+    one, paths = rewriting("xx"), RunPaths("xx")
+    write_table(paths.predictions, "predictions", one.predictions, Provenance("generate_pgkpr@xx", "0"))
+    write_table(paths.scores, "paraphrase_scores", one.scores, Provenance("evaluate_pgkpr@xx", "0"))
+    write_json(paths.metrics, {"run": {}, "settings": {"split": "test"}})
+    assert main([]) == 0
+    found = json.loads((COMPARISON / "metrics.json").read_text())
+    assert list(found) == ["data/test", "data/test (PGKPR)"]
+    assert found["data/test (PGKPR)"]["groups"]["xx"]["seeds"] == [13]
+
+
+def test_stage_names_the_stages_of_the_pgkpr_track(project, capsys):
+    params = {**PARAMS, "models": {"pgkpr": {"rewriter": {"dataset": "data"}}},
+              "runs": {"pgkpr": {"xx": {"model": "rewriter"}}}}
+    (project / "params.yaml").write_text(yaml.safe_dump(params))
+    assert main([]) == 1
+    assert "Make it with `keycontrast run generate_pgkpr@xx`, or take the run out of runs.pgkpr" in (
+        capsys.readouterr().err)
 
 
 def test_stage_with_one_run_and_no_floors_writes_an_empty_table(project):
