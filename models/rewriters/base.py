@@ -1,6 +1,6 @@
 """What every model of the PGKPR track is: sums of loss parts to train on, and steps to decode with."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 import torch
@@ -14,7 +14,7 @@ from models.rewriters.config import RewriterConfig
 Batch = Mapping[str, Tensor]
 
 
-class Rewriter(PreTrainedModel):
+class Rewriter(PreTrainedModel, ABC):
     """Rewrites a source x as a target y; subclasses are the architectures, see :func:`load_rewriter`.
 
     A batch is a dict of int64 tensors, padded at the right with 0: ``x_ids``, ``x_tags`` (B, L) and ``x_lengths``

@@ -1,0 +1,389 @@
+"""PGKPR and the plain Transformer: sizes, losses and their switches, decoding, saving, fitting."""
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+from transformer_cases import FIRST_WORD, RULES, VOCABULARY, config, model, peaked, tagged_batch, tagged_item
+
+from models.decoding import beam_search
+from models.rewriters.auto import load_rewriter, rewriter_of
+from models.rewriters.base import Rewriter
+from models.rewriters.config import RewriterConfig
+from models.rewriters.layers import Embedder, sinusoids
+from models.rewriters.sequences import counterpart, perturbed
+from models.rewriters.special import BOS, EOS, PAD
+
+BOTH = ("pgkpr", "transformer")
+ALL_NEGATIVES = {"neg": "all", "sim": "dot", "order": "sent_pos", "temperature": 2.0}
+
+
+def total(parts):
+    return sum(parts.values())
+
+
+def gradients(built, parts):
+    built.zero_grad(set_to_none=True)
+    total(parts).backward()
+    return {name: parameter.grad for name, parameter in built.named_parameters()}
+
+
+# Sizes
+
+
+@pytest.mark.parametrize("architecture", BOTH)
+def test_parameters_at_the_size_of_the_paper(architecture):
+    words, width, inner, layers = 8000, 512, 2048, 6
+    square, norm = width * width + width, 2 * width  # a projection with its bias; a LayerNorm
+    feed_forward = 2 * width * inner + inner + width
+    encoder_layer = 4 * square + feed_forward + 2 * norm
+    decoder_layer = 8 * square + feed_forward + 3 * norm
+    output = width * words + words
+    expected = words * width + layers * (encoder_layer + decoder_layer) + 2 * norm + output
+    if architecture == "pgkpr":
+        expected += square + norm + output
+    with torch.device("meta"):
+        built = rewriter_of(RewriterConfig(architecture, vocab_size=words))
+    assert sum(parameter.numel() for parameter in built.parameters()) == expected
+    assert expected == {"pgkpr": 56_708_224, "transformer": 52_340_544}[architecture]
+
+
+@pytest.mark.parametrize("architecture", BOTH)
+def test_weights_begin_by_the_rule_of_xavier(architecture):
+    built = model(architecture)
+    for name, parameter in built.named_parameters():
+        if parameter.dim() > 1:
+            bound = math.sqrt(6 / sum(parameter.shape))
+            assert 0.8 * bound < float(parameter.detach().abs().max()) <= bound, name
+        else:
+            assert (parameter == float("norm" in name and "weight" in name)).all(), name
+
+
+def test_rows_of_an_ablation_table_begin_alike():
+    weights = [model("pgkpr", reconstruction={"weight": one}, contrast={"weight": two}).state_dict()
+               for one, two in ((1.0, 0.1), (0.0, 0.1), (1.0, 0.0), (0.0, 0.0))]
+    for other in weights[1:]:
+        assert other.keys() == weights[0].keys()
+        assert all(torch.equal(tensor, weights[0][name]) for name, tensor in other.items())
+
+
+def test_positions_are_sines_and_cosines_in_turn():
+    table = sinusoids(torch.arange(5), 7)
+    for position in range(5):
+        for place in range(7):
+            angle = position / 10000 ** ((place - place % 2) / 7)
+            assert float(table[position, place]) == pytest.approx(math.cos(angle) if place % 2 else math.sin(angle),
+                                                                  abs=1e-6)
+
+
+def test_embeddings_are_scaled_by_the_root_of_the_width():
+    embedder = Embedder(9, 16, 0.0)
+    ids = torch.tensor([[3, 8, 3]])
+    expected = 4 * embedder.words.weight[ids] + sinusoids(torch.arange(3), 16)
+    torch.testing.assert_close(embedder(ids), expected)
+    torch.testing.assert_close(embedder(ids[:, 2:], torch.tensor([2])), expected[:, 2:])
+
+
+# Losses
+
+
+@pytest.mark.parametrize("architecture", BOTH)
+def test_generation_is_the_sum_of_token_losses_of_each_item_alone(architecture):
+    built, (batch, mask) = model(architecture), tagged_batch()
+    expected = 0.0
+    for row in range(5):
+        own, own_mask = tagged_item(batch, mask, row)
+        chances = built.generator(built.decode(own["y_in"], built.memory(own, own_mask))).log_softmax(-1)
+        expected -= sum(chances[0, place, token] for place, token in enumerate(own["y_out"][0]))
+    torch.testing.assert_close(built.sums(batch, mask)["generation"], expected, atol=1e-4, rtol=1e-5)
+
+
+def test_the_transformer_reads_the_plain_words_of_the_source():
+    built, (batch, mask) = model("transformer"), tagged_batch()
+    states, real = built.memory(batch, None)
+    assert states.shape[1] == int(batch["x_lengths"].max()) and torch.equal(real.sum(1), batch["x_lengths"])
+    words = batch["x_ids"][:1, : int(batch["x_lengths"][0])]
+    torch.testing.assert_close(states[:1], built.encode(words, torch.ones_like(words, dtype=torch.bool)))
+    assert set(built.sums(batch, None)) == {"generation"} and not built.uses_keywords
+    torch.testing.assert_close(built.sums(batch, mask), built.sums(batch | {"x_tags": batch["x_tags"] * 0}, ~mask))
+
+
+def test_pgkpr_decodes_from_all_states_of_the_perturbed_source():
+    built, (batch, mask) = model("pgkpr"), tagged_batch()
+    ids, _, real = perturbed(batch["x_ids"], batch["x_tags"], mask, batch["x_lengths"])
+    memory, attended = built.memory(batch, mask)
+    assert torch.equal(attended, real) and torch.equal(memory, built.encode(ids, real))
+    memory = memory.detach().requires_grad_()
+    built.generation(batch, (memory, real)).backward()
+    assert torch.equal(memory.grad.abs().sum(-1) > 0, real)
+
+
+@pytest.mark.parametrize("reduction", ["token_mean", "sent_mean"])
+def test_reconstruction_is_that_of_each_item_alone(reduction):
+    built, (batch, mask) = model("pgkpr", reconstruction={"reduction": reduction}), tagged_batch()
+    expected = 0.0
+    for row in range(5):
+        own, own_mask = tagged_item(batch, mask, row)
+        ids, targets, real = perturbed(own["x_ids"], own["x_tags"], own_mask, own["x_lengths"])
+        chances = built.reconstruction(built.encode(ids, real)[0]).log_softmax(-1)
+        losses = torch.stack([-chances[place, token] for place, token in enumerate(targets[0])])
+        expected = expected + (losses.mean() if reduction == "sent_mean" else losses.sum())
+    torch.testing.assert_close(built.sums(batch, mask)["reconstruction"], expected)
+
+
+def test_uniform_scores_reconstruct_at_the_log_of_the_vocabulary():  # C-R3
+    (batch, mask), tokens = tagged_batch(), 0
+    for reduction in ("token_mean", "sent_mean"):
+        built = model("pgkpr", reconstruction={"reduction": reduction})
+        torch.nn.init.zeros_(built.reconstruction.output.weight)
+        tokens = 5 if reduction == "sent_mean" else int((2 * batch["x_lengths"] + 3).sum())
+        found = built.sums(batch, mask)["reconstruction"] / tokens
+        assert float(found.detach()) == pytest.approx(math.log(VOCABULARY), rel=1e-6)
+
+
+@pytest.mark.parametrize("settings", [{}, ALL_NEGATIVES])
+def test_contrast_is_of_means_over_real_places(settings):
+    built, (batch, mask) = model("pgkpr", contrast=settings), tagged_batch()
+    batch["group"] = torch.tensor([0, 1, 1, 2, 3])
+    order, pooled = built.config.contrast["order"], {"s": [], "t": [], "x": []}
+    for row in range(5):
+        own, own_mask = tagged_item(batch, mask, row)
+        sequences = {"s": perturbed(own["x_ids"], own["x_tags"], own_mask, own["x_lengths"])[0]}
+        sequences |= {side: counterpart(own[f"{side}_ids"], own[f"{side}_tags"], own[f"{side}_lengths"], order)[0]
+                      for side in ("t", "x")}
+        for name, ids in sequences.items():
+            pooled[name].append(built.encode(ids, torch.ones_like(ids, dtype=torch.bool))[0].mean(0))
+
+    def score(one, other):
+        product = F.cosine_similarity(one, other, dim=0) if order == "pos_sent" else one @ other
+        return product / built.config.contrast["temperature"]
+
+    expected = 0.0
+    for row in range(5):
+        rivals = [other for other in range(5) if batch["group"][other] != batch["group"][row]]
+        negatives = [score(pooled["s"][row], pooled[side][other]) for other in rivals
+                     for side in (("t", "x") if settings else ("t",))]
+        scores = torch.stack([score(pooled["s"][row], pooled["t"][row]), *negatives])
+        expected = expected + scores.logsumexp(0) - scores[0]
+    torch.testing.assert_close(built.sums(batch, mask)["contrast"], expected, atol=1e-4, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("weights", "passes"), [((1.0, 0.1), 2), ((0.0, 0.1), 2), ((1.0, 0.0), 1), ((0.0, 0.0), 1)])
+def test_a_loss_of_weight_0_is_not_computed(weights, passes, monkeypatch):
+    batch, mask = tagged_batch()
+    full = model("pgkpr", reconstruction={"weight": 1.0}, contrast={"weight": 0.1}).sums(batch, mask)
+    built = model("pgkpr", reconstruction={"weight": weights[0]}, contrast={"weight": weights[1]})
+    shapes, encode = [], built.encode
+    monkeypatch.setattr(built, "encode", lambda ids, real: shapes.append(ids.shape) or encode(ids, real))
+    parts = built.sums(batch, mask)
+    extra = zip(("reconstruction", "contrast"), weights, strict=True)
+    names = ["generation", *(name for name, weight in extra if weight)]
+    assert list(parts) == names and len(shapes) == passes
+    assert all(torch.equal(parts[name], full[name]) for name in names)  # what is left is the same to the bit
+    found = gradients(built, parts)
+    missing = {name for name, gradient in found.items() if gradient is None}
+    head = {name for name in found if name.startswith("reconstruction.")}
+    assert missing == (set() if weights[0] else head)
+
+
+def test_contrast_with_all_negatives_encodes_the_plain_sources_too(monkeypatch):
+    built, (batch, mask) = model("pgkpr", contrast=ALL_NEGATIVES), tagged_batch()
+    seen, encode = [], built.encode
+    monkeypatch.setattr(built, "encode", lambda ids, real: seen.append(ids) or encode(ids, real))
+    built.sums(batch, mask)
+    expected = [counterpart(batch[f"{side}_ids"], batch[f"{side}_tags"], batch[f"{side}_lengths"], "sent_pos")[0]
+                for side in ("t", "x")]
+    assert len(seen) == 3 and all(torch.equal(one, other) for one, other in zip(seen[1:], expected, strict=True))
+
+
+def test_one_pass_over_several_sequences_is_several_passes():
+    built, (batch, mask) = model("pgkpr", contrast=ALL_NEGATIVES), tagged_batch()
+    ids, _, real = perturbed(batch["x_ids"], batch["x_tags"], mask, batch["x_lengths"])
+    shorter = counterpart(batch["t_ids"][1:3], batch["t_tags"][1:3], batch["t_lengths"][1:3], "pos_sent")
+    together = built.encode_together([(ids, real), shorter])
+    for states, (tokens, there) in zip(together, [(ids, real), shorter], strict=True):
+        torch.testing.assert_close(states[there], built.encode(tokens, there)[there])
+        assert states.shape[:2] == tokens.shape
+
+
+@pytest.mark.parametrize("architecture", BOTH)
+def test_further_padding_changes_no_loss(architecture):
+    built, (batch, mask) = model(architecture, contrast={"neg": "all"}), tagged_batch()
+    padded = {name: part if part.dim() == 1 else F.pad(part, (0, 3)) for name, part in batch.items()}
+    torch.testing.assert_close(built.sums(padded, F.pad(mask, (0, 3))), built.sums(batch, mask), rtol=1e-6, atol=1e-5)
+
+
+@pytest.mark.parametrize("architecture", BOTH)
+def test_sums_of_micro_batches_add_up(architecture):
+    built, (batch, mask) = model(architecture), tagged_batch()
+    whole = built.sums(batch, mask)
+    for name in set(whole) - {"contrast"}:  # whose negatives are those of the micro-batch
+        halves = [built.sums({key: part[rows] for key, part in batch.items()}, mask[rows])[name]
+                  for rows in (slice(0, 2), slice(2, 5))]
+        torch.testing.assert_close(sum(halves), whole[name])
+
+
+@pytest.mark.parametrize("architecture", BOTH)
+def test_dropout_alone_is_random_and_follows_the_seed(architecture):
+    built, (batch, mask) = model(architecture), tagged_batch()
+    assert torch.equal(total(built.sums(batch, mask)), total(built.sums(batch, mask)))
+    built.train()
+    drawn = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        drawn.append(float(total(built.sums(batch, mask)).detach()))
+    assert drawn[0] == drawn[1] != drawn[2]
+    still = model(architecture, sizes={"dropout": 0.0}).train()
+    assert torch.equal(total(still.sums(batch, mask)), total(still.eval().sums(batch, mask)))
+
+
+@pytest.mark.parametrize("architecture", BOTH)
+def test_a_decoder_does_not_see_what_it_predicts(architecture):
+    built, (batch, mask) = model(architecture), tagged_batch()
+    given = built.memory(batch, mask)
+    states = built.decode(batch["y_in"], given)
+    other = batch["y_in"].clone()
+    other[:, 3:] = FIRST_WORD
+    changed = built.decode(other, given)
+    torch.testing.assert_close(changed[:, :3], states[:, :3])
+    assert not torch.allclose(changed[:, 3:], states[:, 3:])
+
+
+def test_losses_are_float32_under_autocast_and_near_those_without():
+    built, (batch, mask) = model("pgkpr"), tagged_batch()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        low = built.sums(batch, mask)
+    for name, value in built.sums(batch, mask).items():
+        assert low[name].dtype == torch.float32
+        torch.testing.assert_close(low[name], value, rtol=0.03, atol=0.05)
+
+
+# Decoding
+
+
+@pytest.mark.parametrize("num_beams", [1, 3])
+@pytest.mark.parametrize("architecture", BOTH)
+def test_a_cache_changes_no_output(architecture, num_beams):
+    outputs = set()
+    for seed in range(3):
+        built, (batch, mask) = peaked(architecture, seed), tagged_batch(6, seed)
+        cached = built.rewrite(batch, mask, RULES, num_beams, length_penalty=0.7)
+        with torch.no_grad():
+            whole, start = built.begin_whole(batch, mask)
+        assert start.tolist() == [BOS] * 6
+        assert torch.equal(cached, beam_search(whole, start, RULES, num_beams=num_beams, length_penalty=0.7))
+        outputs |= {tuple(row) for row in cached.tolist()}
+    assert len(outputs) > 6  # or they could be equal by being trivial
+
+
+@pytest.mark.parametrize("num_beams", [1, 3])
+@pytest.mark.parametrize("architecture", BOTH)
+def test_an_item_alone_gives_what_it_gives_in_a_batch(architecture, num_beams):
+    built, (batch, mask) = peaked(architecture), tagged_batch(6)
+    together = built.rewrite(batch, mask, RULES, num_beams)
+    ends = set()
+    for row in range(6):
+        alone = built.rewrite(*tagged_item(batch, mask, row), RULES, num_beams)[0].tolist()
+        width = together.shape[1]
+        assert together[row].tolist() == alone + [PAD] * (width - len(alone))
+        ends.add(alone.index(EOS))
+    assert len(ends) > 1
+
+
+@pytest.mark.parametrize("architecture", BOTH)
+def test_greedy_is_the_likeliest_word_again_and_again(architecture):
+    built, (batch, mask) = peaked(architecture), tagged_batch(4)
+    found = built.rewrite(batch, mask, RULES)
+    with torch.no_grad():
+        for row in range(4):
+            own, own_mask = tagged_item(batch, mask, row)
+            given, tokens = built.memory(own, own_mask), [BOS]
+            while tokens[-1] != EOS and len(tokens) <= RULES.max_length:
+                scores = built.generator(built.decode(torch.tensor([tokens]), given))[0, -1]
+                scores[list(RULES.banned)] = -math.inf
+                tokens.append(int(scores.argmax()))
+            tokens += [EOS] * (tokens[-1] != EOS)
+            assert found[row, : len(tokens) - 1].tolist() == tokens[1:]
+
+
+def test_outputs_depend_on_the_keywords_of_pgkpr_alone():
+    batch, mask = tagged_batch(6)
+    for architecture, differs in (("pgkpr", True), ("transformer", False)):
+        built = peaked(architecture)
+        assert torch.equal(built.rewrite(batch, mask, RULES), built.rewrite(batch, ~mask, RULES)) != differs
+        assert built.uses_keywords == differs
+
+
+def test_decoding_refuses_dropout_and_missing_keywords():
+    built, (batch, mask) = model("pgkpr"), tagged_batch()
+    with pytest.raises(ValueError, match=r"Pgkpr: give the keywords of the sources, mask \(B, L\)"):
+        built.rewrite(batch, None, RULES)
+    with pytest.raises(ValueError, match=r"Pgkpr: call eval\(\) before rewrite\(\)"):
+        built.train().rewrite(batch, mask, RULES)
+
+
+# Saving and naming
+
+
+@pytest.mark.parametrize("architecture", BOTH)
+def test_a_saved_model_comes_back_whole(architecture, tmp_path):
+    built, (batch, mask) = peaked(architecture, contrast=ALL_NEGATIVES), tagged_batch()
+    built.float().save_pretrained(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"config.json", "model.safetensors"}
+    loaded = load_rewriter(tmp_path)
+    assert type(loaded) is type(built) and not loaded.training
+    assert loaded.config.contrast == built.config.contrast and loaded.config.max_words == 8
+    for name, value in built.sums(batch, mask).items():
+        assert torch.equal(loaded.sums(batch, mask)[name], value)
+    assert torch.equal(loaded.rewrite(batch, mask, RULES, 2), built.rewrite(batch, mask, RULES, 2))
+
+
+def test_configurations_name_every_mistake_at_once():
+    with pytest.raises(ValueError) as found:
+        RewriterConfig("lstm", 0, reconstruction={"reduction": "sum"}, contrast={"neg": "none", "sim": "l2"})
+    for part in ("architecture is 'lstm', expected one of pgkpr, transformer", "vocab_size is 0",
+                 "reconstruction.reduction is 'sum', expected one of token_mean, sent_mean", "contrast.neg is 'none'",
+                 "contrast.sim is 'l2'"):
+        assert part in str(found.value)
+
+
+def test_configurations_take_defaults_from_the_params():
+    given = config("pgkpr", contrast={"temperature": 0.5})
+    assert given.contrast == {"weight": 0.1, "temperature": 0.5, "neg": "targets", "sim": "cosine",
+                              "order": "pos_sent"}
+    assert given.vocab_size == VOCABULARY and (given.pad_token_id, given.bos_token_id, given.eos_token_id) == (0, 2, 3)
+    whole = RewriterConfig.from_params(_default_block(), 8000, 17)
+    assert whole.to_dict() == RewriterConfig().to_dict()
+
+
+def test_a_base_class_is_no_model():
+    with pytest.raises(TypeError, match=r"abstract class Rewriter .*begin.*sums"):
+        Rewriter(RewriterConfig())
+
+
+# Fitting
+
+
+@pytest.mark.parametrize("architecture", BOTH)
+def test_eight_items_are_learnt_by_heart(architecture):
+    batch, mask = tagged_batch(8, seed=3)
+    sizes = {"layers": 1, "heads": 2, "width": 32, "feed_forward": 64, "dropout": 0.0}
+    built = model(architecture, sizes=sizes, contrast={"weight": 0.1}).train()
+    optimiser = torch.optim.Adam(built.parameters(), lr=5e-3, betas=(0.9, 0.98), eps=1e-9)
+    tokens = {"generation": (batch["y_out"] != PAD).sum(), "reconstruction": (2 * batch["x_lengths"] + 3).sum(),
+              "contrast": 80}
+    for _ in range(150):
+        parts = {name: value / tokens[name] for name, value in built.sums(batch, mask).items()}
+        optimiser.zero_grad()
+        total(parts).backward()
+        optimiser.step()
+    assert all(float(value.detach()) < 0.05 for value in parts.values()), parts
+    outputs = built.eval().rewrite(batch, mask, RULES)
+    assert torch.equal(outputs, batch["y_out"][:, : outputs.shape[1]])
+
+
+def _default_block():
+    from stages.params.pgkpr import TrainPgkpr
+
+    return TrainPgkpr().model_dump()
