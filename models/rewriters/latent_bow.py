@@ -44,10 +44,10 @@ class LatentBow(RecurrentRewriter):
     up by W q and the h_t by W W q; each layer's input is added to its output, dropout between; weights begin as
     N(0, 0.05), biases at 0, those of forget gates at 1.
 
-    ``gumbel``: the memory is weighted by softmaxes of (logits + Gumbel noise) / temperature in training. When
-    decoding, the temperature is 1e-5 and we draw no noise, where the released code does, so that an output depends on
-    its source alone: each softmax then names its likeliest word, and b counts the names. Words that are named equally
-    often are taken in the order of the plain b.
+    ``gumbel``: the memory is weighted by softmaxes of (logits + Gumbel noise) / temperature in training. In
+    evaluation mode, decoding included, the temperature is 1e-5 and we draw no noise, where the released code does, so
+    that an output depends on its source alone: each softmax then names its likeliest word, and the bag counts the
+    names. Words that are named equally often are taken in the order of the plain b.
     """
 
     def __init__(self, config: RewriterConfig) -> None:

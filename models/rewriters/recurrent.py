@@ -8,11 +8,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from models.decoding import Decodable, project
-from models.losses import at_least_float32
+from models.decoding import Decodable, project_in_full
 from models.rewriters.base import Batch, Rewriter
 from models.rewriters.config import RewriterConfig
-from models.rewriters.special import BOS, PAD
+from models.rewriters.layers import token_nll
+from models.rewriters.special import BOS, IGNORE, PAD
 
 State = tuple[tuple[Tensor, Tensor], ...]  # hidden and cell (1, N, d) of every layer
 Sources = tuple[Tensor, ...]  # what is decoded from, (B, ...) each
@@ -124,8 +124,7 @@ class RecurrentRewriter(Rewriter):
 
     def generation(self, states: Tensor, targets: Tensor) -> Tensor:
         """Return the sum of -log p of the real tokens of targets (B, T), predicted from states (B, T, d)."""
-        (scores,) = at_least_float32(self.words(states))  # (B, T, V)
-        return F.cross_entropy(scores.flatten(0, 1), targets.flatten(), ignore_index=PAD, reduction="sum")
+        return token_nll(self.words, states, targets.masked_fill(targets == PAD, IGNORE)).sum()
 
 
 class RecurrentSteps:
@@ -148,9 +147,7 @@ class RecurrentSteps:
 
     def logits(self, states: Tensor) -> Tensor:
         """Return scores (..., V), in the precision of the weights under autocast too."""
-        words = self.model.words
-        with torch.autocast(states.device.type, enabled=False):  # eight bits would make ties of most candidates
-            return project(states.to(words.weight.dtype), words.weight, words.bias)
+        return project_in_full(states, self.model.words.weight, self.model.words.bias)
 
     def reorder(self, parents: Tensor) -> None:
         """Let hypothesis w continue what was ``parents[b, w]``."""
