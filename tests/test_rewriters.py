@@ -1,4 +1,4 @@
-"""PGKPR and the plain Transformer: sizes, losses and their switches, decoding, saving, fitting."""
+"""PGKPR, the plain Transformer and what IANet shares with them: sizes, losses, switches, decoding, saving, fitting."""
 
 import math
 
@@ -16,6 +16,7 @@ from models.rewriters.sequences import counterpart, perturbed
 from models.rewriters.special import BOS, EOS, PAD
 
 BOTH = ("pgkpr", "transformer")
+ATTENTIVE = (*BOTH, "ianet")  # whose own facts are in test_ianet.py
 ALL_NEGATIVES = {"neg": "all", "sim": "dot", "order": "sent_pos", "temperature": 2.0}
 
 
@@ -49,7 +50,7 @@ def test_parameters_at_the_size_of_the_paper(architecture):
     assert expected == {"pgkpr": 56_708_224, "transformer": 52_340_544}[architecture]
 
 
-@pytest.mark.parametrize("architecture", BOTH)
+@pytest.mark.parametrize("architecture", ATTENTIVE)
 def test_weights_begin_by_the_rule_of_xavier(architecture):
     built = model(architecture)
     for name, parameter in built.named_parameters():
@@ -88,7 +89,7 @@ def test_embeddings_are_scaled_by_the_root_of_the_width():
 # Losses
 
 
-@pytest.mark.parametrize("architecture", BOTH)
+@pytest.mark.parametrize("architecture", ATTENTIVE)
 def test_generation_is_the_sum_of_token_losses_of_each_item_alone(architecture):
     built, (batch, mask) = model(architecture), tagged_batch()
     expected = 0.0
@@ -207,14 +208,14 @@ def test_one_pass_over_several_sequences_is_several_passes():
         assert states.shape[:2] == tokens.shape
 
 
-@pytest.mark.parametrize("architecture", BOTH)
+@pytest.mark.parametrize("architecture", ATTENTIVE)
 def test_further_padding_changes_no_loss(architecture):
     built, (batch, mask) = model(architecture, contrast={"neg": "all"}), tagged_batch()
     padded = {name: part if part.dim() == 1 else F.pad(part, (0, 3)) for name, part in batch.items()}
     torch.testing.assert_close(built.sums(padded, F.pad(mask, (0, 3))), built.sums(batch, mask), rtol=1e-6, atol=1e-5)
 
 
-@pytest.mark.parametrize("architecture", BOTH)
+@pytest.mark.parametrize("architecture", ATTENTIVE)
 def test_sums_of_micro_batches_add_up(architecture):
     built, (batch, mask) = model(architecture), tagged_batch()
     whole = built.sums(batch, mask)
@@ -224,7 +225,7 @@ def test_sums_of_micro_batches_add_up(architecture):
         torch.testing.assert_close(sum(halves), whole[name])
 
 
-@pytest.mark.parametrize("architecture", BOTH)
+@pytest.mark.parametrize("architecture", ATTENTIVE)
 def test_dropout_alone_is_random_and_follows_the_seed(architecture):
     built, (batch, mask) = model(architecture), tagged_batch()
     assert torch.equal(total(built.sums(batch, mask)), total(built.sums(batch, mask)))
@@ -238,7 +239,7 @@ def test_dropout_alone_is_random_and_follows_the_seed(architecture):
     assert torch.equal(total(still.sums(batch, mask)), total(still.eval().sums(batch, mask)))
 
 
-@pytest.mark.parametrize("architecture", BOTH)
+@pytest.mark.parametrize("architecture", ATTENTIVE)
 def test_a_decoder_does_not_see_what_it_predicts(architecture):
     built, (batch, mask) = model(architecture), tagged_batch()
     given = built.memory(batch, mask)
@@ -263,7 +264,7 @@ def test_losses_are_float32_under_autocast_and_near_those_without():
 
 
 @pytest.mark.parametrize("num_beams", [1, 3])
-@pytest.mark.parametrize("architecture", BOTH)
+@pytest.mark.parametrize("architecture", ATTENTIVE)
 def test_a_cache_changes_no_output(architecture, num_beams):
     outputs = set()
     for seed in range(3):
@@ -278,7 +279,7 @@ def test_a_cache_changes_no_output(architecture, num_beams):
 
 
 @pytest.mark.parametrize("num_beams", [1, 3])
-@pytest.mark.parametrize("architecture", BOTH)
+@pytest.mark.parametrize("architecture", ATTENTIVE)
 def test_an_item_alone_gives_what_it_gives_in_a_batch(architecture, num_beams):
     built, (batch, mask) = peaked(architecture), tagged_batch(6)
     together = built.rewrite(batch, mask, RULES, num_beams)
@@ -291,7 +292,7 @@ def test_an_item_alone_gives_what_it_gives_in_a_batch(architecture, num_beams):
     assert len(ends) > 1
 
 
-@pytest.mark.parametrize("architecture", BOTH)
+@pytest.mark.parametrize("architecture", ATTENTIVE)
 def test_greedy_is_the_likeliest_word_again_and_again(architecture):
     built, (batch, mask) = peaked(architecture), tagged_batch(4)
     found = built.rewrite(batch, mask, RULES)
@@ -326,7 +327,7 @@ def test_decoding_refuses_dropout_and_missing_keywords():
 # Saving and naming
 
 
-@pytest.mark.parametrize("architecture", BOTH)
+@pytest.mark.parametrize("architecture", ATTENTIVE)
 def test_a_saved_model_comes_back_whole(architecture, tmp_path):
     built, (batch, mask) = peaked(architecture, contrast=ALL_NEGATIVES), tagged_batch()
     built.float().save_pretrained(tmp_path)
@@ -365,7 +366,7 @@ def test_a_base_class_is_no_model():
 # Fitting
 
 
-@pytest.mark.parametrize("architecture", BOTH)
+@pytest.mark.parametrize("architecture", ATTENTIVE)
 def test_eight_items_are_learnt_by_heart(architecture):
     batch, mask = tagged_batch(8, seed=3)
     sizes = {"layers": 1, "heads": 2, "width": 32, "feed_forward": 64, "dropout": 0.0}
