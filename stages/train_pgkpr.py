@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import torch
 from torch import nn
@@ -28,7 +27,7 @@ from stages import pgkpr
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, read_frame, read_metadata
 from stages.pgkpr.batches import PairBatches
-from stages.pgkpr.keywords import Rule, fixed_masks, keyword_rule, training_passes
+from stages.pgkpr.keywords import fixed_masks, keyword_rule, training_passes
 from stages.pgkpr.lookup import TrainedOn
 from stages.pgkpr.task import RewriteTask
 from stages.pgkpr.trained import TrainedRewriter, model_card, write_trained
@@ -96,8 +95,11 @@ def batches_of(pairs: pd.DataFrame, vocabulary: Vocabulary, values: Mapping[str,
     mark_all = rule == "attribution" and keywords["mark_all"]
     bag = values["latent_bow"]["memory"] if values["architecture"] == "latent_bow" else None
     train, validation = (_split(pairs, split) for split in ("train", "validation"))
-    return (PairBatches(train, vocabulary, max_length, training_passes(train, rule, keywords, seed), mark_all, bag),
-            PairBatches(validation, vocabulary, max_length, [_fixed(validation, rule, seed, mark_all)], bag=bag))
+    passes, fixed = training_passes(train, rule, keywords, seed), training_passes(validation, None, {}, seed)
+    if rule is not None:
+        fixed = [fixed_masks(validation, "psi_xy" if rule == "psi" else "xx", seed, mark_all, max_length)]
+    return (PairBatches(train, vocabulary, max_length, passes, mark_all, bag),
+            PairBatches(validation, vocabulary, max_length, fixed, bag=bag))
 
 
 def _split(pairs: pd.DataFrame, split: str) -> pd.DataFrame:
@@ -106,12 +108,6 @@ def _split(pairs: pd.DataFrame, split: str) -> pd.DataFrame:
         raise InputError(f"paraphrase_items.parquet: the {split} split is empty. Give more data, or a larger share "
                          f"(ingest.validation).")
     return chosen
-
-
-def _fixed(pairs: pd.DataFrame, rule: Rule | None, seed: int, mark_all: bool) -> list[np.ndarray]:
-    if rule is None:
-        return training_passes(pairs, None, {}, seed)[0]
-    return fixed_masks(pairs, "psi_xy" if rule == "psi" else "xx", seed, mark_all)
 
 
 def _work(process: StageProcess) -> None:
@@ -136,8 +132,8 @@ def _work(process: StageProcess) -> None:
                       training_bar(process))
     if not process.first:
         return
-    on = TrainedOn(dataset, keyword_rule(architecture, values["keywords"]["by"]), values["keywords"]["mark_all"],
-                   max_length)
+    rule = keyword_rule(architecture, values["keywords"]["by"])
+    on = TrainedOn(dataset, rule, rule == "attribution" and values["keywords"]["mark_all"], max_length)
     provenance = Provenance(process.name, stage_hash(params, STAGE, name), read_metadata(tables[0]).get("models", {}))
     write_trained(name, trained, model_card(name, trained, on, values), on, provenance)
     process.measured["training"] = training_record(trained.history, training["precision"], device, count)

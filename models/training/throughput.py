@@ -89,6 +89,7 @@ class Seq2SeqCost:
         vocabulary: V.
         frozen_layers: lowest encoder layers that are not trained.
         embeddings_frozen: the word embeddings, which also score the output, are not trained.
+        transformed: a map of width d stands between the decoder and the scores.
     """
 
     width: int
@@ -98,6 +99,7 @@ class Seq2SeqCost:
     vocabulary: int
     frozen_layers: int = 0
     embeddings_frozen: bool = False
+    transformed: bool = True
 
     def encoder(self, lengths: np.ndarray) -> np.ndarray:
         """Operations of encoding texts of these lengths."""
@@ -107,7 +109,8 @@ class Seq2SeqCost:
     def decoder(self, lengths: np.ndarray, memory: np.ndarray) -> np.ndarray:
         """Operations of decoding targets of these lengths with memories of so many slots, scores included."""
         layer = self.attention(lengths, lengths) + self.attention(lengths, memory) + self._feed_forward(lengths)
-        return 3 * (self.decoder_layers * layer + self._product(lengths, self.width)) + self.scores(lengths)
+        head = self._product(lengths, self.width) if self.transformed else 0.0
+        return 3 * (self.decoder_layers * layer + head) + self.scores(lengths)
 
     def scores(self, lengths: np.ndarray) -> np.ndarray:
         """Operations of scoring the vocabulary at so many places."""

@@ -25,7 +25,7 @@ class KeywordInput(Block):
 
     by: Literal["attribution", "psi"] = Field("attribution", description="psi: primary words, without coin flips")
     train_scores: Literal["both", "xy"] = Field("both", description="both: an epoch passes over the training pairs "
-                                                                    "twice, once with each set of scores")
+                                                                    "twice, once with each set of scores; by psi, once")
     flip: Literal["epoch", "offline"] = Field("epoch", description="coins of training: drawn anew each epoch, or once")
     mark_all: bool = Field(False, description="every occurrence of a keyword is one, as in the released code")
 

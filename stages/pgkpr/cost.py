@@ -74,7 +74,7 @@ def _seq2seq(config: RewriterConfig, encoder_layers: int | None = None,
              decoder_layers: int | None = None) -> Seq2SeqCost:
     sizes = config.sizes
     return Seq2SeqCost(sizes["width"], sizes["feed_forward"], encoder_layers or sizes["layers"],
-                       decoder_layers or sizes["layers"], config.vocab_size)
+                       decoder_layers or sizes["layers"], config.vocab_size, transformed=False)
 
 
 def _lstm(width: int) -> float:
