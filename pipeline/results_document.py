@@ -13,6 +13,8 @@ from pathlib import Path
 from pipeline import results_sections as sections
 from pipeline.markdown import escaped
 from pipeline.results_material import Material, read_material
+from pipeline.results_tracks import HCL, PGKPR
+from pipeline.results_worth import worth
 from stages.artifacts.tables import atomic_file
 from stages.runtime.errors import InputError
 
@@ -35,12 +37,18 @@ def block(name: str, material: Material) -> str:
     params = material.params
     lines = [f"### {name}: what was run", "", *sections.what_was_run(material)]
     for evaluated in material.evaluated:
-        place = f"{name}, {escaped(evaluated.label)}"
-        lines += ["", f"### {place}: as HCL reports it", "",
+        # Both tracks may have runs on the same items.
+        of_hcl = evaluated.track is HCL
+        place = f"{name}, {escaped(evaluated.label)}" + ("" if of_hcl else f", {evaluated.track.title}")
+        lines += ["", f"### {place}: as {'HCL' if of_hcl else 'its paper'} reports it", "",
                   *sections.main_table(evaluated, params.evaluate_hcl.level),
                   "", f"### {place}: ordinary metrics", "", *sections.ordinary_table(evaluated),
-                  "", f"### {place}: what each part is worth", "", *sections.worth(evaluated, params.compare.level)]
-    lines += ["", f"### {name}: monitors and alarms", "", *sections.monitors(material.trained)]
+                  "", f"### {place}: what each part is worth", "", *worth(evaluated, params.compare.level)]
+    for track, title, made in ((HCL, "monitors and alarms", sections.monitors),
+                               (PGKPR, "validation losses of PGKPR's models", sections.losses)):
+        trained = [model for model in material.trained if model.track == track.key]
+        if trained:
+            lines += ["", f"### {name}: {title}", "", *made(trained)]
     return "\n".join(lines)
 
 

@@ -9,14 +9,24 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pipeline.results_tracks import HCL, PGKPR, TRACKS, Track
 from stages.artifacts.paths import COMPARISON, DatasetPaths, ModelPaths, RunPaths
 from stages.artifacts.tables import read_frame
 from stages.params import Params
 from stages.reporting.published import PublishedRow, dataset_kind_of, published_row, removed_parts
+from stages.reporting.published_pgkpr import FULL, keywords_of, pgkpr_row, pgkpr_row_name, removed_terms
 from stages.runtime.errors import InputError
 from stages.runtime.process import RECORDS
 
-_COUNTS = ("ingest", "graph", "keywords")
+# Data stages whose counts are told, by track.
+_COUNTS = {"hcl": ("ingest", "graph", "keywords"), "pgkpr": ("ingest", "paraphrase_items")}
+# Rows of PGKPR that are no ablation, and what they do otherwise than the full model.
+_OTHERWISE = {"PGKPR-ref": "keywords from the source alone: these are from the reference too, an oracle",
+              "PGKPR-PSI+X": "keywords by attribution: these are by PSI",
+              "PGKPR-PSI+S": "keywords by attribution: these are by PSI, as the S-Tagger sees it",
+              "IANet+X": "the method: another model", "IANet+S": "the method: another model",
+              "LBOW-Topk": "the method: another model", "LBOW-gumbel": "the method: another model",
+              "Residual-LSTM": "the method: another model", "Transformer": "the method: another model"}
 # Decoding settings that leave the scored output as it is.
 _SAME_OUTPUT = ("samples", "batch_size", "split")
 Interval = tuple[float, float] | None
@@ -39,7 +49,8 @@ class System:
         name: as the comparison has it.
         runs: names of its runs; none for a floor.
         seeds: of its models.
-        removed: parts of the method that it does without, see ``published.removed_parts``.
+        without: parts of the method that it does without, in words; empty for the full method.
+        full: it is the full method, as the params or another reading of the paper have it, decoded as usual.
         changes: overrides of the model and decoding settings of the run that make it what it is.
         values: by metric.
         published: row of the paper that it corresponds to.
@@ -48,7 +59,8 @@ class System:
     name: str
     runs: tuple[str, ...]
     seeds: tuple[int, ...]
-    removed: frozenset[str]
+    without: str
+    full: bool
     changes: dict[str, Any]
     values: dict[str, Value]
     published: PublishedRow | None = None
@@ -60,11 +72,13 @@ class Evaluated:
 
     Attributes:
         label: data set and split, as the comparison has it.
+        track: of the runs.
         paired: rows of table ``paired`` on them.
         base: the full method, with which the others are compared; None if there is none.
     """
 
     label: str
+    track: Track
     dataset: str
     kind: str | None
     counts: dict[str, Any]
@@ -82,9 +96,10 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class Trained:
-    """A model: what its training reported, and its history."""
+    """A model: its track, what its training reported, and its history."""
 
     name: str
+    track: str
     metrics: dict[str, Any]
     history: pd.DataFrame
 
@@ -94,7 +109,7 @@ class Material:
     """Everything the document shows.
 
     Attributes:
-        counts: of each data set, the metrics of ``ingest``, ``graph`` and ``keywords``.
+        counts: of each data set, the metrics of the data stages that its tracks tell of.
         seconds: recorded duration of each stage instance.
         devices: where those ran that did not run on this machine.
     """
@@ -113,18 +128,28 @@ def read_material(params: Params) -> Material:
     Raises:
         InputError: something is missing or broken; the message names the stage to run.
     """
-    used = list(dict.fromkeys(params.models.hcl[run.model].dataset for run in params.runs.hcl.values()))
+    used: dict[str, dict[str, None]] = {}
+    for track in TRACKS:
+        models, runs = own(params, track)
+        for run in runs.values():
+            used.setdefault(models[run.model].dataset, {}).update(dict.fromkeys(_COUNTS[track.key]))
     if not used:
-        raise InputError("params.yaml: runs.hcl is empty, so that there are no results. Take a recipe with runs: "
-                         "`keycontrast use cpu-hcl-qqp --data DIR`.")
-    records = _records({*used, *params.models.hcl, *params.runs.hcl, "all"})
+        raise InputError("params.yaml: runs.hcl and runs.pgkpr are empty, so that there are no results. Take a recipe "
+                         "with runs: `keycontrast use cpu-hcl-qqp --data DIR`.")
+    names = {name for track in TRACKS for block in own(params, track) for name in block}
+    records = _records({*used, *names, "all"})
     return Material(
         params,
-        {name: {stage: read_json(DatasetPaths(name).metrics(stage), f"{stage}@{name}") for stage in _COUNTS}
-         for name in used},
-        _evaluated(params), [_trained(name) for name in params.models.hcl],
+        {name: {stage: read_json(DatasetPaths(name).metrics(stage), f"{stage}@{name}") for stage in stages}
+         for name, stages in used.items()},
+        _evaluated(params), [_trained(name, track.key) for track in TRACKS for name in own(params, track)[0]],
         {name: float(record["seconds"]) for name, record in records.items() if "seconds" in record},
         sorted({str(record["device"]) for record in records.values() if "device" in record}))
+
+
+def own(params: Params, track: Track) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return the models and the runs of one track."""
+    return getattr(params.models, track.key), getattr(params.runs, track.key)
 
 
 def read_json(path: Path, stage: str) -> dict[str, Any]:
@@ -150,51 +175,76 @@ def _evaluated(params: Params) -> list[Evaluated]:
     groups = {label: found["groups"] for label, found in compared.items()}
     runs = {label: {run for group in found.values() for run in group["runs"]} for label, found in groups.items()}
     known = set().union(*runs.values())
-    strange = sorted(known ^ set(params.runs.hcl))
+    strange = sorted(known ^ {run for track in TRACKS for run in own(params, track)[1]})
     if strange:
         where = "which params.yaml does not have" if strange[0] in known else "of params.yaml, is not in it"
         raise InputError(f"{path}: it is of other runs: {strange[0]}, {where}. Run `keycontrast run compare`.")
-    places = [(label, [run for run in params.runs.hcl if run in members]) for label, members in runs.items() if members]
-    order = list(params.runs.hcl)
-    return [_place(params, label, own, groups[label], paired[paired["dataset"] == label])
-            for label, own in sorted(places, key=lambda place: order.index(place[1][0]))]
+    found = []
+    for track in TRACKS:
+        order = list(own(params, track)[1])
+        places = [(label, [run for run in order if run in members]) for label, members in runs.items()]
+        found += [_place(params, track, label, mine, groups[label], paired[paired["dataset"] == label])
+                  for label, mine in sorted((place for place in places if place[1]),
+                                            key=lambda place: order.index(place[1][0]))]
+    return found
 
 
-def _place(params: Params, label: str, runs: list[str], groups: Mapping[str, Any], paired: pd.DataFrame) -> Evaluated:
-    metrics = {run: read_json(RunPaths(run).metrics, f"evaluate_hcl@{run}") for run in runs}
-    dataset = params.models.hcl[params.runs.hcl[runs[0]].model].dataset
+def _place(params: Params, track: Track, label: str, runs: list[str], groups: Mapping[str, Any],
+           paired: pd.DataFrame) -> Evaluated:
+    metrics = {run: read_json(RunPaths(run).metrics, f"evaluate_{track.key}@{run}") for run in runs}
+    models, all_runs = own(params, track)
+    dataset = models[all_runs[runs[0]].model].dataset
     block = params.datasets[dataset]
     kind = dataset_kind_of(dataset, block.layout, block.source)
     first = metrics[runs[0]]
     intervals = first.get("intervals", {}).get("floors", {})
-    floors = [System(name, (), (), frozenset(), {}, _own_values([values], intervals.get(name, {})))
+    floors = [System(name, (), (), "", False, {}, _own_values([values], intervals.get(name, {})))
               for name, values in first["floors"].items()]
-    systems = _systems(params, runs, groups, metrics, kind)
+    systems = _systems(params, track, runs, groups, metrics, kind)
     # Another reading of the paper removes nothing either: what changes nothing comes first.
-    full = sorted((system for system in systems if not system.removed and "decode" not in system.changes),
-                  key=lambda system: bool(system.changes))
-    return Evaluated(label, dataset, kind, first["counts"], first["settings"], floors, systems, paired,
+    full = sorted((system for system in systems if system.full), key=lambda system: bool(system.changes))
+    return Evaluated(label, track, dataset, kind, first["counts"], first["settings"], floors, systems, paired,
                      full[0] if full else None)
 
 
-def _systems(params: Params, runs: list[str], groups: Mapping[str, Any], metrics: Mapping[str, dict[str, Any]],
-             kind: str | None) -> list[System]:
+def _systems(params: Params, track: Track, runs: list[str], groups: Mapping[str, Any],
+             metrics: Mapping[str, dict[str, Any]], kind: str | None) -> list[System]:
     """Return each run in the largest group that it belongs to, in the order of the params."""
     names = {run: max((name for name in groups if run in groups[name]["runs"]),
                       key=lambda name: len(groups[name]["runs"])) for run in runs}
+    models, all_runs = own(params, track)
     made = []
     for name in dict.fromkeys(names.values()):
-        own = [run for run in runs if names[run] == name]
-        model = params.runs.hcl[own[0]].model
-        settings = params.hcl_model(model).model_dump()
-        decode = {key: value for key, value in params.runs.hcl[own[0]].decode.items() if key not in _SAME_OUTPUT}
-        intervals = metrics[own[0]].get("intervals", {}).get("run", {}) if len(own) == 1 else {}
-        values = _own_values([metrics[run]["run"] for run in own], intervals) | _group_values(groups[name])
-        changes = params.models.hcl[model].overrides | ({"decode": decode} if decode else {})
-        seeds = tuple(params.model_seed(params.runs.hcl[run].model) for run in own)
-        made.append(System(name, tuple(own), seeds, removed_parts(settings), changes, values,
-                           None if decode else published_row(settings, kind)))
+        mine = [run for run in runs if names[run] == name]
+        model = all_runs[mine[0]].model
+        decode = {key: value for key, value in all_runs[mine[0]].decode.items() if key not in _SAME_OUTPUT}
+        intervals = metrics[mine[0]].get("intervals", {}).get("run", {}) if len(mine) == 1 else {}
+        values = _own_values([metrics[run]["run"] for run in mine], intervals) | _group_values(groups[name])
+        changes = models[model].overrides | ({"decode": decode} if decode else {})
+        seeds = tuple(params.model_seed(all_runs[run].model) for run in mine)
+        described = _described(params, mine[0], kind) if track is HCL else _rewriting(params, mine[0], kind)
+        made.append(System(name, tuple(mine), seeds, described[0], described[1], changes, values, described[2]))
     return made
+
+
+def _described(params: Params, run: str, kind: str | None) -> tuple[str, bool, PublishedRow | None]:
+    """Return what a run of HCL does without, whether it is the full method, and the row that it corresponds to."""
+    settings = params.hcl_model(params.runs.hcl[run].model).model_dump()
+    removed = sorted(removed_parts(settings))
+    decoded = any(key not in _SAME_OUTPUT for key in params.runs.hcl[run].decode)
+    return (" and ".join(HCL.parts[part] for part in removed), not removed and not decoded,
+            None if decoded else published_row(settings, kind))
+
+
+def _rewriting(params: Params, run: str, kind: str | None) -> tuple[str, bool, PublishedRow | None]:
+    """Return the same of a run of PGKPR; a baseline does without the method."""
+    settings = params.pgkpr_model(params.runs.pgkpr[run].model).model_dump()
+    decode = {"keywords": keywords_of(settings, params.pgkpr_decoding(run).model_dump())}
+    row = pgkpr_row_name(settings, decode)
+    removed = " and ".join(PGKPR.parts[term] for term in sorted(removed_terms(settings)))
+    without = removed or _OTHERWISE.get(str(row), "" if row == FULL else "keywords as PGKPR has them")
+    decoded = any(key not in (*_SAME_OUTPUT, "keywords") for key in params.runs.pgkpr[run].decode)
+    return without, row == FULL and not decoded, pgkpr_row(settings, decode, kind)
 
 
 def _group_values(group: Mapping[str, Any]) -> dict[str, Value]:
@@ -217,12 +267,12 @@ def _interval(low: float | None, high: float | None) -> Interval:
     return None if low is None or high is None else (float(low), float(high))
 
 
-def _trained(name: str) -> Trained:
+def _trained(name: str, track: str) -> Trained:
     paths = ModelPaths(name)
-    metrics = read_json(paths.metrics, f"train_hcl@{name}")
+    metrics = read_json(paths.metrics, f"train_{track}@{name}")
     if not paths.history.exists():
-        raise InputError(f"{paths.history}: no such artifact. Make it with `keycontrast run train_hcl@{name}`.")
-    return Trained(name, metrics, pd.read_csv(paths.history))
+        raise InputError(f"{paths.history}: no such artifact. Make it with `keycontrast run train_{track}@{name}`.")
+    return Trained(name, track, metrics, pd.read_csv(paths.history))
 
 
 def _records(instances: set[str]) -> dict[str, dict[str, Any]]:

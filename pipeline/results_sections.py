@@ -1,37 +1,16 @@
-"""The sections of a results block as Markdown: what was run, what came out, what each part is worth, the monitors."""
+"""The sections of a results block as Markdown: what was run, what came out, the monitors; see also results_worth."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import pandas as pd
-
 from pipeline.markdown import escaped, table
-from pipeline.results_material import Evaluated, Material, System, Trained, Value
+from pipeline.results_material import Evaluated, Material, System, Trained, Value, own
+from pipeline.results_tracks import HCL, NOTHING, Column
 from stages.artifacts.schemas import SPLITS
+from stages.params import Params
 from stages.reporting.labels import settings_text
-from stages.reporting.published import DROPS, HEADINGS, METRICS, NOTES, PAPER_TRIPLES, PublishedRow
+from stages.reporting.published import NOTES, PAPER_TRIPLES, PublishedRow
 
-NOTHING = "–"
-# (key, heading, decimals); what was not measured is left out.
-_MAIN = tuple((key, HEADINGS[key], 4) for key in METRICS)
-_ORDINARY = (
-    *((f"corpus_bleu_{order}", f"BLEU-{order}", 4) for order in range(1, 5)), ("sacrebleu", "sacreBLEU", 2),
-    ("rouge_1", "ROUGE-1", 4), ("rouge_2", "ROUGE-2", 4), ("rouge_l", "ROUGE-L", 4),
-    ("bertscore", "BERTScore", 4),
-    ("distinct_1", "distinct-1", 4), ("distinct_2", "distinct-2", 4), ("self_bleu", "self-BLEU", 4),
-    ("source_bleu", "source BLEU", 4), ("ibleu", "iBLEU", 4), ("keyword_kept", "keyword kept", 4),
-    ("target_keyword_kept", "target's keyword", 4), ("prior_keyword_kept", "prior's keyword", 4),
-    ("mean_length", "tokens", 1))
-_HEADING = {key: (heading if key in METRICS or not heading.startswith("BLEU") else f"corpus {heading}", digits)
-            for key, heading, digits in (*_MAIN, *_ORDINARY)}
-# One metric of each kind; others say the same in another guise.
-_COMPARED = (*METRICS, "corpus_bleu_4", "sacrebleu", "rouge_1", "rouge_2", "rouge_l", "bertscore", "source_bleu",
-             "ibleu", "keyword_kept", "target_keyword_kept")
-_VERDICTS = ("helps", "hurts", "cannot be told")
-_LESS_IS_BETTER = frozenset({"source_bleu"})
-_PARTS = {"graph": "the graph", "keyword": "the keyword with both its contrasts", "instance": "the instance contrast",
-          "keyword_contrast": "the keyword contrast", "mahalanobis": "the Mahalanobis contrast",
-          "latent": "the latent variable with all that hangs on it"}
 _BOUNDS = (("share_input_equals_output", "k_x = k_y+: nothing to pull together"),
            ("share_output_equals_negative", "k_y+ = k_y-: a negative about the same"),
            ("share_with_negative_neighbour", "output keyword with a negative neighbour in the graph"),
@@ -42,21 +21,36 @@ _BOUNDS = (("share_input_equals_output", "k_x = k_y+: nothing to pull together")
 def what_was_run(material: Material) -> list[str]:
     """Return recipe, sizes, counts under every rule, bounds of the contrasts, settings, seeds and durations."""
     params, lines = material.params, []
-    training = params.train_hcl.training
-    frozen = (f"embeddings and lowest {training.freeze_layers} layers frozen" if training.freeze_layers
-              else "trained as a whole")
-    lines += [f"Recipe {escaped(params.recipe)}; encoder {escaped(params.encoder.source)}, {frozen}; "
-              f"{params.train_hcl.decoder.layers} decoder layers; at most {training.epochs} epochs of batches of "
-              f"{training.batch_size}, unless a row says otherwise.", ""]
+    recipe = f"Recipe {escaped(params.recipe)}; "
+    for number, track in enumerate(dict.fromkeys(evaluated.track for evaluated in material.evaluated)):
+        settings = _hcl_settings(params) if track is HCL else _pgkpr_settings(params)
+        lines += [f"{recipe if not number else f'{track.title}: '}{settings}, unless a row says otherwise.", ""]
     for evaluated in unique(material.evaluated):
-        lines += [*_counts(material, evaluated), ""]
+        lines += [*(_counts if evaluated.track is HCL else _pairs)(material, evaluated), ""]
     lines += [*_rows_run(material), "", *_durations(material)]
     return lines
 
 
+def _hcl_settings(params: Params) -> str:
+    training = params.train_hcl.training
+    frozen = (f"embeddings and lowest {training.freeze_layers} layers frozen" if training.freeze_layers
+              else "trained as a whole")
+    return (f"encoder {escaped(params.encoder.source)}, {frozen}; {params.train_hcl.decoder.layers} decoder layers; at "
+            f"most {training.epochs} epochs of batches of {training.batch_size}")
+
+
+def _pgkpr_settings(params: Params) -> str:
+    block, items = params.train_pgkpr, params.paraphrase_items
+    sizes, training = block.sizes, block.training
+    return (f"Transformers of {sizes.layers} + {sizes.layers} layers, {sizes.heads} heads and widths {sizes.width} and "
+            f"{sizes.feed_forward}; keyword scores of training: {escaped(block.keywords.train_scores)}; at most "
+            f"{items.vocabulary:,} words in the vocabulary, {items.max_length} words of a text read; at most "
+            f"{training.epochs} epochs of batches of {training.batch_size}")
+
+
 def unique(evaluated: Iterable[Evaluated]) -> list[Evaluated]:
-    """Return the first of each data set."""
-    return list({one.dataset: one for one in reversed(list(evaluated))}.values())[::-1]
+    """Return the first of each data set and track."""
+    return list({(one.dataset, one.track.key): one for one in reversed(list(evaluated))}.values())[::-1]
 
 
 def _counts(material: Material, evaluated: Evaluated) -> list[str]:
@@ -76,6 +70,23 @@ def _counts(material: Material, evaluated: Evaluated) -> list[str]:
     if known is not None:
         said += f" {_percent(known)} of the inputs of {evaluated.split} have a keyword that is a node."
     return [*lines, said]
+
+
+def _pairs(material: Material, evaluated: Evaluated) -> list[str]:
+    """Return how many pairs and words there are, and how many words models cannot read."""
+    ingest, items = (material.counts[evaluated.dataset].get(stage, {}) for stage in ("ingest", "paraphrase_items"))
+    examples = ingest.get("examples", {})
+    sizes = ", ".join(f"{examples[split]:,} {split}" for split in SPLITS if split in examples)
+    own = items.get(evaluated.split, {})
+    pairs = sum(items.get(split, {}).get("pairs", 0) for split in SPLITS)
+    said = [f"{items['vocabulary']['words']:,} words and {items['vocabulary']['tags']:,} tags in the vocabulary"]
+    said += [f"{_percent(own[side]['outside_vocabulary'])} of the words of its {side}s are outside of it, and "
+             f"{_percent(own[side]['cut'])} are cut" for side in ("source", "target") if side in own]
+    keywords = own.get("expected_keywords", {}).get("xx")
+    if keywords is not None:
+        said.append(f"{keywords:.1f} keywords of a source are expected by attribution")
+    return [f"**{escaped(evaluated.dataset)}**: {sizes} items, each with its references {pairs:,} pairs; "
+            f"{said[0]}. Of {evaluated.split}: {'; '.join(said[1:])}."]
 
 
 def _triples(ingest: Mapping[str, Any], kind: str | None) -> list[str]:
@@ -99,10 +110,11 @@ def _rows_run(material: Material) -> list[str]:
     rows = []
     for evaluated in material.evaluated:
         for system in evaluated.systems:
-            models = list(dict.fromkeys(material.params.runs.hcl[run].model for run in system.runs))
+            all_models, runs = own(material.params, evaluated.track)
+            models = list(dict.fromkeys(runs[run].model for run in system.runs))
             epochs = " ".join(f"{trained[name].metrics.get('best_epoch')}/{trained[name].metrics.get('epochs')}"
                               for name in models)
-            starts = dict.fromkeys(material.params.models.hcl[name].init_from for name in models)
+            starts = dict.fromkeys(getattr(all_models[name], "init_from", None) for name in models)
             changes = [settings_text(system.changes), *(f"starts from {name}" for name in starts if name)]
             rows.append([escaped(system.name), escaped("; ".join(filter(None, changes)) or "nothing"),
                          ", ".join(map(str, system.seeds)), epochs])
@@ -119,7 +131,8 @@ def _durations(material: Material) -> list[str]:
         sums[kind] = sums.get(kind, 0.0) + seconds
     if not sums:
         return ["No durations were recorded here: the artifacts were made elsewhere."]
-    missing = [model.name for model in material.trained if f"train_hcl@{model.name}" not in material.seconds]
+    missing = [model.name for model in material.trained
+               if f"train_{model.track}@{model.name}" not in material.seconds]
     said = ", ".join(f"{kind} {duration(seconds)}" for kind, seconds in sorted(sums.items()))
     line = f"Durations of the stages, summed ({duration(sum(sums.values()))}; some ran side by side): {said}."
     if material.devices:
@@ -136,8 +149,8 @@ def duration(seconds: float) -> str:
 
 
 def main_table(evaluated: Evaluated, level: float) -> list[str]:
-    """Return the table as HCL reports it, every row with its interval and the published row below it."""
-    columns = _measured(_MAIN, evaluated)
+    """Return the table as the track's paper reports it, every row with its interval and the published row below it."""
+    columns = _measured(evaluated.track.main, evaluated)
     rows, flags, beside = [], [], set()
     for system in (*evaluated.floors, *evaluated.systems):
         rows += _system_rows(system, columns, level)
@@ -147,16 +160,36 @@ def main_table(evaluated: Evaluated, level: float) -> list[str]:
             row, found = _published_cells(system.published, columns)
             rows.append(row)
             flags += found
-    lines = [f"Split {evaluated.split}, {evaluated.counts.get('examples', 0):,} items. BLEU-n is the mean of sentence "
-             "BLEU of order n alone with smoothing 7, as HCL reports it: a copy of its reference scores 1.33, 1.11, "
-             "1.04, 1.01. Never set it beside ordinary BLEU. Word vectors of Extrema, Average and Greedy: "
-             f"{_described(evaluated.settings.get('emb'))}. Means over seeds ± their standard deviation; intervals are "
-             "bootstrapped over items.", ""]
+    lines = [f"Split {evaluated.split}, {evaluated.counts.get('examples', 0):,} items. "
+             f"{_reading(evaluated)} Means over seeds ± their standard deviation; intervals are bootstrapped over "
+             "items.", ""]
     if beside:
-        lines += ["*Paper* rows are as published. **They are not comparable at this scale**: other training data and "
-                  "amounts, another encoder, other word vectors, other test items.", ""]
-    lines += table(["row", *(heading for _, heading, _ in columns)], rows)
+        lines += [f"*Paper* rows are as published. **They are not comparable at this scale**: {_other(evaluated)}, "
+                  "other test items.", ""]
+    lines += table(["row", *(column.heading for column in columns)], rows)
     return lines + [line for flag in dict.fromkeys(flags) for line in ("", f"({flag}) {NOTES[flag]}")]
+
+
+def _reading(evaluated: Evaluated) -> str:
+    """Return what the main metrics are."""
+    settings = evaluated.settings
+    if evaluated.track is HCL:
+        return ("BLEU-n is the mean of sentence BLEU of order n alone with smoothing 7, as HCL reports it: a copy of "
+                "its reference scores 1.33, 1.11, 1.04, 1.01. Never set it beside ordinary BLEU. Word vectors of "
+                f"Extrema, Average and Greedy: {_described(settings.get('emb'))}.")
+    return ("All times 100. BLEU-n is cumulative corpus BLEU without smoothing, ROUGE is F1 as py-rouge counts it; "
+            f"both under the released normalisation: references are cut to {settings.get('reference_words', '?')} "
+            "words, and words outside the vocabulary become [unk], which counts as a match (the next table has them "
+            "raw). Source BLEU compares an output with its own source; iBLEU weighs BLEU with 0.8 and source BLEU with "
+            "-0.2, both raw. Keywords kept: share of the source's keywords, by attribution from the source alone, that "
+            "the output shows.")
+
+
+def _other(evaluated: Evaluated) -> str:
+    """Return what differs from the paper."""
+    if evaluated.track is HCL:
+        return "other training data and amounts, another encoder, other word vectors"
+    return "other amounts of training data, smaller models, less training, other tokens"
 
 
 def _described(model: Any) -> str:
@@ -167,34 +200,37 @@ def _described(model: Any) -> str:
     return escaped(f"{model.get('name') or settings_text(model)}{layer}")
 
 
-def _system_rows(system: System, columns: Sequence[tuple[str, str, int]], level: float) -> list[list[str]]:
-    floor = not system.runs
-    name = f"*floor: {escaped(system.name)}*" if floor else f"**{escaped(system.name)}**"
-    values = [system.values.get(key) for key, _, _ in columns]
-    digits = [places for _, _, places in columns]
-    rows = [[name, *(_text(value, places) for value, places in zip(values, digits, strict=True))]]
+def _system_rows(system: System, columns: Sequence[Column], level: float) -> list[list[str]]:
+    values = [system.values.get(column.key) for column in columns]
+    rows = [[_name(system), *(_text(value, column) for value, column in zip(values, columns, strict=True))]]
     if any(value and value.interval for value in values):
-        rows.append([f"{100 * level:g} % interval", *(_range(value, places)
-                                                      for value, places in zip(values, digits, strict=True))])
+        rows.append([f"{100 * level:g} % interval", *(_range(value, column)
+                                                      for value, column in zip(values, columns, strict=True))])
     return rows
 
 
-def _text(value: Value | None, digits: int) -> str:
+def _name(system: System) -> str:
+    return f"**{escaped(system.name)}**" if system.runs else f"*floor: {escaped(system.name)}*"
+
+
+def _text(value: Value | None, column: Column) -> str:
     if value is None:
         return NOTHING
-    return f"{value.mean:.{digits}f}" + ("" if value.sd is None else f" ± {value.sd:.{digits}f}")
+    mean, sd = (None if one is None else f"{column.scale * one:.{column.digits}f}" for one in (value.mean, value.sd))
+    return f"{mean}" + ("" if sd is None else f" ± {sd}")
 
 
-def _range(value: Value | None, digits: int) -> str:
+def _range(value: Value | None, column: Column) -> str:
     if value is None or value.interval is None:
         return NOTHING
-    return f"{value.interval[0]:.{digits}f} to {value.interval[1]:.{digits}f}"
+    low, high = (f"{column.scale * end:.{column.digits}f}" for end in value.interval)
+    return f"{low} to {high}"
 
 
-def _published_cells(row: PublishedRow, columns: Sequence[tuple[str, str, int]]) -> tuple[list[str], list[str]]:
+def _published_cells(row: PublishedRow, columns: Sequence[Column]) -> tuple[list[str], list[str]]:
     cells, flags = [f"*paper: {escaped(row.name)}*" + (f" ({row.flag})" if row.flag else "")], [row.flag]
-    for key, _, _ in columns:
-        cell = row.cells.get(key)
+    for column in columns:
+        cell = row.cells.get(column.key)
         flags.append(cell.flag if cell else "")
         cells.append(NOTHING if cell is None else cell.text + (f" ({cell.flag})" if cell.flag else ""))
     return cells, [flag for flag in flags if flag]
@@ -202,117 +238,26 @@ def _published_cells(row: PublishedRow, columns: Sequence[tuple[str, str, int]])
 
 def ordinary_table(evaluated: Evaluated) -> list[str]:
     """Return ordinary BLEU, ROUGE, BERTScore, variety, rewriting and keyword retention."""
-    columns = _measured(_ORDINARY, evaluated)
-    rows = [[f"*floor: {escaped(system.name)}*" if not system.runs else f"**{escaped(system.name)}**",
-             *(_text(system.values.get(key), digits) for key, _, digits in columns)]
+    columns = _measured(evaluated.track.ordinary, evaluated)
+    rows = [[_name(system), *(_text(system.values.get(column.key), column) for column in columns)]
             for system in (*evaluated.floors, *evaluated.systems)]
     scorer = evaluated.settings.get("bertscore")
     scored = f" BERTScore: F1 under {_described(scorer)}, raw." if scorer else ""
-    return ["Corpus BLEU is cumulative and unsmoothed. Source BLEU compares an output with its own source: lower means "
+    said = ("Corpus BLEU is cumulative and unsmoothed. Source BLEU compares an output with its own source: lower means "
             "more rewriting. iBLEU weighs BLEU against the references with 0.8 and source BLEU with -0.2."
-            + scored, "", *table(["row", *(heading for _, heading, _ in columns)], rows)]
+            if evaluated.track is HCL else
+            "Of whole references and real words. Corpus BLEU is cumulative and unsmoothed. py-rouge pools counts over "
+            "the references, ROUGE without a name beside it is rouge_score's, with the best reference.")
+    return [said + scored, "", *table(["row", *(column.heading for column in columns)], rows)]
 
 
-def _measured(columns: Sequence[tuple[str, str, int]], evaluated: Evaluated) -> list[tuple[str, str, int]]:
+def _measured(columns: Sequence[Column], evaluated: Evaluated) -> list[Column]:
     systems = (*evaluated.floors, *evaluated.systems)
-    return [one for one in columns if any(one[0] in system.values for system in systems)]
-
-
-def worth(evaluated: Evaluated, level: float) -> list[str]:
-    """Return what each row's difference from the full method says of the part that the row does without.
-
-    A part helps on a metric if the interval of full method minus row lies above 0 (below, where less is better),
-    it hurts if it lies on the other side, and otherwise that cannot be told at this size.
-    """
-    base = evaluated.base
-    others = [system for system in evaluated.systems if system is not base]
-    if base is None:
-        return ["No row is the full method, so that there is nothing to compare the others with."]
-    rows, details = [], []
-    for system in others:
-        part = " and ".join(_PARTS[name] for name in sorted(system.removed)) or "the setting of the full method"
-        found = _differences(evaluated.paired, base.name, system.name)
-        details += [_detail(system.name, row) for row in found]
-        rows.append([escaped(system.name), part, *_said(found), _relative(system, base), _paper_relative(system)])
-    lines = [*_rule(base, evaluated, level, len(details)), *_against_floors(evaluated, base)]
-    if not rows:
-        return lines
-    heads = ["row", "what it leaves out", "helps on", "hurts on", "cannot be told at this size", "BLEU-1, relative",
-             "in the paper"]
-    detail_heads = ["row", "metric", escaped(base.name), "row", "difference", f"{100 * level:g} % interval", "p",
-                    "what it leaves out"]
-    return [*lines, "", *table(heads, rows, left=5), "",
-            "<details><summary>Every difference, with its interval and p</summary>", "",
-            *table(detail_heads, details, left=2), "", "</details>"]
-
-
-def _rule(base: System, evaluated: Evaluated, level: float, intervals: int) -> list[str]:
-    items = evaluated.counts.get("examples", 0)
-    return [f"**{escaped(base.name)}** minus each row on the same {items:,} items, paired bootstrap. The rule: what a "
-            f"row leaves out *helps* on a metric if the {100 * level:g} % interval of the difference excludes 0 in its "
-            "favour, it *hurts* if the interval excludes 0 the other way, and otherwise it *cannot be told at this "
-            f"size*. Of {intervals} intervals about {round((1 - level) * intervals)} would exclude 0 by chance alone. "
-            "Source BLEU counts as better where it is lower. Items are resampled and trained models stay as they are: "
-            "a difference within the standard deviation over seeds may be one of seeds."]
-
-
-def _against_floors(evaluated: Evaluated, base: System) -> list[str]:
-    """Return on which metrics the full method is better than outputs that need no model."""
-    rows = [[f"*floor: {escaped(floor.name)}*", *_said(found)] for floor in evaluated.floors
-            if (found := _differences(evaluated.paired, base.name, f"floor {floor.name}"))]
-    heads = ["", f"{escaped(base.name)} is better on", "worse on", "cannot be told at this size"]
-    return ["", *table(heads, rows, left=4)] if rows else []
-
-
-def _said(found: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the metrics by verdict: for the first system, against it, and not to be told."""
-    if not found:
-        return [NOTHING, NOTHING, "(not compared)"]
-    by_verdict = ([_HEADING[row["metric"]][0] for row in found if _verdict(row) == verdict] for verdict in _VERDICTS)
-    return [", ".join(names) or NOTHING for names in by_verdict]
-
-
-def _relative(system: System, base: System) -> str:
-    """Return BLEU-1 of a row relative to the full method's, in per cent, as the paper gives its drops."""
-    own, full = system.values.get("bleu_1"), base.values.get("bleu_1")
-    return NOTHING if own is None or full is None or not full.mean else f"{100 * (own.mean / full.mean - 1):+.1f} %"
-
-
-def _paper_relative(system: System) -> str:
-    row = system.published
-    drop = next((drop for drop in DROPS if row is not None and drop.row == row.name), None)
-    return NOTHING if drop is None else f"{drop.percent:+.1f} %"
-
-
-def _differences(paired: pd.DataFrame, base: str, other: str) -> list[dict[str, Any]]:
-    """Return ``base`` minus ``other`` on each of :data:`_COMPARED` that was compared."""
-    kept = {}
-    for row in paired.to_dict("records"):
-        if {row["first"], row["second"]} != {base, other}:
-            continue
-        if row["first"] == other:
-            row |= {"first_value": row["second_value"], "second_value": row["first_value"],
-                    "difference": -row["difference"], "low": -row["high"], "high": -row["low"]}
-        kept[row["metric"]] = row
-    return [kept[key] for key in _COMPARED if key in kept]
-
-
-def _verdict(row: Mapping[str, Any]) -> str:
-    if row["low"] > 0 or row["high"] < 0:
-        return _VERDICTS[0] if (row["low"] > 0) != (row["metric"] in _LESS_IS_BETTER) else _VERDICTS[1]
-    return _VERDICTS[2]
-
-
-def _detail(name: str, row: Mapping[str, Any]) -> list[str]:
-    heading, digits = _HEADING[row["metric"]]
-    p = "< 0.001" if row["p_value"] < 0.001 else f"{row['p_value']:.3f}"
-    return [escaped(name), heading, f"{row['first_value']:.{digits}f}", f"{row['second_value']:.{digits}f}",
-            f"{row['difference']:+.{digits}f}", f"{row['low']:+.{digits}f} to {row['high']:+.{digits}f}", p,
-            _verdict(row)]
+    return [one for one in columns if any(one.key in system.values for system in systems)]
 
 
 def monitors(trained: Sequence[Trained]) -> list[str]:
-    """Return what the trainings watched, at the epoch that was kept, and the alarms that they raised."""
+    """Return what the trainings of HCL watched, at the epoch that was kept, and the alarms that they raised."""
     rows = [[escaped(model.name), *_watched(model)] for model in trained]
     heads = ["model", "validation loss", "KL (nats)", "active units", "from q", "from p", "from zero",
              *(f"{name} vanished" for name in ("instance", "keyword", "Mahalanobis"))]
@@ -328,10 +273,7 @@ def monitors(trained: Sequence[Trained]) -> list[str]:
 
 
 def _watched(model: Trained) -> list[str]:
-    values = model.metrics.get("validation", {})
-    history, best = model.history, model.metrics.get("best_epoch")
-    kept = history[history["epoch"] == best] if "epoch" in history else history.iloc[:0]
-    last = kept.iloc[-1].to_dict() if len(kept) else {}
+    values, last = model.metrics.get("validation", {}), _kept_epoch(model)
 
     def text(digits: int, *names: str) -> str:
         for found in (values, last):
@@ -348,6 +290,28 @@ def _watched(model: Trained) -> list[str]:
             text(0, "active_units", "validation_active_units"),
             *(text(2, name, f"validation_{name}") for name in ("reconstruction", "reconstruction_prior",
                                                                "reconstruction_zero")), *shares]
+
+
+def losses(trained: Sequence[Trained]) -> list[str]:
+    """Return the parts of the validation loss of models of PGKPR, at the epoch that was kept; they raise no alarms."""
+    parts = ("loss", "generation", "reconstruction", "contrast", "bow")
+    rows = [[escaped(model.name), *_at_best(model, parts)] for model in trained]
+    return ["On validation, at the epoch that was kept, in nats: generation per word of the target, reconstruction per "
+            "token of the two-part input, contrast and bag of words per pair; the loss is their weighted sum.", "",
+            *table(["model", *parts], rows)]
+
+
+def _at_best(model: Trained, parts: Sequence[str]) -> list[str]:
+    kept = _kept_epoch(model)
+    values = [kept.get(f"validation_{part}") for part in parts]
+    return [NOTHING if value is None or value != value else f"{value:.4f}" for value in values]
+
+
+def _kept_epoch(model: Trained) -> dict[str, Any]:
+    """Return the row of the history whose weights were kept; nothing if it is not there."""
+    history, best = model.history, model.metrics.get("best_epoch")
+    kept = history[history["epoch"] == best] if "epoch" in history else history.iloc[:0]
+    return {str(name): value for name, value in kept.iloc[-1].to_dict().items()} if len(kept) else {}
 
 
 def _percent(share: float) -> str:

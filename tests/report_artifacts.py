@@ -4,11 +4,14 @@ import json
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
 import yaml
 
 from stages.artifacts.paths import COMPARISON, DatasetPaths, ModelPaths, ProbePaths, RunPaths
-from stages.artifacts.tables import Provenance, write_json, write_table
+from stages.artifacts.schemas import SCHEMAS
+from stages.artifacts.tables import Provenance, read_frame, write_json, write_table
 from stages.comparison.pos_frequency import PosCounts, frequency_table
+from stages.pgkpr.keywords import fixed_masks
 
 ATTACK = "<script>alert('x')</script>"
 IMAGE = '<img src=x onerror="alert(1)">'
@@ -190,3 +193,130 @@ def write_project():
     write_run("plain", 0.4, 0.1, "")
     write_comparison()
     write_probe()
+
+
+# The PGKPR track, on a data set of its own.
+QUESTIONS = ["what are good workouts to lose belly fat ?", f"who wrote {ATTACK} ?",
+             "how do i learn to read and write and speak a language that nobody near me speaks at all today ?"]
+TAGS = ["WP VBP JJ NNS TO VB NN NN .", "WP VBD NN .",
+        "WRB VBP PRP VB TO VB CC VB CC VB DT NN WDT NN IN PRP VBZ IN DT NN ."]
+REWRITERS = {
+    "pgkpr": ({"dataset": "quora"}, {"pgkpr": {}, "pgkpr-ref": {"keywords": "xy"}}),
+    "pgkpr-2": ({"dataset": "quora", "seed": 99}, {"pgkpr-2": {}}),
+    "w-o-con": ({"dataset": "quora", "overrides": {"contrast": {"weight": 0}}}, {"w-o-con": {"num_beams": 4}}),
+    "psi": ({"dataset": "quora", "overrides": {"keywords": {"by": "psi"}}}, {"psi-s": {"keywords": "s_tagger"}}),
+    "lbow": ({"dataset": "quora", "overrides": {"architecture": "latent_bow", "latent_bow": {"gumbel": True}}},
+             {"lbow": {}})}
+READ = 17       # words that a model reads
+
+
+def write_pairs():
+    """Write counts of the data set and its picture of parts of speech."""
+    paths = DatasetPaths("quora")
+    write_json(paths.metrics("ingest"), {"examples": {"train": 40, "validation": 4, "test": ITEMS}})
+    write_json(paths.metrics("paraphrase_items"), {"vocabulary": {"words": 120}})
+    write_json(paths.metrics("side_by_side"), {"texts": 9, "agreement": {}, "pos_frequency": {"split": "test",
+                                                                                              "sources": 1234}})
+    counts = {name: PosCounts() for name in ("attribution", "attribution_expected", "psi")}
+    tags = ["NN", "NNS", "JJ", "PRP", "RB", "VBD", "DT"]
+    for name, weights in (("attribution", [1, 1, 0, 0, 1, 1, 1]), ("psi", [1, 1, 1, 0, 0, 0, 0]),
+                          ("attribution_expected", [0.9, 0.75, 0.2, 0.1, 0.5, 0.5, 0.05])):
+        counts[name].add(tags, ["X"] * len(tags), weights, penn=True)
+    paths.pos_frequency.mkdir(exist_ok=True)
+    frequency_table(counts).to_csv(paths.pos_frequency / "pos_frequency.csv", index=False)
+
+
+def paraphrase_items():
+    """The evaluated pairs: three questions over and over, each with a target and one further reference."""
+    rows = []
+    for place in range(ITEMS):
+        words, tags = QUESTIONS[place % 3].split(), TAGS[place % 3].split()
+        scores = [0.0 if tag in (".", "TO", "DT", "WP") else 1.0 for tag in tags]
+        for reference, target in enumerate((f"tell me {place}", f"or {IMAGE} {place}")):
+            rows.append({
+                "example_id": place, "reference": reference, "split": "test", "group": place,
+                "source": QUESTIONS[place % 3], "target": target, "source_words": words, "source_tags": tags,
+                "target_words": target.split(), "target_tags": ["NN"] * len(target.split()), "score_xx": scores,
+                "score_xy": [0.5] * len(words), "primary_xx": [tag == "NN" for tag in tags],
+                "primary_xy": [True] * len(words), "primary_s": [tag.startswith("VB") for tag in tags]})
+    return pd.DataFrame(rows)
+
+
+def write_rewriter(name, pairs):
+    paths = ModelPaths(name)
+    paths.weights.mkdir(parents=True, exist_ok=True)
+    (paths.weights / "config.json").write_text(json.dumps({"model_type": "keycontrast-rewriter", "max_words": READ}))
+    write_table(paths.paraphrase_items, "paraphrase_items", pairs, provenance(f"train_pgkpr@{name}"))
+    paths.history.write_text(
+        "epoch,step,train_loss,train_generation,train_contrast,validation_loss,validation_generation,rate,best\n"
+        "1,5,5.5,4.5,1.0,6.25,5.5,0.0001,True\n2,10,5.0,4.0,1.0,5.75,5.0,0.0001,True\n")
+    write_json(paths.metrics, {"best_epoch": 2, "epochs": 2, "stopped_early": False, "validation": {"loss": 5.75}})
+
+
+def rewriting_metrics(bleu, **more):
+    """Metrics as PGKPR's runs have them, beside all that HCL's have."""
+    own = {f"released_bleu_{order}": bleu / order + 0.01 for order in range(1, 5)}
+    for prefix in ("py_rouge", "released_py_rouge"):
+        own |= {f"{prefix}_{kind}": bleu / 2 for kind in ("1", "2", "l")}
+    return metrics_of(bleu, 0.3, **own, keywords_kept=0.75, source_bleu_4=0.4, **more)
+
+
+def write_rewriting_run(name, model, which, bleu, pairs):
+    rows = pairs[pairs["reference"] == 0]
+    masks = None if which is None else fixed_masks(rows, which, 13, max_length=READ)
+    keywords = [None] * ITEMS if masks is None else [
+        " ".join(word for word, keyword in zip(words, mask, strict=False) if keyword)
+        for words, mask in zip(rows["source_words"], masks, strict=True)]
+    texts = [("how do i lose belly fat ?", f"{ATTACK} who wrote", "")[place % 3] for place in range(ITEMS)]
+    write_table(RunPaths(name).predictions, "predictions", pd.DataFrame({
+        "example_id": range(ITEMS), "sample": 0, "source": rows["source"].tolist(), "keyword": keywords,
+        "keyword_known": True, "prediction": texts,
+        "references": [[f"tell me {place}", f"or {IMAGE} {place}"] for place in range(ITEMS)]}),
+        provenance(f"generate_pgkpr@{name}"))
+    columns = {field: 0.25 if kind == pa.float64() else None for field, kind, _ in SCHEMAS["paraphrase_scores"].fields}
+    write_table(RunPaths(name).scores, "paraphrase_scores", pd.DataFrame({
+        **columns, "system": "run", "example_id": range(ITEMS), "output": texts, "released_output": texts,
+        "released_references": [[]] * ITEMS}), provenance(f"evaluate_pgkpr@{name}"))
+    write_json(RunPaths(name).metrics, {
+        "run": rewriting_metrics(bleu), "floors": {"copy": rewriting_metrics(0.7)}, "counts": {"examples": ITEMS},
+        "intervals": {"run": {"released_bleu_1": [bleu - 0.05, bleu + 0.05]}, "floors": {}},
+        "settings": {"split": "test", "leading": ["released_bleu_1"], "level": 0.95, "model": model,
+                     "sacrebleu": "tok:13a", "tokens": "lower-cased BERT basic tokens"}})
+
+
+def write_rewriting_comparison():
+    """Two seeds of PGKPR taken together, beside the comparison of the other track."""
+    content = json.loads((COMPARISON / "metrics.json").read_text()) if COMPARISON.exists() else {}
+    one = {"mean": 0.55, "sd": None, "low": 0.5, "high": 0.6}
+    two = {metric: {"mean": 0.5432, "sd": 0.0123, "low": 0.5, "high": 0.6}
+           for metric in ("released_bleu_1", "released_py_rouge_1")}
+    runs = [run for _, runs in REWRITERS.values() for run in runs]
+    groups = {"pgkpr (2 seeds)": {"runs": ["pgkpr", "pgkpr-2"], "seeds": [13, 99], **two},
+              **{run: {"runs": [run], "seeds": [13], "released_bleu_1": one} for run in runs},
+              "floor copy": {"runs": [], "seeds": [], "released_bleu_1": one}}
+    write_json(COMPARISON / "metrics.json", {**content, "quora/test": {"items": ITEMS, "groups": groups}})
+    paired = [{"dataset": "quora/test", "metric": "released_bleu_1", "first": "pgkpr (2 seeds)", "second": second,
+               "items": ITEMS, "first_value": 0.5, "second_value": 0.4, "difference": 0.1, "low": 0.05, "high": 0.15,
+               "p_value": 0.002} for second in ("w-o-con", "lbow", "floor copy")]
+    if (COMPARISON / "paired.parquet").exists():
+        paired += read_frame(COMPARISON / "paired.parquet", "paired").to_dict("records")
+    write_table(COMPARISON / "paired.parquet", "paired", pd.DataFrame(paired), provenance("compare"))
+
+
+def write_rewriting(**changes):
+    """Write params and artifacts of a recipe of PGKPR; with those of HCL there, both tracks are in the params."""
+    pairs = paraphrase_items()
+    write_pairs()
+    for model, (_, runs) in REWRITERS.items():
+        write_rewriter(model, pairs)
+        for run, decode in runs.items():
+            which = None if model == "lbow" else decode.get("keywords", "xx")
+            write_rewriting_run(run, model, which, 0.6 if model == "pgkpr" else 0.5, pairs)
+    write_rewriting_comparison()
+    content = yaml.safe_load(Path("params.yaml").read_text()) if Path("params.yaml").exists() else {
+        "recipe": "tiny-pgkpr", "seed": 13, "datasets": {}, "models": {}, "runs": {}}
+    content["datasets"]["quora"] = {"source": "data/quora.tsv"}
+    content["models"]["pgkpr"] = {name: model for name, (model, _) in REWRITERS.items()}
+    content["runs"]["pgkpr"] = {run: {"model": name, "decode": decode} for name, (_, runs) in REWRITERS.items()
+                                for run, decode in runs.items()}
+    Path("params.yaml").write_text(yaml.safe_dump({**content, **changes}, sort_keys=False))

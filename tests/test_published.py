@@ -12,6 +12,8 @@ from stages.reporting.published import (
     NOTES,
     PAPER_TRIPLES,
     PGKPR_HUMAN,
+    PGKPR_METRICS,
+    PGKPR_TABLES,
     TABLES,
     dataset_kind_of,
     published_row,
@@ -19,6 +21,7 @@ from stages.reporting.published import (
     removed_parts,
     row_name,
 )
+from stages.reporting.published_pgkpr import keywords_of, pgkpr_row, pgkpr_row_name, removed_terms
 
 TABLE_1 = [(number, row) for number in ("1a", "1b", "1c") for row in TABLES[number].rows.values()]
 
@@ -53,7 +56,7 @@ def test_the_one_exception_is_below_its_bound_until_it_is_mended():
 
 
 def test_cells_are_kept_as_printed():
-    for table in (*TABLES.values(), PGKPR_HUMAN):
+    for table in (*TABLES.values(), *PGKPR_TABLES.values()):
         for row in table.rows.values():
             for cell in row.cells.values():
                 assert cell.flag == "!2" or float(cell.text) == cell.value
@@ -87,7 +90,7 @@ def test_remarks_hold():
 
 
 def test_every_flag_has_a_note_and_is_used():
-    used = {flag for table in (*TABLES.values(), PGKPR_HUMAN) for flag in table.flags}
+    used = {flag for table in (*TABLES.values(), *PGKPR_TABLES.values()) for flag in table.flags}
     assert used == set(NOTES)
     assert TABLES["1c"].flags == ["!1", "!2", "!3"]
 
@@ -113,7 +116,7 @@ def test_triples_of_the_paper_add_up():
 
 def test_human_tables_have_their_criteria():
     assert tuple(HUMAN_KAPPA) == TABLES["3"].metrics
-    assert all(set(table.metrics) <= set(HEADINGS) for table in (*TABLES.values(), PGKPR_HUMAN))
+    assert all(set(table.metrics) <= set(HEADINGS) for table in (*TABLES.values(), *PGKPR_TABLES.values()))
     assert TABLES["3"].rows["Ours"].cells["differential"].text == "2.43"
     assert PGKPR_HUMAN.rows["Target"].flag == "r5"
 
@@ -160,6 +163,107 @@ def test_ablations_were_published_on_qqp_alone():
 @pytest.mark.parametrize(("given", "kind"), [
     (("qqp", "pairs"), "qqp"), (("pairs", "pairs", "../data/Quora/x.csv"), "qqp"), (("any", "kaggle_qqp"), "qqp"),
     (("sample", "triples"), None), (("qqp", "triples"), None), (("douban", "dialogue"), "douban"),
-    (("chat", "dialogue"), None), (("roc", "stories"), "rocstories"), (("tales", "stories", "tales.csv"), None)])
+    (("chat", "dialogue"), None), (("roc", "stories"), "rocstories"), (("tales", "stories", "tales.csv"), None),
+    (("any", "mscoco_captions"), "mscoco"), (("captions", "captions", "../COCO/val.parquet"), "mscoco"),
+    (("captions", "captions", "data/sample/captions.jsonl"), None)])
 def test_data_sets_of_the_paper_are_known_by_layout_and_name(given, kind):
     assert dataset_kind_of(*given) == kind
+
+
+# PGKPR
+
+def test_tables_2_and_3_of_pgkpr_have_their_rows_on_both_data_sets():
+    for numbers, count in ((("2a", "2b"), 10), (("3a", "3b"), 4)):
+        one, other = (PGKPR_TABLES[number] for number in numbers)
+        assert (one.kind, other.kind) == ("qqp", "mscoco") and list(one.rows) == list(other.rows)
+        assert len(one.rows) == count and one.metrics == other.metrics == PGKPR_METRICS
+        assert one.scale == other.scale == 100
+        assert all(tuple(row.cells) == PGKPR_METRICS for table in (one, other) for row in table.rows.values())
+    for kind in "ab":
+        full = PGKPR_TABLES[f"2{kind}"].rows["PGKPR"]
+        assert full.cells == PGKPR_TABLES[f"3{kind}"].rows["PGKPR"].cells
+    assert PGKPR_TABLES["5"] is PGKPR_HUMAN and PGKPR_HUMAN.scale == 1
+
+
+def test_cumulative_bleu_falls_with_the_order():
+    for number in ("2a", "2b", "3a", "3b"):
+        for row in PGKPR_TABLES[number].rows.values():
+            values = [row.cells[metric].value for metric in PGKPR_METRICS]
+            assert values[:4] == sorted(values[:4], reverse=True) and values[4] > values[6] > values[5]
+
+
+def values_of(number, metric):
+    return {name: row.cells[f"released_{metric}"].value for name, row in PGKPR_TABLES[number].rows.items()}
+
+
+def flags_of(number):
+    return {(row.name, metric): cell.flag for row in PGKPR_TABLES[number].rows.values()
+            for metric, cell in row.cells.items() if cell.flag}
+
+
+def test_suspicions_of_pgkpr_hold_and_stand_at_their_cells():
+    for number in ("2a", "2b"):
+        assert values_of(number, "bleu_1")["PGKPR"] == values_of(number, "bleu_1")["PGKPR-ref"]
+        assert flags_of(number)["PGKPR-ref", "released_bleu_1"] == "!4"
+    bleus = [values_of("2a", f"bleu_{order}") for order in range(1, 5)]
+    assert all(one["PGKPR-PSI+X"] > one["IANet+X"] for one in bleus)
+    assert values_of("2a", "py_rouge_1")["PGKPR-PSI+X"] < values_of("2a", "py_rouge_1")["IANet+X"]
+    assert flags_of("2a")["PGKPR-PSI+X", "released_py_rouge_1"] == "!5"
+    ahead = [values_of("2b", f"bleu_{order}")["LBOW-gumbel"] > values_of("2b", f"bleu_{order}")["LBOW-Topk"]
+             for order in (1, 2, 3)]
+    assert ahead == [False, True, False] and flags_of("2b")["LBOW-gumbel", "released_bleu_2"] == "!6"
+    without, both = (PGKPR_TABLES["3a"].rows[name].cells for name in ("w/o L_rec", "w/o L_con and L_rec"))
+    assert [metric for metric in PGKPR_METRICS if without[metric].value <= both[metric].value] == [
+        "released_py_rouge_2"]
+    assert flags_of("3a") == {("w/o L_rec", "released_py_rouge_2"): "!7",
+                              ("w/o L_con and L_rec", "released_py_rouge_2"): "!7",
+                              ("w/o L_con and L_rec", "released_bleu_1"): "r6"}
+    assert both["released_bleu_1"].text == "58.1" and flags_of("3b") == {}
+    assert [len(flags_of(number)) for number in ("2a", "2b")] == [2, 2]
+
+
+NO_CON, NO_REC = {"contrast": {"weight": 0}}, {"reconstruction": {"weight": 0.0}}
+BY_PSI = {"keywords": {"by": "psi"}}
+IANET = {"architecture": "ianet"}
+
+
+@pytest.mark.parametrize(("settings", "keywords", "name"), [
+    ({}, None, "PGKPR"), ({}, "xx", "PGKPR"), ({}, "xy", "PGKPR-ref"), ({}, "psi_xx", None), ({}, "s_tagger", None),
+    ({"contrast": {"neg": "all", "weight": 0.01}}, None, "PGKPR"),
+    (BY_PSI, None, "PGKPR-PSI+X"), (BY_PSI, "s_tagger", "PGKPR-PSI+S"), (BY_PSI, "xx", None), (BY_PSI, "psi_xy", None),
+    (NO_CON, None, "w/o L_con"), (NO_REC, None, "w/o L_rec"), ({**NO_CON, **NO_REC}, None, "w/o L_con and L_rec"),
+    (NO_CON, "xy", None), ({**NO_CON, **BY_PSI}, None, None),
+    (IANET, None, "IANet+X"), (IANET, "s_tagger", "IANet+S"), (IANET, "psi_xy", None), ({**IANET, **NO_CON}, None,
+                                                                                       "IANet+X"),
+    ({"architecture": "transformer"}, None, "Transformer"), ({"architecture": "residual_lstm"}, None, "Residual-LSTM"),
+    ({"architecture": "latent_bow"}, None, "LBOW-Topk"),
+    ({"architecture": "latent_bow", "latent_bow": {"gumbel": True}}, None, "LBOW-gumbel")])
+def test_runs_of_pgkpr_find_the_published_rows(settings, keywords, name):
+    assert pgkpr_row_name(settings, {"keywords": keywords}) == name
+    row = pgkpr_row(settings, {"keywords": keywords}, "qqp")
+    assert (None if row is None else row.name) == name
+
+
+def test_whole_settings_and_decoding_of_pgkpr_do_as_well():
+    content = {"recipe": "x", "datasets": {"d": {"source": "d"}}, "models": {"pgkpr": {
+        "full": {"dataset": "d"}, "released": {"dataset": "d", "overrides": {"preset": "released"}},
+        "flat": {"dataset": "d", "overrides": {**NO_CON, **NO_REC}}}},
+        "runs": {"pgkpr": {"ref": {"model": "full", "decode": {"keywords": "xy", "num_beams": 4}}}}}
+    params = parse_params(content, "params")
+    decode = params.pgkpr_decoding("ref").model_dump()
+    names = {name: pgkpr_row_name(params.pgkpr_model(name).model_dump(), decode) for name in params.models.pgkpr}
+    assert names == {"full": "PGKPR-ref", "released": "PGKPR-ref", "flat": None}
+    assert removed_terms(params.pgkpr_model("flat").model_dump()) == {"contrast", "reconstruction"}
+
+
+def test_keywords_of_a_run_follow_its_model_unless_they_are_named():
+    assert [keywords_of(settings, {}) for settings in ({}, BY_PSI, IANET, {"architecture": "transformer"})] == [
+        "xx", "psi_xx", "psi_xx", None]
+    assert keywords_of(IANET, {"keywords": "s_tagger"}) == "s_tagger"
+    assert keywords_of({"architecture": "latent_bow"}, {"keywords": "xx"}) is None
+
+
+def test_rows_of_pgkpr_are_those_of_the_data_set():
+    assert pgkpr_row(NO_CON, {}, "mscoco") is PGKPR_TABLES["3b"].rows["w/o L_con"]
+    assert pgkpr_row({}, {}, "mscoco") is PGKPR_TABLES["2b"].rows["PGKPR"]
+    assert pgkpr_row({}, {}, None) is None and pgkpr_row({}, {}, "douban") is None

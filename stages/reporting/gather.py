@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 # In the order in which a data set passes through them.
 _DATA_STAGES = ("ingest", "annotate", "textrank", "pair_classifier", "attribution", "word_vectors", "psi", "s_tagger",
-                "side_by_side", "keywords", "clusters", "graph", "node_vectors")
+                "side_by_side", "keywords", "clusters", "graph", "node_vectors", "paraphrase_items")
 _SETTINGS = ("graph", "keyword", "latent", "contrasts", "decoder")
 # Groups of `train_pgkpr` by the architecture that reads them.
 _READ_BY = {"pgkpr": ("keywords", "reconstruction", "contrast", "sizes"), "transformer": ("sizes",),
             "residual_lstm": ("residual_lstm",), "latent_bow": ("latent_bow",), "ianet": ("sizes", "ianet")}
 _TABLES = ("examples", "texts", "tokens", "textrank", "attribution", "word_vectors", "psi", "s_tags", "side_by_side",
-           "keywords", "clusters", "nodes", "edges", "node_vectors")
+           "keywords", "clusters", "nodes", "edges", "node_vectors", "paraphrase_items")
 _BESIDE = 8     # texts whose keywords are shown method by method
 CASES = 6       # items of the case study
 ITEM_SCORES = ("bleu_1", "bleu_2", "bleu_4")    # those that stand beside an output

@@ -27,6 +27,8 @@ _LABELS = {
     "share_source_known": "input keyword is in the training graph",
     "triples_by_negative_source": "triples by source of negatives",
     "labelled_triples_by_rule": "labelled triples by rule",
+    "expected_keywords": "expected keywords per source", "primary_words": "primary words per source",
+    "outside_vocabulary": "share of words outside the vocabulary", "max_length": "words of a text that models read",
     "not_taken_by_reason": "not taken", "non_paraphrases": "non-paraphrases", "largest_texts": "texts in the largest",
 }
 # Metrics files are sorted by key; people read rows before texts, and the training split first.
@@ -35,7 +37,7 @@ _FIRST = ("rows", "read", "taken", "rejected", "pairs", "triples_by_negative_sou
 _STAGES = {"ingest": "Rows, triples and splits", "annotate": "Annotation", "textrank": "TextRank",
            "pair_classifier": "Pair classifier", "attribution": "Attribution", "word_vectors": "Word vectors",
            "psi": "PSI", "s_tagger": "S-Tagger", "keywords": "Keywords", "clusters": "Clusters", "graph": "Graph",
-           "node_vectors": "Node vectors"}
+           "node_vectors": "Node vectors", "paraphrase_items": "Pairs as words (PGKPR)"}
 
 
 def label(key: str) -> str:

@@ -154,8 +154,9 @@ PGKPR_LAYOUTS = (
         "vocabulary become [unk], which counts as a match; that lifts scores. Raw: whole references, real words. The "
         "paper prints BLEU and ROUGE times 100.", (
             ColumnGroup("Corpus BLEU, released", _orders(
-                "released_bleu", "released", "BLEU over the whole corpus with even weights on n-grams of length 1 to "
-                "{n}, unsmoothed, against cut references with [unk] for rare words; from 0 to 1.")),
+                "released_bleu", "released", "BLEU over the whole corpus, cumulative over n-grams of length 1 to {n} "
+                "in the weights of the published code, unsmoothed; references are cut and have [unk] for rare words; "
+                "from 0 to 1.")),
             replace(_CORPUS_BLEU, label="Corpus BLEU, raw"),
             ColumnGroup("ROUGE of py-rouge, released", _rouge(
                 "released_py_", "py-rouge, released", "F1 by the rules of py-rouge against cut references with [unk] "
@@ -163,9 +164,12 @@ PGKPR_LAYOUTS = (
             replace(_PY_ROUGE, label="ROUGE of py-rouge, raw"),
             replace(_ROUGE, label="ROUGE of rouge_score, raw"),
             ColumnGroup("Rewriting", (_SOURCE_BLEU, _IBLEU)),
-            ColumnGroup("Keywords", (Column(
-                "keywords_kept", "kept", meaning="Share of the source's keywords, as the run has them, that occur in "
-                "the output, by word stems, over the items that have any; 0 to 1.", full="keywords kept"),)),
+            ColumnGroup("Keywords kept", (
+                Column("keywords_kept", "source's", meaning="Share of the source's keywords, by attribution from the "
+                       "source alone for every run, that occur in the output, by word stems; mean over the items that "
+                       "have any; 0 to 1.", full="source's keywords kept"),
+                Column("given_keywords_kept", "given", meaning="The same of the keywords that the model was given.",
+                       full="given keywords kept"))),
         )),
     _AS_HCL,
     replace(_CUMULATIVE, note="Smoothing method 7, with even weights on orders 1 to n."),

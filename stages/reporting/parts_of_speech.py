@@ -5,15 +5,15 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from stages.comparison.figure import LABELS
 from stages.comparison.pos_frequency import FAMILIES
 from stages.reporting.figures import PALETTE, Plot, drawing, file_name, finished
 from stages.reporting.gather import DatasetMaterial
 from stages.reporting.labels import number, percentage
 
 _NAMES = {"NN": "nouns", "JJ": "adjectives", "PRP": "pronouns", "RB": "adverbs", "VB": "verbs", "other": "all others"}
-# Method in the table of frequencies: name in the picture, colour.
-_METHODS = {"attribution": ("PGKPR (attribution)", "first"), "psi": ("PSI", "second")}
+# Method in the table of frequencies: name, and colour in the picture.
+_METHODS = {"attribution": ("PGKPR", "first"), "psi": ("PSI", "second")}
+_HEADINGS = {"attribution": "PGKPR, one flip", "attribution_expected": "PGKPR, expected", "psi": "PSI"}
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def parts_of_speech(dataset: DatasetMaterial) -> PartsOfSpeech | None:
     return PartsOfSpeech(
         dataset.name, counted["split"], counted["sources"],
         _plot(dataset.name, {method: by_method[method] for method in _METHODS if method in by_method}),
-        [LABELS.get(str(method), str(method)) for method in by_method], rows,
+        [_HEADINGS.get(str(method), str(method)) for method in by_method], rows,
         [percentage(float(found["keyword_share"].iloc[0])) for found in by_method.values()])
 
 

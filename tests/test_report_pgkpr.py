@@ -1,0 +1,414 @@
+"""The PGKPR track of the report: its tables, published rows, case study, parts of speech; and HCL beside it."""
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+from report_artifacts import (
+    ATTACK,
+    IMAGE,
+    ITEMS,
+    QUESTIONS,
+    READ,
+    REWRITERS,
+    TAGS,
+    paraphrase_items,
+    provenance,
+    write_project,
+    write_rewriter,
+    write_rewriting,
+)
+from report_outline import Outline, row_of
+
+import stages
+from stages.artifacts.paths import REPORT_PAGE, ModelPaths, RunPaths
+from stages.artifacts.tables import read_frame, write_table
+from stages.params import load_params
+from stages.report import main
+from stages.reporting.cases import case_study, two_parts
+from stages.reporting.examples import seeded_examples
+from stages.reporting.gather import CASES, DatasetMaterial, Material, PairsMaterial, RunMaterial, gather
+from stages.reporting.generations import generations_data
+from stages.reporting.parts_of_speech import PartsOfSpeech, parts_of_speech
+
+RUNS = [run for _, runs in REWRITERS.values() for run in runs]
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    """A project folder with the report of a recipe of both tracks, made once and only read."""
+    folder = tmp_path_factory.mktemp("both")
+    with contextlib.chdir(folder):
+        write_project()
+        write_rewriting()
+        assert main([]) == 0
+    return folder
+
+
+@pytest.fixture
+def page(both):
+    return (both / REPORT_PAGE).read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project of PGKPR alone, without its report."""
+    monkeypatch.chdir(tmp_path)
+    write_rewriting()
+    return tmp_path
+
+
+def part(page, section):
+    """The text of the page's section of that name."""
+    start = page.index(f'<section aria-labelledby="{section}"')
+    return page[start:page.index("</section>", start)]
+
+
+def track(page, key):
+    """All sections of a track."""
+    return "".join(re.findall(f'<section aria-labelledby="{key}-.*?</section>', page, re.DOTALL))
+
+
+def rows(text, start="<table"):
+    """Cells of the first table in ``text``; with ``<tbody>``, without its headings."""
+    table = text[text.index(start):text.index("</table>")] + ("</table>" if start == "<table" else "")
+    return [[cell.strip() for _, cell in row] for row in Outline(table).rows]
+
+
+# -- two tracks -------------------------------------------------------------------------------------------------
+
+def test_the_page_of_both_is_well_formed_and_stands_alone(page):
+    outline = Outline(page)
+    assert len(outline.ids) == len(set(outline.ids))
+    for name, target in outline.links:
+        if name == "aria-labelledby" or name.startswith("data-"):
+            assert target in outline.ids
+        elif target.startswith("#"):
+            assert target[1:] in outline.ids
+        else:
+            assert target == "data:,"
+    assert "http" not in re.sub(r'xmlns(:xlink)?="[^"]+"', "", page).replace("http-equiv", "").replace(
+        '"http://www.w3.org/2000/svg"', "")
+    assert ATTACK not in page and "<img" not in page and "&lt;img src=x onerror=" in track(page, "pgkpr")
+
+
+def test_hcl_is_the_same_with_pgkpr_beside_it(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_project()
+    assert main([]) == 0
+    alone = REPORT_PAGE.read_text(encoding="utf-8")
+    assert track(page, "hcl") == track(alone, "hcl") != ""
+    assert "pgkpr" not in re.sub("<script.*?</script>", "", alone, flags=re.DOTALL)
+    for text in (page, alone):
+        assert json.loads(re.search('id="generations-hcl-0">(.*?)</script>', text, re.DOTALL)[1])["total"] == ITEMS
+
+
+def test_a_recipe_of_pgkpr_alone_has_no_empty_track_of_hcl(project):
+    assert main([]) == 0
+    text = REPORT_PAGE.read_text(encoding="utf-8")
+    Outline(text)
+    assert track(text, "hcl") == "" and 'href="#hcl-' not in text
+    assert text.index('href="#pgkpr-results"') < text.index('href="#pgkpr-cases"') < text.index('href="#pgkpr-parts"')
+
+
+def test_models_without_runs_make_no_track(project):
+    content = yaml.safe_load(Path("params.yaml").read_text())
+    Path("params.yaml").write_text(yaml.safe_dump({**content, "runs": {"pgkpr": {}}}))
+    assert main([]) == 0
+    text = REPORT_PAGE.read_text(encoding="utf-8")
+    assert track(text, "pgkpr") == "" and "this recipe lists no runs" in text
+
+
+def test_the_same_artifacts_give_the_same_bytes(both, tmp_path, monkeypatch):
+    """Made in another folder, by another process under another hash seed."""
+    monkeypatch.chdir(tmp_path)
+    write_project()
+    write_rewriting()
+    environment = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": str(Path(stages.__file__).parents[1])}
+    subprocess.run([sys.executable, "-m", "stages.report"], check=True, env=environment, cwd=tmp_path)
+    one, other = ({file.relative_to(folder): file.read_bytes() for file in (folder / "artifacts/report").rglob("*.*")}
+                  for folder in (both, tmp_path))
+    assert one == other
+    names = {file.name for file in one}
+    assert {"history--loss.svg", "history--pgkpr--loss.svg", "parts-of-speech--quora.png"} <= names
+
+
+def test_comparisons_of_one_track_hold_nothing_of_the_other():
+    def run(name, own):
+        return RunMaterial(name, name, "d", {}, {}, pd.DataFrame(), track=own)
+
+    def group(*runs):
+        return {"runs": list(runs)}
+
+    groups = {"hcl": group("hcl"), "pgkpr (2 seeds)": group("p-1", "p-2"), "p-1": group("p-1"), "floor copy": group(),
+              "floor nearest": group(), "floor nearest of p-1": group()}
+    material = Material("r", 1, "bundled", [], [], [run("hcl", "hcl"), run("p-1", "pgkpr"), run("p-2", "pgkpr")], {},
+                        comparison={"d/test": {"groups": groups, "items": 3}})
+    assert list(material.of("hcl").comparison["d/test"]["groups"]) == ["hcl", "floor copy", "floor nearest"]
+    assert list(material.of("pgkpr").comparison["d/test"]["groups"]) == [
+        "pgkpr (2 seeds)", "p-1", "floor copy", "floor nearest", "floor nearest of p-1"]
+    assert [run.name for run in material.of("pgkpr").runs] == ["p-1", "p-2"]
+
+
+# -- results and published rows ---------------------------------------------------------------------------------
+
+def test_the_leading_table_has_released_values_with_raw_ones_beside_them(page):
+    results = part(page, "pgkpr-results")
+    first = results[results.index("<table"):results.index("</table>") + len("</table>")]
+    headings = re.findall(r'<th class="group starts"[^>]*>([^<]+)</th>', first)
+    assert headings == ["Corpus BLEU, released", "Corpus BLEU, raw", "ROUGE of py-rouge, released",
+                        "ROUGE of py-rouge, raw", "ROUGE of rouge_score, raw", "Rewriting", "Keywords kept"]
+    found = {row[0]: row[1:] for row in rows(first) if row}
+    assert found["pgkpr"][:5] == ["0.6100.550 to 0.650", "0.310", "0.210", "0.160", "0.600"]
+    assert found["copy"][:5] == ["0.710", "0.360", "0.243", "0.185", "0.700"]
+    assert found["pgkpr"][-3:] == ["0.300", "0.100", "0.750"]
+    # Seeds stand below the runs, with what the comparison knows of them.
+    assert found["pgkpr (2 seeds)mean ± sd over seeds"][:2] == ["0.543± 0.012", "–"]
+    assert '<td class="best" data-value="0.61">0.610' in first
+    assert list(found)[-len(RUNS) - 2:] == ["copy", *RUNS, "pgkpr (2 seeds)mean ± sd over seeds"]
+
+
+def test_other_tables_have_each_metric_once(page):
+    results = part(page, "pgkpr-results")
+    titles = re.findall(r"<caption><span><strong>([^<]+)\.</strong>", results)
+    assert titles == ["As PGKPR reports them", "As HCL reports them", "Cumulative sentence BLEU",
+                      "BERTScore and others", "Variety and keywords"]
+    glossary = results[results.index('<dl class="glossary">'):]
+    assert "No description" not in glossary and "Keywords kept: source&#39;s" in glossary
+    assert glossary.count("<dt>") == len(set(re.findall("<dt>(.*?)</dt>", glossary)))
+    assert row_of(page, "lbow", "tokens")["tokens"] == ("", "9.5")
+    assert "What a contrast over keywords" not in results
+
+
+def test_differences_are_of_the_runs_of_the_track(page):
+    results = part(page, "pgkpr-results")
+    assert "Paired differences from pgkpr (2 seeds)" in results
+    forest = results[results.index('class="sortable forest"'):]
+    names = [row[0] for row in rows(forest, "<tbody>")]
+    assert names == ["w-o-con", "lbow", "floor copy"]
+
+
+def test_runs_stand_below_their_published_rows_in_the_paper_s_unit(page):
+    published = part(page, "pgkpr-published")
+    tables = published.split("<summary>")[1:]
+    assert [table[:table.index("<")] for table in tables] == [
+        "Table 2a: Paraphrasing, Quora", "Table 2b: Paraphrasing, MSCOCO", "Table 3a: Ablations, Quora",
+        "Table 3b: Ablations, MSCOCO", "Table 5: Human evaluation of PGKPR, Quora and MSCOCO, 0 to 2"]
+    names = [row[0] for row in rows(tables[0], "<tbody>")]
+    for ours, theirs in (("pgkpr (2 seeds)", "PGKPR"), ("pgkpr-ref", "PGKPR-ref"), ("psi-s", "PGKPR-PSI+S"),
+                         ("lbow", "LBOW-gumbel")):
+        place = names.index(f"measured {ours}")
+        assert names[place - 1] == theirs
+    assert "measured w-o-con" not in names and "measured pgkpr" not in names
+    found = {row[0]: row[1:] for row in rows(tables[0], "<tbody>")}
+    assert found["measured pgkpr-ref"][:4] == ["61.00", "31.00", "21.00", "16.00"]
+    assert found["measured pgkpr (2 seeds)"][:2] == ["54.32± 1.23", "–"]
+    assert found["PGKPR-ref"][0] == "58.891" and "suspicious coincidence" in tables[0]
+    ablations = rows(tables[2], "<tbody>")
+    assert [row[0] for row in ablations][:4] == ["PGKPR", "measured pgkpr (2 seeds)", "w/o L_con", "measured w-o-con"]
+    assert "measured" not in tables[1] and "measured" not in tables[3] and "58.1<sup>" in tables[2]
+    assert "times 100, as in the paper" in published and "word vectors" not in published
+
+
+def test_training_has_no_alarms_and_its_own_curves(page):
+    training = part(page, "pgkpr-training")
+    assert "alarms" not in training and "architecture" in training
+    assert "The loss and its parts" in training and "Optimiser and the rest" in training
+    assert "generation: pgkpr validation from 5.500 to 5.000 over 2 epochs" in training
+    assert ["w-o-con", "quora", "13", "contrast.weight = 0", "2", "2", "5.750"] in rows(training)
+    settings = training[training.index("Settings of lbow"):]
+    assert "latent bow: gumbel" in settings and "residual" not in settings
+
+
+def test_a_missing_evaluation_names_its_stage(project, capsys):
+    RunPaths("lbow").metrics.write_text("{}")
+    assert main([]) == 1 and "keycontrast stage evaluate_pgkpr@lbow" in capsys.readouterr().err
+    RunPaths("lbow").metrics.unlink()
+    assert main([]) == 1 and "artifacts/runs/lbow/metrics.json: no such artifact" in capsys.readouterr().err
+    write_rewriting()
+    ModelPaths("psi").history.write_text("step\n1\n")
+    assert main([]) == 1 and "keycontrast stage train_pgkpr@psi" in capsys.readouterr().err
+
+
+# -- the case study ---------------------------------------------------------------------------------------------
+
+def test_two_parts_are_those_of_the_paper_s_example():
+    words = ["what", "are", "good", "workouts", "to", "lose", "belly", "fat", "?"]
+    tags = ["WDT", "VBP", "JJ", "NNS", "TO", "VB", "NN", "NN", "."]
+    chosen = [word in ("good", "workouts", "lose", "belly", "fat") for word in words]
+
+    def texts(mask):
+        return [" ".join(token.text for token in tokens) for tokens in two_parts(words, tags, mask)]
+
+    assert texts(chosen) == ["[WDT] [VBP] good workouts [TO] lose belly fat [.]",
+                             "what are [JJ] [NNS] to [VB] [NN] [NN] ?"]
+    tagged = " ".join(f"[{tag}]" for tag in tags)
+    assert texts([True] * 9) == [" ".join(words), tagged] and texts([False] * 9) == [tagged, " ".join(words)]
+    for tokens in two_parts(words, tags, chosen):
+        assert [token.keyword for token in tokens] == chosen
+        assert [token.is_tag for token in tokens] == [token.text.startswith("[") for token in tokens]
+
+
+def study_of(folder, *names):
+    with contextlib.chdir(folder):
+        material = gather(load_params()).of("pgkpr")
+    settings = {model.name: model.settings for model in material.models}
+    runs = [run for run in material.runs if not names or run.name in names]
+    return case_study(runs, material.pairs, settings, material.seed), runs
+
+
+def test_cases_show_what_the_first_run_reads_and_what_all_write(both):
+    study, _ = study_of(both)
+    assert (study.run, study.where_from, len(study.cases)) == ("pgkpr", "attribution, from the source alone", CASES)
+    assert [case.example_id for case in study.cases] == seeded_examples(range(ITEMS), CASES, 13)
+    for case in study.cases:
+        words, tags = (texts[case.example_id % 3].split()[:READ] for texts in (QUESTIONS, TAGS))
+        assert "".join(piece.text for piece in case.source) == " ".join(words)
+        marked = [piece.text for piece in case.source if piece.marked]
+        # Scores of the fixture are 0 or 1, so that the coins decide nothing.
+        assert marked == [word for word, tag in zip(words, tags, strict=True) if tag not in (".", "TO", "DT", "WP")]
+        for place, (one, other) in enumerate(zip(*case.parts, strict=True)):
+            assert {one.text, other.text} == {words[place], f"[{tags[place]}]"} and one.is_tag != other.is_tag
+        assert [output.run for output in case.outputs] == RUNS
+        by_run = {output.run: output for output in case.outputs}
+        assert by_run["pgkpr"].keywords == " ".join(marked) and by_run["lbow"].keywords is None
+        assert by_run["psi-s"].keywords == " ".join(
+            word for word, tag in zip(words, tags, strict=True) if tag.startswith("VB"))
+        assert len(case.references) == 2
+    long = next(case for case in study.cases if case.example_id % 3 == 2)
+    assert long.cut == "all today ?" and len(long.parts[0]) == READ == 17
+
+
+def test_the_shown_keywords_are_those_that_the_run_was_given(both):
+    study, runs = study_of(both, "pgkpr-ref", "lbow")
+    given = {row.example_id: row.keyword for row in runs[0].predictions.itertuples()}
+    for case in study.cases:
+        assert " ".join(piece.text for piece in case.source if piece.marked) == given[case.example_id]
+    # Half of the words by their coins: the test would be empty if none or all were chosen.
+    chosen = [token.keyword for case in study.cases for token in case.parts[0]]
+    assert 0.2 < sum(chosen) / len(chosen) < 0.8
+
+
+def test_a_word_that_occurs_twice_is_marked_where_it_is_a_keyword(both):
+    frame = paraphrase_items().head(1).assign(source_words=[["a", "b", "a"]], source_tags=[["X", "Y", "Z"]],
+                                              score_xx=[[0.0, 0.0, 1.0]])
+    _, runs = study_of(both, "pgkpr")
+    pairs = {"pgkpr": PairsMaterial(frame, READ)}
+    for mark_all, marked in ((False, [False, False, True]), (True, [True, False, True])):
+        settings = {"pgkpr": {"architecture": "pgkpr", "keywords": {"mark_all": mark_all}}}
+        case, = case_study(runs, pairs, settings, 13).cases
+        assert [token.keyword for token in case.parts[0]] == marked
+        assert [piece.marked for piece in case.source if piece.text != " "] == marked
+
+
+def test_models_that_do_not_read_two_parts_show_none(both):
+    plain, _ = study_of(both, "lbow")
+    assert plain.run == "" and not any(piece.marked for case in plain.cases for piece in case.source)
+    assert all(case.parts == [] for case in plain.cases)
+    _, runs = study_of(both, "psi-s")
+    ianet = case_study(runs, {"psi-s": PairsMaterial(paraphrase_items().head(1), READ)},
+                       {"psi": {"architecture": "ianet"}}, 13)
+    assert (ianet.run, ianet.where_from, ianet.has_inputs) == ("psi-s", "the S-Tagger", False)
+    assert any(piece.marked for piece in ianet.cases[0].source)
+    assert case_study(runs, {}, {}, 13) is None
+
+
+def test_the_case_study_on_the_page(page):
+    cases = part(page, "pgkpr-cases")
+    found = rows(cases)
+    assert ["TSs, part 1", "[WP] are good workouts [TO] lose belly fat [.] <sep>"] in found
+    assert ["TSs, part 2", "what [VBP] [JJ] [NNS] to [VB] [NN] [NN] ?"] in found
+    assert ["psi-s", "how do i lose belly fat ?keywords: are lose"] in found
+    assert ["lbow", f"{ATTACK} who wrote"] in found and any(IMAGE in cell for row in found for cell in row)
+    assert "are beyond what models read" in cases and "all today ?" in cases
+    assert cases.count("<tbody") == CASES
+    # A keyword is marked in the source and in part 1; the outputs keep others.
+    items = sum(number % 3 == 0 for number in seeded_examples(range(ITEMS), CASES, 13))
+    assert cases.count("<mark>workouts</mark>") == 2 * items > 0
+
+
+def test_there_is_no_case_study_without_pairs_or_on_request(project):
+    content = yaml.safe_load(Path("params.yaml").read_text())
+    Path("params.yaml").write_text(yaml.safe_dump({**content, "report": {"examples": 0}}))
+    assert main([]) == 0
+    assert "pgkpr-cases" not in REPORT_PAGE.read_text(encoding="utf-8")
+    Path("params.yaml").write_text(yaml.safe_dump(content))
+    for name in REWRITERS:
+        ModelPaths(name).paraphrase_items.unlink()
+    assert main([]) == 0
+    text = REPORT_PAGE.read_text(encoding="utf-8")
+    assert "pgkpr-cases" not in text and "pgkpr-generations" in text
+
+
+def test_seeded_examples_are_drawn_from_all_and_stay_the_same():
+    assert seeded_examples(range(1000), 5, 1) == seeded_examples(reversed(range(1000)), 5, 1)
+    assert seeded_examples(range(1000), 5, 1) != seeded_examples(range(1000), 5, 2)
+    assert seeded_examples([3, 1, 2], 9, 1) == [1, 2, 3] and seeded_examples([], 9, 1) == []
+
+
+# -- parts of speech, generations, what ran ---------------------------------------------------------------------
+
+def test_parts_of_speech_are_counted_in_five_families(page):
+    section = part(page, "pgkpr-parts")
+    assert "Keyword tokens by part of speech, 1,234 test sources." in section
+    found = {row[0]: row[1:] for row in rows(section)}
+    assert found["NN* (nouns)"] == ["240.0\u00a0% · 1", "1.655.0\u00a0% · 0.9", "266.7\u00a0% · 1"]
+    assert found["VB* (verbs)"][0] == "120.0\u00a0% · 0" and found["all others"][0] == "120.0\u00a0% · 1"
+    assert found["of all tokens"] == ["71.4\u00a0%", "42.9\u00a0%", "42.9\u00a0%"]
+    assert "PGKPR: nouns 2, adjectives 0, pronouns 0, adverbs 1, verbs 1; PSI: nouns 2, adjectives 1" in section
+    assert parts_of_speech(DatasetMaterial("d", {})) is None
+
+
+def test_parts_of_speech_of_data_sets_without_runs_of_the_track_are_left_out(both):
+    with contextlib.chdir(both):
+        material = gather(load_params())
+    made = {dataset.name: parts_of_speech(dataset) for dataset in material.datasets}
+    assert all(isinstance(one, PartsOfSpeech) for one in made.values()) and set(made) == {"quora", "tiny"}
+    assert part((both / REPORT_PAGE).read_text(encoding="utf-8"), "pgkpr-parts").count("<h3>") == 1
+
+
+def test_generations_mark_every_keyword_of_the_source(page, both):
+    generations = part(page, "pgkpr-generations")
+    assert "keywords <strong>are good workouts lose belly fat</strong>" in generations
+    assert "what <mark>are</mark> <mark>good</mark> <mark>workouts</mark> to <mark>lose</mark>" in generations
+    assert "of one order each with smoothing 7, as HCL reports it" in generations
+    data = json.loads(re.search('id="generations-pgkpr-0">(.*?)</script>', page, re.DOTALL)[1])
+    assert data["many"] is True and data["runs"] == RUNS and len(data["items"]) == ITEMS
+    assert data["items"][0][1] == "are good workouts lose belly fat" and data["items"][0][5:8] == [None] * 3
+    assert data["items"][0][9][0] == [0.25, 0.25, 0.25]
+    with contextlib.chdir(both):
+        predictions = read_frame(RunPaths("pgkpr").predictions, "predictions")
+    runs = [RunMaterial("pgkpr", "pgkpr", "quora", {}, {"counts": {}}, predictions)]
+    assert "many" not in generations_data(runs, None, 10**6)
+
+
+def test_pairs_as_words_stand_among_what_ran(page):
+    ran = part(page, "ran")
+    assert "Pairs as words (PGKPR)" in ran and "vocabulary: words" in ran
+    assert "Runs of PGKPR" in ran and "keywords = s_tagger" in ran
+
+
+def test_pages_of_large_recipes_stay_small(project):
+    """Six runs on two thousand long items: the data are cut, and the page stays below 5 MB."""
+    count, words = 2000, " ".join(f"word{number}" for number in range(40))
+    pairs = pd.concat([paraphrase_items().head(1).assign(example_id=number)
+                       for number in seeded_examples(range(count), CASES, 13)])
+    for name in REWRITERS:
+        write_rewriter(name, pairs)
+    for run in RUNS:
+        write_table(RunPaths(run).predictions, "predictions", pd.DataFrame({
+            "example_id": range(count), "sample": 0, "source": words, "keyword": words, "keyword_known": True,
+            "prediction": words, "references": [[words] * 4] * count}), provenance(f"generate_pgkpr@{run}"))
+    assert main([]) == 0
+    page = REPORT_PAGE.read_text(encoding="utf-8")
+    assert 1_000_000 < len(page.encode()) < 5_000_000
+    items = json.loads(re.search('id="generations-pgkpr-0">(.*?)</script>', page, re.DOTALL)[1])["items"]
+    assert 100 < len(items) < count
+
