@@ -213,8 +213,9 @@ def export(file: Annotated[Path, typer.Argument(help="file to write; its ending 
 def predict(run: Annotated[str, typer.Argument(help="a run of params.yaml")],
             text: Annotated[str | None, typer.Argument(help="a sentence; without it, lines of standard input")] = None,
             file: Annotated[Path | None, typer.Option(help="file with one text per line")] = None,
-            keyword: Annotated[str | None, typer.Option(help="use this in place of each text's own keyword")] = None,
-            samples: Annotated[int | None, typer.Option(min=0, help="further outputs per text, z drawn")] = None,
+            keyword: Annotated[str | None, typer.Option(help="use this in place of each text's own keyword; for PGKPR "
+                                                             "and IANet, words of the text, parted by spaces")] = None,
+            samples: Annotated[int | None, typer.Option(min=0, help="further outputs per text, z drawn; HCL")] = None,
             batch_size: Annotated[int | None, typer.Option(min=1, help="texts rewritten together")] = None) -> None:
     """Rewrite texts with a trained run; one line of JSON per text, with the keyword that was used.
 

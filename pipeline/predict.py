@@ -88,21 +88,29 @@ class KeywordFinder:
 
 def predict(params: Params, run: str, texts: Iterable[str], keyword: str | None = None, samples: int | None = None,
             batch_size: int | None = None) -> Iterator[dict[str, Any]]:
-    """Yield one plain dictionary per text: source, keyword, whether the graph knows it, prediction(s).
+    """Yield one plain dictionary per text: source, prediction(s), and for a model that reads keywords these.
 
     Args:
         params: in force.
-        run: a run of the HCL track.
+        run: a run of either track.
         texts: what to rewrite; read a batch at a time.
-        keyword: takes the place of the texts' own keywords; None takes the run's setting.
-        samples: further outputs per text, z drawn from the prior; None takes the run's setting.
+        keyword: takes the place of the texts' own keywords; None takes the run's setting. A model of the PGKPR track
+            is told by it which words of the text are keywords, several parted by spaces.
+        samples: further outputs per text, z drawn from the prior; None takes the run's setting. HCL alone has a z.
         batch_size: texts rewritten together; None takes the run's setting.
 
     Raises:
-        InputError: no such run, or its model is not trained yet.
+        InputError: no such run, its model is not trained yet, or it cannot do what is asked.
     """
+    if run in params.runs.pgkpr:
+        from pipeline.predict_pgkpr import rewritten
+
+        if samples:
+            raise InputError(f"--samples: run {run} is of the PGKPR track, whose models draw nothing; leave it out.")
+        yield from rewritten(params, run, _batches(texts, batch_size or params.pgkpr_decoding(run).batch_size), keyword)
+        return
     if run not in params.runs.hcl:
-        raise InputError(f"no run is called {run!r}; {nearest(run, params.runs.hcl)}")
+        raise InputError(f"no run is called {run!r}; {nearest(run, [*params.runs.hcl, *params.runs.pgkpr])}")
     from stages.hcl.decoding import Paraphraser
     from stages.runtime.device import choose_device
     from stages.runtime.seeds import seed_everything

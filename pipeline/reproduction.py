@@ -10,7 +10,7 @@ from rich.console import Console
 from pipeline.dag import Dag, clear_dead_locks, read_dag
 from pipeline.display import RunDisplay, duration
 from pipeline.processes import LockLost, Processes, StageFailure
-from pipeline.results import results_table
+from pipeline.results import results_tables
 from pipeline.server import prefect_server
 from stages.artifacts.paths import REPORT_PAGE
 from stages.ingestion.readers_files import data_files, published_splits
@@ -85,8 +85,7 @@ def _conclude(params: Params, dag: Dag, display: RunDisplay, failed: list[str], 
         return
     # Only what this command has looked at: other metrics and pages may be of other params.
     names = [node.name for node in dag.nodes]
-    table = results_table(params, {name.partition("@")[2] for name in names if name.startswith("evaluate_")})
-    if table is not None:
+    for table in results_tables(params, {name.partition("@")[2] for name in names if name.startswith("evaluate_")}):
         console.print(table)
     if "report" in names:
         console.print(f"Report: {REPORT_PAGE}", highlight=False, soft_wrap=True)

@@ -1,7 +1,7 @@
-"""The results table that ends a run: every run of the params, and the floors on the same examples."""
+"""The results tables that end a run: every run of the params by track, and the floors on the same examples."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,34 +13,48 @@ from stages.params import Params
 # The report has all metrics; eighty columns, the width of a log, have room for these.
 COLUMNS = (("bleu_1", "B-1"), ("bleu_2", "B-2"), ("bleu_3", "B-3"), ("bleu_4", "B-4"),
            ("extrema", "Extr"), ("average", "Avg"), ("greedy", "Greed"), ("source_bleu", "src-B"))
+PGKPR_COLUMNS = (*((f"released_bleu_{order}", f"B-{order}") for order in range(1, 5)),
+                 *((f"released_py_rouge_{kind}", f"R-{kind.upper()}") for kind in ("1", "2", "l")),
+                 ("source_bleu", "src-B"))
+_TITLES = {"hcl": "HCL. B-1..4: BLEU of one order, smoothing 7; src-B: BLEU against the source",
+           "pgkpr": "PGKPR. B: corpus BLEU, R: py-rouge, both as released; src-B: against the source"}
+_COLUMNS = {"hcl": COLUMNS, "pgkpr": PGKPR_COLUMNS}
 
 
-def results_table(params: Params, runs: Collection[str], root: Path = Path()) -> Table | None:
-    """Return the table of those ``runs`` that have metrics; None if none has.
+def results_tables(params: Params, runs: Collection[str], root: Path = Path()) -> list[Table]:
+    """Return a table per track of those ``runs`` that have metrics; none for a track without any.
 
-    Floors stand once for all runs on the same examples.
+    Floors stand once for all runs of a track on the same examples.
     """
-    table = Table(title="B-1..4: BLEU of one order, smoothing 7; src-B: BLEU against the source", title_justify="left",
-                  header_style="bold", box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    tracks = (("hcl", params.models.hcl, params.runs.hcl), ("pgkpr", params.models.pgkpr, params.runs.pgkpr))
+    tables = []
+    for track, models, known in tracks:
+        metrics = {name: json.loads(path.read_text(encoding="utf-8")) for name in known
+                   if name in runs and (path := root / RunPaths(name).metrics).exists()}
+        if metrics:
+            datasets = {name: models[known[name].model].dataset for name in metrics}
+            tables.append(_table(track, metrics, datasets))
+    return tables
+
+
+def _table(track: str, metrics: Mapping[str, dict[str, Any]], datasets: Mapping[str, str]) -> Table:
+    columns = _COLUMNS[track]
+    table = Table(title=_TITLES[track], title_justify="left", header_style="bold", box=None, padding=(0, 1, 0, 0),
+                  pad_edge=False)
     table.add_column("run", no_wrap=True)
-    for heading in ("items", *(heading for _, heading in COLUMNS)):
+    for heading in ("items", *(heading for _, heading in columns)):
         table.add_column(heading, justify="right", no_wrap=True)
     floors_shown: set[str] = set()
-    for name, run in params.runs.hcl.items():
-        path = root / RunPaths(name).metrics
-        if name not in runs or not path.exists():
-            continue
-        metrics = json.loads(path.read_text(encoding="utf-8"))
-        dataset = params.models.hcl[run.model].dataset
-        items = str(metrics["counts"].get("examples", ""))
-        floors = json.dumps([dataset, metrics["floors"]], sort_keys=True)
+    for name, found in metrics.items():
+        items = str(found["counts"].get("examples", ""))
+        floors = json.dumps([datasets[name], found["floors"]], sort_keys=True)
         if floors not in floors_shown:
-            for floor, values in metrics["floors"].items():
-                table.add_row(f"{dataset}: floor {floor}", items, *_cells(values), style="italic")
+            for floor, values in found["floors"].items():
+                table.add_row(f"{datasets[name]}: floor {floor}", items, *_cells(values, columns), style="italic")
         floors_shown.add(floors)
-        table.add_row(name, items, *_cells(metrics["run"]))
-    return table if table.row_count else None
+        table.add_row(name, items, *_cells(found["run"], columns))
+    return table
 
 
-def _cells(values: dict[str, Any]) -> list[str]:
-    return [f"{values[key]:.3f}" if isinstance(values.get(key), int | float) else "-" for key, _ in COLUMNS]
+def _cells(values: Mapping[str, Any], columns: Collection[tuple[str, str]]) -> list[str]:
+    return [f"{values[key]:.3f}" if isinstance(values.get(key), int | float) else "-" for key, _ in columns]

@@ -348,6 +348,23 @@ def fallbacks(counts: Mapping[str, int]) -> list[str]:
             f"word pieces of their own"] if unaligned else []
 
 
+def load_scorer(values: Mapping[str, Any], paths: DatasetPaths, source: str, device: str) -> Scorer:
+    """Return what scores words under the params block ``attribution``.
+
+    Args:
+        values: plain values of the block.
+        paths: of the data set, whose pair classifier it is; method siamese has none.
+        source: ``encoder.source``, for method siamese.
+        device: ``cpu`` or ``cuda``.
+
+    Raises:
+        InputError: there is no such classifier, or the encoder cannot be had.
+    """
+    if values["method"] == "siamese":
+        return _siamese_scorer(source, values, device)
+    return _classifier_scorer(paths.pair_classifier, values, device)
+
+
 def _classifier_scorer(folder: Path, values: Mapping[str, Any], device: str) -> ClassifierScorer:
     weights = folder / "model.safetensors"
     if not weights.exists():
@@ -378,8 +395,7 @@ def _work(process: StageProcess) -> None:
                                for path, kind in zip(tables, _READ, strict=True))
     values, device = params.attribution.model_dump(), choose_device(params.runtime.device)
     seed_everything(0, params.runtime.threads, params.runtime.deterministic)  # nothing here is drawn
-    scorer = (_siamese_scorer(params.encoder.source, values, device) if values["method"] == "siamese"
-              else _classifier_scorer(paths.pair_classifier, values, device))
+    scorer = load_scorer(values, paths, params.encoder.source, device)
     params_hash = stage_hash(params, STAGE, process.instance)
     key = hash_values({"params": params_hash, "models": scorer.models, "device": device,
                        "data": hash_files(tables), "code": hash_files(_CODE)})

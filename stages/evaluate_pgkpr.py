@@ -36,8 +36,8 @@ from stages.metrics.rouge import MEASURES
 from stages.metrics.systems import ScoredItems, SystemScores
 from stages.metrics.tokens import Text
 from stages.pgkpr.keywords import fixed_masks
-from stages.pgkpr.lookup import load_lookup
 from stages.pgkpr.normalisation import UNKNOWN, ReleasedForm, as_text, as_words
+from stages.pgkpr.vocabulary import Vocabulary
 from stages.runtime.errors import InputError
 from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.seeds import seed_everything
@@ -171,10 +171,10 @@ def _work(process: StageProcess) -> None:
     paths = ModelPaths(model)
     predictions = read_frame(RunPaths(name).predictions, "predictions")
     items, pairs = read_frame(paths.items, "items"), read_frame(paths.paraphrase_items, "paraphrase_items")
-    vocabulary, on = load_lookup(paths.weights)
+    vocabulary = Vocabulary.from_frame(read_frame(paths.vocabulary, "vocabulary"))
     seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic)
     similarity = similarity_of(params, predictions, items, lambda text: tuple(as_words(text)))
-    result = run(predictions, items, source_keywords(pairs, params.seed, on.max_length),
+    result = run(predictions, items, source_keywords(pairs, params.seed, params.paraphrase_items.max_length),
                  ReleasedForm(vocabulary.word_numbers, params.evaluate_pgkpr.reference_words), similarity.vectors,
                  settings.floors, similarity.scorer, Resampling(settings.resamples, settings.level, params.seed))
     result.metrics["settings"] |= {"model": model, **similarity.description}

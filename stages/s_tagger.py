@@ -104,7 +104,7 @@ def run(examples: pd.DataFrame, lower: LowerTexts, psi: pa.Table, values: Mappin
     """
     train, validation = (labelled_sources(examples, lower, psi, split) for split in ("train", "validation"))
     words = vocabulary(lower, sorted({source for source, _ in train}), values["min_count"])
-    ids = _ids(lower.words, words)
+    ids = word_ids(lower.words, words)
     tagger = STagger(STaggerConfig(len(words), values["embedding"], values["hidden"], values["layers"]))
     nn.Module.to(tagger, device)
     items = [[TaggedText(ids[lower.of(source)], labels) for source, labels in part] for part in (train, validation)]
@@ -198,7 +198,19 @@ def word_tokenizer(words: list[str]) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=SPECIAL[0], unk_token=SPECIAL[1])
 
 
-def _ids(lower_words: list[str], words: list[str]) -> np.ndarray:
+def load_tagger(folder: Path) -> tuple[STagger, list[str]]:
+    """Return a saved tagger in evaluation mode and its words by id.
+
+    Raises:
+        InputError: there is none in ``folder``.
+    """
+    if not (folder / "model.safetensors").exists():
+        raise InputError(f"{folder}: no such artifact. Make it with `keycontrast stage s_tagger`.")
+    numbers = PreTrainedTokenizerFast.from_pretrained(folder).get_vocab()
+    return STagger.from_pretrained(folder), sorted(numbers, key=lambda word: int(numbers[word]))
+
+
+def word_ids(lower_words: list[str], words: list[str]) -> np.ndarray:
     """Return the id of each lower-cased word."""
     number = {word: place for place, word in enumerate(words)}
     return np.array([number.get(word, 1) for word in lower_words], dtype=np.int64)

@@ -29,7 +29,7 @@ from stages.artifacts.tables import Provenance, read_frame, read_metadata
 from stages.pgkpr.batches import PairBatches
 from stages.pgkpr.keywords import fixed_masks, keyword_rule, training_passes
 from stages.pgkpr.lookup import TrainedOn
-from stages.pgkpr.task import RewriteTask
+from stages.pgkpr.task import RATES, RewriteTask
 from stages.pgkpr.trained import TrainedRewriter, model_card, write_trained
 from stages.pgkpr.vocabulary import Vocabulary
 from stages.runtime.device import choose_device
@@ -112,7 +112,6 @@ def _split(pairs: pd.DataFrame, split: str) -> pd.DataFrame:
 
 def _work(process: StageProcess) -> None:
     from stages.params import load_params, stage_hash, stage_values
-    from stages.params.pgkpr import RATES
 
     params, name = load_params(), process.instance
     dataset, seed = params.models.pgkpr[name].dataset, params.model_seed(name)

@@ -6,15 +6,16 @@ import sys
 import time
 
 import pytest
+from rich.console import Console
 from small_project import keycontrast, make_project
 from source_imports import ROOT
 from typer.testing import CliRunner
 
 from pipeline.cli import app
 from pipeline.display import duration
-from pipeline.results import results_table
+from pipeline.results import results_tables
 from stages.artifacts.tables import write_json
-from stages.params import load_params
+from stages.params import load_params, parse_params
 
 COMMANDS = sorted(command.callback.__name__ for command in app.registered_commands)
 
@@ -115,17 +116,34 @@ def test_a_message_cannot_move_the_cursor(tmp_path):
 def test_results_show_floors_once_for_runs_on_the_same_examples(tmp_path):
     root = make_project(tmp_path / "p")
     params = load_params(root / "params.yaml")
-    assert results_table(params, {"m1", "m2"}, root) is None
+    assert results_tables(params, {"m1", "m2"}, root) == []
     for run, value in (("m1", 0.25), ("m2", 0.5)):
         write_json(root / f"artifacts/runs/{run}/metrics.json", {
             "run": {"bleu_1": value}, "floors": {"copy": {"bleu_1": 0.75}, "nearest": {"bleu_1": 0.125}},
             "counts": {"examples": 12}})
-    assert results_table(params, set(), root) is None
-    table = results_table(params, {"m1", "m2"}, root)
+    assert results_tables(params, set(), root) == []
+    table, = results_tables(params, {"m1", "m2"}, root)
     columns = {column.header: list(column.cells) for column in table.columns}
     assert columns["run"] == ["d: floor copy", "d: floor nearest", "m1", "m2"]
     assert columns["B-1"] == ["0.750", "0.125", "0.250", "0.500"] and columns["items"] == ["12"] * 4
     assert columns["Greed"] == ["-"] * 4
+
+
+def test_results_have_a_table_per_track(tmp_path):
+    models = {"hcl": {"a": {"dataset": "d"}}, "pgkpr": {"b": {"dataset": "d"}, "c": {"dataset": "d"}}}
+    params = parse_params({"recipe": "r", "datasets": {"d": {"source": "x"}}, "models": models,
+                           "runs": {track: {name: {"model": name} for name in names}
+                                    for track, names in models.items()}}, "params")
+    for name, key in (("a", "bleu_1"), ("b", "released_bleu_1")):
+        write_json(tmp_path / f"artifacts/runs/{name}/metrics.json", {
+            "run": {key: 0.5, "source_bleu": 0.25}, "floors": {"copy": {key: 0.75}}, "counts": {"examples": 12}})
+    first, second = results_tables(params, {"a", "b", "c"}, tmp_path)
+    cells = [{column.header: list(column.cells) for column in table.columns} for table in (first, second)]
+    assert [found["run"] for found in cells] == [["d: floor copy", "a"], ["d: floor copy", "b"]]
+    assert [found["B-1"] for found in cells] == [["0.750", "0.500"]] * 2
+    assert cells[1]["R-L"] == ["-", "-"] and cells[1]["src-B"] == ["-", "0.250"]
+    # no wider than a log
+    assert all(Console(width=200).measure(table).maximum <= 80 for table in (first, second))
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(8.24, "8.2 s"), (185.4, "3 min 05 s"), (7440, "2 h 04 min")])

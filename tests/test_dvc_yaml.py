@@ -78,7 +78,8 @@ def test_paths_are_those_of_the_paths_module():
     known = {dataset.table(kind) for kind in SCHEMAS} | {dataset.metrics(stage) for stage in STAGES}
     known |= {dataset.pair_classifier, dataset.s_tagger, dataset.pos_frequency}
     probe = paths.ProbePaths("${key}")
-    known |= {model.weights, model.history, model.items, model.paraphrase_items, model.metrics}
+    known |= {model.weights, model.history, model.items, model.paraphrase_items, model.vocabulary,
+              model.metrics}
     known |= {probe.table("latent"), probe.table("keyword_swap"), probe.metrics, probe.figures}
     known |= {paths.COMPARISON / "paired.parquet", paths.COMPARISON / "metrics.json"}
     known |= {run.predictions, run.metrics, run.scores, paths.REPORT, paths.ARTIFACTS / "manifests" / "${key}.json"}

@@ -14,7 +14,6 @@ from stages.artifacts.tables import Provenance, as_table, read_frame, read_metad
 from stages.evaluate_pgkpr import KnownWords, main, run, source_keywords
 from stages.evaluation.systems import Resampling
 from stages.metrics import rouge
-from stages.pgkpr.lookup import TrainedOn, save_lookup
 from stages.pgkpr.normalisation import ReleasedForm, as_text, as_words
 from stages.pgkpr.trained import plain_items
 from stages.pgkpr.vocabulary import Vocabulary
@@ -223,11 +222,8 @@ def project(tmp_path, monkeypatch):
     """A project folder with what a model of the track leaves behind beside its weights, and a run's predictions."""
     monkeypatch.chdir(tmp_path)
     write_params(tmp_path)
-    paths = ModelPaths("model-a")
-    paths.weights.mkdir(parents=True)
-    (paths.weights / "config.json").write_text("{}")
-    save_lookup(paths.weights, VOCABULARY, TrainedOn("tiny", "attribution", False, tiny_rewriters.MAX_LENGTH))
-    provenance = Provenance("train_pgkpr@model-a", "0")
+    paths, provenance = ModelPaths("model-a"), Provenance("train_pgkpr@model-a", "0")
+    write_table(paths.vocabulary, "vocabulary", VOCABULARY.to_frame(), provenance)
     write_table(paths.items, "items", plain_items(PAIRS), provenance)
     write_table(paths.paraphrase_items, "paraphrase_items", PAIRS[PAIRS["split"] != "train"], provenance)
     write_table(RunPaths("run-a").predictions, "predictions", predictions(keyword="school"), provenance)
@@ -261,10 +257,10 @@ def test_word_vectors_from_a_file_are_looked_up_by_whole_words(project):
     assert metrics["settings"]["emb"]["origin"] == "file" and list(metrics["floors"]) == ["copy"]
 
 
-def test_stage_names_a_missing_model(project, capsys):
-    (ModelPaths("model-a").weights / "vocabulary.json").unlink()
+def test_stage_names_what_is_missing(project, capsys):
+    ModelPaths("model-a").vocabulary.unlink()
     assert main(["run-a"]) == 1
-    assert "no trained PGKPR model (vocabulary.json is missing)" in capsys.readouterr().err
+    assert "model-a/vocabulary.parquet: no such artifact" in capsys.readouterr().err
     assert not RunPaths("run-a").metrics.exists()
 
 

@@ -19,11 +19,11 @@ from models.rewriters.special import BOS, EOS, UNK
 from models.training import Step
 from stages.artifacts.paths import DatasetPaths, ModelPaths
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
-from stages.params.pgkpr import RATES, TrainPgkpr
+from stages.params.pgkpr import TrainPgkpr
 from stages.params.presets import laid_over
 from stages.pgkpr.batches import PairBatches, bags
 from stages.pgkpr.lookup import TrainedOn, load_lookup
-from stages.pgkpr.task import RewriteTask, part_weights
+from stages.pgkpr.task import RATES, RewriteTask, part_weights
 from stages.pgkpr.trained import plain_items, strongest_word
 from stages.pgkpr.vocabulary import Vocabulary
 from stages.runtime.checkpoints import FolderCheckpoints
@@ -419,7 +419,7 @@ def trained(project, monkeypatch):
 def test_stage_writes_model_history_items_pairs_and_metrics(trained, name):
     paths = trained[name]
     assert {path.name for path in paths.folder.iterdir()} == {"model", "history.csv", "items.parquet", "metrics.json",
-                                                              "paraphrase_items.parquet"}
+                                                              "paraphrase_items.parquet", "vocabulary.parquet"}
     assert {path.name for path in paths.weights.iterdir()} == {"config.json", "model.safetensors", "vocabulary.json",
                                                                "trained_on.json", "README.md"}
     history, metrics = pd.read_csv(paths.history), json.loads(paths.metrics.read_text())

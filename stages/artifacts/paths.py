@@ -82,6 +82,11 @@ class ModelPaths:
         """The evaluated pairs of a model of the PGKPR track as words, with tags and keyword scores."""
         return self.folder / "paraphrase_items.parquet"
 
+    @property
+    def vocabulary(self) -> Path:
+        """Vocabulary of a model of the PGKPR track as a table, so that its runs are scored without its weights."""
+        return self.folder / "vocabulary.parquet"
+
 
 @dataclass(frozen=True)
 class ProbePaths:

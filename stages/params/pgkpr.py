@@ -122,8 +122,6 @@ _PRESETS: dict[str, dict[str, Any]] = {
                  "reconstruction": {"weight": 0.5, "reduction": "token_mean"},
                  "contrast": {"weight": 0.01, "neg": "targets", "sim": "cosine", "order": "pos_sent"}},
 }
-# Rates of METHODS C.5 and C.7.
-RATES: dict[str, float] = {"pgkpr": 1e-4, "transformer": 1e-4, "ianet": 1e-4, "residual_lstm": 1e-3, "latent_bow": 8e-4}
 
 
 class TrainPgkpr(Block):

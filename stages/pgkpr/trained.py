@@ -126,4 +126,5 @@ def write_trained(name: str, trained: TrainedRewriter, card: str, on: TrainedOn,
     write_table(paths.items, "items", plain_items(trained.pairs), provenance)
     evaluated = trained.pairs[trained.pairs["split"] != "train"]
     write_table(paths.paraphrase_items, "paraphrase_items", evaluated, provenance)
+    write_table(paths.vocabulary, "vocabulary", trained.vocabulary.to_frame(), provenance)
     write_json(paths.metrics, training_metrics(trained))

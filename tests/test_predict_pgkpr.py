@@ -1,0 +1,148 @@
+"""Rewriting new texts with a run of the PGKPR track: words, tags, keywords of every kind."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tiny_bert
+import tiny_rewriters
+import torch
+from typer.testing import CliRunner
+
+from models.s_tagger import STagger, STaggerConfig
+from pipeline import predict_pgkpr
+from pipeline.cli import app
+from pipeline.predict import predict
+from stages.annotate import annotator
+from stages.artifacts.paths import DatasetPaths, ModelPaths
+from stages.artifacts.tables import Provenance, write_table
+from stages.params import load_params
+from stages.pgkpr.keywords import fixed_mask
+from stages.runtime.errors import InputError
+from stages.s_tagger import word_tokenizer
+
+TEXTS = ["What is the best way to learn a language?", "Don't eat the dog!", "who can play with the zebra ?"]
+MODELS = {"pgkpr": "pgkpr", "plain": "transformer"}
+RUNS = {"xx": {"model": "pgkpr"}, "xy": {"model": "pgkpr", "decode": {"keywords": "xy"}},
+        "psi": {"model": "pgkpr", "decode": {"keywords": "psi_xx"}},
+        "tagged": {"model": "pgkpr", "decode": {"keywords": "s_tagger"}}, "plain": {"model": "plain"}}
+WORDS = ["[PAD]", "[UNK]", "what", "is", "the", "dog", "eat", "play"]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A project with two saved models and what finds keywords: a classifier, word vectors and a tagger."""
+    folder = tmp_path_factory.mktemp("project")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        tiny_rewriters.write_params(folder, {name: {"dataset": tiny_rewriters.DATASET,
+                                                    "overrides": {"architecture": architecture}}
+                                             for name, architecture in MODELS.items()}, RUNS)
+        for name, architecture in MODELS.items():
+            tiny_rewriters.save_model(ModelPaths(name).weights, architecture)
+        paths = DatasetPaths(tiny_rewriters.DATASET)
+        tiny_bert.classifier().save_pretrained(paths.pair_classifier)
+        tiny_bert.tokenizer(folder).save_pretrained(paths.pair_classifier)
+        words = sorted(tiny_rewriters.TAGS)
+        vectors = np.random.default_rng(1).normal(size=(len(words), 8)).astype("f4")
+        write_table(paths.table("word_vectors"), "word_vectors",
+                    {"word": words, "count": [1] * len(words), "vector": list(vectors)}, Provenance("test", "0"))
+        torch.manual_seed(2)
+        tagger = STagger(STaggerConfig(len(WORDS), 8, 8, 1))
+        with torch.no_grad():
+            for parameter in tagger.parameters():
+                parameter.normal_(std=2.0)
+        tagger.save_pretrained(paths.s_tagger)
+        word_tokenizer(WORDS).save_pretrained(paths.s_tagger)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def inside(project, monkeypatch):
+    monkeypatch.chdir(project)
+
+
+def lines(run, texts=TEXTS, **options):
+    return list(predict(load_params(), run, texts, **options))
+
+
+@pytest.mark.parametrize(("run", "origin"), [("xx", "xx"), ("psi", "psi_xx"), ("tagged", "s_tagger")])
+def test_keywords_are_words_of_the_text_by_the_runs_setting(run, origin):
+    found = lines(run)
+    assert [line["source"] for line in found] == TEXTS
+    read = [["what", "is", "the", "best", "way", "to", "learn", "a"], ["do", "n't", "eat", "the", "dog", "!"],
+            ["who", "can", "play", "with", "the", "zebra", "?"]]    # eight words of a text are read
+    for line, words in zip(found, read, strict=True):
+        assert line["prediction"] and line["keyword_from"] == origin and "keyword_missing" not in line
+        assert set((line["keyword"] or "").split()) <= set(words)
+    assert any(line["keyword"] for line in found)
+
+
+@pytest.mark.parametrize("run", ["xx", "psi", "tagged"])
+def test_a_text_has_the_same_keywords_alone_and_among_others(run):
+    together = lines(run, batch_size=3)
+    assert lines(run, batch_size=1) == together
+    assert lines(run, TEXTS[::-1], batch_size=2) == together[::-1]
+
+
+def test_attribution_is_that_of_the_stage(monkeypatch):
+    from stages.attribution import ClassifierScorer, run
+
+    texts = pa.table({"text_id": [0, 1, 2], "text": TEXTS})
+    tokens = annotator("embedded")(texts)
+    scorer = ClassifierScorer(tiny_bert.classifier(), tiny_bert.tokenizer(DatasetPaths("tiny").folder),
+                              load_params().attribution.model_dump())
+    expected = [block.table["score"].to_pylist() for block in run(
+        predict_pgkpr._alone(texts), texts.to_pandas(), tokens, scorer, ["xx"])]
+    seen = []
+    monkeypatch.setattr(predict_pgkpr, "fixed_masks", lambda rows, *rest: seen.append(rows) or [
+        fixed_mask(row, *rest) for row in rows.to_dict("records")])
+    lines("xx")
+    scores = [list(row) for row in seen[0]["score_xx"]]
+    assert [len(row) for row in scores] == [len(row) for row in expected[0]]
+    assert np.allclose(np.concatenate(scores), np.concatenate(expected[0]), atol=1e-5)
+    assert seen[0]["example_id"].tolist() == TEXTS
+
+
+def test_given_keywords_are_looked_for_in_the_text():
+    found = lines("xx", keyword="Dog eat zebra")
+    assert [line["keyword"] for line in found] == [None, "eat dog", "zebra"]
+    assert found[1]["keyword_from"] == "given" and found[1]["keyword_missing"] == ["zebra"]
+    assert lines("xx", TEXTS[2:], keyword="zebra")[0].keys() == {"source", "prediction", "keyword", "keyword_from"}
+    # "language" stands beyond the eight words that are read
+    assert lines("xx", TEXTS[:1], keyword="language")[0]["keyword_missing"] == ["language"]
+
+
+def test_a_model_without_keywords_names_none():
+    assert all(line.keys() == {"source", "prediction"} for line in lines("plain"))
+    with pytest.raises(InputError, match="--keyword: this model reads no keywords"):
+        lines("plain", keyword="dog")
+
+
+def test_what_a_run_cannot_do_is_said():
+    with pytest.raises(InputError, match="'xy': these keywords are found beside a reference.*--keyword"):
+        lines("xy")
+    assert lines("xy", TEXTS[1:2], keyword="dog")[0]["keyword"] == "dog"
+    with pytest.raises(InputError, match="--samples: run xx is of the PGKPR track"):
+        lines("xx", samples=2)
+    with pytest.raises(InputError, match="--keyword: name at least one word"):
+        lines("xx", keyword="  ")
+    with pytest.raises(InputError, match="no run is called 'xz'; valid names: plain, psi, tagged, xx, xy"):
+        lines("xz")
+
+
+def test_what_finds_keywords_is_missing(tmp_path):
+    paths = DatasetPaths(tiny_rewriters.DATASET)
+    (paths.s_tagger / "model.safetensors").rename(tmp_path / "kept")
+    try:
+        with pytest.raises(InputError, match="s_tagger: no such artifact. Make it with `keycontrast stage s_tagger`"):
+            lines("tagged")
+    finally:
+        (tmp_path / "kept").rename(paths.s_tagger / "model.safetensors")
+
+
+def test_the_command_reads_texts_and_files(project):
+    done = CliRunner().invoke(app, ["predict", "xx", "Don't eat the dog!", "--keyword", "dog"])
+    assert done.exit_code == 0 and '"keyword": "dog"' in done.output
+    (project / "texts.txt").write_text("\n".join(TEXTS) + "\n\n", encoding="utf-8")
+    done = CliRunner().invoke(app, ["predict", "plain", "--file", "texts.txt"])
+    assert done.exit_code == 0 and len(done.output.splitlines()) == 3
