@@ -30,7 +30,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--repeats", type=int, default=5, help="counted runs of each contender (5)")
     made.add_argument("--quick", action="store_true", help="tiny sizes: shows that it runs, measures nothing")
     made.add_argument("--json", action="store_true", help="print JSON")
-    made.add_argument("--write", action="store_true", help=f"also write {DOCUMENT} (needs all benchmarks)")
+    made.add_argument("--write", action="store_true",
+                      help=f"also write what was measured into {DOCUMENT}; other parts of it stay")
     return made
 
 
@@ -53,8 +54,9 @@ def main(argv: list[str] | None = None) -> int:
     for name, problem in failed.items():
         sys.stderr.write(f"benchmarks: {name}: {problem}\n")
     if arguments.write and not failed:
+        before = DOCUMENT.read_text(encoding="utf-8") if DOCUMENT.exists() else ""
         with atomic_file(DOCUMENT) as temporary:
-            temporary.write_text(as_markdown(measured, machine()), encoding="utf-8")
+            temporary.write_text(as_markdown(measured, machine(), before, NAMES), encoding="utf-8")
     return 1 if failed else 0
 
 
@@ -79,8 +81,9 @@ def _checked(arguments: argparse.Namespace) -> list[str]:
         raise InputError("--input: name the one benchmark that the file is for.")
     if arguments.input is not None and not arguments.input.is_file():
         raise InputError(f"--input: {arguments.input} is no file.")
-    if arguments.write and (arguments.names or arguments.quick):
-        raise InputError("--write: the document holds one run of all benchmarks; leave out names and --quick.")
+    if arguments.write and (arguments.quick or arguments.input is not None):
+        raise InputError("--write: the document holds what is measured at full size on data of the project's own; "
+                         "leave out --quick and --input.")
     return list(arguments.names or NAMES)
 
 

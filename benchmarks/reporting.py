@@ -2,6 +2,8 @@
 
 import os
 import platform
+import re
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,11 @@ _CPU = Path("/proc/cpuinfo")
 _MEMORY = Path("/proc/meminfo")
 _PACKAGES = ("torch", "numpy", "scipy", "pyarrow", "pandas", "duckdb", "spacy", "pytextrank", "networkx", "captum")
 Measured = dict[str, list[Section]]
+_INTRODUCTION = """# Performance
+
+Written by `python -m benchmarks --write`; nothing in it is edited by hand. Ratios say how many times as long a
+contender takes as the first one. Contenders run in turn, after their answers were compared; absolute times are those of
+the machine that a part names, and no promise."""
 
 
 def machine() -> dict[str, Any]:
@@ -41,20 +48,36 @@ def as_text(measured: Measured) -> str:
     return "\n".join(lines)
 
 
-def as_markdown(measured: Measured, where: dict[str, Any]) -> str:
-    """Return the document: the machine, then every comparison."""
-    versions = ", ".join(f"{name} {number}" for name, number in where["versions"].items())
-    lines = ["# Performance", "",
-             "Written by `python -m benchmarks --write` from one run; nothing in it is edited by hand. Ratios say how "
-             "many times as long a contender takes as the first one. Contenders run in turn in one process, after "
-             "their answers were compared; absolute times are those of the machine below and no promise.", "",
+def as_markdown(measured: Measured, where: dict[str, Any], before: str = "", order: Sequence[str] = ()) -> str:
+    """Return the document: an introduction, then what was measured, a part for each benchmark.
+
+    Args:
+        measured: sections by benchmark.
+        where: from :func:`machine`.
+        before: the document as it was; its parts that are not measured now stay as they are.
+        order: names of all benchmarks; what has another name goes.
+    """
+    parts = {name: part for name, part in parts_of(before).items() if name in order}
+    parts |= {name: _part(name, sections, where) for name, sections in measured.items()}
+    ranks = {name: rank for rank, name in enumerate(order)}
+    in_order = sorted(parts, key=lambda name: ranks.get(name, len(ranks)))
+    return "\n\n".join([_INTRODUCTION, *(parts[name] for name in in_order)]) + "\n"
+
+
+def parts_of(document: str) -> dict[str, str]:
+    """Return the parts of a document by the benchmark that each is of."""
+    pieces = re.split(r"^(?=## )", document, flags=re.MULTILINE)[1:]
+    return {piece.partition("\n")[0].removeprefix("## "): piece.rstrip("\n") for piece in pieces}
+
+
+def _part(name: str, sections: list[Section], where: dict[str, Any]) -> str:
+    versions = ", ".join(f"{package} {number}" for package, number in where["versions"].items())
+    lines = [f"## {name}", "", f"`python -m benchmarks {name}`", "",
              f"Machine: {where['processor']}, {where['cores']} cores, {where['memory_gib']} GiB, {where['system']}, "
              f"GPU: {where['gpu'] or 'none'}. Python {where['python']}; {versions}."]
-    for name, sections in measured.items():
-        lines += ["", f"## {name}", "", f"`python -m benchmarks {name}`"]
-        for section in sections:
-            lines += ["", *_section(section)]
-    return "\n".join(lines) + "\n"
+    for section in sections:
+        lines += ["", *_section(section)]
+    return "\n".join(lines)
 
 
 def _section(section: Section) -> list[str]:

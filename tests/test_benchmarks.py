@@ -50,6 +50,17 @@ def test_what_was_measured_is_shown_as_lines_and_as_a_document():
     assert "`python -m benchmarks textrank`" in page
 
 
+def test_a_document_keeps_what_was_not_measured_now():
+    first = as_markdown({"textrank": [SECTION], "psi": [SECTION]}, machine(), "", ("textrank", "psi"))
+    other = Section("C", "8 pairs", "equal", [Row("ours", 1.0, 1.0, 1.0, None, "", 1.0)])
+    second = as_markdown({"psi": [other]}, machine() | {"processor": "another"}, first, ("psi", "textrank"))
+    kept, made = second.index("## textrank"), second.index("## psi")
+    assert made < kept and second.count("# Performance") == 1
+    assert second[kept:].strip() == first[first.index("## textrank"):first.index("## psi")].strip()
+    assert "### C" in second and "another" in second[made:kept] and "another" not in second[kept:]
+    assert "## psi" not in as_markdown({}, machine(), second, ("textrank",))
+
+
 def test_machine_says_what_decides_times():
     where = machine()
     assert where["cores"] >= 1 and where["memory_gib"] > 0 and "torch" in where["versions"]
@@ -60,7 +71,7 @@ def test_machine_says_what_decides_times():
     (["--repeats", "0"], "--repeats: 0 is less than 1"),
     (["--input", "x.parquet"], "--input: name the one benchmark"),
     (["textrank", "--input", "x.parquet"], "--input: x.parquet is no file"),
-    (["textrank", "--write"], "--write: the document holds one run of all benchmarks")])
+    (["--quick", "--write"], "--write: the document holds what is measured at full size")])
 def test_wrong_arguments_are_named(arguments, message, capsys):
     assert main(arguments) == 1
     assert message in capsys.readouterr().err

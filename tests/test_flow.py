@@ -152,8 +152,10 @@ def test_a_killed_run_leaves_nothing_behind_and_goes_on(done, tmp_path):
 def test_an_interrupt_ends_the_children(done, tmp_path):
     root = make_project(tmp_path / "p")
     (root / "wait-ingest@d").touch()
-    command = subprocess.Popen([sys.executable, "-m", "pipeline", "run"], cwd=root, env=environment(),
-                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    # Whoever runs the tests in the background of a shell has SIGINT ignored, and a child inherits that.
+    command = subprocess.Popen([sys.executable, "-m", "pipeline", "run"], cwd=root, env=environment(), text=True,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     assert await_value(lambda: (root / "order.txt").exists())
     child = await_value(lambda: working_in(root))
     command.send_signal(signal.SIGINT)
