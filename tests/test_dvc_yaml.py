@@ -9,7 +9,7 @@ from source_imports import ROOT, closure, has_code, path_of
 from pipeline.recipes import recipe_names
 from stages.artifacts import paths
 from stages.artifacts.schemas import SCHEMAS
-from stages.params import STAGE_PARAMS
+from stages.params import STAGE_PARAMS, parse_params
 
 DVC = yaml.safe_load((ROOT / "dvc.yaml").read_text())
 STAGES = {name: entry.get("do", entry) for name, entry in DVC["stages"].items()}
@@ -105,9 +105,10 @@ def test_stages_stay_few_enough_for_dvc():
     # DVC's own work grows with stage instances; see the README's note on large recipes.
     for name in recipe_names(ROOT / "recipes"):
         recipe = yaml.safe_load((ROOT / "recipes" / f"{name}.yaml").read_text())
-        data = len(recipe["datasets"])
-        compared = sum(dataset.get("side_by_side", True) for dataset in recipe["datasets"].values())
-        counts = {"${datasets}": data, "${paired_datasets}": data, "${compared_datasets}": compared,
-                  "${models.hcl}": len(recipe["models"]["hcl"]), "${runs.hcl}": len(recipe["runs"]["hcl"]),
-                  "${probes.hcl}": len(recipe.get("probes", {}).get("hcl", {})), None: 1}
+        params = parse_params(recipe, name)
+        maps = {"${datasets}": params.datasets, "${paired_datasets}": params.paired_datasets,
+                "${compared_datasets}": params.compared_datasets, "${paraphrase_datasets}": params.paraphrase_datasets,
+                "${models.hcl}": params.models.hcl, "${runs.hcl}": params.runs.hcl, "${probes.hcl}": params.probes.hcl,
+                "${models.pgkpr}": params.models.pgkpr, "${runs.pgkpr}": params.runs.pgkpr}
+        counts = {None: 1} | {foreach: len(entries) for foreach, entries in maps.items()}
         assert sum(counts[foreach] for foreach in FOREACH.values()) <= 60, name
