@@ -250,7 +250,7 @@ def pack(file: Annotated[Path, typer.Argument(help="archive to write, .tar.gz")]
 @app.command()
 def unpack(file: Annotated[Path, typer.Argument(help="results.tar.gz of a packed run")],
            force: Annotated[bool, typer.Option("--force", help="put newer artifacts aside")] = False) -> None:
-    """Take in predictions and histories of a packed run; `keycontrast stage evaluate_hcl@RUN` then scores them.
+    """Take in predictions and histories of a packed run; `keycontrast stage evaluate_TRACK@RUN` then scores them.
 
     Example: `keycontrast unpack results.tar.gz`
     """
@@ -267,7 +267,8 @@ app.add_typer(judge, name="judge")
 @judge.command()
 def sheets(runs: Annotated[list[str], typer.Argument(help="runs to be judged beside each other")],
            out: Annotated[Path, typer.Option(help="folder to write the sheets and their key into")],
-           like: Annotated[str, typer.Option(help="hcl or pgkpr: that paper's items, raters and scale")] = "hcl",
+           like: Annotated[str | None, typer.Option(help="hcl or pgkpr: that paper's items, raters and scale; by "
+                                                         "default that of the runs")] = None,
            items: Annotated[int | None, typer.Option(min=1, help="items judged, a seeded sample")] = None,
            raters: Annotated[int | None, typer.Option(min=1, help="raters, one sheet each")] = None,
            per_item: Annotated[int | None, typer.Option(min=1, help="raters of each item; all by default")] = None,

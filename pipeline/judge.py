@@ -12,7 +12,15 @@ from rich.text import Text
 
 from pipeline.markdown import escaped, table
 from stages.artifacts.paths import ARTIFACTS, RunPaths
-from stages.artifacts.tables import Provenance, atomic_file, atomic_folder, read_frame, write_json, write_table
+from stages.artifacts.tables import (
+    Provenance,
+    atomic_file,
+    atomic_folder,
+    read_frame,
+    read_metadata,
+    write_json,
+    write_table,
+)
 from stages.judgement.agreement import weights_called
 from stages.judgement.design import PRESETS, Design, design_of
 from stages.judgement.filled import Judgements, read_judgements
@@ -27,7 +35,7 @@ KEY, SHEETS = "key.json", "sheets"
 RESULTS = ("judgements.parquet", "summary.json", "results.md")
 
 
-def sheets(runs: Sequence[str], out: Path, console: Console, *, like: str = "hcl", items: int | None = None,
+def sheets(runs: Sequence[str], out: Path, console: Console, *, like: str | None = None, items: int | None = None,
            raters: int | None = None, per_item: int | None = None, scale: str | None = None,
            criteria: str | None = None, references: bool = False, seed: int | None = None) -> None:
     """Write blinded sheets for raters, their instructions, and the key, which raters must not see.
@@ -36,22 +44,28 @@ def sheets(runs: Sequence[str], out: Path, console: Console, *, like: str = "hcl
     an order drawn for each item and rater. Give raters the folder DIR/sheets, and keep DIR/key.json.
 
     Example: `keycontrast judge sheets hcl hcl-no-graph --out judged`, or
-    `keycontrast judge sheets hcl --like pgkpr --references --items 40 --out judged`
+    `keycontrast judge sheets pgkpr transformer --references --items 40 --out judged`
 
     Args:
         runs: names of runs that have predictions.
         out: folder to write; it must be new, or hold sheets that nobody has touched.
         console: where to say what was written.
         like: `hcl` (100 items, 3 raters, 1-3, fluency, meaningfulness, differential) or `pgkpr` (100 items, 3 of 10
-            raters each, 0-2, fluency, accuracy, diversity).
+            raters each, 0-2, fluency, accuracy, diversity); None for the track of the runs.
         items, raters, per_item, scale, criteria: in place of the preset's.
         references: judge the first reference as one more system.
         seed: of sample and orders; the project's if None.
 
     Raises:
-        InputError: no such run, runs of different data, too few shared items, or a folder with something in it.
+        InputError: no such run, runs of different data or tracks, too few shared items, or a folder with something in
+            it.
     """
-    design = design_of(like, items, raters, per_item, scale, criteria)
+    tracks = {run: _track(run) for run in _distinct(runs)}
+    if len(set(tracks.values())) > 1:
+        named = ", ".join(f"{run} ({track})" for run, track in tracks.items())
+        raise InputError(f"runs of both tracks: {named}. PGKPR writes words in lower case with spaces between them, "
+                         f"which no rater would fail to notice; judge runs of one track.")
+    design = design_of(like or next(iter(tracks.values())), items, raters, per_item, scale, criteria)
     out = out.resolve()
     _check_free(out)
     predictions = {run: _predictions(run) for run in _distinct(runs)}
@@ -133,12 +147,17 @@ def _distinct(runs: Sequence[str]) -> list[str]:
 
 
 def _predictions(run: str) -> pd.DataFrame:
+    return read_frame(RunPaths(run).predictions, "predictions")
+
+
+def _track(run: str) -> str:
+    """Return the track of a run by the stage that wrote its predictions."""
     path = RunPaths(run).predictions
     if not path.exists():
         found = [folder.parent.name for folder in (ARTIFACTS / "runs").glob("*/predictions.parquet")]
         raise InputError(f"no run {run!r} has predictions; {nearest(run, found)} They are made by `keycontrast run "
-                         f"generate_hcl@{run}`.")
-    return read_frame(path, "predictions")
+                         f"generate_hcl@{run}`, or generate_pgkpr@{run}.")
+    return "pgkpr" if str(read_metadata(path).get("stage")).startswith("generate_pgkpr@") else "hcl"
 
 
 def _origin(run: str) -> dict[str, str]:

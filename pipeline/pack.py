@@ -1,9 +1,9 @@
 """Packs for a GPU machine where nothing can be installed: all that trains models and generates runs, in one file.
 
-A pack holds the project's code, the validated params as plain values, the prepared artifacts of the data sets and the
-encoder in half precision, and a script that runs it all with torch, transformers, pandas and pyarrow alone. Initial
-vectors of keywords are computed there again: at d = 384 in half precision they would take 768 bytes per keyword, and
-they should come from the same weights as those of keywords that the graph lacks.
+A pack holds the project's code, the validated params as plain values, the prepared artifacts of the data sets and, for
+models of HCL, the encoder in half precision, and a script that runs it all with torch, transformers, pandas and
+pyarrow alone. Initial vectors of keywords are computed there again: at d = 384 in half precision they would take 768
+bytes per keyword, and they should come from the same weights as those of keywords that the graph lacks.
 """
 
 import gzip
@@ -26,13 +26,17 @@ from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import atomic_file, check_columns, read_metadata
 from stages.encoders import resolve_encoder
 from stages.params import Params, load_params, stage_hash, stage_values
+from stages.params.hcl import HclModel, HclRun
+from stages.params.pgkpr import PgkprModel, PgkprRun
 from stages.runtime.errors import InputError, nearest
 from stages.runtime.fingerprint import sha256_of
 
 LIMIT = 60_000_000
 FOLDER = "keycontrast-pack"
-# The table and the stage that makes it.
-TABLES = {"examples": "ingest", "texts": "ingest", "keywords": "keywords", "nodes": "graph", "edges": "graph"}
+# What the models of a track are trained on: the table and the stage that makes it; and the last of these stages.
+TABLES = {"hcl": {"examples": "ingest", "texts": "ingest", "keywords": "keywords", "nodes": "graph", "edges": "graph"},
+          "pgkpr": {"paraphrase_items": "paraphrase_items", "vocabulary": "paraphrase_items"}}
+_LAST = {"hcl": "graph", "pgkpr": "paraphrase_items"}
 _ROOT = Path(__file__).resolve().parent.parent
 _CODE = ("stages", "models")
 _SCRIPT = "run_packed.py"
@@ -72,7 +76,7 @@ def pack(file: Path, models: Sequence[str] | None = None) -> Packed:
 
     Args:
         file: archive to write, tar.gz, whole or not at all.
-        models: names of ``models.hcl``.
+        models: names of models of any track.
 
     Raises:
         InputError: no such model, artifacts that are missing or of other params, an encoder without weights, or a
@@ -80,12 +84,13 @@ def pack(file: Path, models: Sequence[str] | None = None) -> Packed:
     """
     params = load_params()
     names = chosen_models(params, models)
-    runs = [run for run, entry in params.runs.hcl.items() if entry.model in names]
-    datasets = list(dict.fromkeys(params.models.hcl[name].dataset for name in names))
+    runs = [run for run, entry in all_runs(params).items() if entry.model in names]
     members: dict[str, bytes | Path] = {_SCRIPT: Path(packed_run.__file__),
                                         "params.json": _as_bytes(packed_values(params, names, runs)), **_code()}
-    members |= _tables(params, datasets)
-    members |= _encoder(params.encoder.source)
+    for track, known in (("hcl", params.models.hcl), ("pgkpr", params.models.pgkpr)):
+        members |= _tables(params, track, list(dict.fromkeys(known[name].dataset for name in names if name in known)))
+    if _needs_encoder(params, names):
+        members |= _encoder(params.encoder.source)
     digest = _digest(members)
     members["pack.json"] = _as_bytes(_contents(params, names, runs, members, digest))
     with atomic_file(file) as temporary:
@@ -102,14 +107,14 @@ def chosen_models(params: Params, models: Sequence[str] | None) -> list[str]:
     Raises:
         InputError: no such model, or there is none at all.
     """
-    known = params.models.hcl
+    known = all_models(params)
     for name in models or []:
         if name not in known:
             raise InputError(f"no model is called {name!r}; {nearest(name, known)}")
     chosen: dict[str, None] = {}
 
     def add(name: str) -> None:
-        start = known[name].init_from
+        start = _start(params, name)
         if start is not None:
             add(start)
         chosen.setdefault(name)
@@ -117,9 +122,36 @@ def chosen_models(params: Params, models: Sequence[str] | None) -> list[str]:
     for name in models or known:
         add(name)
     if not chosen:
-        raise InputError("models.hcl names no model, so there is nothing to pack. Choose a recipe that has some with "
+        raise InputError("models names no model, so there is nothing to pack. Choose a recipe that has some with "
                          "`keycontrast use`.")
     return list(chosen)
+
+
+def all_runs(params: Params) -> dict[str, HclRun | PgkprRun]:
+    """Return the runs of every track by name; no two tracks have one of equal name."""
+    return {**params.runs.hcl, **params.runs.pgkpr}
+
+
+def _start(params: Params, name: str) -> str | None:
+    """Return the model that model ``name`` starts from."""
+    return params.models.hcl[name].init_from if name in params.models.hcl else None
+
+
+def _model_track(params: Params, name: str) -> str:
+    return "hcl" if name in params.models.hcl else "pgkpr"
+
+
+def _run_track(params: Params, name: str) -> str:
+    return "hcl" if name in params.runs.hcl else "pgkpr"
+
+
+def _needs_encoder(params: Params, models: Sequence[str]) -> bool:
+    return any(name in params.models.hcl for name in models)
+
+
+def all_models(params: Params) -> dict[str, HclModel | PgkprModel]:
+    """Return the models of every track by name; no two tracks have one of equal name."""
+    return {**params.models.hcl, **params.models.pgkpr}
 
 
 def packed_values(params: Params, models: Sequence[str], runs: Sequence[str]) -> dict[str, Any]:
@@ -129,26 +161,42 @@ def packed_values(params: Params, models: Sequence[str], runs: Sequence[str]) ->
     """
     tree = params.model_dump(mode="json")
     tree["encoder"]["source"] = f"path:{packed_run.ENCODER}"
-    datasets = dict.fromkeys(params.models.hcl[name].dataset for name in models)
-    instances = [*(("node_vectors", name) for name in datasets), *(("train_hcl", name) for name in models),
-                 *(("generate_hcl", name) for name in runs)]
+    known = params.models.hcl
+    datasets = dict.fromkeys(known[name].dataset for name in models if name in known)
+    instances = [*(("node_vectors", name) for name in datasets),
+                 *((f"train_{_model_track(params, name)}", name) for name in models),
+                 *((f"generate_{_run_track(params, name)}", name) for name in runs)]
     return {"params": tree,
-            "models": {name: {"settings": params.hcl_model(name).model_dump(mode="json"),
-                              "seed": params.model_seed(name)} for name in models},
-            "runs": {name: {"decode": params.hcl_decoding(name).model_dump(mode="json")} for name in runs},
+            "models": {name: {"settings": _settings(params, name), "seed": params.model_seed(name)} for name in models},
+            "runs": {name: {"decode": _decoding(params, name)} for name in runs},
             "stages": {f"{stage}@{key}": {"hash": stage_hash(params, stage, key),
                                           "values": stage_values(params, stage, key)} for stage, key in instances}}
+
+
+def _settings(params: Params, name: str) -> dict[str, Any]:
+    found = params.hcl_model(name) if name in params.models.hcl else params.pgkpr_model(name)
+    return found.model_dump(mode="json")
+
+
+def _decoding(params: Params, name: str) -> dict[str, Any]:
+    found = params.hcl_decoding(name) if name in params.runs.hcl else params.pgkpr_decoding(name)
+    return found.model_dump(mode="json")
 
 
 def _contents(params: Params, models: Sequence[str], runs: Sequence[str], members: Mapping[str, bytes | Path],
               digest: str) -> dict[str, Any]:
     """Return what the runner and `unpack` go by."""
-    known = params.models.hcl
-    return {"pack": digest, "encoder": resolve_encoder(params.encoder.source).description,
-            "models": {name: {"dataset": known[name].dataset, "init_from": known[name].init_from,
-                              "params_hash": stage_hash(params, "train_hcl", name)} for name in models},
-            "runs": {name: {"model": params.runs.hcl[name].model,
-                            "params_hash": stage_hash(params, "generate_hcl", name)} for name in runs},
+    encoder = resolve_encoder(params.encoder.source).description if _needs_encoder(params, models) else None
+    of_models = {name: _model_track(params, name) for name in models}
+    of_runs = {name: _run_track(params, name) for name in runs}
+    return {"pack": digest, "encoder": encoder,
+            "models": {name: {"track": track, "dataset": all_models(params)[name].dataset,
+                              "init_from": _start(params, name),
+                              "params_hash": stage_hash(params, f"train_{track}", name)}
+                       for name, track in of_models.items()},
+            "runs": {name: {"track": track, "model": all_runs(params)[name].model,
+                            "params_hash": stage_hash(params, f"generate_{track}", name)}
+                     for name, track in of_runs.items()},
             "tables": {name: _sha256(content) for name, content in members.items() if name.startswith("artifacts/")}}
 
 
@@ -164,18 +212,18 @@ def _code() -> dict[str, bytes | Path]:
     return found
 
 
-def _tables(params: Params, datasets: Sequence[str]) -> dict[str, bytes | Path]:
+def _tables(params: Params, track: str, datasets: Sequence[str]) -> dict[str, bytes | Path]:
     found: dict[str, bytes | Path] = {}
     for dataset in datasets:
-        for kind, stage in TABLES.items():
+        for kind, stage in TABLES[track].items():
             path = DatasetPaths(dataset).table(kind)
             if not path.exists():
                 raise InputError(f"{path}: no such artifact, and a pack needs it. Prepare the data first: "
-                                 f"keycontrast run graph@{dataset}")
+                                 f"keycontrast run {_LAST[track]}@{dataset}")
             check_columns(path, kind)
             if read_metadata(path).get("params_hash") != stage_hash(params, stage, dataset):
                 raise InputError(f"{path}: made under other params than params.yaml has now. Bring it up to date "
-                                 f"first: keycontrast run graph@{dataset}")
+                                 f"first: keycontrast run {_LAST[track]}@{dataset}")
             found[path.as_posix()] = path
     return found
 

@@ -37,10 +37,8 @@ def block(name: str, material: Material) -> str:
     params = material.params
     lines = [f"### {name}: what was run", "", *sections.what_was_run(material)]
     for evaluated in material.evaluated:
-        # Both tracks may have runs on the same items.
-        of_hcl = evaluated.track is HCL
-        place = f"{name}, {escaped(evaluated.label)}" + ("" if of_hcl else f", {evaluated.track.title}")
-        lines += ["", f"### {place}: as {'HCL' if of_hcl else 'its paper'} reports it", "",
+        place = f"{name}, {escaped(evaluated.label)}"
+        lines += ["", f"### {place}: as {evaluated.track.title} reports it", "",
                   *sections.main_table(evaluated, params.evaluate_hcl.level),
                   "", f"### {place}: ordinary metrics", "", *sections.ordinary_table(evaluated),
                   "", f"### {place}: what each part is worth", "", *worth(evaluated, params.compare.level)]

@@ -42,7 +42,8 @@ class Unpacked:
     """What :func:`unpack` has written.
 
     Attributes:
-        models, runs: names.
+        models: names.
+        runs: name and track.
         unfinished: jobs of the pack that were begun and are not done, with their state.
         machine: device and versions that it was computed with.
         overrides: what the machine had in another way than the params.
@@ -50,7 +51,7 @@ class Unpacked:
     """
 
     models: list[str]
-    runs: list[str]
+    runs: dict[str, str]
     unfinished: dict[str, str]
     machine: dict[str, Any]
     overrides: dict[str, Any]
@@ -59,11 +60,19 @@ class Unpacked:
 
 @dataclass(frozen=True)
 class _Part:
-    """A file or folder of the results and its place here; its kind is a table or a record, None for anything else."""
+    """A file or folder of the results and its place here.
+
+    Attributes:
+        source: where it is.
+        target: where it is to be.
+        kind: name of a table, or a record; None for anything else.
+        stage: stage instance that made it.
+    """
 
     source: Path
     target: Path
     kind: str | None = None
+    stage: str = ""
 
     @property
     def made(self) -> float:
@@ -78,14 +87,14 @@ def show_unpacked(file: Path, force: bool, console: Console) -> None:
     lines = [f"{len(done.models)} models and {len(done.runs)} runs from {done.machine['device']}, torch "
              f"{done.machine['torch']}: {', '.join(done.runs) or 'no run'}"]
     if done.overrides.get("precision"):
-        lines.append(f"Trained with train_hcl.training.precision {done.overrides['precision']}; the tables say so.")
+        lines.append(f"Trained with training.precision {done.overrides['precision']}; the tables say so.")
     lines += [f"Not done: {name} ({state})" for name, state in done.unfinished.items()]
     if done.other_weights:
         lines.append(f"The weights in artifacts/models of {', '.join(done.other_weights)} are of another training; "
                      f"those of this one stayed on the machine (run_packed.py --weights brings them).")
     if done.runs:
         lines += ["Now score them, stage by stage; `keycontrast run` would train again what has no weights here:",
-                  *(f"  keycontrast stage evaluate_hcl@{run}" for run in done.runs)]
+                  *(f"  keycontrast stage evaluate_{track}@{run}" for run, track in done.runs.items())]
     console.print(Text("\n".join(lines)), soft_wrap=True)
 
 
@@ -116,8 +125,8 @@ def unpack(file: Path, force: bool = False) -> Unpacked:
     brought = {part.target for part in parts}
     others = [name for name in contents["models"]
               if ModelPaths(name).weights.exists() and ModelPaths(name).weights not in brought]
-    return Unpacked(contents["models"], contents["runs"], unfinished, contents["machine"], contents["overrides"],
-                    others)
+    runs = {run: _track(contents, "runs", run) for run in contents["runs"]}
+    return Unpacked(contents["models"], runs, unfinished, contents["machine"], contents["overrides"], others)
 
 
 def _extracted(file: Path, folder: Path) -> Path:
@@ -139,16 +148,18 @@ def _extracted(file: Path, folder: Path) -> Path:
 
 def _check(file: Path, contents: Mapping[str, Any], params: Params) -> None:
     """Make sure that models, runs and data are those of this project."""
+    if "tables" not in contents:
+        raise InputError(f"{file}: results of another version of Keycontrast. Unpack them with that one, or make a new "
+                         f"pack.")
     packed = contents["pack"]
     problems = []
-    for stage, names, known in (("train_hcl", contents["models"], params.models.hcl),
-                                ("generate_hcl", contents["runs"], params.runs.hcl)):
-        block = "models" if stage == "train_hcl" else "runs"
-        for name in names:
-            if name not in known:
-                problems.append(f"{block}.hcl.{name}: not in params.yaml")
-            elif stage_hash(params, stage, name) != packed[block][name]["params_hash"]:
-                problems.append(f"{block}.hcl.{name}: params.yaml has other params for it now")
+    for block, stage in (("models", "train"), ("runs", "generate")):
+        for name in contents[block]:
+            track = _track(contents, block, name)
+            if name not in getattr(getattr(params, block), track):
+                problems.append(f"{block}.{track}.{name}: not in params.yaml")
+            elif stage_hash(params, f"{stage}_{track}", name) != packed[block][name]["params_hash"]:
+                problems.append(f"{block}.{track}.{name}: params.yaml has other params for it now")
     problems += [f"{path}: is another table now" for path, digest in packed["tables"].items()
                  if Path(path).exists() and sha256_of(Path(path)) != digest]
     if problems:
@@ -157,21 +168,30 @@ def _check(file: Path, contents: Mapping[str, Any], params: Params) -> None:
                          f"Go back to the params and data that it was made from, or make a new pack.")
 
 
+def _track(contents: Mapping[str, Any], block: str, name: str) -> str:
+    """Return the track of a model or run of a pack."""
+    return str(contents["pack"][block][name]["track"])
+
+
 def _parts(folder: Path, contents: Mapping[str, Any]) -> Iterator[_Part]:
+    stages = []
     for name in contents["models"]:
         paths, source = ModelPaths(name), folder / "models" / name
-        yield _Part(folder / "items" / f"{contents['items'][name]}.parquet", paths.items, "items")
+        stages.append(stage := f"train_{_track(contents, 'models', name)}@{name}")
+        for kind, digest in contents["tables"][name].items():
+            yield _Part(folder / kind / f"{digest}.parquet", paths.folder / f"{kind}.parquet", kind, stage)
         for path in (paths.history, paths.metrics):
             if (source / path.name).exists():
-                yield _Part(source / path.name, path)
+                yield _Part(source / path.name, path, None, stage)
         if (folder / "weights" / name).exists():
-            yield _Part(folder / "weights" / name, paths.weights)
+            yield _Part(folder / "weights" / name, paths.weights, None, stage)
     for run in contents["runs"]:
-        yield _Part(folder / "runs" / run / "predictions.parquet", RunPaths(run).predictions, "predictions")
-    for name in (*(f"train_hcl@{name}.json" for name in contents["models"]),
-                 *(f"generate_hcl@{run}.json" for run in contents["runs"])):
-        if (folder / "records" / name).exists():
-            yield _Part(folder / "records" / name, RECORDS / name, _RECORD)
+        stages.append(stage := f"generate_{_track(contents, 'runs', run)}@{run}")
+        yield _Part(folder / "runs" / run / "predictions.parquet", RunPaths(run).predictions, "predictions", stage)
+    for stage in stages:
+        record = f"{stage}.json"
+        if (folder / "records" / record).exists():
+            yield _Part(folder / "records" / record, RECORDS / record, _RECORD, stage)
 
 
 def _refuse_newer(file: Path, parts: list[_Part]) -> None:
@@ -195,13 +215,9 @@ def _put(part: _Part, contents: Mapping[str, Any], params: Params) -> None:
                 temporary.write_text(json.dumps(record) + "\n")
             else:
                 check_columns(part.source, part.kind)
-                _write_table(part.source, temporary, _stage_of(part), contents)
+                _write_table(part.source, temporary, part.stage, contents)
     # The age of what was computed, so that the same results can be unpacked twice.
     os.utime(part.target, (part.made, part.made))
-
-
-def _stage_of(part: _Part) -> str:
-    return f"{'train_hcl' if part.kind == 'items' else 'generate_hcl'}@{part.target.parent.name}"
 
 
 def _write_table(source: Path, target: Path, stage: str, contents: Mapping[str, Any]) -> None:
@@ -210,7 +226,7 @@ def _write_table(source: Path, target: Path, stage: str, contents: Mapping[str, 
     block, name = ("models" if stage.startswith("train") else "runs"), stage.partition("@")[2]
     metadata = read_metadata(source)
     models = metadata.get("models", {})
-    if "encoder" in models:
+    if "encoder" in models and packed["encoder"] is not None:
         models["encoder"] = {**packed["encoder"], "stored_as": "float16"}
     metadata |= {"stage": stage, "params_hash": packed[block][name]["params_hash"], "models": models,
                  "computed_elsewhere": {"pack": packed["pack"], **contents["machine"],
@@ -221,10 +237,12 @@ def _write_table(source: Path, target: Path, stage: str, contents: Mapping[str, 
 
 
 def _put_weights(part: _Part, params: Params) -> None:
-    """Put a model's folder here; keywords that it lacks get vectors from this project's encoder."""
+    """Put a model's folder here; keywords that a model of HCL lacks get vectors from this project's encoder."""
     with atomic_folder(part.target) as folder:
         for file in sorted(part.source.iterdir()):
             copyfile(file, folder / file.name)
+        if not part.stage.startswith("train_hcl"):
+            return
         place = folder / TRAINED_ON_FILE
         on = json.loads(place.read_text(encoding="utf-8"))
         source = params.encoder.source

@@ -35,11 +35,12 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
-def write_predictions(run, ids, word="answer", source="How do I {}?"):
+def write_predictions(run, ids, word="answer", source="How do I {}?", track="hcl"):
     rows = [{"example_id": number, "sample": sample, "source": source.format(number), "keyword": None,
              "keyword_known": False, "prediction": f"{word} {len(run)} of {number}, draw {sample}",
              "references": [f"reference of {number}"]} for number in ids for sample in (0, 1)]
-    write_table(RunPaths(run).predictions, "predictions", pd.DataFrame(rows), Provenance(f"generate_hcl@{run}", "0"))
+    write_table(RunPaths(run).predictions, "predictions", pd.DataFrame(rows),
+                Provenance(f"generate_{track}@{run}", "0"))
 
 
 def console():
@@ -280,6 +281,20 @@ def test_only_first_outputs_are_judged_and_missing_ones_are_said(project):
 def test_runs_that_cannot_be_judged_are_named(project, runs, message):
     with pytest.raises(InputError, match=message):
         judge.sheets(runs, project / "judged", console(), seed=1)
+
+
+def test_runs_of_the_pgkpr_track_are_judged_as_its_paper_did(project):
+    for run in ("first", "second"):
+        write_predictions(run, range(ITEMS), track="pgkpr")
+    judge.sheets(["first", "second"], project / "judged", console(), items=5, seed=1, references=True)
+    key = json.loads((project / "judged/key.json").read_text())
+    assert key["design"]["criteria"] == ["fluency", "accuracy", "diversity"]
+    assert (key["design"]["low"], key["design"]["high"]) == (0, 2)
+    judge.sheets(["first", "second"], project / "as-hcl", console(), like="hcl", items=5, seed=1)
+    assert json.loads((project / "as-hcl/key.json").read_text())["design"]["high"] == 3
+    with pytest.raises(InputError, match=r"runs of both tracks: hcl-secretname \(hcl\), first \(pgkpr\)"):
+        judge.sheets([RUNS[0], "first"], project / "both", console(), items=5, seed=1)
+    assert not (project / "both").exists()
 
 
 def test_nothing_is_overwritten_but_untouched_sheets(project):

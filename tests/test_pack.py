@@ -13,15 +13,16 @@ import pandas as pd
 import pytest
 import tiny_bert
 import tiny_items
+import tiny_rewriters
 import yaml
 from rich.console import Console
 from transformers import BertModel
 
 from pipeline import pack as packing
 from pipeline.pack import FOLDER, pack, packed_values, show_pack
-from pipeline.packed.run import Job, Refused, Runner, items_digest, jobs_of, settle_overrides
+from pipeline.packed.run import Job, Refused, Runner, jobs_of, rows_digest, settle_overrides
 from pipeline.unpack import show_unpacked, unpack
-from stages import generate_hcl, node_vectors, train_hcl
+from stages import evaluate_pgkpr, generate_hcl, generate_pgkpr, node_vectors, train_hcl, train_pgkpr
 from stages.artifacts.paths import DatasetPaths, ModelPaths, RunPaths
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
 from stages.params import load_params, parse_params, stage_hash
@@ -79,7 +80,7 @@ def write_tables():
             "texts": tables["texts"], "keywords": tables["keywords"].assign(method="textrank", score=1.0),
             "nodes": nodes.assign(**degrees, centrality=0.1),
             "edges": pd.DataFrame({"target": [0, 1, 2, 3], "source": [1, 2, 3, 0], "sign": [1, -1, -1, 1], "count": 1})}
-    for kind, stage in packing.TABLES.items():
+    for kind, stage in packing.TABLES["hcl"].items():
         write_table(DatasetPaths("tiny").table(kind), kind, rows[kind],
                     Provenance(f"{stage}@tiny", stage_hash(now, stage, "tiny")))
 
@@ -136,7 +137,7 @@ def done(prepared, tmp_path_factory):
 def test_a_pack_brings_home_what_the_stages_make_at_home(project, done):
     shutil.copytree(project, project.parent / "home")
     found = unpack(done["file"])
-    assert (found.models, found.runs, found.unfinished) == (["hcl"], ["first"], {})
+    assert (found.models, found.runs, found.unfinished) == (["hcl"], {"first": "hcl"}, {})
     with chdir(project.parent / "home"):
         for stage, key in ((node_vectors, "tiny"), (train_hcl, "hcl"), (generate_hcl, "first")):
             assert stage.main([key]) == 0
@@ -257,7 +258,7 @@ def test_what_a_pack_lacks_is_named(project, tmp_path):
     with pytest.raises(InputError, match=r"encoder\.source: scratch has no weights"):
         pack(file)
     write_params(models={"hcl": {}}, runs={"hcl": {}})
-    with pytest.raises(InputError, match=r"models\.hcl names no model"):
+    with pytest.raises(InputError, match="models names no model"):
         pack(file)
     assert not file.exists()
 
@@ -274,9 +275,11 @@ def test_a_person_is_told_what_to_do_next(project, done, tmp_path):
     assert "3 of 3 steps are done" in done["said"]
 
 
-PACK = {"models": {"b": {"dataset": "d", "init_from": "a"}, "a": {"dataset": "d", "init_from": None},
-                   "c": {"dataset": "e", "init_from": None}},
-        "runs": {"r": {"model": "b"}, "s": {"model": "a"}}}
+PACK = {"models": {"b": {"track": "hcl", "dataset": "d", "init_from": "a"},
+                   "a": {"track": "hcl", "dataset": "d", "init_from": None},
+                   "c": {"track": "hcl", "dataset": "e", "init_from": None},
+                   "p": {"track": "pgkpr", "dataset": "f", "init_from": None}},
+        "runs": {"r": {"model": "b"}, "s": {"model": "a"}, "q": {"model": "p"}}}
 
 
 def test_jobs_stand_after_what_they_need():
@@ -286,9 +289,11 @@ def test_jobs_stand_after_what_they_need():
         assert seen >= set(job.needs), job
         seen.add(job.name)
     assert seen == {"node_vectors@d", "node_vectors@e", "train_hcl@a", "train_hcl@b", "train_hcl@c", "generate_hcl@r",
-                    "generate_hcl@s"}
-    assert {job.name for job in jobs_of(PACK, ["b"])} == seen - {"train_hcl@c", "node_vectors@e"}
-    with pytest.raises(Refused, match="no model 'x'; it has a, b, c"):
+                    "generate_hcl@s", "train_pgkpr@p", "generate_pgkpr@q"}
+    assert {job.name for job in jobs_of(PACK, ["b"])} == seen - {"train_hcl@c", "node_vectors@e", "train_pgkpr@p",
+                                                                 "generate_pgkpr@q"}
+    assert [job.name for job in jobs_of(PACK, ["p"])] == ["train_pgkpr@p", "generate_pgkpr@q"]
+    with pytest.raises(Refused, match="no model 'x'; it has a, b, c, p"):
         jobs_of(PACK, ["x"])
 
 
@@ -374,5 +379,100 @@ def test_the_digest_of_items_is_that_of_their_rows(tmp_path):
     files = [tmp_path / name for name in ("one", "two", "other")]
     for file, content, stage in zip(files, (rows, rows, rows.assign(text="c")), ("x", "y", "x"), strict=True):
         write_table(file, "texts", content, Provenance(stage, "0"))
-    one, two, other = map(items_digest, files)
+    one, two, other = map(rows_digest, files)
     assert one == two != other
+
+
+# -- the PGKPR track ------------------------------------------------------------------------------------------
+
+REWRITERS = {"pgkpr": {"dataset": tiny_rewriters.DATASET},
+             "plain": {"dataset": tiny_rewriters.DATASET, "overrides": {"architecture": "transformer"}}}
+REWRITING = {"ref": {"model": "pgkpr", "decode": {"keywords": "xy"}}, "greedy": {"model": "plain"}}
+
+
+@pytest.fixture(scope="module")
+def rewriters(tmp_path_factory):
+    """A project of the PGKPR track whose data stages are done."""
+    folder = tmp_path_factory.mktemp("rewriters")
+    with chdir(folder):
+        tiny_rewriters.write_project(folder, REWRITERS, runs=REWRITING)
+        hashed = stage_hash(load_params(), "paraphrase_items", tiny_rewriters.DATASET)
+        for kind, rows in (("paraphrase_items", tiny_rewriters.items()),
+                           ("vocabulary", tiny_rewriters.vocabulary_frame())):
+            write_table(DatasetPaths(tiny_rewriters.DATASET).table(kind), kind, rows, Provenance("test", hashed))
+    return folder
+
+
+def test_a_pack_of_rewriters_brings_home_what_the_stages_make_and_evaluate_needs(rewriters, tmp_path):
+    machine, home = tmp_path / "machine", tmp_path / "home"
+    machine.mkdir()
+    shutil.copytree(rewriters, home)
+    with chdir(rewriters):
+        made = pack(machine / "pack.tar.gz")
+    assert (made.models, made.runs) == (["pgkpr", "plain"], ["ref", "greedy"])
+    assert made.sizes["encoder"] == 0
+    with tarfile.open(machine / "pack.tar.gz") as archive:
+        archive.extractall(machine, filter="data")
+    done = run_packed(machine / FOLDER, machine / "out", "--weights")
+    assert done.returncode == 0, done.stdout + done.stderr
+    with chdir(rewriters):
+        found = unpack(machine / "out/results.tar.gz")
+        assert found.runs == {"ref": "pgkpr", "greedy": "pgkpr"} and found.unfinished == {}
+        told = (tmp_path / "said").open("w")
+        with told as stream:
+            show_unpacked(machine / "out/results.tar.gz", False, Console(file=stream, width=200))
+        assert "keycontrast stage evaluate_pgkpr@ref" in (tmp_path / "said").read_text()
+        elsewhere = _made_by(ModelPaths("pgkpr"), RunPaths("ref"))
+        metadata = read_metadata(RunPaths("ref").predictions)
+        assert metadata["stage"] == "generate_pgkpr@ref" and metadata["computed_elsewhere"]["pack"] == made.digest
+        assert metadata["params_hash"] == stage_hash(load_params(), "generate_pgkpr", "ref")
+        assert read_metadata(ModelPaths("plain").vocabulary)["stage"] == "train_pgkpr@plain"
+        shutil.rmtree(ModelPaths("pgkpr").weights)      # as without --weights
+        text = yaml.safe_load(Path("params.yaml").read_text())
+        text["evaluate_hcl"] = {"bertscore": {"encoder": None}, "emb": "train", "resamples": 0}
+        Path("params.yaml").write_text(yaml.safe_dump(text))
+        assert evaluate_pgkpr.main(["ref"]) == 0
+    with chdir(home):
+        assert train_pgkpr.main(["pgkpr"]) == 0 and generate_pgkpr.main(["ref"]) == 0
+        here = _made_by(ModelPaths("pgkpr"), RunPaths("ref"))
+    assert elsewhere.keys() == here.keys()
+    for name, content in here.items():
+        if isinstance(content, pd.DataFrame):
+            pd.testing.assert_frame_equal(elsewhere[name], content)
+        else:
+            assert elsewhere[name] == content, name
+
+
+def _made_by(model, run):
+    """Tables of a model and a run, and the bytes of the model's other files."""
+    tables = {path.name: read_frame(path) for path in (model.items, model.paraphrase_items, model.vocabulary,
+                                                       run.predictions)}
+    files = [model.history, model.metrics, *sorted(model.weights.iterdir())]
+    return tables | {path.name: path.read_bytes() for path in files}
+
+
+def test_a_pack_of_both_tracks_holds_what_either_needs(rewriters):
+    with chdir(rewriters):
+        now = load_params()
+        values = packed_values(now, ["plain"], ["greedy"])
+    assert values["models"]["plain"]["settings"]["architecture"] == "transformer"
+    assert set(values["stages"]) == {"train_pgkpr@plain", "generate_pgkpr@greedy"}
+    assert values["stages"]["generate_pgkpr@greedy"]["hash"] == stage_hash(now, "generate_pgkpr", "greedy")
+    assert values["runs"]["greedy"]["decode"]["max_length"] == tiny_rewriters.MAX_LENGTH
+
+
+def test_what_a_pack_of_rewriters_lacks_is_named(rewriters, tmp_path):
+    shutil.copytree(rewriters, tmp_path / "p")
+    with chdir(tmp_path / "p"):
+        DatasetPaths(tiny_rewriters.DATASET).table("vocabulary").unlink()
+        with pytest.raises(InputError, match=r"vocabulary\.parquet: no such .* run paraphrase_items@tiny"):
+            pack(tmp_path / "pack.tar.gz")
+
+
+def test_results_of_another_version_are_refused(project, tmp_path):
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results/results.json").write_text("{}")
+    with tarfile.open(tmp_path / "old.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "results", "results")
+    with pytest.raises(InputError, match="results of another version of Keycontrast"):
+        unpack(tmp_path / "old.tar.gz")

@@ -5,8 +5,8 @@ import yaml
 from small_project import RECIPES, dvc, lock, make_project, order
 from source_imports import ROOT
 
-from pipeline.recipes import apply, params_text, plan, read_recipe, recipe_names
-from stages.params import load_params
+from pipeline.recipes import Change, apply, params_text, plan, read_recipe, recipe_names
+from stages.params import load_params, parse_params
 from stages.runtime.errors import InputError
 
 
@@ -117,3 +117,16 @@ def test_what_the_cache_does_not_hold_is_kept(tmp_path):
            "artifacts/models/m2/notes.txt" in notes
     assert any(note.startswith("kept artifacts/runs/m2") for note in notes)
     assert (root / "artifacts/models/m2/notes.txt").exists() and changed.read_text() == "changed by hand"
+
+
+def test_folders_of_both_tracks_stay_under_their_recipe(tmp_path):
+    models = {"hcl": {"a": {"dataset": "d"}}, "pgkpr": {"b": {"dataset": "d"}}}
+    params = parse_params({"recipe": "r", "datasets": {"d": {"source": "x"}}, "models": models,
+                           "runs": {"hcl": {"ra": {"model": "a"}}, "pgkpr": {"rb": {"model": "b"}}}}, "params")
+    (tmp_path / "params.yaml").write_text(params_text(params))
+    for folder in ("models/a", "models/b", "models/c", "runs/ra", "runs/rb", "runs/rc"):
+        (tmp_path / "artifacts" / folder).mkdir(parents=True)
+    notes = apply(Change(params, params_text(params), ""), tmp_path)
+    left = {path.relative_to(tmp_path / "artifacts").as_posix() for path in (tmp_path / "artifacts").glob("*/*")}
+    assert left == {"models/a", "models/b", "runs/ra", "runs/rb"}
+    assert notes == [f"removed artifacts/{name} (DVC's cache keeps it)" for name in ("models/c", "runs/rc")]

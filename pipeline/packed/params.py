@@ -36,15 +36,19 @@ class PackedParams(Values):
     """The params of a pack, with the settings of each model and run already laid over their blocks."""
 
     def hcl_model(self, name: str) -> Values:
-        """Return the settings of model ``name``."""
-        settings = deepcopy(_content().models[name].settings)
-        precision = _overrides().get("precision")
-        if precision is not None:
-            settings["training"]["precision"] = precision
-        return settings
+        """Return the settings of model ``name`` of the HCL track."""
+        return _settings(name)
+
+    def pgkpr_model(self, name: str) -> Values:
+        """Return the settings of model ``name`` of the PGKPR track."""
+        return _settings(name)
 
     def hcl_decoding(self, run: str) -> Values:
-        """Return the decoding settings of ``run``."""
+        """Return the decoding settings of ``run`` of the HCL track."""
+        return _content().runs[run].decode
+
+    def pgkpr_decoding(self, run: str) -> Values:
+        """Return the decoding settings of ``run`` of the PGKPR track."""
         return _content().runs[run].decode
 
     def model_seed(self, name: str) -> int:
@@ -68,6 +72,14 @@ def stage_values(params: PackedParams, stage: str, key: str = "") -> dict[str, A
 def stage_hash(params: PackedParams, stage: str, key: str = "") -> str:
     """Return the hash of those values as it is at home, where the artifacts are to be read."""
     return str(_content().stages[f"{stage}@{key}"]["hash"])
+
+
+def _settings(name: str) -> Values:
+    settings = deepcopy(_content().models[name].settings)
+    precision = _overrides().get("precision")
+    if precision is not None:
+        settings["training"]["precision"] = precision
+    return settings
 
 
 def _content() -> Values:

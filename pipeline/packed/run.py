@@ -34,7 +34,8 @@ RESULTS = "results.tar.gz"
 CONTENTS = "results.json"
 _POLL_SECONDS, _REPORT_SECONDS, _GRACE_SECONDS = 0.2, 20.0, 20.0
 _LOG_BYTES = 65_536
-_STAGES = ("node_vectors", "train_hcl", "generate_hcl")
+# Tables of a model that travel home, each kind once for all models that have the same one.
+MODEL_TABLES = ("items", "paraphrase_items", "vocabulary")
 _VERSIONS = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "pandas", "pyarrow")
 
 
@@ -116,15 +117,20 @@ def jobs_of(pack: Mapping[str, Any], models: Sequence[str] | None) -> list[Job]:
 
     for name in models or known:
         add(name)
-    datasets = dict.fromkeys(known[name]["dataset"] for name in chosen)
+    datasets = dict.fromkeys(known[name]["dataset"] for name in chosen if known[name]["track"] == "hcl")
     jobs = [Job("node_vectors", dataset, ()) for dataset in datasets]
     for name in chosen:
-        start = known[name]["init_from"]
-        jobs.append(Job("train_hcl", name, (f"node_vectors@{known[name]['dataset']}",
-                                            *([f"train_hcl@{start}"] if start is not None else []))))
-        jobs += [Job("generate_hcl", run, (f"train_hcl@{name}",)) for run, entry in pack["runs"].items()
+        track = known[name]["track"]
+        needs = () if track == "pgkpr" else _needs_of_hcl(known[name])
+        jobs.append(Job(f"train_{track}", name, needs))
+        jobs += [Job(f"generate_{track}", run, (f"train_{track}@{name}",)) for run, entry in pack["runs"].items()
                  if entry["model"] == name]
     return jobs
+
+
+def _needs_of_hcl(model: Mapping[str, Any]) -> tuple[str, ...]:
+    start = model["init_from"]
+    return (f"node_vectors@{model['dataset']}", *([f"train_hcl@{start}"] if start is not None else []))
 
 
 class Runner:
@@ -215,8 +221,8 @@ class Runner:
             say(f"{job.name} stopped before its end. The same command goes on from its checkpoint.")
 
 
-def launcher() -> Callable[[Job], Process]:
-    """Return what starts jobs: by forks of a server that has imported torch and all else once.
+def launcher(stages: Sequence[str]) -> Callable[[Job], Process]:
+    """Return what starts jobs of ``stages``: by forks of a server that has imported torch and all else once.
 
     The server never touches the device, so that each job begins as a new process would, some seconds sooner.
     """
@@ -227,7 +233,7 @@ def launcher() -> Callable[[Job], Process]:
                    ORCHESTRATOR: process_mark(os.getpid()) or "", "HF_HUB_OFFLINE": "1",
                    "TOKENIZERS_PARALLELISM": "false"}
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([f"stages.{stage}" for stage in _STAGES])
+    context.set_forkserver_preload([f"stages.{stage}" for stage in stages])
 
     def launch(job: Job) -> Process:
         process = context.Process(target=run_job, args=(job.stage, job.key, job.log), name=job.name)
@@ -251,9 +257,12 @@ def _tail(path: Path, size: int) -> str:
 
 
 def widen_encoder() -> None:
-    """Write the encoder's weights, which travel in half precision, in the single precision that is computed in."""
+    """Write the encoder's weights, which travel in half precision, in the single precision that is computed in.
+
+    A pack of models that need no encoder has none.
+    """
     target = ENCODER / "model.safetensors"
-    if target.exists():
+    if target.exists() or not HALF.exists():
         return
     import torch
     from safetensors.torch import load_file, save_file
@@ -297,31 +306,33 @@ def write_results(file: Path, pack: Mapping[str, Any], jobs: Sequence[Job], abou
                   weights: bool) -> None:
     """Write one archive of everything that is done, whole or not at all.
 
-    Items of models that have the same ones are written once.
+    Tables of models that have the same ones are written once.
     """
-    done = {stage: [job.key for job in jobs if job.stage == stage and job.state == "done"]
-            for stage in ("train_hcl", "generate_hcl")}
+    done = {kind: [job.key for job in jobs if job.stage.startswith(kind) and job.state == "done"]
+            for kind in ("train_", "generate_")}
     members: dict[str, Path | bytes] = {}
-    items = {}
-    for name in done["train_hcl"]:
+    tables: dict[str, dict[str, str]] = {}
+    for name in done["train_"]:
         folder = Path("artifacts/models") / name
         members |= {f"models/{name}/{part}": folder / part for part in ("history.csv", "metrics.json")
                     if (folder / part).exists()}
-        items[name] = items_digest(folder / "items.parquet")
-        members.setdefault(f"items/{items[name]}.parquet", folder / "items.parquet")
+        found = {kind: folder / f"{kind}.parquet" for kind in MODEL_TABLES}
+        tables[name] = {kind: rows_digest(path) for kind, path in found.items() if path.exists()}
+        for kind, digest in tables[name].items():
+            members.setdefault(f"{kind}/{digest}.parquet", found[kind])
         if weights:
             members |= {f"weights/{name}/{part.name}": part for part in sorted((folder / "model").iterdir())}
     members |= {f"runs/{run}/predictions.parquet": Path("artifacts/runs") / run / "predictions.parquet"
-                for run in done["generate_hcl"]}
+                for run in done["generate_"]}
     members |= {f"records/{path.name}": path for path in sorted(Path(".keycontrast/records").glob("*.json"))}
     members |= {f"logs/{job.log.name}": _tail(job.log, _LOG_BYTES).encode() for job in jobs if job.log.exists()}
     states = {job.name: {"state": job.state, "seconds": round(job.seconds, 1)} for job in jobs}
-    contents = {"pack": pack, **about, "jobs": states, "items": items, "models": done["train_hcl"],
-                "runs": done["generate_hcl"]}
+    contents = {"pack": pack, **about, "jobs": states, "tables": tables, "models": done["train_"],
+                "runs": done["generate_"]}
     _write_archive(file, {CONTENTS: json.dumps(contents, indent=1, sort_keys=True).encode(), **members})
 
 
-def items_digest(path: Path) -> str:
+def rows_digest(path: Path) -> str:
     """Return a digest of the rows of a table, whatever its metadata."""
     import pyarrow as pa
 
@@ -399,7 +410,7 @@ def _run(arguments: argparse.Namespace) -> int:
         f"{len(pack['models'])} models, {len(pack['runs'])} runs; {len(jobs)} steps here")
     limit = arguments.time_limit
     deadline = started + 60 * limit if limit is not None else float("inf")
-    runner = Runner(jobs, arguments.jobs, deadline, launcher())
+    runner = Runner(jobs, arguments.jobs, deadline, launcher(sorted({job.stage for job in jobs})))
     for _ in runner.steps():
         write_results(results, pack, jobs, about, arguments.weights)
     write_results(results, pack, jobs, about, arguments.weights)
