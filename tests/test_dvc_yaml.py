@@ -102,7 +102,7 @@ def test_every_data_dependency_is_made_by_a_stage_or_ships_with_the_project():
 
 
 def test_stages_stay_few_enough_for_dvc():
-    # DVC's own work grows with stage instances: about sixty; a table of results with its seeds takes 65.
+    # DVC's own work grows with stage instances: a no-op of 90 takes two seconds.
     for name in recipe_names(ROOT / "recipes"):
         recipe = yaml.safe_load((ROOT / "recipes" / f"{name}.yaml").read_text())
         params = parse_params(recipe, name)
@@ -111,4 +111,4 @@ def test_stages_stay_few_enough_for_dvc():
                 "${models.hcl}": params.models.hcl, "${runs.hcl}": params.runs.hcl, "${probes.hcl}": params.probes.hcl,
                 "${models.pgkpr}": params.models.pgkpr, "${runs.pgkpr}": params.runs.pgkpr}
         counts = {None: 1} | {foreach: len(entries) for foreach, entries in maps.items()}
-        assert sum(counts[foreach] for foreach in FOREACH.values()) <= 66, name
+        assert sum(counts[foreach] for foreach in FOREACH.values()) <= 90, name
