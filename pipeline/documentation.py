@@ -50,7 +50,7 @@ def stage_table(dvc: dict[str, Any]) -> str:
 
 def _instance(entry: dict[str, Any]) -> str:
     return {"datasets": "data set", "paired_datasets": "data set of pairs", "compared_datasets": "data set of pairs",
-            "models": "model", "runs": "run", "probes": "probe"}.get(
+            "paraphrase_datasets": "data set of pairs", "models": "model", "runs": "run", "probes": "probe"}.get(
         str(entry.get("foreach", "")).strip("${}").split(".")[0], "project")
 
 
