@@ -214,7 +214,12 @@ def write_pairs():
     """Write counts of the data set and its picture of parts of speech."""
     paths = DatasetPaths("quora")
     write_json(paths.metrics("ingest"), {"examples": {"train": 40, "validation": 4, "test": ITEMS}})
-    write_json(paths.metrics("paraphrase_items"), {"vocabulary": {"words": 120}})
+    read = {"words": 9.0, "outside_vocabulary": 0.0125, "cut": 0.05}
+    write_json(paths.metrics("paraphrase_items"), {
+        "max_length": READ, "left_out": {"examples": 0}, "vocabulary": {"words": 1200, "tags": 36, "size": 1243},
+        "train": {"pairs": 80, "examples": 40}, "validation": {"pairs": 8, "examples": 4},
+        "test": {"pairs": 60, "examples": ITEMS, "expected_keywords": {"xx": 4.26, "xy": 5.0}, "source": read,
+                 "target": {**read, "cut": 0.075}}})
     write_json(paths.metrics("side_by_side"), {"texts": 9, "agreement": {}, "pos_frequency": {"split": "test",
                                                                                               "sources": 1234}})
     counts = {name: PosCounts() for name in ("attribution", "attribution_expected", "psi")}
@@ -299,7 +304,8 @@ def write_rewriting_comparison():
                "items": ITEMS, "first_value": 0.5, "second_value": 0.4, "difference": 0.1, "low": 0.05, "high": 0.15,
                "p_value": 0.002} for second in ("w-o-con", "lbow", "floor copy")]
     if (COMPARISON / "paired.parquet").exists():
-        paired += read_frame(COMPARISON / "paired.parquet", "paired").to_dict("records")
+        before = read_frame(COMPARISON / "paired.parquet", "paired")
+        paired += before[before["dataset"] != "quora/test"].to_dict("records")
     write_table(COMPARISON / "paired.parquet", "paired", pd.DataFrame(paired), provenance("compare"))
 
 

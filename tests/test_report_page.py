@@ -5,13 +5,16 @@ import re
 
 import pytest
 from browser import Browser
-from report_artifacts import ATTACK, CLOSING, IMAGE, ITEMS, SCRIPTS, TEXTS, write_project
+from report_artifacts import ATTACK, CLOSING, IMAGE, ITEMS, SCRIPTS, TEXTS, write_project, write_rewriting
 
 from stages.artifacts.paths import REPORT_PAGE
 from stages.report import main
 from stages.reporting.examples import segments
 
 WIDE, PHONE = 1200, 360
+TOO_WIDE = """[...document.querySelectorAll("main *")].filter((one) => !one.closest(".scroll")
+    && one.getBoundingClientRect().right > document.documentElement.clientWidth + 1).map((one) => one.outerHTML)
+    .slice(0, 3)"""
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +33,31 @@ def browser():
         yield running
 
 
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    """The page of small artifacts of both tracks."""
+    folder = tmp_path_factory.mktemp("both")
+    with contextlib.chdir(folder):
+        write_project()
+        write_rewriting()
+        assert main([]) == 0
+    return folder / REPORT_PAGE
+
+
 @pytest.fixture(params=[WIDE, PHONE])
 def page(browser, file, request):
     """The page at both widths; whatever a test does with it, nothing goes wrong in it and it does not grow too wide."""
-    tab = browser.open(file, request.param)
+    yield from opened(browser, file, request.param)
+
+
+@pytest.fixture(params=[WIDE, PHONE])
+def tracks(browser, both, request):
+    """The same of the page of both tracks."""
+    yield from opened(browser, both, request.param)
+
+
+def opened(browser, file, width):
+    tab = browser.open(file, width)
     yield tab
     assert tab.problems() == []
     assert tab.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
@@ -52,9 +76,7 @@ def column_of(page, table, column):
 def test_nothing_goes_wrong_and_nothing_is_wider_than_the_window(page):
     assert page.texts("h1") == ["Keycontrast report"]
     # Wide tables scroll in their own box.
-    assert page.evaluate("""[...document.querySelectorAll("main *")].filter((one) => !one.closest(".scroll")
-        && one.getBoundingClientRect().right > document.documentElement.clientWidth + 1).map((one) => one.outerHTML)
-        .slice(0, 3)""") == []
+    assert page.evaluate(TOO_WIDE) == []
     assert page.texts(".alarm strong")[0] == "Keyword contrast vanished"
 
 
@@ -229,6 +251,38 @@ def test_curves_and_points_can_be_switched_off(page):
     page.click(".map g.impostor_keyword path")
     assert page.texts(".hint")[0].endswith(ATTACK)
     assert page.evaluate("document.querySelectorAll('.map .same').length") == 5
+
+
+def test_both_tracks_fit_and_are_told_apart(tracks):
+    assert tracks.evaluate(TOO_WIDE) == []
+    assert tracks.texts(".contents .group") == ["HCL", "PGKPR", "Data"]
+    assert [text.partition(":")[0] for text in tracks.texts("main .track")] == ["HCL", "PGKPR"]
+
+
+def test_every_keyword_of_a_source_is_marked(tracks):
+    first = "[data-source=generations-pgkpr-0] article:first-child"
+    assert tracks.texts(f"{first} h4") == ["Example 0 · keywords are good workouts lose belly fat"]
+    assert tracks.texts(f"{first} .texts > div:first-child mark") == ["are", "good", "workouts", "lose", "belly", "fat"]
+    assert tracks.texts(f"{first} .output mark") == ["lose", "belly", "fat"] * 6
+    # On the other track a keyword of two words stays one.
+    assert tracks.texts("[data-source=generations-hcl-0] article:first-child .texts > div:first-child mark") == [
+        "belly fat"]
+
+
+def test_cases_read_on_any_width(tracks):
+    item = ".cases tbody:first-child"
+    assert tracks.texts(f"{item} th")[:4] == ["sourceexample 6", "TSs, part 1", "TSs, part 2", "reference"]
+    assert tracks.texts(f"{item} tr:nth-child(3) .tag") == ["[VBP]", "[JJ]", "[NNS]", "[VB]", "[NN]", "[NN]"]
+    below = tracks.evaluate(f"""(() => {{
+        const row = document.querySelector("{item} tr:nth-child(2)");
+        const [name, text] = [...row.cells].map((cell) => cell.getBoundingClientRect());
+        return text.top >= name.bottom - 1;
+    }})()""")
+    narrow = tracks.evaluate("innerWidth") == PHONE
+    assert below == narrow
+    # On a phone nothing of it has to be scrolled for.
+    assert tracks.evaluate("(({scrollWidth, clientWidth}) => scrollWidth <= clientWidth)"
+                           "(document.querySelector('.cases').parentElement)")
 
 
 def test_contents_lead_to_every_section(page):

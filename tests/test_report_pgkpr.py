@@ -27,7 +27,7 @@ from report_artifacts import (
 )
 from report_outline import Outline, row_of
 
-import stages
+import stages.reporting.context
 from stages.artifacts.paths import REPORT_PAGE, ModelPaths, RunPaths
 from stages.artifacts.tables import read_frame, write_table
 from stages.params import load_params
@@ -37,6 +37,7 @@ from stages.reporting.examples import seeded_examples
 from stages.reporting.gather import CASES, DatasetMaterial, Material, PairsMaterial, RunMaterial, gather
 from stages.reporting.generations import generations_data
 from stages.reporting.parts_of_speech import PartsOfSpeech, parts_of_speech
+from stages.reporting.results import result_blocks
 
 RUNS = [run for _, runs in REWRITERS.values() for run in runs]
 
@@ -59,8 +60,9 @@ def page(both):
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """A project of PGKPR alone, without its report."""
+    """A project of PGKPR alone, without its report; curves are left out of it, because drawing takes seconds."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(stages.reporting.context, "curve_groups", lambda *_: [])
     write_rewriting()
     return tmp_path
 
@@ -140,21 +142,18 @@ def test_the_same_artifacts_give_the_same_bytes(both, tmp_path, monkeypatch):
     assert {"history--loss.svg", "history--pgkpr--loss.svg", "parts-of-speech--quora.png"} <= names
 
 
-def test_comparisons_of_one_track_hold_nothing_of_the_other():
+def test_tracks_on_the_same_items_keep_their_own_comparison():
     def run(name, own):
-        return RunMaterial(name, name, "d", {}, {}, pd.DataFrame(), track=own)
+        metrics = {"run": {"bleu_1": 0.5}, "floors": {}, "counts": {"examples": 3}, "settings": {"split": "test"}}
+        return RunMaterial(name, name, "d", {}, metrics, pd.DataFrame(), track=own)
 
-    def group(*runs):
-        return {"runs": list(runs)}
-
-    groups = {"hcl": group("hcl"), "pgkpr (2 seeds)": group("p-1", "p-2"), "p-1": group("p-1"), "floor copy": group(),
-              "floor nearest": group(), "floor nearest of p-1": group()}
-    material = Material("r", 1, "bundled", [], [], [run("hcl", "hcl"), run("p-1", "pgkpr"), run("p-2", "pgkpr")], {},
-                        comparison={"d/test": {"groups": groups, "items": 3}})
-    assert list(material.of("hcl").comparison["d/test"]["groups"]) == ["hcl", "floor copy", "floor nearest"]
-    assert list(material.of("pgkpr").comparison["d/test"]["groups"]) == [
-        "pgkpr (2 seeds)", "p-1", "floor copy", "floor nearest", "floor nearest of p-1"]
-    assert [run.name for run in material.of("pgkpr").runs] == ["p-1", "p-2"]
+    comparison = {"d/test": {"groups": {"hcl": {"runs": ["hcl"]}, "floor copy": {"runs": []}}},
+                  "d/test (PGKPR)": {"groups": {"pgkpr": {"runs": ["pgkpr"]}}}}
+    material = Material("r", 1, "bundled", [], [], [run("hcl", "hcl"), run("pgkpr", "pgkpr")], {},
+                        comparison=comparison)
+    found = {key: result_blocks(material.of(key).runs, comparison)[0] for key in ("hcl", "pgkpr")}
+    assert {key: (block.label, block.systems_in_order) for key, block in found.items()} == {
+        "hcl": ("d/test", ["hcl", "floor copy"]), "pgkpr": ("d/test (PGKPR)", ["pgkpr"])}
 
 
 # -- results and published rows ---------------------------------------------------------------------------------
@@ -221,7 +220,7 @@ def test_training_has_no_alarms_and_its_own_curves(page):
     training = part(page, "pgkpr-training")
     assert "alarms" not in training and "architecture" in training
     assert "The loss and its parts" in training and "Optimiser and the rest" in training
-    assert "generation: pgkpr validation from 5.500 to 5.000 over 2 epochs" in training
+    assert "generation: pgkpr validation from 5.500 to 5.000" in training
     assert ["w-o-con", "quora", "13", "contrast.weight = 0", "2", "2", "5.750"] in rows(training)
     settings = training[training.index("Settings of lbow"):]
     assert "latent bow: gumbel" in settings and "residual" not in settings
@@ -283,7 +282,7 @@ def test_cases_show_what_the_first_run_reads_and_what_all_write(both):
             word for word, tag in zip(words, tags, strict=True) if tag.startswith("VB"))
         assert len(case.references) == 2
     long = next(case for case in study.cases if case.example_id % 3 == 2)
-    assert long.cut == "all today ?" and len(long.parts[0]) == READ == 17
+    assert long.cut == "at all today ?" and len(long.parts[0]) == READ == 17
 
 
 def test_the_shown_keywords_are_those_that_the_run_was_given(both):
@@ -327,7 +326,7 @@ def test_the_case_study_on_the_page(page):
     assert ["TSs, part 2", "what [VBP] [JJ] [NNS] to [VB] [NN] [NN] ?"] in found
     assert ["psi-s", "how do i lose belly fat ?keywords: are lose"] in found
     assert ["lbow", f"{ATTACK} who wrote"] in found and any(IMAGE in cell for row in found for cell in row)
-    assert "are beyond what models read" in cases and "all today ?" in cases
+    assert "are beyond what models read" in cases and "at all today ?" in cases
     assert cases.count("<tbody") == CASES
     # A keyword is marked in the source and in part 1; the outputs keep others.
     items = sum(number % 3 == 0 for number in seeded_examples(range(ITEMS), CASES, 13))
@@ -360,7 +359,7 @@ def test_parts_of_speech_are_counted_in_five_families(page):
     assert "Keyword tokens by part of speech, 1,234 test sources." in section
     found = {row[0]: row[1:] for row in rows(section)}
     assert found["NN* (nouns)"] == ["240.0\u00a0% · 1", "1.655.0\u00a0% · 0.9", "266.7\u00a0% · 1"]
-    assert found["VB* (verbs)"][0] == "120.0\u00a0% · 0" and found["all others"][0] == "120.0\u00a0% · 1"
+    assert found["VB* (verbs)"][0] == "120.0\u00a0% · 0" and found["all others"][0] == "120.0\u00a0% · 3"
     assert found["of all tokens"] == ["71.4\u00a0%", "42.9\u00a0%", "42.9\u00a0%"]
     assert "PGKPR: nouns 2, adjectives 0, pronouns 0, adverbs 1, verbs 1; PSI: nouns 2, adjectives 1" in section
     assert parts_of_speech(DatasetMaterial("d", {})) is None

@@ -5,6 +5,7 @@ import json
 import pandas as pd
 import pytest
 import yaml
+from report_artifacts import write_rewriting
 
 from pipeline import results_document
 from pipeline.markdown import escaped, table
@@ -269,7 +270,7 @@ def test_a_comparison_of_other_runs_is_refused(project):
 
 def test_a_recipe_without_runs_has_no_results(project):
     (project / "params.yaml").write_text(yaml.safe_dump({"recipe": "none", "datasets": {"qqp": {"source": "x"}}}))
-    with pytest.raises(InputError, match="runs.hcl is empty"):
+    with pytest.raises(InputError, match="runs.hcl and runs.pgkpr are empty"):
         made()
 
 
@@ -283,6 +284,100 @@ def test_runs_on_other_items_have_tables_of_their_own(project):
     text = made()
     assert "### qqp, qqp/test (as calm): as HCL reports it" in text
     assert text.count("of the paper's 44,949") == 1
+
+
+# PGKPR
+
+@pytest.fixture
+def rewriting(tmp_path, monkeypatch):
+    """A project of PGKPR alone."""
+    monkeypatch.chdir(tmp_path)
+    write_rewriting(train_pgkpr={"sizes": {"layers": 2, "heads": 4, "width": 256, "feed_forward": 512},
+                                 "training": {"epochs": 5, "batch_size": 64}})
+    return tmp_path
+
+
+def test_what_was_run_of_pgkpr_is_said(rewriting):
+    text = section(made("quora"), "what was run")
+    assert ("Recipe tiny-pgkpr; Transformers of 2 + 2 layers, 4 heads and widths 256 and 512; keyword scores of "
+            "training: both; at most 8,000 words in the vocabulary, 17 words of a text read; at most 5 epochs of "
+            "batches of 64, unless a row says otherwise.") in text
+    assert ("**quora**: 40 train, 4 validation, 30 test items, each with its references 148 pairs; 1,200 words and 36 "
+            "tags in the vocabulary. Of test: 1.2 % of the words of its sources are outside of it, and 5.0 % are cut; "
+            "1.2 % of the words of its targets are outside of it, and 7.5 % are cut; 4.3 keywords of a source are "
+            "expected by attribution.") in text
+    assert row(text, "pgkpr (2 seeds)") == ["pgkpr (2 seeds)", "nothing", "13, 99", "2/2 2/2"]
+    assert row(text, "pgkpr-ref")[1] == "decode.keywords = xy"
+    assert row(text, "lbow")[1] == "architecture = latent\\_bow, latent\\_bow.gumbel = True"
+    assert "encoder" not in text and "graph" not in text
+
+
+def test_the_main_table_of_pgkpr_is_in_the_paper_s_unit(rewriting):
+    text = section(made("quora"), "as PGKPR reports it")
+    assert row(text, "row") == ["row", *(f"BLEU-{order}" for order in range(1, 5)), "ROUGE-1", "ROUGE-2", "ROUGE-L",
+                                "source BLEU", "iBLEU", "keywords kept"]
+    assert row(text, "*floor: copy*")[1:] == ["71.00", "36.00", "24.33", "18.50", "35.00", "35.00", "35.00", "30.00",
+                                              "10.00", "75.00"]
+    # The comparison has the mean of some metrics; of the others it is taken over the runs.
+    assert row(text, "**pgkpr (2 seeds)**")[1:3] == ["54.32 ± 1.23", "28.50 ± 3.54"]
+    assert row(text, "**lbow**")[1] == "55.00"
+    assert row(text, "95 % interval", "50.00 to 60.00")[2] == "–"
+    assert row(text, "*paper: PGKPR*")[1:8] == ["58.89", "45.08", "35.69", "29.23", "60.94", "36.69", "58.16"]
+    assert row(text, "*paper: PGKPR-ref*")[1:3] == ["58.89 (!4)", "45.07"]
+    for name in ("LBOW-gumbel", "PGKPR-PSI+S", "w/o L\\_con"):
+        assert row(text, f"*paper: {name}*")
+    assert text.count("*paper:") == 5 and "\n(!4) The same as PGKPR's to two decimals" in text
+    assert "smaller models, less training" in text and "references are cut to ? words" in text
+
+
+def test_ordinary_metrics_of_pgkpr_are_raw(rewriting):
+    text = section(made("quora"), "ordinary metrics")
+    cells = dict(zip(row(text, "row"), row(text, "**lbow**"), strict=True))
+    assert [cells[name] for name in ("BLEU-1", "ROUGE-1 (py-rouge)", "ROUGE-1", "tokens")] == [
+        "0.5000", "0.2500", "0.5000", "9.5"]
+    assert "Of whole references and real words." in text and "source BLEU" not in cells
+
+
+def test_rows_of_pgkpr_do_without_a_part_or_the_method(rewriting):
+    text = section(made("quora"), "what each part is worth")
+    assert row(text, "w-o-con", "the contrast of pairs")[2:] == ["BLEU-1", "–", "–", "+1.3 %", "-0.4 %"]
+    assert row(text, "lbow", "the method: another model")[2:] == ["BLEU-1", "–", "–", "+1.3 %", "-5.2 %"]
+    assert row(text, "pgkpr-ref", "keywords from the source alone: these are from the reference too, an oracle")[2:] \
+        == ["–", "–", "(not compared)", "+1.3 %", "+0.0 %"]
+    assert row(text, "psi-s")[1] == "keywords by attribution: these are by PSI, as the S-Tagger sees it"
+    assert row(text, "*floor: copy*") == ["*floor: copy*", "BLEU-1", "–", "–"]
+    assert row(text, "lbow", "0.002")[2:] == ["50.00", "40.00", "+10.00", "+5.00 to +15.00", "0.002", "helps"]
+
+
+def test_losses_of_pgkpr_are_those_of_the_epoch_that_was_kept(rewriting):
+    text = made("quora")
+    losses = text.split("### quora: validation losses of PGKPR's models\n")[1]
+    assert row(losses, "lbow") == ["lbow", "5.7500", "5.0000", "–", "–", "–"]
+    assert "monitors and alarms" not in text
+
+
+def test_both_tracks_stand_in_one_block(project):
+    alone = made()
+    write_rewriting()
+    text = made()
+    headings = [line.removeprefix("### qqp") for line in text.splitlines() if line.startswith("###")]
+    assert headings == [
+        ": what was run", ", qqp/test: as HCL reports it", ", qqp/test: ordinary metrics",
+        ", qqp/test: what each part is worth", ", quora/test: as PGKPR reports it", ", quora/test: ordinary metrics",
+        ", quora/test: what each part is worth", ": monitors and alarms", ": validation losses of PGKPR's models"]
+    for heading in ("as HCL reports it", "monitors and alarms"):
+        assert section(text, heading).rstrip() == section(alone, heading).split("<!--")[0].rstrip()
+    assert "PGKPR: Transformers of 6 + 6 layers" in section(text, "what was run")
+
+
+@pytest.mark.parametrize(("path", "remedy"), [
+    (DatasetPaths("quora").metrics("paraphrase_items"), "keycontrast run paraphrase_items@quora"),
+    (RunPaths("lbow").metrics, "keycontrast run evaluate_pgkpr@lbow"),
+    (ModelPaths("psi").history, "keycontrast run train_pgkpr@psi")], ids=lambda value: str(value).split("/")[-1])
+def test_what_is_missing_of_pgkpr_is_named_with_the_stage_to_run(rewriting, path, remedy):
+    path.unlink()
+    with pytest.raises(InputError, match=f"{path.as_posix()}: no such artifact.*{remedy}"):
+        made()
 
 
 # The document

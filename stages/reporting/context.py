@@ -220,7 +220,7 @@ def build(material: Material, examples: int) -> Page:
     shown = [PGKPR] if own["pgkpr"].runs else []
     if own["hcl"].models or not shown:
         shown.insert(0, HCL)
-    blocks = {track.key: result_blocks(own[track.key].runs, own[track.key].comparison, track)
+    blocks = {track.key: result_blocks(own[track.key].runs, material.comparison, track)
               for track in shown}
     budget = GENERATION_BYTES // max(1, sum(map(len, blocks.values())))
     return Page(

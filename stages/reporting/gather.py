@@ -1,7 +1,6 @@
 """Read what the page shows, through the schemas; what a recipe does not make is None, not an error."""
 
 import json
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -149,20 +148,10 @@ class Material:
     pairs: dict[str, PairsMaterial] = field(default_factory=dict)
 
     def of(self, track: str) -> "Material":
-        """Return the material with the models, runs, probes and comparisons of one track alone; only HCL has probes."""
-        runs = [run for run in self.runs if run.track == track]
-        own = {run.name for run in runs}
-        others = {run.name for run in self.runs} - own
-        return replace(self, models=[model for model in self.models if model.track == track], runs=runs,
-                       probes=self.probes if track == "hcl" else [],
-                       comparison={label: {**found, "groups": _without(found.get("groups", {}), others)}
-                                   for label, found in self.comparison.items()})
-
-
-def _without(groups: Mapping[str, Any], others: Collection[str]) -> dict[str, Any]:
-    """Return compared systems without those of ``others``, and without floors that are named after one of these."""
-    return {name: group for name, group in groups.items() if not set(group["runs"]) & set(others)
-            and not (name.startswith("floor ") and name.partition(" of ")[2] in others)}
+        """Return the material with the models, runs and probes of one track alone; only HCL has probes."""
+        return replace(self, models=[model for model in self.models if model.track == track],
+                       runs=[run for run in self.runs if run.track == track],
+                       probes=self.probes if track == "hcl" else [])
 
 
 def gather(params: "Params") -> Material:
