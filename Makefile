@@ -11,7 +11,7 @@ run: $(STAMP)
 	@$(KEYCONTRAST) run
 
 test: $(STAMP)
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 env: $(STAMP)
 

@@ -204,14 +204,16 @@ def with_pgkpr(content):
 
 def test_the_data_sets_of_the_pgkpr_track_are_filled_in(sample):
     assert set(parse_params(with_pgkpr(sample), "recipe").paraphrase_datasets) == {"sample"}
-    assert not parse_params(sample, "recipe").paraphrase_datasets
+    alone = {name: value for name, value in sample.items() if name != "paraphrase_datasets"}
+    alone |= {name: {**sample[name], "pgkpr": {}} for name in ("models", "runs")}
+    assert not parse_params(alone, "recipe").paraphrase_datasets
 
 
 @pytest.mark.parametrize(("place", "value", "message"), [
     (("models", "pgkpr", "pgkpr", "dataset"), "samples", "models.pgkpr.pgkpr.dataset: no data set 'samples'"),
     (("runs", "pgkpr", "pgkpr", "model"), "pgkrp", "runs.pgkpr.pgkpr.model: no model 'pgkrp'"),
     (("models", "pgkpr", "hcl"), {"dataset": "sample"}, "models.hcl has one of that name too"),
-    (("models", "pgkpr", "pgkpr", "overrides"), {"sizes": {"heads": 7}}, "width 512 is not a multiple of heads 7"),
+    (("models", "pgkpr", "pgkpr", "overrides"), {"sizes": {"heads": 7}}, "width 64 is not a multiple of heads 7"),
     (("runs", "pgkpr", "pgkpr", "decode"), {"keywords": "yx"}, "runs.pgkpr.pgkpr.decode"),
     (("datasets", "sample", "side_by_side"), False, "has no keyword scores by attribution and PSI"),
 ])
