@@ -34,14 +34,15 @@ def twins(tmp_path_factory):
 def test_flow_and_dvc_leave_the_same_lock(twins):
     flow, alone, _ = twins
     one, two = tiny_project.lock(flow), tiny_project.lock(alone)
-    assert len(one["stages"]) >= 15
+    assert len(one["stages"]) >= 25
     assert one == two
 
 
 def test_every_artifact_is_there_and_the_last_lines_say_where(twins):
     flow, _, run = twins
     for path in ("tiny/keywords.parquet", "tiny/edges.parquet", "models/hcl/model/model.safetensors",
-                 "runs/hcl-no-graph/metrics.json", "report/index.html"):
+                 "runs/hcl-no-graph/metrics.json", "tiny/paraphrase_items.parquet", "models/pgkpr/model/model.safetensors",
+                 "runs/pgkpr/metrics.json", "report/index.html"):
         assert (flow / "artifacts" / path).exists(), path
     assert "artifacts/report/index.html" in run.stdout
     assert "copy" in run.stdout
@@ -59,8 +60,9 @@ def test_a_second_time_nothing_happens(twins):
 
 def test_predictions_cover_the_test_split(twins):
     examples = pd.read_parquet(twins[0] / "artifacts" / "tiny" / "examples.parquet")
-    predictions = pd.read_parquet(twins[0] / "artifacts" / "runs" / "hcl" / "predictions.parquet")
-    assert predictions["example_id"].tolist() == examples.loc[examples["split"] == "test", "example_id"].tolist()
+    for run in ("hcl", "pgkpr"):
+        predictions = pd.read_parquet(twins[0] / "artifacts" / "runs" / run / "predictions.parquet")
+        assert predictions["example_id"].tolist() == examples.loc[examples["split"] == "test", "example_id"].tolist()
 
 
 def test_a_new_text_is_rewritten_with_its_keyword_or_another(twins):

@@ -67,9 +67,13 @@ def params() -> dict:
                       "training": {"epochs": 25, "patience": 25, "batch_size": 8, "micro_batch": 8,
                                    "checkpoint_steps": 1}},
         "generate_hcl": {"num_beams": 2, "max_length": 8},
+        "train_pgkpr": {"sizes": {"layers": 1, "heads": 2, "width": 16, "feed_forward": 32},
+                        "training": {"epochs": 2, "batch_size": 16, "micro_batch": 16}},
         "models": {"hcl": {"hcl": {"dataset": "tiny"},
-                           "hcl-no-graph": {"dataset": "tiny", "overrides": {"graph": {"iterations": 0}}}}},
-        "runs": {"hcl": {"hcl": {"model": "hcl"}, "hcl-no-graph": {"model": "hcl-no-graph"}}}}
+                           "hcl-no-graph": {"dataset": "tiny", "overrides": {"graph": {"iterations": 0}}}},
+                   "pgkpr": {"pgkpr": {"dataset": "tiny"}}},
+        "runs": {"hcl": {"hcl": {"model": "hcl"}, "hcl-no-graph": {"model": "hcl-no-graph"}},
+                 "pgkpr": {"pgkpr": {"model": "pgkpr"}}}}
 
 
 def write_params(folder: Path, **changes) -> None:
