@@ -188,6 +188,19 @@ def test_a_loss_of_weight_0_is_not_computed(weights, passes, monkeypatch):
     assert missing == (set() if weights[0] else head)
 
 
+def test_without_contrast_the_other_terms_of_a_training_step_keep_their_dropout():
+    batch, mask = tagged_batch()
+    sizes = {"layers": 1, "heads": 2, "width": 8, "feed_forward": 16, "dropout": 0.5}
+    found = []
+    for weight in (0.1, 0.0):
+        built = model("pgkpr", sizes=sizes, contrast={"weight": weight}).train()
+        torch.manual_seed(4)
+        found.append(built.sums(batch, mask))
+    full, without = found
+    assert set(full) - set(without) == {"contrast"}
+    assert all(torch.equal(full[name], value) for name, value in without.items())
+
+
 def test_contrast_with_all_negatives_encodes_the_plain_sources_too(monkeypatch):
     built, (batch, mask) = model("pgkpr", contrast=ALL_NEGATIVES), tagged_batch()
     seen, encode = [], built.encode

@@ -63,15 +63,19 @@ class Pgkpr(TransformerRewriter):
     def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
         """Return the sums of generation and, where they weigh anything, of reconstruction and contrast."""
         ids, targets, real = self._perturbed(batch, mask)
-        sequences = [(ids, real)]
-        if self.config.contrast["weight"] > 0:
-            sequences += self._counterparts(batch)
-        (memory, *others) = self._encoded(sequences)
+        counterparts = self._counterparts(batch) if self.config.contrast["weight"] > 0 else []
+        if ids.is_cpu:  # one pass costs as much as several (measured)
+            memory, others = self.encode(ids, real), []
+        else:  # an accelerator spends a pass on launching it
+            memory, *others = self.encode_together([(ids, real), *counterparts])
         parts = {"generation": self.generation(batch, (memory, real))}
         if self.config.reconstruction["weight"] > 0:
             parts["reconstruction"] = self._reconstruction(memory, targets)
-        if others:
-            pooled = [_pooled(states, of) for states, (_, of) in zip([memory, *others], sequences, strict=True)]
+        if counterparts:
+            # Last on a CPU: the other terms then draw the same dropout and have the same bits, contrast or not.
+            others = others or [self.encode(*counterpart) for counterpart in counterparts]
+            pooled = [_pooled(memory, real), *(_pooled(states, of) for states, (_, of)
+                                               in zip(others, counterparts, strict=True))]
             parts["contrast"] = self._contrast(pooled, batch["group"])
         return parts
 
@@ -86,13 +90,6 @@ class Pgkpr(TransformerRewriter):
         texts = ["t", "x"] if self.config.contrast["neg"] == "all" else ["t"]
         return [counterpart(batch[f"{text}_ids"], batch[f"{text}_tags"], batch[f"{text}_lengths"], order)
                 for text in texts]
-
-    def _encoded(self, sequences: list[Tokens]) -> list[Tensor]:
-        # An accelerator spends a pass on launching it, so one pass is cheaper; on a CPU one costs as much as several
-        # (measured), and these leave the states of TS_s the same to the bit, contrast or not.
-        if sequences[0][0].is_cpu:
-            return [self.encode(ids, real) for ids, real in sequences]
-        return self.encode_together(sequences)
 
     def encode_together(self, sequences: list[Tokens]) -> list[Tensor]:
         """Return :meth:`encode` of each of several batches of tokens, from one pass over all of them."""
