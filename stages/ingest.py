@@ -26,6 +26,7 @@ from stages.ingestion.negatives import (
     with_negatives,
 )
 from stages.ingestion.pairs import UNITS, Taken, check_share, take_rows
+from stages.ingestion.newsposts import stripped_posts
 from stages.ingestion.readers import RawRow, read_rows
 from stages.ingestion.rowlog import KEPT
 from stages.ingestion.splits import sample_items, split_groups, split_items
@@ -68,9 +69,11 @@ def run(rows: Iterable[RawRow], dataset: Dataset, params: Ingest, seed: int, scr
         InputError: too many rows are unusable, or they give no examples under ``params``.
     """
     check_source(dataset, params)
-    taken = take_rows(rows, dataset, scratch, params.roc_mode)
+    labelled = dataset.structure == "labelled"
+    rows = stripped_posts(rows, params.ng_strip) if labelled else rows
+    taken = take_rows(rows, dataset, scratch, params.roc_mode, labelled and params.labelled_copies == "keep")
     check_share(taken, params.max_rejected)
-    if taken.structure == "labelled":
+    if labelled:
         return _labelled(taken, dataset, params, seed)
     return _contrasted(settled(taken, params.split_by), dataset, params, seed)
 
@@ -109,7 +112,7 @@ def _labelled(taken: Taken, dataset: Dataset, params: Ingest, seed: int) -> Inge
     texts, label = taken.first[kept], taken.label[kept]
     used = np.zeros(taken.n_texts, dtype=bool)
     used[texts] = True
-    counts = {"rows": row_counts(taken), "texts": {"distinct": taken.n_texts, "used": len(texts)},
+    counts = {"rows": row_counts(taken), "texts": {"distinct": taken.n_texts, "used": int(np.count_nonzero(used))},
               "examples": by_split(split), **labelled_counts(taken, kept, split)}
     return Ingested("labelled_examples", counts, {
         "examples": lambda: labelled_batches(texts, label, taken.labels, split, text_numbers(used)),

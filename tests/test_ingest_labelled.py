@@ -69,7 +69,9 @@ def test_repetitions_contradictions_and_texts_of_two_splits(tmp_path):
         ["train", 44, "both labels: the text occurs as 'a' and as 'b'"]]
     assert made.counts["rows"] == {"read": 47, "taken": 43, "rejected": 2, "duplicates": 1, "not_taken_by_reason": {
         "both labels": 2, "duplicate": 1, "other split": 1}}
-    assert made.counts["leak"] == {"rows_left_out_for_an_evaluated_split": 1}
+    assert made.counts["leak"]["rows_left_out_for_an_evaluated_split"] == 1
+    none = {"repeated_within": 0, "text_also_in_training": 0, "text_in_training_as_another_class": 0}
+    assert made.counts["leak"]["test"] == {"items": 2, **none}
     frame = made.examples.merge(made.texts)
     assert sorted(frame[frame["split"] == "test"]["text"]) == ["In both", "test"]
     with pytest.raises(InputError, match="2 of 47 rows cannot be used"):
@@ -93,3 +95,45 @@ def test_a_column_of_texts_is_no_label(tmp_path, monkeypatch):
     monkeypatch.setattr(pairs, "_CLASSES", 10)
     with pytest.raises(InputError, match="f: the labels have more than 10 different values.*columns.label"):
         made_of(labelled([(f"text {n}", f"class {n}") for n in range(20)]), tmp_path)
+
+
+def copied():
+    """Rows with every kind of copy: within a split, in two splits, as two classes."""
+    rows = labelled([*classes({"a": 40, "b": 40}), ("Same.", "a"), ("same", "a"), ("In both", "b"), ("torn", "a")],
+                    "train", "train")
+    return rows + labelled([("in both!", "b"), ("Torn", "b"), ("test", "a"), ("Test?", "a")], "test", "test")
+
+
+def test_published_counts_stay_if_copies_are_kept(tmp_path):
+    made = made_of(copied(), tmp_path, validation=0.1, labelled_copies="keep")
+    assert made.counts["examples"] == {"train": 76, "validation": 8, "test": 4}
+    assert len(made.rejected) == 0
+    assert made.counts["texts"] == {"distinct": 84, "used": 84} and len(made.texts) == 84
+    leak = made.counts["leak"]
+    assert leak["test"] == {"items": 4, "repeated_within": 1, "text_also_in_training": 2,
+                            "text_in_training_as_another_class": 1}
+    assert leak["train"] == {"items": 76, "repeated_within": 1, "text_also_in_training": 2,
+                             "text_in_training_as_another_class": 0}
+    frame = made.examples.merge(made.texts)
+    assert frame[frame["split"] == "test"]["text"].str.lower().str.strip(".!?").tolist() == [
+        "in both", "torn", "test", "test"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_validation_takes_no_text_of_which_training_or_test_has_a_copy(tmp_path, seed):
+    rows = copied() + labelled([(f"Twice {n}", "a") for n in range(20)] * 2, "more", "train")
+    made = made_of(rows, tmp_path, seed, validation=0.1, labelled_copies="keep")
+    assert made.counts["leak"]["validation"] == {"items": 12, "repeated_within": 0, "text_also_in_training": 0,
+                                                 "text_in_training_as_another_class": 0}
+    assert made.counts["classes"]["validation"] == {"a": 8, "b": 4}
+
+
+def test_classes_of_few_texts_stay_in_training(tmp_path):
+    sizes = {"one": 1, "two": 2, "three": 3, "nine": 9} | {f"lonely {n}": 1 for n in range(8)}
+    made = made_of(labelled(classes(sizes), split=None), tmp_path, validation=0.3, test=0.3)
+    assert min(made.counts["classes"]["train"].values()) >= 1
+    assert made.counts["classes_without_a_text"]["train"] == []
+    assert "one" in made.counts["classes_without_a_text"]["validation"]
+    assert sum(made.counts["examples"].values()) == sum(sizes.values())
+    with pytest.raises(InputError, match="no class has a text to spare for test: each keeps one for training"):
+        made_of(labelled(classes({"one": 1, "other": 1, "third": 1})), tmp_path)

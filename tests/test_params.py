@@ -88,7 +88,7 @@ def test_pairs_are_told_from_labelled_texts(sample):
     sample["models"]["hcl"]["hcl"]["dataset"] = "questions"
     with pytest.raises(InputError, match="(?s)psi scores pairs.*data set questions.*models.hcl.hcl.dataset: questions"):
         parse_params(sample, "params.yaml")
-    with pytest.raises(InputError, match="paired_datasets: must name the data sets that are not of layout labelled"):
+    with pytest.raises(InputError, match="paired_datasets: must name the data sets that are no labelled texts"):
         parse_params({**sample, "paired_datasets": {"questions": {}}}, "params.yaml")
 
 

@@ -9,6 +9,7 @@ from stages.artifacts.schemas import SPLITS
 from stages.ingestion.company import Settled
 from stages.ingestion.hashed import large_components
 from stages.ingestion.items import NO_TEXT, Items
+from stages.ingestion.labelled import labelled_lines
 from stages.ingestion.leaks import leak_lines
 from stages.ingestion.negatives import rule_of
 from stages.ingestion.pairs import UNITS, Taken
@@ -102,8 +103,7 @@ def summary(counts: dict[str, Any]) -> str:
         lines.append(f"published splits kept: {', '.join(counts['published_splits'])}")
     if "classes" in counts:
         lines += [f"{name}: {_listed(found)}" for name, found in counts["classes"].items()]
-        return _printed([*lines, f"examples: {_listed(counts['examples'])}; rows left out because their text is "
-                                 f"evaluated: {counts['leak']['rows_left_out_for_an_evaluated_split']}"])
+        return _printed([*lines, f"examples: {_listed(counts['examples'])}", *labelled_lines(counts)])
     lines.append(f"triples by source of negatives: {_listed(counts['triples_by_negative_source'])}; "
                  f"used: {counts['negative_source']}")
     if "rule" in counts:

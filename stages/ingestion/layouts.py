@@ -41,6 +41,11 @@ _PUBLISHED: dict[str, tuple[dict[str, str], Literal["standard", "none"]]] = {
     "douban_dialogue": ({"label": "label", "context": "context", "response": "response"}, "none"),
     "groupwise_dialogue": ({"context": "context", "response": "response", "candidates": "candidates",
                             "scores": "scores"}, "none"),
+    "newsgroups": ({"text": "text", "label": "group"}, "none"),
+    "trec": ({"text": "question", "label": "class"}, "none"),
+    "all_terms": ({"text": "text", "label": "class"}, "none"),
+    "rt_polarity": ({"text": "text", "label": "class"}, "none"),
+    "text_gcn": ({"text": "text", "label": "class", "split": "split"}, "none"),
 }
 _ROLES = {"pairs": ("source", "target", "label"), "triples": ("source", "target", "negative"),
           "captions": ("group", "text"), "labelled": ("text", "label"),

@@ -106,7 +106,8 @@ class Taken:
         return sum(count for category, count in self.rejections().items() if category not in IN_ORDER)
 
 
-def take_rows(rows: Iterable[RawRow], dataset: Dataset, folder: Path, mode: str = "ending") -> Taken:
+def take_rows(rows: Iterable[RawRow], dataset: Dataset, folder: Path, mode: str = "ending",
+              copies: bool = False) -> Taken:
     """Check ``rows`` and keep each pair (in either order), triple, caption of a group, labelled text, story or
     context with its response once.
 
@@ -119,6 +120,7 @@ def take_rows(rows: Iterable[RawRow], dataset: Dataset, folder: Path, mode: str 
         dataset: names structure and columns.
         folder: an empty folder for what is kept on disk as long as the result is used.
         mode: ``roc_mode``, what stories give.
+        copies: keep every row, equal to another or not (``labelled_copies: keep``).
 
     Raises:
         InputError: labelled texts have more classes than any data set could mean.
@@ -127,7 +129,7 @@ def take_rows(rows: Iterable[RawRow], dataset: Dataset, folder: Path, mode: str 
     for row in progress(rows, "ingest: rows", unit="row"):
         intake.add(row)
     intake.flush()
-    return intake.taken()
+    return intake.taken(copies)
 
 
 def check_share(taken: Taken, max_rejected: float) -> None:
@@ -216,8 +218,8 @@ class _Intake:
             self._read.add(np.array(self._good, TAKEABLE))
         self._clear()
 
-    def taken(self) -> Taken:
-        """Number the texts and keep one of equal rows."""
+    def taken(self, copies: bool) -> Taken:
+        """Number the texts and keep one of equal rows, or all ``copies``."""
         self._log.close()
         takeable = RecordFile(self._folder / "takeable", TAKEABLE)
         equals = Buckets(self._folder / "equals", _PLACED)
@@ -225,7 +227,7 @@ class _Intake:
             equals.add(_bucket(records, equals.count), _identity(records, self._structure, len(takeable)))
             takeable.add(records)
         outcomes: Counter[int] = Counter()
-        verdicts = in_order(self._folder / "verdicts", _verdicts(equals, outcomes), VERDICT, len(takeable))
+        verdicts = in_order(self._folder / "verdicts", _verdicts(equals, outcomes, copies), VERDICT, len(takeable))
         pairs, negative, label, rank = _kept(takeable, verdicts, outcomes[KEPT], self._structure)
         unit, further = _units(takeable, verdicts, self._further) if self._units else _NO_UNITS
         labels = {"labelled": list(self._labels), "dialogue": ["wrong", "right"]}.get(self._structure, [])
@@ -290,8 +292,8 @@ def _bucket(records: np.ndarray, count: int) -> np.ndarray:
     return ((total * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(40)).astype(np.int64) % count
 
 
-def _verdicts(equals: Buckets, outcomes: Counter[int]) -> Iterator[np.ndarray]:
-    """Yield what becomes of each row, and count it."""
+def _verdicts(equals: Buckets, outcomes: Counter[int], copies: bool) -> Iterator[np.ndarray]:
+    """Yield what becomes of each row, and count it; all are kept if ``copies`` are."""
     for records in equals.take():
         # The first of equal rows is the one to keep: of the split that ranks highest, then of the earliest place.
         identity = [records["first"], records["second"], records["negative"]]
@@ -305,7 +307,9 @@ def _verdicts(equals: Buckets, outcomes: Counter[int]) -> Iterator[np.ndarray]:
         found = np.empty(len(records), VERDICT)
         found["place"], found["file"], found["row"] = records["place"], kept["file"], kept["row"]
         found["verdict"] = np.where(first, KEPT, np.where(records["rank"] == kept["rank"], DUPLICATE, OTHER_SPLIT))
-        if len(records):
+        if copies:
+            found["verdict"] = KEPT
+        elif len(records):
             low, high = (way.reduceat(records["label"], starts)[group] for way in (np.minimum, np.maximum))
             both = low != high
             found["verdict"][both], found["file"][both], found["row"][both] = BOTH_LABELS, low[both], high[both]

@@ -88,11 +88,12 @@ def split_items(rank: np.ndarray, published: Collection[int], validation: float,
 
 
 def split_classes(label: np.ndarray, names: list[str], rank: np.ndarray, published: Collection[int],
-                  validation: float, test: float, seed: int) -> np.ndarray:
+                  validation: float, test: float, seed: int, single: np.ndarray | None = None) -> np.ndarray:
     """Return the split of each labelled text: the published one, or drawn from training class by class.
 
     Every class gives its share, rounded down; what is missing to the share of all is given by the classes
-    with the largest remainders, the earlier one if two are equal.
+    with the largest remainders, the earlier one if two are equal. Every class keeps one text for training, so one
+    of very few texts may have none in a split that is drawn.
 
     Args:
         label: (n,) number of the class.
@@ -102,35 +103,42 @@ def split_classes(label: np.ndarray, names: list[str], rank: np.ndarray, publish
         validation: share of the free texts.
         test: likewise.
         seed: the project's seed.
+        single: (n,) whether a text occurs once; those that occur more often stay in training, so that no text is
+            trained on and evaluated by the draw. None: all do.
 
     Raises:
         InputError: a split would be empty.
     """
     split = rank.astype(np.int8)
     free = np.flatnonzero(rank == 0)
+    single = np.ones(len(label), dtype=bool) if single is None else single
     sizes = np.bincount(label[free], minlength=len(names))
     wanted = _wanted(published, validation, test)
     starts = np.zeros(len(names), dtype=np.int64)
     if len(free) < len(wanted) + 1:
         raise InputError(f"{len(free)} labelled texts cannot be cut into {len(wanted) + 1} splits. Give more data.")
-    orders = [generator(seed, "ingest", "classes", name).permutation(free[label[free] == number])
+    orders = [generator(seed, "ingest", "classes", name).permutation(free[(label[free] == number) & single[free]])
               for number, name in enumerate(names)]
+    spare = np.minimum([len(order) for order in orders], np.maximum(sizes - 1, 0))
     for which, share in wanted:
-        counts = _shares(sizes, share, starts)
+        counts = _shares(sizes, share, spare - starts)
+        if not counts.any():
+            raise InputError(f"no class has a text to spare for {SPLITS[which]}: each keeps one for training. Give "
+                             f"more data, or name a file under splits.{SPLITS[which]}.")
         for order, start, count in zip(orders, starts.tolist(), counts.tolist(), strict=True):
             split[order[start:start + count]] = which
         starts += counts
     return split
 
 
-def _shares(sizes: np.ndarray, share: float, used: np.ndarray) -> np.ndarray:
-    """Return how many texts each class gives: together ``share`` of all, at least one."""
+def _shares(sizes: np.ndarray, share: float, spare: np.ndarray) -> np.ndarray:
+    """Return how many texts each class gives, at most those to ``spare``: together ``share`` of all, at least one."""
     exact = share * sizes
-    counts = np.minimum(np.floor(exact).astype(np.int64), sizes - used)
+    counts = np.minimum(np.floor(exact).astype(np.int64), spare)
     for number in np.argsort(-(exact - np.floor(exact)), kind="stable").tolist():
         if counts.sum() >= max(1, round(share * int(sizes.sum()))):
             break
-        counts[number] += counts[number] < sizes[number] - used[number]
+        counts[number] += counts[number] < spare[number]
     return counts
 
 

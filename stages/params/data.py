@@ -1,5 +1,6 @@
 """Params of the data stages, from raw files to node vectors."""
 
+from collections.abc import Mapping
 from encodings.aliases import aliases
 from typing import Any, Literal
 
@@ -35,6 +36,12 @@ class Columns(Block):
     scores: str | None = Field(None, description="layout dialogue: list of numbers, one per candidate")
 
 
+# Layouts whose rows are a text and its class.
+LABELLED_LAYOUTS = ("labelled", "newsgroups", "trec", "all_terms", "text_gcn", "rt_polarity")
+# What the publishers of these files wrote them in; all others are UTF-8 unless the params say otherwise.
+_ENCODINGS = {"trec": "latin-1", "rt_polarity": "cp1252", "text_gcn": "cp1252"}
+
+
 class Dataset(Block):
     """Where a data set's files are and how they are laid out.
 
@@ -42,7 +49,9 @@ class Dataset(Block):
     ``columns`` says, and so do ``stories`` (five sentences each) and ``dialogue`` (a context and a response); the
     other layouts are those of published files and bring their own columns and dialect: ``rocstories`` is the CSV
     of ROCStories, ``douban_dialogue`` the text files of Wu et al. 2017, ``groupwise_dialogue`` those of Cai et al.
-    2020, with or without scored samples.
+    2020, with or without scored samples. Texts with classes come as published too: ``newsgroups`` are the folders of
+    20 Newsgroups, ``trec`` the label files of Li and Roth 2002, ``all_terms`` the R8 and R52 of Cardoso-Cachopo 2007,
+    ``rt_polarity`` the film reviews of Pang and Lee 2005, ``text_gcn`` an index beside its corpus (Yao et al. 2019).
     """
 
     source: str = Field(description="file, or folder that holds `files`; the DVC dependency")
@@ -51,10 +60,13 @@ class Dataset(Block):
         default_factory=dict, description="files (names or patterns) whose rows have a published split; they "
                                           "are read after `files`, training first")
     layout: Literal["pairs", "triples", "captions", "labelled", "dialogue", "stories", "glue_qqp", "kaggle_qqp",
-                    "quora_qqp", "mscoco_captions", "rocstories", "douban_dialogue", "groupwise_dialogue"] = "pairs"
+                    "quora_qqp", "mscoco_captions", "rocstories", "douban_dialogue", "groupwise_dialogue",
+                    "newsgroups", "trec", "all_terms", "text_gcn", "rt_polarity"] = "pairs"
     columns: Columns = Columns()
     ingest: dict[str, Any] = Field(default_factory=dict, description="what differs from the block `ingest`")
-    encoding: str = Field("utf-8", description="of text files; named by whoever knows it, never guessed")
+    encoding: str = Field("utf-8", description="of text files; named by whoever knows it, never guessed; left out, it "
+                                               "is latin-1 for trec, cp1252 for rt_polarity and text_gcn; a post of "
+                                               "newsgroups that is not of it is read as latin-1")
     quoting: Literal["standard", "none"] = Field("standard", description="of CSV and TSV: RFC 4180, or none at all")
     language: str = Field("en", pattern="^[a-z]{2}$")
     turn_mark: str = Field("[SEP]", min_length=1, description="dialogue: what separates the turns of a context that "
@@ -71,8 +83,18 @@ class Dataset(Block):
             return "pairs"
         if self.layout in ("douban_dialogue", "groupwise_dialogue"):
             return "dialogue"
+        if self.layout in LABELLED_LAYOUTS:
+            return "labelled"
         published = {"mscoco_captions": "captions", "rocstories": "stories"}
         return published.get(self.layout, self.layout)  # type: ignore[return-value]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _encoding_of_layout(cls, content: Any) -> Any:
+        if not isinstance(content, Mapping) or "encoding" in content:
+            return content
+        known = _ENCODINGS.get(str(content.get("layout")))
+        return content if known is None else {**content, "encoding": known}
 
     @field_validator("encoding")
     @classmethod
@@ -123,6 +145,12 @@ class Ingest(Block):
         "bm25", description="stories, neg_source retrieved: output of the story of the split whose input is most "
                             "similar by BM25, or of any")
     caption_source: Literal["random", "first"] = Field("random", description="which caption of a group is the source")
+    labelled_copies: Literal["drop", "keep"] = Field(
+        "drop", description="labelled texts that occur more than once: drop keeps one, that of the evaluated split, "
+                            "and none whose class is in dispute; keep takes every row, so that counts are as "
+                            "published, and reports the copies")
+    ng_strip: Literal["none", "headers", "headers_footers_quotes"] = Field(
+        "none", description="labelled texts that are posts of newsgroups: what is taken off them (METHODS D.4)")
     validation: float = Field(0.05, gt=0, lt=0.5, description="share of examples")
     test: float = Field(0.05, gt=0, lt=0.5, description="share of examples")
     max_train: int | None = Field(None, ge=1, description="keep a seeded sample of at most so many")

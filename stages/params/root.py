@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from stages.params.block import Block
 from stages.params.data import (
+    LABELLED_LAYOUTS,
     Annotate,
     Attribution,
     Dataset,
@@ -153,9 +154,9 @@ class Params(Block):
         if not isinstance(datasets, Mapping):
             return content
         paired: dict[str, Any] = {name: {} for name, dataset in datasets.items()
-                                  if _value(dataset, "layout") != "labelled"}
+                                  if _value(dataset, "layout") not in LABELLED_LAYOUTS}
         compared: dict[str, Any] = {name: {} for name in paired if _value(datasets[name], "side_by_side") is not False}
-        _agreeing(content, "paired_datasets", paired, "that are not of layout labelled")
+        _agreeing(content, "paired_datasets", paired, "that are no labelled texts")
         _agreeing(content, "compared_datasets", compared, "of pairs whose side_by_side is not false")
         rewritten = _rewritten(content, datasets)
         _agreeing(content, "paraphrase_datasets", rewritten, "that models.pgkpr names")
