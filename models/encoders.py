@@ -18,12 +18,12 @@ from transformers.utils import logging
 Pooling = Literal["mean", "cls"]
 
 # Both encoder and attention kernel of these are known to the tests. Their pooler (a tanh layer that only
-# next-sentence prediction trained) is never used and not loaded.
+# next-sentence prediction trained) is loaded for classifiers that ask for it, and for nothing else.
 _FAMILY = ("bert", "albert", "roberta")
 
 
 def load_encoder(
-    source: str | Path | None, config: PretrainedConfig | None = None, pretrained: bool = True
+    source: str | Path | None, config: PretrainedConfig | None = None, pretrained: bool = True, pooler: bool = False
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase | None]:
     """Load an encoder and its tokenizer.
 
@@ -35,9 +35,10 @@ def load_encoder(
             model from ``config`` alone.
         config: configuration to build from random weights; with a source, it replaces the source's own.
         pretrained: False takes configuration and tokenizer of ``source``, and random weights.
+        pooler: with the pooler, of which nothing but a classifier of whole texts can have any use.
 
     Returns:
-        The model in evaluation mode, without pooler, and the tokenizer; None for the latter if there is no
+        The model in evaluation mode, without pooler unless asked for, and the tokenizer; None for the latter if there is no
         source.
 
     Raises:
@@ -54,19 +55,19 @@ def load_encoder(
             f"expected one of {', '.join(_FAMILY)}"
         )
     if source is not None and pretrained:
-        model = _pretrained(source, config)
+        model = _pretrained(source, config, pooler)
     else:
-        model = AutoModel.from_config(config, attn_implementation="sdpa", add_pooling_layer=False)
+        model = AutoModel.from_config(config, attn_implementation="sdpa", add_pooling_layer=pooler)
     tokenizer = AutoTokenizer.from_pretrained(source) if source is not None else None
     return model.eval(), tokenizer
 
 
-def _pretrained(source: str | Path, config: PretrainedConfig) -> PreTrainedModel:
+def _pretrained(source: str | Path, config: PretrainedConfig, pooler: bool) -> PreTrainedModel:
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()  # the library warns of pooler and head, which are left out on purpose
     try:
         model, found = AutoModel.from_pretrained(
-            source, config=config, attn_implementation="sdpa", add_pooling_layer=False, output_loading_info=True
+            source, config=config, attn_implementation="sdpa", add_pooling_layer=pooler, output_loading_info=True
         )
     finally:
         logging.set_verbosity(verbosity)

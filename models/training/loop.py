@@ -4,7 +4,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from math import isfinite
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -15,9 +15,21 @@ from models.training.prefetch import loaded_ahead, moved, pinned
 from models.training.settings import Settings
 from models.training.state import State, load_tensors, pack, trained_tensors, unpack
 from models.training.sums import PartSums
-from models.training.task import Bar, Batch, CheckpointStore, History, Laborious, Lengthy, Step, Task
+from models.training.task import (
+    Bar,
+    Batch,
+    CheckpointStore,
+    Drawing,
+    Evaluating,
+    History,
+    Laborious,
+    Lengthy,
+    Step,
+    Task,
+)
 
 SeedOf = Callable[..., int]
+Value = TypeVar("Value")
 
 
 def fit(task: Task, settings: Settings, store: CheckpointStore, seed_of: SeedOf,
@@ -88,19 +100,21 @@ class _Loop:
             tensors, values = stored
             self.best = unpack(tensors, self.task.module, self.optimiser)
             self.state = State.from_values(values)
+            if isinstance(self.task, Evaluating):
+                self.task.recall(self.state.memory)
         wait()  # nobody saves while another still reads
 
     def run_epoch(self, bar: Bar | None) -> None:
         """Train the rest of the current epoch, validate, and take a checkpoint."""
         state, settings = self.state, self.settings
-        batches = epoch_batches(self.task.n_train, settings.batch_size, self.seed_of("order", state.epoch),
-                                self.lengths)[state.batch:]
+        batches = self._batches()[state.batch:]
         _train_mode(self.task.module)
         with loaded_ahead(self._load, self._own(batches), settings.prefetch) as loaded:
             for batch in batches:
                 self._train_step(batch, loaded)
                 if bar is not None:
                     bar.update(1)
+                self._evaluate()
                 if state.step % settings.checkpoint_steps == 0 and state.batch < self.per_epoch:
                     self._save()
         self._end_epoch(from_first(self._validate))
@@ -115,6 +129,16 @@ class _Loop:
                 if name.startswith("validation_")}
         stopped_early = self.state.epoch < self.settings.epochs
         return History(self.state.rows, self.state.best_epoch, best, stopped_early, self.state.speed)
+
+    def _batches(self) -> list[list[int]]:
+        """Return all batches of the current epoch."""
+        size, seed = self.settings.batch_size, self.seed_of("order", self.state.epoch)
+        if not isinstance(self.task, Drawing):
+            return epoch_batches(self.task.n_train, size, seed, self.lengths)
+        batches = self.task.draw(size, seed, self.settings.bucket)
+        if len(batches) != self.per_epoch:
+            raise ValueError(f"{type(self.task).__name__}.draw returned {len(batches)} batches, not {self.per_epoch}")
+        return batches
 
     def _load(self, items: list[int]) -> Batch:
         batch = self.task.load(items)
@@ -171,11 +195,25 @@ class _Loop:
     def _autocast(self) -> torch.autocast:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.precision == "bf16")
 
-    def _validate(self) -> dict[str, float]:
+    def _evaluate(self) -> None:
+        """Let a task that evaluates within epochs do so, if it is due; nothing is drawn that a step would miss."""
+        task, steps = self.task, self.state.step
+        if not isinstance(task, Evaluating) or not task.evaluate_every or steps % task.evaluate_every:
+            return
+        found = from_first(lambda: self._judge(lambda: task.evaluate(steps)))
+        task.heed(steps, found)
+        self.state.memory = task.memory()
+        _train_mode(task.module)
+
+    def _judge(self, judge: Callable[[], Value]) -> Value:
+        """Return what ``judge`` makes of the model in evaluation mode, without gradients."""
         _seed_all(self.seed_of("validation"))
         self.task.module.eval()
         with torch.no_grad(), self._autocast():
-            values = {name: float(value) for name, value in self.task.validate().items()}
+            return judge()
+
+    def _validate(self) -> dict[str, float]:
+        values = {name: float(value) for name, value in self._judge(self.task.validate).items()}
         for criterion in self.settings.select:
             _finite(f"validation {criterion.name} after epoch {self.state.epoch + 1}", values[criterion.name])
         return values

@@ -31,6 +31,7 @@ class State:
         best_epoch: its 1-based number; 0 before.
         stale: epochs in a row that patience has counted.
         finished: nothing is left to do.
+        memory: of a task that evaluates within epochs.
         speed: how long the steps took; steps that a kill undid do not count.
     """
 
@@ -44,6 +45,7 @@ class State:
     best_epoch: int = 0
     stale: int = 0
     finished: bool = False
+    memory: dict[str, Any] = field(default_factory=dict)
     speed: Speed = field(default_factory=Speed)
 
     @classmethod

@@ -98,6 +98,47 @@ class Laborious(Protocol):
         """Return tokens and floating-point operations of training on ``items``, padding not counted."""
 
 
+@runtime_checkable
+class Drawing(Protocol):
+    """A task that draws its own batches, such as one that sees to it that small classes are not left alone."""
+
+    def draw(self, batch_size: int, seed: int, bucket: bool) -> list[list[int]]:
+        """Return the batches of one epoch.
+
+        Args:
+            batch_size: items per batch; ``ceil(n_train / batch_size)`` batches of at most so many.
+            seed: of this epoch, and all that the batches may depend on besides.
+            bucket: whether batches are to be of items of similar length.
+        """
+
+
+@runtime_checkable
+class Evaluating(Protocol):
+    """A task that looks at its model within epochs too, and may change its objective by what it finds.
+
+    What it changes is kept in checkpoints if it is a buffer of the module, or part of :meth:`memory`.
+    """
+
+    @property
+    def evaluate_every(self) -> int | None:
+        """Optimiser steps between evaluations, counted from the beginning of the training; None for never."""
+
+    def evaluate(self, steps: int) -> Any:
+        """Return what the model does after ``steps`` optimiser steps, as plain values that JSON keeps.
+
+        Called in evaluation mode, without gradients, and in the first of several processes alone.
+        """
+
+    def heed(self, steps: int, found: Any) -> None:
+        """Act on what :meth:`evaluate` found; called in every process."""
+
+    def memory(self) -> dict[str, Any]:
+        """Return plain values for the checkpoint."""
+
+    def recall(self, memory: Mapping[str, Any]) -> None:
+        """Go back to :meth:`memory`."""
+
+
 class CheckpointStore(Protocol):
     """Keeps one state, tensors and plain values (JSON); handed in, so that this package opens no file."""
 

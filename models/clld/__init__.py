@@ -1,0 +1,32 @@
+"""CLLD: text classification with a contrast between classes, weighted by label distance (METHODS D)."""
+
+from models.clld.config import ClldConfig
+from models.clld.encoders import load_text_encoder, plain_config
+from models.clld.export import export_classifier, sequence_classifier
+from models.clld.label_distance import (
+    NEWSGROUPS,
+    RULES,
+    TAU,
+    AdaptiveSchedule,
+    label_distance,
+    most_confused_pairs,
+    moved_most,
+    pairs_within,
+    static_tau_all,
+    static_tau_pairs,
+    uniform_distance,
+    update_label_distance,
+)
+from models.clld.model import ClldModel, Views
+from models.clld.objective import balanced_weights
+from models.clld.sampling import SAMPLERS, sampled_batches
+from models.clld.task import ClldTask, Judgement
+from models.clld.textcnn import TextCnn
+from models.clld.texts import LabelledTexts
+from models.clld.words import word_tokenizer
+
+__all__ = ["NEWSGROUPS", "RULES", "SAMPLERS", "TAU", "AdaptiveSchedule", "ClldConfig", "ClldModel", "ClldTask",
+           "Judgement", "LabelledTexts", "TextCnn", "Views", "balanced_weights", "export_classifier",
+           "label_distance", "load_text_encoder", "most_confused_pairs", "moved_most", "pairs_within", "plain_config",
+           "sampled_batches", "sequence_classifier", "static_tau_all", "static_tau_pairs", "uniform_distance",
+           "update_label_distance", "word_tokenizer"]

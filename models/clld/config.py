@@ -1,0 +1,143 @@
+"""Configuration of CLLD classifiers: the plain values that ``config.json`` of a saved model holds."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from transformers import PretrainedConfig
+
+ARCHITECTURES = ("encoder", "textcnn")
+CONTRASTS = ("none", "label_distance", "supervised", "twin")
+
+# Group by group what a model needs to know of itself.
+_GROUPS: dict[str, dict[str, Any]] = {
+    "contrast": {
+        "kind": "none",
+        "weight": 0.5,
+        "temperature": None,
+        "projection": 128,
+        "vectors": "head",
+        "dropouts": (),
+        "base_temperature": None,
+    },
+    "distance": {"kind": "ones", "tau": 5.0, "pairs": (), "ald_count": "minmax_sym", "share_of": "texts"},
+    "textcnn": {
+        "vocabulary": 2,
+        "embedding": 300,
+        "widths": (3, 4, 5),
+        "filters": 100,
+        "embedding_dropout": 0.1,
+    },
+}
+
+_CHOICES: dict[tuple[str, str], tuple[str, ...]] = {
+    ("contrast", "kind"): CONTRASTS,
+    ("contrast", "vectors"): ("head", "pooled"),
+    ("distance", "kind"): ("ones", "static_tau_pairs", "static_tau_all", "adaptive"),
+    ("distance", "ald_count"): ("minmax_sym", "prob", "log1p", "raw"),
+    ("distance", "share_of"): ("texts", "errors"),
+}
+
+# Where `contrast.temperature` is None: none in CLLD, and what the papers of the other two have.
+TEMPERATURES = {"none": 1.0, "label_distance": 1.0, "supervised": 0.05, "twin": 0.05}
+
+
+class ClldConfig(PretrainedConfig):
+    """Configuration of :class:`models.clld.ClldModel`.
+
+    Args:
+        architecture: ``encoder``, any encoder of the Hugging Face library, or ``textcnn``.
+        classes: name of each class, by index.
+        encoder: configuration of the encoder as a plain dict, ``model_type`` among its keys; for ``encoder`` alone.
+        pool: what stands for a text: the state of [CLS] (``cls``), the encoder's pooler on top of it (``pooler``), or
+            the ``mean`` over real tokens. TextCNN has its own.
+        dropout: before the linear classifier.
+        ce_views: ``first``, literal: the cross-entropy reads the first view; or ``both``.
+        contrast: ``kind`` (``none`` is CT); ``weight``, lambda of eq. 9, which is the cross-entropy's, the contrast
+            having 1 - lambda; ``temperature``, None for the paper's; ``projection``, width of the head; ``vectors``,
+            contrasted as they leave the ``head`` or as ``pooled``; ``dropouts``, rates of the encoder in further
+            views, one view each, in place of the second one (SupCL-Seq: 0.0, 0.05, 0.2); ``base_temperature``, see
+            :func:`models.losses.supervised_contrast`.
+        distance: the label distance matrix: ``kind``, ``tau``, ``pairs`` (of class indices), and of an adaptive one
+            ``ald_count`` and ``share_of``, see :func:`models.clld.label_distance`.
+        textcnn: ``vocabulary`` (ids, padding and unknown among them), ``embedding`` width, filter ``widths``,
+            ``filters`` of each, and ``embedding_dropout``.
+
+    Raises:
+        ValueError: an unknown name or key, or a number out of range; all problems in one message.
+    """
+
+    model_type = "keycontrast-clld"
+
+    def __init__(
+        self,
+        architecture: str = "encoder",
+        classes: Sequence[str] | None = None,
+        encoder: Mapping[str, Any] | None = None,
+        pool: str = "cls",
+        dropout: float = 0.5,
+        ce_views: str = "first",
+        contrast: Mapping[str, Any] | None = None,
+        distance: Mapping[str, Any] | None = None,
+        textcnn: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.architecture = architecture
+        self.encoder = dict(encoder or {})
+        self.pool = pool
+        self.dropout = dropout
+        self.ce_views = ce_views
+        given = {"contrast": contrast, "distance": distance, "textcnn": textcnn}
+        groups = {name: _plain(defaults | dict(given[name] or {})) for name, defaults in _GROUPS.items()}
+        self.contrast, self.distance, self.textcnn = (groups[name] for name in given)
+        if classes is not None:
+            kwargs["id2label"] = dict(enumerate(classes))
+            kwargs["label2id"] = {name: number for number, name in enumerate(classes)}
+        self._check()
+        super().__init__(**kwargs)
+
+    @property
+    def classes(self) -> list[str]:
+        """Name of each class, by index."""
+        return [self.id2label[number] for number in range(self.num_labels)]
+
+    @property
+    def contrasts(self) -> bool:
+        """Whether there is a contrast in the loss; without, one view is computed (CT)."""
+        return self.contrast["kind"] != "none" and self.contrast["weight"] < 1
+
+    @property
+    def views(self) -> int:
+        """Times that a training step encodes a text."""
+        return (1 + (len(self.contrast["dropouts"]) or 1)) if self.contrasts else 1
+
+    @property
+    def temperature(self) -> float:
+        """Of the contrast."""
+        given = self.contrast["temperature"]
+        return TEMPERATURES[self.contrast["kind"]] if given is None else given
+
+    def _check(self) -> None:
+        problems = []
+        words: dict[str, tuple[Any, tuple[str, ...]]] = {
+            "architecture": (self.architecture, ARCHITECTURES), "pool": (self.pool, ("cls", "pooler", "mean")),
+            "ce_views": (self.ce_views, ("first", "both"))}
+        words |= {f"{group}.{key}": (getattr(self, group)[key], valid) for (group, key), valid in _CHOICES.items()}
+        problems += [f"{name} is {found!r}, expected one of {', '.join(valid)}"
+                     for name, (found, valid) in words.items() if found not in valid]
+        for group, defaults in _GROUPS.items():
+            problems += [f"{group}.{key} is unknown, expected one of {', '.join(defaults)}"
+                         for key in getattr(self, group) if key not in defaults]
+        if not 0 <= self.contrast["weight"] <= 1:
+            problems.append(f"contrast.weight is {self.contrast['weight']}, expected lambda in [0, 1]")
+        if self.contrast["kind"] == "twin" and len(self.contrast["dropouts"]) > 1:
+            problems.append("contrast.dropouts has several rates, expected at most one with two views (twin)")
+        if not all(0 <= rate < 1 for rate in (self.dropout, *self.contrast["dropouts"])):
+            problems.append("dropout and contrast.dropouts must be in [0, 1)")
+        if problems:
+            raise ValueError("ClldConfig: " + "; ".join(problems))
+
+
+def _plain(group: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``group`` with lists for tuples, as JSON would give it back."""
+    return {key: [list(item) if isinstance(item, tuple) else item for item in value]
+            if isinstance(value, (list, tuple)) else value for key, value in group.items()}

@@ -1,0 +1,90 @@
+"""CLLD classifiers as sequence classifiers of the Hugging Face library.
+
+Its classes for BERT, ALBERT and RoBERTa put the pooler's layer and tanh between [CLS] and the classifier. A model of
+``pool: pooler`` is that exactly. One of ``pool: cls`` becomes it too, although no layer before a tanh is the identity:
+with a layer of 2^-16 times the identity every argument is so small that tanh returns it unchanged in float32 (its
+error, x^2 / 3 of x, is below half a unit in the last place for states up to about 27), and the classifier's weights
+times 2^16 undo the factor; both are powers of two, so they round nothing. Logits agree to the last digits in float32
+and bfloat16; do not convert such an export to float16, whose smallest numbers are too large for it.
+
+No class of the library classifies by the mean over tokens, or by convolutions; such models are refused.
+"""
+
+from pathlib import Path
+
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
+
+from models.clld.model import ClldModel
+
+_SMALL = 2.0**-16
+# Which setting of the class is the dropout before its classifier.
+_DROPOUT = {"bert": "classifier_dropout", "roberta": "classifier_dropout", "albert": "classifier_dropout_prob"}
+
+
+def sequence_classifier(model: ClldModel) -> PreTrainedModel:
+    """Return the classifier of the library that has the logits of ``model``, in evaluation mode.
+
+    The contrastive head and the label distance matrix, which only training reads, are not part of it. Names of the
+    classes are (``id2label``).
+
+    Raises:
+        ValueError: no class of the library can express the model; says what to do.
+    """
+    config = model.config
+    if (problem := _problem(model)) is not None:
+        raise ValueError(f"export: {problem}; use ClldModel.from_pretrained for this model")
+    kind = config.encoder["model_type"]
+    changes = {_DROPOUT[kind]: config.dropout, "id2label": config.id2label, "label2id": config.label2id,
+               "problem_type": "single_label_classification"}
+    values = {key: value for key, value in config.encoder.items() if key not in ("num_labels", "architectures")}
+    target = AutoModelForSequenceClassification.from_config(AutoConfig.for_model(**{**values, **changes}))
+    dense, classifier = _layers(target, kind)
+    weights = {name: value for name, value in model.encoder.state_dict().items() if not name.startswith("pooler.")}
+    target.base_model.load_state_dict(weights, strict=False)
+    with torch.no_grad():
+        _copy(dense, classifier, model)
+    return target.eval()
+
+
+def export_classifier(model: ClldModel, tokenizer: PreTrainedTokenizerBase, folder: str | Path) -> None:
+    """Write ``model`` and its tokenizer so that ``AutoModelForSequenceClassification`` loads them.
+
+    Raises:
+        ValueError: as of :func:`sequence_classifier`.
+    """
+    sequence_classifier(model).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def _problem(model: ClldModel) -> str | None:
+    config = model.config
+    if config.architecture == "textcnn":
+        return "no class of transformers holds a TextCNN"
+    if config.pool == "mean":
+        return "no class of transformers classifies by the mean over tokens (pool: cls and pool: pooler can be exported)"
+    if (kind := config.encoder["model_type"]) not in _DROPOUT:
+        return f"encoders of type {kind!r} cannot be exported, those of {', '.join(_DROPOUT)} can"
+    return None
+
+
+def _layers(target: PreTrainedModel, kind: str) -> tuple[nn.Linear, nn.Linear]:
+    """Return the layer before the tanh, and the classifier behind it."""
+    if kind == "roberta":
+        return target.classifier.dense, target.classifier.out_proj
+    return (target.albert.pooler if kind == "albert" else target.bert.pooler.dense), target.classifier
+
+
+def _copy(dense: nn.Linear, classifier: nn.Linear, model: ClldModel) -> None:
+    """Put pooler and classifier of ``model`` into the two layers."""
+    classifier.bias.copy_(model.classifier.bias)
+    if model.config.pool == "pooler":
+        pooler = model.encoder.pooler
+        own = pooler if isinstance(pooler, nn.Linear) else pooler.dense  # type: ignore[union-attr]
+        dense.load_state_dict(own.state_dict())  # type: ignore[union-attr]
+        classifier.weight.copy_(model.classifier.weight)
+    else:
+        dense.weight.copy_(_SMALL * torch.eye(len(dense.weight)))
+        dense.bias.zero_()
+        classifier.weight.copy_(model.classifier.weight / _SMALL)

@@ -1,0 +1,231 @@
+"""Label distance matrices: static ones, and the one that follows a model's confusions (CLLD, Algorithm 1).
+
+A matrix LDM (N, N) holds d_ab >= 1 of each pair of classes. 1 everywhere is plain supervised contrast; tau = 5.0 is
+the distance of pairs that a static matrix names, and the largest of an adaptive one (METHODS D.3).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from itertools import combinations
+from math import ceil
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from models.training import Settings
+
+Rule = Literal["minmax_sym", "prob", "log1p", "raw"]
+RULES: tuple[Rule, ...] = ("minmax_sym", "prob", "log1p", "raw")
+ShareOf = Literal["texts", "errors"]
+TAU = 5.0
+
+# Classes of 20 Newsgroups that are hard to tell apart: every pair within a line (METHODS D.3, ours).
+NEWSGROUPS: tuple[tuple[str, ...], ...] = (
+    ("alt.atheism", "soc.religion.christian", "talk.religion.misc"),
+    ("comp.*",),
+    ("talk.politics.*",),
+    ("rec.autos", "rec.motorcycles"),
+    ("rec.sport.baseball", "rec.sport.hockey"),
+)
+
+
+def uniform_distance(n_classes: int) -> Tensor:
+    """Return the matrix of ones (N, N): CT+CL, and where an adaptive matrix begins."""
+    return torch.ones(n_classes, n_classes)
+
+
+def static_tau_pairs(n_classes: int, pairs: Iterable[tuple[int, int]], tau: float = TAU) -> Tensor:
+    """Return tau at the places of ``pairs``, both ways, and 1 elsewhere, the diagonal among them (N, N).
+
+    Args:
+        n_classes: N.
+        pairs: indices of confusable classes, unordered.
+        tau: their distance.
+
+    Raises:
+        ValueError: a pair is of one class, or names a class that there is not.
+    """
+    ldm = uniform_distance(n_classes)
+    for a, b in pairs:
+        if a == b or not (0 <= a < n_classes and 0 <= b < n_classes):
+            raise ValueError(f"static_tau_pairs: ({a}, {b}) is no pair of two of the classes 0 .. {n_classes - 1}")
+        ldm[a, b] = ldm[b, a] = tau
+    return ldm
+
+
+def static_tau_all(n_classes: int, tau: float = TAU) -> Tensor:
+    """Return tau off the diagonal and 1 on it (N, N)."""
+    return torch.full((n_classes, n_classes), float(tau)).fill_diagonal_(1.0)
+
+
+def pairs_within(groups: Iterable[Sequence[str]], classes: Sequence[str]) -> list[tuple[int, int]]:
+    """Return the pairs of classes that are together in a group, as sorted indices (a, b) with a < b.
+
+    Args:
+        groups: class names, or patterns such as ``comp.*``, that belong together; e.g. ``NEWSGROUPS``.
+        classes: name of each class, by index.
+
+    Raises:
+        ValueError: a name or pattern fits no class.
+    """
+    pairs: set[tuple[int, int]] = set()
+    for group in groups:
+        members = {number for pattern in group for number in _fitting(pattern, classes)}
+        pairs.update(combinations(sorted(members), 2))
+    return sorted(pairs)
+
+
+def _fitting(pattern: str, classes: Sequence[str]) -> list[int]:
+    found = [number for number, name in enumerate(classes) if fnmatchcase(name, pattern)]
+    if not found:
+        near = get_close_matches(pattern, classes, n=1, cutoff=0.0)
+        raise ValueError(f"label distance: no class fits {pattern!r}; the nearest is {', '.join(near) or 'none'}")
+    return found
+
+
+def most_confused_pairs(confusion: Tensor, share: float = 0.1) -> list[tuple[int, int]]:
+    """Return the pairs of classes that are taken for each other most often, the worst first.
+
+    Args:
+        confusion: counts on the validation set (N, N), rows true, columns predicted; the two directions of a pair
+            are added up.
+        share: of the pairs that are confused at all; rounded up, and one pair at least.
+
+    Returns:
+        Indices (a, b) with a < b; equal counts stand in the order of indices. Empty if nothing is confused.
+    """
+    counts = confusion + confusion.t()
+    confused = [(-int(counts[a, b]), a, b) for a, b in combinations(range(len(counts)), 2) if counts[a, b] > 0]
+    kept = max(1, ceil(round(share * len(confused), 9)))  # 0.1 * 30 is a little more than 3
+    return [(a, b) for _, a, b in sorted(confused)[:kept]]
+
+
+def label_distance(confusion: Tensor, rule: Rule = "minmax_sym", tau: float = TAU,
+                   share_of: ShareOf = "texts") -> Tensor:
+    """Return the matrix NEW = COUNT(CM) that a confusion matrix asks for (N, N) float64.
+
+    Rules, with P_ij the share of class i that is taken for class j, and 1 on the diagonal except for ``raw``:
+
+    - ``minmax_sym``: 1 + (tau - 1) S_ij / max S with S = (P + P^T) / 2: symmetric, in [1, tau];
+    - ``prob``: 1 + (tau - 1) P_ij, in [1, tau];
+    - ``log1p``: 1 + log(1 + CM_ij), without bound;
+    - ``raw``: max(1, CM_ij), the diagonal too: literal, for study alone (300 right answers multiply a similarity by 300).
+
+    Args:
+        confusion: counts on the validation set (N, N), rows true, columns predicted.
+        rule: ``ald_count``.
+        tau: the largest distance of ``minmax_sym`` and ``prob``.
+        share_of: P divides by the ``texts`` of class i, right ones too, or by its ``errors``, which gives a class with
+            a single error the largest share.
+
+    Raises:
+        ValueError: the rule is unknown, or the matrix is not square.
+
+    References:
+        CLLD, Algorithm 1, lines 6-8; METHODS D.3.
+    """
+    if confusion.dim() != 2 or len(confusion) != confusion.shape[1]:
+        raise ValueError(f"label_distance: the confusion matrix is {tuple(confusion.shape)}, expected (N, N)")
+    if rule not in RULES:
+        raise ValueError(f"label_distance: ald_count is {rule!r}, expected one of {', '.join(RULES)}")
+    counts = confusion.double()
+    errors = counts.clone().fill_diagonal_(0.0)
+    if rule == "raw":
+        return counts.clamp(min=1.0)
+    if rule == "log1p":
+        return 1.0 + errors.log1p()
+    whole = counts if share_of == "texts" else errors
+    shares = errors / whole.sum(1, keepdim=True).clamp(min=1.0)  # P; a class without a text has none
+    if rule == "prob":
+        return 1.0 + (tau - 1.0) * shares
+    symmetric = (shares + shares.t()) / 2  # S
+    largest = symmetric.max()
+    return 1.0 + (tau - 1.0) * symmetric / torch.where(largest > 0, largest, torch.ones_like(largest))
+
+
+def update_label_distance(ldm: Tensor, confusion: Tensor, strength: float, rule: Rule = "minmax_sym",
+                          tau: float = TAU, share_of: ShareOf = "texts") -> Tensor:
+    """Return LDM + e (NEW - LDM), without a gradient: how far the matrix goes towards what the confusions ask for.
+
+    >>> confusion = torch.tensor([[8, 2], [0, 10]])
+    >>> update_label_distance(torch.ones(2, 2), confusion, strength=0.5, rule="prob")
+    tensor([[1.0000, 1.4000],
+            [1.0000, 1.0000]])
+
+    Args:
+        ldm: the running matrix (N, N).
+        confusion: counts on the validation set (N, N), rows true, columns predicted.
+        strength: e in [0, 1]; 0 changes nothing, 1 gives NEW.
+        rule, tau, share_of: see :func:`label_distance`.
+
+    Raises:
+        ValueError: a strength outside [0, 1], matrices of different sizes, or as of :func:`label_distance`.
+
+    References:
+        CLLD, Algorithm 1, line 10, read as METHODS D.3 resolves it (as printed it changes nothing).
+    """
+    if not 0.0 <= strength <= 1.0:
+        raise ValueError(f"update_label_distance: the strength is {strength}, expected a number in [0, 1]")
+    if ldm.shape != confusion.shape:
+        raise ValueError(f"update_label_distance: LDM is {tuple(ldm.shape)}, the confusion matrix "
+                         f"{tuple(confusion.shape)}")
+    new = label_distance(confusion, rule, tau, share_of).to(ldm.device)
+    return torch.lerp(ldm.detach().double(), new, strength).to(ldm.dtype)  # exact at both ends
+
+
+def moved_most(before: Tensor, after: Tensor, count: int = 10) -> list[tuple[int, int, float]]:
+    """Return the pairs of classes (a, b), a != b, whose distance changed most, with the change, the largest first.
+
+    Equal changes stand in the order of indices; unchanged pairs are left out. Both matrices are (N, N).
+    """
+    change = (after - before).double().fill_diagonal_(0.0)
+    moved = [(-abs(value), a, b, value) for a, row in enumerate(change.tolist()) for b, value in enumerate(row) if value]
+    return [(a, b, value) for _, a, b, value in sorted(moved)[:count]]
+
+
+@dataclass(frozen=True)
+class AdaptiveSchedule:
+    """When an adaptive matrix is updated, and how far (Algorithm 1).
+
+    Attributes:
+        epochs: n, as planned.
+        steps_per_epoch: optimiser steps.
+        per_update: evaluations per update.
+    """
+
+    epochs: int
+    steps_per_epoch: int
+    per_update: int = 10
+
+    @classmethod
+    def of(cls, settings: Settings, n_train: int) -> "AdaptiveSchedule":
+        """Return the schedule of a training of so many items under the settings of the loop."""
+        return cls(settings.epochs, settings.steps_per_epoch(n_train))
+
+    @property
+    def interval(self) -> int:
+        """Optimiser steps between evaluations, k: ten of them to an epoch, as near as whole steps allow (ours)."""
+        return max(1, self.steps_per_epoch // 10)
+
+    @property
+    def total_steps(self) -> int:
+        """Optimiser steps of all epochs as planned: early stopping does not change it."""
+        return self.epochs * self.steps_per_epoch
+
+    def epoch_of(self, steps: int) -> int:
+        """Return the 1-based epoch that the last of ``steps`` optimiser steps belongs to."""
+        return ceil(steps / self.steps_per_epoch)
+
+    def updates(self, steps: int) -> bool:
+        """Return whether the matrix is updated after so many optimiser steps.
+
+        It is at the end of every tenth evaluation, in epochs above a fifth of all: from the 11th of 50 on.
+        """
+        return steps % (self.interval * self.per_update) == 0 and 5 * self.epoch_of(steps) > self.epochs
+
+    def strength(self, steps: int) -> float:
+        """Return e = 1 - steps / total steps."""
+        return 1.0 - steps / self.total_steps
