@@ -8,7 +8,7 @@ from models.clld.label_distance import (
     RULES,
     TAU,
     AdaptiveSchedule,
-    label_distance,
+    counted_distance,
     most_confused_pairs,
     moved_most,
     pairs_within,
@@ -26,7 +26,7 @@ from models.clld.texts import LabelledTexts
 from models.clld.words import word_tokenizer
 
 __all__ = ["NEWSGROUPS", "RULES", "SAMPLERS", "TAU", "AdaptiveSchedule", "ClldConfig", "ClldModel", "ClldTask",
-           "Judgement", "LabelledTexts", "TextCnn", "Views", "balanced_weights", "export_classifier",
-           "label_distance", "load_text_encoder", "most_confused_pairs", "moved_most", "pairs_within", "plain_config",
+           "Judgement", "LabelledTexts", "TextCnn", "Views", "balanced_weights", "counted_distance",
+           "export_classifier", "load_text_encoder", "most_confused_pairs", "moved_most", "pairs_within", "plain_config",
            "sampled_batches", "sequence_classifier", "static_tau_all", "static_tau_pairs", "uniform_distance",
            "update_label_distance", "word_tokenizer"]

@@ -58,7 +58,7 @@ class ClldConfig(PretrainedConfig):
             views, one view each, in place of the second one (SupCL-Seq: 0.0, 0.05, 0.2); ``base_temperature``, see
             :func:`models.losses.supervised_contrast`.
         distance: the label distance matrix: ``kind``, ``tau``, ``pairs`` (of class indices), and of an adaptive one
-            ``ald_count`` and ``share_of``, see :func:`models.clld.label_distance`.
+            ``ald_count`` and ``share_of``, see :func:`models.clld.counted_distance`.
         textcnn: ``vocabulary`` (ids, padding and unknown among them), ``embedding`` width, filter ``widths``,
             ``filters`` of each, and ``embedding_dropout``.
 

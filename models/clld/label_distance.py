@@ -103,7 +103,7 @@ def most_confused_pairs(confusion: Tensor, share: float = 0.1) -> list[tuple[int
     return [(a, b) for _, a, b in sorted(confused)[:kept]]
 
 
-def label_distance(confusion: Tensor, rule: Rule = "minmax_sym", tau: float = TAU,
+def counted_distance(confusion: Tensor, rule: Rule = "minmax_sym", tau: float = TAU,
                    share_of: ShareOf = "texts") -> Tensor:
     """Return the matrix NEW = COUNT(CM) that a confusion matrix asks for (N, N) float64.
 
@@ -128,9 +128,9 @@ def label_distance(confusion: Tensor, rule: Rule = "minmax_sym", tau: float = TA
         CLLD, Algorithm 1, lines 6-8; METHODS D.3.
     """
     if confusion.dim() != 2 or len(confusion) != confusion.shape[1]:
-        raise ValueError(f"label_distance: the confusion matrix is {tuple(confusion.shape)}, expected (N, N)")
+        raise ValueError(f"counted_distance: the confusion matrix is {tuple(confusion.shape)}, expected (N, N)")
     if rule not in RULES:
-        raise ValueError(f"label_distance: ald_count is {rule!r}, expected one of {', '.join(RULES)}")
+        raise ValueError(f"counted_distance: ald_count is {rule!r}, expected one of {', '.join(RULES)}")
     counts = confusion.double()
     errors = counts.clone().fill_diagonal_(0.0)
     if rule == "raw":
@@ -159,10 +159,10 @@ def update_label_distance(ldm: Tensor, confusion: Tensor, strength: float, rule:
         ldm: the running matrix (N, N).
         confusion: counts on the validation set (N, N), rows true, columns predicted.
         strength: e in [0, 1]; 0 changes nothing, 1 gives NEW.
-        rule, tau, share_of: see :func:`label_distance`.
+        rule, tau, share_of: see :func:`counted_distance`.
 
     Raises:
-        ValueError: a strength outside [0, 1], matrices of different sizes, or as of :func:`label_distance`.
+        ValueError: a strength outside [0, 1], matrices of different sizes, or as of :func:`counted_distance`.
 
     References:
         CLLD, Algorithm 1, line 10, read as METHODS D.3 resolves it (as printed it changes nothing).
@@ -172,7 +172,7 @@ def update_label_distance(ldm: Tensor, confusion: Tensor, strength: float, rule:
     if ldm.shape != confusion.shape:
         raise ValueError(f"update_label_distance: LDM is {tuple(ldm.shape)}, the confusion matrix "
                          f"{tuple(confusion.shape)}")
-    new = label_distance(confusion, rule, tau, share_of).to(ldm.device)
+    new = counted_distance(confusion, rule, tau, share_of).to(ldm.device)
     return torch.lerp(ldm.detach().double(), new, strength).to(ldm.dtype)  # exact at both ends
 
 

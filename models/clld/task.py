@@ -94,7 +94,7 @@ class ClldTask(BatchedTask):
         self.learning_rate, self.batch_size, self.head_rate = learning_rate, batch_size, head_rate
         self.sampler, self.record_all = sampler, record_all
         config = model.config
-        self.adaptive = "ldm" in dict(model.named_buffers()) and config.distance["kind"] == "adaptive"
+        self.adaptive = hasattr(model, "ldm") and config.distance["kind"] == "adaptive"
         self.schedule = schedule
         self._check()
         self.class_weights = None if class_weights is None else class_weights.to(model.device)
@@ -146,8 +146,8 @@ class ClldTask(BatchedTask):
         parts = {"ce": entropy, "accuracy": right / len(step.batch)}
         if views.vectors is None:
             return entropy, parts
-        ldm = model.ldm if "ldm" in model._buffers else None
-        parts["contrast"] = contrast(config, views.vectors, labels, ldm) * (len(labels) / len(step.batch))
+        found = contrast(config, views.vectors, labels, getattr(model, "ldm", None))
+        parts["contrast"] = found * (len(labels) / len(step.batch))
         weight = config.contrast["weight"]
         return weight * entropy + (1 - weight) * parts["contrast"], parts
 

@@ -1,0 +1,247 @@
+"""The contrasts of the CLLD track: METHODS D-1 to D-6 and D-10, loops written from the formulas, gradients, precision."""
+
+import math
+
+import pytest
+import torch
+from torch.nn.functional import cosine_similarity
+
+from models.losses import (
+    label_distance_contrast,
+    log_share_of_positives,
+    positive_pairs,
+    rescaled_cosine,
+    supervised_contrast,
+    twin_contrast,
+)
+
+AXES = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
+AB = torch.tensor([0, 1, 0, 1])
+
+
+def some(count=4, classes=3, width=5, seed=0):
+    """Vectors of two views, their classes, and an unsymmetric matrix with a diagonal that is not 1."""
+    random = torch.Generator().manual_seed(seed)
+    h = torch.randn(2 * count, width, generator=random, dtype=torch.float64, requires_grad=True)
+    labels = torch.randint(classes, (count,), generator=random).repeat(2)
+    ldm = 1 + 4 * torch.rand(classes, classes, generator=random, dtype=torch.float64)
+    return h, labels, ldm
+
+
+def shares(h, labels, ldm, temperature=1.0):
+    """q and z (2M, 2M) of METHODS D.2 by plain loops."""
+    count, pairs = len(h), []
+    for i in range(count):
+        row = []
+        for j in range(count):
+            cosine = sum(a * b for a, b in zip(h[i], h[j], strict=True)) / (h[i].norm() * h[j].norm())
+            row.append(0.0 if i == j else (ldm[labels[i], labels[j]] * (cosine + 1) / 2 / temperature).exp())
+        total = sum(row)
+        same = [float(i != j and labels[i] == labels[j]) for j in range(count)]
+        pairs.append(([value / total for value in row], [value / sum(same) for value in same]))
+    return pairs
+
+
+def by_loop(h, labels, ldm, temperature=1.0):
+    total = 0.0
+    for q, z in shares(h, labels, ldm, temperature):
+        for share, wanted in zip(q, z, strict=True):
+            if wanted > 0:
+                total = total - (wanted * torch.log(share) - wanted * math.log(wanted))
+    return total / len(h)
+
+
+def test_worked_example():  # D-1
+    five = torch.tensor([[1.0, 5.0], [5.0, 1.0]])
+    for ldm, expected in ((torch.ones(2, 2), 0.794377), (five, 2.298916), (torch.full((2, 2), 5.0), 0.152008)):
+        assert label_distance_contrast(AXES, AB, ldm).item() == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.3])
+@pytest.mark.parametrize("seed", range(3))
+def test_values_and_gradients_are_those_of_a_loop(seed, temperature):
+    h, labels, ldm = some(seed=seed)
+    found, expected = label_distance_contrast(h, labels, ldm, temperature), by_loop(h, labels, ldm, temperature)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(*(torch.autograd.grad(loss, h)[0] for loss in (found, expected)))
+
+
+def test_gradients_are_those_of_finite_differences():
+    h, labels, ldm = some()
+    assert torch.autograd.gradcheck(lambda h: label_distance_contrast(h, labels, ldm, 0.5), h)
+    assert torch.autograd.gradcheck(lambda h: supervised_contrast(h, labels, 0.5, 0.7), h)
+    assert torch.autograd.gradcheck(lambda h: twin_contrast(h, 0.5), h)
+
+
+def supcon_out(h, labels, temperature):
+    losses = []
+    for i in range(len(h)):
+        others = [j for j in range(len(h)) if j != i]
+        scores = {j: cosine_similarity(h[i], h[j], dim=0) / temperature for j in others}
+        total = torch.stack(list(scores.values())).logsumexp(0)
+        positives = [j for j in others if labels[j] == labels[i]]
+        losses.append(-sum(scores[j] - total for j in positives) / len(positives))
+    return torch.stack(losses).mean()
+
+
+@pytest.mark.parametrize("c", [1.0, 4.0])
+def test_a_constant_matrix_is_supervised_contrast_at_temperature_2_over_c(c):  # D-2
+    h, labels, _ = some(6)
+    found = label_distance_contrast(h, labels, c * torch.ones(3, 3, dtype=torch.float64))
+    counts = positive_pairs(labels).sum(1).double()
+    torch.testing.assert_close(found, supcon_out(h, labels, 2 / c) - counts.log().mean())
+    torch.testing.assert_close(found, supervised_contrast(h, labels, 2 / c) - counts.log().mean())
+
+
+def test_supervised_contrast_is_the_loop_and_a_base_temperature_is_a_factor():
+    h, labels, _ = some(5)
+    torch.testing.assert_close(supervised_contrast(h, labels, 0.3), supcon_out(h, labels, 0.3))
+    torch.testing.assert_close(supervised_contrast(h, labels, 0.05, 0.07), 5 / 7 * supcon_out(h, labels, 0.05))
+    three_views, three = torch.cat([h, h[:5] + 0.1]), torch.cat([labels, labels[:5]])
+    torch.testing.assert_close(supervised_contrast(three_views, three, 0.3), supcon_out(three_views, three, 0.3))
+
+
+def test_twin_contrast_is_a_loop_over_second_views():
+    h, *_ = some(5)
+    losses = []
+    for i in range(5):
+        scores = torch.stack([cosine_similarity(h[i], h[5 + j], dim=0) / 0.05 for j in range(5)])
+        losses.append(scores.logsumexp(0) - scores[i])
+    torch.testing.assert_close(twin_contrast(h), torch.stack(losses).mean())
+    torch.testing.assert_close(twin_contrast(torch.ones(14, 3)), torch.tensor(math.log(7)))
+    with pytest.raises(ValueError, match="3 vectors are not two views of each text"):
+        twin_contrast(torch.ones(3, 2))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rows_of_shares_sum_to_one_and_the_loss_is_not_negative(seed):  # D-3
+    h, labels, ldm = some(seed=seed)
+    for i, (q, z) in enumerate(shares(h.detach(), labels, ldm)):
+        assert sum(q) == pytest.approx(1.0) and sum(z) == pytest.approx(1.0)
+        assert q[i] == z[i] == 0 and z[(i + 4) % 8] > 0  # the twin is always there
+    assert label_distance_contrast(h, labels, ldm).item() > 0
+    scores = torch.randn(8, 8, requires_grad=True)
+    log_q, counts = log_share_of_positives(scores, positive_pairs(labels))
+    expected = scores.masked_fill(torch.eye(8, dtype=torch.bool), -torch.inf).softmax(-1)
+    torch.testing.assert_close((log_q * counts).exp(),
+                               torch.stack([expected[i][positive_pairs(labels)[i]].prod() for i in range(8)]))
+
+
+def test_loss_is_zero_only_where_shares_are_those_of_the_positives():  # D-3
+    # At this temperature a cosine of 0 has no share beside one of 1, so q = z.
+    assert label_distance_contrast(AXES, AB, torch.ones(2, 2), temperature=1e-3).item() == pytest.approx(0, abs=1e-6)
+    assert label_distance_contrast(AXES, AB, torch.ones(2, 2), temperature=1e-1).item() > 1e-3
+
+
+def test_distances_of_pairs_are_those_of_their_classes():  # D-4
+    _, labels, ldm = some()
+    one_hot = torch.nn.functional.one_hot(labels, 3).double()
+    product = one_hot @ ldm @ one_hot.t()
+    torch.testing.assert_close(product, ldm[labels][:, labels])
+    symmetric = (ldm + ldm.t())[labels][:, labels]
+    assert torch.equal(symmetric, symmetric.t())
+    h = some()[0]
+    by_product = (rescaled_cosine(h) * product).masked_fill(torch.eye(8, dtype=torch.bool), -1e6).log_softmax(-1)
+    t = positive_pairs(labels).double()
+    z = t / t.sum(1, keepdim=True)
+    expected = torch.where(t > 0, z * z.clamp(min=1e-9).log() - z * by_product, 0.0).sum() / 8
+    torch.testing.assert_close(label_distance_contrast(h, labels, ldm), expected)
+
+
+def test_one_class_of_identical_vectors_has_loss_zero():  # D-5
+    loss = label_distance_contrast(torch.ones(10, 4), torch.zeros(10, dtype=torch.long), torch.ones(1, 1))
+    assert loss.item() == pytest.approx(0, abs=1e-6)
+
+
+def test_a_permutation_of_the_batch_changes_nothing():  # D-5
+    h, labels, ldm = some(6)
+    order = torch.tensor([4, 0, 5, 2, 1, 3])
+    both = torch.cat([order, order + 6])
+    torch.testing.assert_close(label_distance_contrast(h[both], labels[both], ldm),
+                               label_distance_contrast(h, labels, ldm))
+    torch.testing.assert_close(twin_contrast(h[both]), twin_contrast(h))
+    torch.testing.assert_close(supervised_contrast(h[both], labels[both]), supervised_contrast(h, labels))
+
+
+def test_gradients_of_similarities_have_the_sign_and_size_of_q_minus_z():  # D-6
+    h, labels, ldm = some()
+    similarity = rescaled_cosine(h.detach()).requires_grad_()
+    distance = ldm[labels][:, labels]
+    log_q, counts = log_share_of_positives(similarity * distance, positive_pairs(labels))
+    (-log_q - counts.log()).mean().backward()
+    q, z = (torch.tensor(rows, dtype=torch.float64) for rows in
+            zip(*shares(h.detach(), labels, ldm), strict=True))
+    torch.testing.assert_close(similarity.grad, distance * (q - z) / 8)
+    negative = ~positive_pairs(labels) & ~torch.eye(8, dtype=torch.bool)
+    assert (similarity.grad[negative] > 0).all()
+    wanting = positive_pairs(labels) & (q < z)
+    assert wanting.any() and (similarity.grad[wanting] < 0).all()
+
+
+def test_a_larger_distance_pushes_a_negative_away_harder():  # D-6
+    gradients = []
+    for distance in (1.0, 5.0):
+        h = torch.tensor([[1.0, 0.0], [0.8, 0.6], [1.0, 0.1], [0.7, 0.7]], requires_grad=True)
+        ldm = torch.tensor([[1.0, distance], [distance, 1.0]])
+        label_distance_contrast(h, AB, ldm).backward()
+        gradients.append(h.grad[0, 1].item())  # text 0 turns away from text 1, whose second entry is positive
+    assert gradients[1] > gradients[0] > 0
+
+
+def test_twins_without_dropout_have_similarity_one():  # D-10
+    h = torch.randn(3, 7).repeat(2, 1)
+    similarity = rescaled_cosine(h)
+    torch.testing.assert_close(similarity[range(3), range(3, 6)], torch.ones(3))
+    assert similarity.min() >= 0 and similarity.max() <= 1 + 1e-6
+
+
+def test_self_pairs_stay_out_whatever_the_diagonal():
+    h, labels, ldm = some()
+    for value in (0.0, -3.0):
+        changed = ldm.clone().fill_diagonal_(value)
+        torch.testing.assert_close(label_distance_contrast(h, labels, changed), by_loop(h, labels, changed))
+
+
+def test_the_matrix_has_no_gradient():
+    h, labels, ldm = some()
+    ldm.requires_grad_()
+    label_distance_contrast(h, labels, ldm).backward()
+    assert ldm.grad is None and h.grad is not None
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("autocast", [False, True])
+def test_half_precision_is_widened(dtype, autocast):
+    h, labels, ldm = some(16)
+    half = h.detach().to(dtype).requires_grad_()
+    exact = half.detach().float()
+    losses = [lambda h: label_distance_contrast(h, labels, 50 * ldm), lambda h: supervised_contrast(h, labels),
+              twin_contrast]
+    for loss in losses:
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+            found = loss(half)
+        assert found.dtype == torch.float32
+        torch.testing.assert_close(found, loss(exact))
+        gradient = torch.autograd.grad(found, half)[0]
+        assert gradient.isfinite().all()
+
+
+def test_degenerate_batches_have_finite_gradients():
+    zeros = torch.zeros(4, 3, requires_grad=True)  # no direction: cosine 0 to everything, itself apart
+    loss = label_distance_contrast(zeros, AB, torch.ones(2, 2))
+    assert loss.item() == pytest.approx(math.log(3))
+    assert torch.autograd.grad(loss, zeros)[0].isfinite().all()
+    alone = torch.randn(1, 3, requires_grad=True)
+    apart = torch.randn(3, 3, requires_grad=True)  # nobody has a positive
+    classes = torch.arange(3)
+    for loss, vectors in ((label_distance_contrast(alone, classes[:1], torch.ones(1, 1)), alone),
+                          (supervised_contrast(alone, classes[:1]), alone),
+                          (label_distance_contrast(apart, classes, torch.ones(3, 3)), apart),
+                          (supervised_contrast(apart, classes), apart),
+                          (twin_contrast(torch.cat([alone, alone])), alone)):
+        assert loss.item() == 0 and not torch.autograd.grad(loss, vectors)[0].any()
+    mixed = torch.randn(3, 3, requires_grad=True)  # the third has no positive, and is left out of the mean
+    log_q, _ = log_share_of_positives(rescaled_cosine(mixed), positive_pairs(torch.tensor([0, 0, 1])))
+    found = label_distance_contrast(mixed, torch.tensor([0, 0, 1]), torch.ones(2, 2))
+    torch.testing.assert_close(found, -log_q[:2].mean())
+    assert torch.autograd.grad(found, mixed)[0].isfinite().all()
