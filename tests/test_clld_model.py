@@ -1,0 +1,238 @@
+"""CLLD classifiers: encoders, views, pooling, saving, the words of TextCNN, and what cannot be built."""
+
+import json
+
+import numpy as np
+import pytest
+import tiny_bert
+import torch
+from tiny_clld import CLASSES, bert, textcnn, texts
+from torch import nn
+from transformers import (
+    AlbertConfig,
+    AlbertModel,
+    DistilBertConfig,
+    DistilBertModel,
+    PreTrainedTokenizerFast,
+    RobertaConfig,
+    RobertaModel,
+)
+
+from models.clld import ClldConfig, ClldModel, LabelledTexts, load_text_encoder, plain_config, word_tokenizer
+from models.clld.encoders import dropout_rate
+from models.losses import rescaled_cosine
+
+SIZES = {"vocab_size": 30, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
+         "intermediate_size": 32, "max_position_embeddings": 64}
+LABEL_DISTANCE = {"kind": "label_distance", "projection": 7}
+
+
+def inputs(count=5):
+    batch = texts(count).batch(range(count))
+    return batch["input_ids"], batch["attention_mask"]
+
+
+def logits(model, *given):
+    with torch.no_grad():
+        return model(*given)
+
+
+def by_loop(model, ids):
+    """Features of one text of TextCNN, run by run."""
+    words = model.encoder.embedding(torch.tensor(ids)).detach()
+    features = []
+    for convolution in model.encoder.convolutions:
+        width = convolution.kernel_size[0]
+        padded = torch.cat([words, torch.zeros(max(0, width - len(ids)), words.shape[1])])
+        runs = [torch.stack([(convolution.weight[number] * padded[start:start + width].t()).sum()
+                             + convolution.bias[number] for number in range(len(convolution.weight))])
+                for start in range(len(padded) - width + 1)]
+        features.append(torch.stack(runs).clamp(min=0).amax(0))
+    return torch.cat(features)
+
+
+def test_textcnn_is_the_maximum_of_each_filter_over_the_runs_of_a_text():
+    model, batch = textcnn(), texts(6)
+    batch = LabelledTexts([np.array([7]), *batch.ids], np.zeros(7, np.int64))
+    given = batch.batch(range(7))
+    with torch.no_grad():
+        found = model.encode(given["input_ids"], given["attention_mask"])
+        expected = torch.stack([by_loop(model, row.tolist()) for row in batch.ids])
+    torch.testing.assert_close(found, expected)
+    assert found.shape == (7, 12) and (found > 0).any()
+
+
+@pytest.mark.parametrize("model", [textcnn(), bert(), bert(pool="mean"), bert(pool="pooler")], ids=["textcnn", "cls", "mean", "pooler"])
+def test_padding_has_no_part_in_the_logits(model):
+    ids, mask = inputs()
+    wide = torch.cat([ids, torch.full((5, 9), 3)], 1), torch.cat([mask, torch.zeros(5, 9, dtype=torch.bool)], 1)
+    torch.testing.assert_close(logits(model, *wide), logits(model, ids, mask), atol=1e-5, rtol=1e-5)
+    alone = logits(model, ids[:1, :int(mask[0].sum())], mask[:1, :int(mask[0].sum())])
+    torch.testing.assert_close(alone, logits(model, ids, mask)[:1], atol=1e-5, rtol=1e-5)
+
+
+def test_texts_without_any_word_have_logits():
+    empty = LabelledTexts([np.zeros(0, np.int64)] * 2, np.zeros(2, np.int64)).batch([0, 1])
+    assert logits(textcnn(), empty["input_ids"], empty["attention_mask"]).isfinite().all()
+
+
+def test_pooling_is_the_state_of_cls_the_pooler_or_the_mean():
+    ids, mask = inputs()
+    for pool in ("cls", "pooler", "mean"):
+        model = bert(pool=pool)
+        with torch.no_grad():
+            output = model.encoder(input_ids=ids, attention_mask=mask.long())
+            h = model.encode(ids, mask)
+        states = output.last_hidden_state
+        if pool == "mean":
+            expected = torch.stack([states[row, mask[row]].mean(0) for row in range(5)])
+        else:
+            expected = states[:, 0] if pool == "cls" else torch.tanh(model.encoder.pooler.dense(states[:, 0]))
+        torch.testing.assert_close(h, expected)
+        assert (getattr(model.encoder, "pooler", None) is None) == (pool != "pooler")
+
+
+@pytest.mark.parametrize("make", [textcnn, bert])
+def test_views_stand_one_behind_the_other_and_differ_by_dropout_alone(make):  # D-10
+    model, (ids, mask) = make(contrast=LABEL_DISTANCE), inputs()
+    with torch.no_grad():
+        still = model.train_views(ids, mask)
+        model.train()
+        torch.manual_seed(0)
+        moving = model.train_views(ids, mask)
+    assert still.logits.shape == (5, 3) and still.vectors.shape == (10, 7)
+    torch.testing.assert_close(still.vectors[:5], still.vectors[5:], atol=1e-6, rtol=1e-5)
+    with torch.no_grad():
+        torch.testing.assert_close(still.vectors[:5], model.head(model.eval().encode(ids, mask)), atol=1e-6, rtol=1e-5)
+    twins = rescaled_cosine(still.vectors)[range(5), range(5, 10)]
+    torch.testing.assert_close(twins, torch.ones(5))
+    assert (moving.vectors[:5] - moving.vectors[5:]).abs().amax(1).min() > 1e-4
+    torch.testing.assert_close(still.logits, logits(model, ids, mask), atol=1e-6, rtol=1e-5)
+    assert rescaled_cosine(moving.vectors)[range(5), range(5, 10)].max() < 1 - 1e-6
+
+
+def test_the_cross_entropy_may_read_all_views():
+    ids, mask = inputs()
+    assert textcnn(contrast=LABEL_DISTANCE, ce_views="both").train_views(ids, mask).logits.shape == (10, 3)
+
+
+@pytest.mark.parametrize("contrast", [{}, {**LABEL_DISTANCE, "weight": 1.0}])
+def test_without_a_contrast_there_is_one_view_no_head_and_no_matrix(contrast):
+    model = textcnn(contrast=contrast)
+    views = model.train_views(*inputs())
+    assert views.vectors is None and views.logits.shape == (5, 3)
+    assert model.head is None and not hasattr(model, "ldm") and model.config.views == 1
+
+
+def test_further_views_have_dropout_rates_of_their_own():
+    rates = [0.0, 0.05, 0.6]
+    model = bert(contrast={"kind": "supervised", "vectors": "pooled", "dropouts": rates}).train()
+    seen, inner = [], model.encoder.forward
+
+    def spy(**given):
+        dropouts = [part.p for part in model.encoder.modules() if isinstance(part, nn.Dropout)]
+        seen.append(dropouts)
+        return inner(**given)
+
+    model.encoder.forward = spy
+    views = model.train_views(*inputs())
+    assert views.vectors.shape == (20, 16) and views.logits.shape == (5, 3) and model.config.views == 4
+    assert [set(rates) for rates in seen] == [{0.1}, {0.0}, {0.05}, {0.6}]
+    assert {part.p for part in model.encoder.modules() if isinstance(part, nn.Dropout)} == {0.1}
+    assert model.dropout.p == 0.5 and model.head is None
+    with pytest.raises(KeyError), dropout_rate(model, 0.9):
+        raise KeyError
+    assert model.dropout.p == 0.5
+
+
+def test_rows_of_a_table_begin_with_the_same_classifier():
+    weights = [textcnn(contrast=contrast).state_dict() for contrast in ({}, LABEL_DISTANCE, {"kind": "twin"})]
+    for name, tensor in weights[0].items():
+        assert all(torch.equal(tensor, other[name]) for other in weights)
+
+
+@pytest.mark.parametrize("make", [textcnn, bert])
+def test_saved_and_loaded_models_agree(make, tmp_path):
+    model, given = make(contrast=LABEL_DISTANCE, distance={"kind": "static_tau_pairs", "pairs": [(0, 2)]}), inputs()
+    expected = torch.tensor([[1.0, 1, 5], [1, 1, 1], [5, 1, 1]])
+    assert torch.equal(model.ldm, expected)
+    model.ldm[0, 1] = 3.0
+    model.save_pretrained(tmp_path)
+    assert (tmp_path / "model.safetensors").exists()
+    loaded = ClldModel.from_pretrained(tmp_path)
+    assert torch.equal(logits(loaded, *given), logits(model, *given)) and not loaded.training
+    assert torch.equal(loaded.ldm, model.ldm) and loaded.config.classes == CLASSES
+    assert all(torch.equal(tensor, loaded.state_dict()[name]) for name, tensor in model.state_dict().items())
+    again, other = make(contrast=LABEL_DISTANCE).state_dict(), make(1, contrast=LABEL_DISTANCE).state_dict()
+    assert all(torch.equal(again[name], tensor) for name, tensor in model.state_dict().items() if name != "ldm")
+    assert not torch.equal(other["head.0.weight"], again["head.0.weight"])
+    assert json.loads((tmp_path / "config.json").read_text())["id2label"]["2"] == "place"
+
+
+@pytest.mark.parametrize("encoder", [AlbertModel(AlbertConfig(**SIZES, embedding_size=8)),
+                                     RobertaModel(RobertaConfig(**SIZES, pad_token_id=0)),
+                                     DistilBertModel(DistilBertConfig(vocab_size=30, dim=16, n_layers=2, n_heads=2,
+                                                                      hidden_dim=32))], ids=lambda e: e.config.model_type)
+def test_any_encoder_may_be_handed_in(encoder, tmp_path):
+    config = ClldConfig("encoder", CLASSES, plain_config(encoder.config), contrast=LABEL_DISTANCE)
+    model, given = ClldModel.over(config, encoder).eval(), inputs()
+    with torch.no_grad():
+        expected = encoder.eval()(input_ids=given[0], attention_mask=given[1].long()).last_hidden_state[:, 0]
+        torch.testing.assert_close(model.encode(*given), expected)
+    model.save_pretrained(tmp_path)
+    assert torch.equal(logits(ClldModel.from_pretrained(tmp_path), *given), logits(model, *given))
+
+
+def test_encoders_are_loaded_with_their_pooler_and_the_dropout_of_the_papers(tmp_path):
+    folder = tiny_bert.save_encoder(tmp_path / "bert")
+    encoder, tokenizer = load_text_encoder(folder, "pooler")
+    assert encoder.pooler is not None and load_text_encoder(folder)[0].pooler is None
+    config = ClldConfig("encoder", CLASSES, plain_config(encoder.config), "pooler")
+    model = ClldModel.over(config, encoder).eval()
+    batch = LabelledTexts.of(tokenizer, ["what is a dog", ""], [0, 1], 16).batch([0, 1])
+    with torch.no_grad():
+        whole = encoder(**tokenizer(["what is a dog", ""], padding=True, return_tensors="pt")).pooler_output
+        torch.testing.assert_close(model.encode(batch["input_ids"], batch["attention_mask"]), whole)
+    albert = AlbertConfig(**SIZES, embedding_size=8)
+    assert albert.hidden_dropout_prob == 0
+    AlbertModel(albert).save_pretrained(tmp_path / "albert")
+    tokenizer.save_pretrained(tmp_path / "albert")
+    dropouts = [part.p for part in load_text_encoder(tmp_path / "albert")[0].modules() if isinstance(part, nn.Dropout)]
+    assert dropouts and set(dropouts) == {0.1}
+    own = load_text_encoder(tmp_path / "albert", dropout=None)[0]
+    assert {part.p for part in own.modules() if isinstance(part, nn.Dropout)} == {0.0}
+
+
+def test_words_of_textcnn_are_counted_on_the_training_texts(tmp_path):
+    tokenizer = word_tokenizer(["How far is it from Denver to Aspen ?", "how far is NASA's lab?", "Rate it - 4.5"])
+    words = sorted(tokenizer.get_vocab(), key=tokenizer.get_vocab().get)
+    assert words == ["[PAD]", "[UNK]", "?", "far", "how", "is", "it"]  # all twice, in the order of the alphabet
+    assert tokenizer("How   FAR is Nasa's?")["input_ids"] == [4, 3, 5, 1, 2]
+    assert tokenizer("")["input_ids"] == []
+    every = word_tokenizer(["far far nasa's well-known 4.5"], min_count=1)
+    assert set(every.get_vocab()) == {"[PAD]", "[UNK]", "far", "nasa's", "well-known", "4", ".", "5"}
+    assert len(word_tokenizer(["a a b b c c"], largest=4)) == 4
+    tokenizer.save_pretrained(tmp_path)
+    assert PreTrainedTokenizerFast.from_pretrained(tmp_path)("how far?")["input_ids"] == [4, 3, 2]
+    found = LabelledTexts.of(tokenizer, ["how far is it", "", "far"], [2, 0, 1], 3)
+    assert [row.tolist() for row in found.ids] == [[4, 3, 5], [], [3]] and found.lengths.tolist() == [3, 0, 1]
+    batch = found.batch([2, 0])
+    assert batch["input_ids"].tolist() == [[3, 0, 0], [4, 3, 5]] and batch["labels"].tolist() == [1, 2]
+    assert batch["attention_mask"].tolist() == [[True, False, False], [True] * 3]
+
+
+def test_problems_are_named_all_at_once():
+    with pytest.raises(ValueError, match="architecture is 'rnn', .*; pool is 'max', expected one of cls, pooler, mean; "
+                                         "contrast.kind is 'infonce', .*; contrast.wait is unknown, .*; "
+                                         r"contrast.weight is 2, expected lambda in \[0, 1\]"):
+        ClldConfig("rnn", pool="max", contrast={"kind": "infonce", "wait": 1, "weight": 2})
+    with pytest.raises(ValueError, match="expected at most one with two views"):
+        ClldConfig("textcnn", contrast={"kind": "twin", "dropouts": [0.1, 0.2]})
+    with pytest.raises(ValueError, match="encoder lacks model_type"):
+        ClldModel(ClldConfig("encoder", CLASSES))
+    without = DistilBertConfig(vocab_size=30, dim=16, n_layers=1, n_heads=2, hidden_dim=32)
+    model = ClldModel(ClldConfig("encoder", CLASSES, plain_config(without), "pooler"))
+    with pytest.raises(ValueError, match="DistilBertModel has no pooler; set pool to cls or mean"):
+        model(*inputs())
+    with pytest.raises(ValueError, match="2 labels for 1 texts"):
+        LabelledTexts.of(word_tokenizer(["a"]), ["a"], [0, 1], 5)

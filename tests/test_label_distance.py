@@ -1,0 +1,152 @@
+"""Label distance matrices: METHODS D-7 and D-8, every rule by hand, static pairs, the most confused pairs, the schedule."""
+
+import math
+
+import pytest
+import torch
+
+from models.clld import (
+    NEWSGROUPS,
+    RULES,
+    AdaptiveSchedule,
+    counted_distance,
+    most_confused_pairs,
+    moved_most,
+    pairs_within,
+    static_tau_all,
+    static_tau_pairs,
+    uniform_distance,
+    update_label_distance,
+)
+from models.training import Settings
+
+# Class 0 is taken for 1 twice and for 2 once, 1 for 0 once, 2 never for another.
+CONFUSION = torch.tensor([[7, 2, 1], [1, 4, 0], [0, 0, 8]])
+NEWS = ["alt.atheism", "comp.graphics", "comp.os.ms-windows.misc", "comp.sys.ibm.pc.hardware",
+        "comp.sys.mac.hardware", "comp.windows.x", "misc.forsale", "rec.autos", "rec.motorcycles",
+        "rec.sport.baseball", "rec.sport.hockey", "sci.crypt", "sci.electronics", "sci.med", "sci.space",
+        "soc.religion.christian", "talk.politics.guns", "talk.politics.mideast", "talk.politics.misc",
+        "talk.religion.misc"]
+
+
+def close(found, expected):
+    torch.testing.assert_close(found, torch.tensor(expected, dtype=found.dtype))
+
+
+def test_every_rule_by_hand():
+    # P: 0.2, 0.1 of class 0; 0.2 of class 1. S: 0.2 between 0 and 1, 0.05 between 0 and 2, the largest 0.2.
+    close(counted_distance(CONFUSION), [[1, 5, 2], [5, 1, 1], [2, 1, 1]])
+    close(counted_distance(CONFUSION, "prob"), [[1, 1.8, 1.4], [1.8, 1, 1], [1, 1, 1]])
+    one, two = 1 + math.log(2), 1 + math.log(3)
+    close(counted_distance(CONFUSION, "log1p"), [[1, two, one], [one, 1, 1], [1, 1, 1]])
+    close(counted_distance(CONFUSION, "raw"), [[7, 2, 1], [1, 4, 1], [1, 1, 8]])
+    close(counted_distance(CONFUSION, "prob", tau=2.0), [[1, 1.2, 1.1], [1.2, 1, 1], [1, 1, 1]])
+
+
+def test_shares_of_errors_are_the_other_reading():
+    # P: 2/3 and 1/3 of class 0, 1 of class 1. S: 5/6 between 0 and 1, 1/6 between 0 and 2.
+    close(counted_distance(CONFUSION, "prob", share_of="errors"), [[1, 1 + 8 / 3, 1 + 4 / 3], [5, 1, 1], [1, 1, 1]])
+    close(counted_distance(CONFUSION, share_of="errors"), [[1, 5, 1.8], [5, 1, 1], [1.8, 1, 1]])
+
+
+def test_full_strength_gives_the_new_matrix_and_none_leaves_the_old():  # D-7
+    old = 1 + torch.rand(3, 3)
+    for rule in RULES:
+        assert torch.equal(update_label_distance(old, CONFUSION, 1.0, rule), counted_distance(CONFUSION, rule).float())
+        assert torch.equal(update_label_distance(old, CONFUSION, 0.0, rule), old)
+    close(update_label_distance(torch.ones(3, 3), CONFUSION, 0.25), [[1, 2, 1.25], [2, 1, 1], [1.25, 1, 1]])
+
+
+@pytest.mark.parametrize("rule", ["minmax_sym", "prob", "log1p"])
+def test_without_errors_the_new_matrix_is_of_ones(rule):  # D-7
+    assert torch.equal(counted_distance(torch.diag(torch.tensor([3, 0, 9])), rule), torch.ones(3, 3).double())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_entries_stay_between_one_and_tau_under_the_default_rule(seed):  # D-7
+    random = torch.Generator().manual_seed(seed)
+    ldm = uniform_distance(6)
+    for step in range(8):
+        confusion = torch.randint(0, 30, (6, 6), generator=random)
+        confusion[step % 6] = 0  # a class without a text
+        ldm = update_label_distance(ldm, confusion, 1 - step / 8)
+        assert 1 <= ldm.min() and ldm.max() <= 5
+        assert torch.equal(ldm, ldm.t()) and torch.equal(ldm.diagonal(), torch.ones(6))
+
+
+def test_updates_have_no_graph_and_keep_the_kind_of_the_matrix():
+    old = torch.ones(3, 3, requires_grad=True)
+    found = update_label_distance(old, CONFUSION, 0.5)
+    assert not found.requires_grad and found.dtype == torch.float32
+
+
+def test_static_matrices():
+    assert torch.equal(static_tau_pairs(3, [(2, 0)]), torch.tensor([[1.0, 1, 5], [1, 1, 1], [5, 1, 1]]))
+    assert torch.equal(static_tau_pairs(2, [], 9.0), uniform_distance(2))
+    assert torch.equal(static_tau_all(3, 2.0), torch.tensor([[1.0, 2, 2], [2, 1, 2], [2, 2, 1]]))
+    for wrong in ((0, 0), (0, 3), (-1, 1)):
+        with pytest.raises(ValueError, match="is no pair of two of the classes 0 .. 2"):
+            static_tau_pairs(3, [wrong])
+
+
+def test_pairs_of_20_newsgroups():
+    pairs = [(NEWS[a], NEWS[b]) for a, b in pairs_within(NEWSGROUPS, NEWS)]
+    assert len(pairs) == 3 + 10 + 3 + 1 + 1 and pairs == sorted(pairs)
+    assert {pair for pair in pairs if not pair[0].startswith(("comp.", "talk.politics."))} == {
+        ("alt.atheism", "soc.religion.christian"), ("alt.atheism", "talk.religion.misc"),
+        ("soc.religion.christian", "talk.religion.misc"), ("rec.autos", "rec.motorcycles"),
+        ("rec.sport.baseball", "rec.sport.hockey")}
+    assert ("talk.politics.guns", "talk.politics.misc") in pairs
+    with pytest.raises(ValueError, match="no class fits 'rec.cars'; the nearest is rec.autos"):
+        pairs_within([("rec.cars", "rec.autos")], NEWS)
+
+
+def test_the_most_confused_pairs_are_counted_both_ways_and_ties_go_by_index():
+    assert most_confused_pairs(CONFUSION) == [(0, 1)]  # 3 texts; (0, 2) has one
+    assert most_confused_pairs(CONFUSION, 1.0) == [(0, 1), (0, 2)]
+    assert most_confused_pairs(torch.diag(torch.tensor([4, 4]))) == []
+    flat = torch.ones(6, 6, dtype=torch.int64)
+    assert most_confused_pairs(flat) == [(0, 1), (0, 2)]  # ceil(10 % of 15)
+    flat[4, 5] = 9
+    assert most_confused_pairs(flat) == [(4, 5), (0, 1)]
+    many = torch.ones(20, 20, dtype=torch.int64).triu()
+    many[0, 11:] = 0
+    assert len(most_confused_pairs(many)) == 19  # ceil(18.1): 181 pairs
+    thirty = torch.zeros(9, 9, dtype=torch.int64)
+    thirty[torch.triu_indices(9, 9, 1)[0][:30], torch.triu_indices(9, 9, 1)[1][:30]] = 1
+    assert len(most_confused_pairs(thirty)) == 3  # a tenth exactly
+
+
+def test_pairs_that_moved_most():
+    before, after = torch.ones(3, 3), torch.tensor([[1.0, 3, 1], [3, 1, 1.5], [1, 1, 4]])
+    assert moved_most(before, after) == [(0, 1, 2.0), (1, 0, 2.0), (1, 2, 0.5)]
+    assert moved_most(before, after, 1) == [(0, 1, 2.0)]
+
+
+def test_no_update_in_the_first_fifth_and_then_at_every_tenth_evaluation():  # D-8
+    schedule = AdaptiveSchedule.of(Settings(epochs=50, batch_size=128), 5452 - 545)
+    assert (schedule.steps_per_epoch, schedule.interval, schedule.total_steps) == (39, 3, 1950)
+    steps = [step for step in range(1, schedule.total_steps + 1) if schedule.updates(step)]
+    assert all(step % 30 == 0 for step in steps)
+    assert steps == [step for step in range(391, 1951) if step % 30 == 0]  # 390 steps are ten epochs
+    assert not schedule.updates(390) and schedule.epoch_of(390) == 10 and schedule.epoch_of(391) == 11
+
+
+def test_updates_get_weaker_to_nothing():
+    schedule = AdaptiveSchedule(4, 25)
+    assert (schedule.interval, schedule.total_steps) == (2, 100)
+    assert [step for step in range(1, 101) if schedule.updates(step)] == [20, 40, 60, 80, 100]
+    assert [schedule.strength(step) for step in (0, 20, 100)] == [1.0, 0.8, 0.0]
+    few = AdaptiveSchedule(10, 3)
+    assert few.interval == 1 and [s for s in range(1, 31) if few.updates(s)] == [10, 20, 30]
+
+
+def test_problems_are_named():
+    with pytest.raises(ValueError, match="ald_count is 'count', expected one of minmax_sym, prob, log1p, raw"):
+        counted_distance(CONFUSION, "count")
+    with pytest.raises(ValueError, match=r"the confusion matrix is \(2, 3\), expected \(N, N\)"):
+        counted_distance(CONFUSION[:2])
+    with pytest.raises(ValueError, match=r"the strength is 1.5, expected a number in \[0, 1\]"):
+        update_label_distance(torch.ones(3, 3), CONFUSION, 1.5)
+    with pytest.raises(ValueError, match=r"LDM is \(2, 2\), the confusion matrix \(3, 3\)"):
+        update_label_distance(torch.ones(2, 2), CONFUSION, 0.5)

@@ -1,0 +1,55 @@
+"""CLLD classifiers small enough for tests, their data, and a store."""
+
+import json
+
+import numpy as np
+import tiny_bert
+import torch
+from transformers import BertModel
+
+from models.clld import AdaptiveSchedule, ClldConfig, ClldModel, ClldTask, LabelledTexts, plain_config
+
+CLASSES = ["number", "person", "place"]
+
+
+class Memory:
+    """A store that, like the real one, keeps copies and plain JSON."""
+
+    def __init__(self):
+        self.stored = None
+
+    def save(self, tensors, values):
+        self.stored = {k: v.clone() for k, v in tensors.items()}, json.dumps(values)
+
+    def load(self):
+        return (dict(self.stored[0]), json.loads(self.stored[1])) if self.stored else None
+
+
+def textcnn(seed=0, classes=CLASSES, sizes=(), **changes):
+    torch.manual_seed(seed)
+    small = {"vocabulary": 30, "embedding": 12, "filters": 6, "widths": [2, 3], **dict(sizes)}
+    return ClldModel(ClldConfig("textcnn", classes, textcnn=small, **changes)).eval()
+
+
+def bert(seed=0, pool="cls", **changes):
+    torch.manual_seed(seed)
+    encoder = BertModel(tiny_bert.config(initializer_range=0.3), add_pooling_layer=True)
+    config = ClldConfig("encoder", CLASSES, plain_config(encoder.config), pool, **changes)
+    return ClldModel.over(config, encoder).eval()
+
+
+def texts(count=12, classes=3, vocabulary=30, seed=0):
+    """Texts of 1 to 8 words, most of them words that are of one class alone."""
+    random = np.random.default_rng(seed)
+    labels = np.arange(count) % classes
+    share = (vocabulary - 5) // classes
+    ids = [np.where(random.random(n) < 0.2, random.integers(2, vocabulary, n),
+                    5 + label * share + random.integers(0, share, n)).astype(np.int64)
+           for label, n in zip(labels, random.integers(1, 9, count), strict=True)]
+    return LabelledTexts(ids, labels.astype(np.int64))
+
+
+def task(model, count=12, settings=None, **changes):
+    train, validation = texts(count), texts(9, seed=1)
+    schedule = AdaptiveSchedule.of(settings, count) if settings else None
+    return ClldTask(model, train, validation, 1e-2, 4, schedule=schedule, **changes)
