@@ -23,8 +23,9 @@ def sampled_batches(labels: np.ndarray, batch_size: int, seed: int, sampler: Sam
     - ``class_balanced``: as many draws as there are texts, with replacement, each class as likely as another.
     - ``at_least_two``: every text once at first; then in each batch the classes that have one text there are put into
       pairs by chance (three, if their number is odd), and one class of each stands in for both: its text stays, and
-      further texts of its class take the others' places. So no class is alone that has another text, every class
-      keeps its share on average, and a text may be left out of an epoch, or come twice.
+      further texts of its class take the others' places. A class that is alone in this has the largest class of the
+      batch for its partner. So no class is alone that has another text (but in batches of nothing but pairs), every
+      class keeps its share on average, and a text may be left out of an epoch, or come twice.
 
     Args:
         labels: class of each text (n,).
@@ -68,8 +69,8 @@ def _accompanied(batch: np.ndarray, labels: np.ndarray, members: dict[int, np.nd
     alone = [int(place) for label, place, count in zip(found, first, counts, strict=True)
              if count == 1 and len(members[int(label)]) > 1]
     batch, places = batch.copy(), random.permutation(alone)
-    if len(places) == 1:  # nobody to be paired with: a text of the largest class makes room
-        return _beside_the_largest(batch, labels, members, int(places[0]), random)
+    if len(places) == 1:  # no other lone class to be paired with
+        return _with_the_largest(batch, labels, members, int(places[0]), random)
     groups = [places[start:start + 2] for start in range(0, len(places) - 1, 2)]
     if len(places) % 2 and groups:
         groups[-1] = places[-3:]
@@ -78,12 +79,14 @@ def _accompanied(batch: np.ndarray, labels: np.ndarray, members: dict[int, np.nd
     return batch
 
 
-def _beside_the_largest(batch: np.ndarray, labels: np.ndarray, members: dict[int, np.ndarray], place: int,
-                        random: np.random.Generator) -> np.ndarray:
+def _with_the_largest(batch: np.ndarray, labels: np.ndarray, members: dict[int, np.ndarray], place: int,
+                      random: np.random.Generator) -> np.ndarray:
+    """Settle the only lone text with a class of three or more: one of the two gives way, at even odds."""
     found, counts = np.unique(labels[batch], return_counts=True)
     if counts.max() > 2:  # or another class would be left with one
-        largest = np.flatnonzero(labels[batch] == found[counts.argmax()])
-        batch[random.choice(largest)] = _companions(int(batch[place]), labels, members, 1, random)[0]
+        other = int(random.choice(np.flatnonzero(labels[batch] == found[counts.argmax()])))
+        kept, gone = (place, other) if random.random() < 0.5 else (other, place)
+        batch[gone] = _companions(int(batch[kept]), labels, members, 1, random)[0]
     return batch
 
 

@@ -1,0 +1,84 @@
+"""CLLD classifiers as sequence classifiers of the library: equal logits, or a refusal that says what to do."""
+
+import pytest
+import tiny_bert
+import torch
+from tiny_clld import CLASSES, bert, textcnn, texts
+from transformers import (
+    AlbertConfig,
+    AlbertModel,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    BertConfig,
+    BertModel,
+    DistilBertConfig,
+    RobertaConfig,
+    RobertaModel,
+)
+
+from models.clld import ClldConfig, ClldModel, export_classifier, plain_config, sequence_classifier
+
+SIZES = {"vocab_size": len(tiny_bert.VOCABULARY), "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
+         "intermediate_size": 32, "max_position_embeddings": 64, "initializer_range": 0.5}
+ENCODERS = {"bert": lambda: BertModel(BertConfig(**SIZES)),
+            "albert": lambda: AlbertModel(AlbertConfig(**SIZES, embedding_size=8)),
+            "roberta": lambda: RobertaModel(RobertaConfig(**SIZES, pad_token_id=0))}
+
+
+def made(kind, pool):
+    torch.manual_seed(1)
+    encoder = ENCODERS[kind]()
+    config = ClldConfig("encoder", CLASSES, plain_config(encoder.config), pool, dropout=0.4,
+                        contrast={"kind": "label_distance", "projection": 5})
+    model = ClldModel.over(config, encoder).eval()
+    torch.nn.init.normal_(model.classifier.weight, std=2.0)  # logits that are far apart
+    torch.nn.init.normal_(model.classifier.bias)
+    return model
+
+
+@pytest.mark.parametrize("pool", ["pooler", "cls"])
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_exports_load_with_equal_logits_and_the_names_of_the_classes(kind, pool, tmp_path):
+    model = made(kind, pool)
+    export_classifier(model, tiny_bert.tokenizer(tmp_path), tmp_path / "exported")
+    loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path / "exported")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "exported")
+    batch = tokenizer(["what is the best way", "why ?", "dog cat run eat play"], padding=True, return_tensors="pt")
+    with torch.no_grad():
+        expected = model(batch["input_ids"], batch["attention_mask"])
+        found = loaded(**batch).logits
+    assert expected.abs().max() > 1
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    assert loaded.config.id2label == dict(enumerate(CLASSES)) and loaded.config.label2id["person"] == 1
+    drops = [part.p for part in loaded.modules() if isinstance(part, torch.nn.Dropout)]
+    assert 0.4 in drops  # the classifier's own, for further training
+    assert not {"head", "ldm"} & set(loaded.state_dict())
+
+
+def test_an_export_may_be_trained_on(tmp_path):
+    model = sequence_classifier(made("bert", "cls"))
+    batch = texts(4).batch(range(4))
+    loss = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"].long(),
+                 labels=batch["labels"]).loss
+    loss.backward()
+    plain = made("bert", "cls")
+    torch.nn.functional.cross_entropy(plain(batch["input_ids"], batch["attention_mask"]), batch["labels"]).backward()
+    name = "embeddings.word_embeddings.weight"
+    torch.testing.assert_close(model.bert.get_parameter(name).grad, plain.encoder.get_parameter(name).grad,
+                               atol=1e-5, rtol=1e-4)
+
+
+def test_states_as_large_as_those_of_an_encoder_pass_the_tanh_unchanged():
+    states = torch.linspace(-27, 27, 10001)
+    small = torch.tanh(states * 2.0**-16) / 2.0**-16
+    torch.testing.assert_close(small, states, atol=0, rtol=2e-7)
+
+
+def test_what_no_class_of_the_library_holds_is_refused_with_a_remedy(tmp_path):
+    for model, reason in ((textcnn(), "no class of transformers holds a TextCNN"),
+                          (bert(pool="mean"), r"by the mean over tokens \(pool: cls and pool: pooler can")):
+        with pytest.raises(ValueError, match=reason + ".*; use ClldModel.from_pretrained for this model"):
+            sequence_classifier(model)
+    other = DistilBertConfig(vocab_size=30, dim=16, n_layers=1, n_heads=2, hidden_dim=32)
+    with pytest.raises(ValueError, match="of type 'distilbert' cannot be exported, those of bert, roberta, albert can"):
+        sequence_classifier(ClldModel(ClldConfig("encoder", CLASSES, plain_config(other))))

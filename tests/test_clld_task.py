@@ -1,0 +1,303 @@
+"""Training of CLLD classifiers: the loss of a batch and its shares, METHODS D-8 and D-9, resume, overfit, processes."""
+
+import os
+from dataclasses import replace
+from functools import partial
+from multiprocessing import get_context
+
+import numpy as np
+import pytest
+import tiny_clld
+import torch
+from tiny_clld import Memory, bert, task, textcnn, texts
+from torch import distributed as group
+from torch.nn.functional import cross_entropy
+
+from models.clld import AdaptiveSchedule, ClldTask, balanced_weights, update_label_distance
+from models.losses import label_distance_contrast, supervised_contrast, twin_contrast
+from models.training import Criterion, Parameters, Settings, Step, fit
+from stages.runtime.checkpoints import FolderCheckpoints
+from stages.runtime.seeds import derived_seed
+
+SEED = partial(derived_seed, 5, "test")
+CONTRAST = {"kind": "label_distance", "projection": 7}
+ADAPTIVE = {"contrast": CONTRAST, "distance": {"kind": "adaptive"}}
+SETTINGS = Settings(epochs=6, batch_size=2, optimiser="adam", checkpoint_steps=2, schedule="constant",
+                    select=(Criterion("accuracy", largest=True), Criterion("loss")))
+WHOLE = Step(0, 1, 0, range(12))
+
+
+class Killed(BaseException):
+    pass
+
+
+def weights(one):
+    return {name: tensor.clone() for name, tensor in one.module.state_dict().items()}
+
+
+def assert_same(first, second):
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def gradients(one, loss):
+    one.module.zero_grad()
+    loss.backward()
+    return {name: parameter.grad for name, parameter in one.module.named_parameters()}
+
+
+@pytest.mark.parametrize(("contrast", "formula"), [
+    (CONTRAST, lambda h, y, ldm: label_distance_contrast(h, y, ldm)),
+    ({**CONTRAST, "temperature": 0.3}, lambda h, y, ldm: label_distance_contrast(h, y, ldm, 0.3)),
+    ({"kind": "supervised", "vectors": "pooled"}, lambda h, y, ldm: supervised_contrast(h, y, 0.05)),
+    ({"kind": "twin"}, lambda h, y, ldm: twin_contrast(h, 0.05))])
+@pytest.mark.parametrize("views", ["first", "both"])
+def test_the_loss_is_lambda_cross_entropy_and_the_rest_contrast(contrast, formula, views):
+    distance = {"kind": "static_tau_pairs", "pairs": [[0, 1]]}
+    one = task(textcnn(contrast={**contrast, "weight": 0.3}, distance=distance, ce_views=views))
+    model, batch = one.module, one.load(range(12))
+    loss, parts = one.train_batch(batch, WHOLE)
+    h = model.encode(batch["input_ids"].repeat(2, 1), batch["attention_mask"].repeat(2, 1))
+    labels = batch["labels"].repeat(2)
+    kept = slice(None) if views == "both" else slice(12)
+    entropy = cross_entropy(model.classifier(h[kept]), labels[kept])
+    wanted = formula(h if model.head is None else model.head(h), labels, getattr(model, "ldm", None))
+    torch.testing.assert_close(parts["ce"], entropy)
+    torch.testing.assert_close(parts["contrast"], wanted)
+    torch.testing.assert_close(loss, 0.3 * entropy + 0.7 * wanted)
+    right = (model.classifier(h[:12]).argmax(-1) == batch["labels"]).float().mean()
+    assert float(parts["accuracy"]) == pytest.approx(right.item())
+
+
+@pytest.mark.parametrize("make", [textcnn, bert])
+def test_lambda_one_has_the_gradients_of_ct_exactly(make):  # D-9
+    found = []
+    for changes in ({}, {"contrast": {**CONTRAST, "weight": 1.0}}):
+        one = task(make(**changes))
+        one.module.train()
+        torch.manual_seed(3)
+        loss, parts = one.train_batch(one.load(range(12)), WHOLE)
+        assert "contrast" not in parts
+        found.append(gradients(one, loss))
+    plain = make().train()
+    batch = texts().batch(range(12))
+    torch.manual_seed(3)
+    cross_entropy(plain(batch["input_ids"], batch["attention_mask"]), batch["labels"], reduction="sum").div(12).backward()
+    found.append({name: parameter.grad for name, parameter in plain.named_parameters()})
+    assert_same(found[0], found[1])
+    assert_same(found[0], found[2])
+
+
+def test_micro_batches_share_the_cross_entropy_and_contrast_for_themselves():
+    one = task(textcnn(contrast=CONTRAST))
+    parts = [one.train_batch(one.load(items), WHOLE) for items in (range(7), range(7, 12))]
+    whole = one.train_batch(one.load(range(12)), WHOLE)[1]
+    torch.testing.assert_close(sum(part["ce"] for _, part in parts), whole["ce"])
+    alone = [one.train_batch(one.load(items), Step(0, 1, 0, items))[1]["contrast"] for items in
+             (range(7), range(7, 12))]
+    torch.testing.assert_close(sum(part["contrast"] for _, part in parts), (7 * alone[0] + 5 * alone[1]) / 12)
+    torch.testing.assert_close(sum(loss for loss, _ in parts),
+                               (whole["ce"] + (7 * alone[0] + 5 * alone[1]) / 12) / 2)
+
+
+def test_class_weights_are_off_by_default_and_otherwise_those_of_a_weighted_mean():
+    factors = balanced_weights([0, 0, 0, 1, 1, 2, 0, 0], 4)
+    torch.testing.assert_close(factors, torch.tensor([8 / 20, 8 / 8, 8 / 4, 1.0]))
+    model = textcnn(contrast={"kind": "twin"})
+    plain, weighted = task(model), task(model, class_weights=torch.tensor([1.0, 2.0, 5.0]))
+    batch = plain.load(range(12))
+    logits = model(batch["input_ids"], batch["attention_mask"])
+    torch.testing.assert_close(plain.train_batch(batch, WHOLE)[1]["ce"], cross_entropy(logits, batch["labels"]))
+    expected = cross_entropy(logits, batch["labels"], torch.tensor([1.0, 2.0, 5.0]))
+    torch.testing.assert_close(weighted.train_batch(batch, WHOLE)[1]["ce"], expected)
+    halves = [weighted.train_batch(weighted.load(items), WHOLE)[1]["ce"] for items in (range(5), range(5, 12))]
+    torch.testing.assert_close(sum(halves), expected)
+    with torch.no_grad():
+        assert plain.validate()["loss"] == pytest.approx(weighted.validate()["loss"])  # without weights
+
+
+def test_validation_counts_confusions_with_rows_true_and_columns_predicted():
+    one = task(textcnn())
+    with torch.no_grad():
+        found = one.judge()
+        logits = torch.cat([one.module(*(one.validation.batch([item])[name] for name in
+                                         ("input_ids", "attention_mask"))) for item in range(9)])
+    expected = torch.zeros(3, 3, dtype=torch.int64)
+    for label, answer in zip(one.validation.labels.tolist(), logits.argmax(-1).tolist(), strict=True):
+        expected[label, answer] += 1
+    assert torch.equal(found.confusion, expected)
+    labels = torch.from_numpy(one.validation.labels)
+    assert found.loss == pytest.approx(cross_entropy(logits, labels).item(), rel=1e-5)
+    scores = []
+    for number in range(3):
+        right = expected[number, number].item()
+        scores.append(2 * right / max(1, expected[number].sum().item() + expected[:, number].sum().item()))
+    assert found.values() == pytest.approx({"loss": found.loss, "accuracy": expected.diagonal().sum().item() / 9,
+                                            "macro_f1": np.mean(scores)})
+
+
+def run(settings=SETTINGS, store=None, make=textcnn, kill_at=None, changes=ADAPTIVE, **options):
+    one = task(make(**changes), settings=settings, **options)
+    if kill_at is not None:
+        inner = one.train_batch
+
+        def deadly(batch, step):
+            if step.number == kill_at:
+                raise Killed
+            return inner(batch, step)
+
+        one.train_batch = deadly
+    return one, fit(one, settings, store or Memory(), SEED)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted():
+    return run()
+
+
+def test_the_matrix_moves_at_every_tenth_evaluation_by_the_confusions_of_validation(uninterrupted):  # D-8
+    one, history = uninterrupted
+    assert one.evaluate_every == 1 and [row["step"] for row in one.updates] == [10, 20, 30]
+    assert [row["epoch"] for row in one.updates] == [2, 4, 5]  # six steps each; an epoch is a fifth of them
+    ldm = torch.ones(3, 3)
+    for row in one.updates:
+        assert row["strength"] == pytest.approx(1 - row["step"] / 36)
+        assert sum(map(sum, row["confusion"])) == 9
+        ldm = update_label_distance(ldm, torch.tensor(row["confusion"]), row["strength"])
+        assert row["ldm"] == ldm.tolist()
+    assert one.updates[0]["ldm"] != torch.ones(3, 3).tolist()  # there were errors
+    assert [row["step"] for row in one.evaluations] == [10, 20, 30]
+    # the model has the matrix of its best epoch
+    past = [row["ldm"] for row in one.updates if row["step"] <= 6 * history.best_epoch]
+    assert one.module.ldm.tolist() == (past[-1] if past else torch.ones(3, 3).tolist())
+
+
+def test_no_update_in_the_first_fifth_of_the_epochs():  # D-8
+    one, _ = run(replace(SETTINGS, epochs=10))
+    assert [row["step"] for row in one.updates] == [20, 30, 40, 50, 60]  # step 10 is of epoch 2 of 10
+    still, _ = run(replace(SETTINGS, epochs=10), changes={"contrast": CONTRAST})
+    assert still.evaluate_every is None and still.updates == [] and torch.equal(still.module.ldm, torch.ones(3, 3))
+    assert any(not torch.equal(tensor, weights(still)[name]) for name, tensor in weights(one).items() if name != "ldm")
+
+
+@pytest.mark.parametrize("kill_at", [1, 9, 10, 11, 19, 21, 35])
+def test_killed_and_resumed_ends_in_the_same_bytes(kill_at, uninterrupted, tmp_path):
+    expected, history = uninterrupted
+    with pytest.raises(Killed):
+        run(store=FolderCheckpoints(tmp_path, "k"), kill_at=kill_at)
+    torch.rand(3)
+    one, again = run(store=FolderCheckpoints(tmp_path, "k"))
+    assert_same(weights(one), weights(expected))
+    assert again == history
+    assert one.updates == expected.updates and one.evaluations == expected.evaluations
+    finished, same = run(store=FolderCheckpoints(tmp_path, "k"), kill_at=0)  # nothing is left to do
+    assert same == history and finished.updates == expected.updates
+
+
+def test_recording_every_evaluation_changes_no_weight(uninterrupted):
+    one, history = run(record_all=True)
+    assert_same(weights(one), weights(uninterrupted[0]))
+    assert history == uninterrupted[1] and one.updates == uninterrupted[0].updates
+    assert [row["step"] for row in one.evaluations] == list(range(1, 37))
+    assert [row["step"] for row in one.evaluations if row["updated"]] == [10, 20, 30]
+    by_epoch = {row["step"]: row for row in history.rows}
+    for row in one.evaluations:
+        if row["step"] in by_epoch:
+            assert row["accuracy"] == by_epoch[row["step"]]["validation_accuracy"]
+
+
+@pytest.mark.parametrize("sampler", ["class_balanced", "at_least_two"])
+def test_samplers_draw_the_batches_of_the_training(sampler):
+    seen = []
+    one = task(textcnn(), sampler=sampler)
+    inner = one.train_batch
+    one.train_batch = lambda batch, step: seen.append((step.epoch, list(step.batch))) or inner(batch, step)
+    fit(one, replace(SETTINGS, epochs=2, batch_size=5, bucket=True), Memory(), SEED)
+    expected = [(epoch, batch) for epoch in range(2) for batch in one.draw(5, SEED("order", epoch), True)]
+    assert seen == expected and len(seen) == 6
+    one.draw = lambda *_: [[0]]
+    with pytest.raises(ValueError, match="ClldTask.draw returned 1 batches, not 3"):
+        fit(one, replace(SETTINGS, batch_size=5), Memory(), SEED)
+
+
+@pytest.mark.parametrize(("make", "rate"), [(textcnn, 1e-2), (bert, 3e-3)])
+@pytest.mark.parametrize("contrast", [{}, {**CONTRAST, "temperature": 0.1}])
+def test_overfits_a_dozen_texts(make, rate, contrast):
+    model = make(contrast=contrast)
+    dozen = texts()
+    one = ClldTask(model, dozen, dozen, rate, 12)
+    settings = Settings(epochs=60, batch_size=12, optimiser="adam", schedule="constant")
+    history = fit(one, settings, Memory(), SEED)
+    assert history.best["loss"] < 0.05 and history.best["accuracy"] == 1.0
+    if contrast:
+        assert history.rows[-1]["train_contrast"] < 0.3 * history.rows[0]["train_contrast"]
+
+
+def test_half_precision_of_products_trains_on():
+    one, history = run(replace(SETTINGS, precision="bf16", epochs=2), make=bert)
+    assert all(tensor.dtype == torch.float32 for tensor in weights(one).values())
+    assert np.isfinite([row["train_contrast"] for row in history.rows]).all()
+
+
+def test_the_head_may_have_a_rate_of_its_own():
+    one = task(textcnn(contrast=CONTRAST), head_rate=0.5)
+    groups = one.parameter_groups()
+    assert [(group.name, group.rate) for group in groups] == [("encoder", 1e-2), ("head", 0.5)]
+    assert all(isinstance(group, Parameters) for group in groups)
+    assert {id(p) for group in groups for p in group.parameters} == {id(p) for p in one.module.parameters()}
+    assert [group.name for group in task(textcnn()).parameter_groups()] == ["all"]
+
+
+def test_work_counts_views():
+    single, double = task(textcnn()), task(textcnn(contrast=CONTRAST))
+    assert double.work([0, 3]).tokens == 2 * single.work([0, 3]).tokens == 2 * sum(single.lengths()[i] for i in (0, 3))
+    assert double.work([0, 3]).flops == 2 * single.work([0, 3]).flops > 0
+    runs = [max(1, single.lengths()[4] - width + 1) * width for width in (2, 3)]
+    assert single.work([4]).flops == 3 * 2 * 12 * 6 * sum(runs)
+
+
+def test_problems_are_named():
+    with pytest.raises(ValueError, match="there is no validation text"):
+        ClldTask(textcnn(), texts(), texts(0), 1e-2, 4)
+    with pytest.raises(ValueError, match="a training text has class 3, the model has the classes 0 .. 2"):
+        ClldTask(textcnn(), texts(classes=4), texts(), 1e-2, 4)
+    with pytest.raises(ValueError, match="an adaptive label distance needs a schedule"):
+        task(textcnn(**ADAPTIVE))
+    with pytest.raises(ValueError, match="sampler is 'weighted'"):
+        task(textcnn(), sampler="weighted")
+
+
+SHARED = replace(SETTINGS, batch_size=6, micro_batch=2, epochs=12)
+
+
+def share(folder, rank):
+    """Fit as one of two processes."""
+    torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    group.init_process_group("gloo", init_method=f"file://{folder / 'meeting'}", rank=rank, world_size=2)
+    one, history = run(SHARED)
+    torch.save({"weights": weights(one), "losses": [row["train_contrast"] for row in history.rows],
+                "updates": [row["confusion"] for row in one.updates]}, folder / f"{rank}.pt")
+
+
+def test_two_processes_have_the_loss_and_the_matrices_of_one(tmp_path):
+    server = get_context("forkserver")
+    processes = [server.Process(target=share, args=(tmp_path, rank)) for rank in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(timeout=300)
+    assert [process.exitcode for process in processes] == [0, 0]
+    first, second = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2))
+    alone, history = run(SHARED)
+    assert_same(first["weights"], second["weights"])
+    assert len(first["updates"]) == 2 and first["updates"] == second["updates"]
+    assert first["updates"] == [row["confusion"] for row in alone.updates]
+    for name, expected in weights(alone).items():
+        torch.testing.assert_close(first["weights"][name], expected, atol=1e-4, rtol=1e-3)
+    np.testing.assert_allclose(first["losses"], [row["train_contrast"] for row in history.rows], rtol=1e-4)
+
+
+def test_the_schedule_of_a_task_is_that_of_its_settings():
+    assert task(textcnn(**ADAPTIVE), settings=SETTINGS).schedule == AdaptiveSchedule(6, 6)
+    assert tiny_clld.CLASSES == textcnn().config.classes
