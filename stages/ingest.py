@@ -25,8 +25,8 @@ from stages.ingestion.negatives import (
     no_items,
     with_negatives,
 )
-from stages.ingestion.pairs import UNITS, Taken, check_share, take_rows
 from stages.ingestion.newsposts import stripped_posts
+from stages.ingestion.pairs import UNITS, Taken, check_share, take_rows
 from stages.ingestion.readers import RawRow, read_rows
 from stages.ingestion.rowlog import KEPT
 from stages.ingestion.splits import sample_items, split_groups, split_items
