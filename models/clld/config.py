@@ -111,8 +111,8 @@ class ClldConfig(PretrainedConfig):
         return (1 + (len(self.contrast["dropouts"]) or 1)) if self.contrasts else 1
 
     @property
-    def temperature(self) -> float:
-        """Of the contrast."""
+    def contrast_temperature(self) -> float:
+        """Of the contrast, as given or as its paper has it."""
         given = self.contrast["temperature"]
         return TEMPERATURES[self.contrast["kind"]] if given is None else given
 

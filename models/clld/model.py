@@ -54,10 +54,12 @@ class ClldModel(PreTrainedModel):
             width = self.encoder.config.hidden_size
         self.dropout = nn.Dropout(config.dropout)
         self.classifier = nn.Linear(width, config.num_labels)
-        self.head: nn.Module | None = None  # behind the classifier, so that every row of a table begins alike
+        self.head: nn.Module | None = None
         if config.contrasts and config.contrast["vectors"] == "head":
-            self.head = nn.Sequential(nn.Linear(width, width), nn.ReLU(),
-                                      nn.Linear(width, config.contrast["projection"]))
+            # Behind the classifier, and without moving the generator that draws it: all rows of a table begin alike.
+            with torch.random.fork_rng(devices=[]):
+                self.head = nn.Sequential(nn.Linear(width, width), nn.ReLU(),
+                                          nn.Linear(width, config.contrast["projection"]))
         if config.contrasts and config.contrast["kind"] == "label_distance":
             self.register_buffer("ldm", first_distance(config))
         self.post_init()
@@ -81,15 +83,12 @@ class ClldModel(PreTrainedModel):
         return model
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Draw what the encoder does not draw itself: linear layers as BERT does, TextCNN as its paper does."""
-        if isinstance(module, nn.Linear):
-            init.normal_(module.weight, std=0.02)
-            init.zeros_(module.bias)
-        elif isinstance(module, nn.Embedding):
+        """Draw what the encoder does not draw itself: word embeddings as TextCNN's paper has it, the rest as torch."""
+        if isinstance(module, nn.Embedding):
             init.uniform_(module.weight, -0.25, 0.25)
             init.zeros_(module.weight[PAD])
-        elif isinstance(module, nn.Conv1d):
-            bound = (module.in_channels * module.kernel_size[0]) ** -0.5
+        elif isinstance(module, (nn.Linear, nn.Conv1d)):
+            bound = module.weight[0].numel() ** -0.5
             for parameter in module.parameters():
                 init.uniform_(parameter, -bound, bound)
 

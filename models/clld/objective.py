@@ -22,7 +22,7 @@ def contrast(config: ClldConfig, vectors: Tensor, labels: Tensor, ldm: Tensor | 
     Raises:
         ValueError: there is no contrast, or the matrix is missing.
     """
-    kind, temperature = config.contrast["kind"], config.temperature
+    kind, temperature = config.contrast["kind"], config.contrast_temperature
     doubled = labels.repeat(len(vectors) // len(labels))  # the classes in the order of the views (V M,)
     if kind == "label_distance" and ldm is not None:
         return label_distance_contrast(vectors, doubled, ldm, temperature)
