@@ -38,8 +38,8 @@ def load_encoder(
         pooler: with the pooler, of which nothing but a classifier of whole texts can have any use.
 
     Returns:
-        The model in evaluation mode, without pooler unless asked for, and the tokenizer; None for the latter if there is no
-        source.
+        The model in evaluation mode, without pooler unless asked for, and the tokenizer; None for the latter if
+        there is no source.
 
     Raises:
         ValueError: neither a source nor a configuration is given, the model is not of the BERT family, or

@@ -1,4 +1,4 @@
-"""The contrasts of the CLLD track: METHODS D-1 to D-6 and D-10, loops written from the formulas, gradients, precision."""
+"""The contrasts of the CLLD track: METHODS D-1 to D-6 and D-10, loops from the formulas, gradients, precision."""
 
 import math
 

@@ -27,6 +27,6 @@ from models.clld.words import word_tokenizer
 
 __all__ = ["NEWSGROUPS", "RULES", "SAMPLERS", "TAU", "AdaptiveSchedule", "ClldConfig", "ClldModel", "ClldTask",
            "Judgement", "LabelledTexts", "TextCnn", "Views", "balanced_weights", "counted_distance",
-           "export_classifier", "load_text_encoder", "most_confused_pairs", "moved_most", "pairs_within", "plain_config",
-           "sampled_batches", "sequence_classifier", "static_tau_all", "static_tau_pairs", "uniform_distance",
-           "update_label_distance", "word_tokenizer"]
+           "export_classifier", "load_text_encoder", "most_confused_pairs", "moved_most", "pairs_within",
+           "plain_config", "sampled_batches", "sequence_classifier", "static_tau_all", "static_tau_pairs",
+           "uniform_distance", "update_label_distance", "word_tokenizer"]

@@ -63,7 +63,8 @@ def _problem(model: ClldModel) -> str | None:
     if config.architecture == "textcnn":
         return "no class of transformers holds a TextCNN"
     if config.pool == "mean":
-        return "no class of transformers classifies by the mean over tokens (pool: cls and pool: pooler can be exported)"
+        return ("no class of transformers classifies by the mean over tokens (pool: cls and pool: pooler can be "
+                "exported)")
     if (kind := config.encoder["model_type"]) not in _DROPOUT:
         return f"encoders of type {kind!r} cannot be exported, those of {', '.join(_DROPOUT)} can"
     return None

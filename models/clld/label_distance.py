@@ -112,7 +112,7 @@ def counted_distance(confusion: Tensor, rule: Rule = "minmax_sym", tau: float = 
     - ``minmax_sym``: 1 + (tau - 1) S_ij / max S with S = (P + P^T) / 2: symmetric, in [1, tau];
     - ``prob``: 1 + (tau - 1) P_ij, in [1, tau];
     - ``log1p``: 1 + log(1 + CM_ij), without bound;
-    - ``raw``: max(1, CM_ij), the diagonal too: literal, for study alone (300 right answers multiply a similarity by 300).
+    - ``raw``: max(1, CM_ij), the diagonal too: literal, for study alone (a similarity times 300 overflows).
 
     Args:
         confusion: counts on the validation set (N, N), rows true, columns predicted.
@@ -182,7 +182,8 @@ def moved_most(before: Tensor, after: Tensor, count: int = 10) -> list[tuple[int
     Equal changes stand in the order of indices; unchanged pairs are left out. Both matrices are (N, N).
     """
     change = (after - before).double().fill_diagonal_(0.0)
-    moved = [(-abs(value), a, b, value) for a, row in enumerate(change.tolist()) for b, value in enumerate(row) if value]
+    moved = [(-abs(value), a, b, value) for a, row in enumerate(change.tolist())
+             for b, value in enumerate(row) if value]
     return [(a, b, value) for _, a, b, value in sorted(moved)[:count]]
 
 
