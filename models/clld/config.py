@@ -98,7 +98,13 @@ class ClldConfig(PretrainedConfig):
     @property
     def classes(self) -> list[str]:
         """Name of each class, by index."""
-        return [self.id2label[number] for number in range(self.num_labels)]
+        names: dict = dict(self.id2label or {})
+        return [str(names[number]) for number in range(len(names))]
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes N."""
+        return len(self.classes)
 
     @property
     def contrasts(self) -> bool:

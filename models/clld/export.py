@@ -11,6 +11,7 @@ No class of the library classifies by the mean over tokens, or by convolutions; 
 """
 
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import nn
@@ -72,9 +73,10 @@ def _problem(model: ClldModel) -> str | None:
 
 def _layers(target: PreTrainedModel, kind: str) -> tuple[nn.Linear, nn.Linear]:
     """Return the layer before the tanh, and the classifier behind it."""
-    if kind == "roberta":
-        return target.classifier.dense, target.classifier.out_proj
-    return (target.albert.pooler if kind == "albert" else target.bert.pooler.dense), target.classifier
+    names = {"bert": ("bert.pooler.dense", "classifier"), "albert": ("albert.pooler", "classifier"),
+             "roberta": ("classifier.dense", "classifier.out_proj")}[kind]
+    dense, classifier = (cast(nn.Linear, target.get_submodule(name)) for name in names)
+    return dense, classifier
 
 
 def _copy(dense: nn.Linear, classifier: nn.Linear, model: ClldModel) -> None:

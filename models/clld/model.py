@@ -53,7 +53,7 @@ class ClldModel(PreTrainedModel):
             self.encoder = build_encoder(config.encoder, config.pool)
             width = self.encoder.config.hidden_size
         self.dropout = nn.Dropout(config.dropout)
-        self.classifier = nn.Linear(width, config.num_labels)
+        self.classifier = nn.Linear(width, config.n_classes)
         self.head: nn.Module | None = None
         if config.contrasts and config.contrast["vectors"] == "head":
             # Behind the classifier, and without moving the generator that draws it: all rows of a table begin alike.
@@ -139,7 +139,7 @@ def first_distance(config: ClldConfig) -> Tensor:
     """Return the label distance matrix that a training begins with (N, N)."""
     kind, tau = config.distance["kind"], config.distance["tau"]
     if kind == "static_tau_pairs":
-        return static_tau_pairs(config.num_labels, [(a, b) for a, b in config.distance["pairs"]], tau)
+        return static_tau_pairs(config.n_classes, [(a, b) for a, b in config.distance["pairs"]], tau)
     if kind == "static_tau_all":
-        return static_tau_all(config.num_labels, tau)
-    return uniform_distance(config.num_labels)
+        return static_tau_all(config.n_classes, tau)
+    return uniform_distance(config.n_classes)

@@ -204,7 +204,7 @@ class ClldTask(BatchedTask):
 
     @property
     def _classes(self) -> int:
-        return self.module.config.num_labels
+        return self.module.config.n_classes
 
     def _answers(self) -> Iterator[tuple[Tensor, Tensor]]:
         for batch in batches_in_order(self.load_validation, len(self.validation), self.batch_size,

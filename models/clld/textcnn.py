@@ -27,7 +27,7 @@ class TextCnn(nn.Module):
     def __init__(self, vocabulary: int, embedding: int = 300, widths: Sequence[int] = (3, 4, 5), filters: int = 100,
                  embedding_dropout: float = 0.1) -> None:
         super().__init__()
-        self.widths = tuple(widths)
+        self.widths, self.filters = tuple(widths), filters
         self.embedding = nn.Embedding(vocabulary, embedding, padding_idx=PAD)
         self.dropout = nn.Dropout(embedding_dropout)
         self.convolutions = nn.ModuleList(nn.Conv1d(embedding, filters, width) for width in self.widths)
@@ -35,7 +35,7 @@ class TextCnn(nn.Module):
     @property
     def features(self) -> int:
         """Width of the result."""
-        return sum(int(convolution.out_channels) for convolution in self.convolutions)  # type: ignore[arg-type]
+        return self.filters * len(self.widths)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the features (B, features) of word ids (B, L), padded at the right.
