@@ -230,7 +230,8 @@ def batched_bleu(counts: MatchCounts, weights: Sequence[Sequence[float]] | None 
         size: items of a batch; the last one may have fewer, and counts as much as the others.
     """
     columns = corpus_columns(counts)
-    return corpus_bleu_of_sums(np.add.reduceat(columns, np.arange(0, len(columns), size), axis=0), weights).mean(axis=0)
+    sums = np.add.reduceat(columns, np.arange(0, len(columns), size), axis=0)
+    return np.asarray(corpus_bleu_of_sums(sums, weights).mean(axis=0))
 
 
 def _weighted(precisions: np.ndarray, weights: Sequence[Sequence[float]]) -> np.ndarray:
