@@ -41,8 +41,8 @@ def test_flow_and_dvc_leave_the_same_lock(twins):
 def test_every_artifact_is_there_and_the_last_lines_say_where(twins):
     flow, _, run = twins
     for path in ("tiny/keywords.parquet", "tiny/edges.parquet", "models/hcl/model/model.safetensors",
-                 "runs/hcl-no-graph/metrics.json", "tiny/paraphrase_items.parquet", "models/pgkpr/model/model.safetensors",
-                 "runs/pgkpr/metrics.json", "report/index.html"):
+                 "runs/hcl-no-graph/metrics.json", "tiny/paraphrase_items.parquet",
+                 "models/pgkpr/model/model.safetensors", "runs/pgkpr/metrics.json", "report/index.html"):
         assert (flow / "artifacts" / path).exists(), path
     assert "artifacts/report/index.html" in run.stdout
     assert "copy" in run.stdout

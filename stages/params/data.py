@@ -123,6 +123,8 @@ class Ingest(Block):
         "bm25", description="stories, neg_source retrieved: output of the story of the split whose input is most "
                             "similar by BM25, or of any")
     caption_source: Literal["random", "first"] = Field("random", description="which caption of a group is the source")
+    captions: int | None = Field(None, ge=2, description="distinct captions that a group must have, neither more nor "
+                                                         "fewer; null: any number from two")
     validation: float = Field(0.05, gt=0, lt=0.5, description="share of examples")
     test: float = Field(0.05, gt=0, lt=0.5, description="share of examples")
     max_train: int | None = Field(None, ge=1, description="keep a seeded sample of at most so many")
