@@ -1,4 +1,4 @@
-"""The shipped triples and captions keep to their brief (data/sample/README.md)."""
+"""The shipped triples, captions and questions keep to their brief (data/sample/README.md)."""
 
 import json
 import re
@@ -115,3 +115,46 @@ def test_each_caption_shares_a_word_with_another_of_its_scene(scenes):
 def test_captions_open_in_many_ways(scenes):
     openings = Counter(" ".join(text.split()[:2]) for captions in scenes.values() for text in captions)
     assert openings.most_common(1)[0][1] / openings.total() < 0.1
+
+
+@pytest.fixture(scope="module")
+def questions():
+    return objects("questions.jsonl")
+
+
+def test_questions_have_six_classes_of_like_size(questions):
+    assert all(sorted(question) == ["label", "text"] for question in questions)
+    sizes = Counter(question["label"] for question in questions)
+    assert set(sizes) == {"advice", "comparison", "definition", "explanation", "method", "place_time"}
+    assert min(sizes.values()) >= 100
+    assert sizes.total() >= 600
+
+
+def test_no_question_stands_twice_or_nearly_so(questions):
+    keys = Counter(letters(question["text"]) for question in questions)
+    assert [key for key, count in keys.items() if count > 1] == []
+    words = [(set(re.findall(r"[a-z]+", question["text"].lower())), question["text"]) for question in questions]
+    near = [(here, there) for (one, here), (other, there) in combinations(words, 2)
+            if len(one & other) > 0.62 * len(one | other)]
+    assert near == []
+
+
+def test_questions_have_four_to_twenty_words_and_open_in_many_ways(questions):
+    assert [question for question in questions if not 4 <= len(question["text"].split()) <= 20] == []
+    openings = Counter(" ".join(question["text"].split()[:2]) for question in questions)
+    assert openings.most_common(1)[0][1] / openings.total() < 0.1
+
+
+def test_questions_stand_in_mixed_order(questions):
+    """A split by lines would have every class in each of its parts."""
+    tenths = [questions[start:start + 66] for start in range(0, 660, 66)]
+    assert all(len({question["label"] for question in part}) == 6 for part in tenths)
+
+
+def test_first_words_do_not_give_the_class_away(questions):
+    """Whoever looks at the first word alone is often wrong: by it, the classes overlap."""
+    classes = {}
+    for question in questions:
+        classes.setdefault(question["text"].split()[0].lower(), Counter())[question["label"]] += 1
+    right = sum(found.most_common(1)[0][1] for found in classes.values())
+    assert right / len(questions) < 0.75
