@@ -11,12 +11,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.harness import Context, Disagreement, Section, run_apart
+from benchmarks.peers import PEERS
 from benchmarks.reporting import as_markdown, as_text, machine
 from stages.artifacts.tables import atomic_file
 from stages.runtime.errors import InputError, nearest
 
 NAMES = ("textrank", "attribution", "annotate", "psi", "graph", "graph_attention", "train_step", "decoding",
-         "ingest", "repro")
+         "pgkpr", "ingest", "repro")
 DOCUMENT = Path("docs") / "performance.md"
 
 
@@ -27,6 +28,8 @@ def parser() -> argparse.ArgumentParser:
                                    epilog="example: python -m benchmarks textrank graph --repeats 3")
     made.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(NAMES)}; all if none is named")
     made.add_argument("--input", type=Path, help="a Parquet file of your own, for one benchmark (see its --help text)")
+    made.add_argument("--peer", type=Path, metavar="DIR",
+                      help=f"for {', '.join(PEERS)}: {', '.join(peer.wanted for peer in PEERS.values())}")
     made.add_argument("--repeats", type=int, default=5, help="counted runs of each contender (5)")
     made.add_argument("--quick", action="store_true", help="tiny sizes: shows that it runs, measures nothing")
     made.add_argument("--json", action="store_true", help="print JSON")
@@ -40,7 +43,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     try:
         names = _checked(arguments)
-        context = Context(arguments.input, arguments.repeats, arguments.quick)
+        context = Context(arguments.input, arguments.repeats, arguments.quick, arguments.peer)
     except InputError as error:
         sys.stderr.write(f"benchmarks: {error}\n")
         return 1
@@ -84,7 +87,25 @@ def _checked(arguments: argparse.Namespace) -> list[str]:
     if arguments.write and (arguments.quick or arguments.input is not None):
         raise InputError("--write: the document holds what is measured at full size on data of the project's own; "
                          "leave out --quick and --input.")
-    return list(arguments.names or NAMES)
+    _check_peer(arguments)
+    if arguments.names:
+        return list(arguments.names)
+    if arguments.peer is None:
+        for name, peer in PEERS.items():
+            sys.stderr.write(f"benchmarks: {name} is left out: it needs --peer, {peer.wanted}\n")
+    return [name for name in NAMES if arguments.peer is not None or name not in PEERS]
+
+
+def _check_peer(arguments: argparse.Namespace) -> None:
+    wanting = [name for name in arguments.names if name in PEERS]
+    if arguments.peer is None:
+        if wanting:
+            raise InputError(f"{wanting[0]}: name {PEERS[wanting[0]].wanted} with --peer; it cannot ship with us.")
+        return
+    if arguments.names and not wanting:
+        raise InputError(f"--peer: none of the benchmarks named reads it; {', '.join(PEERS)} does.")
+    if not arguments.peer.is_dir():
+        raise InputError(f"--peer: {arguments.peer} is no folder; name {next(iter(PEERS.values())).wanted}.")
 
 
 if __name__ == "__main__":

@@ -30,11 +30,13 @@ class Context:
         input: a Parquet file of the user's own data; None for the benchmark's own, made from a seed.
         repeats: counted runs of each contender.
         quick: sizes so small that the figures mean nothing, for the tests.
+        peer: folder of a peer that cannot be installed; see ``benchmarks.peers``.
     """
 
     input: Path | None = None
     repeats: int = 5
     quick: bool = False
+    peer: Path | None = None
 
 
 @dataclass(frozen=True)

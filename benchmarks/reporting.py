@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import Row, Section
+from benchmarks.peers import PEERS
 
 _CPU = Path("/proc/cpuinfo")
 _MEMORY = Path("/proc/meminfo")
@@ -72,7 +73,7 @@ def parts_of(document: str) -> dict[str, str]:
 
 def _part(name: str, sections: list[Section], where: dict[str, Any]) -> str:
     versions = ", ".join(f"{package} {number}" for package, number in where["versions"].items())
-    lines = [f"## {name}", "", f"`python -m benchmarks {name}`", "",
+    lines = [f"## {name}", "", f"`python -m benchmarks {name}{' --peer DIR' if name in PEERS else ''}`", "",
              f"Machine: {where['processor']}, {where['cores']} cores, {where['memory_gib']} GiB, {where['system']}, "
              f"GPU: {where['gpu'] or 'none'}. Python {where['python']}; {versions}."]
     for section in sections:

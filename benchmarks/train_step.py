@@ -6,13 +6,10 @@ that train ask the C library to keep freed memory (``stages.runtime.memory``), a
 
 import copy
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from multiprocessing import get_context
 from statistics import median
 from typing import Any
 
@@ -32,6 +29,7 @@ from transformers import (
 )
 
 from benchmarks.harness import Context, Disagreement, Row, Section
+from benchmarks.trainings import Call, Clock, Nowhere, device, here, place, process
 from models.encoders import special_ids
 from models.hcl import HclConfig, HclModel, KeywordGraph, objective
 from models.training import Parameters, Settings, Step, epoch_batches, fit
@@ -40,7 +38,6 @@ from stages.hcl.batches import TripleBatches
 from stages.hcl.task import HclTask, ValidationNoise
 from stages.params.hcl import TrainHcl
 from stages.runtime.errors import InputError
-from stages.runtime.memory import keep_freed_memory
 from stages.runtime.seeds import derived_seed
 
 TITLE = "An optimiser step of a training"
@@ -112,16 +109,12 @@ def run(context: Context) -> list[Section]:
     train = TripleBatches(items, tokenizer, _MAX_LENGTH, _MAX_LENGTH)
     with ExitStack() as stack:
         if context.quick:
-            here = stack.enter_context(_deterministic())
-            sides = _Sides(here, here)
+            same = stack.enter_context(here(deterministic=True))  # as in trainings
+            sides = _Sides(same, same)
         else:
-            sides = _Sides(*(stack.enter_context(_process(torch.get_num_threads(), keep)) for keep in (True, False)))
+            sides = _Sides(*(stack.enter_context(process(torch.get_num_threads(), keep)) for keep in (True, False)))
         return [_section(name, precision, train, tokenizer, sizes, context.repeats, sides)
                 for name in _MODELS for precision in ("fp32", "bf16")]
-
-
-Train = Callable[["Job"], "Ran"]
-Call = Callable[[Train, "Job"], "Ran"]
 
 
 @dataclass(frozen=True)
@@ -130,29 +123,6 @@ class _Sides:
 
     kept: Call
     plain: Call
-
-
-@contextmanager
-def _deterministic() -> Iterator[Call]:
-    before = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(True)  # as in trainings
-    try:
-        yield lambda train, job: train(job)
-    finally:
-        torch.use_deterministic_algorithms(before)
-
-
-@contextmanager
-def _process(threads: int, keep: bool) -> Iterator[Call]:
-    with ProcessPoolExecutor(1, get_context("spawn"), _begin, (threads, keep)) as executor:
-        yield lambda train, job: executor.submit(train, job).result()
-
-
-def _begin(threads: int, keep: bool) -> None:
-    torch.set_num_threads(threads)
-    torch.use_deterministic_algorithms(True)
-    if keep and not keep_freed_memory():
-        raise RuntimeError("train_step: this C library cannot keep freed memory")
 
 
 def _section(name: str, precision: str, train: TripleBatches, tokenizer: PreTrainedTokenizerBase, sizes: Sizes,
@@ -174,7 +144,7 @@ def _section(name: str, precision: str, train: TripleBatches, tokenizer: PreTrai
                 "triples", median(one.seconds) / first) for who, one in ran.items()]
     table = [{"contender": who, "median processor seconds": median(one.processor)} for who, one in ran.items()]
     workload = (f"batches of {sizes.batch_size} triples, encoder of {sizes.layers} layers {sizes.width} wide, decoder "
-                f"of {sizes.decoder_layers}, {precision}, {_place()}, {torch.get_num_threads()} thread(s); from one "
+                f"of {sizes.decoder_layers}, {precision}, {place()}, {torch.get_num_threads()} thread(s); from one "
                 f"step's end to the next's, collation, clipping and fused AdamW included")
     return Section(f"{name}, {precision}", workload, agreement, rows, _NOTES, table)
 
@@ -198,6 +168,11 @@ def _agreement(mine: "Ran", other: "Ran") -> str:
                            f"{len(mine.losses)} steps by up to {gap:.3g}")
     return (f"without dropout, the first loss differs by {loss:.2g} and the weights after {len(mine.losses)} steps by "
             f"at most {gap:.2g}")
+
+
+def _ran(clock: Clock, losses: list[Tensor], model: HclModel) -> Ran:
+    weights = {name: parameter.detach().cpu() for name, parameter in model.named_parameters()}
+    return Ran(*clock.spent(skip=1), losses, weights)
 
 
 # Our loop
@@ -224,47 +199,17 @@ class _Fixed(HclTask):
         return {"loss": 0.0}
 
 
-class _Nowhere:
-    """Keeps no checkpoint."""
-
-    def save(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-        return None
-
-    def load(self) -> None:
-        return None
-
-
-class _Clock:
-    """Takes the time of each step's end; a bar of our loop."""
-
-    def __init__(self) -> None:
-        self.ends: list[tuple[float, float]] = []
-
-    def update(self, n: int = 1) -> None:
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        self.ends.append((time.perf_counter(), time.process_time()))
-
-    def close(self) -> None:
-        return None
-
-    def ran(self, losses: list[Tensor], model: HclModel) -> Ran:
-        seconds, processor = np.diff(self.ends, axis=0).T.tolist()
-        weights = {name: parameter.detach().cpu() for name, parameter in model.named_parameters()}
-        return Ran(seconds, processor, losses, weights)
-
-
 def ours(job: Job) -> Ran:
     """Train with :func:`models.training.fit`."""
-    model, clock, sizes = copy.deepcopy(job.model), _Clock(), job.sizes
-    nn.Module.to(model, _device())
+    model, clock, sizes = copy.deepcopy(job.model), Clock(), job.sizes
+    nn.Module.to(model, device())
     nothing = ValidationNoise(torch.zeros(0), torch.zeros(0))
     task = _Fixed(model, job.train, job.train, nothing, {"micro_batch": sizes.batch_size}, annealing_steps=0)
     task.losses, task.noise_of = [], job.eps
     settings = Settings(epochs=1, batch_size=sizes.batch_size, schedule="constant",
                         precision="bf16" if job.precision == "bf16" else "fp32", checkpoint_steps=10**6)
-    fit(task, settings, _Nowhere(), partial(derived_seed, _SEED), lambda total, done: clock)
-    return clock.ran(task.losses, model)
+    fit(task, settings, Nowhere(), partial(derived_seed, _SEED), lambda total, done: clock)
+    return _ran(clock, task.losses, model)
 
 
 # The Trainer
@@ -318,7 +263,7 @@ class _InOrder(Trainer):
 
 
 class _Ends(TrainerCallback):
-    def __init__(self, clock: _Clock) -> None:
+    def __init__(self, clock: Clock) -> None:
         self.clock = clock
 
     def on_step_end(self, *call: Any, **more: Any) -> None:
@@ -327,21 +272,21 @@ class _Ends(TrainerCallback):
 
 def theirs(job: Job) -> Ran:
     """Train with ``transformers.Trainer``, handing it the same optimiser."""
-    learner, clock, sizes = _Learner(copy.deepcopy(job.model)), _Clock(), job.sizes
-    nn.Module.to(learner, _device())
+    learner, clock, sizes = _Learner(copy.deepcopy(job.model)), Clock(), job.sizes
+    nn.Module.to(learner, device())
     optimiser = torch.optim.AdamW(learner.parameters(), lr=_RATE, weight_decay=0.0, fused=True)
     constant = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: 1.0)
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
             output_dir=folder, num_train_epochs=1, per_device_train_batch_size=sizes.batch_size, max_grad_norm=1.0,
-            bf16=job.precision == "bf16", use_cpu=_device() == "cpu", save_strategy="no", logging_strategy="no",
-            report_to=[], disable_tqdm=True, remove_unused_columns=False, dataloader_pin_memory=_device() == "cuda")
+            bf16=job.precision == "bf16", use_cpu=device() == "cpu", save_strategy="no", logging_strategy="no",
+            report_to=[], disable_tqdm=True, remove_unused_columns=False, dataloader_pin_memory=device() == "cuda")
         trainer = _InOrder(learner, arguments, lambda items: _collated(job, items), _Numbers(sizes.items),
                            optimizers=(optimiser, constant), callbacks=[_Ends(clock)])
         trainer.remove_callback(PrinterCallback)
         trainer.order = job.order()
         trainer.train()
-    return clock.ran(learner.losses, learner.model)
+    return _ran(clock, learner.losses, learner.model)
 
 
 def _collated(job: Job, items: list[int]) -> dict[str, Tensor]:
@@ -406,11 +351,3 @@ def _items(texts: Sequence[Sequence[str]], sizes: Sizes) -> pd.DataFrame:
         "example_id": range(len(texts)), "source": [row[0] for row in texts], "target": [row[1] for row in texts],
         "negatives": [[row[2]] for row in texts], "input_node": nodes[:, 0], "output_node": nodes[:, 1],
         "negative_node": nodes[:, 2]})
-
-
-def _device() -> str:
-    return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def _place() -> str:
-    return torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"

@@ -26,12 +26,14 @@ def texts_from(argument: str | None, file: Path | None, stream: TextIO) -> Itera
     """Yield the texts to rewrite: the argument, the lines of a file, or those of ``stream``; no empty ones.
 
     Raises:
-        InputError: both a text and a file are given, the file is missing or not UTF-8, or nothing is given.
+        InputError: a text and a file are given, nothing is, the text is empty, or the file missing or not UTF-8.
     """
     if argument is not None and file is not None:
         raise InputError("give a text or --file, not both.")
     if argument is not None:
-        yield from [argument] if argument.strip() else []
+        if not argument.strip():
+            raise InputError('the text is empty. Give one: keycontrast predict RUN "a sentence".')
+        yield argument
         return
     if file is None:
         if stream.isatty():

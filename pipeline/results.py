@@ -17,7 +17,7 @@ PGKPR_COLUMNS = (*((f"released_bleu_{order}", f"B-{order}") for order in range(1
                  *((f"released_py_rouge_{kind}", f"R-{kind.upper()}") for kind in ("1", "2", "l")),
                  ("source_bleu", "src-B"))
 _TITLES = {"hcl": "HCL. B-1..4: BLEU of one order, smoothing 7; src-B: BLEU against the source",
-           "pgkpr": "PGKPR. B: corpus BLEU, R: py-rouge, both as released; src-B: against the source"}
+           "pgkpr": "PGKPR, released norm. B: corpus BLEU; R: py-rouge; src-B: against the source"}
 _COLUMNS = {"hcl": COLUMNS, "pgkpr": PGKPR_COLUMNS}
 
 

@@ -8,6 +8,7 @@ from pipeline.results_material import Evaluated, Material, System, Trained, Valu
 from pipeline.results_tracks import HCL, NOTHING, Column
 from stages.artifacts.schemas import SPLITS
 from stages.params import Params
+from stages.pgkpr.rates import RATES
 from stages.reporting.labels import settings_text
 from stages.reporting.published import NOTES, PAPER_TRIPLES, PublishedRow
 
@@ -45,7 +46,18 @@ def _pgkpr_settings(params: Params) -> str:
     return (f"Transformers of {sizes.layers} + {sizes.layers} layers, {sizes.heads} heads and widths {sizes.width} and "
             f"{sizes.feed_forward}; keyword scores of training: {escaped(block.keywords.train_scores)}; at most "
             f"{items.vocabulary:,} words in the vocabulary, {items.max_length} words of a text read; at most "
-            f"{training.epochs} epochs of batches of {training.batch_size}")
+            f"{training.epochs} epochs of batches of {training.batch_size}, {_rates(params)}")
+
+
+def _rates(params: Params) -> str:
+    """Return the learning rate of the recipe; where it leaves that open, those of the architectures that rows have."""
+    rate = params.train_pgkpr.training.learning_rate
+    if rate is not None:
+        return f"learning rate {rate:g}"
+    by_rate: dict[float, list[str]] = {}
+    for architecture in dict.fromkeys(params.pgkpr_model(name).architecture for name in params.models.pgkpr):
+        by_rate.setdefault(RATES[architecture], []).append(escaped(architecture))
+    return "learning rates " + ", ".join(f"{rate:g} ({', '.join(names)})" for rate, names in by_rate.items())
 
 
 def unique(evaluated: Iterable[Evaluated]) -> list[Evaluated]:

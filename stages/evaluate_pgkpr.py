@@ -8,6 +8,7 @@ PGKPR's code compares texts, cut and with [unk] for words outside the vocabulary
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from stages.evaluation.systems import (
 )
 from stages.metrics import Statistic, WordVectors, kept_shares, mean_statistic, rouge
 from stages.metrics.bertscore import BertScorer
-from stages.metrics.bleu import ORDERS, RELEASED_WEIGHTS, count_matches
+from stages.metrics.bleu import LBOW_BATCH, ORDERS, RELEASED_WEIGHTS, batched_bleu, count_matches
 from stages.metrics.corpus_statistics import corpus_bleu_statistic
 from stages.metrics.rouge import MEASURES
 from stages.metrics.systems import ScoredItems, SystemScores
@@ -102,7 +103,8 @@ def run(predictions: pd.DataFrame, items: pd.DataFrame, keywords: Mapping[int, S
     result = evaluation(scored["example_id"], systems, scorer, counts, split,
                         "words of the language pipeline, in lower case", resampling)
     result.metrics["settings"] |= {"leading": LEADING, "reference_words": form.limit,
-                                   "vocabulary_words": len(form.known), "released_weights": RELEASED_WEIGHTS}
+                                   "vocabulary_words": len(form.known), "released_weights": RELEASED_WEIGHTS,
+                                   "bleu_batch": LBOW_BATCH}
     return result
 
 
@@ -152,7 +154,10 @@ def _released(system: SystemScores, outputs: Sequence[Text], targets: ScoredItem
     rows: dict[str, Any] = {f"py_{name}": system.per_item[f"py_{name}"] for name in MEASURES} | columns
     rows |= {"released_output": [as_text(words) for words in texts],
              "released_references": [[as_text(words) for words in item] for item in references]}
-    return extended(system, statistics, rows, _WITHOUT)
+    batched = {f"released_batch_bleu_{order}": float(value)
+               for order, value in enumerate(batched_bleu(counts, RELEASED_WEIGHTS), 1)}
+    found = extended(system, statistics, rows, _WITHOUT)
+    return replace(found, values=found.values | batched)  # no sums over items, so without intervals
 
 
 def _given_keywords(scored: pd.DataFrame) -> dict[str, Statistic]:

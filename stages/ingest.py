@@ -75,7 +75,7 @@ def run(rows: Iterable[RawRow], dataset: Dataset, params: Ingest, seed: int, scr
     check_share(taken, params.max_rejected)
     if labelled:
         return _labelled(taken, dataset, params, seed)
-    return _contrasted(settled(taken, params.split_by), dataset, params, seed)
+    return _contrasted(settled(taken, params.split_by, params.captions), dataset, params, seed)
 
 
 def _contrasted(found: Settled, dataset: Dataset, params: Ingest, seed: int) -> Ingested:

@@ -6,6 +6,7 @@ agreement of every two methods, and the picture of keywords by part of speech (P
 
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -57,7 +58,8 @@ def run(tables: dict[str, pa.Table], examples: pa.Table, params: SideBySide, lan
 
     Args:
         tables: ``tokens``, ``texts``, ``textrank``, ``attribution`` and ``psi``.
-        examples: table ``examples``: IDF counts its training texts; parts of speech are counted over test sources.
+        examples: table ``examples``: IDF counts its training texts; parts of speech are counted over test sources,
+            once per example.
         params: how many keywords per text and method.
         language: of the texts, for YAKE's stop words and the kind of tags.
         seed: of the coin flips.
@@ -76,7 +78,7 @@ def run(tables: dict[str, pa.Table], examples: pa.Table, params: SideBySide, lan
     columns: dict[str, list[Any]] = {method: [by_method[method].get(text) for text in ids] for method in METHODS}
     table = pa.table({"text_id": ids, **columns}, schema=SCHEMAS["side_by_side"].arrow())
     split, sources = _counted_sources(examples)
-    frequencies = frequency_table(_pos_counts(tables, sources, language, seed))
+    frequencies = frequency_table(pos_counts(tables, sources, language, seed))
     return Compared(table, _counts(columns, split, len(sources)), frequencies, split, len(sources))
 
 
@@ -89,15 +91,27 @@ def _by_yake(texts: pa.Table, language: str, top: int, workers: int) -> dict[int
     return dict(zip(ordered["text_id"].to_pylist(), found, strict=True))
 
 
-def _counted_sources(examples: pa.Table) -> tuple[str, list[int]]:
-    """Return the split whose sources are counted: test as in the paper, or train if there is no test."""
+def _counted_sources(examples: pa.Table) -> tuple[str, dict[int, int]]:
+    """Return the split that is counted, test as in the paper or train if there is no test; and text by example."""
     split = "test" if "test" in examples["split"].to_pylist() else "train"
-    return split, sorted(set(examples.filter(pc.equal(examples["split"], split))["source_id"].to_pylist()))
+    chosen = examples.filter(pc.equal(examples["split"], split)).sort_by("example_id")
+    return split, dict(zip(chosen["example_id"].to_pylist(), chosen["source_id"].to_pylist(), strict=True))
 
 
-def _pos_counts(tables: dict[str, pa.Table], sources: list[int], language: str, seed: int) -> dict[str, PosCounts]:
-    """Count keyword tokens by part of speech: flipped and expected by attribution, primary by PSI."""
-    wanted = pa.array(sources, pa.int64())
+def pos_counts(tables: Mapping[str, pa.Table], sources: Mapping[int, int], language: str,
+               seed: int) -> dict[str, PosCounts]:
+    """Count keyword tokens by part of speech: flipped and expected by attribution, primary by PSI.
+
+    A source counts once per example, as each example has coins of its own; those are PGKPR's (METHODS C.6), but over
+    whole sources, since how many words models read is none of this stage's settings.
+
+    Args:
+        tables: ``tokens``, ``attribution`` and ``psi``.
+        sources: text by example.
+        language: of the texts, which says the kind of tags.
+        seed: the project's.
+    """
+    wanted = pa.array(sorted(set(sources.values())), pa.int64())
     tokens = tables["tokens"].filter(pc.is_in(tables["tokens"]["text_id"], wanted)).to_pylist()
     tags = {row["text_id"]: (row["tag"], row["pos"]) for row in tokens}
     counts = {name: PosCounts() for name in ("attribution", "attribution_expected", "psi")}
@@ -105,10 +119,14 @@ def _pos_counts(tables: dict[str, pa.Table], sources: list[int], language: str, 
     for name, column in (("attribution", "score"), ("psi", "primary")):
         table = tables[name].filter(pc.equal(tables[name]["mode"], "xx"))
         table = table.filter(pc.is_in(table["text_id"], wanted))
-        for text, values in zip(table["text_id"].to_pylist(), table[column].to_pylist(), strict=True):
+        found = dict(zip(table["text_id"].to_pylist(), table[column].to_pylist(), strict=True))
+        for example, text in sources.items():
+            values = found.get(text)
+            if values is None:
+                continue
             if name == "attribution":
                 counts["attribution_expected"].add(*tags[text], values, penn)
-                values = flips(values, seed, text).tolist()
+                values = flips(values, seed, example).tolist()
             counts[name].add(*tags[text], values, penn)
     return counts
 

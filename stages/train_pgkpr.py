@@ -29,7 +29,8 @@ from stages.artifacts.tables import Provenance, read_frame, read_metadata
 from stages.pgkpr.batches import PairBatches
 from stages.pgkpr.keywords import fixed_masks, keyword_rule, training_passes
 from stages.pgkpr.lookup import TrainedOn
-from stages.pgkpr.task import RATES, RewriteTask
+from stages.pgkpr.rates import RATES
+from stages.pgkpr.task import RewriteTask
 from stages.pgkpr.trained import TrainedRewriter, model_card, write_trained
 from stages.pgkpr.vocabulary import Vocabulary
 from stages.runtime.device import choose_device

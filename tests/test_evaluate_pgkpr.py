@@ -90,6 +90,24 @@ def test_printed_weights_of_order_three_are_no_thirds():
     assert corpus_bleu_statistic(nothing, 4, RELEASED_WEIGHTS).value() == 0
 
 
+def test_bleu_of_batches_is_the_mean_of_the_bleu_of_each():
+    from stages.metrics.bleu import RELEASED_WEIGHTS, batched_bleu, count_matches
+
+    random = np.random.default_rng(0)
+    outputs, targets = ([[str(word) for word in random.integers(0, 4, 12)] for _ in range(250)] for _ in range(2))
+    found = batched_bleu(count_matches(outputs, [[target] for target in targets]), RELEASED_WEIGHTS)
+    for order, weights in enumerate(RELEASED_WEIGHTS):
+        whole = [corpus_bleu([[target] for target in targets[start:start + 100]], outputs[start:start + 100], weights)
+                 for start in (0, 100, 200)]
+        assert found[order] == pytest.approx(np.mean(whole), abs=1e-12)
+    assert len({round(value, 6) for value in whole}) == 3
+    few = evaluate().metrics    # fewer examples than a batch: that of the corpus
+    for system in (few["run"], *few["floors"].values()):
+        assert [system[f"released_batch_bleu_{order}"] for order in (1, 2, 3, 4)] == pytest.approx(
+            [system[f"released_bleu_{order}"] for order in (1, 2, 3, 4)])
+    assert few["settings"]["bleu_batch"] == 100
+
+
 def test_an_unknown_word_matches_an_unknown_word_in_the_released_norm_alone():
     pairs = PAIRS.assign(target_words=[["a", "zebra"] if split == "test" else words
                                        for split, words in zip(PAIRS["split"], PAIRS["target_words"], strict=True)])

@@ -252,6 +252,8 @@ def test_texts_come_from_the_argument_a_file_or_standard_input(tmp_path):
     assert list(texts_from("a text", None, io.StringIO())) == ["a text"]
     assert list(texts_from(None, file, io.StringIO())) == ["one", "two"]
     assert list(texts_from(None, None, io.StringIO("x\n\ny\n"))) == ["x", "y"]
+    with pytest.raises(InputError, match="text is empty"):
+        list(texts_from(" ", None, io.StringIO()))
 
 
 def test_unusable_texts_are_named(tmp_path):

@@ -67,6 +67,31 @@ def test_repeated_and_single_captions_are_set_aside(tmp_path):
     assert "alone" not in set(made.texts["text"])
 
 
+def test_groups_of_another_size_than_asked_for_are_set_aside(tmp_path):
+    groups = {"few": ["one dog", "two dogs", "Two dogs."], "alone": ["a cat"], **images(40)}
+    made = made_of(groups, tmp_path, captions=4, max_rejected=0.0)
+    wanted = {name: texts for name, texts in images(40).items() if len(texts) == 4}
+    assert len(made.examples) == len(wanted) == 10 == made.counts["groups"]
+    assert set(made.texts["text"]) == {text for texts in wanted.values() for text in texts}
+    assert {len(ids) for ids in made.examples["reference_ids"]} == {3}
+    others = sum(map(len, images(40).values())) - 4 * 10
+    assert made.counts["rows"]["not_taken_by_reason"] == {"alone": 1, "duplicate": 1, "group size": 2 + others}
+    assert made.counts["rows"]["rejected"] == 0 and made.counts["rows"]["taken"] == 40
+    reasons = made.rejected["reason"].tolist()
+    assert reasons[:2] == ["group size: its group has more or fewer distinct texts than ingest.captions asks for"] * 2
+    assert reasons[2:4] == ["duplicate: of c.json row 2", "alone: its group has no other text"]
+    assert len(made_of(groups, tmp_path).examples) == 41
+
+
+def test_captions_that_go_to_an_evaluated_split_are_not_counted(tmp_path):
+    """An image that loses captions of training to a published test split has the size that is left."""
+    rows = captions(images(40), "train", "a.json")
+    rows += captions({"image 3": ["another one of image 3", "and a further one of image 3"]}, "test", "b.json")
+    made = made_of({}, tmp_path, rows=rows, captions=2)
+    assert made.counts["examples"]["test"] == 1 and len(made.examples) == 11
+    assert made.counts["rows"]["not_taken_by_reason"] == {"group size": 3 * 10 + 4 * 10 + 5 * 9, "other split": 5}
+
+
 def test_groups_that_share_a_text_are_one_component(tmp_path):
     groups = images(30)
     groups["image 0"].append("shared")
@@ -109,6 +134,7 @@ def test_published_splits_are_kept(tmp_path, way):
     ({"neg_source": "given"}, images(9), "has layout captions. Set neg_source to retrieved or none"),
     ({}, {f"g{n}": [f"text {n}"] for n in range(9)}, r"No group has two texts; name the column .* \(columns.group\)"),
     ({}, images(2), "at least 3 groups are needed"),
+    ({"captions": 6}, images(9), r"No group has exactly 6 distinct texts; change ingest.captions"),
 ])
 def test_captions_that_give_no_examples_say_what_to_do(tmp_path, changes, groups, message):
     with pytest.raises(InputError, match=message):

@@ -228,6 +228,27 @@ def test_wrong_names_and_values_of_the_pgkpr_track_are_named(sample, place, valu
         parse_params(content, "recipe")
 
 
+@pytest.mark.parametrize(("track", "overrides", "decode", "lines"), [
+    ("pgkpr", {"contrasts": {"weight": 0.0}}, {"keyword": "xx"}, ["overrides.contrasts: unknown name; did you mean "
+     "'contrast'?", "decode.keyword: unknown name; did you mean 'keywords'?"]),
+    ("pgkpr", {"contrast": {"wieght": 0.0}}, {"num_beam": 2}, ["overrides.contrast.wieght: unknown name; did you mean "
+     "'weight'?", "decode.num_beam: unknown name; did you mean 'num_beams'?"]),
+    ("pgkpr", {"training": {"learning_rat": 1.0}, "architecture": "pgkrp"}, {"keywords": "s_tager"}, [
+        "overrides.training.learning_rat: unknown name; did you mean 'learning_rate'?",
+        "overrides.architecture: no value is called 'pgkrp'; did you mean 'pgkpr'?",
+        "decode.keywords: no value is called 's_tager'; did you mean 's_tagger'?"]),
+    ("hcl", {"contrast": {"dist_norm": "dim"}}, {"keywords": "own"}, ["overrides.contrast: unknown name; did you mean "
+     "'contrasts'?", "decode.keywords: unknown name; did you mean 'keyword'?"])])
+def test_each_track_has_names_of_its_own(sample, track, overrides, decode, lines):
+    content = with_pgkpr(sample)
+    content["models"][track][track]["overrides"] = overrides
+    content["runs"][track][track]["decode"] = decode
+    with pytest.raises(InputError) as caught:
+        parse_params(content, "recipe")
+    places = [("models" if line.startswith("overrides") else "runs") + f".{track}.{track}.{line}" for line in lines]
+    assert sorted(line.strip() for line in str(caught.value).split("\n")[1:]) == sorted(places)
+
+
 @pytest.mark.parametrize(("preset", "place", "value"), [
     ("paper", ("contrast", "sim"), "dot"), ("paper", ("keywords", "train_scores"), "xy"),
     ("released", ("reconstruction", "weight"), 0.5), ("released", ("keywords", "flip"), "offline")])
@@ -238,3 +259,103 @@ def test_a_preset_of_a_single_pgkpr_model_sets_its_switches(sample, preset, plac
     for name in place:
         node = node[name]
     assert node == value
+
+
+def refused(content):
+    """Return what is wrong with params, a line per problem."""
+    with pytest.raises(InputError) as caught:
+        parse_params(content, "recipe")
+    return [line.strip() for line in str(caught.value).split("\n")[1:]]
+
+
+@pytest.mark.parametrize("architecture", ["transformer", "residual_lstm", "latent_bow"])
+def test_keywords_of_a_run_need_a_model_that_reads_them(sample, architecture):
+    content = with_pgkpr(sample)
+    content["models"]["pgkpr"]["plain"] = {"dataset": "sample", "overrides": {"architecture": architecture}}
+    content["runs"]["pgkpr"]["plain"] = {"model": "plain", "decode": {"keywords": "xy"}}
+    said = f"'xy' is given, and model 'plain' ({architecture}) reads no keywords; "
+    assert refused(content) == [f"runs.pgkpr.plain.decode.keywords: {said}take it out"]
+    content["generate_pgkpr"] = {**content.get("generate_pgkpr", {}), "keywords": "xy"}
+    content["runs"]["pgkpr"]["plain"]["decode"] = {}
+    assert refused(content) == [f"generate_pgkpr.keywords: {said}write `keywords: null` under runs.pgkpr.plain.decode, "
+                                f"or here"]
+    content["runs"]["pgkpr"]["plain"]["decode"] = {"keywords": None}
+    params = parse_params(content, "recipe")
+    assert params.pgkpr_decoding("plain").keywords is None and params.pgkpr_decoding("pgkpr").keywords == "xy"
+
+
+@pytest.mark.parametrize(("block", "modes", "lacking"), [
+    ("attribution", ["xx"], "xy"), ("attribution", ["xy"], "xx"), ("psi", [], "xx and xy"), ("psi", ["xy"], "xx")])
+def test_models_of_the_pgkpr_track_need_scores_of_both_modes(sample, block, modes, lacking):
+    content = with_pgkpr(sample)
+    content[block] = {**content.get(block, {}), "modes": modes}
+    assert refused(content) == [f"{block}.modes: {lacking} missing, and models.pgkpr needs the scores of both; write "
+                                f"[xx, xy]"]
+
+
+def test_the_s_tagger_needs_labels_without_any_such_model(sample):
+    content = {name: value for name, value in sample.items() if name != "paraphrase_datasets"}
+    content |= {name: {**sample[name], "pgkpr": {}} for name in ("models", "runs")} | {"psi": {"modes": ["xx"]}}
+    assert refused(content) == ["psi.modes: xy missing, from which the S-Tagger learns; write [xx, xy], or set "
+                                "side_by_side of the data sets to false"]
+    assert parse_params(content | {"psi": {"modes": ["xy"]}, "attribution": {"modes": ["xx"]}}, "recipe")
+
+
+@pytest.mark.parametrize(("place", "value", "line"), [
+    (("generate_pgkpr", "min_length"), 17, "generate_pgkpr: min_length 17 is above max_length 16; lower the one or "
+                                           "raise the other"),
+    (("generate_pgkpr", "length_penalty"), float("inf"), "generate_pgkpr.length_penalty: Input should be a finite "
+                                                         "number, found inf."),
+    (("runs", "pgkpr", "pgkpr", "decode"), {"min_length": 6, "max_length": 5},
+     "runs.pgkpr.pgkpr.decode: min_length 6 is above max_length 5; lower the one or raise the other"),
+    (("runs", "pgkpr", "pgkpr", "decode"), {"length_penalty": float("nan")},
+     "runs.pgkpr.pgkpr.decode.length_penalty: Input should be a finite number, found nan."),
+    (("models", "pgkpr", "pgkpr", "overrides"), {"training": {"betas": [0.9, 1.0]}},
+     "models.pgkpr.pgkpr.overrides.training.betas.1: Input should be less than 1, found 1.0."),
+    (("models", "pgkpr", "pgkpr", "overrides"), {"training": {"betas": [-0.1, 0.9]}},
+     "models.pgkpr.pgkpr.overrides.training.betas.0: Input should be greater than or equal to 0, found -0.1."),
+    (("models", "pgkpr", "pgkpr", "overrides"), {"training": {"micro_batch": 1}},
+     "models.pgkpr.pgkpr: training.micro_batch of 1 leaves the contrast without negatives; give at least 2 of both, "
+     "or set contrast.weight to 0"),
+    (("models", "pgkpr", "pgkpr", "overrides"), {"training": {"micro_batch": 1, "batch_size": 1}},
+     "models.pgkpr.pgkpr: training.batch_size and training.micro_batch of 1 leaves the contrast without negatives; "
+     "give at least 2 of both, or set contrast.weight to 0"),
+])
+def test_values_that_would_stop_a_later_stage_are_refused_at_once(sample, place, value, line):
+    content = with_pgkpr(sample)
+    content["generate_pgkpr"] = {"max_length": 16}
+    node = content
+    for name in place[:-1]:
+        node = node[name]
+    node[place[-1]] = value
+    assert refused(content) == [line]
+
+
+@pytest.mark.parametrize("overrides", [
+    {"contrast": {"weight": 0.0}}, {"architecture": "transformer"}, {"architecture": "ianet"}])
+def test_a_model_without_contrast_may_read_one_pair_at_a_time(sample, overrides):
+    content = with_pgkpr(sample)
+    content["models"]["pgkpr"]["pgkpr"]["overrides"] = {**overrides, "training": {"micro_batch": 1, "batch_size": 4}}
+    assert parse_params(content, "recipe").pgkpr_model("pgkpr").training.micro_batch == 1
+
+
+@pytest.mark.parametrize(("track", "preset", "switch", "clash", "kept"), [
+    ("pgkpr", "paper", {"contrast": {"weight": 0.0}}, "contrast.weight is 0.0 where the preset has 0.1",
+     ("reconstruction", "reduction", "sent_mean")),
+    ("pgkpr", "released", {"keywords": {"flip": "epoch"}}, "keywords.flip is 'epoch' where the preset has 'offline'",
+     ("keywords", "mark_all", True)),
+    ("hcl", "paper", {"latent": {"bow_loss": True}}, "latent.bow_loss is True where the preset has False",
+     ("latent", "free_bits", 0.0))])
+def test_a_model_leaves_the_preset_of_its_block(sample, track, preset, switch, clash, kept):
+    content = with_pgkpr(sample)
+    block = {name: value for name, value in sample.get(f"train_{track}", {}).items() if name in ("sizes", "training")}
+    content[f"train_{track}"] = {**block, "preset": preset}
+    content["models"][track][track]["overrides"] = switch
+    assert refused(content) == [f"models.{track}.{track}.overrides: preset {preset} of all models contradicts 1 of the "
+                                f"switches here: {clash}. Add `preset: null` to these overrides, and they change the "
+                                f"preset's switches for this model; or take them out."]
+    content["models"][track][track]["overrides"] = {"preset": None, **switch}
+    params = parse_params(content, "recipe")
+    found = (params.pgkpr_model if track == "pgkpr" else params.hcl_model)(track).model_dump()
+    (group, values), (place, name, value) = next(iter(switch.items())), kept
+    assert values.items() <= found[group].items() and found[place][name] == value and found["preset"] is None

@@ -1,11 +1,14 @@
 """Keyword masks: coins in training and evaluation, primary words, all occurrences of a word (METHODS C.2, C.6)."""
 
+from typing import get_args
+
 import numpy as np
 import pandas as pd
 import pytest
 import tiny_rewriters
 import torch
 
+from stages.params.pgkpr import READING, Architecture
 from stages.pgkpr.keywords import (
     COLUMNS,
     first_places,
@@ -164,7 +167,7 @@ def test_models_without_keywords_have_one_pass_without_any():
 
 
 def test_architectures_know_their_keywords():
-    rules = {name: [keyword_rule(name, by) for by in ("attribution", "psi")]
-             for name in ("pgkpr", "ianet", "transformer", "residual_lstm", "latent_bow")}
+    rules = {name: [keyword_rule(name, by) for by in ("attribution", "psi")] for name in get_args(Architecture)}
+    assert {name for name, found in rules.items() if None not in found} == READING
     assert rules == {"pgkpr": ["attribution", "psi"], "ianet": ["psi", "psi"], "transformer": [None, None],
                      "residual_lstm": [None, None], "latent_bow": [None, None]}

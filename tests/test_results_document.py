@@ -301,7 +301,7 @@ def test_what_was_run_of_pgkpr_is_said(rewriting):
     text = section(made("quora"), "what was run")
     assert ("Recipe tiny-pgkpr; Transformers of 2 + 2 layers, 4 heads and widths 256 and 512; keyword scores of "
             "training: both; at most 8,000 words in the vocabulary, 17 words of a text read; at most 5 epochs of "
-            "batches of 64, unless a row says otherwise.") in text
+            "batches of 64, learning rates 0.0001 (pgkpr), 0.0008 (latent\\_bow), unless a row says otherwise.") in text
     assert ("**quora**: 40 train, 4 validation, 30 test items, each with its references 148 pairs; 1,200 words and 36 "
             "tags in the vocabulary. Of test: 1.2 % of the words of its sources are outside of it, and 5.0 % are cut; "
             "1.2 % of the words of its targets are outside of it, and 7.5 % are cut; 4.3 keywords of a source are "
@@ -310,6 +310,16 @@ def test_what_was_run_of_pgkpr_is_said(rewriting):
     assert row(text, "pgkpr-ref")[1] == "decode.keywords = xy"
     assert row(text, "lbow")[1] == "architecture = latent\\_bow, latent\\_bow.gumbel = True"
     assert "encoder" not in text and "graph" not in text
+
+
+def test_the_learning_rate_of_pgkpr_is_said_for_all_and_for_a_row(rewriting):
+    content = yaml.safe_load((rewriting / "params.yaml").read_text())
+    content["train_pgkpr"]["training"]["learning_rate"] = 0.002
+    content["models"]["pgkpr"]["lbow"]["overrides"]["training"] = {"learning_rate": 0.0005, "batch_size": 32}
+    (rewriting / "params.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    text = section(made("quora"), "what was run")
+    assert "at most 5 epochs of batches of 64, learning rate 0.002, unless a row says otherwise." in text
+    assert row(text, "lbow")[1].endswith("training.learning\\_rate = 0.0005, training.batch\\_size = 32")
 
 
 def test_the_main_table_of_pgkpr_is_in_the_paper_s_unit(rewriting):

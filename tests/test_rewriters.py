@@ -379,11 +379,16 @@ def test_a_base_class_is_no_model():
 # Fitting
 
 
-@pytest.mark.parametrize("architecture", ATTENTIVE)
-def test_eight_items_are_learnt_by_heart(architecture):
+@pytest.mark.parametrize(("architecture", "weights", "learnt"), [
+    ("pgkpr", (1.0, 0.1), {"generation", "reconstruction", "contrast"}),
+    ("pgkpr", (1.0, 0.0), {"generation", "reconstruction"}), ("pgkpr", (0.0, 0.1), {"generation", "contrast"}),
+    ("pgkpr", (0.0, 0.0), {"generation"}), ("transformer", (1.0, 0.1), {"generation"}),
+    ("ianet", (1.0, 0.1), {"generation"})])
+def test_eight_items_are_learnt_by_heart(architecture, weights, learnt):
     batch, mask = tagged_batch(8, seed=3)
     sizes = {"layers": 1, "heads": 2, "width": 32, "feed_forward": 64, "dropout": 0.0}
-    built = model(architecture, sizes=sizes, contrast={"weight": 0.1}).train()
+    built = model(architecture, sizes=sizes, reconstruction={"weight": weights[0]},
+                  contrast={"weight": weights[1]}).train()
     optimiser = torch.optim.Adam(built.parameters(), lr=5e-3, betas=(0.9, 0.98), eps=1e-9)
     tokens = {"generation": (batch["y_out"] != PAD).sum(), "reconstruction": (2 * batch["x_lengths"] + 3).sum(),
               "contrast": 80}
@@ -392,7 +397,7 @@ def test_eight_items_are_learnt_by_heart(architecture):
         optimiser.zero_grad()
         total(parts).backward()
         optimiser.step()
-    assert all(float(value.detach()) < 0.05 for value in parts.values()), parts
+    assert set(parts) == learnt and all(float(value.detach()) < 0.05 for value in parts.values()), parts
     outputs = built.eval().rewrite(batch, mask, RULES)
     assert torch.equal(outputs, batch["y_out"][:, : outputs.shape[1]])
 

@@ -3,6 +3,7 @@
 import xml.etree.ElementTree as ET
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -12,8 +13,9 @@ from stages.comparison.figure import pos_plot
 from stages.comparison.keywords import best, idf_keywords, scored_keywords, textrank_keywords, yake_extractor
 from stages.comparison.pos_frequency import PosCounts, family, flips, frequency_table
 from stages.params.data import SideBySide
+from stages.pgkpr.keywords import fixed_masks
 from stages.ranking.selection import InverseFrequency
-from stages.side_by_side import run
+from stages.side_by_side import pos_counts, run
 
 TEXTS = ["The oven burns bread", "Bread needs an oven", "She sings loudly"]
 TAGS = [["DT", "NN", "VBZ", "NN"], ["NN", "VBZ", "DT", "NN"], ["PRP", "VBZ", "RB"]]
@@ -92,6 +94,26 @@ def test_expected_number_of_keywords_is_the_sum_of_probabilities():
     assert flips([1.0, 0.0], 1, 1).tolist() == [1, 0]
     assert (flips([0.5] * 50, 1, 1) == flips([0.5] * 50, 1, 1)).all()
     assert (flips([0.5] * 50, 1, 1) != flips([0.5] * 50, 1, 2)).any()
+
+
+def test_parts_of_speech_are_counted_with_the_coins_that_the_models_read():
+    """Two examples of one source have coins of their own; each counts, whatever the order of the rows."""
+    given, names = tables(), [40, 7, 8, 9]
+    words, probabilities = TEXTS[0].split(), [0.9, 0.2, 0.0, 1.0]
+    sources = dict.fromkeys(names, 0)
+    rows = pd.DataFrame({"example_id": names, "source_words": [words] * 4,
+                         "score_xx": [np.array(probabilities, dtype="f4")] * 4})
+    expected = PosCounts()
+    for mask in fixed_masks(rows, "xx", 5):
+        expected.add(TAGS[0], POS[0], mask.tolist(), penn=True)
+    counts = pos_counts(given, sources, "en", 5)
+    assert counts["attribution"] == expected and expected.tokens == 16
+    assert counts["attribution"] == pos_counts(given, dict(reversed(sources.items())), "en", 5)["attribution"]
+    assert counts["attribution_expected"].keywords == pytest.approx(4 * sum(probabilities))
+    assert counts["psi"].keywords == 4 * 2
+    masks = [flips([0.5] * 30, 5, name)[:17].tolist() for name in names]
+    half = pd.DataFrame({"example_id": names, "source_words": [["w"] * 30] * 4, "score_xx": [np.full(30, 0.5)] * 4})
+    assert masks == [mask.tolist() for mask in fixed_masks(half, "xx", 5, max_length=17)] and masks[0] != masks[1]
 
 
 @pytest.mark.parametrize(("tag", "universal", "penn", "expected"), [

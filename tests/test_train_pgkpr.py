@@ -23,7 +23,8 @@ from stages.params.pgkpr import TrainPgkpr
 from stages.params.presets import laid_over
 from stages.pgkpr.batches import PairBatches, bags
 from stages.pgkpr.lookup import TrainedOn, load_lookup
-from stages.pgkpr.task import RATES, RewriteTask, part_weights
+from stages.pgkpr.rates import RATES
+from stages.pgkpr.task import RewriteTask, part_weights
 from stages.pgkpr.trained import plain_items, strongest_word
 from stages.pgkpr.vocabulary import Vocabulary
 from stages.runtime.checkpoints import FolderCheckpoints

@@ -15,6 +15,8 @@ import tiny_project
 from stages.runtime.fingerprint import hash_files
 
 DVC = (sys.executable, "-m", "dvc")
+# Two projects of two dozen stages, each a process of its own, while other tests run beside.
+pytestmark = pytest.mark.timeout(1500)
 
 
 @pytest.fixture(scope="module")
@@ -34,15 +36,15 @@ def twins(tmp_path_factory):
 def test_flow_and_dvc_leave_the_same_lock(twins):
     flow, alone, _ = twins
     one, two = tiny_project.lock(flow), tiny_project.lock(alone)
-    assert len(one["stages"]) >= 25
+    assert len(one["stages"]) >= 20
     assert one == two
 
 
 def test_every_artifact_is_there_and_the_last_lines_say_where(twins):
     flow, _, run = twins
     for path in ("tiny/keywords.parquet", "tiny/edges.parquet", "models/hcl/model/model.safetensors",
-                 "runs/hcl-no-graph/metrics.json", "tiny/paraphrase_items.parquet", "models/pgkpr/model/model.safetensors",
-                 "runs/pgkpr/metrics.json", "report/index.html"):
+                 "runs/hcl/metrics.json", "tiny/paraphrase_items.parquet",
+                 "models/pgkpr/model/model.safetensors", "runs/pgkpr/metrics.json", "report/index.html"):
         assert (flow / "artifacts" / path).exists(), path
     assert "artifacts/report/index.html" in run.stdout
     assert "copy" in run.stdout
@@ -136,7 +138,7 @@ def processes_of(folder: Path) -> list[str]:
     return found
 
 
-def wait_for(condition, what, seconds=120.0):
+def wait_for(condition, what, seconds=300.0):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, what

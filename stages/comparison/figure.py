@@ -6,7 +6,7 @@ import pandas as pd
 from stages.comparison.pos_frequency import FAMILIES, OTHER
 from stages.reporting.figures import PALETTE, Plot, drawing, finished
 
-LABELS = {"attribution": "gradient attribution (one coin flip per word)",
+LABELS = {"attribution": "gradient attribution (PGKPR's coins)",
           "attribution_expected": "gradient attribution (sum of probabilities)", "psi": "PSI (primary words)"}
 _COLOURS = ("first", "muted", "second", "good", "bad")
 _NAMES = {"NN": "NN*\nnouns", "JJ": "JJ*\nadjectives", "PRP": "PRP*\npronouns", "RB": "RB*\nadverbs",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from stages.runtime.seeds import derived_seed
+from stages.runtime.coins import flipped
 
 # The five that the paper shows. By family, NN stands for NN, NNS, NNP and NNPS, and so on.
 FAMILIES = ("NN", "JJ", "PRP", "RB", "VB")
@@ -49,13 +49,13 @@ def family(tag: str, universal: str, penn: bool) -> str:
     return next((name for name in FAMILIES if tag.startswith(name)), OTHER)
 
 
-def flips(scores: Sequence[float], seed: int, text_id: int) -> np.ndarray:
-    """Return which words are keywords, (n_words,) of 0 and 1: word j is one iff U(0, 1) < p_j (METHODS C.2).
+def flips(scores: Sequence[float], seed: int, example_id: int) -> np.ndarray:
+    """Return which words of an example's source are keywords, (n_words,) of 0 and 1 (METHODS C.2).
 
-    The draws depend on the seed and the text alone, so they are the same for any order of the texts.
+    The coins are those by which PGKPR reads the example when it is evaluated, which cuts long sources afterwards;
+    they depend on the seed and the example alone.
     """
-    drawn = np.random.default_rng(derived_seed(seed, "side_by_side", "flips", str(text_id))).random(len(scores))
-    return (drawn < np.asarray(scores, dtype=np.float64)).astype(np.int64)
+    return flipped(np.asarray(scores, dtype=np.float64), seed, "xx", example_id)
 
 
 def frequency_table(counts: Mapping[str, PosCounts]) -> pd.DataFrame:

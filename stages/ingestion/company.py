@@ -1,4 +1,4 @@
-"""Rows that go because of their company: connected with texts that are evaluated, or alone in their group."""
+"""Rows that go because of their company: connected with evaluated texts, alone in their group, in one of other size."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ import numpy as np
 from stages.ingestion.captions import caption_components, caption_groups
 from stages.ingestion.items import TextLists
 from stages.ingestion.pairs import UNITS, Taken
-from stages.ingestion.rowlog import ALONE, CONNECTED, KEPT
+from stages.ingestion.rowlog import ALONE, CONNECTED, GROUP_SIZE, KEPT
 from stages.ingestion.triples import Relations, relations
 from stages.ingestion.units import unit_inputs
 
@@ -21,12 +21,14 @@ class Company:
         unit: (n_texts,) component of each text; None if the unit is the group of captions.
         highest: (n_units,) the highest published split of each unit's rows; None if rows are left alone. A
             row of a lower split is dropped, so that what is evaluated stays whole and training loses.
-        alone: (n_groups,) whether a group of captions has but one text; None in other structures.
+        alone: (n_groups,) whether a group of captions has but one text; None if none has.
+        unwanted: (n_groups,) whether it has another number of texts than is asked for; None if none has.
     """
 
     unit: np.ndarray | None = None
     highest: np.ndarray | None = None
     alone: np.ndarray | None = None
+    unwanted: np.ndarray | None = None
 
     def verdicts(self, first: np.ndarray, second: np.ndarray, rank: np.ndarray) -> np.ndarray:
         """Return the verdict on each row, given its numbers as in ``Taken``."""
@@ -36,6 +38,8 @@ class Company:
             found[rank < self.highest[units]] = CONNECTED
         if self.alone is not None:
             found[(found == KEPT) & self.alone[second]] = ALONE
+        if self.unwanted is not None:
+            found[(found == KEPT) & self.unwanted[second]] = GROUP_SIZE
         return found
 
     def of_takeable(self, records: np.ndarray) -> np.ndarray:
@@ -74,15 +78,20 @@ class Settled:
         return None if self.company.unit is None else self.company.highest
 
 
-def settled(taken: Taken, split_by: str) -> Settled:
+def settled(taken: Taken, split_by: str, captions: int | None = None) -> Settled:
     """Drop the rows whose company forbids them.
 
     Under published splits and ``split_by: component`` or ``hashed`` a component belongs to the highest split of
     its rows (test, then validation), and its rows of lower splits are dropped. Under ``pair`` published splits
     stay as they are, except that a group of captions is in one split.
+
+    Args:
+        taken: the rows that were kept among their equals.
+        split_by: as above.
+        captions: distinct texts that a group of captions must have; None takes any number from two.
     """
     if taken.structure == "captions":
-        return _captions(taken, split_by)
+        return _captions(taken, split_by, captions)
     partners, company = relations(taken), Company()
     group = partners.group
     if taken.published and split_by != "pair":
@@ -97,7 +106,7 @@ def settled(taken: Taken, split_by: str) -> Settled:
     return Settled(taken, group, paired, partners, None, company)
 
 
-def _captions(taken: Taken, split_by: str) -> Settled:
+def _captions(taken: Taken, split_by: str, wanted: int | None) -> Settled:
     n_groups, company = int(taken.second.max(initial=-1)) + 1, Company()
     captions = caption_groups(taken, n_groups)
     group = caption_components(captions, taken.n_texts)
@@ -107,9 +116,10 @@ def _captions(taken: Taken, split_by: str) -> Settled:
         company = Company(unit, _highest(units, taken.rank, count))
         taken = _left(taken, company)
         captions = caption_groups(taken, n_groups)
-    alone = np.diff(captions.bounds) == 1
-    if alone.any():
-        company = replace(company, alone=alone)
+    sizes = np.diff(captions.bounds)
+    alone, unwanted = sizes == 1, (sizes > 1) & (sizes != wanted) if wanted else np.zeros(len(sizes), dtype=bool)
+    if alone.any() or unwanted.any():
+        company = replace(company, alone=alone, unwanted=unwanted)
         taken = _left(taken, company)
         captions = caption_groups(taken, n_groups)
     paired = np.zeros(taken.n_texts, dtype=bool)
@@ -130,7 +140,7 @@ def _left(taken: Taken, company: Company) -> Taken:
         return taken
     outcomes = Counter(taken.outcomes)
     outcomes.subtract({KEPT: int(np.count_nonzero(~kept))})
-    outcomes.update({code: int(np.count_nonzero(verdicts == code)) for code in (CONNECTED, ALONE)})
+    outcomes.update({code: int(np.count_nonzero(verdicts == code)) for code in (CONNECTED, ALONE, GROUP_SIZE)})
     negative = taken.negative[kept] if len(taken.negative) else taken.negative
     units = {"unit": taken.unit[kept], "further": taken.further.at(np.flatnonzero(kept))} if len(taken.unit) else {}
     return replace(taken, pairs=taken.pairs[kept], label=taken.label[kept], rank=taken.rank[kept], negative=negative,

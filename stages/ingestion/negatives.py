@@ -77,7 +77,10 @@ def rule_of(structure: str, params: Ingest) -> str:
 def no_items(dataset: Dataset, params: Ingest, taken: int) -> InputError:
     """Return the error of a data set of ``taken`` rows that gives no item."""
     message = f"no example could be made from {taken} usable rows (ingest.neg_source: {params.neg_source}). "
-    if dataset.structure == "captions":
+    if dataset.structure == "captions" and params.captions is not None:
+        remedy = (f"No group has exactly {params.captions} distinct texts; change ingest.captions (null takes any "
+                  f"number from two), or name the column that texts of the same meaning share (columns.group).")
+    elif dataset.structure == "captions":
         remedy = "No group has two texts; name the column that texts of the same meaning share (columns.group)."
     elif params.neg_source == "labelled" and "label" not in needed_columns(dataset) and dataset.structure == "pairs":
         remedy = "Name the label column (columns.label), or set ingest.neg_source to retrieved."

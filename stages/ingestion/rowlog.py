@@ -13,11 +13,11 @@ import pyarrow as pa
 from stages.ingestion.disk import RecordFile
 
 # What becomes of a row that can be read. The first two are decided by equal rows, the others by its company.
-KEPT, DUPLICATE, OTHER_SPLIT, BOTH_LABELS, CONNECTED, ALONE = range(6)
+KEPT, DUPLICATE, OTHER_SPLIT, BOTH_LABELS, CONNECTED, ALONE, GROUP_SIZE = range(7)
 CATEGORIES = {DUPLICATE: "duplicate", OTHER_SPLIT: "other split", BOTH_LABELS: "both labels",
-              CONNECTED: "other split", ALONE: "alone"}
+              CONNECTED: "other split", ALONE: "alone", GROUP_SIZE: "group size"}
 # Rows left out for these reasons are in order; nothing has to be corrected.
-IN_ORDER = ("duplicate", "other split", "alone")
+IN_ORDER = ("duplicate", "other split", "alone", "group size")
 
 VERDICT = np.dtype([("place", "<i8"), ("verdict", "i1"), ("file", "<i4"), ("row", "<i8")])
 # Numbers of texts (and of the caption's group in `second`), label, published split, place in the input, hash of
@@ -139,6 +139,8 @@ class RowLog:
             return f"{category}: its texts are connected with rows of a split that is evaluated"
         if code == ALONE:
             return f"{category}: its group has no other text"
+        if code == GROUP_SIZE:
+            return f"{category}: its group has more or fewer distinct texts than ingest.captions asks for"
         if labels:
             return f"{category}: the text occurs as {labels[file]!r} and as {labels[row]!r}"
         return f"{category}: the pair occurs as paraphrase and as non-paraphrase"

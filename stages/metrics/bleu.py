@@ -18,6 +18,8 @@ from stages.runtime.errors import nearest
 ORDERS = 4
 STYLES = ("individual_m7", "cumulative_m7", "corpus", "sacrebleu")
 _COUNTED = ORDERS + 1   # method 5 averages order 4 with order 5
+# Items over which LBOW's code takes a BLEU, before it averages these.
+LBOW_BATCH = 100
 # What PGKPR's and LBOW's code gives NLTK for BLEU-1..4; the thirds of BLEU-3 are rounded there.
 RELEASED_WEIGHTS = ((1.0,), (0.5, 0.5), (0.33, 0.33, 0.34), (0.25, 0.25, 0.25, 0.25))
 
@@ -216,6 +218,20 @@ def corpus_bleu_of_sums(sums: np.ndarray, weights: Sequence[Sequence[float]] | N
     precisions = sums[..., :ORDERS] / sums[..., ORDERS:2 * ORDERS]
     means = _cumulative(precisions) if weights is None else _weighted(precisions, weights)
     return means * brevity_penalty(sums[..., -2], sums[..., -1])[..., None]
+
+
+def batched_bleu(counts: MatchCounts, weights: Sequence[Sequence[float]] | None = None,
+                 size: int = LBOW_BATCH) -> np.ndarray:
+    """Return unsmoothed cumulative BLEU-1..4, (4,), each the mean of corpus BLEU over batches (METHODS E.3).
+
+    Args:
+        counts: of all items, in an order that stands for itself, such as that of ids; batches are cut by it.
+        weights: as of :func:`corpus_bleu_of_sums`.
+        size: items of a batch; the last one may have fewer, and counts as much as the others.
+    """
+    columns = corpus_columns(counts)
+    sums = np.add.reduceat(columns, np.arange(0, len(columns), size), axis=0)
+    return np.asarray(corpus_bleu_of_sums(sums, weights).mean(axis=0))
 
 
 def _weighted(precisions: np.ndarray, weights: Sequence[Sequence[float]]) -> np.ndarray:

@@ -151,6 +151,8 @@ class Ingest(Block):
                             "published, and reports the copies")
     ng_strip: Literal["none", "headers", "headers_footers_quotes"] = Field(
         "none", description="labelled texts that are posts of newsgroups: what is taken off them (METHODS D.4)")
+    captions: int | None = Field(None, ge=2, description="distinct captions that a group must have, neither more nor "
+                                                         "fewer; null: any number from two")
     validation: float = Field(0.05, gt=0, lt=0.5, description="share of examples")
     test: float = Field(0.05, gt=0, lt=0.5, description="share of examples")
     max_train: int | None = Field(None, ge=1, description="keep a seeded sample of at most so many")

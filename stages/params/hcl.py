@@ -6,7 +6,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from stages.params.block import Block
-from stages.params.presets import filled, laid_over
+from stages.params.presets import beneath, filled
 
 
 class GraphAttention(Block):
@@ -140,8 +140,11 @@ class TrainHcl(Block):
         """Return plain values for ``overrides`` to be laid over: with a preset among these, its switches come first.
 
         Without that, the values that this block has spelt out would contradict the preset of a single model.
+
+        Raises:
+            ValueError: they contradict the preset of this block.
         """
-        return laid_over(self.model_dump(), _PRESETS.get(str(overrides.get("preset")), {}))
+        return beneath(self.model_dump(), overrides, _PRESETS)
 
 
 # The file that says how a model starts which starts from no other; any file that always exists would do for DVC.

@@ -1,14 +1,18 @@
 """Params of the PGKPR track: its data, models, training, decoding, evaluation (METHODS C)."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from stages.params.block import Block
-from stages.params.presets import filled, laid_over
+from stages.params.presets import beneath, filled
 
 Architecture = Literal["pgkpr", "transformer", "residual_lstm", "latent_bow", "ianet"]
+# Those that read keywords of the source.
+READING = frozenset(("pgkpr", "ianet"))
+# Of Adam's averages: 1 would never forget, and never move.
+Decay = Annotated[float, Field(ge=0, lt=1)]
 
 
 class ParaphraseItems(Block):
@@ -103,7 +107,7 @@ class PgkprTraining(Block):
     micro_batch: int = Field(128, ge=1, description="pairs per forward pass; negatives of the contrast are of these")
     learning_rate: float | None = Field(None, gt=0, description="null: the architecture's own (pgkpr, transformer and "
                                                                 "ianet 1e-4, residual_lstm 1e-3, latent_bow 8e-4)")
-    betas: tuple[float, float] = (0.9, 0.98)
+    betas: tuple[Decay, Decay] = (0.9, 0.98)
     eps: float = Field(1e-9, gt=0)
     warmup: float = Field(0.0, ge=0, lt=1, description="share of all steps")
     schedule: Literal["constant", "linear"] = "constant"
@@ -146,8 +150,12 @@ class TrainPgkpr(Block):
         return filled(content, _PRESETS)
 
     def under(self, overrides: Mapping[str, Any]) -> dict[str, Any]:
-        """Return plain values for ``overrides`` to be laid over: with a preset among these, its switches come first."""
-        return laid_over(self.model_dump(), _PRESETS.get(str(overrides.get("preset")), {}))
+        """Return plain values for ``overrides`` to be laid over: with a preset among these, its switches come first.
+
+        Raises:
+            ValueError: they contradict the preset of this block.
+        """
+        return beneath(self.model_dump(), overrides, _PRESETS)
 
 
 class PgkprModel(Block):
@@ -170,9 +178,16 @@ class GeneratePgkpr(Block):
     num_beams: int = Field(1, ge=1, description="1 is greedy")
     min_length: int = Field(1, ge=0)
     max_length: int = Field(16, ge=1, description="words; Quora 16, MSCOCO 15")
-    length_penalty: float = 1.0
+    length_penalty: float = Field(1.0, allow_inf_nan=False)
     unknown: Literal["keep", "ban"] = Field("keep", description="ban: no output holds [unk]")
     batch_size: int = Field(64, ge=1)
+
+    @model_validator(mode="after")
+    def _lengths_fit(self) -> "GeneratePgkpr":
+        if self.min_length > self.max_length:
+            raise ValueError(f"min_length {self.min_length} is above max_length {self.max_length}; lower the one or "
+                             f"raise the other")
+        return self
 
 
 class PgkprRun(Block):

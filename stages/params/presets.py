@@ -27,6 +27,26 @@ def filled(content: Any, presets: Presets) -> Any:
     return laid_over(presets[preset], content)
 
 
+def beneath(block: Mapping[str, Any], overrides: Mapping[str, Any], presets: Presets) -> dict[str, Any]:
+    """Return the values of ``block`` for a model's ``overrides`` to be laid over, with the switches of their preset.
+
+    Args:
+        block: plain values of a block, with a ``preset``.
+        overrides: nested like the block; with ``preset`` null they go over switches that the block's preset has set.
+        presets: switches and their values by preset, nested like the block.
+
+    Raises:
+        ValueError: the preset is the block's, and the overrides contradict it; names all switches that do.
+    """
+    preset = block["preset"]
+    clashes = [] if preset is None or "preset" in overrides else list(_clashes(overrides, presets[preset], ""))
+    if clashes:
+        raise ValueError(f"preset {preset} of all models contradicts {len(clashes)} of the switches here: "
+                         f"{'; '.join(clashes)}. Add `preset: null` to these overrides, and they change the preset's "
+                         f"switches for this model; or take them out.")
+    return laid_over(block, presets.get(str(overrides.get("preset")), {}))
+
+
 def laid_over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``base`` with the nested ``changes`` laid over it; neither is altered."""
     result = dict(base)

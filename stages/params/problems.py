@@ -7,7 +7,11 @@ from pydantic import BaseModel, ValidationError
 
 from stages.params.data import Ingest
 from stages.params.hcl import GenerateHcl, TrainHcl
+from stages.params.pgkpr import GeneratePgkpr, TrainPgkpr
 from stages.runtime.errors import nearest
+
+# Blocks that data sets, models and runs lay values of their own over.
+_LAID_OVER = (Ingest, TrainHcl, GenerateHcl, TrainPgkpr, GeneratePgkpr)
 
 
 def problem_lines(error: ValueError, place: str = "", model: type[BaseModel] | None = None) -> list[str]:
@@ -34,7 +38,8 @@ def problem_lines(error: ValueError, place: str = "", model: type[BaseModel] | N
 
 
 def _model_of(error: ValidationError) -> type[BaseModel] | None:
-    return {kind.__name__: kind for kind in (Ingest, TrainHcl, GenerateHcl)}.get(error.title)
+    """Return the block that was validated, which pydantic names by its class: each track has blocks of its own."""
+    return {kind.__name__: kind for kind in _LAID_OVER}.get(error.title)
 
 
 def _names(model: type[BaseModel] | None, place: tuple[Any, ...]) -> list[str]:

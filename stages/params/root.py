@@ -34,6 +34,7 @@ from stages.params.hcl import (
     ProbeHcl,
     TrainHcl,
 )
+from stages.params.paraphrasing import idle_contrast, missing_modes, unread_keywords
 from stages.params.pgkpr import (
     EvaluatePgkpr,
     GeneratePgkpr,
@@ -219,13 +220,30 @@ class Params(Block):
                                 f"alone; take out init_from, or the preset")
         for name in self.runs.hcl:
             problems += _problems(f"runs.hcl.{name}.decode", partial(self.hcl_decoding, name))
-        for name in self.models.pgkpr:
-            problems += _problems(f"models.pgkpr.{name}.overrides", partial(self.pgkpr_model, name))
-        for name in self.runs.pgkpr:
-            problems += _problems(f"runs.pgkpr.{name}.decode", partial(self.pgkpr_decoding, name))
+        problems += self._pgkpr_problems()
         if problems:
             raise ValueError("\n".join(problems))
         return self
+
+    def _pgkpr_problems(self) -> list[str]:
+        """Return what is wrong with the values of models and runs of the PGKPR track, and with what they are made of.
+
+        A run is held against its model if both are sound by themselves.
+        """
+        problems = missing_modes(self.attribution, self.psi, bool(self.models.pgkpr), bool(self.compared_datasets))
+        unsound = set()
+        for name in self.models.pgkpr:
+            wrong = _problems(f"models.pgkpr.{name}.overrides", partial(self.pgkpr_model, name))
+            if wrong:
+                unsound.add(name)
+            problems += wrong or idle_contrast(name, self.pgkpr_model(name))
+        for name, run in self.runs.pgkpr.items():
+            wrong = _problems(f"runs.pgkpr.{name}.decode", partial(self.pgkpr_decoding, name))
+            problems += wrong
+            if not wrong and run.model in self.models.pgkpr.keys() - unsound:
+                problems += unread_keywords(name, run.decode, self.pgkpr_decoding(name),
+                                            self.pgkpr_model(run.model).architecture, run.model)
+        return problems
 
     def ingest_settings(self, name: str) -> Ingest:
         """Return the ingest settings of data set ``name``: the ``ingest`` block with its own."""

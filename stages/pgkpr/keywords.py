@@ -13,7 +13,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from stages.runtime.seeds import generator
+from stages.runtime.coins import flipped
 
 Which = Literal["xx", "xy", "psi_xx", "psi_xy", "s_tagger"]
 # What models without keywords have in the place of "attribution" or "psi" is None.
@@ -61,7 +61,7 @@ def training_passes(items: pd.DataFrame, rule: Rule | None, keywords: Mapping[st
         rows = [np.asarray(row, dtype=np.float32) for row in items[COLUMNS[which]]]
         if keywords["flip"] == "offline":
             names = zip(items["example_id"], items["reference"], strict=True)
-            rows = [_flipped(row, seed, "offline", which, *name) for row, name in zip(rows, names, strict=True)]
+            rows = [flipped(row, seed, "offline", which, *name) for row, name in zip(rows, names, strict=True)]
         passes.append(rows)
     return passes
 
@@ -115,7 +115,7 @@ def fixed_mask(row: Mapping[str, Any], which: Which, seed: int, mark_all: bool =
     values = np.asarray(row[COLUMNS[which]])
     if which not in _FLIPPED:
         return values.astype(bool)[:max_length]
-    mask = _flipped(values, seed, which, row["example_id"]).astype(bool)[:max_length]
+    mask = flipped(values, seed, which, row["example_id"]).astype(bool)[:max_length]
     if mark_all:
         first = first_places(row["source_words"][:max_length])
         mask = np.isin(first, first[mask])
@@ -128,8 +128,3 @@ def fixed_masks(items: pd.DataFrame, which: Which, seed: int, mark_all: bool = F
     columns = items[["example_id", "source_words", COLUMNS[which]]].to_dict("records")
     return [fixed_mask({str(name): value for name, value in row.items()}, which, seed, mark_all, max_length)
             for row in columns]
-
-
-def _flipped(p: np.ndarray, seed: int, *name: object) -> np.ndarray:
-    """Return 1 where a coin of the seed called ``name`` makes a keyword, else 0; float32."""
-    return (generator(seed, "pgkpr", "flips", *name).random(len(p)) < p).astype(np.float32)

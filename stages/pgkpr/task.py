@@ -13,9 +13,6 @@ from stages.pgkpr.batches import PairBatches
 from stages.pgkpr.cost import training_flops
 from stages.pgkpr.keywords import training_mask
 
-# Learning rates by architecture (METHODS C.5 and C.7), where training.learning_rate is null.
-RATES: dict[str, float] = {"pgkpr": 1e-4, "transformer": 1e-4, "ianet": 1e-4, "residual_lstm": 1e-3, "latent_bow": 8e-4}
-
 
 @dataclass(frozen=True)
 class Totals:

@@ -175,7 +175,10 @@ PGKPR_LAYOUTS = (
     replace(_CUMULATIVE, note="Smoothing method 7, with even weights on orders 1 to n."),
     TableLayout(
         "BERTScore and others", "Raw BERTScore of unrelated texts is far above 0: look at it rescaled.",
-        (_BERTSCORE, _SACREBLEU, ColumnGroup("Source BLEU-4", (_SMOOTHED_SOURCE_BLEU,)))),
+        (_BERTSCORE, _SACREBLEU, ColumnGroup("BLEU of batches of 100, released", _orders(
+            "released_batch_bleu", "batches, released", "Released corpus BLEU of each 100 items, n-grams of length "
+            "1 to {n}, averaged as LBOW's code does; not comparable with BLEU over the whole corpus; from 0 to 1.")),
+         ColumnGroup("Source BLEU-4", (_SMOOTHED_SOURCE_BLEU,)))),
     _VARIETY,
 )
 COLUMNS = {column.key: column for layout in (*LAYOUTS, *PGKPR_LAYOUTS) for group in layout.groups
