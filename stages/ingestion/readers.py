@@ -33,9 +33,8 @@ def read_rows(dataset: Dataset) -> Iterator[RawRow]:
     Raises:
         InputError: a file is missing, empty, damaged, unreadable as a whole or lacks a column.
     """
-    layout, files = layout_of(dataset), data_files(dataset)
-    splits = published_splits(dataset)
-    for name, path in files:
+    layout, splits = layout_of(dataset), published_splits(dataset)
+    for name, path in data_files(dataset):
         yield from _rows(path, dataset.encoding, RowMaker(name, layout, splits.get(name)))
 
 

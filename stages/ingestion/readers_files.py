@@ -54,12 +54,14 @@ def data_files(dataset: Dataset) -> list[tuple[str, Path]]:
 
 
 def published_splits(dataset: Dataset) -> dict[str, str]:
-    """Return the split of each file that ``dataset.splits`` names.
+    """Return the split of each file that ``dataset.splits`` names, or the layout where the params name no files.
 
     Raises:
         InputError: a pattern matches nothing, or a file would be of two splits.
     """
     source = Path(dataset.source)
+    if not source.exists():
+        return {}  # which `data_files` reports
     folder, only = (source.parent, source.name) if source.is_file() else (source, None)
     splits: dict[str, str] = {}
     for split, patterns in _named_splits(dataset).items():
