@@ -48,8 +48,8 @@ NOTES = {
           "significance can be computed again.",
     "r5": "1,500 judged items are 100 sources, 5 systems and 3 judgements each, which leaves no room for this row.",
     "r6": "Printed with one decimal.",
-    "!8": "10.4 points above ALBERT alone, where no other gain of the table is above 1.3: almost surely 87.0, one digit "
-          "misprinted. The text also claims 15 % on a private data set that no table shows.",
+    "!8": "10.4 points above ALBERT alone, where no other gain of the table is above 1.3: almost surely 87.0, a "
+          "misprinted digit. The text also claims 15 % on a private data set that no table shows.",
     "r7": "The same value as the static matrix's in Table III and as BERT+CLLD's of 20NG in Table II, which is thus "
           "probably CT+CLSLED.",
     "r8": "0.04 points below CT+CLSLED: 3 of 7,532 documents, where one binomial standard deviation is 0.4 points.",
@@ -369,7 +369,7 @@ def dataset_kind_of(name: str, layout: str, source: str = "") -> str | None:
     if layout in ("labelled", "all_terms", "text_gcn"):
         # Not the whole path: any folder above may be called mr.
         found = _CLASS_NAMES.search(name.lower()) or _CLASS_NAMES.search("/".join(source.lower().split("/")[-2:]))
-        return None if found is None else next(kind.removeprefix("x") for kind, text in found.groupdict().items() if text)
+        return None if found is None else str(found.lastgroup).removeprefix("x")
     if layout == "mscoco_captions" or (layout == "captions" and "coco" in called):
         return "mscoco"
     return "rocstories" if layout == "stories" and "roc" in called else None

@@ -1,23 +1,18 @@
 """What CLLD published (Tables II and III), as printed, and which of its rows a run of ours corresponds to.
 
-"Contrastive Learning with Label Distance for Text Classification". All cells are accuracies on the test set in per cent,
-of one run as far as the paper says. Table II is kept in a part per data set, so that a run stands below its row.
+"Contrastive Learning with Label Distance for Text Classification". All cells are accuracies on the test set in per
+cent, of one run as far as the paper says. Table II is kept in a part per data set, so that a run stands below its row.
 """
 
 import re
 
+from stages.clld.rows import LABELS
 from stages.reporting.published import PublishedCell, PublishedRow, PublishedTable
 
 METRICS = ("accuracy",)
 ENCODERS = ("BERT", "ALBERT", "TextCNN")
 # Kind of data set (see published.dataset_kind_of): its name in Table II.
 DATASETS = {"20ng": "20NG", "trec6": "TREC_6", "r8": "R8", "r52": "R52", "mr": "MR"}
-# `models.clld.<name>.contrast`: the row's name in Table III.
-ROWS = {"none": "CT", "uniform": "CT+CL", "static_tau_pairs": "CT+CLSLED", "static_tau_all": "CT+CLSLED",
-        "adaptive": "CT+CLALD"}
-# Rows that the paper does not have.
-FURTHER_ROWS = {"supcl_seq": "SupCL-Seq", "simcse": "CT+SimCSE"}
-_WITH_DISTANCE = ("CT+CLSLED", "CT+CLALD")
 
 # Columns: each encoder alone, then with CLLD.
 _TABLE_II = """
@@ -55,11 +50,6 @@ CLLD_TABLES: dict[str, PublishedTable] = {table.number: table for table in (
         for name, text in _TABLE_III.items()}, 100))}
 
 
-def label_of(contrast: str) -> str:
-    """Return the name under which papers have the row: ``label_of("adaptive") == "CT+CLALD"``."""
-    return ROWS.get(contrast) or FURTHER_ROWS[contrast]
-
-
 def encoder_of(source: str) -> str | None:
     """Return which encoder of Table II ``source`` corresponds to: ``BERT``, ``ALBERT`` or ``TextCNN``; None for none.
 
@@ -90,11 +80,11 @@ def clld_rows(contrast: str, source: str, kind: str | None) -> list[PublishedRow
         source: the model's encoder, see :func:`encoder_of`.
         kind: ``20ng``, ``trec6``, ``r8``, ``r52`` or ``mr``; see ``published.dataset_kind_of``.
     """
-    encoder, row = encoder_of(source), ROWS.get(contrast)
-    if encoder is None or row is None or kind not in DATASETS:
+    encoder, row = encoder_of(source), LABELS[contrast].partition(" ")[0]
+    if encoder is None or kind not in DATASETS:
         return []
-    table = CLLD_TABLES[f"II, {DATASETS[kind]}"]
-    found = [table.rows[encoder if row == "CT" else f"{encoder}+CLLD"]] if row != "CT+CL" else []
+    named = {"CT": encoder, "CT+CLSLED": f"{encoder}+CLLD", "CT+CLALD": f"{encoder}+CLLD"}
+    tables = [(CLLD_TABLES[f"II, {DATASETS[kind]}"], named.get(row))]
     if kind == CLLD_TABLES["III"].kind and encoder == "BERT":
-        found.append(CLLD_TABLES["III"].rows[row])
-    return found
+        tables.append((CLLD_TABLES["III"], row))
+    return [table.rows[name] for table, name in tables if name in table.rows]
