@@ -178,10 +178,11 @@ def test_merging_leaves_its_arguments_alone():
 
 
 def test_every_stage_reads_only_existing_params(sample):
-    params = parse_params(with_pgkpr(sample), "recipe")
+    params = parse_params(with_clld(with_pgkpr(sample)), "recipe")
     for stage in STAGE_PARAMS:
         key = "sample" if any("datasets.{key}" in name for name in STAGE_PARAMS[stage]) else "hcl"
         key = "pgkpr" if any("pgkpr.{key}" in name for name in STAGE_PARAMS[stage]) else key
+        key = "ct" if any("clld.{key}" in name for name in STAGE_PARAMS[stage]) else key
         assert set(stage_values(params, stage, key)) == {n.replace("{key}", key) for n in STAGE_PARAMS[stage]}
 
 
@@ -200,6 +201,19 @@ def with_pgkpr(content):
     return {**{name: value for name, value in content.items() if name != "paraphrase_datasets"},
             "models": {**models, "pgkpr": {"pgkpr": {"dataset": "sample"}}},
             "runs": {**runs, "pgkpr": {"pgkpr": {"model": "pgkpr"}}}}
+
+
+FILLED_IN = ("paired_datasets", "compared_datasets", "paraphrase_datasets", "keyword_datasets", "classified_datasets",
+             "consulted_models")
+
+
+def with_clld(content, **models):
+    """Return params with a data set of labelled texts, a CT model of it, further ones, and a run of CT."""
+    labelled = {"source": "x.csv", "layout": "labelled", "columns": {"label": "class"}}
+    return {**{name: value for name, value in content.items() if name not in FILLED_IN},
+            "datasets": {**content["datasets"], "questions": labelled},
+            "models": {**content.get("models", {}), "clld": {"ct": {"dataset": "questions"}} | models},
+            "runs": {**content.get("runs", {}), "clld": {"ct": {"model": "ct"}}}}
 
 
 def test_the_data_sets_of_the_pgkpr_track_are_filled_in(sample):

@@ -82,6 +82,15 @@ class ModelPaths:
         """The evaluated pairs of a model of the PGKPR track as words, with tags and keyword scores."""
         return self.folder / "paraphrase_items.parquet"
 
+    def table(self, kind: str) -> Path:
+        """Path of ``validation_confusion``, ``label_distance`` or ``confusing_pairs`` of a model of the CLLD track."""
+        return self.folder / f"{kind}.parquet"
+
+    @property
+    def evaluations(self) -> Path:
+        """Evaluations within epochs of an adaptive model of the CLLD track."""
+        return self.folder / "evaluations.csv"
+
     @property
     def vocabulary(self) -> Path:
         """Vocabulary of a model of the PGKPR track as a table, so that its runs are scored without its weights."""
@@ -134,6 +143,10 @@ class RunPaths:
     def metrics(self) -> Path:
         """Corpus metrics of the run and of the floors on the same examples."""
         return self.folder / "metrics.json"
+
+    def table(self, kind: str) -> Path:
+        """Path of ``classes``, ``confusion`` or ``calibration`` of a run of the CLLD track."""
+        return self.folder / f"{kind}.parquet"
 
     @property
     def scores(self) -> Path:

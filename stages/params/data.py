@@ -75,6 +75,8 @@ class Dataset(Block):
                                               "texts have")
     side_by_side: bool = Field(True, description="also score keywords by attribution, PSI, YAKE and IDF, and compare; "
                                                  "false leaves out the six stages of that branch")
+    keywords: bool = Field(True, description="annotate the texts and find their keywords; labelled texts, which are "
+                                             "classified without, may say false")
 
     @property
     def structure(self) -> Literal["pairs", "triples", "captions", "labelled", "dialogue", "stories"]:
@@ -113,6 +115,9 @@ class Dataset(Block):
             raise ValueError("layout triples needs columns.negative")
         if self.layout == "triples" and self.columns.label is not None:
             raise ValueError("layout triples has no columns.label: its pairs are paraphrases by definition")
+        if not self.keywords and self.structure != "labelled":
+            raise ValueError(f"layout {self.layout} is of pairs, which are joined by their keywords; keywords: false "
+                             f"is for labelled texts")
         if self.layout == "labelled" and self.columns.label is None:
             raise ValueError("layout labelled needs columns.label")
         if self.layout == "stories" and self.columns.sentences is not None and self.columns.ending is not None:

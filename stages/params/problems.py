@@ -5,13 +5,14 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from stages.params.clld import TrainClld
 from stages.params.data import Ingest
 from stages.params.hcl import GenerateHcl, TrainHcl
 from stages.params.pgkpr import GeneratePgkpr, TrainPgkpr
 from stages.runtime.errors import nearest
 
 # Blocks that data sets, models and runs lay values of their own over.
-_LAID_OVER = (Ingest, TrainHcl, GenerateHcl, TrainPgkpr, GeneratePgkpr)
+_LAID_OVER = (Ingest, TrainHcl, GenerateHcl, TrainPgkpr, GeneratePgkpr, TrainClld)
 
 
 def problem_lines(error: ValueError, place: str = "", model: type[BaseModel] | None = None) -> list[str]:

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import combinations
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from stages.params.block import Block
+from stages.params.classifying import unfit_sources, with_watched_pairs
+from stages.params.clld import ClldModel, ClldRun, ConfusingPairs, EvaluateClld, LinearFloor, TrainClld
 from stages.params.data import (
-    LABELLED_LAYOUTS,
     Annotate,
     Attribution,
     Dataset,
@@ -23,6 +25,7 @@ from stages.params.data import (
     TextRank,
     WordVectors,
 )
+from stages.params.for_dvc import with_names
 from stages.params.hcl import (
     SCRATCH,
     Compare,
@@ -86,6 +89,7 @@ class Models(Block):
 
     hcl: dict[Name, HclModel] = Field(default_factory=dict)
     pgkpr: dict[Name, PgkprModel] = Field(default_factory=dict)
+    clld: dict[Name, ClldModel] = Field(default_factory=dict)
 
 
 class Runs(Block):
@@ -93,6 +97,7 @@ class Runs(Block):
 
     hcl: dict[Name, HclRun] = Field(default_factory=dict)
     pgkpr: dict[Name, PgkprRun] = Field(default_factory=dict)
+    clld: dict[Name, ClldRun] = Field(default_factory=dict)
 
 
 class Probes(Block):
@@ -122,6 +127,13 @@ class Params(Block):
         default_factory=dict, description="those of them with `side_by_side`, likewise")
     paraphrase_datasets: dict[Name, Empty] = Field(
         default_factory=dict, description="data sets that models.pgkpr names, likewise")
+    keyword_datasets: dict[Name, Empty] = Field(
+        default_factory=dict, description="data sets whose `keywords` is not false, likewise")
+    classified_datasets: dict[Name, Empty] = Field(
+        default_factory=dict, description="data sets that models.clld names, likewise")
+    consulted_models: dict[Name, Empty] = Field(
+        default_factory=dict, description="models that others of models.clld take their pairs of classes from "
+                                          "(pairs_of); filled in from these")
     ingest: Ingest = Ingest()
     annotate: Annotate = Annotate()
     textrank: TextRank = TextRank()
@@ -142,6 +154,10 @@ class Params(Block):
     train_pgkpr: TrainPgkpr = TrainPgkpr()
     generate_pgkpr: GeneratePgkpr = GeneratePgkpr()
     evaluate_pgkpr: EvaluatePgkpr = EvaluatePgkpr()
+    train_clld: TrainClld = TrainClld()
+    confusing_pairs: ConfusingPairs = ConfusingPairs()
+    evaluate_clld: EvaluateClld = EvaluateClld()
+    linear_floor: LinearFloor = LinearFloor()
     compare: Compare = Compare()
     models: Models = Models()
     runs: Runs = Runs()
@@ -150,18 +166,20 @@ class Params(Block):
 
     @model_validator(mode="before")
     @classmethod
-    def _pairs_are_named(cls, content: Any) -> Any:
+    def _branches_are_named(cls, content: Any) -> Any:
         datasets = content.get("datasets") if isinstance(content, Mapping) else None
         if not isinstance(datasets, Mapping):
             return content
-        paired: dict[str, Any] = {name: {} for name, dataset in datasets.items()
-                                  if _value(dataset, "layout") not in LABELLED_LAYOUTS}
-        compared: dict[str, Any] = {name: {} for name in paired if _value(datasets[name], "side_by_side") is not False}
-        _agreeing(content, "paired_datasets", paired, "that are no labelled texts")
-        _agreeing(content, "compared_datasets", compared, "of pairs whose side_by_side is not false")
-        rewritten = _rewritten(content, datasets)
-        _agreeing(content, "paraphrase_datasets", rewritten, "that models.pgkpr names")
-        return {**content, "paired_datasets": paired, "compared_datasets": compared, "paraphrase_datasets": rewritten}
+        return with_names(content, datasets)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _pairs_are_watched(cls, content: Any) -> Any:
+        models = content.get("models") if isinstance(content, Mapping) else None
+        found = models.get("clld") if isinstance(models, Mapping) else None
+        if not isinstance(models, Mapping) or not isinstance(found, Mapping):
+            return content
+        return {**content, "models": {**models, "clld": with_watched_pairs(found)}}
 
     @model_validator(mode="before")
     @classmethod
@@ -187,12 +205,14 @@ class Params(Block):
     def _names_meet(self) -> "Params":
         problems = _unknown_names("hcl", self.models.hcl, self.runs.hcl, self.datasets)
         problems += _unknown_names("pgkpr", self.models.pgkpr, self.runs.pgkpr, self.datasets)
+        problems += _unknown_names("clld", self.models.clld, self.runs.clld, self.datasets)
         problems += [f"probes.hcl.{name}.model: no model {probe.model!r}; {nearest(probe.model, self.models.hcl)}"
                      for name, probe in self.probes.hcl.items() if probe.model not in self.models.hcl]
-        problems += [f"{block}.pgkpr.{name}: {block}.hcl has one of that name too, and both would write the same "
-                     f"folder; rename one of them"
+        problems += [f"{block}.{later}.{name}: {block}.{earlier} has one of that name too, and both would write the "
+                     f"same folder; rename one of them"
                      for block, tracks in (("models", self.models), ("runs", self.runs))
-                     for name in tracks.pgkpr if name in tracks.hcl]
+                     for earlier, later in combinations(("hcl", "pgkpr", "clld"), 2)
+                     for name in getattr(tracks, later) if name in getattr(tracks, earlier)]
         problems += _beginnings(self.models.hcl)
         problems += [f"datasets.{name}: the name is taken by a folder of the project; choose another"
                      for name in self.datasets if name in RESERVED]
@@ -220,7 +240,7 @@ class Params(Block):
                                 f"alone; take out init_from, or the preset")
         for name in self.runs.hcl:
             problems += _problems(f"runs.hcl.{name}.decode", partial(self.hcl_decoding, name))
-        problems += self._pgkpr_problems()
+        problems += self._pgkpr_problems() + self._clld_problems()
         if problems:
             raise ValueError("\n".join(problems))
         return self
@@ -245,6 +265,16 @@ class Params(Block):
                                             self.pgkpr_model(run.model).architecture, run.model)
         return problems
 
+    def _clld_problems(self) -> list[str]:
+        """Return what is wrong with the models of the CLLD track."""
+        problems = [f"models.clld.{name}.dataset: {model.dataset} has pairs, and the model needs labelled texts; "
+                    f"{nearest(model.dataset, self.datasets.keys() - self.paired_datasets.keys())}"
+                    for name, model in self.models.clld.items() if model.dataset in self.paired_datasets]
+        problems += unfit_sources(self.models.clld)
+        for name in self.models.clld:
+            problems += _problems(f"models.clld.{name}.overrides", partial(self.clld_model, name))
+        return problems
+
     def ingest_settings(self, name: str) -> Ingest:
         """Return the ingest settings of data set ``name``: the ``ingest`` block with its own."""
         return Ingest.model_validate(laid_over(self.ingest.model_dump(), self.datasets[name].ingest))
@@ -267,9 +297,13 @@ class Params(Block):
         """Return the decoding settings of ``run``: the ``generate_pgkpr`` block with its own."""
         return GeneratePgkpr.model_validate(laid_over(self.generate_pgkpr.model_dump(), self.runs.pgkpr[run].decode))
 
+    def clld_model(self, name: str) -> TrainClld:
+        """Return the settings of model ``name``: the ``train_clld`` block with its overrides."""
+        return TrainClld.model_validate(laid_over(self.train_clld.model_dump(), self.models.clld[name].overrides))
+
     def model_seed(self, name: str) -> int:
-        """Return the seed of model ``name`` of either track; the project's where it names none."""
-        own = (self.models.hcl.get(name) or self.models.pgkpr[name]).seed
+        """Return the seed of model ``name`` of any track; the project's where it names none."""
+        own = (self.models.hcl.get(name) or self.models.pgkpr.get(name) or self.models.clld[name]).seed
         return self.seed if own is None else own
 
 
@@ -280,24 +314,6 @@ def _unknown_names(track: str, models: Mapping[str, Any], runs: Mapping[str, Any
               for name, model in models.items() if model.dataset not in datasets),
             *(f"runs.{track}.{name}.model: no model {run.model!r}; {nearest(run.model, models)}"
               for name, run in runs.items() if run.model not in models)]
-
-
-def _rewritten(content: Mapping[str, Any], datasets: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the data sets that models of the PGKPR track name, in the order of ``datasets``."""
-    models = _value(_value(content, "models"), "pgkpr")
-    named = {_value(model, "dataset") for model in models.values()} if isinstance(models, Mapping) else set()
-    return {name: {} for name in datasets if name in named}
-
-
-def _value(block: Any, name: str) -> Any:
-    return block.get(name) if isinstance(block, Mapping) else None
-
-
-def _agreeing(content: Mapping[str, Any], name: str, wanted: Mapping[str, Any], which: str) -> None:
-    given = content.get(name)
-    if isinstance(given, Mapping) and given and set(given) != set(wanted):
-        raise ValueError(f"{name}: must name the data sets {which} ({', '.join(wanted) or 'none'}); leave it out, and "
-                         f"`keycontrast use` fills it in")
 
 
 def _beginnings(models: Mapping[str, HclModel]) -> list[str]:
