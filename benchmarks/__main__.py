@@ -17,7 +17,7 @@ from stages.artifacts.tables import atomic_file
 from stages.runtime.errors import InputError, nearest
 
 NAMES = ("textrank", "attribution", "annotate", "psi", "graph", "graph_attention", "train_step", "decoding",
-         "pgkpr", "ingest", "repro")
+         "pgkpr", "clld", "ingest", "repro")
 DOCUMENT = Path("docs") / "performance.md"
 
 

@@ -8,11 +8,11 @@ is done here in the same order, from our description of the method (METHODS C).
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import isfinite, sqrt
 from pathlib import Path
-from statistics import mean, median
+from statistics import mean
 from types import ModuleType
 from typing import Any
 
@@ -23,9 +23,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
-from benchmarks.harness import Context, Disagreement, Row, Section
+from benchmarks.harness import Context, Disagreement, Section
 from benchmarks.peers import PEERS
-from benchmarks.trainings import Call, Clock, Nowhere, device, here, place, process
+from benchmarks.trainings import Call, Clock, Nowhere, Ran, device, here, of_clocks, place, process, take_turns
 from models.decoding import Rules
 from models.rewriters.auto import rewriter_of
 from models.rewriters.base import Rewriter
@@ -49,7 +49,6 @@ _WIDTH = 2 * _MAX_LENGTH + 3  # of every sequence of the public code
 _STEPS = 16  # words that it decodes: one less than 17
 _TAGS = 45
 _CLOSE = 1e-4
-_FREE = 0.9  # share of the time by the clock in which a contender worked
 _ENDING = 1.0  # added to the score of </s>, so that random outputs end at different lengths
 
 
@@ -115,22 +114,6 @@ class Job:
     def config(self) -> RewriterConfig:
         """Of our model."""
         return RewriterConfig.from_params(self.values, self.vocabulary.size, _MAX_LENGTH)
-
-
-@dataclass
-class Ran:
-    """Seconds and processor seconds of each step, and losses, of one training or of several."""
-
-    seconds: list[float] = field(default_factory=list)
-    processor: list[float] = field(default_factory=list)
-    losses: list[float] = field(default_factory=list)
-
-    def __iadd__(self, other: "Ran") -> "Ran":
-        """Add what another training found."""
-        self.seconds += other.seconds
-        self.processor += other.processor
-        self.losses += other.losses
-        return self
 
 
 def run(context: Context) -> list[Section]:
@@ -199,7 +182,7 @@ def _steps(job: Job, agreement: str, repeats: int, sides: _Sides) -> Section:
         "public code, freed memory kept": partial(sides.kept, theirs, job),
         "ours, batches of similar length": partial(sides.stage, ours, similar),
         "ours, bf16": partial(sides.stage, ours, replace(job, precision="bf16"))}
-    rows, table, losses = _turns(contenders, repeats, sizes.batch_size, "pairs")
+    rows, table, losses = take_turns(contenders, repeats, sizes.batch_size, "pairs")
     if not all(map(isfinite, losses)):
         raise Disagreement("pgkpr: a loss is not finite")
     shown = [len(part[0]) for part in their_tensors(job, range(sizes.batch_size))]
@@ -209,7 +192,7 @@ def _steps(job: Job, agreement: str, repeats: int, sides: _Sides) -> Section:
                 f"bf16, dropout 0.1, {place()}, {_THREADS} thread; from one step's end to the next's: batch, all three "
                 f"losses, backward pass, Adam. The public code pads every source and target to {shown[0]} tokens; ours "
                 f"to the longest of the batch, 2 x {_LONGEST} + 3 and {_LONGEST} + 1")
-    notes = [f"Public code: {PEER.version(job.folder)}. {_of_clocks(table)}", *_STEP_NOTES]
+    notes = [f"Public code: {PEER.version(job.folder)}. {of_clocks(table)}", *_STEP_NOTES]
     return Section(f"A training step, {sizes.name}", workload, agreement, rows, notes, table)
 
 
@@ -231,12 +214,12 @@ def _decoding(mine: Rewriter, theirs: Any, job: Job, repeats: int, sources: tupl
                       lambda: _timed(lambda: their_outputs(theirs, loaded, source))}
     for work in contenders.values():
         work()
-    rows, table, _ = _turns(contenders, repeats, len(mask), "texts")
+    rows, table, _ = take_turns(contenders, repeats, len(mask), "texts")
     workload = (f"{job.sizes}, random weights; a batch of {len(mask)} texts as above, one output each, greedy, at most "
                 f"{_STEPS} words (here {lengths:.1f} on average with the end token); fp32, {place()}, {_THREADS} "
                 f"thread, encoder included")
     return Section(f"Greedy decoding, {job.sizes.name}, {how}", workload, agreement, rows,
-                   [_of_clocks(table), *_DECODING_NOTES], table)
+                   [of_clocks(table), *_DECODING_NOTES], table)
 
 
 _STEP_NOTES = [
@@ -251,33 +234,6 @@ _DECODING_NOTES = [
     "Ours keeps keys and values, and ends when every output has; the public code computes all positions of every "
     "output at each of 16 steps, whether they have ended or not, and records gradients while it does. No token is "
     "banned on either side."]
-
-
-def _turns(contenders: Mapping[str, Callable[[], Ran]], repeats: int, items: int,
-           unit: str) -> tuple[list[Row], list[dict[str, Any]], list[float]]:
-    """Let ``contenders`` work in turn; return rows, a table of both clocks, and all losses."""
-    ran = {name: Ran() for name in contenders}
-    for _ in range(repeats):
-        for name, work in contenders.items():
-            ran[name] += work()
-    spent = {name: one.seconds if device() == "cuda" else one.processor for name, one in ran.items()}
-    first = next(iter(ran))
-    rows = [Row(name, median(one), min(one), max(one), items / median(one), unit, median(one) / median(spent[first]))
-            for name, one in spent.items()]
-    table = [{"contender": name, "median processor seconds": median(one.processor),
-              "median seconds": median(one.seconds),
-              "times as long by the clock": median(one.seconds) / median(ran[first].seconds)}
-             for name, one in ran.items()]
-    return rows, table, [loss for one in ran.values() for loss in one.losses]
-
-
-def _of_clocks(table: list[dict[str, Any]]) -> str:
-    if device() == "cuda":
-        return "Times of the rows are by the clock."
-    share = sum(row["median processor seconds"] for row in table) / sum(row["median seconds"] for row in table)
-    busy = ("the cores were free" if share > _FREE else
-            f"other work ran beside, and left {share:.0%} of a core to each contender in its turn")
-    return f"Times of the rows are processor seconds, which on a free core are those of the clock; {busy}."
 
 
 def _timed(work: Callable[[], Any]) -> Ran:

@@ -5,10 +5,9 @@ that train ask the C library to keep freed memory (``stages.runtime.memory``), a
 """
 
 import copy
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
 from typing import Any
@@ -17,19 +16,11 @@ import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset, Sampler
-from transformers import (
-    AutoTokenizer,
-    BertConfig,
-    PreTrainedTokenizerBase,
-    PrinterCallback,
-    Trainer,
-    TrainerCallback,
-    TrainingArguments,
-)
+from transformers import AutoTokenizer, BertConfig, PreTrainedTokenizerBase
 
 from benchmarks.harness import Context, Disagreement, Row, Section
-from benchmarks.trainings import Call, Clock, Nowhere, device, here, place, process
+from benchmarks.trainers import train_in_order
+from benchmarks.trainings import Call, Clock, Nowhere, Ran, device, here, place, process
 from models.encoders import special_ids
 from models.hcl import HclConfig, HclModel, KeywordGraph, objective
 from models.training import Parameters, Settings, Step, epoch_batches, fit
@@ -84,16 +75,6 @@ class Job:
         """Return all items in the order in which batches are cut from them."""
         batches = epoch_batches(self.sizes.items, self.sizes.batch_size, derived_seed(_SEED, "order", 0))
         return [item for batch in batches for item in batch]
-
-
-@dataclass
-class Ran:
-    """What a training did: seconds and processor seconds of each step but the first, losses, weights at the end."""
-
-    seconds: list[float] = field(default_factory=list)
-    processor: list[float] = field(default_factory=list)
-    losses: list[Tensor] = field(default_factory=list)
-    weights: dict[str, Tensor] = field(default_factory=dict)
 
 
 def run(context: Context) -> list[Section]:
@@ -161,7 +142,7 @@ def _agreement(mine: "Ran", other: "Ran") -> str:
     Raises:
         Disagreement: further than 1e-5.
     """
-    loss = abs(float(mine.losses[0]) - float(other.losses[0]))
+    loss = abs(mine.losses[0] - other.losses[0])
     gap = max(float((mine.weights[name] - other.weights[name]).abs().max()) for name in mine.weights)
     if not (loss <= _TOLERANCE and gap <= _TOLERANCE and len(mine.losses) == len(other.losses)):
         raise Disagreement(f"train_step: without dropout, the first losses differ by {loss:.3g} and the weights after "
@@ -172,7 +153,7 @@ def _agreement(mine: "Ran", other: "Ran") -> str:
 
 def _ran(clock: Clock, losses: list[Tensor], model: HclModel) -> Ran:
     weights = {name: parameter.detach().cpu() for name, parameter in model.named_parameters()}
-    return Ran(*clock.spent(skip=1), losses, weights)
+    return Ran(*clock.spent(skip=1), [float(loss) for loss in losses], weights)
 
 
 # Our loop
@@ -229,63 +210,13 @@ class _Learner(nn.Module):
         return {"loss": loss}
 
 
-class _Numbers(Dataset[int]):
-    """Items are their numbers; the collator looks them up."""
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, item: int) -> int:
-        return item
-
-
-class _Order(Sampler[int]):
-    def __init__(self, order: list[int]) -> None:
-        self.order = order
-
-    def __len__(self) -> int:
-        return len(self.order)
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.order)
-
-
-class _InOrder(Trainer):
-    """A Trainer that takes its items in a given order."""
-
-    order: list[int]
-
-    def _get_train_sampler(self, train_dataset: Any = None) -> _Order:
-        return _Order(self.order)
-
-
-class _Ends(TrainerCallback):
-    def __init__(self, clock: Clock) -> None:
-        self.clock = clock
-
-    def on_step_end(self, *call: Any, **more: Any) -> None:
-        self.clock.update()
-
-
 def theirs(job: Job) -> Ran:
     """Train with ``transformers.Trainer``, handing it the same optimiser."""
     learner, clock, sizes = _Learner(copy.deepcopy(job.model)), Clock(), job.sizes
     nn.Module.to(learner, device())
     optimiser = torch.optim.AdamW(learner.parameters(), lr=_RATE, weight_decay=0.0, fused=True)
-    constant = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: 1.0)
-    with tempfile.TemporaryDirectory() as folder:
-        arguments = TrainingArguments(
-            output_dir=folder, num_train_epochs=1, per_device_train_batch_size=sizes.batch_size, max_grad_norm=1.0,
-            bf16=job.precision == "bf16", use_cpu=device() == "cpu", save_strategy="no", logging_strategy="no",
-            report_to=[], disable_tqdm=True, remove_unused_columns=False, dataloader_pin_memory=device() == "cuda")
-        trainer = _InOrder(learner, arguments, lambda items: _collated(job, items), _Numbers(sizes.items),
-                           optimizers=(optimiser, constant), callbacks=[_Ends(clock)])
-        trainer.remove_callback(PrinterCallback)
-        trainer.order = job.order()
-        trainer.train()
+    train_in_order(learner, range(sizes.items), lambda items: _collated(job, items), job.order(), sizes.batch_size,
+                   optimiser, clock, job.precision == "bf16")
     return _ran(clock, learner.losses, learner.model)
 
 

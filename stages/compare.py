@@ -1,9 +1,9 @@
 """Compare the runs of each data set on the same items: paired tests, and means over runs that differ in seed alone.
 
 Reads predictions.parquet, scores.parquet and metrics.json of every run that params.yaml lists; writes
-comparison/paired.parquet and comparison/metrics.json. Runs are compared within a track, data set and split, on
-identical items with identical references; every pair stands in the table once. Tracks are kept apart because they are
-scored on different tokens.
+comparison/paired.parquet, comparison/metrics.json and, for classifiers, comparison/mcnemar.parquet. Runs are compared
+within a track, data set and split, on identical items with identical references; every pair stands in the table once.
+Tracks are kept apart because they are scored on different tokens, and classifiers on none.
 
 Seeds. Runs whose models have the same settings, start from models of the same settings and are decoded alike, and
 differ in nothing but the seed, are also taken together, as "NAME (3 seeds)": NAME is what their names have in common,
@@ -14,13 +14,16 @@ Floors take part as "floor copy" and so on.
 What an interval says: the items are resampled, with all that was scored on them, and the trained models stay as they
 are. How much a metric moves from seed to seed is told by its standard deviation over seeds, in metrics.json. A p
 value is of its pair alone and not adjusted for the number of pairs.
+
+McNemar's exact test sets accuracies of single runs and floors against each other; for several seeds taken together,
+whose answers to a text may differ, there is none.
 """
 
 import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import combinations
 from os.path import commonprefix
 from pathlib import Path
@@ -31,6 +34,7 @@ import pandas as pd
 
 from stages.artifacts.paths import COMPARISON, RunPaths
 from stages.artifacts.tables import Provenance, read_frame, write_json, write_table
+from stages.comparison.classifiers import Discordance, class_metrics, discordances
 from stages.metrics import Statistic, count_matches, interval, mean_statistic, resampled
 from stages.metrics.bleu import ORDERS, RELEASED_WEIGHTS
 from stages.metrics.corpus_statistics import corpus_bleu_statistic
@@ -55,6 +59,10 @@ PGKPR_MEANS = (*MEANS, *(f"{prefix}py_rouge_{kind}" for prefix in ("", "released
 TEST = ("paired bootstrap over items, two-sided, ties against both; p values are of each pair alone, not adjusted for "
         "the number of pairs; intervals are percentile intervals of the difference")
 _DECIMALS = 6
+# Tables of predictions and of scores, by track.
+_KINDS = {"hcl": ("predictions", "scores"), "pgkpr": ("predictions", "paraphrase_scores"),
+          "clld": ("class_predictions", "class_scores")}
+_STAGES = {"clld": "evaluate_clld"}     # that predict; of the other tracks, generate_TRACK
 
 
 @dataclass(frozen=True)
@@ -66,9 +74,10 @@ class EvaluatedRun:
         dataset, split: what it was evaluated on.
         seed: of its model.
         family: equal for runs that differ in their model's seed alone.
-        predictions: table ``predictions``.
-        scores: table ``scores``, or ``paraphrase_scores``.
-        track: ``hcl`` or ``pgkpr``.
+        predictions: table ``predictions``, or ``class_predictions``.
+        scores: table ``scores``, ``paraphrase_scores`` or ``class_scores``.
+        track: ``hcl``, ``pgkpr`` or ``clld``.
+        bins: of the calibration error of a classifier.
     """
 
     name: str
@@ -79,6 +88,7 @@ class EvaluatedRun:
     predictions: pd.DataFrame
     scores: pd.DataFrame
     track: str = "hcl"
+    bins: int = 15
 
 
 @dataclass(frozen=True)
@@ -117,10 +127,11 @@ class Measured:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the stage makes: table ``paired`` and the content of ``metrics.json``."""
+    """What the stage makes: tables ``paired`` and ``mcnemar``, and the content of ``metrics.json``."""
 
     paired: pd.DataFrame
     metrics: dict[str, Any]
+    mcnemar: pd.DataFrame
 
 
 def run(runs: Sequence[EvaluatedRun], settings: "Compare", seed: int) -> Comparison:
@@ -135,18 +146,22 @@ def run(runs: Sequence[EvaluatedRun], settings: "Compare", seed: int) -> Compari
         InputError: the tables of a run do not belong together.
     """
     rows: list[dict[str, Any]] = []
+    exact: list[dict[str, Any]] = []
     metrics: dict[str, Any] = {}
     for label, together in comparable(runs).items():
         systems = _systems(together)
         measured = _measured(systems, settings.resamples, derived_seed(seed, STAGE))
-        items = int(together[0].predictions["sample"].eq(0).sum())
+        items = len(_first_samples(together[0]))
         rows += [{"dataset": label, "items": items, **row} for row in _pairs(systems, measured, settings.level)]
         metrics[label] = {"groups": {system.name: _summary(system, measured[system.name], settings.level)
                                      for system in systems},
                           "items": items, "resamples": settings.resamples, "level": settings.level, "test": TEST}
+        if together[0].track == "clld":
+            exact += [{"dataset": label, **_rounded(row)} for row in discordances(list(_correct(together)))]
     columns = ["dataset", "metric", "first", "second", "items", "first_value", "second_value", "difference", "low",
                "high", "p_value"]
-    return Comparison(pd.DataFrame(rows, columns=columns), metrics)
+    own = ["dataset", "first", "second", "items", *(field.name for field in fields(Discordance))]
+    return Comparison(pd.DataFrame(rows, columns=columns), metrics, pd.DataFrame(exact, columns=own))
 
 
 def comparable(runs: Sequence[EvaluatedRun]) -> dict[str, list[EvaluatedRun]]:
@@ -182,14 +197,16 @@ def pooled_name(names: Sequence[str]) -> str:
 
 
 def _items_of(one: EvaluatedRun) -> str:
-    """Return what a run was evaluated on, as text: ids, inputs and references."""
+    """Return what a run was evaluated on, as text: ids, inputs and references, or classes."""
     rows = _first_samples(one)
+    if one.track == "clld":
+        return rows[["example_id", "text", "label"]].to_json(orient="values")
     return json.dumps([[int(number), source, list(references)] for number, source, references
                        in zip(rows["example_id"], rows["source"], rows["references"], strict=True)])
 
 
 def _first_samples(one: EvaluatedRun) -> pd.DataFrame:
-    rows = one.predictions[one.predictions["sample"] == 0]
+    rows = one.predictions if one.track == "clld" else one.predictions[one.predictions["sample"] == 0]
     return rows.sort_values("example_id", ignore_index=True)
 
 
@@ -216,22 +233,38 @@ def _pooled(runs: Sequence[EvaluatedRun], members: dict[str, dict[str, Statistic
 
 
 def _floors(runs: Sequence[EvaluatedRun]) -> Iterator[System]:
-    """Yield every distinct floor; runs share theirs unless their models have other training items."""
+    return (System(name, [_statistics(one, floor)]) for name, one, floor in _distinct_floors(runs))
+
+
+def _distinct_floors(runs: Sequence[EvaluatedRun]) -> Iterator[tuple[str, EvaluatedRun, str]]:
+    """Yield name, run and floor of every distinct one; runs share theirs unless their models have other training items.
+    """
     seen: dict[str, list[list[str]]] = {}
     for one in runs:
         for floor in sorted(set(one.scores["system"]) - {"run"}):
-            outputs = _rows(one, floor)["output"].tolist()
+            outputs = _rows(one, floor)[_answer(one)].tolist()
             if outputs not in seen.setdefault(floor, []):
                 seen[floor].append(outputs)
-                name = f"floor {floor}" + (f" of {one.name}" if len(seen[floor]) > 1 else "")
-                yield System(name, [_statistics(one, floor)])
+                yield f"floor {floor}" + (f" of {one.name}" if len(seen[floor]) > 1 else ""), one, floor
+
+
+def _correct(runs: Sequence[EvaluatedRun]) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the name of every classifier and floor, and which of the texts it has right."""
+    for name, one, system in (*((one.name, one, "run") for one in runs), *_distinct_floors(runs)):
+        yield name, _rows(one, system)["correct"].to_numpy(bool)
+
+
+def _answer(one: EvaluatedRun) -> str:
+    """Return the column of scores that holds what a system says."""
+    return "predicted" if one.track == "clld" else "output"
 
 
 def _rows(one: EvaluatedRun, system: str) -> pd.DataFrame:
     """Return the scores of a system, sorted by example."""
     rows = one.scores[one.scores["system"] == system].sort_values("example_id", ignore_index=True)
     predicted = _first_samples(one)
-    outputs_differ = system == "run" and rows["output"].tolist() != predicted["prediction"].tolist()
+    told = predicted["predicted" if one.track == "clld" else "prediction"]
+    outputs_differ = system == "run" and rows[_answer(one)].tolist() != told.tolist()
     if outputs_differ or rows["example_id"].tolist() != predicted["example_id"].tolist():
         raise InputError(f"{RunPaths(one.name).scores}: the scores are not those of the run's predictions. Score them "
                          f"again with `keycontrast run evaluate_{one.track}@{one.name}`.")
@@ -240,6 +273,8 @@ def _rows(one: EvaluatedRun, system: str) -> pd.DataFrame:
 
 def _statistics(one: EvaluatedRun, system: str) -> dict[str, Statistic]:
     rows, predicted = _rows(one, system), _first_samples(one)
+    if one.track == "clld":
+        return class_metrics(rows, one.bins)
     names = MEANS if one.track == "hcl" else PGKPR_MEANS
     means = {name: rows[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in names}
     found = {name: mean_statistic(values) for name, values in means.items() if not np.isnan(values).all()}
@@ -308,6 +343,9 @@ def family(params: "Params", run_name: str) -> str:
     if run_name in params.runs.hcl:
         decode = params.hcl_decoding(run_name).model_dump(mode="json")
         return json.dumps([_model_family(params, params.runs.hcl[run_name].model), decode], sort_keys=True)
+    if run_name in params.runs.clld:
+        run = params.runs.clld[run_name]
+        return json.dumps([_classifier_family(params, run.model), run.split], sort_keys=True)
     name = params.runs.pgkpr[run_name].model
     return json.dumps([params.models.pgkpr[name].dataset, params.pgkpr_model(name).model_dump(mode="json"),
                        params.pgkpr_decoding(run_name).model_dump(mode="json")], sort_keys=True)
@@ -319,21 +357,29 @@ def _model_family(params: "Params", name: str) -> list[Any]:
     return [model.dataset, params.hcl_model(name).model_dump(mode="json"), start]
 
 
+def _classifier_family(params: "Params", name: str) -> list[Any]:
+    model = params.models.clld[name]
+    pairs_of = None if model.pairs_of is None else _classifier_family(params, model.pairs_of)
+    return [model.dataset, model.encoder, model.contrast, model.pairs, pairs_of,
+            params.clld_model(name).model_dump(mode="json")]
+
+
 def read_run(params: "Params", name: str) -> EvaluatedRun:
     """Return run ``name`` with its tables.
 
     Raises:
         InputError: it was not decoded, or not evaluated.
     """
-    paths, track = RunPaths(name), "hcl" if name in params.runs.hcl else "pgkpr"
-    model = (params.runs.hcl.get(name) or params.runs.pgkpr[name]).model
-    dataset = (params.models.hcl.get(model) or params.models.pgkpr[model]).dataset
-    generate, evaluate = f"generate_{track}", f"evaluate_{track}"
+    paths = RunPaths(name)
+    track = next(one for one in _KINDS if name in getattr(params.runs, one))
+    model = getattr(params.runs, track)[name].model
+    generate, evaluate = _STAGES.get(track, f"generate_{track}"), f"evaluate_{track}"
     _require([(paths.predictions, generate), (paths.scores, evaluate), (paths.metrics, evaluate)], name, track)
     settings = json.loads(paths.metrics.read_text(encoding="utf-8"))["settings"]
-    scores = read_frame(paths.scores, "scores" if track == "hcl" else "paraphrase_scores")
-    return EvaluatedRun(name, dataset, settings["split"], params.model_seed(model), family(params, name),
-                        read_frame(paths.predictions, "predictions"), scores, track)
+    predictions, scores = (read_frame(path, kind) for path, kind in zip((paths.predictions, paths.scores),
+                                                                        _KINDS[track], strict=True))
+    return EvaluatedRun(name, getattr(params.models, track)[model].dataset, settings["split"], params.model_seed(model),
+                        family(params, name), predictions, scores, track, settings.get("bins", 15))
 
 
 def _require(needed: Iterable[tuple[Path, str]], name: str, track: str) -> None:
@@ -347,12 +393,14 @@ def _work(process: StageProcess) -> None:
     from stages.params import load_params, stage_hash
 
     params = load_params()
-    runs = [read_run(params, name) for name in (*params.runs.hcl, *params.runs.pgkpr)]
+    runs = [read_run(params, name) for track in _KINDS for name in getattr(params.runs, track)]
     result = run(runs, params.compare, params.seed)
     counts = {label: len(found["groups"]) for label, found in result.metrics.items()}
     process.log.info("%d tests; systems: %s", len(result.paired), counts or "none")
     write_table(COMPARISON / "paired.parquet", "paired", result.paired, Provenance(
         process.name, stage_hash(params, STAGE), {"test": TEST}, {"systems": counts}))
+    write_table(COMPARISON / "mcnemar.parquet", "mcnemar", result.mcnemar, Provenance(
+        process.name, stage_hash(params, STAGE)))
     write_json(COMPARISON / "metrics.json", result.metrics)
 
 

@@ -82,7 +82,7 @@ def test_paths_are_those_of_the_paths_module():
               model.metrics, model.evaluations}
     known |= {owner.table(kind) for owner in (model, run) for kind in SCHEMAS}
     known |= {probe.table("latent"), probe.table("keyword_swap"), probe.metrics, probe.figures}
-    known |= {paths.COMPARISON / "paired.parquet", paths.COMPARISON / "metrics.json"}
+    known |= {paths.COMPARISON / name for name in ("paired.parquet", "mcnemar.parquet", "metrics.json")}
     known |= {run.predictions, run.metrics, run.scores, paths.REPORT, paths.ARTIFACTS / "manifests" / "${key}.json"}
     # models of all tracks share a folder, and so do runs; the params refuse equal names
     written = [(FOREACH[stage], Path(path)) for stage in STAGES for path, _ in products(stage)]

@@ -375,6 +375,20 @@ _ALL = (
             ("p_value", pa.float64(), "two-sided, of the paired bootstrap"),
         )),
     TableSchema(
+        "mcnemar", "McNemar's exact test between classifiers on the same texts, single runs and floors.",
+        ("dataset", "first", "second"), (
+            ("dataset", pa.string(), "data set and split, such as sample/test"),
+            ("first", pa.string(), "run"),
+            ("second", pa.string(), "run or floor that it is compared with"),
+            ("items", pa.int64(), "evaluated texts"),
+            ("both_right", pa.int64(), "texts that both have right"),
+            ("first_only", pa.int64(), "texts that the first alone has right"),
+            ("second_only", pa.int64(), "texts that the second alone has right"),
+            ("both_wrong", pa.int64(), "texts that both have wrong"),
+            ("p_value", pa.float64(), "two-sided, of the binomial over the texts that one alone has right; 1 without "
+                                      "any"),
+        )),
+    TableSchema(
         "latent", "Points of the latent space of some items, and where t-SNE puts them (HCL Figure 3).",
         ("example_id", "kind"), (
             ("example_id", pa.int64(), "example of examples.parquet"),

@@ -1,1 +1,1 @@
-"""The keywords of several methods beside each other: who names what, how far they agree, which parts of speech."""
+"""Things of one kind beside each other: keywords of several methods, and classifiers on the same texts."""

@@ -181,7 +181,26 @@ PGKPR_LAYOUTS = (
          ColumnGroup("Source BLEU-4", (_SMOOTHED_SOURCE_BLEU,)))),
     _VARIETY,
 )
-COLUMNS = {column.key: column for layout in (*LAYOUTS, *PGKPR_LAYOUTS) for group in layout.groups
+CLLD_LAYOUTS = (
+    TableLayout(
+        "As CLLD reports it, with what accuracy hides", "CLLD reports accuracy alone, in per cent. Macro F1 counts "
+        "every class alike, however rare. The last three judge the probabilities, not the classes that they name.", (
+            ColumnGroup("Classes", (
+                Column("accuracy", "accuracy", 1, 4, "Share of texts whose most probable class is right; 0 to 1."),
+                Column("macro_f1", "macro F1", 1, 4, "Mean over classes of F1, of precision and recall the harmonic "
+                       "mean; a class that is neither there nor predicted is left out; 0 to 1."),
+                Column("weighted_f1", "weighted F1", 1, 4, "The same mean, each class with the weight of its texts; "
+                       "0 to 1."))),
+            ColumnGroup("Probabilities", (
+                Column("nll", "NLL", -1, 4, "Negative log-likelihood of the right class, mean over texts, in nats; 0 "
+                       "where it is certain and right."),
+                Column("brier", "Brier", -1, 4, "Squared distance of the probabilities from the right answer, summed "
+                       "over classes, mean over texts; 0 to 2."),
+                Column("ece", "ECE", -1, 4, "Expected calibration error: how far the probability of the named class is "
+                       "from the share of texts in which it is right, mean over bins of probability, each with the "
+                       "weight of its texts; 0 to 1."))))),
+)
+COLUMNS = {column.key: column for layout in (*LAYOUTS, *PGKPR_LAYOUTS, *CLLD_LAYOUTS) for group in layout.groups
            for column in group.columns}
 
 

@@ -1,0 +1,237 @@
+"""Artifacts of a small recipe of classifiers, with texts and classes that try to break the page."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import yaml
+from sklearn.metrics import accuracy_score, confusion_matrix, f1_score, precision_recall_fscore_support
+
+from stages.artifacts.paths import COMPARISON, DatasetPaths, ModelPaths, RunPaths
+from stages.artifacts.tables import Provenance, read_frame, write_json, write_table
+
+ATTACK = "<script>alert('x')</script>"
+IMAGE = '<img src=x onerror="alert(1)">'
+# One without any text, one that tries to break the page, one in another script, one with a long name.
+CLASSES = sorted(["alt.atheism", ATTACK, "nothing.in.it", "talk.religion.misc", "עברית",
+                  "a.class.whose.name.does.not.come.to.an.end.before.the.edge.of.any.telephone"])
+EMPTY = CLASSES.index("nothing.in.it")
+ATHEISM, RELIGION = CLASSES.index("alt.atheism"), CLASSES.index("talk.religion.misc")
+TEXTS = 60
+BINS = 5
+# Model: its block in the params, and the share of texts that it has right.
+CLASSIFIERS = {
+    "ct": ({"encoder": "textcnn"}, 0.6), "ct-2": ({"encoder": "textcnn", "seed": 99}, 0.65),
+    "cl": ({"encoder": "textcnn", "contrast": "uniform"}, 0.7),
+    "cl-2": ({"encoder": "textcnn", "contrast": "uniform", "seed": 99}, 0.75),
+    "clsled": ({"encoder": "textcnn", "contrast": "static_tau_pairs", "pairs_of": "ct"}, 0.75),
+    "clald": ({"encoder": "textcnn", "contrast": "adaptive"}, 0.8),
+    "mini": ({"encoder": "bundled"}, 0.85), "mini-cl": ({"encoder": "bundled", "contrast": "uniform"}, 0.9),
+    "simcse": ({"encoder": "bundled", "contrast": "simcse", "overrides": {"contrast": {"temperature": 0.1}}}, 0.8)}
+
+
+def provenance(stage, **more):
+    return Provenance(stage, "0" * 16, **more)
+
+
+def texts_of(count=TEXTS):
+    """Texts with their classes, of which one class has none and another one text alone."""
+    labels = [(ATHEISM, RELIGION, CLASSES.index(ATTACK), CLASSES.index("עברית"))[place % 4] for place in range(count)]
+    labels[-1] = next(place for place, name in enumerate(CLASSES) if name.startswith("a.class"))
+    texts = [f"{'God ' * (place % 7)}text {place} {ATTACK if place % 5 == 0 else IMAGE} \u2028 & more"
+             for place in range(count)]
+    texts[2] = "A long text. " * 200
+    return np.array(labels), texts
+
+
+def answers(seed, right, labels):
+    """Probabilities (n, N) of a classifier that is right in about that share of texts, else takes neighbours."""
+    random = np.random.default_rng(seed)
+    wrong = np.where(labels == ATHEISM, RELIGION, np.where(labels == RELIGION, ATHEISM, (labels + 1) % len(CLASSES)))
+    said = np.where(random.random(len(labels)) < right, labels, wrong)
+    said = np.where(said == EMPTY, ATHEISM, said)
+    logits = random.normal(size=(len(labels), len(CLASSES)))
+    logits[np.arange(len(labels)), said] = logits.max(1) + random.exponential(1.5, len(labels))
+    exponents = np.exp(logits - logits.max(1, keepdims=True))
+    return exponents / exponents.sum(1, keepdims=True)
+
+
+def class_predictions(labels, texts, probabilities):
+    said = probabilities.argmax(1)
+    return pd.DataFrame({
+        "example_id": np.arange(100, 100 + len(labels)), "text_id": np.arange(len(labels)), "text": texts,
+        "label": [CLASSES[place] for place in labels], "predicted": [CLASSES[place] for place in said],
+        "probability": probabilities.max(1), "probabilities": list(probabilities)})
+
+
+def class_scores(system, labels, probabilities):
+    rows, said = np.arange(len(labels)), probabilities.argmax(1)
+    right = np.eye(len(CLASSES))[labels]
+    with np.errstate(divide="ignore"):      # the majority is certain of what it says
+        surprise = -np.log(probabilities[rows, labels])
+    return pd.DataFrame({
+        "system": system, "example_id": rows + 100, "label": [CLASSES[place] for place in labels],
+        "predicted": [CLASSES[place] for place in said], "correct": labels == said, "probability": probabilities.max(1),
+        "nll": surprise, "brier": ((probabilities - right)**2).sum(1)})
+
+
+def majority_scores(labels):
+    said = np.full(len(labels), np.bincount(labels).argmax())
+    return class_scores("majority", labels, np.eye(len(CLASSES))[said]).assign(probability=None, nll=None, brier=None)
+
+
+def metrics_of(scores):
+    names, predicted = scores["label"], scores["predicted"]
+    found = {"accuracy": accuracy_score(names, predicted), "macro_f1": f1_score(names, predicted, average="macro"),
+             "weighted_f1": f1_score(names, predicted, average="weighted")}
+    if scores["nll"].notna().all():
+        found |= {"nll": float(scores["nll"].mean()), "brier": float(scores["brier"].mean()), "ece": 0.05}
+    return {name: float(value) for name, value in found.items()}
+
+
+def confusion_rows(counts):
+    return pd.DataFrame([{"true": CLASSES[row], "predicted": CLASSES[column], "texts": int(counts[row][column])}
+                         for row in range(len(CLASSES)) for column in range(len(CLASSES))])
+
+
+def counted(labels, said):
+    return confusion_matrix(labels, said, labels=range(len(CLASSES)))
+
+
+def classes_frame(labels, said):
+    precision, recall, f1, texts = precision_recall_fscore_support(labels, said, labels=range(len(CLASSES)),
+                                                                   zero_division=0)
+    predicted = np.bincount(said, minlength=len(CLASSES))
+    return pd.DataFrame({"number": range(len(CLASSES)), "class": CLASSES, "texts": texts, "predicted": predicted,
+                         "precision": precision, "recall": recall,
+                         "f1": np.where(texts + predicted > 0, f1, np.nan)})
+
+
+def calibration_frame(scores):
+    bins = np.minimum(np.ceil(scores["probability"].to_numpy(float) * BINS).astype(int), BINS)
+    rows = []
+    for number in range(1, BINS + 1):
+        own = scores[bins == number]
+        rows.append({"bin": number, "from": (number - 1) / BINS, "to": number / BINS, "texts": len(own),
+                     "confidence": own["probability"].astype(float).mean() if len(own) else None,
+                     "accuracy": own["correct"].mean() if len(own) else None})
+    return pd.DataFrame(rows)
+
+
+def write_classifier_run(name, model, seed, right, split="test", count=TEXTS):
+    labels, texts = texts_of(count)
+    probabilities = answers(seed, right, labels)
+    paths, said = RunPaths(name), probabilities.argmax(1)
+    scores = class_scores("run", labels, probabilities)
+    floors = {"majority": majority_scores(labels), "linear": class_scores("linear", labels, answers(1, 0.5, labels))}
+    made = provenance(f"evaluate_clld@{name}")
+    write_table(paths.predictions, "class_predictions", class_predictions(labels, texts, probabilities), made)
+    write_table(paths.scores, "class_scores", pd.concat([scores, *floors.values()], ignore_index=True), made)
+    write_table(paths.table("classes"), "classes", classes_frame(labels, said), made)
+    write_table(paths.table("confusion"), "confusion", confusion_rows(counted(labels, said)), made)
+    write_table(paths.table("calibration"), "calibration", calibration_frame(scores), made)
+    own = metrics_of(scores)
+    write_json(paths.metrics, {
+        "run": own, "floors": {floor: metrics_of(rows) for floor, rows in floors.items()},
+        "intervals": {"run": {"accuracy": [own["accuracy"] - 0.05, own["accuracy"] + 0.05]}, "floors": {}},
+        "counts": {"examples": count}, "settings": {"split": split, "leading": ["accuracy", "macro_f1"], "level": 0.95,
+                                                    "bins": BINS, "model": model}})
+
+
+def distance_rows(moves):
+    """Rows of table ``label_distance``: one matrix per evaluation, from distances of pairs, both ways."""
+    rows = []
+    for number, (epoch, step, strength, pairs) in enumerate(moves):
+        for one in range(len(CLASSES)):
+            for other in range(len(CLASSES)):
+                rows.append({"evaluation": 10 * number, "epoch": epoch, "step": step, "strength": strength,
+                             "class": CLASSES[one], "other": CLASSES[other],
+                             "distance": pairs.get((one, other), pairs.get((other, one), 1.0))})
+    return pd.DataFrame(rows)
+
+
+def write_classifier(name, block, seed):
+    paths = ModelPaths(name)
+    paths.weights.mkdir(parents=True, exist_ok=True)
+    (paths.weights / "config.json").write_text(json.dumps({"model_type": "keycontrast-clld"}))
+    contrast = block.get("contrast", "none")
+    own = ",train_contrast" if contrast != "none" else ""
+    rows = [f"{epoch},{10 * epoch},{1.5 - epoch / 10},{1.5 - epoch / 10},{0.5 + epoch / 20}"
+            f"{',0.25' if own else ''},{1.25 - epoch / 20},{0.55 + epoch / 20},{0.5 + epoch / 20},0.001,{epoch == 2}"
+            for epoch in (1, 2, 3)]
+    paths.history.write_text(f"epoch,step,train_loss,train_ce,train_accuracy{own},validation_loss,validation_accuracy,"
+                             "validation_macro_f1,rate,best\n" + "\n".join(rows) + "\n")
+    write_json(paths.metrics, {"best_epoch": 2, "epochs": 3, "stopped_early": False,
+                               "validation": {"loss": 1.15, "accuracy": 0.65, "macro_f1": 0.6}})
+    labels, _ = texts_of()
+    made = provenance(f"train_clld@{name}")
+    said = answers(seed + 1000, 0.6, labels).argmax(1)
+    write_table(paths.table("validation_confusion"), "validation_confusion", confusion_rows(counted(labels, said)),
+                made)
+    pair, other = (ATHEISM, RELIGION), (CLASSES.index(ATTACK), CLASSES.index("עברית"))
+    moves = {"uniform": [(0, 0, None, {})], "static_tau_pairs": [(0, 0, None, {pair: 5.0})],
+             "adaptive": [(0, 0, None, {}), (2, 10, 0.66, {pair: 4.2, other: 1.5}), (3, 20, 0.33, {pair: 3.1})]}
+    if contrast in moves:
+        write_table(paths.table("label_distance"), "label_distance", distance_rows(moves[contrast]), made)
+    if name == "ct":
+        write_table(paths.table("confusing_pairs"), "confusing_pairs", pd.DataFrame({
+            "rank": [1, 2], "class": ["alt.atheism", ATTACK], "other": ["talk.religion.misc", "עברית"],
+            "as_other": [4, 1], "as_class": [3, 0], "confused": [7, 1], "chosen": [True, False]}),
+            provenance("confusing_pairs@ct"))
+
+
+def write_class_counts(dataset):
+    paths = DatasetPaths(dataset)
+    write_json(paths.metrics("ingest"), {"examples": {"train": 240, "validation": 30, "test": TEXTS},
+                                         "labels": {"train": {"alt.atheism": 60}}})
+    write_json(paths.metrics("linear_floor"), {"strength": 10.0, "features": 1234,
+                                               "validation": {"accuracy": 0.5}})
+
+
+def write_class_comparison():
+    """Two seeds of CT and of CT+CL taken together, beside the comparisons of other tracks."""
+    content = json.loads((COMPARISON / "metrics.json").read_text()) if COMPARISON.exists() else {}
+    two = {metric: {"mean": 0.7123, "sd": 0.0123, "low": 0.6, "high": 0.8} for metric in ("accuracy", "macro_f1")}
+    one = {"mean": 0.75, "sd": None, "low": 0.7, "high": 0.8}
+    groups = {"ct (2 seeds)": {"runs": ["ct", "ct-2"], "seeds": [13, 99], **two},
+              "cl (2 seeds)": {"runs": ["cl", "cl-2"], "seeds": [13, 99], **two},
+              **{name: {"runs": [name], "seeds": [block.get("seed", 13)], "accuracy": one, "macro_f1": one}
+                 for name, (block, _) in CLASSIFIERS.items()},
+              **{f"floor {floor}": {"runs": [], "seeds": [], "accuracy": one} for floor in ("majority", "linear")}}
+    write_json(COMPARISON / "metrics.json", {**content, "20ng/test": {"items": TEXTS, "groups": groups}})
+    paired = [{"dataset": "20ng/test", "metric": metric, "first": first, "second": second, "items": TEXTS,
+               "first_value": 0.7, "second_value": 0.7 - difference, "difference": difference,
+               "low": difference - 0.03, "high": difference + 0.03, "p_value": 0.002}
+              for metric in ("accuracy", "macro_f1")
+              for first, second, difference in (
+                  ("ct (2 seeds)", "cl (2 seeds)", -0.05), ("ct (2 seeds)", "clsled", -0.06),
+                  ("cl (2 seeds)", "clsled", -0.01), ("cl (2 seeds)", "clald", 0.04), ("mini", "mini-cl", -0.02),
+                  ("ct (2 seeds)", "clald", 0.02), ("ct (2 seeds)", "floor linear", 0.08))]
+    exact = [{"dataset": "20ng/test", "first": first, "second": second, "items": TEXTS, "both_right": 40,
+              "first_only": 2, "second_only": 11, "both_wrong": 7, "p_value": p}
+             for first, second, p in (("ct", "cl", 0.0225), ("ct-2", "cl-2", 0.25), ("cl", "clsled", 0.0004),
+                                      ("cl", "clald", 0.5), ("mini", "mini-cl", 0.125), ("ct", "floor linear", 0.03),
+                                      ("ct-2", "floor linear", 0.04))]
+    made = provenance("compare")
+    if (COMPARISON / "paired.parquet").exists():
+        before = read_frame(COMPARISON / "paired.parquet", "paired")
+        paired += before[before["dataset"] != "20ng/test"].to_dict("records")
+    write_table(COMPARISON / "paired.parquet", "paired", pd.DataFrame(paired), made)
+    write_table(COMPARISON / "mcnemar.parquet", "mcnemar", pd.DataFrame(exact), made)
+
+
+def write_classifiers(**changes):
+    """Write params and artifacts of a recipe of CLLD; with those of other tracks there, all are in the params."""
+    write_class_counts("20ng")
+    for place, (name, (block, right)) in enumerate(CLASSIFIERS.items()):
+        write_classifier(name, block, place)
+        write_classifier_run(name, name, place, right)
+    write_class_comparison()
+    content = yaml.safe_load(Path("params.yaml").read_text()) if Path("params.yaml").exists() else {
+        "recipe": "tiny-clld", "seed": 13, "datasets": {}, "models": {}, "runs": {}}
+    content["datasets"]["20ng"] = {"source": "data/20ng.jsonl", "layout": "labelled", "keywords": False,
+                                   "columns": {"label": "label"}}
+    content["models"]["clld"] = {name: {"dataset": "20ng", **block} for name, (block, _) in CLASSIFIERS.items()}
+    content["runs"]["clld"] = {name: {"model": name} for name in CLASSIFIERS}
+    Path("params.yaml").write_text(yaml.safe_dump({**content, **changes}, sort_keys=False))

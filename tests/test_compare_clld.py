@@ -1,0 +1,182 @@
+"""The stage compare for classifiers: metrics on resampled texts, McNemar's test, seeds and floors."""
+
+import json
+from math import comb
+
+import numpy as np
+import pandas as pd
+import pytest
+from classifier_artifacts import (
+    BINS,
+    answers,
+    class_predictions,
+    class_scores,
+    majority_scores,
+    metrics_of,
+    provenance,
+    texts_of,
+    write_classifiers,
+)
+from scipy.stats import binomtest
+from test_compare import evaluated
+
+from stages.artifacts.paths import COMPARISON, RunPaths
+from stages.artifacts.tables import as_table, read_frame, write_table
+from stages.compare import EvaluatedRun, family, main, run
+from stages.comparison.classifiers import mcnemar
+from stages.metrics import mean_statistic, paired_bootstrap
+from stages.params import load_params
+from stages.params.hcl import Compare
+from stages.runtime.seeds import derived_seed
+
+SETTINGS = Compare(resamples=200)
+METRICS = {"accuracy", "macro_f1", "weighted_f1", "nll", "brier", "ece"}
+
+
+def classifier(name, right=0.7, seed=1, kind="a", split="test", count=60):
+    labels, texts = texts_of(count)
+    found = answers(sum(map(ord, name)), right, labels)
+    scores = pd.concat([class_scores("run", labels, found), majority_scores(labels)], ignore_index=True)
+    return EvaluatedRun(name, "20ng", split, seed, kind, class_predictions(labels, texts, found), scores, "clld", BINS)
+
+
+def pair(result, metric, first, second):
+    found = result.paired.query("metric == @metric and first == @first and second == @second")
+    assert len(found) == 1
+    return found.iloc[0]
+
+
+def correct(one):
+    return one.scores.query("system == 'run'").sort_values("example_id")["correct"].to_numpy(bool)
+
+
+def test_every_metric_is_compared_with_its_bootstrap():
+    one, two = classifier("one"), classifier("two", 0.4, kind="b")
+    result = run([one, two], SETTINGS, 1)
+    assert set(result.paired["metric"]) == METRICS
+    # The floor has no probabilities.
+    assert set(result.paired.query("second == 'floor majority'")["metric"]) == {"accuracy", "macro_f1", "weighted_f1"}
+    expected = paired_bootstrap(*(mean_statistic(correct(each).astype(float)) for each in (one, two)), resamples=200,
+                                seed=derived_seed(1, "compare"))
+    row = pair(result, "accuracy", "one", "two")
+    assert row[["first_value", "second_value", "low", "high", "p_value"]].tolist() == pytest.approx(
+        [expected.first, expected.second, expected.low, expected.high, expected.p_value], abs=1e-6)
+    assert row["low"] > 0
+    groups = result.metrics["20ng/test"]["groups"]
+    for each in (one, two):
+        known = metrics_of(each.scores.query("system == 'run'"))
+        for metric in ("macro_f1", "weighted_f1", "nll", "brier"):
+            assert groups[each.name][metric]["mean"] == pytest.approx(known[metric], abs=1e-6)
+    assert as_table("paired", result.paired).num_rows == len(result.paired)
+
+
+def test_the_order_of_rows_decides_nothing():
+    runs = [classifier("one"), classifier("two", 0.4, kind="b")]
+    turned = [EvaluatedRun(each.name, each.dataset, each.split, each.seed, each.family, each.predictions[::-1],
+                           each.scores.sample(frac=1, random_state=3), "clld", BINS) for each in runs]
+    one, other = run(runs, SETTINGS, 1), run(turned, SETTINGS, 1)
+    pd.testing.assert_frame_equal(one.paired, other.paired)
+    pd.testing.assert_frame_equal(one.mcnemar, other.mcnemar)
+    assert one.metrics == other.metrics
+
+
+def test_seeds_are_taken_together_and_have_no_exact_test():
+    result = run([classifier("ct-1", seed=1), classifier("ct-2", seed=2), classifier("cl", 0.8, kind="b")], SETTINGS, 1)
+    groups = result.metrics["20ng/test"]["groups"]
+    assert list(groups) == ["ct (2 seeds)", "ct-1", "ct-2", "cl", "floor majority"]
+    single = [groups[name]["accuracy"]["mean"] for name in ("ct-1", "ct-2")]
+    assert groups["ct (2 seeds)"]["accuracy"]["mean"] == pytest.approx(np.mean(single), abs=2e-6)
+    assert groups["ct (2 seeds)"]["accuracy"]["sd"] == pytest.approx(np.std(single, ddof=1), abs=2e-6)
+    pairs = list(zip(result.mcnemar["first"], result.mcnemar["second"], strict=True))
+    assert pairs == [("ct-1", "ct-2"), ("ct-1", "cl"), ("ct-1", "floor majority"), ("ct-2", "cl"),
+                     ("ct-2", "floor majority"), ("cl", "floor majority")]
+
+
+def test_discordant_texts_are_counted_and_tested_exactly():
+    one, two = classifier("one"), classifier("two", 0.4, kind="b")
+    row = run([one, two], SETTINGS, 1).mcnemar.iloc[0]
+    first, second = correct(one), correct(two)
+    assert row["first_only"] == (first & ~second).sum() and row["second_only"] == (second & ~first).sum()
+    assert row[["both_right", "first_only", "second_only", "both_wrong"]].sum() == row["items"] == 60
+    expected = binomtest(int(row["first_only"]), int(row["first_only"] + row["second_only"])).pvalue
+    assert row["p_value"] == pytest.approx(expected, abs=1e-6) and expected < 0.05
+
+
+@pytest.mark.parametrize(("b", "c"), [(0, 0), (1, 0), (0, 5), (3, 3), (2, 11), (700, 812)])
+def test_mcnemar_by_hand(b, c):
+    first = np.array([True] * b + [False] * c + [True, False])
+    second = np.array([False] * b + [True] * c + [True, False])
+    found = mcnemar(first, second)
+    assert (found.both_right, found.first_only, found.second_only, found.both_wrong) == (1, b, c, 1)
+    tail = sum(comb(b + c, k) for k in range(min(b, c) + 1)) * 2 / 2**(b + c)
+    assert found.p_value == pytest.approx(min(1.0, tail))
+    assert mcnemar(second, first).p_value == found.p_value
+
+
+def test_only_the_same_texts_with_the_same_classes_are_compared():
+    other = classifier("other", kind="c")
+    relabelled = other.predictions.assign(label="alt.atheism")
+    runs = [classifier("one"), classifier("two", kind="b"), classifier("short", kind="d", count=20),
+            classifier("validation", kind="e", split="validation"),
+            EvaluatedRun("other", "20ng", "test", 1, "c", relabelled, other.scores, "clld", BINS)]
+    found = run(runs, SETTINGS, 1)
+    assert {label: [name for name in one["groups"] if not name.startswith("floor")]
+            for label, one in found.metrics.items()} == {
+        "20ng/test": ["one", "two"], "20ng/test (as short)": ["short"], "20ng/validation": ["validation"],
+        "20ng/test (as other)": ["other"]}
+    assert found.metrics["20ng/test (as short)"]["items"] == 20
+    assert set(found.mcnemar["dataset"]) == set(found.metrics)
+
+
+def test_other_tracks_have_no_exact_test():
+    found = run([evaluated("one"), evaluated("two", kind="b"), classifier("three")], SETTINGS, 1)
+    assert set(found.mcnemar["dataset"]) == {"20ng/test"} and set(found.metrics) == {"data/test", "20ng/test"}
+    assert as_table("mcnemar", run([], SETTINGS, 1).mcnemar).num_rows == 0
+
+
+# -- the stage ------------------------------------------------------------------------------------------------
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_classifiers(compare={"resamples": 50})
+    return tmp_path
+
+
+def test_families_differ_in_seeds_alone(project):
+    params = load_params()
+    found = {name: family(params, name) for name in params.runs.clld}
+    assert found["ct"] == found["ct-2"] and found["cl"] == found["cl-2"]
+    assert len(set(found.values())) == len(found) - 2
+
+
+def test_stage_compares_classifiers_and_gives_the_same_bytes(project):
+    assert main([]) == 0
+    paths = [COMPARISON / name for name in ("paired.parquet", "mcnemar.parquet", "metrics.json")]
+    before = [path.read_bytes() for path in paths]
+    groups = json.loads(before[2])["20ng/test"]["groups"]
+    assert groups["ct (2 seeds)"]["seeds"] == groups["cl (2 seeds)"]["seeds"] == [13, 99]
+    assert set(groups["floor linear"]) == {"runs", "seeds", *METRICS}
+    exact = read_frame(paths[1], "mcnemar")
+    assert len(exact) == 11 * 10 / 2
+    assert main([]) == 0
+    assert [path.read_bytes() for path in paths] == before
+
+
+@pytest.mark.parametrize("kind", ["predictions", "scores", "metrics"])
+def test_what_is_missing_is_named_with_its_one_stage(project, capsys, kind):
+    path = getattr(RunPaths("cl"), kind)
+    path.unlink()
+    assert main([]) == 1
+    assert f"{path}: no such artifact. Make it with `keycontrast run evaluate_clld@cl`, or take the run out of " \
+        "runs.clld" in capsys.readouterr().err
+
+
+def test_scores_of_other_predictions_are_refused(project, capsys):
+    path = RunPaths("cl").predictions
+    predictions = read_frame(path, "class_predictions")
+    predictions["predicted"] = "alt.atheism"
+    write_table(path, "class_predictions", predictions, provenance("evaluate_clld@cl"))
+    assert main([]) == 1
+    assert "run evaluate_clld@cl" in capsys.readouterr().err
+
