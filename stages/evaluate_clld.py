@@ -19,16 +19,17 @@ from transformers import AutoTokenizer
 from models.clld import ClldModel
 from stages.artifacts.paths import DatasetPaths, ModelPaths, RunPaths
 from stages.artifacts.tables import Provenance, read_frame, write_json, write_table
-from stages.clld.calibration import calibration_table, expected_calibration_error
+from stages.clld.calibration import calibration_table
 from stages.clld.confusion import class_table, confusion_table, counted
 from stages.clld.floors import linear_probabilities, majority_class
 from stages.clld.inference import class_probabilities
 from stages.clld.lookup import TrainedOn, load_lookup
-from stages.clld.metrics import brier, class_statistics, nll
 from stages.clld.rows import LABELS
+from stages.clld.sureness import brier, nll, sureness_of
 from stages.clld.texts import class_numbers
 from stages.evaluation.systems import Resampling, rounded
-from stages.metrics import Statistic, interval, mean_statistic, resampled
+from stages.metrics.classification import class_statistics
+from stages.metrics.resampling import Statistic, interval, resampled
 from stages.runtime.device import choose_device
 from stages.runtime.errors import InputError
 from stages.runtime.process import StageProcess, run_stage
@@ -85,17 +86,15 @@ def run(items: pd.DataFrame, probabilities: np.ndarray, floors: Mapping[str, Sys
     labels = np.array(class_numbers(items["label"], list(classes)))
     own = System.of(probabilities)
     systems = {"run": own, **floors}
-    statistics = {name: _statistics(labels, system, len(classes)) for name, system in systems.items()}
-    values = {name: {metric: one.value() for metric, one in found.items()} | _calibrated(labels, systems[name], bins)
-              for name, found in statistics.items()}
+    statistics = {name: _statistics(labels, system, len(classes), bins) for name, system in systems.items()}
+    values = {name: {metric: one.value() for metric, one in found.items()} for name, found in statistics.items()}
     intervals = {name: _intervals(found, resampling) for name, found in statistics.items()}
     counts = counted(labels, own.predicted, len(classes))
-    confidence = probabilities.max(1)
     tables = {"class_predictions": _predictions(items, own, classes),
               "class_scores": pd.concat([_scores(name, items, labels, system, classes)
                                          for name, system in systems.items()], ignore_index=True),
               "classes": class_table(counts, classes), "confusion": confusion_table(counts, classes),
-              "calibration": calibration_table(confidence, own.predicted == labels, bins)}
+              "calibration": calibration_table(probabilities.max(1), own.predicted == labels, bins)}
     metrics = {"run": values["run"], "floors": {name: values[name] for name in floors},
                "intervals": {"run": intervals["run"], "floors": {name: intervals[name] for name in floors}},
                "counts": {"texts": len(items), "classes": len(classes),
@@ -106,19 +105,10 @@ def run(items: pd.DataFrame, probabilities: np.ndarray, floors: Mapping[str, Sys
     return ClassEvaluation(tables, metrics)
 
 
-def _statistics(labels: np.ndarray, system: System, n_classes: int) -> dict[str, Statistic]:
-    found = class_statistics(labels, system.predicted, n_classes)
-    if system.probabilities is None:
-        return found
-    return found | {"nll": mean_statistic(nll(labels, system.probabilities)),
-                    "brier": mean_statistic(brier(labels, system.probabilities))}
-
-
-def _calibrated(labels: np.ndarray, system: System, bins: int) -> dict[str, float]:
-    """Return the calibration error, which has no interval: it is biased, the more so on a resample."""
-    if system.probabilities is None:
-        return {}
-    return {"ece": expected_calibration_error(system.probabilities.max(1), system.predicted == labels, bins)}
+def _statistics(labels: np.ndarray, system: System, n_classes: int, bins: int) -> dict[str, Statistic]:
+    found = system.probabilities
+    return class_statistics(labels, system.predicted, n_classes,
+                            None if found is None else sureness_of(labels, found, bins))
 
 
 def _intervals(statistics: Mapping[str, Statistic], resampling: Resampling) -> dict[str, list[float]]:

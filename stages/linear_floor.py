@@ -20,8 +20,8 @@ from threadpoolctl import threadpool_limits
 
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, write_json, write_table
-from stages.clld.metrics import class_statistics
 from stages.clld.texts import class_numbers, classes_of, read_labelled_texts
+from stages.metrics.classification import class_statistics
 from stages.runtime.errors import InputError
 from stages.runtime.process import StageProcess, run_stage
 
@@ -91,7 +91,7 @@ def _probabilities(model: LogisticRegression, rows: Any, n_classes: int) -> np.n
 
 
 def _measured(numbers: np.ndarray, probabilities: np.ndarray) -> dict[str, float]:
-    statistics = class_statistics(numbers.tolist(), probabilities.argmax(1).tolist(), probabilities.shape[1])
+    statistics = class_statistics(numbers, probabilities.argmax(1), probabilities.shape[1])
     return {"texts": len(numbers), **{name: round(one.value(), _DECIMALS) for name, one in statistics.items()}}
 
 

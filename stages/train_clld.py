@@ -139,7 +139,8 @@ def _task(model: ClldModel, texts: Mapping[str, LabelledTexts], values: Mapping[
 
 
 def _matrix(model: ClldModel) -> np.ndarray | None:
-    return model.ldm.cpu().double().numpy() if isinstance(getattr(model, "ldm", None), torch.Tensor) else None
+    found = getattr(model, "ldm", None)
+    return found.cpu().double().numpy() if isinstance(found, torch.Tensor) else None
 
 
 def _confusion(task: ClldTask, device: str, precision: str) -> np.ndarray:

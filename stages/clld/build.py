@@ -50,9 +50,9 @@ def build(values: Mapping[str, Any], contrast: str, pairs: Sequence[tuple[int, i
     torch.manual_seed(seed)
     if encoder is None:
         sizes = dict(values["textcnn"])
-        tokenizer = word_tokenizer(training_texts, sizes.pop("min_count"), sizes.pop("vocabulary"))
-        config = ClldConfig(TEXTCNN, classes, textcnn={**sizes, "vocabulary": len(tokenizer)}, **shared)
-        return Built(ClldModel(config), tokenizer)
+        words = word_tokenizer(training_texts, sizes.pop("min_count"), sizes.pop("vocabulary"))
+        config = ClldConfig(TEXTCNN, classes, textcnn={**sizes, "vocabulary": len(words)}, **shared)
+        return Built(ClldModel(config), words)
     try:
         loaded, tokenizer = load_text_encoder(encoder.location, values["pool"], values["encoder_dropout"],
                                               encoder.pretrained)

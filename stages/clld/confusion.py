@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 
-def counted(true: Sequence[int], predicted: Sequence[int], n_classes: int) -> np.ndarray:
+def counted(true: np.ndarray, predicted: np.ndarray, n_classes: int) -> np.ndarray:
     """Return the confusion matrix (N, N) int64, rows true, columns predicted.
 
     Args:
@@ -14,7 +14,7 @@ def counted(true: Sequence[int], predicted: Sequence[int], n_classes: int) -> np
         predicted: index of the class that it was given (n,).
         n_classes: N.
     """
-    cells = n_classes * np.asarray(true, dtype=np.int64) + np.asarray(predicted, dtype=np.int64)
+    cells = n_classes * true + predicted
     return np.bincount(cells, minlength=n_classes**2).reshape(n_classes, n_classes)
 
 

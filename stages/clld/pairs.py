@@ -68,8 +68,8 @@ def chosen_pairs(table: pd.DataFrame, classes: Sequence[str], model: str) -> Pai
     chosen = table[table["chosen"]]
     if chosen.empty:
         raise InputError(f"models.clld: model {model!r} confuses no two classes on the validation split, so that there "
-                         f"are no pairs to take from it (pairs_of). Name the classes yourself (pairs), or give a larger "
-                         f"share of the data to validation (ingest.validation).")
+                         f"are no pairs to take from it (pairs_of). Name the classes yourself (pairs), or give more of "
+                         f"the data to validation (ingest.validation).")
     unknown = [name for name in (*chosen["class"], *chosen["other"]) if name not in places]
     if unknown:
         raise InputError(f"confusing_pairs.parquet of model {model!r}: class {unknown[0]!r} is none of the data set. "

@@ -43,8 +43,8 @@ def with_data_sets(runs: Mapping[str, Any], models: Any) -> dict[str, Any]:
         model = models.get(run.get("model")) if isinstance(run, Mapping) and isinstance(models, Mapping) else None
         own = model.get("dataset") if isinstance(model, Mapping) else None
         if own is not None and run.get("dataset", own) != own:
-            raise ValueError(f"runs.clld.{name}.dataset: is {run['dataset']!r}, and its model is of {own!r}; write that, "
-                             f"or leave it out and `keycontrast use` fills it in")
+            raise ValueError(f"runs.clld.{name}.dataset: is {run['dataset']!r}, and its model is of {own!r}; write "
+                             f"that, or leave it out and `keycontrast use` fills it in")
         filled[name] = run if own is None else {**run, "dataset": own}
     return filled
 
