@@ -1,4 +1,4 @@
-"""Read what the page shows of a classifier: its classes and confusions, mistaken texts, calibration, label distances."""
+"""Read what the page shows of a classifier: classes, confusions, mistaken texts, calibration, label distances."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
