@@ -50,7 +50,9 @@ def stage_table(dvc: dict[str, Any]) -> str:
 
 def _instance(entry: dict[str, Any]) -> str:
     return {"datasets": "data set", "paired_datasets": "data set of pairs", "compared_datasets": "data set of pairs",
-            "paraphrase_datasets": "data set of pairs", "models": "model", "runs": "run", "probes": "probe"}.get(
+            "paraphrase_datasets": "data set of pairs", "keyword_datasets": "data set",
+            "classified_datasets": "data set of labelled texts", "consulted_models": "model", "models": "model",
+            "runs": "run", "probes": "probe"}.get(
         str(entry.get("foreach", "")).strip("${}").split(".")[0], "project")
 
 

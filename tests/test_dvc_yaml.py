@@ -79,7 +79,8 @@ def test_paths_are_those_of_the_paths_module():
     known |= {dataset.pair_classifier, dataset.s_tagger, dataset.pos_frequency}
     probe = paths.ProbePaths("${key}")
     known |= {model.weights, model.history, model.items, model.paraphrase_items, model.vocabulary,
-              model.metrics}
+              model.metrics, model.evaluations}
+    known |= {owner.table(kind) for owner in (model, run) for kind in SCHEMAS}
     known |= {probe.table("latent"), probe.table("keyword_swap"), probe.metrics, probe.figures}
     known |= {paths.COMPARISON / name for name in ("paired.parquet", "mcnemar.parquet", "metrics.json")}
     known |= {run.predictions, run.metrics, run.scores, paths.REPORT, paths.ARTIFACTS / "manifests" / "${key}.json"}
@@ -97,7 +98,7 @@ def test_every_data_dependency_is_made_by_a_stage_or_ships_with_the_project():
             for variable in ("${key}", "${item.dataset}", "${item.model}"):
                 found = found.replace(variable, "*")
             ships = (ROOT / found).exists() and not found.startswith("artifacts")
-            assert found in ("${item.source}", "${item.starts_from}") or ships or any(
+            assert found in ("${item.source}", "${item.starts_from}", "${item.pairs_from}") or ships or any(
                 covers(found, path) for path in made), dep
 
 
@@ -109,6 +110,9 @@ def test_stages_stay_few_enough_for_dvc():
         maps = {"${datasets}": params.datasets, "${paired_datasets}": params.paired_datasets,
                 "${compared_datasets}": params.compared_datasets, "${paraphrase_datasets}": params.paraphrase_datasets,
                 "${models.hcl}": params.models.hcl, "${runs.hcl}": params.runs.hcl, "${probes.hcl}": params.probes.hcl,
-                "${models.pgkpr}": params.models.pgkpr, "${runs.pgkpr}": params.runs.pgkpr}
+                "${models.pgkpr}": params.models.pgkpr, "${runs.pgkpr}": params.runs.pgkpr,
+                "${keyword_datasets}": params.keyword_datasets, "${classified_datasets}": params.classified_datasets,
+                "${consulted_models}": params.consulted_models,
+                "${models.clld}": params.models.clld, "${runs.clld}": params.runs.clld}
         counts = {None: 1} | {foreach: len(entries) for foreach, entries in maps.items()}
         assert sum(counts[foreach] for foreach in FOREACH.values()) <= 90, name

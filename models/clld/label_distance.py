@@ -195,21 +195,26 @@ class AdaptiveSchedule:
         epochs: n, as planned.
         steps_per_epoch: optimiser steps.
         per_update: evaluations per update.
+        per_epoch: evaluations per epoch, as near as whole steps allow (ours).
+        start: share of the epochs before the first update.
     """
 
     epochs: int
     steps_per_epoch: int
     per_update: int = 10
+    per_epoch: int = 10
+    start: float = 0.2
 
     @classmethod
-    def of(cls, settings: Settings, n_train: int) -> "AdaptiveSchedule":
+    def of(cls, settings: Settings, n_train: int, per_update: int = 10, per_epoch: int = 10,
+           start: float = 0.2) -> "AdaptiveSchedule":
         """Return the schedule of a training of so many items under the settings of the loop."""
-        return cls(settings.epochs, settings.steps_per_epoch(n_train))
+        return cls(settings.epochs, settings.steps_per_epoch(n_train), per_update, per_epoch, start)
 
     @property
     def interval(self) -> int:
-        """Optimiser steps between evaluations, k: ten of them to an epoch, as near as whole steps allow (ours)."""
-        return max(1, self.steps_per_epoch // 10)
+        """Optimiser steps between evaluations, k."""
+        return max(1, self.steps_per_epoch // self.per_epoch)
 
     @property
     def total_steps(self) -> int:
@@ -225,7 +230,13 @@ class AdaptiveSchedule:
 
         It is at the end of every tenth evaluation, in epochs above a fifth of all: from the 11th of 50 on.
         """
-        return steps % (self.interval * self.per_update) == 0 and 5 * self.epoch_of(steps) > self.epochs
+        waiting = round(self.start * self.epochs, 9)  # 0.07 * 100 is a little more than 7
+        return steps % (self.interval * self.per_update) == 0 and self.epoch_of(steps) > waiting
+
+    def update_steps(self) -> list[int]:
+        """Return after how many optimiser steps an update comes that a later step can feel."""
+        between = self.interval * self.per_update
+        return [steps for steps in range(between, self.total_steps, between) if self.updates(steps)]
 
     def strength(self, steps: int) -> float:
         """Return e = 1 - steps / total steps."""

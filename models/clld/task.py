@@ -32,7 +32,7 @@ class Judgement:
     @property
     def accuracy(self) -> float:
         """Share of texts classified rightly."""
-        return float(self.confusion.diagonal().sum() / self.confusion.sum())
+        return int(self.confusion.diagonal().sum()) / int(self.confusion.sum())
 
     @property
     def macro_f1(self) -> float:

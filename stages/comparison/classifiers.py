@@ -68,6 +68,7 @@ def class_metrics(scores: pd.DataFrame, bins: int) -> dict[str, Statistic]:
     names = sorted({*scores["label"], *scores["predicted"]})
     places = {name: place for place, name in enumerate(names)}
     labels, predicted = (scores[column].map(places).to_numpy(np.int64) for column in ("label", "predicted"))
-    values = [scores[column].to_numpy(np.float64, na_value=np.nan) for column in ("probability", "nll", "brier")]
-    known = not any(np.isnan(column).any() for column in values)
-    return class_statistics(labels, predicted, len(names), Sureness(*values, bins) if known else None)
+    probability, nll, brier = (scores[column].to_numpy(np.float64, na_value=np.nan)
+                               for column in ("probability", "nll", "brier"))
+    known = not any(np.isnan(column).any() for column in (probability, nll, brier))
+    return class_statistics(labels, predicted, len(names), Sureness(probability, nll, brier, bins) if known else None)

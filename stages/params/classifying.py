@@ -32,6 +32,23 @@ def with_watched_pairs(models: Mapping[str, Any]) -> dict[str, Any]:
     return filled
 
 
+def with_data_sets(runs: Mapping[str, Any], models: Any) -> dict[str, Any]:
+    """Return ``runs.clld`` as read, with the data set of each run's model filled in.
+
+    Raises:
+        ValueError: a data set that was given is another one.
+    """
+    filled = {}
+    for name, run in runs.items():
+        model = models.get(run.get("model")) if isinstance(run, Mapping) and isinstance(models, Mapping) else None
+        own = model.get("dataset") if isinstance(model, Mapping) else None
+        if own is not None and run.get("dataset", own) != own:
+            raise ValueError(f"runs.clld.{name}.dataset: is {run['dataset']!r}, and its model is of {own!r}; write "
+                             f"that, or leave it out and `keycontrast use` fills it in")
+        filled[name] = run if own is None else {**run, "dataset": own}
+    return filled
+
+
 def consulted(models: Any) -> list[str]:
     """Return the models that others take their pairs from, each once, in the order of ``models`` (as read)."""
     if not isinstance(models, Mapping):

@@ -157,6 +157,7 @@ class ClldRun(Block):
 
     model: str
     split: Literal["validation", "test"] = "test"
+    dataset: str = Field("", description="that of the model, for DVC; filled in from it")
 
 
 class EvaluateClld(Block):
@@ -169,8 +170,8 @@ class EvaluateClld(Block):
 class LinearFloor(Block):
     """Logistic regression on TF-IDF, which knows nothing but words: the floor of the CLLD track."""
 
-    ngrams: int = Field(2, ge=1, description="longest run of words that is a feature")
-    min_count: int = Field(1, ge=1, description="training texts that hold a feature")
+    ngrams: int = Field(1, ge=1, description="longest run of words that is a feature")
+    min_count: int = Field(2, ge=1, description="training texts that hold a feature")
     sublinear: bool = Field(True, description="1 + log(tf) in the place of tf")
     strengths: list[Annotated[float, Field(gt=0)]] = Field(
         [1.0, 10.0, 100.0], min_length=1, description="inverse regularisation C; that of the best validation accuracy "

@@ -31,7 +31,7 @@ STAGE_PARAMS: dict[str, tuple[str, ...]] = {
     "generate_pgkpr": ("seed", "runtime.threads", "runtime.deterministic", "generate_pgkpr", "runs.pgkpr.{key}"),
     "evaluate_pgkpr": ("seed", "runtime.threads", "runtime.deterministic", "encoder", "paraphrase_items.max_length",
                        "evaluate_hcl", "evaluate_pgkpr", "runs.pgkpr.{key}"),
-    "linear_floor": ("runtime.threads", "linear_floor"),
+    "linear_floor": ("linear_floor",),
     "train_clld": ("seed", "runtime.threads", "runtime.deterministic", "encoder", "train_clld", "models.clld.{key}"),
     "confusing_pairs": ("confusing_pairs",),
     "evaluate_clld": ("seed", "runtime.threads", "runtime.deterministic", "evaluate_hcl", "evaluate_clld",

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from stages.params.block import Block
-from stages.params.classifying import unfit_sources, with_watched_pairs
+from stages.params.classifying import unfit_sources, with_data_sets, with_watched_pairs
 from stages.params.clld import ClldModel, ClldRun, ConfusingPairs, EvaluateClld, LinearFloor, TrainClld
 from stages.params.data import (
     Annotate,
@@ -174,12 +174,15 @@ class Params(Block):
 
     @model_validator(mode="before")
     @classmethod
-    def _pairs_are_watched(cls, content: Any) -> Any:
-        models = content.get("models") if isinstance(content, Mapping) else None
+    def _classifiers_know_their_inputs(cls, content: Any) -> Any:
+        models, runs = (content.get(name) if isinstance(content, Mapping) else None for name in ("models", "runs"))
         found = models.get("clld") if isinstance(models, Mapping) else None
         if not isinstance(models, Mapping) or not isinstance(found, Mapping):
             return content
-        return {**content, "models": {**models, "clld": with_watched_pairs(found)}}
+        filled = {**content, "models": {**models, "clld": with_watched_pairs(found)}}
+        if isinstance(runs, Mapping) and isinstance(runs.get("clld"), Mapping):
+            filled["runs"] = {**runs, "clld": with_data_sets(runs["clld"], found)}
+        return filled
 
     @model_validator(mode="before")
     @classmethod
@@ -300,6 +303,10 @@ class Params(Block):
     def clld_model(self, name: str) -> TrainClld:
         """Return the settings of model ``name``: the ``train_clld`` block with its overrides."""
         return TrainClld.model_validate(laid_over(self.train_clld.model_dump(), self.models.clld[name].overrides))
+
+    def clld_encoder(self, name: str) -> str:
+        """Return what model ``name`` starts from: ``textcnn``, or a source of an encoder."""
+        return self.models.clld[name].encoder or self.encoder.source
 
     def model_seed(self, name: str) -> int:
         """Return the seed of model ``name`` of any track; the project's where it names none."""
