@@ -26,6 +26,7 @@ from pipeline.packed import params as packed_params
 from pipeline.packed import run as packed_run
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import atomic_file, check_columns, read_metadata
+from stages.clld.rows import TEXTCNN
 from stages.params import Params, load_params, stage_hash, stage_values
 from stages.params.clld import ClldModel, ClldRun
 from stages.params.hcl import HclModel, HclRun
@@ -211,7 +212,7 @@ def _contents(params: Params, models: Sequence[str], runs: Sequence[str], encode
     return {"pack": digest,
             "models": {name: {"track": track, "dataset": all_models(params)[name].dataset,
                               "init_from": _start(params, name), "pairs_of": _pairs_of(params, name),
-                              "encoder": encoders[name].contents() if name in encoders else None,
+                              "encoder": _encoder(track, encoders.get(name)),
                               "params_hash": stage_hash(params, f"train_{track}", name)}
                        for name, track in of_models.items()},
             "confusing_pairs": {name: stage_hash(params, "confusing_pairs", name)
@@ -219,6 +220,13 @@ def _contents(params: Params, models: Sequence[str], runs: Sequence[str], encode
             "runs": {name: {"track": _track(params.runs, name), "model": all_runs(params)[name].model, "stage": stage,
                             "params_hash": stage_hash(params, stage, name)} for name, stage in of_runs.items()},
             "tables": {name: _sha256(content) for name, content in members.items() if name.startswith("artifacts/")}}
+
+
+def _encoder(track: str, encoder: PackedEncoder | None) -> dict[str, Any] | None:
+    """Return what a model of ``track`` started from, as its artifacts say at home; None for the PGKPR track."""
+    if encoder is not None:
+        return encoder.contents()
+    return {"source": TEXTCNN, "folder": None, "description": {"name": TEXTCNN}} if track == "clld" else None
 
 
 def _code() -> dict[str, bytes | Path]:
