@@ -97,7 +97,7 @@ def run(items: pd.DataFrame, probabilities: np.ndarray, floors: Mapping[str, Sys
               "calibration": calibration_table(probabilities.max(1), own.predicted == labels, bins)}
     metrics = {"run": values["run"], "floors": {name: values[name] for name in floors},
                "intervals": {"run": intervals["run"], "floors": {name: intervals[name] for name in floors}},
-               "counts": {"texts": len(items), "classes": len(classes),
+               "counts": {"examples": len(items), "classes": len(classes),
                           "classes_evaluated": int((counts.sum(1) > 0).sum()),
                           "classes_predicted": int((counts.sum(0) > 0).sum())},
                "settings": {"leading": LEADING, "bins": bins, "seed": resampling.seed,

@@ -148,7 +148,7 @@ def distance_rows(moves):
                 rows.append({"evaluation": 10 * number, "epoch": epoch, "step": step, "strength": strength,
                              "class": CLASSES[one], "other": CLASSES[other],
                              "distance": pairs.get((one, other), pairs.get((other, one), 1.0))})
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=["evaluation", "epoch", "step", "strength", "class", "other", "distance"])
 
 
 def write_classifier(name, block, seed):
@@ -172,8 +172,7 @@ def write_classifier(name, block, seed):
     pair, other = (ATHEISM, RELIGION), (CLASSES.index(ATTACK), CLASSES.index("עברית"))
     moves = {"uniform": [(0, 0, None, {})], "static_tau_pairs": [(0, 0, None, {pair: 5.0})],
              "adaptive": [(0, 0, None, {}), (2, 10, 0.66, {pair: 4.2, other: 1.5}), (3, 20, 0.33, {pair: 3.1})]}
-    if contrast in moves:
-        write_table(paths.table("label_distance"), "label_distance", distance_rows(moves[contrast]), made)
+    write_table(paths.table("label_distance"), "label_distance", distance_rows(moves.get(contrast, [])), made)
     if name == "ct":
         write_table(paths.table("confusing_pairs"), "confusing_pairs", pd.DataFrame({
             "rank": [1, 2], "class": ["alt.atheism", ATTACK], "other": ["talk.religion.misc", "עברית"],

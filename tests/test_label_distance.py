@@ -11,7 +11,6 @@ from models.clld import (
     AdaptiveSchedule,
     counted_distance,
     most_confused_pairs,
-    moved_most,
     pairs_within,
     static_tau_all,
     static_tau_pairs,
@@ -115,12 +114,6 @@ def test_the_most_confused_pairs_are_counted_both_ways_and_ties_go_by_index():
     thirty = torch.zeros(9, 9, dtype=torch.int64)
     thirty[torch.triu_indices(9, 9, 1)[0][:30], torch.triu_indices(9, 9, 1)[1][:30]] = 1
     assert len(most_confused_pairs(thirty)) == 3  # a tenth exactly
-
-
-def test_pairs_that_moved_most():
-    before, after = torch.ones(3, 3), torch.tensor([[1.0, 3, 1], [3, 1, 1.5], [1, 1, 4]])
-    assert moved_most(before, after) == [(0, 1, 2.0), (1, 0, 2.0), (1, 2, 0.5)]
-    assert moved_most(before, after, 1) == [(0, 1, 2.0)]
 
 
 def test_no_update_in_the_first_fifth_and_then_at_every_tenth_evaluation():  # D-8

@@ -21,6 +21,7 @@ from stages.reporting.published import (
     removed_parts,
     row_name,
 )
+from stages.reporting.published_clld import CLLD_TABLES
 from stages.reporting.published_pgkpr import keywords_of, pgkpr_row, pgkpr_row_name, removed_terms
 
 TABLE_1 = [(number, row) for number in ("1a", "1b", "1c") for row in TABLES[number].rows.values()]
@@ -90,7 +91,8 @@ def test_remarks_hold():
 
 
 def test_every_flag_has_a_note_and_is_used():
-    used = {flag for table in (*TABLES.values(), *PGKPR_TABLES.values()) for flag in table.flags}
+    used = {flag for table in (*TABLES.values(), *PGKPR_TABLES.values(), *CLLD_TABLES.values())
+            for flag in table.flags}
     assert used == set(NOTES)
     assert TABLES["1c"].flags == ["!1", "!2", "!3"]
 

@@ -10,7 +10,6 @@ from models.clld.label_distance import (
     AdaptiveSchedule,
     counted_distance,
     most_confused_pairs,
-    moved_most,
     pairs_within,
     static_tau_all,
     static_tau_pairs,
@@ -27,6 +26,6 @@ from models.clld.words import word_tokenizer
 
 __all__ = ["NEWSGROUPS", "RULES", "SAMPLERS", "TAU", "AdaptiveSchedule", "ClldConfig", "ClldModel", "ClldTask",
            "Judgement", "LabelledTexts", "TextCnn", "Views", "balanced_weights", "counted_distance",
-           "export_classifier", "load_text_encoder", "most_confused_pairs", "moved_most", "pairs_within",
+           "export_classifier", "load_text_encoder", "most_confused_pairs", "pairs_within",
            "plain_config", "sampled_batches", "sequence_classifier", "static_tau_all", "static_tau_pairs",
            "uniform_distance", "update_label_distance", "word_tokenizer"]

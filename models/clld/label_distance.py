@@ -176,17 +176,6 @@ def update_label_distance(ldm: Tensor, confusion: Tensor, strength: float, rule:
     return torch.lerp(ldm.detach().double(), new, strength).to(ldm.dtype)  # exact at both ends
 
 
-def moved_most(before: Tensor, after: Tensor, count: int = 10) -> list[tuple[int, int, float]]:
-    """Return the pairs of classes (a, b), a != b, whose distance changed most, with the change, the largest first.
-
-    Equal changes stand in the order of indices; unchanged pairs are left out. Both matrices are (N, N).
-    """
-    change = (after - before).double().fill_diagonal_(0.0)
-    moved = [(-abs(value), a, b, value) for a, row in enumerate(change.tolist())
-             for b, value in enumerate(row) if value]
-    return [(a, b, value) for _, a, b, value in sorted(moved)[:count]]
-
-
 @dataclass(frozen=True)
 class AdaptiveSchedule:
     """When an adaptive matrix is updated, and how far (Algorithm 1).

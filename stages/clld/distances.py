@@ -5,9 +5,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
-
-from models.clld import moved_most
 
 COLUMNS = ["evaluation", "epoch", "step", "strength", "class", "other", "distance"]
 
@@ -61,7 +58,8 @@ def moved_pairs(table: pd.DataFrame, count: int = 10) -> pd.DataFrame:
         return pd.DataFrame(columns=columns)
     (first, classes), (last, _) = matrix_at(table, 0), matrix_at(table)
     symmetric = np.array_equal(first, first.T) and np.array_equal(last, last.T)
-    start, end = (np.triu(matrix, 1) if symmetric else matrix for matrix in (first, last))
-    moved = moved_most(torch.from_numpy(start.copy()), torch.from_numpy(end.copy()), count)
-    return pd.DataFrame([(classes[a], classes[b], first[a, b], last[a, b], change) for a, b, change in moved],
+    change = np.triu(last - first, 1) if symmetric else last - first
+    np.fill_diagonal(change, 0.0)
+    moved = sorted((-abs(change[a, b]), int(a), int(b)) for a, b in np.argwhere(change))[:count]
+    return pd.DataFrame([(classes[a], classes[b], first[a, b], last[a, b], change[a, b]) for _, a, b in moved],
                         columns=columns)

@@ -37,8 +37,8 @@ STAGE_PARAMS: dict[str, tuple[str, ...]] = {
     "evaluate_clld": ("seed", "runtime.threads", "runtime.deterministic", "evaluate_hcl", "evaluate_clld",
                       "runs.clld.{key}"),
     "compare": ("seed", "compare", "models", "runs"),
-    "report": ("recipe", "seed", "datasets", "encoder", "train_pgkpr", "generate_pgkpr", "report", "models", "runs",
-               "probes"),
+    "report": ("recipe", "seed", "datasets", "encoder", "train_pgkpr", "generate_pgkpr", "train_clld", "report",
+               "models", "runs", "probes"),
 }
 
 

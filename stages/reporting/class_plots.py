@@ -81,11 +81,11 @@ def confusion_plot(run: str, classes: Sequence[str], counts: np.ndarray) -> Plot
                         + ("; ".join(list(notes.values())[:3]) or "nothing"))
 
 
-def distance_plot(model: str, classes: Sequence[str], distances: np.ndarray) -> Plot:
+def distance_plot(run: str, classes: Sequence[str], distances: np.ndarray) -> Plot:
     """Return a label distance matrix in shades of grey, as CLLD's Figure 2: the further apart, the darker.
 
     Args:
-        model: its name.
+        run: of its model.
         classes: names, by index.
         distances: d (N, N), at least 1.
     """
@@ -99,7 +99,7 @@ def distance_plot(model: str, classes: Sequence[str], distances: np.ndarray) -> 
                    {cell: f"{distances[cell]:.2f}" for cell in far} if few else {},
                    "shade: label distance", dict(zip(furthest[:_NOTED], said, strict=False)),
                    (f"{low:g}", f"{high:.3g}"))
-    return _matrix_plot(sheet, file_name("label-distance", model), f"Label distance of {model}",
+    return _matrix_plot(sheet, file_name("label-distance", run), f"Label distance of {run}",
                         f"from {low:g} to {high:.3g}; furthest apart: " + ("; ".join(said[:3]) or "none"))
 
 

@@ -58,9 +58,8 @@ def printed_tables(material: Material, track: Track = HCL) -> list[PrintedTable]
     rows: dict[tuple[str, str], list[RunMaterial]] = {}
     for run in material.runs:
         kind = kinds.get(run.dataset)
-        row = track.row(run, settings[run.model], kind)
-        if row is not None and kind is not None:
-            rows.setdefault((kind, row.name), []).append(run)
+        for row in track.rows(run, settings[run.model], kind):
+            rows.setdefault((str(kind), row.name), []).append(run)
     pooled = _pooled(material.comparison)
     return [_table(table, rows, pooled) for table in track.published]
 

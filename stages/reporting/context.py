@@ -9,9 +9,10 @@ import pandas as pd
 from stages.comparison.figure import pos_plot
 from stages.reporting.alarms import Alarm, alarms_of
 from stages.reporting.cases import CaseStudy, case_study
+from stages.reporting.classifiers import ClassifierView, ClassTable, class_table, classifier_views
 from stages.reporting.comparison_tables import PrintedTable, printed_tables
 from stages.reporting.curves import CurveGroup, best_epoch, curve_groups, series_colour
-from stages.reporting.differences import DifferenceTable, difference_tables
+from stages.reporting.differences import DifferenceTable, StepTable, difference_tables, exact_tests, step_tables
 from stages.reporting.examples import Segment, chosen_examples, segments
 from stages.reporting.explorer import explorer_data
 from stages.reporting.figures import Plot
@@ -23,12 +24,13 @@ from stages.reporting.metric_columns import Column
 from stages.reporting.parts_of_speech import PartsOfSpeech, parts_of_speech
 from stages.reporting.plots import degree_plot, keyword_plot, neighbourhood_plots
 from stages.reporting.results import ResultBlock, result_blocks
-from stages.reporting.tracks import HCL, PGKPR, Track
+from stages.reporting.tracks import HCL, PGKPR, TRACKS, Track
 
 # Bytes of embedded data, shared by all data sets and by all blocks of results; with the tables and pictures of a
 # recipe of ordinary size the page stays below 5 MB.
 GRAPH_BYTES = 1_800_000
 GENERATION_BYTES = 1_600_000
+CLASS_BYTES = 900_000       # of pictures of classifiers; on a page without another track, three times as many
 # They bound what a contrast over keywords can do (METHODS A.3).
 _BOUNDS = (("share_input_equals_output", "input and output have the same keyword"),
            ("share_output_equals_negative", "output and negative have the same keyword"),
@@ -76,11 +78,16 @@ class DatasetView:
     graph_data: str
     openable: int
     nodes: int
+    labelled: bool = False
 
 
 @dataclass(frozen=True)
 class ModelView:
-    """One trained model: its colour among the curves, its selected epoch (0 if unknown), settings and alarms."""
+    """One trained model: its colour among the curves, its selected epoch (0 if unknown), settings and alarms.
+
+    Attributes:
+        judged: what the validation split said of the selected epoch, see ``Track.judged_by``.
+    """
 
     name: str
     dataset: str
@@ -89,14 +96,17 @@ class ModelView:
     colour: str
     epochs: int
     best_epoch: int
-    loss: str
+    judged: str
     settings: list[tuple[str, str]]
     alarms: list[Alarm]
 
 
 @dataclass(frozen=True)
 class BlockView:
-    """Runs on the same examples: tables, differences, and the generations (``data`` is the id of all of them)."""
+    """Runs on the same examples: tables, differences, and the generations (``data`` is the id of all of them).
+
+    Runs of a classifier have no generations, and are opened class by class.
+    """
 
     results: ResultBlock
     differences: list[DifferenceTable]
@@ -104,6 +114,9 @@ class BlockView:
     data: str
     left_out: int
     study: CaseStudy | None = None
+    steps: list[StepTable] = field(default_factory=list)
+    classifiers: list[ClassifierView] = field(default_factory=list)
+    by_class: ClassTable | None = None
 
     @property
     def heading(self) -> str:
@@ -184,10 +197,22 @@ class Page:
         """Every plot of the page, in its order."""
         found = [plot for track in self.tracks for group in track.curves for plot in group.plots]
         found += [part.plot for track in self.tracks for part in track.parts]
+        found += [plot for track in self.tracks for block in track.blocks for view in block.classifiers
+                  for plot in view.plots]
         for dataset in self.datasets:
             found += [plot for plot in (dataset.keywords, dataset.parts_of_speech, dataset.degrees) if plot]
             found += dataset.neighbourhoods
         return found
+
+    @property
+    def keyworded(self) -> list[DatasetView]:
+        """Data sets of which there are keywords, or ought to be."""
+        return [view for view in self.datasets if not view.labelled or view.methods or view.keyword_counts]
+
+    @property
+    def graphed(self) -> list[DatasetView]:
+        """Data sets of which there is a keyword graph, or ought to be."""
+        return [view for view in self.datasets if not view.labelled]
 
     @property
     def alarms(self) -> list[Alarm]:
@@ -215,18 +240,22 @@ def build(material: Material, examples: int) -> Page:
     for dataset in graphs:
         if dataset.graph is not None:
             data[f"graph-{dataset.name}"] = explorer_data(dataset.graph, GRAPH_BYTES // len(graphs))
-    # PGKPR is shown where it has runs; HCL everywhere but in a recipe of PGKPR alone.
-    own = {track.key: material.of(track.key) for track in (HCL, PGKPR)}
-    shown = [PGKPR] if own["pgkpr"].runs else []
+    # Other tracks are shown where they have runs; HCL everywhere but in a recipe of others alone.
+    own = {track.key: material.of(track.key) for track in TRACKS}
+    shown = [track for track in TRACKS if track is not HCL and own[track.key].runs]
     if own["hcl"].models or not shown:
         shown.insert(0, HCL)
     blocks = {track.key: result_blocks(own[track.key].runs, material.comparison, track)
               for track in shown}
-    budget = GENERATION_BYTES // max(1, sum(map(len, blocks.values())))
+    writing = sum(len(blocks[track.key]) for track in shown if not track.classifies)
+    pictures = CLASS_BYTES * (1 if len(shown) > 1 else 3)
+    budgets = {track.key: pictures // max(1, len(blocks[track.key])) if track.classifies
+               else GENERATION_BYTES // max(1, writing) for track in shown}
     return Page(
         recipe=material.recipe, seed=material.seed, encoder=material.encoder, encoders=_encoders(material),
         datasets=[_dataset(dataset, data) for dataset in material.datasets],
-        tracks=[_track(track, own[track.key], blocks[track.key], examples, data, budget) for track in shown],
+        tracks=[_track(track, own[track.key], blocks[track.key], examples, data, budgets[track.key])
+                for track in shown],
         shown=examples, data=data)
 
 
@@ -237,10 +266,11 @@ def _track(track: Track, material: Material, blocks: list[ResultBlock], examples
     used = {run.dataset for run in material.runs}
     return TrackView(
         track,
-        [_model(model, place, [alarm for alarm in alarms if alarm.model == model.name])
+        [_model(model, track, place, [alarm for alarm in alarms if alarm.model == model.name])
          for place, model in enumerate(material.models)],
         [(run.name, run.model, settings_text(run.decode) or "none") for run in material.runs],
-        [_block(track, block, f"generations-{track.key}-{place}", material, examples, data, budget)
+        [_classes(block, f"classes-{track.key}-{place}", material, budget) if track.classifies
+         else _block(track, block, f"generations-{track.key}-{place}", material, examples, data, budget)
          for place, block in enumerate(blocks)],
         printed_tables(material, track), curve_groups(material.models, track.questions, track.curve_names),
         [probe_view(probe) for probe in material.probes],
@@ -260,6 +290,19 @@ def _block(track: Track, block: ResultBlock, name: str, material: Material, exam
                            material.seed)
     return BlockView(block, difference_tables(material.paired, block),
                      example_views(block, material, examples, track.many_keywords), name, left_out, study)
+
+
+def _classes(block: ResultBlock, name: str, material: Material, budget: int) -> BlockView:
+    """Return runs of CLLD on the same texts."""
+    runs = [run for run in material.runs if run.name in block.runs]
+    known = {run.name: run.classifier for run in runs if run.classifier is not None}
+    exact = exact_tests(material.exact, block.label)
+    pooled = {run for group in block.groups.values() if len(group["runs"]) > 1 for run in group["runs"]}
+    systems = {name: block.groups[name]["runs"] for name in block.systems_in_order
+               if block.groups[name]["runs"] and name not in pooled} or {run: [run] for run in block.runs}
+    return BlockView(block, difference_tables(material.paired, block, exact), [], name, 0,
+                     steps=step_tables(material.paired, block, {run: one.kind for run, one in known.items()}, exact),
+                     classifiers=classifier_views(runs, known, budget), by_class=class_table(systems, known))
 
 
 def example_views(block: ResultBlock, material: Material, count: int, many: bool = False) -> list[ExampleView]:
@@ -310,7 +353,7 @@ def _dataset(dataset: DatasetMaterial, data: dict[str, Any]) -> DatasetView:
         [_METHODS.get(name, name) for name in methods],
         [(row["text"], [", ".join(row[name]) for name in methods]) for _, row in beside.iterrows()],
         f"graph-{dataset.name}", len(data.get(f"graph-{dataset.name}", {}).get("nodes", [])),
-        0 if dataset.graph is None else dataset.graph.total)
+        0 if dataset.graph is None else dataset.graph.total, dataset.labelled)
 
 
 def _agreement(dataset: DatasetMaterial) -> list[tuple[str, ...]]:
@@ -329,12 +372,12 @@ def _parts_of_speech(dataset: DatasetMaterial) -> Plot | None:
     return replace(plot, name=f"{plot.name}-{dataset.name}")
 
 
-def _model(model: ModelMaterial, place: int, alarms: list[Alarm]) -> ModelView:
+def _model(model: ModelMaterial, track: Track, place: int, alarms: list[Alarm]) -> ModelView:
     history = model.history
     epochs, best = 0 if history is None else len(history), best_epoch(history)
     settings = [row for group in sorted(model.settings) for row in rows_of({group: model.settings[group]})]
-    kept = [] if history is None or "validation_loss" not in history else history.loc[
-        history["epoch"] == best, "validation_loss"].tolist()
+    column, _ = track.judged_by
+    kept = [] if history is None or column not in history else history.loc[history["epoch"] == best, column].tolist()
     return ModelView(model.name, model.dataset, model.seed, settings_text(model.overrides) or "none",
                      series_colour(place), epochs, best, value_text(float(kept[0])) if kept else "–", settings, alarms)
 

@@ -45,6 +45,14 @@ PGKPR_QUESTIONS = (
              "pair. The validation loss chooses the weights.", r"loss|generation|reconstruction|contrast|bow"),
     Question("Optimiser and the rest", "Rates, the size of the gradient, and what else was recorded.", r".*"),
 )
+CLLD_QUESTIONS = (
+    Question("How well are classes told apart?", "Share of texts that are classified rightly, and mean F1 over "
+             "classes. The accuracy on the validation split chooses the weights. In training it is that of the first "
+             "view, under dropout.", r"accuracy|macro_f1"),
+    Question("The loss and its parts", "What is minimised: the weighted sum of cross-entropy and contrast, in nats per "
+             "text. The validation loss is the cross-entropy alone.", r"loss|ce|contrast"),
+    Question("Optimiser and the rest", "Rates, the size of the gradient, and what else was recorded.", r".*"),
+)
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,12 @@ class Plot:
     notes: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def width(self) -> int:
+        """Width in pixels at which it was drawn."""
+        found = re.search(r'viewBox="0 0 ([\d.]+) ', self.svg)
+        return round(float(found[1]) * 4 / 3) if found else 0
+
+    @property
     def inline(self) -> Markup:
         """The plot as an element of the page: no fixed size, no clashing ids, colours as CSS variables."""
         return inline_svg(self.svg, self.name, f"{self.title}: {self.description}", self.notes)

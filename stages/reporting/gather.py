@@ -13,6 +13,7 @@ from stages.artifacts.paths import COMPARISON, DatasetPaths, ModelPaths, ProbePa
 from stages.artifacts.tables import read_frame, read_metadata, read_table
 from stages.reporting.examples import seeded_examples
 from stages.reporting.explorer import GraphMaterial, read_graph
+from stages.reporting.gather_clld import ClassifierMaterial, read_classifier, row_kind, shown_settings
 from stages.reporting.published_pgkpr import keywords_of
 from stages.runtime.errors import InputError
 
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
 
 # In the order in which a data set passes through them.
 _DATA_STAGES = ("ingest", "annotate", "textrank", "pair_classifier", "attribution", "word_vectors", "psi", "s_tagger",
-                "side_by_side", "keywords", "clusters", "graph", "node_vectors", "paraphrase_items")
+                "side_by_side", "keywords", "clusters", "graph", "node_vectors", "paraphrase_items", "linear_floor")
 _SETTINGS = ("graph", "keyword", "latent", "contrasts", "decoder")
 # Groups of `train_pgkpr` by the architecture that reads them.
 _READ_BY = {"pgkpr": ("keywords", "reconstruction", "contrast", "sizes"), "transformer": ("sizes",),
             "residual_lstm": ("residual_lstm",), "latent_bow": ("latent_bow",), "ianet": ("sizes", "ianet")}
 _TABLES = ("examples", "texts", "tokens", "textrank", "attribution", "word_vectors", "psi", "s_tags", "side_by_side",
-           "keywords", "clusters", "nodes", "edges", "node_vectors", "paraphrase_items")
+           "keywords", "clusters", "nodes", "edges", "node_vectors", "paraphrase_items", "linear_floor")
 _BESIDE = 8     # texts whose keywords are shown method by method
 CASES = 6       # items of the case study
 ITEM_SCORES = ("bleu_1", "bleu_2", "bleu_4")    # those that stand beside an output
@@ -40,6 +41,7 @@ class DatasetMaterial:
     Attributes:
         frequencies: keyword tokens by method and part of speech.
         beside: column ``text`` and one of keywords per method, for a few texts.
+        labelled: it is of texts with classes, of which there is no graph.
     """
 
     name: str
@@ -52,6 +54,7 @@ class DatasetMaterial:
     graph: GraphMaterial | None = None
     frequencies: pd.DataFrame | None = None
     beside: pd.DataFrame | None = None
+    labelled: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,10 +62,10 @@ class ModelMaterial:
     """One trained model: what defines it, and one row per epoch (None where no history was kept).
 
     Attributes:
-        settings: groups of its ``config.json``, named as in the params; empty if it has none. For PGKPR, the groups
-            of ``train_pgkpr`` that its architecture reads.
+        settings: groups of its ``config.json``, named as in the params; empty if it has none. For PGKPR and CLLD, the
+            groups of ``train_pgkpr`` or ``train_clld`` that it reads.
         metrics: what its training reported; ``alarms`` are a list in it.
-        track: ``hcl`` or ``pgkpr``.
+        track: ``hcl``, ``pgkpr`` or ``clld``.
     """
 
     name: str
@@ -80,10 +83,11 @@ class RunMaterial:
     """One row of the results: model, decoding, metrics and predictions.
 
     Attributes:
-        predictions: rows of table ``predictions`` with sample 0.
+        predictions: rows of table ``predictions`` with sample 0; none of a classifier.
         item_scores: by example, the scores that stand beside its output.
-        track: ``hcl`` or ``pgkpr``.
+        track: ``hcl``, ``pgkpr`` or ``clld``.
         keywords: where a run of PGKPR takes keywords from, see ``published_pgkpr.keywords_of``; None without any.
+        classifier: what a run of CLLD says of classes; None for the others.
     """
 
     name: str
@@ -95,6 +99,7 @@ class RunMaterial:
     item_scores: dict[int, list[float | None]] = field(default_factory=dict)
     track: str = "hcl"
     keywords: str | None = None
+    classifier: ClassifierMaterial | None = None
 
 
 @dataclass(frozen=True)
@@ -130,6 +135,7 @@ class Material:
         details: per data set, evaluated examples beyond their predictions: columns example_id,
             reference_keyword, negative, negative_keyword.
         paired: rows of table ``paired``; empty where no runs were compared.
+        exact: of table ``mcnemar``, likewise.
         comparison: what the comparison reported beside them, such as means over seeds.
         probes: of the probed models.
         pairs: by run of PGKPR, a few of the pairs that it was evaluated on.
@@ -143,6 +149,7 @@ class Material:
     runs: list[RunMaterial]
     details: dict[str, pd.DataFrame]
     paired: pd.DataFrame = field(default_factory=pd.DataFrame)
+    exact: pd.DataFrame = field(default_factory=pd.DataFrame)
     comparison: dict[str, Any] = field(default_factory=dict)
     probes: list[ProbeMaterial] = field(default_factory=list)
     pairs: dict[str, PairsMaterial] = field(default_factory=dict)
@@ -161,21 +168,29 @@ def gather(params: "Params") -> Material:
         InputError: a listed run has no metrics or predictions, or a file cannot be read.
     """
     models = [*(_model(name, params) for name in params.models.hcl),
-              *(_rewriter(name, params) for name in params.models.pgkpr)]
+              *(_rewriter(name, params) for name in params.models.pgkpr),
+              *(_classifier(name, params) for name in params.models.clld)]
     datasets = {model.name: model.dataset for model in models}
     runs = [_run("hcl", name, run.model, datasets[run.model], run.decode) for name, run in params.runs.hcl.items()]
     rewriting = [_rewriting(name, datasets[run.model], params) for name, run in params.runs.pgkpr.items()]
-    paired, comparison = COMPARISON / "paired.parquet", COMPARISON / "metrics.json"
+    classifying = [_classifying(name, datasets[run.model], params) for name, run in params.runs.clld.items()]
+    comparison = COMPARISON / "metrics.json"
     return Material(
         recipe=params.recipe, seed=params.seed, encoder=params.encoder.source,
-        datasets=[_dataset(name, block.model_dump(mode="json")) for name, block in params.datasets.items()],
-        models=models, runs=[*runs, *rewriting],
+        datasets=[replace(_dataset(name, block.model_dump(mode="json")), labelled=name not in params.paired_datasets)
+                  for name, block in params.datasets.items()],
+        models=models, runs=[*runs, *rewriting, *classifying],
         details={name: _details(name, [run for run in runs if run.dataset == name]) for name in params.datasets},
-        paired=read_frame(paired, "paired") if paired.exists() else pd.DataFrame(),
+        paired=_compared("paired"), exact=_compared("mcnemar"),
         comparison=_json(comparison) if comparison.exists() else {},
         probes=[found for name, probe in params.probes.hcl.items()
                 if (found := _probe(name, probe.model, datasets[probe.model]))],
         pairs={run.name: read for run in rewriting if (read := _pairs(run, params.seed)) is not None})
+
+
+def _compared(kind: str) -> pd.DataFrame:
+    path = COMPARISON / f"{kind}.parquet"
+    return read_frame(path, kind) if path.exists() else pd.DataFrame()
 
 
 def _dataset(name: str, settings: dict[str, Any]) -> DatasetMaterial:
@@ -225,6 +240,15 @@ def _rewriter(name: str, params: "Params") -> ModelMaterial:
                          {group: settings[group] for group in shown}, _training(name), "pgkpr")
 
 
+def _classifier(name: str, params: "Params") -> ModelMaterial:
+    """Return a model of CLLD; which row it is, and with which encoder, stands before its overrides."""
+    block, settings = params.models.clld[name], shown_settings(row_kind(name, params))
+    given = {"pairs_of": block.pairs_of} if block.pairs_of else {}
+    own = {"row": settings["row"], "encoder": settings["encoder"], **given, **block.overrides}
+    return ModelMaterial(name, block.dataset, params.model_seed(name), own, _history("clld", name), settings,
+                         _training(name), "clld")
+
+
 def _history(track: str, name: str) -> pd.DataFrame | None:
     path = ModelPaths(name).history
     history = pd.read_csv(path) if path.exists() else None
@@ -239,15 +263,27 @@ def _training(name: str) -> dict[str, Any]:
     return _json(path) if path.exists() else {}
 
 
+def _classifying(name: str, dataset: str, params: "Params") -> RunMaterial:
+    run = params.runs.clld[name]
+    metrics = _evaluated("clld", name)
+    return RunMaterial(name, run.model, dataset, {"split": run.split}, metrics, pd.DataFrame(), track="clld",
+                       classifier=read_classifier(name, params))
+
+
 def _run(track: str, name: str, model: str, dataset: str, decode: dict[str, Any]) -> RunMaterial:
-    paths = RunPaths(name)
-    metrics = _json(paths.metrics)
-    if not {"run", "floors", "counts", "settings"} <= set(metrics):
-        raise InputError(f"{paths.metrics}: not the metrics of a run. Make them again with "
-                         f"`keycontrast stage evaluate_{track}@{name}`.")
+    paths, metrics = RunPaths(name), _evaluated(track, name)
     predictions = read_frame(paths.predictions, "predictions")
     first = predictions[predictions["sample"] == 0].reset_index(drop=True)
     return RunMaterial(name, model, dataset, decode, metrics, first, _item_scores(paths.scores), track)
+
+
+def _evaluated(track: str, name: str) -> dict[str, Any]:
+    path = RunPaths(name).metrics
+    metrics = _json(path)
+    if not {"run", "floors", "counts", "settings"} <= set(metrics):
+        raise InputError(f"{path}: not the metrics of a run. Make them again with "
+                         f"`keycontrast stage evaluate_{track}@{name}`.")
+    return metrics
 
 
 def _rewriting(name: str, dataset: str, params: "Params") -> RunMaterial:
@@ -292,8 +328,8 @@ def _details(dataset: str, runs: list[RunMaterial]) -> pd.DataFrame:
     columns = ["example_id", "reference_keyword", "negative", "negative_keyword"]
     paths = DatasetPaths(dataset)
     shown = sorted({int(number) for run in runs for number in run.predictions["example_id"]})
-    examples = _optional(paths.table("examples"), "examples")
-    if examples is None or not shown:
+    examples = _optional(paths.table("examples"), "examples") if shown else None
+    if examples is None:
         return pd.DataFrame(columns=columns)
     examples = examples[examples["example_id"].isin(shown)]
     wanted = {int(number) for name in ("target_id", "negative_id") for number in examples[name].dropna()}

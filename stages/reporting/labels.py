@@ -37,7 +37,9 @@ _FIRST = ("rows", "read", "taken", "rejected", "pairs", "triples_by_negative_sou
 _STAGES = {"ingest": "Rows, triples and splits", "annotate": "Annotation", "textrank": "TextRank",
            "pair_classifier": "Pair classifier", "attribution": "Attribution", "word_vectors": "Word vectors",
            "psi": "PSI", "s_tagger": "S-Tagger", "keywords": "Keywords", "clusters": "Clusters", "graph": "Graph",
-           "node_vectors": "Node vectors", "paraphrase_items": "Pairs as words (PGKPR)"}
+           "node_vectors": "Node vectors", "paraphrase_items": "Pairs as words (PGKPR)",
+           "linear_floor": "Linear floor (CLLD)"}
+_WORDS = {"kl": "KL", "ce": "cross-entropy", "f1": "F1"}
 
 
 def label(key: str) -> str:
@@ -47,7 +49,7 @@ def label(key: str) -> str:
 
 def quantity_label(quantity: str) -> str:
     """Return a short readable name of a column of a training history."""
-    return " ".join("KL" if word == "kl" else word for word in quantity.split("_"))
+    return " ".join(_WORDS.get(word, word) for word in quantity.split("_"))
 
 
 def stage_label(stage: str) -> str:

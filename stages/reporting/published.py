@@ -249,8 +249,9 @@ PGKPR_TABLES: dict[str, PublishedTable] = {table.number: table for table in (
     PGKPR_HUMAN)}
 # Layouts of published files with classes; in other layouts the data set is known by its name.
 _CLASSIFIED = {"newsgroups": "20ng", "trec": "trec6", "rt_polarity": "mr"}
-_CLASS_NAMES = re.compile(r"(?<![a-z0-9])(?:(?P<x20ng>20_?ng|20_?news(?:groups?)?)|(?P<trec6>trec[-_]?6?)|(?P<r8>r8)"
-                          r"|(?P<r52>r52)|(?P<mr>mr))(?![a-z0-9])")
+_CLASS_NAMES = re.compile(
+    r"(?<![a-z0-9])(?:(?P<x20ng>20_?ng|20_?news(?:groups?)?)|(?P<trec6>trec(?:[-_]?6)?(?![-_]?[0-9]))|(?P<r8>r8)"
+    r"|(?P<r52>r52)|(?P<mr>mr))(?![a-z0-9])")
 _OF_KIND = {"qqp": "1a", "douban": "1b", "rocstories": "1c"}
 
 

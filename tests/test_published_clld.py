@@ -1,0 +1,104 @@
+"""Tables II and III of CLLD, cell by cell, and the rows that ours correspond to."""
+
+import pytest
+
+from stages.clld.rows import LABELS
+from stages.reporting.published import HEADINGS, NOTES, PGKPR_TABLES, TABLES, dataset_kind_of
+from stages.reporting.published_clld import CLLD_TABLES, DATASETS, ENCODERS, clld_rows, encoder_of
+
+# Written down a second time, column by column.
+TABLE_II = {
+    "BERT": ["85.3", "97.6", "97.8", "96.4", "85.7"], "BERT+CLLD": ["86.6", "97.8", "98.1", "96.5", "87.0"],
+    "ALBERT": ["80.6", "96.4", "97.3", "94.8", "86.6"], "ALBERT+CLLD": ["81.7", "96.6", "97.7", "95.6", "97.0"],
+    "TextCNN": ["78.8", "88.2", "94.8", "91.1", "70.9"], "TextCNN+CLLD": ["80.0", "88.8", "95.0", "91.3", "72.1"]}
+COLUMN = ["20NG", "TREC_6", "R8", "R52", "MR"]
+TABLE_III = {"CT": "85.30", "CT+CL": "86.30", "CT+CLSLED": "86.60", "CT+CLALD": "86.56"}
+
+
+def cell(number, row):
+    return CLLD_TABLES[number].rows[row].cells["accuracy"]
+
+
+@pytest.mark.parametrize("place", range(5), ids=COLUMN)
+def test_table_ii_cell_by_cell(place):
+    table = CLLD_TABLES[f"II, {COLUMN[place]}"]
+    assert list(table.rows) == list(TABLE_II) and table.metrics == ("accuracy",) and table.scale == 100
+    for row, column in TABLE_II.items():
+        found = cell(table.number, row)
+        assert found.text == column[place] and found.value == float(column[place])
+    assert DATASETS[table.kind] == COLUMN[place]
+
+
+def test_table_iii_cell_by_cell():
+    table = CLLD_TABLES["III"]
+    assert {name: row.cells["accuracy"].text for name, row in table.rows.items()} == TABLE_III
+    assert all(float(row.cells["accuracy"].text) == row.cells["accuracy"].value for row in table.rows.values())
+    assert table.kind == "20ng"
+
+
+def test_there_are_no_other_tables():
+    assert list(CLLD_TABLES) == [*(f"II, {name}" for name in COLUMN), "III"]
+    assert sum(len(table.rows) for table in CLLD_TABLES.values()) == 34
+    assert not set(CLLD_TABLES) & {*TABLES, *PGKPR_TABLES} and HEADINGS["accuracy"] == "Accuracy"
+
+
+def test_the_misprint_is_kept_and_marked():
+    found = cell("II, MR", "ALBERT+CLLD")
+    assert (found.text, found.value, found.flag, found.presumed) == ("97.0", 97.0, "!8", 87.0)
+    assert "almost surely 87.0" in NOTES["!8"]
+    gains = {(number, encoder): table.rows[f"{encoder}+CLLD"].cells["accuracy"].value
+             - table.rows[encoder].cells["accuracy"].value
+             for number, table in CLLD_TABLES.items() if number != "III" for encoder in ENCODERS}
+    assert [key for key, gain in gains.items() if not 0 < gain < 1.35] == [("II, MR", "ALBERT")]
+    assert gains["II, MR", "ALBERT"] == pytest.approx(10.4)
+    assert found.presumed - cell("II, MR", "ALBERT").value == pytest.approx(0.4)
+
+
+def test_remarks_hold():
+    static = cell("III", "CT+CLSLED")
+    assert static.value == cell("II, 20NG", "BERT+CLLD").value and static.flag == "r7"
+    assert cell("II, 20NG", "BERT+CLLD").flag == "r7"
+    adaptive = cell("III", "CT+CLALD")
+    assert adaptive.flag == "r8" and round((static.value - adaptive.value) / 100 * 7532) == 3
+    deviation = 100 * (0.866 * 0.134 / 7532)**0.5
+    assert deviation == pytest.approx(0.4, abs=0.05)
+    assert cell("III", "CT").value == cell("II, 20NG", "BERT").value
+    flags = {found.flag for table in CLLD_TABLES.values() for row in table.rows.values()
+             for found in row.cells.values()}
+    assert flags == {"", "!8", "r7", "r8"}
+
+
+@pytest.mark.parametrize(("contrast", "source", "kind", "names"), [
+    ("none", "textcnn", "r8", ["TextCNN"]), ("adaptive", "textcnn", "mr", ["TextCNN+CLLD"]),
+    ("static_tau_pairs", "textcnn", "r52", ["TextCNN+CLLD"]), ("static_tau_all", "textcnn", "r8", ["TextCNN+CLLD"]),
+    ("uniform", "textcnn", "r8", []), ("uniform", "textcnn", "20ng", []), ("simcse", "bundled", "20ng", []),
+    ("none", "bundled", "20ng", ["BERT", "CT"]), ("uniform", "bundled", "20ng", ["CT+CL"]),
+    ("static_tau_pairs", "hub:bert-base-uncased", "20ng", ["BERT+CLLD", "CT+CLSLED"]),
+    ("static_tau_all", "bundled", "20ng", ["BERT+CLLD", "CT+CLSLED"]),
+    ("adaptive", "hub:google-bert/bert-base-uncased", "20ng", ["BERT+CLLD", "CT+CLALD"]),
+    ("adaptive", "hub:albert/albert-base-v2", "20ng", ["ALBERT+CLLD"]),
+    ("none", "hub:FacebookAI/roberta-base", "r8", []), ("none", "scratch", "r8", []), ("none", "textcnn", None, []),
+    ("none", "textcnn", "qqp", []), ("supcl_seq", "bundled", "r8", [])])
+def test_runs_of_ours_find_the_published_rows(contrast, source, kind, names):
+    assert [row.name for row in clld_rows(contrast, source, kind)] == names
+    for row in clld_rows(contrast, source, kind):
+        assert any(table.rows.get(row.name) is row for table in CLLD_TABLES.values() if table.kind == kind)
+
+
+def test_every_contrast_and_encoder_is_known():
+    for contrast in LABELS:
+        for source in ("textcnn", "bundled", "path:weights/albert"):
+            for kind in DATASETS:
+                clld_rows(contrast, source, kind)
+    assert [encoder_of(source) for source in ("path:weights/albert", "path:BERT", "hub:distilbert-base")] == [
+        "ALBERT", "BERT", None]
+
+
+@pytest.mark.parametrize(("given", "kind"), [
+    (("20ng", "labelled"), "20ng"), (("r8", "labelled", "../data/r8"), "r8"), (("r52", "all_terms"), "r52"),
+    (("news", "text_gcn", "../data/20ng"), "20ng"), (("any", "newsgroups"), "20ng"), (("any", "trec"), "trec6"),
+    (("trec6", "labelled"), "trec6"), (("trec-50", "labelled", "x"), None), (("films", "rt_polarity"), "mr"),
+    (("films", "labelled", "/home/mr/films/all.csv"), None), (("mr", "text_gcn"), "mr"),
+    (("questions", "labelled", "data/sample/questions.jsonl"), None), (("r8", "pairs"), None)])
+def test_data_sets_of_the_paper_are_known_by_layout_and_name(given, kind):
+    assert dataset_kind_of(*given) == kind
