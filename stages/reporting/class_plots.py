@@ -201,7 +201,7 @@ def _patch(strips: Sequence[tuple[int, int, int]], colour: str, level: int) -> P
 
 
 def _write(axes: Axes, sheet: _Sheet, size: float) -> None:
-    depth = sum(layer.shares for layer in sheet.layers)
+    depth = np.sum([layer.shares for layer in sheet.layers], axis=0)
     for (row, column), text in sheet.texts.items():
         dark = depth[row, column] > 0.55
         axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=size,
