@@ -191,44 +191,68 @@ def graph(keyword: Annotated[str, typer.Argument(help="a keyword of the graph")]
 
 
 @app.command()
-def export(file: Annotated[Path, typer.Argument(help="file to write; its ending is the format")],
+def export(target: Annotated[Path, typer.Argument(
+               metavar="FILE|FOLDER", help="file to write, its ending is the format; with --model, a folder")],
            dataset: Annotated[str | None, typer.Option(
                help="data set; may be left out if only one has a graph")] = None,
            keyword: Annotated[str | None, typer.Option(help="only the part of the graph around this keyword")] = None,
            hops: Annotated[int, typer.Option(min=1, help="with --keyword: edges that the part reaches")] = 1,
            form: Annotated[str | None, typer.Option("--format", help="graphml, whatever the file's ending")] = None,
+           model: Annotated[str | None, typer.Option(
+               help="a trained classifier in place of the graph, for AutoModelForSequenceClassification")] = None,
            ) -> None:
-    """Write the keyword graph for other programs: GraphML, for networkx, Gephi, igraph or Cytoscape.
+    """Write the keyword graph, or a trained classifier, for other programs.
 
-    Nodes carry keyword, cluster size, degrees, centrality, component and community; edges sign and count.
+    The graph as GraphML, for networkx, Gephi, igraph or Cytoscape: nodes carry keyword, cluster size, degrees,
+    centrality, component and community; edges sign and count. A classifier of the CLLD track as a sequence classifier
+    of the Hugging Face library, with its tokenizer and the names of its classes.
 
-    Example: `keycontrast export graph.graphml --keyword "rice cooker" --hops 2`
+    Example: `keycontrast export graph.graphml --keyword "rice cooker" --hops 2`, or
+    `keycontrast export my-classifier --model clald`
     """
-    from pipeline import export as exporting
+    if model is None:
+        from pipeline import export as exporting
 
-    exporting.export(file, dataset, keyword, hops, form, Console())
+        exporting.export(target, dataset, keyword, hops, form, Console())
+        return
+    if not (dataset is None and keyword is None and hops == 1 and form is None):
+        raise InputError("--dataset, --keyword, --hops and --format are of the keyword graph; leave out either these "
+                         "or --model.")
+    from pipeline import export_clld
+    from stages.params import load_params
+
+    export_clld.export(load_params(), model, target, Console())
 
 
 @app.command()
 def predict(run: Annotated[str, typer.Argument(help="a run of params.yaml")],
-            text: Annotated[str | None, typer.Argument(help="a sentence; without it, lines of standard input")] = None,
-            file: Annotated[Path | None, typer.Option(help="file with one text per line")] = None,
+            texts: Annotated[list[str] | None, typer.Argument(
+                metavar="[TEXT]...", help="sentences; without any, lines of standard input")] = None,
+            file: Annotated[Path | None, typer.Option(
+                help="CSV, TSV, JSONL or Parquet with a column of texts, or a file with one text per line; also as .gz "
+                     "or .zst")] = None,
+            column: Annotated[str | None, typer.Option(help="of the texts in a table; text by default")] = None,
+            encoding: Annotated[str, typer.Option(help="of the file")] = "utf-8",
             keyword: Annotated[str | None, typer.Option(help="use this in place of each text's own keyword; for PGKPR "
                                                              "and IANet, words of the text, parted by spaces")] = None,
             samples: Annotated[int | None, typer.Option(min=0, help="further outputs per text, z drawn; HCL")] = None,
-            batch_size: Annotated[int | None, typer.Option(min=1, help="texts rewritten together")] = None) -> None:
-    """Rewrite texts with a trained run; one line of JSON per text, with the keyword that was used.
+            batch_size: Annotated[int | None, typer.Option(min=1, help="texts worked on together")] = None) -> None:
+    """Rewrite or classify texts with a trained run; one line of JSON per text.
 
-    Example: `keycontrast predict hcl "How do I keep my starter alive?" --keyword oven`
+    A rewriter's line has the keyword that was used, a classifier's the probability of its label and of every class.
+
+    Example: `keycontrast predict hcl "How do I keep my starter alive?" --keyword oven`, or
+    `keycontrast predict clald --file questions.csv --column question`
     """
     from pipeline import predict as prediction
+    from pipeline.given_texts import texts_from
     from stages.params import load_params
 
     params = load_params()
     # Whoever types, or pipes line by line, waits for each answer.
     size = batch_size or (None if file is not None else 1)
-    texts = prediction.texts_from(text, file, sys.stdin)
-    prediction.print_lines(prediction.predict(params, run, texts, keyword, samples, size))
+    found = texts_from(texts or [], file, sys.stdin, column, encoding)
+    prediction.print_lines(prediction.predict(params, run, found, keyword, samples, size))
 
 
 @app.command()

@@ -1,9 +1,11 @@
-"""Packs for a GPU machine where nothing can be installed: all that trains models and generates runs, in one file.
+"""Packs for a GPU machine where nothing can be installed: all that trains models and computes runs, in one file.
 
-A pack holds the project's code, the validated params as plain values, the prepared artifacts of the data sets and, for
-models of HCL, the encoder in half precision, and a script that runs it all with torch, transformers, pandas and
-pyarrow alone. Initial vectors of keywords are computed there again: at d = 384 in half precision they would take 768
-bytes per keyword, and they should come from the same weights as those of keywords that the graph lacks.
+A pack holds the project's code, the validated params as plain values, the prepared artifacts of the data sets, the
+encoders of models that start from one, in half precision, and a script that runs it all with torch, transformers,
+pandas and pyarrow alone. Runs of HCL and PGKPR are generated there and scored at home; those of CLLD are scored there,
+beside a linear floor that was computed at home. Initial vectors of keywords are computed there again: at d = 384 in
+half precision they would take 768 bytes per keyword, and they should come from the same weights as those of keywords
+that the graph lacks.
 """
 
 import gzip
@@ -11,7 +13,6 @@ import hashlib
 import io
 import json
 import tarfile
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +21,14 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from pipeline.pack_encoders import PackedEncoder, encoders_of
 from pipeline.packed import params as packed_params
 from pipeline.packed import run as packed_run
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import atomic_file, check_columns, read_metadata
-from stages.encoders import resolve_encoder
+from stages.clld.rows import TEXTCNN
 from stages.params import Params, load_params, stage_hash, stage_values
+from stages.params.clld import ClldModel, ClldRun
 from stages.params.hcl import HclModel, HclRun
 from stages.params.pgkpr import PgkprModel, PgkprRun
 from stages.runtime.errors import InputError, nearest
@@ -35,8 +38,15 @@ LIMIT = 60_000_000
 FOLDER = "keycontrast-pack"
 # What the models of a track are trained on: the table and the stage that makes it; and the last of these stages.
 TABLES = {"hcl": {"examples": "ingest", "texts": "ingest", "keywords": "keywords", "nodes": "graph", "edges": "graph"},
-          "pgkpr": {"paraphrase_items": "paraphrase_items", "vocabulary": "paraphrase_items"}}
-_LAST = {"hcl": "graph", "pgkpr": "paraphrase_items"}
+          "pgkpr": {"paraphrase_items": "paraphrase_items", "vocabulary": "paraphrase_items"},
+          "clld": {"examples": "ingest", "texts": "ingest", "linear_floor": "linear_floor"}}
+TRACKS = tuple(TABLES)
+# The stage that computes a run there.
+RUN_STAGES = {"hcl": "generate_hcl", "pgkpr": "generate_pgkpr", "clld": "evaluate_clld"}
+_LAST = {"hcl": "graph", "pgkpr": "paraphrase_items", "clld": "linear_floor"}
+_SCHEMAS = {("clld", "examples"): "labelled_examples"}
+AnyModel = HclModel | PgkprModel | ClldModel
+AnyRun = HclRun | PgkprRun | ClldRun
 _ROOT = Path(__file__).resolve().parent.parent
 _CODE = ("stages", "models")
 _SCRIPT = "run_packed.py"
@@ -85,14 +95,16 @@ def pack(file: Path, models: Sequence[str] | None = None) -> Packed:
     params = load_params()
     names = chosen_models(params, models)
     runs = [run for run, entry in all_runs(params).items() if entry.model in names]
-    members: dict[str, bytes | Path] = {_SCRIPT: Path(packed_run.__file__),
-                                        "params.json": _as_bytes(packed_values(params, names, runs)), **_code()}
-    for track, known in (("hcl", params.models.hcl), ("pgkpr", params.models.pgkpr)):
+    encoders = encoders_of(params, names)
+    members: dict[str, bytes | Path] = {_SCRIPT: Path(packed_run.__file__), **_code(),
+                                        "params.json": _as_bytes(packed_values(params, names, runs, encoders))}
+    for track in TRACKS:
+        known = getattr(params.models, track)
         members |= _tables(params, track, list(dict.fromkeys(known[name].dataset for name in names if name in known)))
-    if _needs_encoder(params, names):
-        members |= _encoder(params.encoder.source)
+    for encoder in encoders.values():
+        members |= encoder.members()
     digest = _digest(members)
-    members["pack.json"] = _as_bytes(_contents(params, names, runs, members, digest))
+    members["pack.json"] = _as_bytes(_contents(params, names, runs, encoders, members, digest))
     with atomic_file(file) as temporary:
         _write(temporary, members)
         size = temporary.stat().st_size
@@ -102,7 +114,7 @@ def pack(file: Path, models: Sequence[str] | None = None) -> Packed:
 
 
 def chosen_models(params: Params, models: Sequence[str] | None) -> list[str]:
-    """Return ``models``, or all, after those that they start from.
+    """Return ``models``, or all, after those that they start from, or take their confusing pairs from.
 
     Raises:
         InputError: no such model, or there is none at all.
@@ -114,9 +126,9 @@ def chosen_models(params: Params, models: Sequence[str] | None) -> list[str]:
     chosen: dict[str, None] = {}
 
     def add(name: str) -> None:
-        start = _start(params, name)
-        if start is not None:
-            add(start)
+        for earlier in (_start(params, name), _pairs_of(params, name)):
+            if earlier is not None:
+                add(earlier)
         chosen.setdefault(name)
 
     for name in models or known:
@@ -127,9 +139,14 @@ def chosen_models(params: Params, models: Sequence[str] | None) -> list[str]:
     return list(chosen)
 
 
-def all_runs(params: Params) -> dict[str, HclRun | PgkprRun]:
+def all_runs(params: Params) -> dict[str, AnyRun]:
     """Return the runs of every track by name; no two tracks have one of equal name."""
-    return {**params.runs.hcl, **params.runs.pgkpr}
+    return {name: run for track in TRACKS for name, run in getattr(params.runs, track).items()}
+
+
+def all_models(params: Params) -> dict[str, AnyModel]:
+    """Return the models of every track by name; no two tracks have one of equal name."""
+    return {name: model for track in TRACKS for name, model in getattr(params.models, track).items()}
 
 
 def _start(params: Params, name: str) -> str | None:
@@ -137,45 +154,49 @@ def _start(params: Params, name: str) -> str | None:
     return params.models.hcl[name].init_from if name in params.models.hcl else None
 
 
-def _model_track(params: Params, name: str) -> str:
-    return "hcl" if name in params.models.hcl else "pgkpr"
+def _pairs_of(params: Params, name: str) -> str | None:
+    """Return the model whose confusions say which classes model ``name`` sets apart."""
+    return params.models.clld[name].pairs_of if name in params.models.clld else None
 
 
-def _run_track(params: Params, name: str) -> str:
-    return "hcl" if name in params.runs.hcl else "pgkpr"
+def _track(block: Any, name: str) -> str:
+    """Return the track of model or run ``name``, ``block`` being all models or all runs."""
+    return next(track for track in TRACKS if name in getattr(block, track))
 
 
-def _needs_encoder(params: Params, models: Sequence[str]) -> bool:
-    return any(name in params.models.hcl for name in models)
+def _consulted(params: Params, models: Sequence[str]) -> list[str]:
+    """Return the models whose confusing pairs others of ``models`` take."""
+    return list(dict.fromkeys(other for name in models if (other := _pairs_of(params, name)) is not None))
 
 
-def all_models(params: Params) -> dict[str, HclModel | PgkprModel]:
-    """Return the models of every track by name; no two tracks have one of equal name."""
-    return {**params.models.hcl, **params.models.pgkpr}
-
-
-def packed_values(params: Params, models: Sequence[str], runs: Sequence[str]) -> dict[str, Any]:
+def packed_values(params: Params, models: Sequence[str], runs: Sequence[str],
+                  encoders: Mapping[str, PackedEncoder]) -> dict[str, Any]:
     """Return the params as plain values: the tree, settings of each model and run, and each stage's own with a hash.
 
-    See :mod:`pipeline.packed.params`, which reads them.
+    See :mod:`pipeline.packed.params`, which reads them. Encoders are named by their folders in the pack.
     """
     tree = params.model_dump(mode="json")
     tree["encoder"]["source"] = f"path:{packed_run.ENCODER}"
+    for name, encoder in encoders.items():
+        if name in params.models.clld:
+            tree["models"]["clld"][name]["encoder"] = f"path:{encoder.folder}"
     known = params.models.hcl
     datasets = dict.fromkeys(known[name].dataset for name in models if name in known)
     instances = [*(("node_vectors", name) for name in datasets),
-                 *((f"train_{_model_track(params, name)}", name) for name in models),
-                 *((f"generate_{_run_track(params, name)}", name) for name in runs)]
+                 *((f"train_{_track(params.models, name)}", name) for name in models),
+                 *(("confusing_pairs", name) for name in _consulted(params, models)),
+                 *((RUN_STAGES[_track(params.runs, name)], name) for name in runs)]
+    decoding = {name: _decoding(params, name) for name in runs if name not in params.runs.clld}
     return {"params": tree,
             "models": {name: {"settings": _settings(params, name), "seed": params.model_seed(name)} for name in models},
-            "runs": {name: {"decode": _decoding(params, name)} for name in runs},
+            "runs": {name: {"decode": decode} for name, decode in decoding.items()},
             "stages": {f"{stage}@{key}": {"hash": stage_hash(params, stage, key),
                                           "values": stage_values(params, stage, key)} for stage, key in instances}}
 
 
 def _settings(params: Params, name: str) -> dict[str, Any]:
-    found = params.hcl_model(name) if name in params.models.hcl else params.pgkpr_model(name)
-    return found.model_dump(mode="json")
+    of_track = {"hcl": params.hcl_model, "pgkpr": params.pgkpr_model, "clld": params.clld_model}
+    return of_track[_track(params.models, name)](name).model_dump(mode="json")
 
 
 def _decoding(params: Params, name: str) -> dict[str, Any]:
@@ -183,21 +204,29 @@ def _decoding(params: Params, name: str) -> dict[str, Any]:
     return found.model_dump(mode="json")
 
 
-def _contents(params: Params, models: Sequence[str], runs: Sequence[str], members: Mapping[str, bytes | Path],
-              digest: str) -> dict[str, Any]:
+def _contents(params: Params, models: Sequence[str], runs: Sequence[str], encoders: Mapping[str, PackedEncoder],
+              members: Mapping[str, bytes | Path], digest: str) -> dict[str, Any]:
     """Return what the runner and `unpack` go by."""
-    encoder = resolve_encoder(params.encoder.source).description if _needs_encoder(params, models) else None
-    of_models = {name: _model_track(params, name) for name in models}
-    of_runs = {name: _run_track(params, name) for name in runs}
-    return {"pack": digest, "encoder": encoder,
+    of_models = {name: _track(params.models, name) for name in models}
+    of_runs = {name: RUN_STAGES[_track(params.runs, name)] for name in runs}
+    return {"pack": digest,
             "models": {name: {"track": track, "dataset": all_models(params)[name].dataset,
-                              "init_from": _start(params, name),
+                              "init_from": _start(params, name), "pairs_of": _pairs_of(params, name),
+                              "encoder": _encoder(track, encoders.get(name)),
                               "params_hash": stage_hash(params, f"train_{track}", name)}
                        for name, track in of_models.items()},
-            "runs": {name: {"track": track, "model": all_runs(params)[name].model,
-                            "params_hash": stage_hash(params, f"generate_{track}", name)}
-                     for name, track in of_runs.items()},
+            "confusing_pairs": {name: stage_hash(params, "confusing_pairs", name)
+                                for name in _consulted(params, models)},
+            "runs": {name: {"track": _track(params.runs, name), "model": all_runs(params)[name].model, "stage": stage,
+                            "params_hash": stage_hash(params, stage, name)} for name, stage in of_runs.items()},
             "tables": {name: _sha256(content) for name, content in members.items() if name.startswith("artifacts/")}}
+
+
+def _encoder(track: str, encoder: PackedEncoder | None) -> dict[str, Any] | None:
+    """Return what a model of ``track`` started from, as its artifacts say at home; None for the PGKPR track."""
+    if encoder is not None:
+        return encoder.contents()
+    return {"source": TEXTCNN, "folder": None, "description": {"name": TEXTCNN}} if track == "clld" else None
 
 
 def _code() -> dict[str, bytes | Path]:
@@ -220,37 +249,12 @@ def _tables(params: Params, track: str, datasets: Sequence[str]) -> dict[str, by
             if not path.exists():
                 raise InputError(f"{path}: no such artifact, and a pack needs it. Prepare the data first: "
                                  f"keycontrast run {_LAST[track]}@{dataset}")
-            check_columns(path, kind)
+            check_columns(path, _SCHEMAS.get((track, kind), kind))
             if read_metadata(path).get("params_hash") != stage_hash(params, stage, dataset):
                 raise InputError(f"{path}: made under other params than params.yaml has now. Bring it up to date "
                                  f"first: keycontrast run {_LAST[track]}@{dataset}")
             found[path.as_posix()] = path
     return found
-
-
-def _encoder(source: str) -> dict[str, bytes | Path]:
-    """Return configuration and tokenizer of the encoder, and its weights, without pooler, in half precision."""
-    import torch
-    from safetensors.torch import save
-
-    from models.encoders import load_encoder
-
-    resolved = resolve_encoder(source)
-    if not resolved.pretrained:
-        raise InputError(f"encoder.source: {source} has no weights to pack; name an encoder that has.")
-    encoder, tokenizer = load_encoder(resolved.location)
-    half = {name: tensor.half().contiguous() if tensor.dtype == torch.float32 else tensor
-            for name, tensor in encoder.state_dict().items()}
-    members: dict[str, bytes | Path] = {packed_run.HALF.as_posix(): save(half, metadata={"format": "pt"})}
-    with tempfile.TemporaryDirectory() as folder:
-        assert tokenizer is not None    # a location always has one
-        tokenizer.save_pretrained(folder)
-        # `dtype` would be read as that of the weights on disk.
-        config = {**encoder.config.to_dict(), "dtype": "float32"}
-        config.pop("_name_or_path", None)
-        members |= {f"{packed_run.ENCODER}/{path.name}": path.read_bytes() for path in sorted(Path(folder).iterdir())}
-    members[f"{packed_run.ENCODER}/config.json"] = _as_bytes(config)
-    return members
 
 
 def _write(path: Path, members: Mapping[str, bytes | Path]) -> None:
@@ -268,6 +272,7 @@ def _sizes(members: Mapping[str, bytes | Path]) -> dict[str, int]:
     sizes = {"encoder": 0, "artifacts": 0, "code and params": 0}
     for name, content in members.items():
         group = name.partition("/")[0]
+        group = "encoder" if group.startswith("encoder") else group
         sizes[group if group in sizes else "code and params"] += len(_content(content))
     return sizes
 
@@ -276,7 +281,8 @@ def _too_large(file: Path, members: Mapping[str, bytes | Path], size: int) -> st
     largest = sorted(members, key=lambda name: (-len(_content(members[name])), name))[:3]
     shown = ", ".join(f"{name} ({len(_content(members[name])) / 1e6:.1f} MB before compression)" for name in largest)
     return (f"{file}: the pack would have {size / 1e6:.1f} MB, and {LIMIT / 1e6:.0f} MB are the most. Largest are "
-            f"{shown}. Take a smaller encoder (encoder.source), or fewer examples (ingest.max_train).")
+            f"{shown}. Take a smaller encoder (encoder.source), fewer examples (ingest.max_train), or fewer models "
+            f"(--model).")
 
 
 def _digest(members: Mapping[str, bytes | Path]) -> str:

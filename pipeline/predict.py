@@ -1,12 +1,11 @@
-"""Rewriting new texts with a trained run: JSON lines out, one per text, as soon as it is done."""
+"""Rewriting or classifying new texts with a trained run: JSON lines out, one per text, as soon as it is done."""
 
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
@@ -20,34 +19,6 @@ from stages.runtime.log import logger
 
 if TYPE_CHECKING:
     from stages.hcl.decoding import Paraphraser
-
-
-def texts_from(argument: str | None, file: Path | None, stream: TextIO) -> Iterator[str]:
-    """Yield the texts to rewrite: the argument, the lines of a file, or those of ``stream``; no empty ones.
-
-    Raises:
-        InputError: a text and a file are given, nothing is, the text is empty, or the file missing or not UTF-8.
-    """
-    if argument is not None and file is not None:
-        raise InputError("give a text or --file, not both.")
-    if argument is not None:
-        if not argument.strip():
-            raise InputError('the text is empty. Give one: keycontrast predict RUN "a sentence".')
-        yield argument
-        return
-    if file is None:
-        if stream.isatty():
-            raise InputError('no text. Give one: keycontrast predict RUN "a sentence", or --file FILE, or lines on '
-                             "standard input.")
-        yield from (line.strip() for line in stream if line.strip())
-        return
-    if not file.is_file():
-        raise InputError(f"{file}: no such file. It should hold one text per line.")
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise InputError(f"{file}: not UTF-8 ({error.reason} at byte {error.start}). Convert it first.") from error
-    yield from (line.strip() for line in lines if line.strip())
 
 
 @dataclass
@@ -92,14 +63,16 @@ def predict(params: Params, run: str, texts: Iterable[str], keyword: str | None 
             batch_size: int | None = None) -> Iterator[dict[str, Any]]:
     """Yield one plain dictionary per text: source, prediction(s), and for a model that reads keywords these.
 
+    Of a classifier: text, label, its probability, and the probabilities of all classes.
+
     Args:
         params: in force.
-        run: a run of either track.
-        texts: what to rewrite; read a batch at a time.
+        run: a run of any track; one of the CLLD track classifies.
+        texts: what to rewrite or to classify; read a batch at a time.
         keyword: takes the place of the texts' own keywords; None takes the run's setting. A model of the PGKPR track
             is told by it which words of the text are keywords, several parted by spaces.
         samples: further outputs per text, z drawn from the prior; None takes the run's setting. HCL alone has a z.
-        batch_size: texts rewritten together; None takes the run's setting.
+        batch_size: texts worked on together; None takes the run's setting.
 
     Raises:
         InputError: no such run, its model is not trained yet, or it cannot do what is asked.
@@ -111,8 +84,12 @@ def predict(params: Params, run: str, texts: Iterable[str], keyword: str | None 
             raise InputError(f"--samples: run {run} is of the PGKPR track, whose models draw nothing; leave it out.")
         yield from rewritten(params, run, _batches(texts, batch_size or params.pgkpr_decoding(run).batch_size), keyword)
         return
+    if run in params.runs.clld:
+        yield from _classified(params, run, texts, keyword, samples, batch_size)
+        return
     if run not in params.runs.hcl:
-        raise InputError(f"no run is called {run!r}; {nearest(run, [*params.runs.hcl, *params.runs.pgkpr])}")
+        known = [*params.runs.hcl, *params.runs.pgkpr, *params.runs.clld]
+        raise InputError(f"no run is called {run!r}; {nearest(run, known)}")
     from stages.hcl.decoding import Paraphraser
     from stages.runtime.device import choose_device
     from stages.runtime.seeds import seed_everything
@@ -129,6 +106,16 @@ def predict(params: Params, run: str, texts: Iterable[str], keyword: str | None 
         done += len(batch)
         rows = pd.concat(list(paraphraser.rewrite(items, {**decode, "batch_size": len(batch)}, params.seed)))
         yield from _lines(rows, methods, paraphraser.uses_keyword)
+
+
+def _classified(params: Params, run: str, texts: Iterable[str], keyword: str | None, samples: int | None,
+                batch_size: int | None) -> Iterator[dict[str, Any]]:
+    from pipeline.predict_clld import classified
+
+    unused = [name for name, value in (("--keyword", keyword), ("--samples", samples)) if value is not None]
+    if unused:
+        raise InputError(f"{unused[0]}: run {run} is of the CLLD track, whose models classify; leave it out.")
+    yield from classified(params, run, _batches(texts, batch_size or params.evaluate_clld.batch_size))
 
 
 def _finder(params: Params, paraphraser: "Paraphraser", setting: str) -> KeywordFinder | None:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.text import Text
 
-from pipeline.packed.run import CONTENTS, RESULTS
+from pipeline.packed.run import CONTENTS, ENCODER, MODEL_FILES, RESULTS, RUN_FILES
 from stages.artifacts.paths import ModelPaths, RunPaths
 from stages.artifacts.tables import (
     METADATA_KEY,
@@ -25,6 +25,7 @@ from stages.artifacts.tables import (
     read_metadata,
     read_table,
 )
+from stages.clld.lookup import TRAINED_ON_FILE as CLASSIFIED_ON_FILE
 from stages.encoders import resolve_encoder
 from stages.hcl.lookup import TRAINED_ON_FILE
 from stages.params import Params, load_params, stage_hash
@@ -35,6 +36,10 @@ from stages.runtime.process import RECORDS
 # A clock may be a little off, and archives count in seconds.
 _CLOCK = 1.0
 _RECORD = "record"
+# Schemas of tables that another track calls by the same file name.
+_OF_CLASSIFIERS = {"items": "labelled_items", "predictions": "class_predictions", "scores": "class_scores"}
+# Plain text that names the encoder which a classifier started from.
+_NAMING = ("metrics.json", CLASSIFIED_ON_FILE, "README.md")
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,7 @@ class Unpacked:
 
     Attributes:
         models: names.
-        runs: name and track.
+        runs: name and track; those of ``clld`` are scored already.
         unfinished: jobs of the pack that were begun and are not done, with their state.
         machine: device and versions that it was computed with.
         overrides: what the machine had in another way than the params.
@@ -65,14 +70,16 @@ class _Part:
     Attributes:
         source: where it is.
         target: where it is to be.
-        kind: name of a table, or a record; None for anything else.
+        kind: schema of a table, or a record; None for anything else.
         stage: stage instance that made it.
+        model: that it is, or was made with.
     """
 
     source: Path
     target: Path
     kind: str | None = None
     stage: str = ""
+    model: str = ""
 
     @property
     def made(self) -> float:
@@ -92,14 +99,21 @@ def show_unpacked(file: Path, force: bool, console: Console) -> None:
     if done.other_weights:
         lines.append(f"The weights in artifacts/models of {', '.join(done.other_weights)} are of another training; "
                      f"those of this one stayed on the machine (run_packed.py --weights brings them).")
-    if done.runs:
+    scoring = {run: f"evaluate_{track}" for run, track in done.runs.items()}
+    unscored = [f"  keycontrast stage {stage}@{run}" for run, stage in scoring.items() if stage not in RUN_FILES]
+    if unscored:
         lines += ["Now score them, stage by stage; `keycontrast run` would train again what has no weights here:",
-                  *(f"  keycontrast stage evaluate_{track}@{run}" for run, track in done.runs.items())]
+                  *unscored]
+    if len(unscored) < len(scoring):
+        lines += [f"{'The others' if unscored else 'They'} are scored. Tests and page of what is there: keycontrast "
+                  f"stage compare, then keycontrast stage report; `keycontrast run` would train again."]
     console.print(Text("\n".join(lines)), soft_wrap=True)
 
 
 def unpack(file: Path, force: bool = False) -> Unpacked:
     """Put predictions, histories, items and metrics from ``file`` into ``artifacts/``, and records beside those here.
+
+    Runs of the CLLD track come with their scores.
 
     The metadata of each table says on which device, with which versions and from which pack it was computed; each
     record (durations, memory, throughput) names the device.
@@ -153,12 +167,13 @@ def _check(file: Path, contents: Mapping[str, Any], params: Params) -> None:
                          f"pack.")
     packed = contents["pack"]
     problems = []
-    for block, stage in (("models", "train"), ("runs", "generate")):
+    for block in ("models", "runs"):
         for name in contents[block]:
             track = _track(contents, block, name)
+            stage = f"train_{track}" if block == "models" else _run_stage(contents, name)
             if name not in getattr(getattr(params, block), track):
                 problems.append(f"{block}.{track}.{name}: not in params.yaml")
-            elif stage_hash(params, f"{stage}_{track}", name) != packed[block][name]["params_hash"]:
+            elif stage_hash(params, stage, name) != packed[block][name]["params_hash"]:
                 problems.append(f"{block}.{track}.{name}: params.yaml has other params for it now")
     problems += [f"{path}: is another table now" for path, digest in packed["tables"].items()
                  if Path(path).exists() and sha256_of(Path(path)) != digest]
@@ -173,25 +188,43 @@ def _track(contents: Mapping[str, Any], block: str, name: str) -> str:
     return str(contents["pack"][block][name]["track"])
 
 
+def _run_stage(contents: Mapping[str, Any], run: str) -> str:
+    """Return the stage that computed a run of a pack; packs of earlier versions have runs that generate alone."""
+    entry = contents["pack"]["runs"][run]
+    return str(entry.get("stage", f"generate_{entry['track']}"))
+
+
 def _parts(folder: Path, contents: Mapping[str, Any]) -> Iterator[_Part]:
-    stages = []
-    for name in contents["models"]:
-        paths, source = ModelPaths(name), folder / "models" / name
-        stages.append(stage := f"train_{_track(contents, 'models', name)}@{name}")
-        for kind, digest in contents["tables"][name].items():
-            yield _Part(folder / kind / f"{digest}.parquet", paths.folder / f"{kind}.parquet", kind, stage)
-        for path in (paths.history, paths.metrics):
-            if (source / path.name).exists():
-                yield _Part(source / path.name, path, None, stage)
-        if (folder / "weights" / name).exists():
-            yield _Part(folder / "weights" / name, paths.weights, None, stage)
-    for run in contents["runs"]:
-        stages.append(stage := f"generate_{_track(contents, 'runs', run)}@{run}")
-        yield _Part(folder / "runs" / run / "predictions.parquet", RunPaths(run).predictions, "predictions", stage)
-    for stage in stages:
+    parts = [part for name in contents["models"] for part in _parts_of_model(folder, contents, name)]
+    parts += [part for run in contents["runs"] for part in _parts_of_run(folder, contents, run)]
+    yield from parts
+    for stage in dict.fromkeys(part.stage for part in parts):
         record = f"{stage}.json"
         if (folder / "records" / record).exists():
             yield _Part(folder / "records" / record, RECORDS / record, _RECORD, stage)
+
+
+def _parts_of_model(folder: Path, contents: Mapping[str, Any], name: str) -> Iterator[_Part]:
+    paths, source, track = ModelPaths(name), folder / "models" / name, _track(contents, "models", name)
+    stage = f"train_{track}@{name}"
+    for kind, digest in contents["tables"][name].items():
+        schema = _OF_CLASSIFIERS.get(kind, kind) if track == "clld" else kind
+        yield _Part(folder / kind / f"{digest}.parquet", paths.folder / f"{kind}.parquet", schema,
+                    f"confusing_pairs@{name}" if kind == "confusing_pairs" else stage, name)
+    for file in MODEL_FILES:
+        if (source / file).exists():
+            yield _Part(source / file, paths.folder / file, None, stage, name)
+    if (folder / "weights" / name).exists():
+        yield _Part(folder / "weights" / name, paths.weights, None, stage, name)
+
+
+def _parts_of_run(folder: Path, contents: Mapping[str, Any], run: str) -> Iterator[_Part]:
+    stage, model = _run_stage(contents, run), contents["pack"]["runs"][run]["model"]
+    for file in RUN_FILES.get(stage, ("predictions.parquet",)):
+        place, kind = Path(file), None
+        if place.suffix == ".parquet":
+            kind = _OF_CLASSIFIERS.get(place.stem, place.stem) if stage in RUN_FILES else place.stem
+        yield _Part(folder / "runs" / run / file, RunPaths(run).folder / file, kind, f"{stage}@{run}", model)
 
 
 def _refuse_newer(file: Path, parts: list[_Part]) -> None:
@@ -205,30 +238,63 @@ def _refuse_newer(file: Path, parts: list[_Part]) -> None:
 
 def _put(part: _Part, contents: Mapping[str, Any], params: Params) -> None:
     if part.source.is_dir():
-        _put_weights(part, params)
+        _put_weights(part, contents, params)
     else:
         with atomic_file(part.target) as temporary:
             if part.kind is None:
-                copyfile(part.source, temporary)
+                _put_file(part.source, temporary, _encoder(contents, part.model))
             elif part.kind == _RECORD:
                 record = {**json.loads(part.source.read_text()), "device": contents["machine"]["device"]}
                 temporary.write_text(json.dumps(record) + "\n")
             else:
                 check_columns(part.source, part.kind)
-                _write_table(part.source, temporary, part.stage, contents)
+                _write_table(part, temporary, contents)
     # The age of what was computed, so that the same results can be unpacked twice.
     os.utime(part.target, (part.made, part.made))
 
 
-def _write_table(source: Path, target: Path, stage: str, contents: Mapping[str, Any]) -> None:
+def _encoder(contents: Mapping[str, Any], model: str) -> Mapping[str, Any]:
+    """Return source, folder and description of the encoder that a model of a pack started from; nothing for none.
+
+    Packs of earlier versions have one encoder, for all models of HCL, whose files do not name it.
+    """
+    packed = contents["pack"]
+    if "encoder" not in packed:
+        return packed["models"][model]["encoder"] or {}
+    if packed["encoder"] is None:
+        return {}
+    return {"description": packed["encoder"], "folder": ENCODER.name, "source": f"path:{ENCODER}"}
+
+
+def _put_file(source: Path, target: Path, encoder: Mapping[str, Any]) -> None:
+    """Copy a file; where a classifier's says which encoder it started from, it says so as the params do."""
+    if source.name not in _NAMING or not encoder.get("folder"):
+        copyfile(source, target)
+        return
+    there, here = f"path:{encoder['folder']}", str(encoder["source"])
+    if source.suffix == ".json":  # in quotation marks, so that encoder is not taken for the beginning of encoder-2
+        there, here = json.dumps(there), json.dumps(here, ensure_ascii=False)
+    else:
+        there, here = f"`{there}`", f"`{here}`"
+    target.write_text(source.read_text(encoding="utf-8").replace(there, here), encoding="utf-8")
+
+
+def _params_hash(packed: Mapping[str, Any], stage: str) -> str:
+    """Return the hash of the params of a stage instance of a pack."""
+    name, _, key = stage.partition("@")
+    if name == "confusing_pairs":
+        return str(packed["confusing_pairs"][key])
+    return str(packed["models" if name.startswith("train_") else "runs"][key]["params_hash"])
+
+
+def _write_table(part: _Part, target: Path, contents: Mapping[str, Any]) -> None:
     """Write a table as it is, with metadata that say where it was computed."""
-    table, packed = read_table(source), contents["pack"]
-    block, name = ("models" if stage.startswith("train") else "runs"), stage.partition("@")[2]
-    metadata = read_metadata(source)
-    models = metadata.get("models", {})
-    if "encoder" in models and packed["encoder"] is not None:
-        models["encoder"] = {**packed["encoder"], "stored_as": "float16"}
-    metadata |= {"stage": stage, "params_hash": packed[block][name]["params_hash"], "models": models,
+    table, packed = read_table(part.source), contents["pack"]
+    metadata = read_metadata(part.source)
+    models, encoder = metadata.get("models", {}), _encoder(contents, part.model)
+    if "encoder" in models and encoder:
+        models["encoder"] = {**encoder["description"], **({"stored_as": "float16"} if encoder["folder"] else {})}
+    metadata |= {"stage": part.stage, "params_hash": _params_hash(packed, part.stage), "models": models,
                  "computed_elsewhere": {"pack": packed["pack"], **contents["machine"],
                                         "overrides": contents["overrides"]}}
     stored = dict(table.schema.metadata or {})
@@ -236,11 +302,12 @@ def _write_table(source: Path, target: Path, stage: str, contents: Mapping[str, 
     pq.write_table(table.replace_schema_metadata(stored), target, compression="zstd", row_group_size=ROW_GROUP)
 
 
-def _put_weights(part: _Part, params: Params) -> None:
+def _put_weights(part: _Part, contents: Mapping[str, Any], params: Params) -> None:
     """Put a model's folder here; keywords that a model of HCL lacks get vectors from this project's encoder."""
+    encoder = _encoder(contents, part.model) if part.stage.startswith("train_clld") else {}
     with atomic_folder(part.target) as folder:
         for file in sorted(part.source.iterdir()):
-            copyfile(file, folder / file.name)
+            _put_file(file, folder / file.name, encoder)
         if not part.stage.startswith("train_hcl"):
             return
         place = folder / TRAINED_ON_FILE

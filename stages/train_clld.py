@@ -28,10 +28,10 @@ from stages.artifacts.tables import Provenance, read_frame
 from stages.clld.build import build, clean_tokenizer
 from stages.clld.lookup import TrainedOn
 from stages.clld.pairs import Pairs, chosen_pairs, named_pairs
+from stages.clld.rows import TEXTCNN
 from stages.clld.texts import class_numbers, classes_of, read_labelled_texts
 from stages.clld.trained import TrainedClassifier, model_card, texts_per_class, training_metrics, write_trained
 from stages.encoders import ResolvedEncoder, resolve_encoder
-from stages.params.clld import TEXTCNN
 from stages.runtime.device import choose_device
 from stages.runtime.distributed import process_group
 from stages.runtime.errors import InputError

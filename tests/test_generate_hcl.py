@@ -1,6 +1,5 @@
 """The generate_hcl stage and prediction with a tiny saved model."""
 
-import io
 from pathlib import Path
 
 import pandas as pd
@@ -12,7 +11,7 @@ import yaml
 from test_train_hcl import graph, settings, trained_on
 from transformers import AutoTokenizer
 
-from pipeline.predict import predict, texts_from
+from pipeline.predict import predict
 from stages.artifacts.paths import ModelPaths, RunPaths
 from stages.artifacts.schemas import NO_KEYWORD, SCHEMAS
 from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
@@ -237,31 +236,3 @@ def test_predict_draws_by_the_number_of_the_text(params):
     assert all(len(line["samples"]) == 2 and not line["keyword_in_graph"] for line in together)
     with pytest.raises(InputError, match="no run is called 'plan'; did you mean 'plain'"):
         list(predict(params, "plan", texts))
-
-
-class Terminal(io.StringIO):
-    """Standard input that a person sits at."""
-
-    def isatty(self):
-        return True
-
-
-def test_texts_come_from_the_argument_a_file_or_standard_input(tmp_path):
-    file = tmp_path / "in.txt"
-    file.write_text("one\n\n two \n")
-    assert list(texts_from("a text", None, io.StringIO())) == ["a text"]
-    assert list(texts_from(None, file, io.StringIO())) == ["one", "two"]
-    assert list(texts_from(None, None, io.StringIO("x\n\ny\n"))) == ["x", "y"]
-    with pytest.raises(InputError, match="text is empty"):
-        list(texts_from(" ", None, io.StringIO()))
-
-
-def test_unusable_texts_are_named(tmp_path):
-    file = tmp_path / "in.txt"
-    file.write_bytes(b"caf\xe9\n")
-    for arguments, message in (((None, tmp_path / "no", io.StringIO()), "no such file"),
-                               ((None, file, io.StringIO()), "not UTF-8 .*at byte 3"),
-                               (("a", file, io.StringIO()), "not both"),
-                               ((None, None, Terminal()), "no text. Give one")):
-        with pytest.raises(InputError, match=message):
-            list(texts_from(*arguments))

@@ -227,7 +227,7 @@ def test_a_pack_is_the_same_each_time_and_brings_what_models_start_from(project,
 
 def test_packed_values_are_those_of_the_params(project):
     now = load_params()
-    values = packed_values(now, ["hcl", "later"], ["later"])
+    values = packed_values(now, ["hcl", "later"], ["later"], {})
     assert values["models"]["later"] == {"seed": 5, "settings": now.hcl_model("later").model_dump(mode="json")}
     assert values["runs"]["later"]["decode"]["num_beams"] == 1
     assert values["stages"]["train_hcl@later"]["hash"] == stage_hash(now, "train_hcl", "later")
@@ -279,7 +279,8 @@ PACK = {"models": {"b": {"track": "hcl", "dataset": "d", "init_from": "a"},
                    "a": {"track": "hcl", "dataset": "d", "init_from": None},
                    "c": {"track": "hcl", "dataset": "e", "init_from": None},
                    "p": {"track": "pgkpr", "dataset": "f", "init_from": None}},
-        "runs": {"r": {"model": "b"}, "s": {"model": "a"}, "q": {"model": "p"}}}
+        "runs": {"r": {"model": "b", "stage": "generate_hcl"}, "s": {"model": "a", "stage": "generate_hcl"},
+                 "q": {"model": "p", "stage": "generate_pgkpr"}}}
 
 
 def test_jobs_stand_after_what_they_need():
@@ -454,7 +455,7 @@ def _made_by(model, run):
 def test_a_pack_of_both_tracks_holds_what_either_needs(rewriters):
     with chdir(rewriters):
         now = load_params()
-        values = packed_values(now, ["plain"], ["greedy"])
+        values = packed_values(now, ["plain"], ["greedy"], {})
     assert values["models"]["plain"]["settings"]["architecture"] == "transformer"
     assert set(values["stages"]) == {"train_pgkpr@plain", "generate_pgkpr@greedy"}
     assert values["stages"]["generate_pgkpr@greedy"]["hash"] == stage_hash(now, "generate_pgkpr", "greedy")

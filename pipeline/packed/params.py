@@ -43,6 +43,14 @@ class PackedParams(Values):
         """Return the settings of model ``name`` of the PGKPR track."""
         return _settings(name)
 
+    def clld_model(self, name: str) -> Values:
+        """Return the settings of model ``name`` of the CLLD track."""
+        return _settings(name)
+
+    def clld_encoder(self, name: str) -> str:
+        """Return what model ``name`` of the CLLD track starts from: ``textcnn``, or a folder of the pack."""
+        return str(self.models.clld[name].encoder)
+
     def hcl_decoding(self, run: str) -> Values:
         """Return the decoding settings of ``run`` of the HCL track."""
         return _content().runs[run].decode

@@ -1,8 +1,8 @@
-"""Train and generate what a pack holds, on a machine that has torch and transformers and little else.
+"""Train and compute what a pack holds, on a machine that has torch and transformers and little else.
 
     python run_packed.py --out DIR
 
-trains every model of the pack, generates every run on them, and leaves one archive in DIR: results.tar.gz, with
+trains every model of the pack, computes every run on them, and leaves one archive in DIR: results.tar.gz, with
 predictions, histories, metrics and records, to be read at home by `keycontrast unpack`. The archive is written anew
 after each step, so that what is done is never lost; the same command goes on where an earlier one ended.
 """
@@ -28,14 +28,19 @@ from typing import Any, BinaryIO, Protocol
 PACK = Path("pack.json")
 OVERRIDES = Path("overrides.json")
 ENCODER = Path("encoder")
-HALF = ENCODER / "half.safetensors"
+HALF = "half.safetensors"
 LOGS, DONE = Path("logs"), Path("done")
 RESULTS = "results.tar.gz"
 CONTENTS = "results.json"
 _POLL_SECONDS, _REPORT_SECONDS, _GRACE_SECONDS = 0.2, 20.0, 20.0
 _LOG_BYTES = 65_536
 # Tables of a model that travel home, each kind once for all models that have the same one.
-MODEL_TABLES = ("items", "paraphrase_items", "vocabulary")
+MODEL_TABLES = ("items", "paraphrase_items", "vocabulary", "validation_confusion", "label_distance", "confusing_pairs")
+MODEL_FILES = ("history.csv", "metrics.json", "evaluations.csv")
+# What a run leaves, by the stage that computes it there.
+RUN_FILES = {"evaluate_clld": ("predictions.parquet", "scores.parquet", "classes.parquet", "confusion.parquet",
+                               "calibration.parquet", "metrics.json")}
+_PREDICTIONS = ("predictions.parquet",)
 _VERSIONS = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "pandas", "pyarrow")
 
 
@@ -98,7 +103,7 @@ class Job:
 def jobs_of(pack: Mapping[str, Any], models: Sequence[str] | None) -> list[Job]:
     """Return the jobs of ``models`` (all, if none is named) in an order in which they can run.
 
-    A model brings along the one that it starts from, and every run on it.
+    A model brings along the one that it starts from, or takes its confusing pairs from, and every run on it.
 
     Raises:
         Refused: no such model.
@@ -110,27 +115,32 @@ def jobs_of(pack: Mapping[str, Any], models: Sequence[str] | None) -> list[Job]:
     chosen: dict[str, None] = {}
 
     def add(name: str) -> None:
-        start = known[name]["init_from"]
-        if start is not None and start not in chosen:
-            add(start)
+        for earlier in (known[name]["init_from"], known[name].get("pairs_of")):
+            if earlier is not None and earlier not in chosen:
+                add(earlier)
         chosen.setdefault(name)
 
     for name in models or known:
         add(name)
     datasets = dict.fromkeys(known[name]["dataset"] for name in chosen if known[name]["track"] == "hcl")
+    consulted = {known[name].get("pairs_of") for name in chosen}
     jobs = [Job("node_vectors", dataset, ()) for dataset in datasets]
     for name in chosen:
-        track = known[name]["track"]
-        needs = () if track == "pgkpr" else _needs_of_hcl(known[name])
-        jobs.append(Job(f"train_{track}", name, needs))
-        jobs += [Job(f"generate_{track}", run, (f"train_{track}@{name}",)) for run, entry in pack["runs"].items()
+        training = Job(f"train_{known[name]['track']}", name, _needs(known[name]))
+        jobs.append(training)
+        if name in consulted:
+            jobs.append(Job("confusing_pairs", name, (training.name,)))
+        jobs += [Job(entry["stage"], run, (training.name,)) for run, entry in pack["runs"].items()
                  if entry["model"] == name]
     return jobs
 
 
-def _needs_of_hcl(model: Mapping[str, Any]) -> tuple[str, ...]:
-    start = model["init_from"]
-    return (f"node_vectors@{model['dataset']}", *([f"train_hcl@{start}"] if start is not None else []))
+def _needs(model: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the jobs that the training of a model waits for."""
+    if model["track"] == "hcl":
+        start = model["init_from"]
+        return (f"node_vectors@{model['dataset']}", *([f"train_hcl@{start}"] if start is not None else []))
+    return () if model.get("pairs_of") is None else (f"confusing_pairs@{model['pairs_of']}",)
 
 
 class Runner:
@@ -256,19 +266,23 @@ def _tail(path: Path, size: int) -> str:
     return content[-size:].decode("utf-8", errors="replace").strip()
 
 
-def widen_encoder() -> None:
-    """Write the encoder's weights, which travel in half precision, in the single precision that is computed in.
+def widen_encoders() -> None:
+    """Write the encoders' weights, which travel in half precision, in the single precision that is computed in.
 
     A pack of models that need no encoder has none.
     """
-    target = ENCODER / "model.safetensors"
-    if target.exists() or not HALF.exists():
-        return
+    for half in sorted(Path().glob(f"{ENCODER}*/{HALF}")):
+        target = half.with_name("model.safetensors")
+        if not target.exists():
+            _widen(half, target)
+
+
+def _widen(half: Path, target: Path) -> None:
     import torch
     from safetensors.torch import load_file, save_file
 
     weights = {name: tensor.float() if tensor.dtype == torch.float16 else tensor
-               for name, tensor in load_file(HALF).items()}
+               for name, tensor in load_file(half).items()}
     unfinished = target.with_suffix(".tmp")
     save_file(weights, unfinished, metadata={"format": "pt"})
     unfinished.replace(target)
@@ -308,27 +322,26 @@ def write_results(file: Path, pack: Mapping[str, Any], jobs: Sequence[Job], abou
 
     Tables of models that have the same ones are written once.
     """
-    done = {kind: [job.key for job in jobs if job.stage.startswith(kind) and job.state == "done"]
-            for kind in ("train_", "generate_")}
+    done = {job.name: job for job in jobs if job.state == "done"}
+    trained = [job.key for job in done.values() if job.stage.startswith("train_")]
+    runs = [job.key for job in done.values() if job.stage == pack["runs"].get(job.key, {}).get("stage")]
     members: dict[str, Path | bytes] = {}
     tables: dict[str, dict[str, str]] = {}
-    for name in done["train_"]:
+    for name in trained:
         folder = Path("artifacts/models") / name
-        members |= {f"models/{name}/{part}": folder / part for part in ("history.csv", "metrics.json")
-                    if (folder / part).exists()}
+        members |= {f"models/{name}/{part}": folder / part for part in MODEL_FILES if (folder / part).exists()}
         found = {kind: folder / f"{kind}.parquet" for kind in MODEL_TABLES}
         tables[name] = {kind: rows_digest(path) for kind, path in found.items() if path.exists()}
         for kind, digest in tables[name].items():
             members.setdefault(f"{kind}/{digest}.parquet", found[kind])
         if weights:
             members |= {f"weights/{name}/{part.name}": part for part in sorted((folder / "model").iterdir())}
-    members |= {f"runs/{run}/predictions.parquet": Path("artifacts/runs") / run / "predictions.parquet"
-                for run in done["generate_"]}
+    members |= {f"runs/{run}/{part}": Path("artifacts/runs") / run / part for run in runs
+                for part in RUN_FILES.get(pack["runs"][run]["stage"], _PREDICTIONS)}
     members |= {f"records/{path.name}": path for path in sorted(Path(".keycontrast/records").glob("*.json"))}
     members |= {f"logs/{job.log.name}": _tail(job.log, _LOG_BYTES).encode() for job in jobs if job.log.exists()}
     states = {job.name: {"state": job.state, "seconds": round(job.seconds, 1)} for job in jobs}
-    contents = {"pack": pack, **about, "jobs": states, "tables": tables, "models": done["train_"],
-                "runs": done["generate_"]}
+    contents = {"pack": pack, **about, "jobs": states, "tables": tables, "models": trained, "runs": runs}
     _write_archive(file, {CONTENTS: json.dumps(contents, indent=1, sort_keys=True).encode(), **members})
 
 
@@ -404,7 +417,7 @@ def _run(arguments: argparse.Namespace) -> int:
     for folder in (LOGS, DONE):
         folder.mkdir(exist_ok=True)
     settle_overrides(overrides)
-    widen_encoder()
+    widen_encoders()
     about = {"machine": machine(arguments.device), "overrides": overrides}
     say(f"pack {pack['pack']} on {about['machine']['device']}, torch {about['machine']['torch']}: "
         f"{len(pack['models'])} models, {len(pack['runs'])} runs; {len(jobs)} steps here")

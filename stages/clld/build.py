@@ -9,9 +9,8 @@ from transformers import AutoTokenizer, PretrainedConfig, PreTrainedTokenizerBas
 
 from models.clld import ClldConfig, ClldModel, load_text_encoder, plain_config, word_tokenizer
 from models.encoders import freeze_lower_layers
-from stages.clld.rows import contrast_group, distance_group
+from stages.clld.rows import TEXTCNN, contrast_group, distance_group
 from stages.encoders import ResolvedEncoder
-from stages.params.clld import TEXTCNN
 from stages.runtime.errors import InputError
 
 
@@ -79,6 +78,7 @@ def clean_tokenizer(built: Built, encoder: ResolvedEncoder | None, max_length: i
         tokenizer.backend_tokenizer.no_padding()  # type: ignore[attr-defined]
     else:
         tokenizer = AutoTokenizer.from_pretrained(encoder.location)
+    tokenizer.init_kwargs.pop("local_files_only", None)  # says whether this machine has a network
     tokenizer.model_max_length = max_length
     return tokenizer
 

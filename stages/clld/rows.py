@@ -2,6 +2,8 @@
 
 from typing import Any
 
+# What stands in the place of an encoder's source for the model that starts from none.
+TEXTCNN = "textcnn"
 # As published (CLLD Table III), and the further rows of METHODS D.3.
 LABELS = {"none": "CT", "uniform": "CT+CL", "static_tau_pairs": "CT+CLSLED", "static_tau_all": "CT+CLSLED (all pairs)",
           "adaptive": "CT+CLALD", "supcl_seq": "SupCL-Seq", "simcse": "CT+SimCSE"}

@@ -20,6 +20,7 @@ class Layout:
         columns: column of each role that is used.
         quoting: of CSV and TSV: ``standard`` as in RFC 4180, ``none`` if quotation marks are ordinary characters.
         published: whether the columns are those of a published file, not the params'.
+        named_by: where else a person has named them, such as an option of a command; for messages.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Layout:
     columns: Mapping[str, str]
     quoting: Literal["standard", "none"]
     published: bool
+    named_by: str = ""
 
 
 _QUESTIONS = {"source": "question1", "target": "question2", "label": "is_duplicate"}
@@ -103,6 +105,8 @@ def check_columns(path: Path, names: Sequence[str], layout: Layout, first_row: s
 
 
 def _from(role: str, layout: Layout) -> str:
+    if layout.named_by:
+        return layout.named_by
     by_layout = layout.published and role != "split"
     if by_layout:
         return f"which files of layout {layout.name} have"

@@ -1,0 +1,77 @@
+"""A project of the CLLD track: a few texts in three classes, prepared by the stages themselves."""
+
+from contextlib import chdir
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import tiny_bert
+import torch
+import yaml
+from transformers import BertModel
+
+from stages import confusing_pairs, evaluate_clld, ingest, linear_floor, train_clld
+from stages.params import parse_params
+
+DATASET = "tiny"
+CLASSES = ["animal", "place", "person"]
+_WORDS = {"animal": ["dog", "cat", "run", "eat"], "place": ["where", "school", "way", "find"],
+          "person": ["who", "you", "tell", "me"]}
+_SHARED = ["what", "is", "the", "a", "how", "can", "about"]
+MODELS = {"ct": {}, "clsled": {"contrast": "static_tau_pairs", "pairs_of": "ct"},
+          "words": {"encoder": "textcnn", "contrast": "adaptive"}}
+
+
+def texts(count=60, seed=0):
+    """Texts whose words mostly tell their class; some have words of another one."""
+    random = np.random.default_rng(seed)
+    labels = [CLASSES[number % len(CLASSES)] for number in range(count)]
+    rows = []
+    for number, label in enumerate(labels):
+        own = _WORDS[label if number % 7 else CLASSES[(number + 1) % len(CLASSES)]]
+        words = [*random.choice(own, 2), *random.choice(_SHARED, random.integers(1, 5))]
+        rows.append(" ".join([*random.permutation(words), f"x{number}", "?"]))
+    return pd.DataFrame({"text": rows, "label": labels})
+
+
+def params(models=None, runs=None, **changes):
+    models = MODELS if models is None else models
+    training = {"epochs": 6, "batch_size": 12, "micro_batch": 12, "learning_rate": 0.005, "checkpoint_steps": 2}
+    return {"recipe": "classified", "seed": 3, "runtime": {"device": "cpu"}, "encoder": {"source": "path:encoder"},
+            "datasets": {DATASET: {"source": "texts.csv", "layout": "labelled", "columns": {"label": "label"},
+                                   "keywords": False}},
+            "ingest": {"validation": 0.2, "test": 0.2},
+            "train_clld": {"max_length": 16, "distance": {"evaluations": 3, "per_update": 1}, "training": training,
+                           "textcnn": {"embedding": 8, "filters": 4, "min_count": 1}},
+            "evaluate_hcl": {"resamples": 20},
+            "models": {"clld": {name: {"dataset": DATASET, **model} for name, model in models.items()}},
+            "runs": {"clld": {name: {"model": name} for name in models} if runs is None else runs}, **changes}
+
+
+def write_params(folder, **changes):
+    filled = parse_params(params(**changes), "params").model_dump(mode="json")
+    (Path(folder) / "params.yaml").write_text(yaml.safe_dump(filled))
+
+
+def write_project(folder, **changes):
+    """Write params, an encoder and texts into ``folder``, and prepare the data."""
+    tiny_bert.save_encoder(folder / "encoder")
+    # weights at which texts differ, and such as half precision can hold
+    torch.manual_seed(5)
+    BertModel(tiny_bert.config(initializer_range=0.3)).half().float().save_pretrained(folder / "encoder")
+    texts().to_csv(folder / "texts.csv", index=False)
+    write_params(folder, **changes)
+    with chdir(folder):
+        for stage in (ingest, linear_floor):
+            assert stage.main([DATASET]) == 0
+
+
+def train(folder, *models, evaluate=False):
+    """Train ``models`` of the project in ``folder``, and evaluate the runs of these names."""
+    with chdir(folder):
+        for name in models:
+            assert train_clld.main([name]) == 0
+            if name == "ct":
+                assert confusing_pairs.main([name]) == 0
+            if evaluate:
+                assert evaluate_clld.main([name]) == 0

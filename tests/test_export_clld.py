@@ -1,0 +1,102 @@
+"""`keycontrast export --model`: a classifier for AutoModelForSequenceClassification, or what to do in its place."""
+
+from io import StringIO
+
+import classified_project
+import pytest
+import torch
+from rich.console import Console
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
+from typer.testing import CliRunner
+
+from pipeline import export_clld
+from pipeline.cli import app
+from pipeline.predict import predict
+from stages.params import load_params, parse_params
+from stages.runtime.errors import InputError
+
+MODELS = {"ct": {}, "contrasted": {"contrast": "uniform", "overrides": {"pool": "pooler"}},
+          "mean": {"overrides": {"pool": "mean"}}, "words": {"encoder": "textcnn"}, "untrained": {"seed": 9}}
+TEXTS = ["where can you find the school ?", "the dog can eat", "who is the cat ?"]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("project")
+    classified_project.write_project(folder, models=MODELS)
+    classified_project.train(folder, "ct", "contrasted", "mean", "words")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def inside(project, monkeypatch):
+    monkeypatch.chdir(project)
+
+
+def exported(name, folder):
+    said = StringIO()
+    export_clld.export(load_params(), name, folder, Console(file=said, width=300))
+    return said.getvalue()
+
+
+@pytest.mark.parametrize("name", ["ct", "contrasted"])
+def test_the_library_says_what_the_classifier_says(name, tmp_path):
+    said = exported(name, tmp_path / "out")
+    assert "BertForSequenceClassification, 3 classes (animal, person, place)" in said
+    assert "On 24 of its texts the logits differ by at most" in said and "It reads 16 tokens" in said
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out").eval()
+    tokens = AutoTokenizer.from_pretrained(tmp_path / "out")(TEXTS, padding=True, truncation=True, return_tensors="pt")
+    with torch.no_grad():
+        found = model(input_ids=tokens["input_ids"], attention_mask=tokens["attention_mask"]).logits.softmax(-1)
+    own = [list(line["probabilities"].values()) for line in predict(load_params(), name, TEXTS)]
+    assert torch.allclose(found, torch.tensor(own), atol=1e-5)
+    assert model.config.id2label == {0: "animal", 1: "person", 2: "place"}
+
+
+def test_a_pipeline_of_the_library_reads_it(tmp_path):
+    exported("ct", tmp_path / "out")
+    classify = pipeline("text-classification", model=str(tmp_path / "out"), truncation=True, top_k=None)
+    (found,) = classify(["the dog can eat " * 20])
+    expected = next(predict(load_params(), "ct", ["the dog can eat " * 20]))["probabilities"]
+    assert {one["label"]: one["score"] for one in found} == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize(("name", "message"), [
+    ("words", r"words: no class of transformers holds a TextCNN\. Use it as it is: `keycontrast predict RUN`, or "
+              r"models\.clld\.ClldModel\.from_pretrained\(.*\); or train one with an encoder of the BERT family"),
+    ("mean", r"mean: no class of transformers classifies by the mean over tokens .* train_clld\.pool: cls or pooler"),
+    ("untrained", "models/untrained/model: no trained CLLD model"),
+    ("contrastd", "--model: no model is called 'contrastd'; did you mean 'contrasted'")])
+def test_what_cannot_be_exported_is_said_with_what_to_do(name, message, tmp_path):
+    with pytest.raises(InputError, match=message):
+        exported(name, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_rewriter_is_no_classifier(tmp_path):
+    params = classified_project.params(models={}, runs={})
+    params["datasets"]["pairs"] = {"source": "pairs.csv"}
+    params["models"]["hcl"] = {"writer": {"dataset": "pairs"}}
+    with pytest.raises(InputError, match="--model: writer is of the HCL track and writes texts"):
+        export_clld.export(parse_params(params, "params"), "writer", tmp_path / "out", Console(file=StringIO()))
+
+
+def test_a_folder_with_something_in_it_is_left_alone(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="is there already"):
+        exported("ct", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_an_export_with_other_logits_is_not_left(monkeypatch, tmp_path):
+    monkeypatch.setattr(export_clld, "_logits", lambda model, batch: torch.zeros(len(batch["input_ids"]), 3))
+    with pytest.raises(InputError, match="differ by .* so nothing was written"):
+        exported("ct", tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_takes_a_model_or_a_graph(tmp_path):
+    done = CliRunner().invoke(app, ["export", str(tmp_path / "out"), "--model", "ct"])
+    assert done.exit_code == 0 and (tmp_path / "out" / "model.safetensors").exists()
+    done = CliRunner().invoke(app, ["export", str(tmp_path / "more"), "--model", "ct", "--hops", "2"])
+    assert isinstance(done.exception, InputError) and "leave out either these or --model" in str(done.exception)

@@ -1,0 +1,128 @@
+"""Texts as arguments, in files of lines and tables, and on standard input; what is wrong with them is named."""
+
+import gzip
+import io
+import json
+import sys
+
+import pandas as pd
+import pytest
+
+from pipeline.given_texts import texts_from
+from stages.runtime.errors import InputError
+
+TEXTS = ["Who was it?", "Where, and when?", "caf\u00e9"]
+
+
+class Terminal(io.StringIO):
+    """Standard input that a person sits at."""
+
+    def isatty(self):
+        return True
+
+
+def read(file, **options):
+    return list(texts_from([], file, io.StringIO(), **options))
+
+
+@pytest.fixture
+def write(tmp_path):
+    def made(name, content):
+        file = tmp_path / name
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return file
+    return made
+
+
+def test_texts_come_from_arguments_lines_or_standard_input(write):
+    file = write("in.txt", "one\n\n two \r\nthree")
+    assert list(texts_from(["a text", " another "], None, io.StringIO())) == ["a text", "another"]
+    assert read(file) == ["one", "two", "three"]
+    assert list(texts_from([], None, io.StringIO("x\n\ny\n"))) == ["x", "y"]
+
+
+def test_tables_have_their_texts_in_a_column(tmp_path, write):
+    table = pd.DataFrame({"number": [1, 2, 3], "text": TEXTS, "question": TEXTS[::-1]})
+    table.to_csv(tmp_path / "a.csv", index=False)
+    table.to_csv(tmp_path / "a.tsv", index=False, sep="\t")
+    table.to_json(tmp_path / "a.jsonl", orient="records", lines=True, force_ascii=False)
+    table.to_parquet(tmp_path / "a.parquet")
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress((tmp_path / "a.csv").read_bytes()))
+    for name in ("a.csv", "a.tsv", "a.jsonl", "a.parquet", "a.csv.gz"):
+        assert read(tmp_path / name) == TEXTS
+        assert read(tmp_path / name, column="question") == TEXTS[::-1]
+
+
+def test_other_encodings_are_named(write):
+    assert read(write("a.txt", "caf\u00e9\n".encode("cp1252")), encoding="cp1252") == ["caf\u00e9"]
+    assert read(write("a.csv", "text\ncaf\u00e9\n".encode("utf-16")), encoding="utf-16") == ["caf\u00e9"]
+    with pytest.raises(InputError, match="--encoding: no encoding is called 'utf-88'"):
+        read(write("b.txt", "a\n"), encoding="utf-88")
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (([" "], None), "the text is empty"), ((["a", ""], None), "text 2 is empty"),
+    ((["caf\udce9"], None), "the text is not valid in the encoding of this terminal"),
+    ((["a"], "in.txt"), "not both"), (([], "no.txt"), r"no\.txt: no such file"), (([], "."), "a folder")])
+def test_what_is_given_wrongly_is_said(tmp_path, arguments, message):
+    texts, name = arguments
+    with pytest.raises(InputError, match=message):
+        list(texts_from(texts, None if name is None else tmp_path / name, io.StringIO()))
+
+
+def test_a_person_who_gives_nothing_is_told_what_to_give():
+    with pytest.raises(InputError, match="no text. Give one"):
+        texts_from([], None, Terminal())
+    with pytest.raises(InputError, match="--column and --encoding say how a file is read"):
+        texts_from(["a"], None, io.StringIO(), column="question")
+
+
+@pytest.mark.parametrize(("name", "content", "message"), [
+    ("a.txt", b"one\ncaf\xe9\n", r"a\.txt: encoding: not valid UTF-8: byte 0xe9 at byte 4 of line 2.*--encoding"),
+    ("a.txt", b"\n \n", r"a\.txt: the file has no text"),
+    ("a.csv", "", "the file is empty. Fetch it again"),
+    ("a.csv", "text\n", "a header but no rows"),
+    ("a.csv", "question\nWho?\n", r"a\.csv: no column 'text' \(--column\); valid names: question"),
+    ("a.csv", "id,text\n1,Who?\n2,\n", r"a\.csv, row 2: column 'text' is empty\. Fill it in, or leave the row out"),
+    ("a.csv", "id,text\n1,Who?\n2,a,b\n", r"a\.csv, row 2: broken line: 3 fields instead of 2 in line 3"),
+    ("a.csv", b"text\nWho?\ncaf\xe9\n", r"a\.csv, row 2: encoding: .* of line 3, column 'text'.*--encoding"),
+    ("a.csv", 'text\nWho "is" it?\n', r"row 1: quotation mark: .* double the mark$"),
+    ("a.csv", 'id,text\n1,Who?\n2,"is\nit\n', r"a\.csv: lines 3 to 4: .* Double the quotation marks inside fields\.$"),
+    ("a.tsv", "id,text\n1,Who?\n", r"only one column was found, and its name holds commas"),
+    ("a.jsonl", '{"text": "a"}\n{"text": 3}\n', r"a\.jsonl, row 2: column 'text' holds 3, and a text is needed"),
+    ("a.jsonl", '{"text": "a"}\n{"text": null}\n', "row 2: column 'text' has no value"),
+    ("a.jsonl", '{"text": "a"}\n{"text": \n', "row 2: broken line: not valid JSON in line 2"),
+    ("a.jsonl", '{"text": "\\ud800"}\n', "row 1: column 'text' holds half a surrogate pair"),
+    ("a.jsonl", '{"txt": "a"}\n', r"row 1: no column 'text' \(--column\); did you mean 'txt'"),
+    ("a.json", "[]", "one JSON document is not read"),
+    ("a.parquet", b"PAR", r"a\.parquet: not a readable Parquet file")])
+def test_files_and_rows_that_cannot_be_read_are_named(write, name, content, message):
+    with pytest.raises(InputError, match=message) as found:
+        read(write(name, content))
+    assert "data set" not in str(found.value) and "`files`" not in str(found.value)
+
+
+def test_columns_of_numbers_and_gaps_in_parquet_are_named(tmp_path, write):
+    pd.DataFrame({"text": [1, 2]}).to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(InputError, match=r"column 'text' \(text\) is of type int64, but must be text"):
+        read(tmp_path / "a.parquet")
+    pd.DataFrame({"text": ["a", None]}).to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(InputError, match=r"a\.parquet, row 2: column 'text' has no value"):
+        read(tmp_path / "a.parquet")
+    with pytest.raises(InputError, match="--column: .* is read line by line and has no columns"):
+        read(write("a.txt", "a\n"), column="text")
+
+
+def test_rows_before_a_broken_one_are_given(write):
+    rows = texts_from([], write("a.jsonl", json.dumps({"text": "a"}) + "\nx\n"), io.StringIO())
+    assert next(rows) == "a"
+    with pytest.raises(InputError, match="row 2"):
+        next(rows)
+
+
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+def test_standard_input_of_another_encoding_is_named(monkeypatch, errors):
+    stream = io.TextIOWrapper(io.BytesIO(b"one\ncaf\xe9\n"), "utf-8", errors)
+    monkeypatch.setattr(sys, "stdin", stream)
+    with pytest.raises(InputError, match="standard input, line [12] or soon after: not valid text"):
+        list(texts_from([], None, sys.stdin))
