@@ -49,7 +49,8 @@ _WIDTH = 2 * _MAX_LENGTH + 3  # of every sequence of the public code
 _STEPS = 16  # words that it decodes: one less than 17
 _TAGS = 45
 _CLOSE = 1e-4
-_ENDING = 1.0  # added to the score of </s>, so that random outputs end at different lengths
+_TOKENS = 11  # that outputs which end have on average, about as many as the questions of Quora
+_HALVINGS = 7  # of the range in which the score of </s> is sought that makes them so
 
 
 @dataclass(frozen=True)
@@ -163,11 +164,24 @@ def _sections(job: Job, repeats: int, sides: _Sides) -> list[Section]:
     batch, mask = _sources(job)
     equal = f"{_counts(mine, theirs)}; {_agreement(mine, theirs, job)}"
     never = _decoding(mine, theirs, job, repeats, (batch, mask), "no output ends")
-    with torch.no_grad():
-        for generator in (mine.generator.bias, theirs.generator.proj.bias):
-            generator[EOS] += _ENDING
+    _let_end(mine, theirs, batch, mask)
     ends = _decoding(mine, theirs, job, repeats, (batch, mask), "outputs end at different lengths")
     return [_steps(job, equal, repeats, sides), never, ends]
+
+
+@torch.no_grad()
+def _let_end(mine: Rewriter, theirs: Any, batch: Mapping[str, Tensor], mask: Tensor) -> None:
+    """Add to the score of </s> in both models what makes random outputs end after about ``_TOKENS`` on average."""
+    low, high = 0.0, 2.0
+    bias: Tensor = mine.generator.bias  # type: ignore[assignment, union-attr]
+    before = float(bias[EOS])
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        bias[EOS] = before + middle
+        tokens = (mine.rewrite(batch, mask, Rules(EOS, PAD, 0, _STEPS)) != PAD).sum(-1).float().mean()
+        low, high = (middle, high) if tokens > _TOKENS else (low, middle)
+    for generator in (bias, theirs.generator.proj.bias):
+        generator[EOS] = before + high
 
 
 # Timing

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from transformers import EncoderDecoderCache
 
 from models.decoding.cache import BeamCache
+from models.rows import RealTokens
 
 Activation = Callable[[Tensor], Tensor]
 Cache = EncoderDecoderCache | BeamCache
@@ -29,9 +30,9 @@ class Attention(nn.Module):
         self.query, self.key = nn.Linear(width, width), nn.Linear(width, width)
         self.value, self.output = nn.Linear(width, width), nn.Linear(width, width)
 
-    def keys_values(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Project states (B, S, d) to keys and values (B, H, S, d / H)."""
-        return self._split(self.key(states)), self._split(self.value(states))
+    def keys_values(self, states: Tensor, tokens: RealTokens | None = None) -> tuple[Tensor, Tensor]:
+        """Project states (B, S, d), or rows (N, d) of ``tokens``, to keys and values (B, H, S, d / H)."""
+        return self._split(self.key(states), tokens), self._split(self.value(states), tokens)
 
     def before(self, prefix: tuple[Tensor, Tensor], keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Put a key and a value (B, d) before keys and values (B, H, S, d / H)."""
@@ -39,15 +40,18 @@ class Attention(nn.Module):
         key, value = (torch.cat(pair, dim=2) for pair in zip(first, (keys, values), strict=True))
         return key, value
 
-    def forward(self, hidden: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-        """Attend from hidden (B, L, d) to keys and values; ``mask`` True where attending is allowed."""
+    def forward(self, hidden: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None,
+                tokens: RealTokens | None = None) -> Tensor:
+        """Attend from hidden (B, L, d), or rows (N, d) of ``tokens``; ``mask`` True where attending is allowed."""
         dropout = self.dropout if self.training else 0.0
         heads = F.scaled_dot_product_attention(
-            self._split(self.query(hidden)), keys, values, attn_mask=mask, dropout_p=dropout
+            self._split(self.query(hidden), tokens), keys, values, attn_mask=mask, dropout_p=dropout
         )  # (B, H, L, d / H)
-        return self.output(heads.transpose(1, 2).reshape(hidden.shape))
+        joined = heads.transpose(1, 2)
+        return self.output(joined.reshape(hidden.shape) if tokens is None else tokens.rows(joined).flatten(1))
 
-    def _split(self, states: Tensor) -> Tensor:
+    def _split(self, states: Tensor, tokens: RealTokens | None = None) -> Tensor:
+        states = states if tokens is None else tokens.padded(states)
         batch, length, width = states.shape
         return states.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
 
@@ -84,27 +88,33 @@ class DecoderLayer(nn.Module):
         mask: Tensor,
         cache: Cache | None,
         prefix: tuple[Tensor, Tensor] | None = None,
+        tokens: RealTokens | None = None,
+        of_memory: RealTokens | None = None,
     ) -> Tensor:
-        """Transform hidden (B, L, d) given memory (B, S, d), its mask (B, 1, 1, S) and a first key and value."""
+        """Transform hidden (B, L, d) given memory (B, S, d), its mask (B, 1, 1, S) and a first key and value.
+
+        With ``tokens`` hidden and the result are their rows (N, d); with ``of_memory`` memory is its rows.
+        """
         normed = self.norms[0](hidden)
-        keys, values = self.self_attention.keys_values(normed)
+        keys, values = self.self_attention.keys_values(normed, tokens)
         if cache is not None:
             keys, values = cache.self_attention_cache.update(keys, values, self.number)
         if prefix is not None:
             keys, values = self.self_attention.before(prefix, keys, values)
-        hidden = hidden + self.dropout(self.self_attention(normed, keys, values, causal))
+        hidden = hidden + self.dropout(self.self_attention(normed, keys, values, causal, tokens))
         normed = self.norms[1](hidden)
-        hidden = hidden + self.dropout(self.cross_attention(normed, *self._of_memory(memory, cache), mask))
+        keys, values = self._of_memory(memory, cache, of_memory)
+        hidden = hidden + self.dropout(self.cross_attention(normed, keys, values, mask, tokens))
         normed = self.norms[2](hidden)
         return hidden + self.dropout(self.narrow(self.activation(self.widen(normed))))
 
-    def _of_memory(self, memory: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor]:
+    def _of_memory(self, memory: Tensor, cache: Cache | None, tokens: RealTokens | None) -> tuple[Tensor, Tensor]:
         if cache is None:
-            return self.cross_attention.keys_values(memory)
+            return self.cross_attention.keys_values(memory, tokens)
         if isinstance(cache, BeamCache):
-            return cache.memory(self.number, lambda: self.cross_attention.keys_values(memory))
+            return cache.memory(self.number, lambda: self.cross_attention.keys_values(memory, tokens))
         if not cache.is_updated.get(self.number):
-            cache.cross_attention_cache.update(*self.cross_attention.keys_values(memory), self.number)
+            cache.cross_attention_cache.update(*self.cross_attention.keys_values(memory, tokens), self.number)
             cache.is_updated[self.number] = True
         kept: Any = cache.cross_attention_cache.layers[self.number]
         return kept.keys, kept.values

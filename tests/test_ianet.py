@@ -115,7 +115,8 @@ def test_a_layer_attends_to_both_memories_from_one_state_and_normalises_the_sum(
         torch.nn.init.normal_(norm.weight)
     hidden, causal = torch.randn(3, 4, 8), torch.ones(4, 4, dtype=torch.bool).tril()
     memories = [(torch.randn(3, size, 8), torch.arange(size) < torch.tensor([[size], [1], [2]])) for size in (5, 3)]
-    found = layer(hidden, causal, memories, None)
+    given = [((states, None), real[:, None, None, :]) for states, real in memories]
+    found = layer(hidden, causal, given, None)
     for item in range(3):
         normed = layer.self_norm(hidden[item])
         x = hidden[item] + attended(layer.self_attention, normed, normed, causal)
@@ -149,8 +150,8 @@ def test_each_encoder_reads_its_own_sequence():
     primary, secondary = primary_secondary(batch["x_ids"], mask, batch["x_lengths"])
     states, real, others, others_real = built.memory(batch, mask)
     assert torch.equal(real, primary[1]) and torch.equal(others_real, secondary[1])
-    assert torch.equal(states, built.encoders[0](built.embedder(primary[0]), primary[1]))
-    assert torch.equal(others, built.encoders[1](built.embedder(secondary[0]), secondary[1]))
+    assert torch.equal(states, built.encoders[0](built.embedder, *primary))
+    assert torch.equal(others, built.encoders[1](built.embedder, *secondary))
     weights = [dict(encoder.named_parameters()) for encoder in built.encoders]
     assert not set(map(id, weights[0].values())) & set(map(id, weights[1].values()))
     assert not torch.equal(*(found["layers.0.widen.weight"] for found in weights))

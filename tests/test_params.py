@@ -316,6 +316,8 @@ def test_the_s_tagger_needs_labels_without_any_such_model(sample):
 
 
 @pytest.mark.parametrize(("place", "value", "line"), [
+    (("generate_hcl",), {"min_length": 21},
+     "generate_hcl: min_length 21 is above max_length 20; lower the one or raise the other"),
     (("generate_pgkpr", "min_length"), 17, "generate_pgkpr: min_length 17 is above max_length 16; lower the one or "
                                            "raise the other"),
     (("generate_pgkpr", "length_penalty"), float("inf"), "generate_pgkpr.length_penalty: Input should be a finite "

@@ -5,6 +5,7 @@ import re
 
 import pytest
 from browser import Browser
+from classifier_artifacts import write_classifiers
 from report_artifacts import ATTACK, CLOSING, IMAGE, ITEMS, SCRIPTS, TEXTS, write_project, write_rewriting
 
 from stages.artifacts.paths import REPORT_PAGE
@@ -44,6 +45,18 @@ def both(tmp_path_factory):
     return folder / REPORT_PAGE
 
 
+@pytest.fixture(scope="module")
+def three(tmp_path_factory):
+    """The page of small artifacts of all tracks."""
+    folder = tmp_path_factory.mktemp("three")
+    with contextlib.chdir(folder):
+        write_project()
+        write_rewriting()
+        write_classifiers()
+        assert main([]) == 0
+    return folder / REPORT_PAGE
+
+
 @pytest.fixture(params=[WIDE, PHONE])
 def page(browser, file, request):
     """The page at both widths; whatever a test does with it, nothing goes wrong in it and it does not grow too wide."""
@@ -54,6 +67,12 @@ def page(browser, file, request):
 def tracks(browser, both, request):
     """The same of the page of both tracks."""
     yield from opened(browser, both, request.param)
+
+
+@pytest.fixture(params=[WIDE, PHONE])
+def classes(browser, three, request):
+    """The same of the page of all tracks."""
+    yield from opened(browser, three, request.param)
 
 
 def opened(browser, file, width):
@@ -257,6 +276,60 @@ def test_both_tracks_fit_and_are_told_apart(tracks):
     assert tracks.evaluate(TOO_WIDE) == []
     assert tracks.texts(".contents .group") == ["HCL", "PGKPR", "Data"]
     assert [text.partition(":")[0] for text in tracks.texts("main .track")] == ["HCL", "PGKPR"]
+
+
+def test_three_tracks_fit_and_are_told_apart(classes):
+    assert classes.evaluate(TOO_WIDE) == []
+    assert classes.texts(".contents .group") == ["HCL", "PGKPR", "CLLD", "Data"]
+    assert [text.partition(":")[0] for text in classes.texts("main .track")] == ["HCL", "PGKPR", "CLLD"]
+    classes.evaluate("for (const one of document.querySelectorAll('.classifier')) one.open = true")
+    assert classes.evaluate(TOO_WIDE) == []
+
+
+def test_a_run_opens_its_most_confused_pairs_with_texts(classes):
+    """Its first run is open, its pairs are closed; whatever texts and classes hold stays text."""
+    classes.evaluate("document.querySelector('.classifier').scrollIntoView()")
+    assert classes.texts(".confused[open]") == []
+    classes.click(".classifier[open] .confused summary")
+    shown = classes.texts(".confused[open] article p")
+    assert len(shown) == 6 and any(ATTACK in text for text in shown) and any(IMAGE in text for text in shown)
+    assert classes.texts(".confused[open] article h5 bdi")[:2] == ["alt.atheism", "talk.religion.misc"]
+    classes.click(".classifier[open] .confused summary")
+    assert classes.texts(".confused[open]") == []
+
+
+def test_cells_say_what_they_are(classes):
+    cell = ".classifier[open] .matrix [data-part='cell-2-4'] path"
+    classes.evaluate(f"document.querySelector({cell!r}).scrollIntoView({{block: 'center', inline: 'center'}})")
+    classes.click(cell)
+    assert re.fullmatch(r"alt\.atheism taken for talk\.religion\.misc: \d+ of 15 texts", classes.texts(".hint")[0])
+
+
+def test_matrices_keep_a_size_that_can_be_read(classes):
+    width, natural = classes.evaluate("""(() => {
+        const matrix = document.querySelector(".classifier[open] .matrix");
+        return [matrix.getBoundingClientRect().width, parseFloat(matrix.style.getPropertyValue("--natural"))];
+    })()""")
+    assert 0.8 * natural < width <= natural + 1 and natural > 350
+    # The colours are the page's own, light or dark.
+    fill = "getComputedStyle(document.querySelector('.matrix [data-part] path')).fill"
+    light = classes.evaluate(fill)
+    classes.click("#theme")
+    assert classes.evaluate(fill) != light
+    classes.click("#theme")
+    classes.evaluate("localStorage.clear()")
+
+
+def test_classes_are_sorted_by_their_headings(classes):
+    table = ".classifier[open] table.results"
+    before = classes.texts(f"{table} tbody th")
+    classes.click(f"{table} th button.sort", "F1")
+    scores = classes.evaluate(f"""[...document.querySelectorAll("{table} tbody tr")]
+        .map((row) => row.cells[5].textContent)""")
+    assert scores[-1] == "–" and scores[:-1] == sorted(scores[:-1], reverse=True)
+    classes.click(f"{table} th button.sort", "F1")
+    classes.click(f"{table} th button.sort", "F1")
+    assert classes.texts(f"{table} tbody th") == before
 
 
 def test_every_keyword_of_a_source_is_marked(tracks):

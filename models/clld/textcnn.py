@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from models.rows import RealTokens
+
 PAD, UNKNOWN = 0, 1
 
 
@@ -44,16 +46,33 @@ class TextCnn(nn.Module):
             input_ids: words.
             attention_mask: True or 1 for words (B, L).
         """
-        lengths = attention_mask.sum(1)  # (B,)
-        ids = input_ids.masked_fill(attention_mask == 0, PAD)
-        ids = F.pad(ids, (0, max(0, max(self.widths) - ids.shape[1])), value=PAD)
-        words = self.dropout(self.embedding(ids)).transpose(1, 2)  # (B, embedding, L), zeros at padding
-        return torch.cat([self._strongest(convolution(words), lengths, width)
-                          for convolution, width in zip(self.convolutions, self.widths, strict=True)], dim=-1)
+        lengths, widest = attention_mask.sum(1), max(self.widths)  # lengths (B,)
+        missing = max(0, widest - input_ids.shape[1])
+        ids = F.pad(input_ids.masked_fill(attention_mask == 0, PAD), (0, missing), value=PAD)
+        # texts of fewer words than a filter spans go on as zero vectors; all other padding is left out
+        places = torch.arange(ids.shape[1], device=ids.device)
+        words = RealTokens(places < lengths.clamp(min=widest).unsqueeze(1))  # N rows
+        embedded = self.dropout(self.embedding(words.rows(ids)))  # (N, embedding)
+        scores = F.relu(self._scores(embedded, widest))  # (N, features), of the runs that begin at each word
+        runs = torch.stack([(lengths - width + 1).clamp(min=1) for width in self.widths], dim=-1)  # (B, widths)
+        within = words.rows(places[:, None] < runs.unsqueeze(1))  # (N, widths): runs that end in their text
+        # ReLU is never below 0, so a run that does not count may stand as 0, and so may padding
+        counted = (scores.unflatten(-1, (len(self.widths), -1)) * within.unsqueeze(-1)).flatten(-2)
+        return words.padded(counted).amax(1)
 
-    def _strongest(self, scores: Tensor, lengths: Tensor, width: int) -> Tensor:
-        """Maximum over the runs that begin within a text (B, filters) of filter scores (B, filters, runs)."""
-        runs = (lengths - width + 1).clamp(min=1)  # (B,)
-        beyond = torch.arange(scores.shape[-1], device=scores.device) >= runs.unsqueeze(1)  # (B, runs)
-        # ReLU is never below 0, so a run that does not count may stand as 0
-        return F.relu(scores).masked_fill(beyond.unsqueeze(1), 0.0).amax(-1)
+    def _scores(self, embedded: Tensor, widest: int) -> Tensor:
+        """Return the scores of all filters (N, features) at the runs that begin at each of N words.
+
+        One product for all widths, whose filters are continued by zeros to the widest, over words without padding: on a
+        CPU, with texts of 5 to 50 words, a training step takes half the time that it takes with padded convolutions.
+        """
+        count = len(embedded)
+        beyond = F.pad(embedded, (0, 0, 0, widest - 1))
+        runs = torch.cat([beyond[shift:shift + count] for shift in range(widest)], dim=-1)  # (N, widest embedding)
+        filters: list[Tensor] = []
+        biases: list[Tensor] = []
+        for convolution in self.convolutions:
+            weight = convolution.get_parameter("weight").transpose(1, 2).flatten(1)  # (filters, width embedding)
+            filters.append(F.pad(weight, (0, runs.shape[1] - weight.shape[1])))
+            biases.append(convolution.get_parameter("bias"))
+        return F.linear(runs, torch.cat(filters), torch.cat(biases))

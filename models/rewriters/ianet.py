@@ -12,12 +12,14 @@ from models.attention import Attention, places
 from models.decoding import BeamCache
 from models.rewriters.base import Batch
 from models.rewriters.config import RewriterConfig
-from models.rewriters.layers import Embedder, Encoder, layer_sizes
+from models.rewriters.layers import Embedder, Encoder, attendable, layer_sizes, memory_rows
 from models.rewriters.special import MASK, PAD
 from models.rewriters.transformer import AttentiveRewriter
+from models.rows import RealTokens
 
 Tokens = tuple[Tensor, Tensor]  # ids and which of them are real, (B, S) each
 Memory = tuple[Tensor, Tensor]  # states (B, S, d) and which of them are real (B, S)
+Rows = tuple[Tensor, RealTokens | None]  # see memory_rows
 
 
 def primary_secondary(x_ids: Tensor, mask: Tensor, lengths: Tensor) -> tuple[Tokens, Tokens]:
@@ -82,27 +84,29 @@ class AggregationLayer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(
-        self, hidden: Tensor, causal: Tensor | None, memories: Sequence[Memory], cache: BeamCache | None
+        self, hidden: Tensor, causal: Tensor | None, memories: Sequence[tuple[Rows, Tensor]], cache: BeamCache | None,
+        tokens: RealTokens | None = None
     ) -> Tensor:
-        """Transform hidden (B, T, d) given the primary and the secondary memory."""
+        """Transform hidden (B, T, d), or the rows (N, d) of ``tokens``, given two memories and their masks."""
         normed = self.self_norm(hidden)
-        keys, values = self.self_attention.keys_values(normed)
+        keys, values = self.self_attention.keys_values(normed, tokens)
         if cache is not None:
             keys, values = cache.update(keys, values, self.number)
-        hidden = hidden + self.dropout(self.self_attention(normed, keys, values, causal))
+        hidden = hidden + self.dropout(self.self_attention(normed, keys, values, causal, tokens))
         queries = self.cross_norm(hidden)
-        one = hidden + self._attended(self.to_primary, queries, memories[0], cache, 2 * self.number)
-        two = hidden + self._attended(self.to_secondary, queries, memories[1], cache, 2 * self.number + 1)
+        one = hidden + self._attended(self.to_primary, queries, memories[0], cache, 2 * self.number, tokens)
+        two = hidden + self._attended(self.to_secondary, queries, memories[1], cache, 2 * self.number + 1, tokens)
         hidden = self.joint_norm(one + two)
         return hidden + self.dropout(self.narrow(F.relu(self.widen(hidden))))
 
     def _attended(
-        self, attention: Attention, queries: Tensor, memory: Memory, cache: BeamCache | None, slot: int
+        self, attention: Attention, queries: Tensor, memory: tuple[Rows, Tensor], cache: BeamCache | None, slot: int,
+        tokens: RealTokens | None
     ) -> Tensor:
-        states, real = memory
-        project = partial(attention.keys_values, states)
+        rows, mask = memory
+        project = partial(attention.keys_values, *rows)
         keys, values = project() if cache is None else cache.memory(slot, project)
-        return self.dropout(attention(queries, keys, values, real[:, None, None, :]))
+        return self.dropout(attention(queries, keys, values, mask, tokens))
 
 
 class AggregationDecoder(nn.Module):
@@ -119,20 +123,23 @@ class AggregationDecoder(nn.Module):
         self.norm = nn.LayerNorm(sizes["width"])
 
     def forward(
-        self, embedder: Embedder, ids: Tensor, memories: Sequence[Memory], cache: BeamCache | None = None
+        self, embedder: Embedder, ids: Tensor, memories: Sequence[Memory], cache: BeamCache | None = None,
+        tokens: RealTokens | None = None
     ) -> Tensor:
-        """Return the states (B, T, d) from which the next tokens are predicted.
+        """Return the states (B, T, d) from which the next tokens are predicted, or the rows (N, d) of ``tokens``.
 
         Args:
             embedder: of the tokens.
             ids: tokens (B, T); with a cache, the next ones of as many beams, all at one position.
             memories: the primary one and the secondary one.
             cache: keys and values of earlier tokens, extended in place.
+            tokens: those of ``ids`` that are not padding; None: all of them.
         """
         positions, causal = places(ids, cache)
-        hidden = embedder(ids, positions)
+        hidden = embedder(ids, positions) if tokens is None else embedder.rows(ids, tokens)
+        given = [(memory_rows(*memory, cache), attendable(memory[1])) for memory in memories]
         for layer in self.layers:
-            hidden = layer(hidden, causal, memories, cache)
+            hidden = layer(hidden, causal, given, cache, tokens)
         return self.norm(hidden)
 
 
@@ -163,13 +170,15 @@ class IaNet(AttentiveRewriter):
         sequences = primary_secondary(batch["x_ids"], mask, batch["x_lengths"])
         found: list[Tensor] = []
         for encoder, (ids, real) in zip(self.encoders, sequences, strict=True):
-            found += [encoder(self.embedder(ids), real), real]
+            found += [encoder(self.embedder, ids, real), real]
         return tuple(found)
 
-    def decode(self, tokens: Tensor, given: Sequence[Tensor], cache: BeamCache | None = None) -> Tensor:
-        """Return the states (B, T, d) that predict what follows tokens (B, T), given :meth:`memory`."""
+    def decode(self, tokens: Tensor, given: Sequence[Tensor], cache: BeamCache | None = None,
+               real: RealTokens | None = None) -> Tensor:
+        """Return the states that predict what follows tokens; see :meth:`AttentiveRewriter.decode`."""
         primary, primary_real, secondary, secondary_real = given
-        return self.decoder(self.embedder, tokens, [(primary, primary_real), (secondary, secondary_real)], cache)
+        memories = [(primary, primary_real), (secondary, secondary_real)]
+        return self.decoder(self.embedder, tokens, memories, cache, real)
 
     def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
         """Return the sum of the generation loss."""

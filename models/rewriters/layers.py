@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from models.attention import Attention, DecoderLayer, places
 from models.decoding import BeamCache
 from models.losses import at_least_float32
-from models.rewriters.special import IGNORE
+from models.rows import RealTokens
 
 
 def sinusoids(positions: Tensor, width: int) -> Tensor:
@@ -39,8 +39,16 @@ class Embedder(nn.Module):
         """Return vectors (B, L, d) of tokens (B, L) at ``positions`` (L,) or (1,); None: 0, 1, 2 and so on."""
         if positions is None:
             positions = torch.arange(ids.shape[1], device=ids.device)
-        width = self.words.embedding_dim
-        return self.dropout(self.words(ids) * math.sqrt(width) + sinusoids(positions, width))
+        return self._joined(ids, sinusoids(positions, self.words.embedding_dim))
+
+    def rows(self, ids: Tensor, tokens: RealTokens) -> Tensor:
+        """Return the vectors (N, d) of the rows of ``tokens``, whose ids are (B, L)."""
+        positions = torch.arange(ids.shape[1], device=ids.device)
+        table = sinusoids(positions, self.words.embedding_dim)  # (L, d)
+        return self._joined(tokens.rows(ids), table.index_select(0, tokens.columns()))
+
+    def _joined(self, ids: Tensor, positions: Tensor) -> Tensor:
+        return self.dropout(self.words(ids) * math.sqrt(self.words.embedding_dim) + positions)
 
 
 class EncoderLayer(nn.Module):
@@ -61,10 +69,10 @@ class EncoderLayer(nn.Module):
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, hidden: Tensor, mask: Tensor) -> Tensor:
-        """Transform hidden (B, S, d); ``mask`` (B, 1, 1, S) is True for real places."""
+    def forward(self, hidden: Tensor, tokens: RealTokens) -> Tensor:
+        """Transform hidden, the rows (N, d) of ``tokens``."""
         normed = self.norms[0](hidden)
-        attended = self.attention(normed, *self.attention.keys_values(normed), mask)
+        attended = self.attention(normed, *self.attention.keys_values(normed, tokens), attendable(tokens.real), tokens)
         hidden = hidden + self.dropout(attended)
         return hidden + self.dropout(self.narrow(F.relu(self.widen(self.norms[1](hidden)))))
 
@@ -83,12 +91,13 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(EncoderLayer(*layer_sizes(sizes)) for _ in range(count))
         self.norm = nn.LayerNorm(sizes["width"])
 
-    def forward(self, embedded: Tensor, real: Tensor) -> Tensor:
-        """Return states (B, S, d) of embedded tokens (B, S, d), of which those under ``real`` (B, S) are attended."""
-        mask = real[:, None, None, :]
+    def forward(self, embedder: Embedder, ids: Tensor, real: Tensor) -> Tensor:
+        """Return the states (B, S, d) of tokens (B, S); 0 where they are not ``real``."""
+        tokens = RealTokens(real)
+        hidden = embedder.rows(ids, tokens)
         for layer in self.layers:
-            embedded = layer(embedded, mask)
-        return self.norm(embedded)
+            hidden = layer(hidden, tokens)
+        return tokens.padded(self.norm(hidden))
 
 
 class Decoder(nn.Module):
@@ -106,9 +115,10 @@ class Decoder(nn.Module):
         self.norm = nn.LayerNorm(sizes["width"])
 
     def forward(
-        self, embedder: Embedder, ids: Tensor, memory: Tensor, real: Tensor, cache: BeamCache | None = None
+        self, embedder: Embedder, ids: Tensor, memory: Tensor, real: Tensor, cache: BeamCache | None = None,
+        tokens: RealTokens | None = None
     ) -> Tensor:
-        """Return the states (B, L, d) from which the next tokens are predicted.
+        """Return the states (B, L, d) from which the next tokens are predicted, or the rows (N, d) of ``tokens``.
 
         Args:
             embedder: of the tokens.
@@ -116,12 +126,30 @@ class Decoder(nn.Module):
             memory: encoder states (B, S, d).
             real: True for its real places (B, S).
             cache: keys and values of earlier tokens, extended in place.
+            tokens: those of ``ids`` that are not padding; None: all of them.
         """
         positions, causal = places(ids, cache)
-        hidden, mask = embedder(ids, positions), real[:, None, None, :]
+        hidden = embedder(ids, positions) if tokens is None else embedder.rows(ids, tokens)
+        memory, of_memory = memory_rows(memory, real, cache)
         for layer in self.layers:
-            hidden = layer(hidden, causal, memory, mask, cache)
+            hidden = layer(hidden, causal, memory, attendable(real), cache, tokens=tokens, of_memory=of_memory)
         return self.norm(hidden)
+
+
+def attendable(real: Tensor) -> Tensor:
+    """Return the mask (B, 1, 1, S) of attention to the ``real`` (B, S) of a batch's places."""
+    return real[:, None, None, :]
+
+
+def memory_rows(memory: Tensor, real: Tensor, cache: BeamCache | None) -> tuple[Tensor, RealTokens | None]:
+    """Return what layers project keys and values from: the rows (N, d) of what is ``real`` in memory (B, S, d).
+
+    Later steps of a cache find it projected, so it is returned as it is, and None.
+    """
+    if cache is not None and cache.steps:
+        return memory, None
+    tokens = RealTokens(real)
+    return tokens.rows(memory), tokens
 
 
 def layer_sizes(sizes: Mapping[str, Any]) -> tuple[int, int, int, float]:
@@ -130,15 +158,12 @@ def layer_sizes(sizes: Mapping[str, Any]) -> tuple[int, int, int, float]:
 
 
 def token_nll(scores: nn.Module, states: Tensor, targets: Tensor) -> Tensor:
-    """Return -log p of every token that is to be predicted (N,), row by row.
-
-    States at other places never meet the vocabulary, which is most of the work.
+    """Return -log p of each of N tokens (N,).
 
     Args:
         scores: from states (N, d) to unnormalised scores (N, V).
-        states: (B, L, d).
-        targets: tokens (B, L); ``IGNORE`` where nothing is to be predicted.
+        states: of the tokens to predict alone (N, d), since words are most of the work.
+        targets: these tokens (N,).
     """
-    wanted = targets != IGNORE
-    (logits,) = at_least_float32(scores(states[wanted]))
-    return F.cross_entropy(logits, targets[wanted], reduction="none")
+    (logits,) = at_least_float32(scores(states))
+    return F.cross_entropy(logits, targets, reduction="none")

@@ -11,6 +11,7 @@ from models.rewriters.layers import token_nll
 from models.rewriters.sequences import counterpart, perturbed
 from models.rewriters.special import IGNORE
 from models.rewriters.transformer import TransformerRewriter
+from models.rows import RealTokens
 
 Tokens = tuple[Tensor, Tensor]  # ids and which of them are real, (B, S) each
 
@@ -101,12 +102,12 @@ class Pgkpr(TransformerRewriter):
 
     def _reconstruction(self, states: Tensor, targets: Tensor) -> Tensor:
         """Return L_rec, summed over tokens, or over items of the mean over an item's tokens."""
-        losses = token_nll(self.reconstruction, states, targets)  # (N,)
+        tokens = RealTokens(targets != IGNORE)
+        losses = token_nll(self.reconstruction, tokens.rows(states), tokens.rows(targets))  # (N,)
         if self.config.reconstruction["reduction"] == "token_mean":
             return losses.sum()
-        wanted = targets != IGNORE
-        counts = wanted.sum(-1, keepdim=True).expand_as(wanted)[wanted]  # (N,)
-        return (losses / counts).sum()
+        counts = tokens.real.sum(-1, keepdim=True).expand_as(targets)  # (B, S)
+        return (losses / tokens.rows(counts)).sum()
 
     def _contrast(self, pooled: list[Tensor], groups: Tensor) -> Tensor:
         settings = self.config.contrast

@@ -12,7 +12,8 @@ from models.decoding import Decodable, project_in_full
 from models.rewriters.base import Batch, Rewriter
 from models.rewriters.config import RewriterConfig
 from models.rewriters.layers import token_nll
-from models.rewriters.special import BOS, IGNORE, PAD
+from models.rewriters.special import BOS, PAD
+from models.rows import RealTokens
 
 State = tuple[tuple[Tensor, Tensor], ...]  # hidden and cell (1, N, d) of every layer
 Sources = tuple[Tensor, ...]  # what is decoded from, (B, ...) each
@@ -124,7 +125,8 @@ class RecurrentRewriter(Rewriter):
 
     def generation(self, states: Tensor, targets: Tensor) -> Tensor:
         """Return the sum of -log p of the real tokens of targets (B, T), predicted from states (B, T, d)."""
-        return token_nll(self.words, states, targets.masked_fill(targets == PAD, IGNORE)).sum()
+        tokens = RealTokens(targets != PAD)
+        return token_nll(self.words, tokens.rows(states), tokens.rows(targets)).sum()
 
 
 class RecurrentSteps:

@@ -10,7 +10,8 @@ from models.decoding import BeamCache, CachedSteps, Decodable, WholeSteps, proje
 from models.rewriters.base import Batch, Rewriter
 from models.rewriters.config import RewriterConfig
 from models.rewriters.layers import Decoder, Embedder, Encoder, token_nll
-from models.rewriters.special import BOS, IGNORE, PAD
+from models.rewriters.special import BOS, PAD
+from models.rows import RealTokens
 
 
 class AttentiveRewriter(Rewriter):
@@ -33,8 +34,12 @@ class AttentiveRewriter(Rewriter):
         """Return what outputs are decoded from, a row per item: encoder states (B, S, d), which are real (B, S)."""
 
     @abstractmethod
-    def decode(self, tokens: Tensor, given: Sequence[Tensor], cache: BeamCache | None = None) -> Tensor:
-        """Return the states (B, T, d) that predict what follows tokens (B, T), given :meth:`memory`."""
+    def decode(self, tokens: Tensor, given: Sequence[Tensor], cache: BeamCache | None = None,
+               real: RealTokens | None = None) -> Tensor:
+        """Return the states (B, T, d) that predict what follows tokens (B, T), given :meth:`memory`.
+
+        With ``real``, which of the tokens are not padding, they are its rows (N, d).
+        """
 
     def scores(self, states: Tensor) -> Tensor:
         """Return scores over the vocabulary (..., V) of states (..., d); not differentiable, float32 at least."""
@@ -52,8 +57,9 @@ class AttentiveRewriter(Rewriter):
 
     def generation(self, batch: Batch, given: Sequence[Tensor]) -> Tensor:
         """Return -log p(y | x), summed over the tokens of all items, given :meth:`memory`."""
-        states = self.decode(batch["y_in"], given)
-        return token_nll(self.generator, states, batch["y_out"].masked_fill(batch["y_out"] == PAD, IGNORE)).sum()
+        real = RealTokens(batch["y_out"] != PAD)
+        states = self.decode(batch["y_in"], given, real=real)
+        return token_nll(self.generator, states, real.rows(batch["y_out"])).sum()
 
 
 class TransformerRewriter(AttentiveRewriter):
@@ -66,12 +72,13 @@ class TransformerRewriter(AttentiveRewriter):
 
     def encode(self, ids: Tensor, real: Tensor) -> Tensor:
         """Return encoder states (B, S, d) of tokens (B, S), of which those under ``real`` are attended."""
-        return self.encoder(self.embedder(ids), real)
+        return self.encoder(self.embedder, ids, real)
 
-    def decode(self, tokens: Tensor, given: Sequence[Tensor], cache: BeamCache | None = None) -> Tensor:
-        """Return the states (B, T, d) that predict what follows tokens (B, T), given :meth:`memory`."""
-        memory, real = given
-        return self.decoder(self.embedder, tokens, memory, real, cache)
+    def decode(self, tokens: Tensor, given: Sequence[Tensor], cache: BeamCache | None = None,
+               real: RealTokens | None = None) -> Tensor:
+        """Return the states that predict what follows tokens; see :meth:`AttentiveRewriter.decode`."""
+        memory, attended = given
+        return self.decoder(self.embedder, tokens, memory, attended, cache, real)
 
 
 class PlainTransformer(TransformerRewriter):

@@ -180,6 +180,13 @@ class GenerateHcl(Block):
                          description="own: the input's; random: another node's; given:KEYWORD for every item (Table 4)")
     batch_size: int = Field(32, ge=1)
 
+    @model_validator(mode="after")
+    def _lengths_fit(self) -> "GenerateHcl":
+        if self.min_length > self.max_length:
+            raise ValueError(f"min_length {self.min_length} is above max_length {self.max_length}; lower the one or "
+                             f"raise the other")
+        return self
+
 
 class HclRun(Block):
     """A row of the results table: a model and what differs from the ``generate_hcl`` block."""

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import PathPatch
+from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 from matplotlib.ticker import MaxNLocator
 
@@ -24,7 +24,7 @@ _SHADES = 14
 _LETTERS = 26           # of a class name; the tables have all of it
 _COUNTED = 12           # classes up to which a cell says its number
 _NOTED = 40             # confusions that say themselves beside the pointer
-_EDGE, _SCALE, _HEAD = 0.1, 0.6, 0.26     # inches
+_EDGE, _SCALE, _HEAD, _GAP = 0.1, 0.6, 0.26, 0.05     # inches
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def _matrix_plot(sheet: _Sheet, name: str, title: str, description: str) -> Plot
     with drawing(width, height) as figure:
         figure.set_layout_engine("none")
         axes = figure.add_axes((left, bottom, side / width, side / height))
-        _frame(axes, sheet, labels, size)
+        _frame(axes, labels, size, _GAP / cell)
         figure.text(_EDGE / width, 1 - 0.06 / height, sheet.caption, va="top", ha="left", fontsize=size,
                     color=PALETTE["muted"])
         for layer in sheet.layers:
@@ -155,19 +155,16 @@ def _matrix_plot(sheet: _Sheet, name: str, title: str, description: str) -> Plot
                         {_gid(place): note for place, note in sheet.notes.items()})
 
 
-def _frame(axes: Axes, sheet: _Sheet, labels: Sequence[str], size: float) -> None:
+def _frame(axes: Axes, labels: Sequence[str], size: float, gap: float) -> None:
+    """Draw the edge of a matrix and the names along it, as plain texts: axes with many ticks take long to draw."""
     count = len(labels)
+    axes.set_axis_off()
     axes.set_xlim(0, count)
     axes.set_ylim(count, 0)
-    places = np.arange(count) + 0.5
-    axes.set_xticks(places, labels, rotation=90, fontsize=size, color=PALETTE["ink"])
-    axes.set_yticks(places, labels, fontsize=size, color=PALETTE["ink"])
-    axes.tick_params(length=0, pad=3)
-    for line in (*axes.xaxis.get_ticklines(), *axes.yaxis.get_ticklines()):
-        line.set_visible(False)
-    axes.grid(visible=False)
-    for spine in axes.spines.values():
-        spine.set_visible(True)
+    axes.add_patch(Rectangle((0, 0), count, count, facecolor="none", edgecolor=PALETTE["line"], clip_on=False))
+    for place, label in enumerate(labels):
+        axes.text(-gap, place + 0.5, label, ha="right", va="center", fontsize=size)
+        axes.text(place + 0.5, count + gap, label, ha="center", va="top", rotation=90, fontsize=size)
 
 
 def _shade(axes: Axes, layer: _Layer, notes: Mapping[tuple[int, int], str]) -> None:
@@ -204,7 +201,7 @@ def _patch(strips: Sequence[tuple[int, int, int]], colour: str, level: int) -> P
 
 
 def _write(axes: Axes, sheet: _Sheet, size: float) -> None:
-    depth = sum(layer.shares for layer in sheet.layers)
+    depth = np.sum([layer.shares for layer in sheet.layers], axis=0)
     for (row, column), text in sheet.texts.items():
         dark = depth[row, column] > 0.55
         axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=size,
@@ -218,11 +215,9 @@ def _strip(figure: Figure, sheet: _Sheet, left: float, bottom: float, height: fl
     axes.set_ylim(0, _SHADES)
     for level in range(1, _SHADES + 1):
         axes.add_patch(_patch([(level - 1, 0, 1)], sheet.layers[0].colour, level))
-    axes.set_xticks([])
-    axes.yaxis.tick_right()
-    axes.set_yticks([0, _SHADES], list(sheet.scale), fontsize=8.0)
-    axes.tick_params(length=0, pad=2)
-    axes.grid(visible=False)
+    axes.set_axis_off()
+    for place, text in zip((0, _SHADES), sheet.scale, strict=True):
+        axes.text(1.3, place, text, ha="left", va="center", fontsize=8.0, color=PALETTE["muted"])
 
 
 def _gid(cell: tuple[int, int]) -> str:

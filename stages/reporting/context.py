@@ -297,12 +297,11 @@ def _classes(block: ResultBlock, name: str, material: Material, budget: int) -> 
     runs = [run for run in material.runs if run.name in block.runs]
     known = {run.name: run.classifier for run in runs if run.classifier is not None}
     exact = exact_tests(material.exact, block.label)
-    pooled = {run for group in block.groups.values() if len(group["runs"]) > 1 for run in group["runs"]}
-    systems = {name: block.groups[name]["runs"] for name in block.systems_in_order
-               if block.groups[name]["runs"] and name not in pooled} or {run: [run] for run in block.runs}
+    kinds = {run: one.kind for run, one in known.items()}
     return BlockView(block, difference_tables(material.paired, block, exact), [], name, 0,
-                     steps=step_tables(material.paired, block, {run: one.kind for run, one in known.items()}, exact),
-                     classifiers=classifier_views(runs, known, budget), by_class=class_table(systems, known))
+                     steps=step_tables(material.paired, block, kinds, exact),
+                     classifiers=classifier_views(runs, known, budget),
+                     by_class=class_table(block.pooled_systems, known))
 
 
 def example_views(block: ResultBlock, material: Material, count: int, many: bool = False) -> list[ExampleView]:

@@ -91,9 +91,7 @@ def step_tables(paired: pd.DataFrame, block: ResultBlock, kinds: Mapping[str, Ro
     """
     if paired.empty or not block.groups:
         return []
-    pooled = {run for group in block.groups.values() if len(group["runs"]) > 1 for run in group["runs"]}
-    systems = {name: kinds[block.groups[name]["runs"][0]] for name in block.systems_in_order
-               if block.groups[name]["runs"] and name not in pooled}
+    systems = {name: kinds[runs[0]] for name, runs in block.pooled_systems.items() if runs[0] in kinds}
     rows = paired[paired["dataset"] == block.label]
     found = list(_step_rows(rows, block, steps(systems), exact))
     return [StepTable(question, own) for question, *_ in QUESTIONS

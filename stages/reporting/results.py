@@ -90,6 +90,14 @@ class ResultBlock:
         return in_order(self.groups, self.runs)
 
     @property
+    def pooled_systems(self) -> dict[str, list[str]]:
+        """Runs of each system but floors by its name; runs that differ in their seed are in one alone, the group."""
+        pooled = {run for group in self.groups.values() if len(group["runs"]) > 1 for run in group["runs"]}
+        found = {name: [run for run in self.groups[name]["runs"] if run in self.runs]
+                 for name in self.systems_in_order if name not in pooled}
+        return {name: runs for name, runs in found.items() if runs} or {run: [run] for run in self.runs}
+
+    @property
     def has_intervals(self) -> bool:
         """Whether any value has small print below it."""
         return any(cell.more for table in self.tables for row in table.rows for cell in row.cells)

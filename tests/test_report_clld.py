@@ -1,0 +1,487 @@
+"""The CLLD track of the report: its tables, steps, published rows, classes and pictures; and other tracks beside it."""
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+from html import unescape
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from classifier_artifacts import (
+    ATHEISM,
+    ATTACK,
+    CLASSES,
+    CLASSIFIERS,
+    EMPTY,
+    RELIGION,
+    TEXTS,
+    answers,
+    class_predictions,
+    confusion_rows,
+    provenance,
+    texts_of,
+    write_classifiers,
+)
+from report_artifacts import write_project, write_rewriting
+from report_outline import Outline, row_of
+
+import stages.reporting.classifiers
+import stages.reporting.context
+from stages.artifacts.paths import COMPARISON, REPORT, REPORT_PAGE, ModelPaths, RunPaths
+from stages.artifacts.tables import write_json, write_table
+from stages.params import load_params
+from stages.report import main
+from stages.reporting.classifiers import EXAMPLES, classifier_views, confused_pairs
+from stages.reporting.figures import Plot, file_name
+from stages.reporting.gather import gather
+from stages.reporting.gather_clld import LETTERS, ClassifierMaterial, RowKind
+from stages.reporting.steps import exact_values, steps
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """A project folder with the report of a recipe of CLLD alone, made once and only read."""
+    folder = tmp_path_factory.mktemp("clld")
+    with contextlib.chdir(folder):
+        write_classifiers()
+        assert main([]) == 0
+    return folder
+
+
+@pytest.fixture
+def page(alone):
+    return (alone / REPORT_PAGE).read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory):
+    """The page of a recipe of all tracks."""
+    folder = tmp_path_factory.mktemp("three")
+    with contextlib.chdir(folder):
+        write_project()
+        write_rewriting()
+        write_classifiers()
+        assert main([]) == 0
+        return REPORT_PAGE.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def plain(tmp_path, monkeypatch):
+    """A project without its report; curves are left out of it, because drawing takes seconds."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(stages.reporting.context, "curve_groups", lambda *_: [])
+    write_classifiers()
+    return tmp_path
+
+
+@pytest.fixture
+def project(plain, monkeypatch):
+    """The same with pictures that nobody has drawn, of 30,000 bytes each."""
+    for kind in ("confusion", "distance", "calibration"):
+        monkeypatch.setattr(stages.reporting.classifiers, f"{kind}_plot", lambda run, *_, kind=kind: Plot(
+            file_name(kind, run), kind, "", f'<svg viewBox="0 0 9 9"><desc>{"x" * 30_000}</desc></svg>', b""))
+    return plain
+
+
+def part(page, section):
+    """The text of the page's section of that name."""
+    start = page.index(f'<section aria-labelledby="{section}"')
+    return page[start:page.index("</section>", start)]
+
+
+def track(page, key):
+    """All sections of a track."""
+    return "".join(re.findall(f'<section aria-labelledby="{key}-.*?</section>', page, re.DOTALL))
+
+
+def rows(text, start="<table"):
+    """Cells of the first table in ``text``; with ``<tbody>``, without its headings."""
+    table = text[text.index(start):text.index("</table>")] + ("</table>" if start == "<table" else "")
+    return [[cell.strip() for _, cell in row] for row in Outline(table).rows]
+
+
+def details_of(page, run):
+    """What a run opens."""
+    classes = part(page, "clld-classes")
+    start = classes.index(f'id="classes-clld-0-{run}"')
+    end = classes.find('<details class="classifier"', start)
+    return classes[start:end if end > 0 else None]
+
+
+def material_of(folder):
+    with contextlib.chdir(folder):
+        return gather(load_params())
+
+
+# -- three tracks -----------------------------------------------------------------------------------------------
+
+def test_the_page_is_well_formed_and_stands_alone(page, three):
+    for text in (page, three):
+        outline = Outline(text)
+        assert len(outline.ids) == len(set(outline.ids))
+        for name, target in outline.links:
+            if name == "aria-labelledby" or name.startswith("data-"):
+                assert target in outline.ids
+            elif target.startswith("#"):
+                assert target[1:] in outline.ids
+            else:
+                assert target == "data:,"
+        assert ATTACK not in text and "<img" not in text and "&lt;img src=x onerror=" in track(text, "clld")
+        assert "http" not in re.sub(r'xmlns(:xlink)?="[^"]+"', "", text).replace("http-equiv", "").replace(
+            '"http://www.w3.org/2000/svg"', "")
+
+
+def test_other_tracks_are_the_same_with_clld_beside_them(three, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_project()
+    write_rewriting()
+    assert main([]) == 0
+    before = REPORT_PAGE.read_text(encoding="utf-8")
+    for key in ("hcl", "pgkpr"):
+        assert track(before, key) == track(three, key) != ""
+    assert "clld" not in re.sub("<script.*?</script>|<style.*?</style>", "", before, flags=re.DOTALL)
+    assert part(before, "graph") == part(three, "graph") and part(before, "keywords") == part(three, "keywords")
+
+
+def test_clld_stands_third_and_has_classes_in_the_place_of_generations(three):
+    order = re.findall(r'<section aria-labelledby="([^"]+)"', three)
+    assert order[-8:] == ["clld-results", "clld-published", "clld-classes", "clld-training", "keywords", "explorer",
+                          "graph", "ran"]
+    assert order.index("pgkpr-parts") < order.index("clld-results")
+    assert "clld-generations" not in three and 'href="#clld-classes">Classes</a>' in three
+
+
+def test_a_recipe_of_clld_alone_has_nothing_of_keywords(page):
+    assert track(page, "hcl") == track(page, "pgkpr") == ""
+    for name in ("keywords", "explorer", "graph"):
+        assert f'aria-labelledby="{name}"' not in page and f'href="#{name}"' not in page
+    assert "Linear floor (CLLD)" in part(page, "ran") and "labels: train: alt.atheism" in part(page, "ran")
+
+
+def test_labelled_texts_with_keywords_show_them_but_no_graph(project):
+    from stages.artifacts.paths import DatasetPaths
+
+    write_table(DatasetPaths("20ng").table("keywords"), "keywords", pd.DataFrame({
+        "text_id": [0, 1], "keyword": ["god", "text"], "method": "textrank", "score": 0.5}), provenance("keywords@x"))
+    assert main([]) == 0
+    text = REPORT_PAGE.read_text(encoding="utf-8")
+    assert "Most frequent keywords" in part(text, "keywords") and 'aria-labelledby="explorer"' not in text
+
+
+def test_the_same_artifacts_give_the_same_bytes(alone, tmp_path, monkeypatch):
+    """Made in another folder, by another process under another hash seed."""
+    monkeypatch.chdir(tmp_path)
+    write_classifiers()
+    environment = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": str(Path(stages.__file__).parents[1])}
+    subprocess.run([sys.executable, "-m", "stages.report"], check=True, env=environment, cwd=tmp_path)
+    one, other = ({file.relative_to(folder): file.read_bytes() for file in (folder / REPORT).rglob("*.*")}
+                  for folder in (alone, tmp_path))
+    assert one == other
+
+
+def test_every_run_has_its_pictures_as_files(alone):
+    names = {file.stem for file in (alone / REPORT / "plots").glob("*.svg")}
+    assert names == {file.stem for file in (alone / REPORT / "plots").glob("*.png")}
+    for run in CLASSIFIERS:
+        assert {f"confusion--{run}", f"calibration--{run}"} <= names
+    # Distances that are 1 everywhere are said, not drawn.
+    assert {name for name in names if name.startswith("label")} == {"label-distance--clsled", "label-distance--clald"}
+
+
+# -- results ----------------------------------------------------------------------------------------------------
+
+def test_the_results_have_floors_runs_intervals_and_seeds(page, alone):
+    results = part(page, "clld-results")
+    found = {row[0]: row[1:] for row in rows(results) if row}
+    assert found["system"] == ["accuracy ↑", "macro F1 ↑", "weighted F1 ↑", "NLL ↓", "Brier ↓", "ECE ↓"]
+    assert found["majority"][3:] == ["–"] * 3 and found["majority"][0] == "0.2500"
+    own = material_of(alone).runs[0].metrics["run"]["accuracy"]
+    assert found["ct"][0] == f"{own:.4f}{own - 0.05:.4f} to {own + 0.05:.4f}"
+    assert found["ct (2 seeds)mean ± sd over seeds"][:2] == ["0.7123± 0.0123"] * 2
+    best = row_of(page, "mini-cl", "accuracy ↑")
+    assert best["accuracy ↑"][0] == best["NLL ↓"][0] == "best"
+    assert "60 texts: differences of a few hundredths are within chance" in results
+    assert "<em>Majority</em>" in results and "<em>Copy</em>" not in results
+    glossary = results[results.index('<dl class="glossary">'):]
+    assert "No description" not in glossary and glossary.count("<dt>") == 6
+
+
+def test_each_step_says_whether_it_helps(page):
+    results = part(page, "clld-results")
+    table = results[results.index('class="forest steps"'):]
+    found = [row for row in rows(table, "<tbody>") if row]
+    assert [row[0] for row in found if len(row) == 1] == [
+        "Does the contrast help?", "Does the label distance help beyond it?", "Do both together help?"]
+    steps = {row[0]: row[1:] for row in found if len(row) > 1}
+    help_ = steps["CT+CL − CTTextCNN: cl (2 seeds) − ct (2 seeds)"]
+    assert help_[:2] == ["helps", "+0.0500+0.0200 to +0.0800"]
+    # One p for each seed that both have.
+    assert help_[3:5] == ["0.002", "0.022 · 0.250"] and help_[5] == "+0.0500+0.0200 to +0.0800"
+    assert steps["CT+CL − CTbundled encoder: mini-cl − mini"][0] == "cannot be told"
+    assert steps["CT+CLALD − CT+CLTextCNN: clald − cl (2 seeds)"][0] == "hurts"
+    assert steps["CT+CLSLED − CT+CLTextCNN: clsled − cl (2 seeds)"][4] == "< 0.001"
+    assert steps["CT+CLSLED − CTTextCNN: clsled − ct (2 seeds)"][4] == "–"
+    assert len(steps) == 6
+
+
+def test_differences_have_the_exact_test_on_accuracy_alone(page):
+    results = part(page, "clld-results")
+    assert "Paired differences from ct (2 seeds)" in results and "on the same 60 texts" in results
+    options = re.findall(r'data-option="([^"]+)"', results)
+    assert options == ["accuracy", "macro F1"]
+    first, second = results.split('data-option="')[1:]
+    assert "exact p" in first and "exact p" not in second
+    found = {row[0]: row[1:] for row in rows(first, "<tbody>")}
+    assert found["cl (2 seeds)"][-2:] == ["0.002", "0.022 · 0.250"]
+    assert found["floor linear"][-1] == "0.030 · 0.040" and found["clald"][-1] == "–"
+
+
+def test_without_a_comparison_there_are_neither_steps_nor_differences(project):
+    for path in COMPARISON.iterdir():
+        path.unlink()
+    assert main([]) == 0
+    results = part(REPORT_PAGE.read_text(encoding="utf-8"), "clld-results")
+    assert "What each step adds" not in results and "Paired differences" not in results
+    assert "mean ± sd" not in results
+
+
+def kind(row, encoder="textcnn", **settings):
+    return RowKind(row, encoder, {"max_length": 128, "contrast": {"weight": 0.5}, "distance": {"tau": 5.0},
+                                       **settings})
+
+
+def test_steps_compare_like_with_like():
+    kinds = {"ct": kind("none"), "cl": kind("uniform"), "ald": kind("adaptive"),
+             "ald-tau3": kind("adaptive", distance={"tau": 3.0}), "cl-hot": kind("uniform", contrast={"weight": 0.9}),
+             "short-ct": kind("none", max_length=32), "short-ald": kind("adaptive", max_length=32),
+             "bert-cl": kind("uniform", "bundled"), "simcse": kind("simcse", contrast={"weight": 0.1}),
+             "ald-hot": kind("adaptive", contrast={"weight": 0.9})}
+    assert [(step.question.split()[1], step.name, step.base_name) for step in steps(kinds)] == [
+        ("the", "cl", "ct"), ("the", "cl-hot", "ct"), ("the", "ald", "cl"), ("the", "ald-tau3", "cl"),
+        ("the", "ald-hot", "cl-hot"), ("both", "ald", "ct"), ("both", "ald-tau3", "ct"),
+        ("both", "short-ald", "short-ct"), ("both", "ald-hot", "ct"), ("another", "simcse", "ct")]
+    assert steps({}) == []
+
+
+def test_exact_values_are_of_equal_seeds():
+    one = {"runs": ["a1", "a2", "a3"], "seeds": [1, 2, 3]}
+    other = {"runs": ["b2", "b1"], "seeds": [2, 1]}
+    exact = {frozenset(pair): p for pair, p in ((("a1", "b1"), 0.1), (("b2", "a2"), 0.2), (("a1", "b2"), 0.9),
+                                                 (("a3", "floor linear"), 0.3))}
+    assert exact_values(one, other, ("a", "b"), exact) == [0.1, 0.2]
+    assert exact_values(one, {"runs": [], "seeds": []}, ("a", "floor linear"), exact) == [0.3]
+    assert exact_values(other, one, ("b", "a"), {}) == []
+
+
+# -- published --------------------------------------------------------------------------------------------------
+
+def test_runs_stand_below_their_published_rows_in_per_cent(page, alone):
+    published = part(page, "clld-published")
+    tables = published.split("<summary>")[1:]
+    assert [table[:table.index("<")] for table in tables] == [
+        *(f"Table II, {name}: accuracy in per cent" for name in ("20NG", "TREC_6", "R8", "R52", "MR")),
+        "Table III: ablation with BERT, 20NG, accuracy in per cent"]
+    names = [row[0] for row in rows(tables[0], "<tbody>")]
+    assert names == ["BERT", "measured mini", "BERT+CLLD", "ALBERT", "ALBERT+CLLD", "TextCNN",
+                     "measured ct (2 seeds)", "TextCNN+CLLD", "measured clsled", "measured clald"]
+    found = {row[0]: row[1] for row in rows(tables[0], "<tbody>")}
+    assert found["measured ct (2 seeds)"] == "71.23± 1.23" and found["BERT"] == "85.3"
+    own = {run.name: run.metrics["run"]["accuracy"] for run in material_of(alone).runs}
+    assert found["measured clald"] == f"{100 * own['clald']:.2f}"
+    assert [row[0] for row in rows(tables[5], "<tbody>")] == ["CT", "measured mini", "CT+CL", "measured mini-cl",
+                                                              "CT+CLSLED", "CT+CLALD"]
+    assert "97.0<sup>1</sup>" in tables[4] and "almost surely 87.0" in tables[4]
+    assert "measured" not in tables[4]
+
+
+def test_runs_on_other_splits_or_data_have_no_published_row(project):
+    content = yaml.safe_load(Path("params.yaml").read_text())
+    content["runs"]["clld"]["ct"]["split"] = "validation"
+    Path("params.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    metrics = RunPaths("ct").metrics
+    found = json.loads(metrics.read_text())
+    write_json(metrics, {**found, "settings": {**found["settings"], "split": "validation"}})
+    for path in COMPARISON.iterdir():       # it is of other runs now
+        path.unlink()
+    assert main([]) == 0
+    text = REPORT_PAGE.read_text(encoding="utf-8")
+    assert "20ng, validation split" in part(text, "clld-results")
+    names = [row[0] for row in rows(part(text, "clld-published"), "<tbody>")]
+    assert "measured ct-2" in names and "measured ct" not in names
+    content["datasets"]["20ng"]["source"] = "x.jsonl"
+    content = yaml.safe_load(yaml.safe_dump(content).replace("20ng", "questions"))
+    Path("params.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    assert main([]) == 0
+    published = part(REPORT_PAGE.read_text(encoding="utf-8"), "clld-published")
+    assert "No run of this recipe has a row there: the paper reports 20NG, TREC_6, R8, R52 and MR" in published
+
+
+# -- classes ----------------------------------------------------------------------------------------------------
+
+def test_a_run_opens_its_most_confused_pairs_with_the_surest_texts(page, alone):
+    run = details_of(page, "ct")
+    summaries = [unescape(re.sub("<[^>]+>", "", text)) for text in
+                 re.findall(r'class="confused">\s*<summary>(.*?)</summary>', run)]
+    labels, texts = texts_of()
+    found = answers(0, 0.6, labels)
+    said = found.argmax(1)
+    there, back = ((labels == one) & (said == other) for one, other in ((ATHEISM, RELIGION), (RELIGION, ATHEISM)))
+    assert summaries[0] == (f"alt.atheism and talk.religion.misc {there.sum() + back.sum()} texts: {there.sum()} of "
+                            f"the first, {back.sum()} of the second")
+    assert there.sum() > EXAMPLES and len(summaries) == 3
+    first = run[run.index('class="confused"'):]
+    first = first[:first.index("</details>")]
+    shown = [int(number) for number in re.findall(r"Example (\d+) ·", first)]
+    surest = sorted(np.flatnonzero(there), key=lambda place: -found[place].max())[:EXAMPLES]
+    assert shown[:EXAMPLES] == [place + 100 for place in surest] and len(shown) == 2 * EXAMPLES
+    assert f"with probability {found[surest[0]].max():.2f}" in first
+    assert unescape(re.search(r'<p dir="auto">(.*?)</p>', first)[1]) == texts[surest[0]]
+    assert f"{(labels != said).sum()} texts of {TEXTS} are wrong" in run
+
+
+def test_long_texts_are_cut(alone):
+    mistakes = pd.concat([run.classifier.mistakes for run in material_of(alone).runs])
+    assert mistakes["text"].str.len().max() == LETTERS and mistakes["text"].str.endswith("…").any()
+    assert (mistakes["label"] != mistakes["predicted"]).all()
+
+
+def test_each_class_has_its_scores_and_an_empty_one_none(page):
+    run = details_of(page, "ct")
+    found = {row[0]: row[1:] for row in rows(run[run.index("<h4>Each class"):], "<tbody")}
+    assert found["nothing.in.it"] == ["0", "0", "–", "–", "–", ""]
+    assert list(found) == CLASSES and found["alt.atheism"][-1].startswith("talk.religion.misc (")
+    assert all(float(value) <= 1 for value in found["alt.atheism"][2:5])
+
+
+def test_f1_by_class_sums_up_seeds(page, alone):
+    classes = part(page, "clld-classes")
+    table = rows(classes)
+    assert table[0][2:] == ["ct (2 seeds)", "cl (2 seeds)", "clsled", "clald", "mini", "mini-cl", "simcse"]
+    runs = {run.name: run.classifier.classes for run in material_of(alone).runs}
+    mean = np.mean([runs[name]["f1"][ATHEISM] for name in ("ct", "ct-2")])
+    row = next(row for row in table if row[0] == "alt.atheism")
+    assert row[2] == f"{mean:.3f}" and row[6] == f"{runs['mini']['f1'][ATHEISM]:.3f}"
+    assert next(row for row in table if row[0] == "nothing.in.it")[1:] == ["0", *["–"] * 7]
+    assert classes.count('class="best"') >= len(CLASSES) - 1
+
+
+def test_label_distances_are_told_as_the_matrix_is(page):
+    assert "Label distance" not in details_of(page, "ct") and "Label distance" not in details_of(page, "simcse")
+    assert "All classes are 1 apart (CT+CL)." in details_of(page, "cl")
+    static, adaptive = details_of(page, "clsled"), details_of(page, "clald")
+    assert "Static: the confusable pairs are 5 apart, all others 1." in static
+    assert "<bdi>alt.atheism</bdi> and <bdi>talk.religion.misc</bdi></li>" in static and "moved most" not in static
+    assert ("Adaptive: moved 2 times by the confusions on the validation split, first in epoch 2, last in epoch 3. "
+            "What is shown is the last matrix.") in adaptive
+    moved = rows(adaptive[adaptive.index("moved most</span>" if "moved most</span>" in adaptive else "Pairs whose"):],
+                 "<tbody>")
+    # The other pair went to 1.5 and came back.
+    assert moved == [["alt.atheism", "talk.religion.misc", "1.00", "3.10", "+2.10"]]
+    assert "Pairs that are set apart" not in adaptive
+
+
+def test_all_pairs_apart_and_a_matrix_that_never_moved_are_said(project):
+    material = material_of(project)
+    run = next(run for run in material.runs if run.name == "clald")
+    first = run.classifier.distances[run.classifier.distances["evaluation"] == 0]
+    far = first.assign(distance=np.where(first["class"] == first["other"], 1.0, 3.0))
+    for contrast, table, said in (("adaptive", first, "Adaptive, but the training ended before the matrix moved"),
+                                  ("static_tau_all", far, "Static: every two classes are 3 apart.")):
+        made = ClassifierMaterial(RowKind(contrast, "textcnn"), run.classifier.classes, run.classifier.confusion,
+                                  run.classifier.calibration, run.classifier.mistakes, table)
+        view, = classifier_views([run], {"clald": made}, 10**6)
+        assert view.distances.about.startswith(said) and view.distances.plot is None
+
+
+def test_a_perfect_classifier_confuses_nothing(project):
+    material = material_of(project)
+    one = material.runs[0].classifier
+    perfect = ClassifierMaterial(one.kind, one.classes, np.diag(np.arange(len(CLASSES))), one.calibration,
+                                 one.mistakes[:0], one.distances)
+    assert confused_pairs(perfect) == []
+    assert one.confusion[EMPTY].sum() == 0
+
+
+def test_pictures_beyond_the_budget_stand_in_files_alone(project, monkeypatch):
+    monkeypatch.setattr(stages.reporting.context, "CLASS_BYTES", 150_000)
+    assert main([]) == 0
+    text = REPORT_PAGE.read_text(encoding="utf-8")
+    left_out = [name for name in CLASSIFIERS if "left out here to keep the page small" in details_of(text, name)]
+    # Of several seeds the first one comes before the second one of any.
+    assert "ct" not in left_out and {"ct-2", "cl-2"} <= set(left_out)
+    assert "<code>plots/confusion--ct-2.svg</code>" in details_of(text, "ct-2")
+    assert (REPORT / "plots" / "confusion--ct-2.svg").exists()
+    # What is not a picture stays.
+    assert 'class="confused"' in details_of(text, "ct-2")
+
+
+def test_training_names_the_row_and_its_curves(page):
+    training = part(page, "clld-training")
+    found = {row[0]: row[1:] for row in rows(training)}
+    assert found["model"][-1] == "validation accuracy" and "alarms" not in training
+    assert found["clsled"] == ["20ng", "13", "row = CT+CLSLED, encoder = textcnn, pairs_of = ct", "3", "2", "0.650"]
+    assert found["simcse"][2] == "row = CT+SimCSE, encoder = bundled, contrast.temperature = 0.1"
+    for title in ("How well are classes told apart?", "The loss and its parts", "Optimiser and the rest"):
+        assert f"<h3>{title}</h3>" in training
+    assert "accuracy: ct validation from 0.600 to 0.700" in training
+    settings = training[training.index("Settings of mini</summary>"):training.index("Settings of mini-cl")]
+    assert "encoder dropout" in settings and "textcnn" not in settings and "tau" not in settings
+    assert "distance: tau" in training[training.index("Settings of clald"):training.index("Settings of mini<")]
+
+
+def test_runs_and_their_split_stand_among_what_ran(page):
+    ran = part(page, "ran")
+    assert "Runs of CLLD" in ran and "split = test" in ran and "generate_clld" not in ran
+
+
+# -- faults -----------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(("path", "stage"), [
+    (RunPaths("cl").metrics, "keycontrast run"), (RunPaths("cl").predictions, "evaluate_clld@cl"),
+    (RunPaths("cl").table("confusion"), "evaluate_clld@cl"),
+    (ModelPaths("cl").table("label_distance"), "train_clld@cl")], ids=lambda value: str(value).split("/")[-1])
+def test_what_is_missing_is_named_with_its_stage(project, capsys, path, stage):
+    path.unlink()
+    assert main([]) == 1
+    said = capsys.readouterr().err
+    assert f"{path}: no such artifact" in said and stage in said and not REPORT_PAGE.exists()
+
+
+def test_tables_of_other_classes_are_refused(project, capsys):
+    table = confusion_rows(np.eye(len(CLASSES), dtype=int)).replace("alt.atheism", "alt.theism")
+    write_table(RunPaths("cl").table("confusion"), "confusion", table, provenance("x"))
+    assert main([]) == 1
+    assert "of other classes than classes.parquet" in capsys.readouterr().err
+
+
+def test_a_run_of_many_classes_and_long_texts_takes_little(plain):
+    """Thirty runs of 52 classes, the most that a recipe should have, stay below 5 MB."""
+    random = np.random.default_rng(0)
+    names = [f"class-{number:02d}" for number in range(52)]
+    labels = random.integers(0, 52, 2000)
+    said = np.where(random.random(2000) < 0.6, labels, random.integers(0, 52, 2000))
+    counts = np.zeros((52, 52), dtype=np.int64)
+    np.add.at(counts, (labels, said), 1)
+    square = pd.DataFrame([(names[a], names[b], counts[a, b]) for a in range(52) for b in range(52)],
+                          columns=["true", "predicted", "texts"])
+    frame = class_predictions(np.zeros(2000, dtype=int), [f"A long text {n}. " * 40 for n in range(2000)],
+                              np.full((2000, len(CLASSES)), 0.5))
+    frame = frame.assign(label=[names[n] for n in labels], predicted=[names[n] for n in said])
+    scores = pd.DataFrame({"number": range(52), "class": names, "texts": counts.sum(1), "predicted": counts.sum(0),
+                           "precision": 0.5, "recall": 0.5, "f1": 0.5})
+    content = yaml.safe_load(Path("params.yaml").read_text())
+    content["runs"]["clld"] = {run: {"model": run} for run in list(CLASSIFIERS)[:6]}
+    Path("params.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    for run in content["runs"]["clld"]:
+        for kind, table in (("classes", scores), ("confusion", square)):
+            write_table(RunPaths(run).table(kind), kind, table, provenance("x"))
+        write_table(RunPaths(run).predictions, "class_predictions", frame, provenance("x"))
+    assert main([]) == 0
+    page = REPORT_PAGE.read_text(encoding="utf-8")
+    assert "class-51" in page and 50_000 < len(part(page, "clld-classes").encode()) / 6 < 5_000_000 / 30
