@@ -150,16 +150,34 @@ def _language_pipeline(root: Path) -> Iterator[Finding]:
 
 
 def _encoder(root: Path) -> Iterator[Finding]:
+    yield _found_encoder("encoder", _param(root, "encoder", "source", "bundled"))
+    for source, model in _own_encoders(root).items():
+        yield _found_encoder(f"encoder of models.clld.{model}", source)
+
+
+def _found_encoder(subject: str, source: str) -> Finding:
     from stages.encoders import resolve_encoder
 
-    source = _param(root, "encoder", "source", "bundled")
     try:
         found = resolve_encoder(source).description
     except InputError as error:
-        yield Finding("encoder", str(error), True, "see the message; the bundled encoder needs no network")
-    else:
-        digest = str(found.get("sha256"))[:12]
-        yield Finding("encoder", f"{source}: {found.get('name')}, sha256 {digest}...")
+        return Finding(subject, str(error), True, "see the message; the bundled encoder needs no network")
+    return Finding(subject, f"{source}: {found.get('name')}, sha256 {str(found.get('sha256'))[:12]}...")
+
+
+def _own_encoders(root: Path) -> dict[str, str]:
+    """Return the encoders that classifiers name beside the project's, each with the first model that does."""
+    from stages.clld.rows import TEXTCNN
+    from stages.params import load_params
+
+    try:
+        params = load_params(root / PARAMS)
+    except InputError:
+        return {}
+    found: dict[str, str] = {}
+    for name in params.models.clld:
+        found.setdefault(params.clld_encoder(name), name)
+    return {source: name for source, name in found.items() if source not in (TEXTCNN, params.encoder.source)}
 
 
 def _param(root: Path, block: str, name: str, default: str) -> str:
@@ -193,7 +211,8 @@ def _disk(root: Path) -> Iterator[Finding]:
 def _memory(_: Path) -> Iterator[Finding]:
     available = available_memory() / 2**30
     yield Finding("memory", f"{available:.1f} GiB available", available < _MEMORY_GIB,
-                  "end other programs, or lower train_hcl.training.micro_batch and runtime.workers in params.yaml")
+                  "end other programs, or lower runtime.workers and training.micro_batch of train_hcl, train_pgkpr or "
+                  "train_clld in params.yaml")
 
 
 def available_memory() -> int:

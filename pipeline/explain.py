@@ -84,6 +84,9 @@ def show(argument: str, dataset: str | None, method: str | None, as_text: bool, 
         InputError: params or artifacts are missing or wrong, or there is no such text.
     """
     params = load_params()
+    if dataset in params.datasets and dataset not in params.keyword_datasets:
+        raise InputError(f"--dataset {dataset}: its params say keywords: false, so its texts have none to explain. Let "
+                         f"datasets.{dataset}.keywords be true, or leave out --dataset.")
     settings = ranking_settings(params, method)
     is_id = not as_text and re.fullmatch(r"[0-9]{1,18}", argument) is not None
     subject = stored_text(int(argument), dataset) if is_id else new_text(argument, dataset, params)

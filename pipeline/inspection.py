@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.cells import print_rows, printable
-from stages.artifacts.schemas import SCHEMAS
+from stages.artifacts.schemas import SCHEMAS, TableSchema
 from stages.artifacts.tables import METADATA_KEY
 from stages.runtime.errors import InputError, nearest
 
@@ -128,7 +128,7 @@ def _show_table(path: Path, console: Console, rows: int, as_text: bool) -> None:
         # A table that was written in batches has these in the file's metadata, not in the schema's.
         metadata = file.metadata.metadata or {}
         described = printable(metadata.get(b"description", b"").decode())
-        known = SCHEMAS.get(path.stem)
+        known = _schema(described) or SCHEMAS.get(path.stem)
         console.print(Text(f"{path}: {described}" if described else str(path), style="bold"))
         size = f"{file.metadata.num_rows:,} rows, {len(file.schema_arrow)} columns, {path.stat().st_size:,} bytes"
         console.print(Text(size + (f"; key: {', '.join(known.key)}" if known else "")))
@@ -138,6 +138,11 @@ def _show_table(path: Path, console: Console, rows: int, as_text: bool) -> None:
             console.print(JSON(metadata[METADATA_KEY].decode()))
         if rows and file.metadata.num_rows:
             _show_rows(path, _head(file, rows), console, as_text)
+
+
+def _schema(description: str) -> TableSchema | None:
+    """Return the schema of that description: tracks have tables of the same file name and other columns."""
+    return next((schema for schema in SCHEMAS.values() if schema.description == description), None)
 
 
 def _head(file: pq.ParquetFile, rows: int) -> pa.Table:
@@ -208,12 +213,19 @@ def _show_folder(path: Path, console: Console) -> None:
     for file in sorted(path.rglob("*")):
         if file.is_file() and not (file.name.startswith(".") and file.name.endswith(_SKIPPED)):
             shown.add_row(Text(file.relative_to(path).as_posix()), f"{file.stat().st_size:,}", _rows(file),
-                          Text(SCHEMAS[file.stem].description if file.stem in SCHEMAS else ""))
+                          Text(_described(file)))
     console.print(shown)
     if (path / "config.json").exists():
         _show_json(path / "config.json", console)
     if (path / "README.md").exists():
         console.print(Text(printable((path / "README.md").read_text(encoding="utf-8"), keep="\n")))
+
+
+def _described(file: Path) -> str:
+    """Return what a table says that it is."""
+    if file.suffix != ".parquet":
+        return ""
+    return printable((pq.read_metadata(file).metadata or {}).get(b"description", b"").decode())
 
 
 def _rows(file: Path) -> str:

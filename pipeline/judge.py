@@ -157,7 +157,10 @@ def _track(run: str) -> str:
         found = [folder.parent.name for folder in (ARTIFACTS / "runs").glob("*/predictions.parquet")]
         raise InputError(f"no run {run!r} has predictions; {nearest(run, found)} They are made by `keycontrast run "
                          f"generate_hcl@{run}`, or generate_pgkpr@{run}.")
-    return "pgkpr" if str(read_metadata(path).get("stage")).startswith("generate_pgkpr@") else "hcl"
+    stage = str(read_metadata(path).get("stage"))
+    if stage.startswith("evaluate_clld@"):
+        raise InputError(f"run {run} is of the CLLD track, which classifies: it has written no texts to judge.")
+    return "pgkpr" if stage.startswith("generate_pgkpr@") else "hcl"
 
 
 def _origin(run: str) -> dict[str, str]:

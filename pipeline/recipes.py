@@ -168,7 +168,7 @@ def _staying_folders(params: Params, root: Path) -> set[Path]:
     """
     staying = {DatasetPaths(name).folder for name in params.datasets}
     if _present_recipe(root) == params.recipe:
-        models, runs = ((*block.hcl, *block.pgkpr) for block in (params.models, params.runs))
+        models, runs = ((*block.hcl, *block.pgkpr, *block.clld) for block in (params.models, params.runs))
         staying |= {REPORT, COMPARISON, *(ModelPaths(name).folder for name in models),
                     *(ProbePaths(name).folder for name in params.probes.hcl), *(RunPaths(name).folder for name in runs)}
     return staying

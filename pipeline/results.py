@@ -16,9 +16,12 @@ COLUMNS = (("bleu_1", "B-1"), ("bleu_2", "B-2"), ("bleu_3", "B-3"), ("bleu_4", "
 PGKPR_COLUMNS = (*((f"released_bleu_{order}", f"B-{order}") for order in range(1, 5)),
                  *((f"released_py_rouge_{kind}", f"R-{kind.upper()}") for kind in ("1", "2", "l")),
                  ("source_bleu", "src-B"))
+CLLD_COLUMNS = (("accuracy", "Acc"), ("macro_f1", "mF1"), ("weighted_f1", "wF1"), ("nll", "NLL"), ("brier", "Brier"),
+                ("ece", "ECE"))
 _TITLES = {"hcl": "HCL. B-1..4: BLEU of one order, smoothing 7; src-B: BLEU against the source",
-           "pgkpr": "PGKPR, released norm. B: corpus BLEU; R: py-rouge; src-B: against the source"}
-_COLUMNS = {"hcl": COLUMNS, "pgkpr": PGKPR_COLUMNS}
+           "pgkpr": "PGKPR, released norm. B: corpus BLEU; R: py-rouge; src-B: against the source",
+           "clld": "CLLD. Acc: accuracy; mF1, wF1: F1 by class, by text; ECE: calibration error"}
+_COLUMNS = {"hcl": COLUMNS, "pgkpr": PGKPR_COLUMNS, "clld": CLLD_COLUMNS}
 
 
 def results_tables(params: Params, runs: Collection[str], root: Path = Path()) -> list[Table]:
@@ -26,7 +29,7 @@ def results_tables(params: Params, runs: Collection[str], root: Path = Path()) -
 
     Floors stand once for all runs of a track on the same examples.
     """
-    tracks = (("hcl", params.models.hcl, params.runs.hcl), ("pgkpr", params.models.pgkpr, params.runs.pgkpr))
+    tracks = ((track, getattr(params.models, track), getattr(params.runs, track)) for track in _COLUMNS)
     tables = []
     for track, models, known in tracks:
         metrics = {name: json.loads(path.read_text(encoding="utf-8")) for name in known

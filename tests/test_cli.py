@@ -146,6 +146,20 @@ def test_results_have_a_table_per_track(tmp_path):
     assert all(Console(width=200).measure(table).maximum <= 80 for table in (first, second))
 
 
+def test_results_of_classifiers_stand_beside_their_floors(tmp_path):
+    params = parse_params({"recipe": "r", "datasets": {"d": {"source": "x", "layout": "trec"}},
+                           "models": {"clld": {"a": {"dataset": "d"}}},
+                           "runs": {"clld": {"a": {"model": "a"}}}}, "params")
+    write_json(tmp_path / "artifacts/runs/a/metrics.json", {
+        "run": {"accuracy": 0.5, "macro_f1": 0.4, "nll": 1.25}, "counts": {"examples": 12},
+        "floors": {"majority": {"accuracy": 0.25}, "linear": {"accuracy": 0.75, "ece": 0.1}}})
+    table, = results_tables(params, {"a"}, tmp_path)
+    columns = {column.header: list(column.cells) for column in table.columns}
+    assert columns["run"] == ["d: floor linear", "d: floor majority", "a"] and columns["items"] == ["12"] * 3
+    assert columns["Acc"] == ["0.750", "0.250", "0.500"] and columns["ECE"] == ["0.100", "-", "-"]
+    assert columns["NLL"][-1] == "1.250" and Console(width=200).measure(table).maximum <= 80
+
+
 @pytest.mark.parametrize(("seconds", "text"), [(8.24, "8.2 s"), (185.4, "3 min 05 s"), (7440, "2 h 04 min")])
 def test_durations(seconds, text):
     assert duration(seconds) == text

@@ -3,6 +3,7 @@
 import io
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from rich.console import Console
 from small_project import make_project
@@ -45,6 +46,16 @@ def test_all_problems_are_named_each_with_a_remedy(project, monkeypatch):
     assert all(finding.remedy for finding in problems.values())
     assert "known to work together have 0.0.1" in problems["typer"].detail
     assert "gone does not exist" in problems["params"].detail and "en_missing" in problems["language pipeline"].detail
+
+
+def test_encoders_that_classifiers_name_are_looked_for_too(project):
+    params = {"recipe": "r", "datasets": {"d": {"source": "raw", "layout": "labelled", "columns": {"label": "label"}}},
+              "models": {"clld": {name: {"dataset": "d", "encoder": encoder} for name, encoder in
+                                  (("words", "textcnn"), ("own", None), ("a", "path:nowhere"), ("b", "path:nowhere"))}}}
+    (project / "params.yaml").write_text(yaml.safe_dump(params))
+    found = {finding.subject: finding for finding in doctor._encoder(project)}
+    assert list(found) == ["encoder", "encoder of models.clld.a"]
+    assert found["encoder of models.clld.a"].problem and "nowhere" in found["encoder of models.clld.a"].detail
 
 
 def test_packages_missing_too_old_and_built_otherwise(monkeypatch):

@@ -189,3 +189,11 @@ def test_what_is_missing_is_named_with_the_command_that_makes_it(tmp_path, monke
         asked("0")
     with pytest.raises(InputError, match="artifacts/small/tokens.parquet: no such artifact"):
         asked("a text", "--dataset", "small")
+
+
+def test_texts_that_are_to_have_no_keywords_are_not_looked_for(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump({"recipe": "r", "datasets": {
+        "questions": {"source": "x", "layout": "trec", "keywords": False}}}))
+    with pytest.raises(InputError, match="--dataset questions: its params say keywords: false"):
+        asked("0", "--dataset", "questions")

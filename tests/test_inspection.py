@@ -10,6 +10,7 @@ from rich.console import Console
 
 from pipeline.cells import cell, printable
 from pipeline.inspection import null_counts, show, texts_beside
+from stages.artifacts.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, table_writer, write_table
 from stages.runtime.errors import InputError
 
@@ -116,6 +117,16 @@ def test_a_foreign_table_and_a_folder(folder):
     text = shown(folder)
     assert "Each distinct text once" in text and '"model_type": "hcl"' in text and "A card with [brackets]" in text
     assert ".tmp" not in text
+
+
+def test_tables_of_one_file_name_are_known_by_what_they_say(tmp_path):
+    rows = {"system": ["run", "run"], "example_id": [1, 2], "label": ["a", "b"], "predicted": ["a", "a"],
+            "correct": [True, False], "probability": [0.5, 0.5], "nll": [0.7, 0.7], "brier": [0.5, 0.5]}
+    write_table(tmp_path / "scores.parquet", "class_scores", rows, PROVENANCE)
+    described, text = SCHEMAS["class_scores"].description, shown(tmp_path / "scores.parquet")
+    assert described[:60] in text and "key: system, example_id" in text
+    assert described[:40] in shown(tmp_path)
+    assert len({schema.description for schema in SCHEMAS.values()}) == len(SCHEMAS)
 
 
 def test_errors_name_the_place_and_the_remedy(folder):

@@ -297,6 +297,14 @@ def test_runs_of_the_pgkpr_track_are_judged_as_its_paper_did(project):
     assert not (project / "both").exists()
 
 
+def test_runs_that_classify_have_nothing_to_judge(project):
+    rows = {"example_id": [0], "text_id": [0], "text": ["a"], "label": ["x"], "predicted": ["x"], "probability": [1.0],
+            "probabilities": [[1.0]]}
+    write_table(RunPaths("ct").predictions, "class_predictions", rows, Provenance("evaluate_clld@ct", "0"))
+    with pytest.raises(InputError, match="run ct is of the CLLD track, which classifies"):
+        judge.sheets(["ct"], project / "judged", console(), seed=1)
+
+
 def test_nothing_is_overwritten_but_untouched_sheets(project):
     out = project / "judged"
     make(out)

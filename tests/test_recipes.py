@@ -119,14 +119,16 @@ def test_what_the_cache_does_not_hold_is_kept(tmp_path):
     assert (root / "artifacts/models/m2/notes.txt").exists() and changed.read_text() == "changed by hand"
 
 
-def test_folders_of_both_tracks_stay_under_their_recipe(tmp_path):
-    models = {"hcl": {"a": {"dataset": "d"}}, "pgkpr": {"b": {"dataset": "d"}}}
-    params = parse_params({"recipe": "r", "datasets": {"d": {"source": "x"}}, "models": models,
-                           "runs": {"hcl": {"ra": {"model": "a"}}, "pgkpr": {"rb": {"model": "b"}}}}, "params")
+def test_folders_of_all_tracks_stay_under_their_recipe(tmp_path):
+    models = {"hcl": {"a": {"dataset": "d"}}, "pgkpr": {"b": {"dataset": "d"}}, "clld": {"k": {"dataset": "e"}}}
+    datasets = {"d": {"source": "x"}, "e": {"source": "y", "layout": "trec"}}
+    params = parse_params({"recipe": "r", "datasets": datasets, "models": models,
+                           "runs": {"hcl": {"ra": {"model": "a"}}, "pgkpr": {"rb": {"model": "b"}},
+                                    "clld": {"rk": {"model": "k"}}}}, "params")
     (tmp_path / "params.yaml").write_text(params_text(params))
-    for folder in ("models/a", "models/b", "models/c", "runs/ra", "runs/rb", "runs/rc"):
+    for folder in ("models/a", "models/b", "models/k", "models/c", "runs/ra", "runs/rb", "runs/rk", "runs/rc"):
         (tmp_path / "artifacts" / folder).mkdir(parents=True)
     notes = apply(Change(params, params_text(params), ""), tmp_path)
     left = {path.relative_to(tmp_path / "artifacts").as_posix() for path in (tmp_path / "artifacts").glob("*/*")}
-    assert left == {"models/a", "models/b", "runs/ra", "runs/rb"}
+    assert left == {"models/a", "models/b", "models/k", "runs/ra", "runs/rb", "runs/rk"}
     assert notes == [f"removed artifacts/{name} (DVC's cache keeps it)" for name in ("models/c", "runs/rc")]
