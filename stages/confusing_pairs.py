@@ -10,7 +10,7 @@ import pandas as pd
 
 from stages.artifacts.paths import ModelPaths
 from stages.artifacts.tables import Provenance, read_frame, write_table
-from stages.clld.pairs import confused_pairs
+from stages.clld.confusion import confused_pairs
 from stages.runtime.process import StageProcess, run_stage
 
 STAGE = "confusing_pairs"

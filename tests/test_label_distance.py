@@ -1,4 +1,4 @@
-"""Label distance matrices: METHODS D-7 and D-8, rules by hand, static and most confused pairs, the schedule."""
+"""Label distance matrices: METHODS D-7 and D-8, rules by hand, static pairs, the schedule."""
 
 import math
 
@@ -10,7 +10,6 @@ from models.clld import (
     RULES,
     AdaptiveSchedule,
     counted_distance,
-    most_confused_pairs,
     pairs_within,
     static_tau_all,
     static_tau_pairs,
@@ -100,22 +99,6 @@ def test_pairs_of_20_newsgroups():
         pairs_within([("rec.cars", "rec.autos")], NEWS)
 
 
-def test_the_most_confused_pairs_are_counted_both_ways_and_ties_go_by_index():
-    assert most_confused_pairs(CONFUSION) == [(0, 1)]  # 3 texts; (0, 2) has one
-    assert most_confused_pairs(CONFUSION, 1.0) == [(0, 1), (0, 2)]
-    assert most_confused_pairs(torch.diag(torch.tensor([4, 4]))) == []
-    flat = torch.ones(6, 6, dtype=torch.int64)
-    assert most_confused_pairs(flat) == [(0, 1), (0, 2)]  # ceil(10 % of 15)
-    flat[4, 5] = 9
-    assert most_confused_pairs(flat) == [(4, 5), (0, 1)]
-    many = torch.ones(20, 20, dtype=torch.int64).triu()
-    many[0, 11:] = 0
-    assert len(most_confused_pairs(many)) == 19  # ceil(18.1): 181 pairs
-    thirty = torch.zeros(9, 9, dtype=torch.int64)
-    thirty[torch.triu_indices(9, 9, 1)[0][:30], torch.triu_indices(9, 9, 1)[1][:30]] = 1
-    assert len(most_confused_pairs(thirty)) == 3  # a tenth exactly
-
-
 def test_no_update_in_the_first_fifth_and_then_at_every_tenth_evaluation():  # D-8
     schedule = AdaptiveSchedule.of(Settings(epochs=50, batch_size=128), 5452 - 545)
     assert (schedule.steps_per_epoch, schedule.interval, schedule.total_steps) == (39, 3, 1950)
@@ -132,6 +115,18 @@ def test_updates_get_weaker_to_nothing():
     assert [schedule.strength(step) for step in (0, 20, 100)] == [1.0, 0.8, 0.0]
     few = AdaptiveSchedule(10, 3)
     assert few.interval == 1 and [s for s in range(1, 31) if few.updates(s)] == [10, 20, 30]
+
+
+def test_evaluations_and_the_first_epoch_may_be_chosen():
+    settings = Settings(epochs=4, batch_size=4)
+    schedule = AdaptiveSchedule.of(settings, 100, per_update=2, per_epoch=5, start=0.5)
+    assert (schedule.interval, schedule.steps_per_epoch) == (5, 25)
+    assert [step for step in range(1, 101) if schedule.updates(step)] == [60, 70, 80, 90, 100]
+    assert schedule.update_steps() == [60, 70, 80, 90]  # no step feels the one after the last
+    assert AdaptiveSchedule.of(settings, 100, per_update=2, per_epoch=5, start=0.0).update_steps()[0] == 10
+    assert AdaptiveSchedule.of(settings, 100, per_epoch=1).update_steps() == []
+    exact = AdaptiveSchedule(100, 10, per_update=1, per_epoch=1, start=0.07)  # 0.07 * 100 is a little more than 7
+    assert exact.update_steps()[0] == 80
 
 
 def test_problems_are_named():

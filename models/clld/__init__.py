@@ -9,7 +9,6 @@ from models.clld.label_distance import (
     TAU,
     AdaptiveSchedule,
     counted_distance,
-    most_confused_pairs,
     pairs_within,
     static_tau_all,
     static_tau_pairs,
@@ -26,6 +25,6 @@ from models.clld.words import word_tokenizer
 
 __all__ = ["NEWSGROUPS", "RULES", "SAMPLERS", "TAU", "AdaptiveSchedule", "ClldConfig", "ClldModel", "ClldTask",
            "Judgement", "LabelledTexts", "TextCnn", "Views", "balanced_weights", "counted_distance",
-           "export_classifier", "load_text_encoder", "most_confused_pairs", "pairs_within",
+           "export_classifier", "load_text_encoder", "pairs_within",
            "plain_config", "sampled_batches", "sequence_classifier", "static_tau_all", "static_tau_pairs",
            "uniform_distance", "update_label_distance", "word_tokenizer"]

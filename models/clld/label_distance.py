@@ -86,23 +86,6 @@ def _fitting(pattern: str, classes: Sequence[str]) -> list[int]:
     return found
 
 
-def most_confused_pairs(confusion: Tensor, share: float = 0.1) -> list[tuple[int, int]]:
-    """Return the pairs of classes that are taken for each other most often, the worst first.
-
-    Args:
-        confusion: counts on the validation set (N, N), rows true, columns predicted; the two directions of a pair
-            are added up.
-        share: of the pairs that are confused at all; rounded up, and one pair at least.
-
-    Returns:
-        Indices (a, b) with a < b; equal counts stand in the order of indices. Empty if nothing is confused.
-    """
-    counts = confusion + confusion.t()
-    confused = [(-int(counts[a, b]), a, b) for a, b in combinations(range(len(counts)), 2) if counts[a, b] > 0]
-    kept = max(1, ceil(round(share * len(confused), 9)))  # 0.1 * 30 is a little more than 3
-    return [(a, b) for _, a, b in sorted(confused)[:kept]]
-
-
 def counted_distance(confusion: Tensor, rule: Rule = "minmax_sym", tau: float = TAU,
                    share_of: ShareOf = "texts") -> Tensor:
     """Return the matrix NEW = COUNT(CM) that a confusion matrix asks for (N, N) float64.

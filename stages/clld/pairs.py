@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 
 import pandas as pd
-import torch
 
-from models.clld import most_confused_pairs, pairs_within
-from stages.clld.confusion import counts_of
+from models.clld import pairs_within
 from stages.runtime.errors import InputError
 
 Pairs = list[tuple[int, int]]
@@ -35,22 +33,6 @@ def named_pairs(groups: Sequence[Sequence[str]], classes: Sequence[str], place: 
             raise InputError(f"{place}: {list(group)} is one class, and a group needs two. The classes are {listed}.")
         pairs.update(found)
     return sorted(pairs)
-
-
-def confused_pairs(confusion: pd.DataFrame, share: float) -> pd.DataFrame:
-    """Return table ``confusing_pairs``: every pair of classes that is confused, the worst first.
-
-    Args:
-        confusion: table ``validation_confusion``.
-        share: of these pairs that are chosen, rounded up; one at least.
-    """
-    counts, classes = counts_of(confusion)
-    ranked = most_confused_pairs(torch.from_numpy(counts), share=1.0)
-    chosen = len(most_confused_pairs(torch.from_numpy(counts), share))
-    rows = [{"rank": rank, "class": classes[a], "other": classes[b], "as_other": int(counts[a, b]),
-             "as_class": int(counts[b, a]), "confused": int(counts[a, b] + counts[b, a]), "chosen": rank <= chosen}
-            for rank, (a, b) in enumerate(ranked, 1)]
-    return pd.DataFrame(rows, columns=["rank", "class", "other", "as_other", "as_class", "confused", "chosen"])
 
 
 def chosen_pairs(table: pd.DataFrame, classes: Sequence[str], model: str) -> Pairs:

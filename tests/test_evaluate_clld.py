@@ -1,0 +1,262 @@
+"""The evaluate_clld stage: predictions, metrics against scikit-learn, floors, calibration by hand, artifacts."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import tiny_classes
+import torch
+from sklearn.metrics import accuracy_score, f1_score, log_loss
+from tiny_classes import CLASSES
+from transformers import AutoTokenizer
+
+from models.clld import ClldModel
+from stages import linear_floor, train_clld
+from stages.artifacts.paths import DatasetPaths, ModelPaths, RunPaths
+from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
+from stages.clld.calibration import calibration_table
+from stages.clld.floors import linear_probabilities, majority_class
+from stages.clld.inference import class_probabilities
+from stages.clld.lookup import TrainedOn
+from stages.clld.sureness import brier, nll
+from stages.evaluate_clld import System, evaluated_items, floor_systems, main, run
+from stages.evaluation.systems import Resampling
+from stages.params.clld import LinearFloor
+from stages.runtime.errors import InputError
+
+FLOOR = LinearFloor(min_count=1).model_dump()
+ON = TrainedOn("tiny", "none", "textcnn", 12, {"number": 5, "person": 8, "place": 8})
+
+
+def held_out():
+    items = tiny_classes.items()
+    return items[items["split"] == "test"].reset_index(drop=True)
+
+
+def drawn(seed=0, count=9, classes=3):
+    return np.random.default_rng(seed).dirichlet(np.ones(classes), count)
+
+
+def evaluate(items=None, probabilities=None, resamples=100, level=0.95, **floors):
+    items = held_out() if items is None else items
+    found = drawn(0, len(items)) if probabilities is None else probabilities
+    return run(items, found, floors, CLASSES, 4, Resampling(resamples, level, 13))
+
+
+def test_metrics_are_those_of_scikit_learn():
+    items, probabilities = held_out(), drawn()
+    metrics = evaluate(probabilities=probabilities).metrics["run"]
+    labels = items["label"].map(CLASSES.index)
+    said = probabilities.argmax(1)
+    assert metrics["accuracy"] == accuracy_score(labels, said)
+    assert metrics["macro_f1"] == pytest.approx(f1_score(labels, said, average="macro"))
+    assert metrics["weighted_f1"] == pytest.approx(f1_score(labels, said, average="weighted"))
+    assert metrics["nll"] == pytest.approx(log_loss(labels, probabilities))
+    right = np.eye(3)[labels]
+    assert metrics["brier"] == pytest.approx(((right - probabilities)**2).sum(1).mean())
+
+
+def test_surprise_and_distance_of_a_text_by_hand():
+    found = np.array([[0.5, 0.25, 0.25], [0.0, 1.0, 0.0]])
+    labels = np.array([0, 2])
+    assert nll(labels, found) == pytest.approx([np.log(2), 708.4], abs=0.1)  # not infinite
+    assert brier(labels, found) == pytest.approx([0.25 + 2 / 16, 2])
+
+
+def test_calibration_by_hand():
+    probability = np.array([0.25, 0.3, 0.5, 0.51, 0.75, 1.0])
+    table = calibration_table(probability, np.array([True, False, True, True, True, False]), 4)
+    assert table["texts"].tolist() == [1, 2, 2, 1]  # the upper end of a bin is in it
+    assert table["confidence"].tolist() == pytest.approx([0.25, 0.4, 0.63, 1.0])
+    assert table["accuracy"].tolist() == [1.0, 0.5, 1.0, 0.0]
+    assert table[["from", "to"]].to_numpy().tolist() == [[0, .25], [.25, .5], [.5, .75], [.75, 1]]
+    empty = calibration_table(np.array([0.9]), np.array([True]), 2)
+    assert empty["texts"].tolist() == [0, 1] and empty[["confidence", "accuracy"]].isna().iloc[0].all()
+
+
+def test_calibration_error_is_that_of_the_table():
+    result = evaluate()
+    table = result.tables["calibration"].dropna()
+    gaps = (table["confidence"] - table["accuracy"]).abs() * table["texts"]
+    assert result.metrics["run"]["ece"] == pytest.approx(gaps.sum() / 9)
+
+
+def test_tables_say_the_same():
+    result = evaluate()
+    predictions, scores = result.tables["class_predictions"], result.tables["class_scores"]
+    assert predictions["predicted"].tolist() == scores["predicted"].tolist()
+    assert predictions["probability"].tolist() == [max(row) for row in predictions["probabilities"]]
+    assert result.metrics["run"]["accuracy"] == scores["correct"].mean()
+    classes, confusion = result.tables["classes"], result.tables["confusion"]
+    assert classes["f1"].mean() == pytest.approx(result.metrics["run"]["macro_f1"])
+    assert classes["class"].tolist() == CLASSES and classes["texts"].tolist() == [3, 3, 3]
+    assert confusion.groupby("true")["texts"].sum().tolist() == [3, 3, 3] and len(confusion) == 9
+    for kind, table in result.tables.items():
+        as_table(kind, table)
+
+
+def test_floors_stand_beside_the_run_on_the_same_texts():
+    items = held_out()
+    linear = pd.DataFrame({"example_id": items["example_id"], "label": items["label"],
+                           "probabilities": list(drawn(1))})
+    floors = floor_systems(items, ON, linear.sample(frac=1, random_state=0))
+    result = evaluate(**floors)
+    assert set(result.metrics["floors"]) == {"majority", "linear"}
+    assert result.metrics["floors"]["majority"] == pytest.approx({"accuracy": 1 / 3, "macro_f1": 1 / 6,
+                                                                  "weighted_f1": 1 / 6})
+    expected = evaluate(probabilities=drawn(1)).metrics
+    assert result.metrics["floors"]["linear"] == expected["run"]
+    assert result.metrics["intervals"]["floors"]["linear"] == expected["intervals"]["run"]
+    scores = result.tables["class_scores"]
+    assert scores["system"].value_counts().to_dict() == {"run": 9, "majority": 9, "linear": 9}
+    majority = scores[scores["system"] == "majority"]
+    assert set(majority["predicted"]) == {"person"} and majority[["probability", "nll", "brier"]].isna().all(axis=None)
+
+
+def test_the_majority_is_of_the_training_texts_and_of_equals_the_first():
+    assert majority_class(ON.texts) == "person"
+    assert majority_class({"a": 1, "b": 1}) == "a"
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    (lambda t: t[2:], "example 33 was evaluated and is missing there, and 1 more. Run linear_floor again"),
+    (lambda t: t.assign(probabilities=[row[:2] for row in t["probabilities"]]), "not those of the model, which knows"),
+    (lambda t: t.assign(label="place"), "its classes or labels are not those")])
+def test_a_floor_of_other_texts_is_refused(change, message):
+    items = held_out()
+    table = pd.DataFrame({"example_id": items["example_id"], "label": items["label"], "probabilities": list(drawn(1))})
+    with pytest.raises(InputError, match=message):
+        linear_probabilities(change(table), items, CLASSES)
+
+
+def test_intervals_hold_the_values_and_can_be_left_out():
+    metrics = evaluate(linear=System.of(drawn(1)), level=0.9).metrics
+    own = metrics["intervals"]["run"]
+    assert set(own) == {"accuracy", "macro_f1", "weighted_f1", "nll", "brier", "ece"}
+    assert all(low <= metrics["run"][name] <= high for name, (low, high) in own.items() if name != "ece")
+    none = evaluate(resamples=0, linear=System.of(drawn(1))).metrics["intervals"]
+    assert none == {"run": {}, "floors": {"linear": {}}}
+
+
+def test_nothing_depends_on_the_order_of_texts():
+    items, probabilities = held_out(), drawn()
+    order = np.random.default_rng(5).permutation(9)
+    one, other = evaluate(items, probabilities), evaluate(items.iloc[order], probabilities[order])
+    for kind, table in one.tables.items():
+        pd.testing.assert_frame_equal(*(as_table(kind, found).to_pandas() for found in (table, other.tables[kind])))
+    assert one.metrics["run"] == pytest.approx(other.metrics["run"])
+
+
+def test_a_label_that_the_model_does_not_know_is_refused():
+    with pytest.raises(InputError, match="label 'new' is no class of the model"):
+        evaluate(held_out().assign(label="new"))
+
+
+def test_a_split_without_texts_is_named():
+    with pytest.raises(InputError, match="runs.clld.r.split: the validation split has no texts. Raise ingest.validat"):
+        evaluated_items(held_out(), "validation", "r")
+
+
+@pytest.fixture(scope="module")
+def trained_project(tmp_path_factory):
+    """A project with a trained TextCNN, a trained BERT and the linear floor."""
+    folder = tmp_path_factory.mktemp("project")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        tiny_classes.write_project(folder, {"ct": {}, "bert": {"encoder": "path:encoder", "contrast": "uniform"}})
+        assert train_clld.main(["ct"]) == train_clld.main(["bert"]) == linear_floor.main(["tiny"]) == 0
+    return folder
+
+
+@pytest.fixture
+def project(trained_project, monkeypatch):
+    monkeypatch.chdir(trained_project)
+    return trained_project
+
+
+@pytest.mark.parametrize("name", ["ct", "bert"])
+def test_stage_writes_everything_with_the_same_bytes(project, name):
+    assert main([name]) == 0
+    paths = RunPaths(name)
+    files = sorted(paths.folder.iterdir())
+    assert {path.name for path in files} == {"predictions.parquet", "scores.parquet", "classes.parquet",
+                                             "confusion.parquet", "calibration.parquet", "metrics.json"}
+    before = [path.read_bytes() for path in files]
+    assert main([name]) == 0 and [path.read_bytes() for path in files] == before
+    metrics = json.loads(paths.metrics.read_text())
+    assert metrics["settings"] | {"split": "test", "model": name, "dataset": "tiny", "bins": 4, "level": 0.95,
+                                  "contrast": "none" if name == "ct" else "uniform"} == metrics["settings"]
+    assert metrics["settings"]["row"] == ("CT" if name == "ct" else "CT+CL")
+    scores = read_frame(paths.scores, "class_scores")
+    for system, values in {"run": metrics["run"], **metrics["floors"]}.items():
+        own = scores[scores["system"] == system]
+        assert values["accuracy"] == pytest.approx(own["correct"].mean(), abs=1e-6), system
+    assert metrics["floors"]["linear"]["accuracy"] == pytest.approx(
+        json.loads(DatasetPaths("tiny").metrics("linear_floor").read_text())["test"]["accuracy"])
+    assert metrics["counts"]["examples"] == 9 == read_metadata(paths.scores)["counts"]["examples"]
+
+
+def test_probabilities_are_those_of_the_saved_model_text_by_text(project):
+    assert main(["bert"]) == 0
+    rows = read_frame(RunPaths("bert").predictions, "class_predictions")
+    folder = ModelPaths("bert").weights
+    model, tokenizer = ClldModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    for row in rows.itertuples():
+        encoded = tokenizer(row.text, return_tensors="pt", truncation=True, max_length=12)
+        with torch.no_grad():
+            expected = model(encoded["input_ids"], encoded["attention_mask"]).double().softmax(-1)[0]
+        assert np.allclose(row.probabilities, expected, atol=1e-6)
+        assert row.probability == max(row.probabilities) and row.predicted == CLASSES[int(expected.argmax())]
+
+
+def test_probabilities_of_a_text_hardly_depend_on_its_company(project):
+    for name in ("ct", "bert"):
+        folder = ModelPaths(name).weights
+        model, tokenizer = ClldModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+        texts = [*held_out()["text"], "", "what " * 40]
+        together = class_probabilities(model, tokenizer, texts, 12, 4)
+        assert together.sum(1) == pytest.approx(np.ones(len(texts)))
+        for place in (0, 5, len(texts) - 2, len(texts) - 1):
+            alone = class_probabilities(model, tokenizer, [texts[place]], 12, 4)
+            assert np.allclose(alone[0], together[place], atol=1e-6)
+        assert class_probabilities(model, tokenizer, [], 12, 4).shape == (0, 3)
+
+
+def test_a_run_may_be_of_the_validation_split(project):
+    params = (project / "params.yaml").read_text()
+    tiny_classes.write_params(project, {"ct": {}}, runs={"clld": {"early": {"model": "ct", "split": "validation"}}})
+    assert main(["early"]) == 0
+    found = json.loads(RunPaths("early").metrics.read_text())
+    trained = json.loads(ModelPaths("ct").metrics.read_text())
+    assert found["settings"]["split"] == "validation"
+    assert found["run"]["accuracy"] == pytest.approx(trained["validation"]["accuracy"], abs=1e-6)
+    assert found["run"]["macro_f1"] == pytest.approx(trained["validation"]["macro_f1"], abs=1e-6)
+    own, kept = (read_frame(path, kind)["texts"].tolist() for path, kind in (
+        (RunPaths("early").table("confusion"), "confusion"),
+        (ModelPaths("ct").table("validation_confusion"), "validation_confusion")))
+    assert own == kept
+    (project / "params.yaml").write_text(params)
+
+
+def test_what_is_missing_is_said_without_a_traceback(project, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    tiny_classes.write_project(tmp_path, {"ct": {}})
+    assert main(["ct"]) == 1
+    assert "no trained CLLD model (trained_on.json is missing)" in capsys.readouterr().err
+    assert train_clld.main(["ct"]) == 0 and main(["ct"]) == 1
+    assert "artifacts/tiny/linear_floor.parquet: no such artifact" in capsys.readouterr().err
+    items = tiny_classes.items()
+    write_table(DatasetPaths("tiny").table("linear_floor"), "linear_floor",
+                linear_floor.run(items[items["split"] != "test"], FLOOR).predictions,
+                Provenance("test", "0"))
+    assert main(["ct"]) == 1
+    assert "example 33 was evaluated and is missing there, and 8 more" in capsys.readouterr().err
+    assert not RunPaths("ct").metrics.exists()
+
+
+def test_help_says_what_the_stage_makes(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    assert "Let a classifier of the CLLD track predict its split" in text and "stages.evaluate_clld run" in text

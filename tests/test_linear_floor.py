@@ -1,0 +1,122 @@
+"""The linear_floor stage: a linear classifier on TF-IDF that learns from the training split alone."""
+
+import json
+
+import numpy as np
+import pytest
+import tiny_classes
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from tiny_classes import CLASSES
+
+from models.clld import word_tokenizer
+from stages.artifacts.paths import DatasetPaths
+from stages.artifacts.tables import as_table, read_frame
+from stages.linear_floor import WORD, main, run
+from stages.params.clld import LinearFloor
+from stages.runtime.errors import InputError
+
+
+def values(**changes):
+    return LinearFloor.model_validate({"min_count": 1, **changes}).model_dump()
+
+
+def floor(items=None, **changes):
+    return run(tiny_classes.items() if items is None else items, values(**changes))
+
+
+def test_probabilities_are_those_of_scikit_learn():
+    items = tiny_classes.items()
+    train, test = (items[items["split"] == split] for split in ("train", "test"))
+    model = make_pipeline(TfidfVectorizer(token_pattern=WORD, ngram_range=(1, 2), sublinear_tf=True),
+                          LogisticRegression(C=3.0, max_iter=1000)).fit(train["text"], train["label"])
+    found = floor(strengths=[3.0], ngrams=2)
+    rows = found.predictions[found.predictions["split"] == "test"]
+    expected = model.predict_proba(test["text"])
+    assert np.allclose(np.stack(rows["probabilities"]), expected, atol=1e-9)
+    assert rows["predicted"].tolist() == model.predict(test["text"]).tolist()
+    assert found.metrics["test"]["accuracy"] == pytest.approx(model.score(test["text"], test["label"]), abs=1e-6)
+    assert found.metrics["features"] == len(model[0].vocabulary_) and found.metrics["strength"] == 3.0
+
+
+def test_words_are_those_of_textcnn():
+    texts = ["The 'new' dog-food isn't   GOOD, it’s e.g. 3.5 % x_1 ?!", "école 你好 a"]
+    own = TfidfVectorizer(token_pattern=WORD).fit(texts).vocabulary_
+    assert set(own) == set(word_tokenizer(texts, min_count=1).get_vocab()) - {"[PAD]", "[UNK]"}
+
+
+def test_the_strength_is_chosen_on_the_validation_split_and_of_equals_the_strongest_regularisation():
+    items = tiny_classes.items()
+    found = floor(items, strengths=[1e-6, 1.0, 100.0])
+    accuracies = found.metrics["validation_accuracy"]
+    best = max(accuracies.values())
+    assert found.metrics["strength"] == min(float(name) for name, value in accuracies.items() if value == best)
+    assert accuracies["1e-06"] < best
+    wrong = items.assign(label=items["label"].where(items["split"] != "test", "place"))
+    assert floor(wrong, strengths=[1e-6, 1.0, 100.0]).metrics["strength"] == found.metrics["strength"]
+
+
+def test_nothing_is_learned_from_what_is_evaluated():
+    items = tiny_classes.items()
+    held = items["split"] != "train"
+    other = items.assign(text=items["text"].where(~held, items["text"] + " secret"))
+    one, two = floor(items, strengths=[1.0]), floor(other, strengths=[1.0])
+    assert one.metrics["features"] == two.metrics["features"]
+    assert np.array_equal(np.stack(one.predictions["probabilities"]), np.stack(two.predictions["probabilities"]))
+
+
+def test_a_class_without_a_training_text_has_no_probability():
+    items = tiny_classes.items()
+    items.loc[items["split"] == "test", "label"] = "zz unseen"
+    rows = floor(items).predictions
+    assert np.stack(rows["probabilities"]).shape == (18, 4) and not np.stack(rows["probabilities"])[:, 3].any()
+    assert set(rows["predicted"]) <= set(CLASSES)
+
+
+def test_two_classes_and_no_test_texts_are_enough():
+    items = tiny_classes.items()
+    two = items[(items["label"] != "place") & (items["split"] != "test")]
+    found = floor(two)
+    assert np.stack(found.predictions["probabilities"]).sum(1) == pytest.approx(np.ones(len(found.predictions)))
+    assert "test" not in found.metrics and found.metrics["classes"] == 2
+
+
+def test_words_that_are_too_rare_leave_nothing():
+    with pytest.raises(InputError, match="linear_floor.min_count: 30: no word is in so many training texts; lower it"):
+        floor(min_count=30)
+
+
+def test_nothing_depends_on_the_order_of_rows():
+    items = tiny_classes.items()
+    one, other = floor(items), floor(items.sample(frac=1, random_state=1).sort_values("example_id"))
+    assert as_table("linear_floor", one.predictions).equals(as_table("linear_floor", other.predictions))
+
+
+def test_stage_writes_held_out_texts_with_the_same_bytes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tiny_classes.write_project(tmp_path)
+    assert main(["tiny"]) == 0
+    paths = DatasetPaths("tiny")
+    files = [paths.table("linear_floor"), paths.metrics("linear_floor")]
+    before = [path.read_bytes() for path in files]
+    rows, metrics = read_frame(files[0], "linear_floor"), json.loads(before[1])
+    assert rows["split"].value_counts().to_dict() == {"validation": 9, "test": 9}
+    right = (rows["predicted"] == rows["label"])[rows["split"] == "test"].mean()
+    assert metrics["test"]["accuracy"] == pytest.approx(right, abs=1e-6) and metrics["unfinished"] == []
+    assert main(["tiny"]) == 0 and [path.read_bytes() for path in files] == before
+
+
+def test_an_unfinished_fit_is_told(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    tiny_classes.write_project(tmp_path, linear_floor={"min_count": 1, "max_iterations": 2, "strengths": [5.0]})
+    assert main(["tiny"]) == 0
+    assert "not finished after 2 iterations with C of 5.0. Raise linear_floor.max_iterations" in capsys.readouterr().err
+    assert json.loads(DatasetPaths("tiny").metrics("linear_floor").read_text())["unfinished"] == [5.0]
+
+
+def test_a_missing_data_set_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    tiny_classes.write_params(tmp_path)
+    assert main(["tiny"]) == 1
+    assert "artifacts/tiny/examples.parquet: no such artifact" in capsys.readouterr().err

@@ -1,0 +1,431 @@
+"""The train_clld stage on two dozen texts of three classes: rows, encoders, resuming, selection, artifacts, errors."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import tiny_bert
+import tiny_classes
+import torch
+from safetensors.torch import load_file
+from test_parallel_training import start_two
+from tiny_classes import CLASSES, MODELS
+from tiny_training import DyingStore, Killed
+from transformers import AutoTokenizer, BertConfig, BertModel
+
+from models.clld import ClldConfig, ClldModel
+from stages import confusing_pairs
+from stages.artifacts.paths import DatasetPaths, ModelPaths
+from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
+from stages.clld.build import build
+from stages.clld.distances import matrix_at
+from stages.clld.lookup import TrainedOn, load_lookup
+from stages.clld.pairs import chosen_pairs, named_pairs
+from stages.clld.rows import LABELS
+from stages.clld.texts import class_numbers, classes_of, labelled_texts
+from stages.encoders import resolve_encoder
+from stages.runtime.checkpoints import FolderCheckpoints
+from stages.runtime.errors import InputError
+from stages.runtime.process import RECORDS
+from stages.train_clld import main, run, with_own_rates
+
+ROWS = {"none": [], "uniform": [], "static_tau_pairs": [(1, 2)], "static_tau_all": [], "adaptive": [], "supcl_seq": [],
+        "simcse": []}
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    return resolve_encoder(f"path:{tiny_bert.save_encoder(tmp_path_factory.mktemp('bert') / 'encoder')}")
+
+
+def built(row="none", encoder=None, texts=("what is it",), **blocks):
+    return build(tiny_classes.settings("textcnn" if encoder is None else "bert", **blocks), row, ROWS[row], CLASSES,
+                 encoder, texts, seed=5)
+
+
+def test_texts_come_with_their_classes_in_the_order_of_ids():
+    found = tiny_classes.tables()
+    items = labelled_texts(found["labelled_examples"][::-1], found["texts"].sample(frac=1, random_state=0))
+    assert items["example_id"].tolist() == list(range(42)) and items["text_id"].tolist() == list(range(100, 142))
+    assert items["text"].tolist() == found["texts"]["text"].tolist() and classes_of(items) == CLASSES
+    assert class_numbers(items["label"][:4], CLASSES) == [0, 1, 2, 0]
+    with pytest.raises(InputError, match="label 'place' is no class of the model; it knows number, person"):
+        class_numbers(items["label"], CLASSES[:2])
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    (lambda e, t: (e, t[3:]), r"texts.parquet: text 100 of example 0 is missing, and 2 more"),
+    (lambda e, t: (e[e["split"] != "validation"], t), r"the validation split is empty.*ingest.validation"),
+    (lambda e, t: (e[e["split"] != "train"], t), r"the train split is empty"),
+    (lambda e, t: (e.assign(label="one"), t), r"column label has no value but 'one'.*columns.label")])
+def test_texts_that_cannot_be_learned_from_are_refused(change, message):
+    found = tiny_classes.tables()
+    with pytest.raises(InputError, match=message):
+        labelled_texts(*change(found["labelled_examples"], found["texts"]))
+
+
+@pytest.mark.parametrize("contrast", ROWS)
+def test_every_row_has_its_contrast_and_its_matrix(contrast):
+    config = built(contrast, distance={"tau": 4.0}).model.config
+    kind = {"none": "none", "supcl_seq": "supervised", "simcse": "twin"}.get(contrast, "label_distance")
+    assert config.contrast["kind"] == kind and config.contrast["weight"] == 0.5
+    assert config.views == {"none": 1, "supcl_seq": 4}.get(contrast, 2)
+    assert config.contrast["vectors"] == ("pooled" if contrast == "supcl_seq" else "head")
+    assert config.contrast["dropouts"] == ([0.0, 0.05, 0.2] if contrast == "supcl_seq" else [])
+    ldm = getattr(built(contrast, distance={"tau": 4.0}).model, "ldm", None)
+    off = {"uniform": (1, 1), "adaptive": (1, 1), "static_tau_pairs": (1, 4), "static_tau_all": (4, 4)}.get(contrast)
+    assert (ldm is None) is (off is None)
+    if off:
+        assert (float(ldm[0, 1]), float(ldm[1, 2])) == off and ldm.diagonal().tolist() == [1, 1, 1]
+
+
+def test_settings_reach_the_model():
+    config = built("simcse", contrast={"dropouts": [0.3], "temperature": 0.2, "projection": 7, "weight": 0.9},
+                   ce_views="both", dropout=0.25, textcnn={"embedding_dropout": 0.4}).model.config
+    assert config.contrast | {"dropouts": [0.3], "temperature": 0.2, "projection": 7, "weight": 0.9} == config.contrast
+    assert (config.ce_views, config.dropout, config.textcnn["embedding_dropout"]) == ("both", 0.25, 0.4)
+    adaptive = built("adaptive", distance={"ald_count": "prob", "share_of": "errors"}).model.config.distance
+    assert (adaptive["kind"], adaptive["ald_count"], adaptive["share_of"]) == ("adaptive", "prob", "errors")
+
+
+def test_all_rows_of_a_table_begin_with_the_same_weights(encoder):
+    for source in (None, encoder):
+        models = [built(contrast, source).model.state_dict() for contrast in ROWS]
+        for name, value in models[0].items():
+            assert all(torch.equal(value, other[name]) for other in models[1:]), name
+
+
+def test_the_vocabulary_is_of_the_training_texts_alone(encoder):
+    tokenizer = built(texts=["Who is the dog", "the cat"]).tokenizer
+    assert tokenizer.get_vocab() == {"[PAD]": 0, "[UNK]": 1, "the": 2, "cat": 3, "dog": 4, "is": 5, "who": 6}
+    assert built(texts=["a b", "b c"], textcnn={"min_count": 2}).tokenizer.get_vocab() == {"[PAD]": 0, "[UNK]": 1,
+                                                                                         "b": 2}
+    assert len(built(texts=["a b c d"], textcnn={"vocabulary": 4}).tokenizer) == 4
+    assert built(encoder=encoder).tokenizer.get_vocab() == AutoTokenizer.from_pretrained(encoder.location).get_vocab()
+
+
+def test_an_encoder_starts_from_its_weights_or_from_none(encoder):
+    weights = BertModel.from_pretrained(encoder.location).state_dict()
+    taken = built(encoder=encoder).model.encoder.state_dict()
+    assert all(torch.equal(weights[name], value) for name, value in taken.items())
+    fresh = built(encoder=replace(encoder, pretrained=False)).model.encoder.state_dict()
+    assert not torch.equal(fresh["encoder.layer.0.output.dense.weight"],
+                           taken["encoder.layer.0.output.dense.weight"])
+    rates = {part.p for part in built(encoder=encoder, encoder_dropout=0.3).model.encoder.modules()
+             if isinstance(part, torch.nn.Dropout)}
+    assert rates == {0.3}
+
+
+def test_frozen_layers_stay_as_they_were(encoder, tmp_path):
+    trained = train(tmp_path, encoder=encoder, training={"freeze_layers": 1, "epochs": 1}).model.encoder.state_dict()
+    before = BertModel.from_pretrained(encoder.location).state_dict()
+    same = {name for name, value in trained.items() if torch.equal(before[name], value)}
+    frozen = {name for name in trained if name.startswith(("embeddings.", "encoder.layer.0."))}
+    assert same >= frozen and not any(name.startswith("encoder.layer.1.") for name in same)
+
+
+@pytest.mark.parametrize(("blocks", "message"), [
+    ({"max_length": 65}, "train_clld.max_length: 65 tokens are more than the 64 that the encoder can read"),
+    ({"training": {"freeze_layers": 3}}, "cannot be taken as train_clld asks for it.*3 layers to freeze.* has 2")])
+def test_an_encoder_that_cannot_do_what_is_asked_is_refused(encoder, blocks, message):
+    with pytest.raises(InputError, match=message):
+        built(encoder=encoder, **blocks)
+
+
+def test_an_encoder_without_weights_for_its_pooler_is_refused(tmp_path):
+    BertModel(BertConfig(**tiny_bert.config().to_diff_dict()), add_pooling_layer=False).save_pretrained(tmp_path)
+    tiny_bert.tokenizer(tmp_path).save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="models.clld: the encoder cannot be taken.*lacks 2 weights"):
+        built(encoder=resolve_encoder(f"path:{tmp_path}"), pool="pooler")
+
+
+def test_rates_are_the_encoders_own_unless_they_are_given():
+    values = {"training": {"learning_rate": None, "optimiser": None, "weight_decay": None, "head_rate": None}}
+    assert with_own_rates(values, "textcnn")["training"] == {"learning_rate": 1e-3, "optimiser": "adam",
+                                                             "weight_decay": 0.0, "head_rate": None}
+    assert with_own_rates(values, "hub:albert-base-v2")["training"] == {
+        "learning_rate": 2e-5, "optimiser": "adamw", "weight_decay": 0.1, "head_rate": None}
+    given = {"training": {"learning_rate": 0.5, "optimiser": "adam", "weight_decay": 0.0}}
+    assert with_own_rates(given, "bundled") == given
+
+
+def train(folder, row="none", items=None, encoder=None, store=FolderCheckpoints, key="a", **blocks):
+    torch.use_deterministic_algorithms(True)
+    values = tiny_classes.settings("textcnn" if encoder is None else "bert", **blocks)
+    return run(tiny_classes.items() if items is None else items, values, row, ROWS[row], encoder, 13,
+               store(folder, key))
+
+
+@pytest.mark.parametrize("contrast", ROWS)
+def test_every_row_learns(tmp_path, contrast):
+    trained = train(tmp_path, contrast, training={"epochs": 40, "patience": None})
+    rows = trained.history.rows
+    assert rows[-1]["train_ce"] < 0.7 * rows[0]["train_ce"]
+    assert trained.history.best["accuracy"] > 0.6 > 0.34
+    assert ("train_contrast" in rows[0]) is (contrast != "none")
+    if contrast != "none":
+        assert all(row["train_loss"] == pytest.approx(0.5 * (row["train_ce"] + row["train_contrast"])) for row in rows)
+    assert trained.confusion.sum() == 9 and trained.confusion.sum(1).tolist() == [3, 3, 3]
+    assert trained.confusion.trace() / 9 == trained.history.best["accuracy"]
+    assert (trained.first_distance is None) is (contrast in ("none", "supcl_seq", "simcse"))
+    assert bool(trained.updates) is (contrast == "adaptive")
+
+
+def test_the_best_epoch_is_that_of_best_accuracy_then_of_smallest_loss(tmp_path):
+    history = train(tmp_path, training={"epochs": 12}).history
+    keys = [(-row["validation_accuracy"], row["validation_loss"], row["epoch"]) for row in history.rows]
+    assert history.best_epoch == min(keys)[2]
+    by_loss = min(history.rows, key=lambda row: row["validation_loss"])
+    assert len({key[0] for key in keys}) < len(keys)  # there were ties
+    assert history.best["accuracy"] >= by_loss["validation_accuracy"]
+
+
+def test_patience_ends_a_training(tmp_path):
+    history = train(tmp_path, training={"epochs": 60, "patience": 2}).history
+    assert history.stopped_early and len(history.rows) < 60
+    assert len(history.rows) - history.best_epoch == 2
+
+
+def test_an_adaptive_matrix_moves_towards_the_confusions(tmp_path):
+    trained = train(tmp_path, "adaptive", distance={"start": 0.5}, training={"epochs": 4})
+    assert [one["step"] for one in trained.updates] == list(range(7, 13))  # 3 steps an epoch, from the 3rd on
+    assert [one["epoch"] for one in trained.updates] == [3, 3, 3, 4, 4, 4]
+    assert trained.updates[0]["strength"] == pytest.approx(1 - 7 / 12)
+    matrices = np.array([one["ldm"] for one in trained.updates])
+    assert matrices.max() > 1.2 and matrices.min() >= 1 and (matrices[:, range(3), range(3)] == 1).all()
+    assert [row["updated"] for row in trained.evaluations] == [True] * 6
+    kept = train(tmp_path / "all", "adaptive", distance={"start": 0.5, "record_all": True}, training={"epochs": 4})
+    assert [row["step"] for row in kept.evaluations] == list(range(1, 13))
+    assert kept.updates == trained.updates and same_weights(kept, trained)
+
+
+@pytest.mark.parametrize(("blocks", "message"), [
+    ({"distance": {"per_update": 10}}, "2 epochs of 3 steps, an evaluation every 1 steps, an update every 10 eval"),
+    ({"distance": {"per_update": 6}}, "would not move before the training ends"),
+    ({"distance": {"start": 0.9}, "training": {"epochs": 1, "batch_size": 24}}, "none before epoch 1. Give more epo")])
+def test_an_adaptive_matrix_that_would_never_move_is_refused_before_any_step(tmp_path, blocks, message):
+    with pytest.raises(InputError, match=message):
+        train(tmp_path, "adaptive", **blocks)
+    assert not list(tmp_path.glob("*.safetensors"))
+    train(tmp_path, "uniform", **blocks)  # nothing else reads these
+
+
+def same_weights(one, other):
+    first, second = one.model.state_dict(), other.model.state_dict()
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize(("contrast", "blocks"), [
+    ("none", {}), ("uniform", {"training": {"precision": "bf16", "bucket": True}}), ("adaptive", {}),
+    ("static_tau_pairs", {"training": {"sampler": "at_least_two", "class_weights": "balanced"}}), ("supcl_seq", {}),
+    ("simcse", {"training": {"sampler": "class_balanced", "schedule": "linear", "warmup": 0.2}})])
+@pytest.mark.parametrize("kind", ["textcnn", "bert"])
+def test_a_killed_training_ends_with_the_same_weights(tmp_path, encoder, contrast, blocks, kind):
+    more = {"row": contrast, "encoder": encoder if kind == "bert" else None, **blocks}
+    whole = train(tmp_path / "whole", **more)
+    with pytest.raises(Killed):
+        train(tmp_path / "killed", store=DyingStore, **more)
+    resumed = train(tmp_path / "killed", **more)
+    assert same_weights(whole, resumed) and whole.history == resumed.history
+    assert whole.updates == resumed.updates and whole.evaluations == resumed.evaluations
+    assert np.array_equal(whole.confusion, resumed.confusion)
+    if contrast == "adaptive":
+        assert np.array_equal(whole.first_distance, resumed.first_distance) and (whole.first_distance == 1).all()
+
+
+def test_the_test_split_is_never_looked_at(tmp_path):
+    items = tiny_classes.items()
+    other = items.copy()
+    test = other["split"] == "test"
+    other.loc[test, "text"] = "where school"
+    other.loc[test, "label"] = "person"
+    assert same_weights(train(tmp_path / "one", "adaptive"), train(tmp_path / "two", "adaptive", items=other))
+
+
+def test_a_class_of_one_text_or_of_test_texts_alone_is_a_class(tmp_path):
+    items = tiny_classes.items()
+    items.loc[0, "label"], items.loc[items["split"] == "test", "label"] = "alone", "zz unseen"
+    trained = train(tmp_path, "adaptive", items=items, training={"class_weights": "balanced",
+                                                                 "sampler": "at_least_two"})
+    assert trained.classes == ["alone", *CLASSES, "zz unseen"] and trained.confusion.shape == (5, 5)
+    assert trained.confusion[0].sum() == trained.confusion[4].sum() == 0
+
+
+def test_pairs_are_named_by_classes_and_patterns():
+    assert named_pairs([["place", "number"]], CLASSES, "pairs") == [(0, 2)]
+    assert named_pairs([["p*"], ["number", "p*"], ["person", "place"]], CLASSES, "pairs") == [(0, 1), (0, 2), (1, 2)]
+    with pytest.raises(InputError, match=r"models.clld.m.pairs: .*no class fits 'plaec'; the nearest is place.*number, "
+                                         r"person, place"):
+        named_pairs([["person", "plaec"]], CLASSES, "models.clld.m.pairs")
+    with pytest.raises(InputError, match=r"pairs: \['num\*'\] is one class, and a group needs two"):
+        named_pairs([["num*"]], CLASSES, "pairs")
+
+
+def test_pairs_of_a_model_are_those_it_chose():
+    table = pd.DataFrame({"class": ["person", "number"], "other": ["place", "place"], "chosen": [True, False]})
+    assert chosen_pairs(table, CLASSES, "ct") == [(1, 2)]
+    with pytest.raises(InputError, match="model 'ct' confuses no two classes on the validation split.*pairs"):
+        chosen_pairs(table[:0], CLASSES, "ct")
+    with pytest.raises(InputError, match="confusing_pairs.parquet of model 'ct': class 'place' is none of the data"):
+        chosen_pairs(table, CLASSES[:2], "ct")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A project with a model of every row, and one with an encoder."""
+    folder = tmp_path_factory.mktemp("project")
+    models = {**MODELS, "bert": {"encoder": None, "seed": 7, "contrast": "adaptive"}}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        tiny_classes.write_project(folder, models)
+        assert main(["ct"]) == 0 and confusing_pairs.main(["ct"]) == 0
+        for name in models:
+            assert name == "ct" or main([name]) == 0
+    return folder
+
+
+@pytest.fixture
+def trained(project, monkeypatch):
+    monkeypatch.chdir(project)
+    return {name: ModelPaths(name) for name in [*MODELS, "bert"]}
+
+
+FILES = {"model", "history.csv", "items.parquet", "metrics.json", "validation_confusion.parquet",
+         "label_distance.parquet", "evaluations.csv"}
+
+
+@pytest.mark.parametrize("name", [*MODELS, "bert"])
+def test_stage_writes_what_a_run_and_a_report_need(trained, name):
+    paths = trained[name]
+    assert {path.name for path in paths.folder.iterdir()} - {"confusing_pairs.parquet"} == FILES
+    inside = {"config.json", "model.safetensors", "trained_on.json", "README.md", "tokenizer.json",
+              "tokenizer_config.json"}
+    assert {path.name for path in paths.weights.iterdir()} == inside
+    history, metrics = pd.read_csv(paths.history), json.loads(paths.metrics.read_text())
+    assert metrics["epochs"] == len(history) == 2
+    best = history[history["epoch"] == metrics["best_epoch"]].iloc[0]
+    for part, value in metrics["validation"].items():
+        assert value == pytest.approx(best[f"validation_{part}"], rel=1e-6), part
+    model = ClldModel.from_pretrained(paths.weights)
+    assert metrics["parameters"] == sum(p.numel() for p in model.parameters()) and model.config.classes == CLASSES
+    contrast = {**MODELS, "bert": MODELS["clald"]}[name].get("contrast", "none")
+    assert metrics["contrast"] == contrast and metrics["row"] == LABELS[contrast]
+    assert metrics["texts"] == tiny_classes.COUNTS and sum(metrics["training_texts"].values()) == 24
+    counts = read_frame(paths.table("validation_confusion"), "validation_confusion")
+    right = counts.loc[counts["true"] == counts["predicted"], "texts"].sum()
+    assert right / counts["texts"].sum() == metrics["validation"]["accuracy"] and len(counts) == 9
+
+
+def test_items_are_the_evaluated_texts(trained):
+    items, whole = read_frame(trained["ct"].items, "labelled_items"), tiny_classes.items()
+    pd.testing.assert_frame_equal(items, whole[whole["split"] != "train"].reset_index(drop=True))
+    assert read_metadata(trained["ct"].items)["stage"] == "train_clld@ct"
+
+
+def test_a_folder_knows_where_its_model_came_from(trained):
+    on = load_lookup(trained["clald"].weights)
+    assert on == TrainedOn("tiny", "adaptive", "textcnn", 12, {name: 8 for name in CLASSES}) and on.classes == CLASSES
+    assert load_lookup(trained["bert"].weights).encoder == "path:encoder"
+    card = (trained["clsled"].weights / "README.md").read_text()
+    assert "# clsled: CT+CLSLED" in card and "data set `tiny`: 24 texts, 9 for selection" in card
+    assert "- `person`: 8 training texts" in card and "label distance static_tau_pairs" in card
+    with pytest.raises(InputError, match=r"no trained CLLD model .trained_on.json is missing"):
+        load_lookup(trained["ct"].folder)
+
+
+def test_label_distances_are_those_of_the_row(trained):
+    def table(name):
+        return read_frame(trained[name].table("label_distance"), "label_distance")
+
+    assert table("ct").empty and table("supcl").empty and table("simcse").empty
+    for name in ("cl", "clsled", "named", "all"):
+        assert set(table(name)["evaluation"]) == {0} and len(table(name)) == 9
+    assert set(table("cl")["distance"]) == {1.0}
+    matrix, classes = matrix_at(table("named"))
+    assert classes == CLASSES and matrix.tolist() == [[1, 5, 5], [5, 1, 5], [5, 5, 1]]
+    chosen = read_frame(trained["ct"].table("confusing_pairs"), "confusing_pairs").query("chosen")
+    apart = table("clsled").query("distance == 5")
+    pairs = list(zip(chosen["class"], chosen["other"], strict=True))
+    assert set(zip(apart["class"], apart["other"], strict=True)) == {*pairs, *((b, a) for a, b in pairs)}
+    assert json.loads(trained["clsled"].metrics.read_text())["pairs"] == [list(pair) for pair in sorted(pairs)]
+    moved = table("clald")
+    assert moved["evaluation"].max() == 6 and moved["strength"].isna().sum() == 9
+    saved = load_file(trained["clald"].weights / "model.safetensors")["ldm"].numpy()
+    best = json.loads(trained["clald"].metrics.read_text())["best_epoch"]
+    at_best = matrix_at(moved, moved.loc[moved["epoch"] <= best, "evaluation"].max())[0]
+    assert np.allclose(saved, at_best)
+
+
+def test_a_saved_tokenizer_is_as_new(trained):
+    for name in ("ct", "bert"):
+        tokenizer = AutoTokenizer.from_pretrained(trained[name].weights)
+        assert tokenizer.model_max_length == 12
+        said = json.loads((trained[name].weights / "tokenizer.json").read_text())
+        assert said["truncation"] is None and said["padding"] is None
+    assert AutoTokenizer.from_pretrained(trained["ct"].weights)("Zebra is")["input_ids"][0] == 1  # a test text's word
+
+
+def test_a_second_training_has_the_same_bytes(trained, monkeypatch):
+    files = [path for name in ("ct", "clald", "bert") for path in sorted(trained[name].folder.rglob("*"))
+             if path.is_file() and path.name != "confusing_pairs.parquet"]
+    before = {path: path.read_bytes() for path in files}
+    for name in ("ct", "clald", "bert"):
+        assert main([name]) == 0
+    assert [path for path in files if path.read_bytes() != before[path]] == []
+
+
+def test_the_record_says_how_fast_it_went_and_no_artifact_does(trained):
+    record = json.loads((RECORDS / "train_clld@cl.json").read_text())
+    assert record["training"]["steps"] == 6 and 0 < record["training"]["mfu"] < 1
+    said = trained["cl"].metrics.read_text() + trained["cl"].history.read_text()
+    assert "second" not in said and "mfu" not in said
+
+
+def test_two_processes_train_the_model_of_one(project, tmp_path):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        tiny_classes.write_project(tmp_path)
+    both = start_two(tmp_path, stage="train_clld", name="clald")
+    for one in both:
+        one.join(timeout=120)
+    assert [one.exitcode for one in both] == [0, 0]
+    weights = ModelPaths("clald").weights / "model.safetensors"
+    shared, alone = (load_file(home / weights) for home in (tmp_path, project))
+    assert max((alone[name] - shared[name]).abs().max().item() for name in alone) < 1e-5
+
+
+def test_what_is_wrong_is_said_without_a_traceback(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+
+    def complaint(name="m", **block):
+        tiny_classes.write_params(tmp_path, {"ct": {}, "m": block})
+        assert main([name]) == 1
+        return capsys.readouterr().err
+
+    assert "artifacts/tiny/examples.parquet: no such artifact" in complaint()
+    tiny_classes.write_project(tmp_path)
+    assert "models.clld.m.pairs: label distance: no class fits 'persn'; the nearest is person" in complaint(
+        contrast="static_tau_pairs", pairs=[["persn", "place"]])
+    assert "models/ct/confusing_pairs.parquet: no such artifact" in complaint(contrast="static_tau_pairs",
+                                                                             pairs_of="ct")
+    assert "models.clld.m.encoder: path:nowhere: nowhere holds no config.json" in complaint(encoder="path:nowhere")
+    table = DatasetPaths("tiny").table("examples")
+    ids = {name: [1] for name in ("source_id", "target_id", "negative_id")}
+    write_table(table, "examples", pd.DataFrame({"example_id": [0], "split": ["train"], **ids, "reference_ids": [[1]],
+                                                 "further_negative_ids": [[]], "group": [0],
+                                                 "negative_origin": [None]}), Provenance("test", "0"))
+    assert "holds pairs, and not texts with a class" in complaint()
+
+
+def test_help_says_what_the_stage_makes(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    assert "Train a classifier of the CLLD track" in text and "python -m stages.train_clld model" in text
+
+
+def test_configuration_of_every_row_is_sound():
+    assert set(LABELS) == set(ROWS)
+    assert isinstance(built("adaptive").model.config, ClldConfig)

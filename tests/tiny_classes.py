@@ -1,0 +1,80 @@
+"""A tiny data set of labelled texts, settings of its classifiers, and a project of them."""
+
+import numpy as np
+import pandas as pd
+import tiny_bert
+import yaml
+
+from stages.artifacts.paths import DatasetPaths
+from stages.artifacts.tables import Provenance, write_table
+from stages.clld.texts import labelled_texts
+from stages.params.clld import TrainClld
+from stages.params.presets import laid_over
+from stages.train_clld import with_own_rates
+
+CLASSES = ["number", "person", "place"]
+# Of each class; `run` and `eat` are of two, so that these are taken for each other.
+_WORDS = {"number": ["best", "new", "run", "fast"], "person": ["who", "dog", "cat", "eat"],
+          "place": ["where", "school", "run", "eat"]}
+_COMMON = ["what", "is", "the", "a", "to", "i", "do", "you", "?"]
+COUNTS = {"train": 24, "validation": 9, "test": 9}
+BLOCK = {"max_length": 12, "textcnn": {"embedding": 12, "filters": 6, "widths": [2, 3], "min_count": 1},
+         "contrast": {"projection": 8},
+         "training": {"epochs": 2, "batch_size": 8, "micro_batch": 4, "learning_rate": 0.01, "checkpoint_steps": 1},
+         "distance": {"per_update": 1, "start": 0.0}}
+# Every row of the results table, by name.
+MODELS = {"ct": {}, "cl": {"contrast": "uniform"}, "clsled": {"contrast": "static_tau_pairs", "pairs_of": "ct"},
+          "named": {"contrast": "static_tau_pairs", "pairs": [["number", "p*"]]},
+          "all": {"contrast": "static_tau_all"}, "clald": {"contrast": "adaptive"},
+          "supcl": {"contrast": "supcl_seq"}, "simcse": {"contrast": "simcse"}}
+
+
+def text_of(number, random):
+    words = list(random.choice(_WORDS[CLASSES[number % 3]], 2)) + list(random.choice(_COMMON, random.integers(1, 6)))
+    return " ".join(random.permutation(words)) + " " * (number % 2)
+
+
+def tables():
+    """Tables ``labelled_examples`` and ``texts``; a test text has a word that no other has."""
+    random, examples, texts = np.random.default_rng(3), [], []
+    for split, count in COUNTS.items():
+        for _ in range(count):
+            number = len(examples)
+            text = text_of(number, random) + (" zebra" if split == "test" and number % 3 == 0 else "")
+            texts.append({"text_id": 100 + number, "text": text, "language": "en"})
+            examples.append({"example_id": number, "split": split, "text_id": 100 + number,
+                             "label": CLASSES[number % 3]})
+    return {"labelled_examples": pd.DataFrame(examples), "texts": pd.DataFrame(texts)}
+
+
+def items():
+    """Rows of :func:`stages.clld.texts.labelled_texts`."""
+    found = tables()
+    return labelled_texts(found["labelled_examples"], found["texts"])
+
+
+def settings(encoder="textcnn", **blocks):
+    """Plain values of the block ``train_clld`` with rates; ``blocks`` are laid over those of ``BLOCK``."""
+    values = TrainClld.model_validate(laid_over(BLOCK, blocks)).model_dump()
+    return with_own_rates(values, encoder)
+
+
+def write_params(folder, models=None, runtime=None, **more):
+    models = MODELS if models is None else models
+    found = {name: {"dataset": "tiny", "encoder": "textcnn", **model} for name, model in models.items()}
+    params = {"recipe": "test", "encoder": {"source": "path:encoder"}, "runtime": {"device": "cpu", **(runtime or {})},
+              "datasets": {"tiny": {"source": "x", "layout": "labelled", "columns": {"label": "label"},
+                                    "keywords": False}},
+              "evaluate_hcl": {"resamples": 50}, "linear_floor": {"min_count": 1}, "evaluate_clld": {"bins": 4},
+              "train_clld": BLOCK, "models": {"clld": found}, "runs": {"clld": {name: {"model": name}
+                                                                                for name in found}}, **more}
+    (folder / "params.yaml").write_text(yaml.safe_dump(params))
+
+
+def write_project(folder, models=None, **more):
+    """Write encoder, params and tables into ``folder``, which must be the working folder."""
+    tiny_bert.save_encoder(folder / "encoder")
+    write_params(folder, models, **more)
+    for kind, rows in tables().items():
+        name = "examples" if kind == "labelled_examples" else kind
+        write_table(DatasetPaths("tiny").table(name), kind, rows, Provenance("test", "0"))
