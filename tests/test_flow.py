@@ -219,6 +219,15 @@ def test_subflows_when_the_classifier_names_the_keywords():
     assert parts["pair_classifier@d"] == parts["attribution@d"] == "prepare"
 
 
+def test_a_model_that_learns_from_another_ones_mistakes_is_trained_in_the_same_subflow():
+    nodes = (node("ingest@d"), node("train_clld@ct", "ingest@d"), node("confusing_pairs@ct", "train_clld@ct"),
+             node("train_clld@sled", "confusing_pairs@ct"), node("linear_floor@d", "ingest@d"),
+             node("evaluate_clld@sled", "train_clld@sled", "linear_floor@d"))
+    assert subflow_of(nodes) == {"ingest@d": "prepare", "train_clld@ct": "train", "confusing_pairs@ct": "train",
+                                 "train_clld@sled": "train", "linear_floor@d": "train",
+                                 "evaluate_clld@sled": "evaluate"}
+
+
 def test_no_subflow_waits_for_a_later_one():
     nodes = (node("train_a@m"), node("generate_a@m", "train_a@m"), node("train_b@m", "generate_a@m"),
              node("extra", "generate_a@m"))

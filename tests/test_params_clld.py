@@ -119,6 +119,17 @@ def test_wrong_names_and_values_of_a_model_are_named(sample, model, line):
     assert len(lines) == 1 and line in lines[0], lines
 
 
+def test_a_contrast_needs_a_second_text(sample):
+    def model(**overrides):
+        return {"dataset": "questions", "contrast": "uniform", "overrides": overrides}
+
+    content = with_clld(sample, m=model(training={"micro_batch": 1}), plain=model(training={"micro_batch": 2}),
+                        alone=model(training={"batch_size": 1}, contrast={"weight": 1.0}),
+                        ct1={**model(training={"batch_size": 1}), "contrast": "none"})
+    assert refused(content) == ["models.clld.m: training.micro_batch of 1 leaves the contrast nothing but the two "
+                                "views of a text; give at least 2 of both, or set contrast to none"]
+
+
 def test_evaluations_that_make_one_update_are_enough(sample):
     overrides = {"distance": {"evaluations": 1}, "training": {"epochs": 10}}
     content = with_clld(sample, m={"dataset": "questions", "contrast": "adaptive", "overrides": overrides})

@@ -44,7 +44,9 @@ def test_every_artifact_is_there_and_the_last_lines_say_where(twins):
     flow, _, run = twins
     for path in ("tiny/keywords.parquet", "tiny/edges.parquet", "models/hcl/model/model.safetensors",
                  "runs/hcl/metrics.json", "tiny/paraphrase_items.parquet",
-                 "models/pgkpr/model/model.safetensors", "runs/pgkpr/metrics.json", "report/index.html"):
+                 "models/pgkpr/model/model.safetensors", "runs/pgkpr/metrics.json", "questions/linear_floor.parquet",
+                 "models/ct/confusing_pairs.parquet", "models/clsled/label_distance.parquet",
+                 "runs/clsled/calibration.parquet", "report/index.html"):
         assert (flow / "artifacts" / path).exists(), path
     assert "artifacts/report/index.html" in run.stdout
     assert "copy" in run.stdout

@@ -1,4 +1,4 @@
-"""A whole project in a temporary folder: this code, fifty triples, a BERT of width 16, minimal trainings."""
+"""A whole project in a temporary folder: this code, fifty triples, questions, a BERT of width 16, short trainings."""
 
 import json
 import os
@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CODE = ("pipeline", "stages", "models", "recipes", "data/language", ".dvc/config", ".dvcignore", "dvc.yaml",
         "pyproject.toml", "constraints.txt")
 TRIPLES = 50
+QUESTIONS = 120
 
 
 def make(folder: Path) -> Path:
@@ -32,6 +33,8 @@ def make(folder: Path) -> Path:
     (folder / ".gitignore").write_text("/artifacts/\n/.keycontrast/\n__pycache__/\n")
     lines = (ROOT / "data" / "sample" / "paraphrase.jsonl").read_text(encoding="utf-8").splitlines()
     (folder / "triples.jsonl").write_text("\n".join(lines[:TRIPLES]) + "\n", encoding="utf-8")
+    questions = (ROOT / "data" / "sample" / "questions.jsonl").read_text(encoding="utf-8").splitlines()[:QUESTIONS]
+    (folder / "questions.jsonl").write_text("\n".join(questions) + "\n", encoding="utf-8")
     save_encoder(folder / "encoder", [word for line in lines[:TRIPLES] for word in json.loads(line)["source"].split()])
     write_params(folder)
     subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
@@ -58,7 +61,9 @@ def params() -> dict:
     return {
         "recipe": "sample", "encoder": {"source": "path:encoder"}, "runtime": {"workers": 2},
         "datasets": {"tiny": {"source": "triples.jsonl", "layout": "triples",
-                              "columns": {"source": "source", "target": "paraphrase", "negative": "negative"}}},
+                              "columns": {"source": "source", "target": "paraphrase", "negative": "negative"}},
+                     "questions": {"source": "questions.jsonl", "layout": "labelled", "columns": {"label": "label"},
+                                   "keywords": False}},
         "ingest": {"neg_source": "given", "validation": 0.1, "test": 0.1},
         "annotate": {"chunk": 40},
         "pair_classifier": {"epochs": 1, "batch_size": 64, "learning_rate": 0.001},
@@ -69,10 +74,15 @@ def params() -> dict:
         "generate_hcl": {"num_beams": 2, "max_length": 8},
         "train_pgkpr": {"sizes": {"layers": 1, "heads": 2, "width": 16, "feed_forward": 32},
                         "training": {"epochs": 2, "batch_size": 16, "micro_batch": 16}},
+        "train_clld": {"max_length": 16, "textcnn": {"embedding": 16, "filters": 8, "min_count": 1},
+                       "training": {"epochs": 2, "batch_size": 16, "micro_batch": 16}},
         "models": {"hcl": {"hcl": {"dataset": "tiny"}},
-                   "pgkpr": {"pgkpr": {"dataset": "tiny"}}},
+                   "pgkpr": {"pgkpr": {"dataset": "tiny"}},
+                   "clld": {"ct": {"dataset": "questions", "encoder": "textcnn"},
+                            "clsled": {"dataset": "questions", "encoder": "textcnn", "contrast": "static_tau_pairs",
+                                       "pairs_of": "ct"}}},
         "runs": {"hcl": {"hcl": {"model": "hcl"}},
-                 "pgkpr": {"pgkpr": {"model": "pgkpr"}}}}
+                 "pgkpr": {"pgkpr": {"model": "pgkpr"}}, "clld": {"clsled": {"model": "clsled"}}}}
 
 
 def write_params(folder: Path, **changes) -> None:

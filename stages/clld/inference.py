@@ -23,10 +23,15 @@ def class_probabilities(model: ClldModel, tokenizer: PreTrainedTokenizerBase, te
         track: wraps the list of chunks, to show progress.
     """
     found = np.zeros((len(texts), model.config.n_classes))
-    lengths = [len(ids) for ids in tokenizer(list(texts))["input_ids"]] if len(texts) else []
-    for chunk in track(fixed_chunks(lengths, batch_size, max_length)):
+    for chunk in track(fixed_chunks(_lengths(tokenizer, texts, max_length), batch_size, max_length)):
         encoded = encode_texts(tokenizer, [texts[row] for row in chunk.rows], chunk.width).to(model.device)
         with torch.inference_mode():
             logits = model(encoded["input_ids"], encoded["attention_mask"].bool())
         found[chunk.items] = logits[:len(chunk.items)].double().softmax(-1).cpu().numpy()
     return found
+
+
+def _lengths(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> list[int]:
+    """Return the tokens that are read of each text."""
+    encoded = tokenizer(list(texts), truncation=True, max_length=max_length)["input_ids"] if len(texts) else []
+    return [len(ids) for ids in encoded]

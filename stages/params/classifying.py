@@ -6,7 +6,7 @@ Each fault would stop a stage hours after others have run; so it is told before 
 from collections.abc import Mapping
 from typing import Any
 
-from stages.params.clld import NO_PAIRS, ClldModel
+from stages.params.clld import NO_PAIRS, ClldModel, TrainClld
 from stages.runtime.errors import nearest
 
 PAIRS_TABLE = "artifacts/models/{model}/confusing_pairs.parquet"
@@ -75,3 +75,13 @@ def unfit_sources(models: Mapping[str, ClldModel]) -> list[str]:
             problems.append(f"{place}: model {other!r} is of data set {models[other].dataset}, and this one of "
                             f"{model.dataset}; {nearest(other, plain)}")
     return problems
+
+
+def lonely_texts(name: str, contrast: str, values: TrainClld) -> list[str]:
+    """Return what is wrong if model ``name`` has a contrast and forward passes of one text, so no negatives."""
+    training = values.training
+    small = [block for block in ("batch_size", "micro_batch") if getattr(training, block) == 1]
+    if contrast == "none" or values.contrast.weight == 1 or not small:
+        return []
+    return [f"models.clld.{name}: training.{' and training.'.join(small)} of 1 leaves the contrast nothing but the two "
+            f"views of a text; give at least 2 of both, or set contrast to none"]

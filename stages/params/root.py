@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from stages.params.block import Block
-from stages.params.classifying import unfit_sources, with_data_sets, with_watched_pairs
+from stages.params.classifying import lonely_texts, unfit_sources, with_data_sets, with_watched_pairs
 from stages.params.clld import ClldModel, ClldRun, ConfusingPairs, EvaluateClld, LinearFloor, TrainClld
 from stages.params.data import (
     Annotate,
@@ -274,8 +274,9 @@ class Params(Block):
                     f"{nearest(model.dataset, self.datasets.keys() - self.paired_datasets.keys())}"
                     for name, model in self.models.clld.items() if model.dataset in self.paired_datasets]
         problems += unfit_sources(self.models.clld)
-        for name in self.models.clld:
-            problems += _problems(f"models.clld.{name}.overrides", partial(self.clld_model, name))
+        for name, model in self.models.clld.items():
+            wrong = _problems(f"models.clld.{name}.overrides", partial(self.clld_model, name))
+            problems += wrong or lonely_texts(name, model.contrast, self.clld_model(name))
         return problems
 
     def ingest_settings(self, name: str) -> Ingest:
