@@ -10,10 +10,11 @@ import re
 import sys
 from pathlib import Path
 
+from pipeline import results_clld as clld
 from pipeline import results_sections as sections
 from pipeline.markdown import escaped
 from pipeline.results_material import Material, read_material
-from pipeline.results_tracks import HCL, PGKPR
+from pipeline.results_tracks import CLLD, HCL, PGKPR
 from pipeline.results_worth import worth
 from stages.artifacts.tables import atomic_file
 from stages.runtime.errors import InputError
@@ -39,11 +40,16 @@ def block(name: str, material: Material) -> str:
     for evaluated in material.evaluated:
         place = f"{name}, {escaped(evaluated.label)}"
         lines += ["", f"### {place}: as {evaluated.track.title} reports it", "",
-                  *sections.main_table(evaluated, params.evaluate_hcl.level),
-                  "", f"### {place}: ordinary metrics", "", *sections.ordinary_table(evaluated),
+                  *sections.main_table(evaluated, params.evaluate_hcl.level)]
+        if evaluated.track is CLLD:
+            lines += ["", f"### {place}: what each step adds", "", *clld.steps_table(evaluated, params.compare.level),
+                      "", f"### {place}: what is confused", "", *clld.confusions(material, evaluated)]
+            continue
+        lines += ["", f"### {place}: ordinary metrics", "", *sections.ordinary_table(evaluated),
                   "", f"### {place}: what each part is worth", "", *worth(evaluated, params.compare.level)]
     for track, title, made in ((HCL, "monitors and alarms", sections.monitors),
-                               (PGKPR, "validation losses of PGKPR's models", sections.losses)):
+                               (PGKPR, "validation losses of PGKPR's models", sections.losses),
+                               (CLLD, "validation of CLLD's models", clld.validations)):
         trained = [model for model in material.trained if model.track == track.key]
         if trained:
             lines += ["", f"### {name}: {title}", "", *made(trained)]

@@ -2,24 +2,28 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from pipeline.results_tracks import HCL, PGKPR, TRACKS, Track
+from pipeline.results_tracks import CLLD, HCL, PGKPR, TRACKS, Track
 from stages.artifacts.paths import COMPARISON, DatasetPaths, ModelPaths, RunPaths
 from stages.artifacts.tables import read_frame
 from stages.params import Params
+from stages.reporting.differences import Exact, exact_tests
+from stages.reporting.gather_clld import ClassifierMaterial, RowKind, read_classifier, row_kind
 from stages.reporting.published import PublishedRow, dataset_kind_of, published_row, removed_parts
+from stages.reporting.published_clld import clld_rows
 from stages.reporting.published_pgkpr import FULL, keywords_of, pgkpr_row, pgkpr_row_name, removed_terms
 from stages.runtime.errors import InputError
 from stages.runtime.process import RECORDS
 
 # Data stages whose counts are told, by track.
-_COUNTS = {"hcl": ("ingest", "graph", "keywords"), "pgkpr": ("ingest", "paraphrase_items")}
+_COUNTS = {"hcl": ("ingest", "graph", "keywords"), "pgkpr": ("ingest", "paraphrase_items"),
+           "clld": ("ingest", "linear_floor")}
 # Rows of PGKPR that are no ablation, and what they do otherwise than the full model.
 _OTHERWISE = {"PGKPR-ref": "keywords from the source alone: these are from the reference too, an oracle",
               "PGKPR-PSI+X": "keywords by attribution: these are by PSI",
@@ -54,6 +58,7 @@ class System:
         changes: overrides of the model and decoding settings of the run that make it what it is.
         values: by metric.
         published: row of the paper that it corresponds to.
+        kind: which row of CLLD's table it is; None on other tracks.
     """
 
     name: str
@@ -64,6 +69,7 @@ class System:
     changes: dict[str, Any]
     values: dict[str, Value]
     published: PublishedRow | None = None
+    kind: RowKind | None = None
 
 
 @dataclass(frozen=True)
@@ -74,7 +80,9 @@ class Evaluated:
         label: data set and split, as the comparison has it.
         track: of the runs.
         paired: rows of table ``paired`` on them.
-        base: the full method, with which the others are compared; None if there is none.
+        base: the full method, with which the others are compared; None if there is none. CLLD has none: its rows are
+            compared step by step.
+        exact: p of McNemar's exact test by pair of runs and floors; of classifiers.
     """
 
     label: str
@@ -87,6 +95,7 @@ class Evaluated:
     systems: list[System]
     paired: pd.DataFrame
     base: System | None
+    exact: Exact = field(default_factory=dict)
 
     @property
     def split(self) -> str:
@@ -112,6 +121,7 @@ class Material:
         counts: of each data set, the metrics of the data stages that its tracks tell of.
         seconds: recorded duration of each stage instance.
         devices: where those ran that did not run on this machine.
+        classifiers: by run of CLLD, what it says of each class.
     """
 
     params: Params
@@ -120,6 +130,7 @@ class Material:
     trained: list[Trained]
     seconds: dict[str, float]
     devices: list[str]
+    classifiers: dict[str, ClassifierMaterial] = field(default_factory=dict)
 
 
 def read_material(params: Params) -> Material:
@@ -134,8 +145,8 @@ def read_material(params: Params) -> Material:
         for run in runs.values():
             used.setdefault(models[run.model].dataset, {}).update(dict.fromkeys(_COUNTS[track.key]))
     if not used:
-        raise InputError("params.yaml: runs.hcl and runs.pgkpr are empty, so that there are no results. Take a recipe "
-                         "with runs: `keycontrast use cpu-hcl-qqp --data DIR`.")
+        raise InputError("params.yaml: runs.hcl, runs.pgkpr and runs.clld are empty, so that there are no results. "
+                         "Take a recipe with runs: `keycontrast use cpu-hcl-qqp --data DIR`.")
     names = {name for track in TRACKS for block in own(params, track) for name in block}
     records = _records({*used, *names, "all"})
     return Material(
@@ -144,7 +155,8 @@ def read_material(params: Params) -> Material:
          for name, stages in used.items()},
         _evaluated(params), [_trained(name, track.key) for track in TRACKS for name in own(params, track)[0]],
         {name: float(record["seconds"]) for name, record in records.items() if "seconds" in record},
-        sorted({str(record["device"]) for record in records.values() if "device" in record}))
+        sorted({str(record["device"]) for record in records.values() if "device" in record}),
+        {run: read_classifier(run, params) for run in params.runs.clld})
 
 
 def own(params: Params, track: Track) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
@@ -172,6 +184,7 @@ def read_json(path: Path, stage: str) -> dict[str, Any]:
 def _evaluated(params: Params) -> list[Evaluated]:
     path = COMPARISON / "metrics.json"
     compared, paired = read_json(path, "compare"), read_frame(COMPARISON / "paired.parquet", "paired")
+    exact = read_frame(COMPARISON / "mcnemar.parquet", "mcnemar") if params.runs.clld else pd.DataFrame()
     groups = {label: found["groups"] for label, found in compared.items()}
     runs = {label: {run for group in found.values() for run in group["runs"]} for label, found in groups.items()}
     known = set().union(*runs.values())
@@ -183,7 +196,8 @@ def _evaluated(params: Params) -> list[Evaluated]:
     for track in TRACKS:
         order = list(own(params, track)[1])
         places = [(label, [run for run in order if run in members]) for label, members in runs.items()]
-        found += [_place(params, track, label, mine, groups[label], paired[paired["dataset"] == label])
+        found += [replace(_place(params, track, label, mine, groups[label], paired[paired["dataset"] == label]),
+                          exact=exact_tests(exact, label))
                   for label, mine in sorted((place for place in places if place[1]),
                                             key=lambda place: order.index(place[1][0]))]
     return found
@@ -217,11 +231,16 @@ def _systems(params: Params, track: Track, runs: list[str], groups: Mapping[str,
     for name in dict.fromkeys(names.values()):
         mine = [run for run in runs if names[run] == name]
         model = all_runs[mine[0]].model
-        decode = {key: value for key, value in all_runs[mine[0]].decode.items() if key not in _SAME_OUTPUT}
+        decode = {key: value for key, value in getattr(all_runs[mine[0]], "decode", {}).items()
+                  if key not in _SAME_OUTPUT}
         intervals = metrics[mine[0]].get("intervals", {}).get("run", {}) if len(mine) == 1 else {}
         values = _own_values([metrics[run]["run"] for run in mine], intervals) | _group_values(groups[name])
         changes = models[model].overrides | ({"decode": decode} if decode else {})
         seeds = tuple(params.model_seed(all_runs[run].model) for run in mine)
+        if track is CLLD:
+            made.append(_classifying(params, mine[0], System(name, tuple(mine), seeds, "", False, changes, values),
+                                     kind))
+            continue
         described = _described(params, mine[0], kind) if track is HCL else _rewriting(params, mine[0], kind)
         made.append(System(name, tuple(mine), seeds, described[0], described[1], changes, values, described[2]))
     return made
@@ -245,6 +264,16 @@ def _rewriting(params: Params, run: str, kind: str | None) -> tuple[str, bool, P
     without = removed or _OTHERWISE.get(str(row), "" if row == FULL else "keywords as PGKPR has them")
     decoded = any(key not in (*_SAME_OUTPUT, "keywords") for key in params.runs.pgkpr[run].decode)
     return without, row == FULL and not decoded, pgkpr_row(settings, decode, kind)
+
+
+def _classifying(params: Params, run: str, system: System, kind: str | None) -> System:
+    """Return ``system``, of which ``run`` is one, with what it is; of two published rows, the one of the ablation."""
+    model, own = params.runs.clld[run].model, row_kind(params.runs.clld[run].model, params)
+    pairs_of = params.models.clld[model].pairs_of
+    rows = clld_rows(own.contrast, own.encoder, kind) if params.runs.clld[run].split == "test" else []
+    changes = {"row": own.label, "encoder": own.encoder, **({"pairs_of": pairs_of} if pairs_of else {}),
+               **system.changes}
+    return replace(system, changes=changes, published=rows[-1] if rows else None, kind=own)
 
 
 def _group_values(group: Mapping[str, Any]) -> dict[str, Value]:

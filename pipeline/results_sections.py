@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from pipeline import results_clld as clld
 from pipeline.markdown import escaped, table
 from pipeline.results_material import Evaluated, Material, System, Trained, Value, own
-from pipeline.results_tracks import HCL, NOTHING, Column
+from pipeline.results_tracks import CLLD, HCL, NOTHING, PGKPR, Column
 from stages.artifacts.schemas import SPLITS
 from stages.params import Params
 from stages.pgkpr.rates import RATES
@@ -24,10 +25,10 @@ def what_was_run(material: Material) -> list[str]:
     params, lines = material.params, []
     recipe = f"Recipe {escaped(params.recipe)}; "
     for number, track in enumerate(dict.fromkeys(evaluated.track for evaluated in material.evaluated)):
-        settings = _hcl_settings(params) if track is HCL else _pgkpr_settings(params)
+        settings = {HCL: _hcl_settings, PGKPR: _pgkpr_settings, CLLD: clld.settings}[track](params)
         lines += [f"{recipe if not number else f'{track.title}: '}{settings}, unless a row says otherwise.", ""]
     for evaluated in unique(material.evaluated):
-        lines += [*(_counts if evaluated.track is HCL else _pairs)(material, evaluated), ""]
+        lines += [*{HCL: _counts, PGKPR: _pairs, CLLD: clld.texts}[evaluated.track](material, evaluated), ""]
     lines += [*_rows_run(material), "", *_durations(material)]
     return lines
 
@@ -172,10 +173,13 @@ def main_table(evaluated: Evaluated, level: float) -> list[str]:
             row, found = _published_cells(system.published, columns)
             rows.append(row)
             flags += found
-    lines = [f"Split {evaluated.split}, {evaluated.counts.get('examples', 0):,} items. "
+    lines = [f"Split {evaluated.split}, {evaluated.counts.get('examples', 0):,} "
+             f"{'texts' if evaluated.track is CLLD else 'items'}. "
              f"{_reading(evaluated)} Means over seeds ± their standard deviation; intervals are bootstrapped over "
              "items.", ""]
-    if beside:
+    if beside and evaluated.track is CLLD:
+        lines += [clld.beside(evaluated), ""]
+    elif beside:
         lines += [f"*Paper* rows are as published. **They are not comparable at this scale**: {_other(evaluated)}, "
                   "other test items.", ""]
     lines += table(["row", *(column.heading for column in columns)], rows)
@@ -185,6 +189,8 @@ def main_table(evaluated: Evaluated, level: float) -> list[str]:
 def _reading(evaluated: Evaluated) -> str:
     """Return what the main metrics are."""
     settings = evaluated.settings
+    if evaluated.track is CLLD:
+        return clld.READING
     if evaluated.track is HCL:
         return ("BLEU-n is the mean of sentence BLEU of order n alone with smoothing 7, as HCL reports it: a copy of "
                 "its reference scores 1.33, 1.11, 1.04, 1.01. Never set it beside ordinary BLEU. Word vectors of "

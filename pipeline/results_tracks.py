@@ -78,4 +78,10 @@ PGKPR = Track(
     (*PGKPR_METRICS, "source_bleu", "ibleu", "keywords_kept", "corpus_bleu_4", "sacrebleu", "bertscore"),
     Column("released_bleu_1", "BLEU-1"), None,
     {"contrast": "the contrast of pairs", "reconstruction": "the reconstruction of tags and keywords"})
-TRACKS = (HCL, PGKPR)
+CLLD = Track(
+    "clld", "CLLD", (Column("accuracy", "accuracy", 2, 100), Column("macro_f1", "macro F1", 2, 100),
+                     Column("weighted_f1", "weighted F1", 2, 100), Column("nll", "NLL"), Column("brier", "Brier"),
+                     Column("ece", "ECE")),
+    (), ("accuracy", "macro_f1", "weighted_f1", "nll", "brier", "ece"), Column("accuracy", "accuracy", 2, 100), None,
+    {})
+TRACKS = (HCL, PGKPR, CLLD)

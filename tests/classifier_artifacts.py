@@ -184,7 +184,7 @@ def write_class_counts(dataset):
     paths = DatasetPaths(dataset)
     write_json(paths.metrics("ingest"), {"examples": {"train": 240, "validation": 30, "test": TEXTS},
                                          "labels": {"train": {"alt.atheism": 60}}})
-    write_json(paths.metrics("linear_floor"), {"strength": 10.0, "features": 1234,
+    write_json(paths.metrics("linear_floor"), {"strength": 10.0, "features": 1234, "classes": len(CLASSES),
                                                "validation": {"accuracy": 0.5}})
 
 

@@ -1,10 +1,12 @@
 """docs/results.md from artifacts: what was run, tables with intervals, what each part is worth, and the monitors."""
 
 import json
+import re
 
 import pandas as pd
 import pytest
 import yaml
+from classifier_artifacts import CLASSIFIERS, write_classifiers
 from report_artifacts import write_rewriting
 
 from pipeline import results_document
@@ -270,7 +272,7 @@ def test_a_comparison_of_other_runs_is_refused(project):
 
 def test_a_recipe_without_runs_has_no_results(project):
     (project / "params.yaml").write_text(yaml.safe_dump({"recipe": "none", "datasets": {"qqp": {"source": "x"}}}))
-    with pytest.raises(InputError, match="runs.hcl and runs.pgkpr are empty"):
+    with pytest.raises(InputError, match="runs.hcl, runs.pgkpr and runs.clld are empty"):
         made()
 
 
@@ -388,6 +390,90 @@ def test_what_is_missing_of_pgkpr_is_named_with_the_stage_to_run(rewriting, path
     path.unlink()
     with pytest.raises(InputError, match=f"{path.as_posix()}: no such artifact.*{remedy}"):
         made()
+
+
+# CLLD
+
+@pytest.fixture
+def classifying(tmp_path, monkeypatch):
+    """A project of CLLD alone."""
+    monkeypatch.chdir(tmp_path)
+    write_classifiers(train_clld={"training": {"epochs": 4, "batch_size": 32, "patience": 3}})
+    return tmp_path
+
+
+def test_what_was_run_of_clld_is_said(classifying):
+    text = section(made("20ng"), "what was run")
+    assert ("Recipe tiny-clld; at most 128 tokens of a text, at most 4 epochs of batches of 32, ended after 3 without "
+            "a better validation accuracy; lambda 0.5, tau 5, count minmax\\_sym, unless a row says") in text
+    assert ("**20ng**: 240 train, 30 validation, 60 test texts in 6 classes (in the paper 11,314 train, of which it "
+            "validates on some, and 7,532 test). Linear floor: C = 10 by validation, 1,234 features.") in text
+    assert row(text, "ct (2 seeds)") == ["ct (2 seeds)", "row = CT, encoder = textcnn", "13, 99", "2/3 2/3"]
+    assert row(text, "clsled")[1] == "row = CT+CLSLED, encoder = textcnn, pairs\\_of = ct"
+    assert row(text, "simcse")[1] == "row = CT+SimCSE, encoder = bundled, contrast.temperature = 0.1"
+
+
+def test_the_main_table_of_clld_is_in_per_cent_with_the_paper_below(classifying):
+    text = section(made("20ng"), "as CLLD reports it")
+    assert row(text, "row") == ["row", "accuracy", "macro F1", "weighted F1", "NLL", "Brier", "ECE"]
+    assert row(text, "*floor: majority*")[1:] == ["25.00", "8.00", "10.00", "–", "–", "–"]
+    assert row(text, "**ct (2 seeds)**")[1] == "71.23 ± 1.23" and row(text, "*paper: TextCNN*")[1:3] == ["78.8", "–"]
+    # On 20NG the ablation's rows are nearer than those of Table II.
+    assert row(text, "*paper: CT*")[1] == "85.30" and row(text, "*paper: CT+CL*")[1] == "86.30"
+    assert "*paper: TextCNN+CLLD*" in text and text.count("*paper:") == 4
+    assert "Split test, 60 texts." in text and "on other test texts" in text and "Table 2" not in text
+
+
+def test_paper_rows_on_the_same_test_texts_are_called_so(classifying):
+    for path in (RunPaths(name).metrics for name in CLASSIFIERS):
+        content = json.loads(path.read_text())
+        write_json(path, {**content, "counts": {"examples": 7532}})
+    assert "on the same test texts" in section(made("20ng"), "as CLLD reports it")
+
+
+def test_each_step_of_clld_is_answered(classifying):
+    text = section(made("20ng"), "what each step adds")
+    assert "- **Does the contrast help?** Of 2 comparisons it helps in 1, cannot be told in 1." in text
+    assert "- **Does the label distance help beyond it?** Of 2 comparisons it hurts in 1, cannot be told in 1." in text
+    assert "- **Does another contrast help?**" not in text
+    assert "- **Against the linear floor** better: ct (2 seeds)." in text
+    assert row(text, "cl (2 seeds) − ct (2 seeds)")[1:] == [
+        "TextCNN", "CT+CL − CT", "helps", "75.00", "+5.00", "+2.00 to +8.00", "0.002", "0.022, 0.250", "+5.00"]
+    assert row(text, "clald − cl (2 seeds)")[2:6] == ["CT+CLALD − CT+CL", "hurts", "66.00", "-4.00"]
+    assert row(text, "clsled − ct (2 seeds)")[8:] == ["–", "+6.00"]
+
+
+def test_what_is_confused_and_what_moved_is_said(classifying):
+    text = section(made("20ng"), "what is confused")
+    assert re.match(r"alt\.atheism / talk\.religion\.misc \(\d+ \+ \d+\);", row(text, "clald")[1])
+    assert row(text, "clald")[2] == "alt.atheism / talk.religion.misc (1.00 to 3.10)"
+    assert row(text, "mini")[2] == "–" and "<script>" not in text and "&lt;script&gt;" in text
+
+
+def test_validations_of_clld(classifying):
+    text = made("20ng").split("### 20ng: validation of CLLD's models\n")[1]
+    assert row(text, "clald") == ["clald", "0.6500", "0.6000", "1.1500", "–"]
+    assert "ordinary metrics" not in made("20ng") and "what each part is worth" not in made("20ng")
+
+
+@pytest.mark.parametrize(("path", "remedy"), [
+    (DatasetPaths("20ng").metrics("linear_floor"), "linear_floor@20ng"),
+    (RunPaths("cl").metrics, "evaluate_clld@cl"), (RunPaths("cl").table("classes"), "evaluate_clld@cl"),
+    (ModelPaths("cl").history, "train_clld@cl"), (COMPARISON / "mcnemar.parquet", "")],
+    ids=lambda value: str(value).split("/")[-1])
+def test_what_is_missing_of_clld_is_named_with_the_stage_to_run(classifying, path, remedy):
+    path.unlink()
+    with pytest.raises(InputError, match=f"{path.as_posix()}: no such artifact.*keycontrast run.*{remedy}"):
+        made()
+
+
+def test_all_tracks_stand_in_one_block(project):
+    write_rewriting()
+    write_classifiers()
+    headings = [line.removeprefix("### qqp") for line in made().splitlines() if line.startswith("###")]
+    assert headings[-6:] == [
+        ", 20ng/test: as CLLD reports it", ", 20ng/test: what each step adds", ", 20ng/test: what is confused",
+        ": monitors and alarms", ": validation losses of PGKPR's models", ": validation of CLLD's models"]
 
 
 # The document
