@@ -173,6 +173,6 @@ class LinearFloor(Block):
     min_count: int = Field(2, ge=1, description="training texts that hold a feature")
     sublinear: bool = Field(True, description="1 + log(tf) in the place of tf")
     strengths: list[Annotated[float, Field(gt=0)]] = Field(
-        [1.0, 10.0, 100.0, 1000.0], min_length=1, description="inverse regularisation C; that of the best validation "
-                                                              "accuracy is taken, the smallest of equals")
+        [1.0, 10.0, 100.0], min_length=1, description="inverse regularisation C; that of the best validation accuracy "
+                                                      "is taken, the smallest of equals")
     max_iterations: int = Field(1000, ge=1, description="of the solver (L-BFGS)")
