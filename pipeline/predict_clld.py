@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from stages.clld.inference import class_probabilities
-
 from stages.artifacts.paths import ModelPaths
+from stages.clld.inference import class_probabilities
 from stages.clld.loaded import load_classifier
 from stages.params import Params
 from stages.runtime.device import choose_device

@@ -19,7 +19,7 @@ _WORDS = {"animal": ["dog", "cat", "run", "eat"], "place": ["where", "school", "
           "person": ["who", "you", "tell", "me"]}
 _SHARED = ["what", "is", "the", "a", "how", "can", "about"]
 MODELS = {"ct": {}, "clsled": {"contrast": "static_tau_pairs", "pairs_of": "ct"},
-          "words": {"encoder": "textcnn", "contrast": "adaptive"}}
+          "words": {"encoder": "textcnn", "contrast": "adaptive", "overrides": {"training": {"learning_rate": 0.03}}}}
 
 
 def texts(count=60, seed=0):

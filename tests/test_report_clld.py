@@ -375,7 +375,7 @@ def test_label_distances_are_told_as_the_matrix_is(page):
     assert "Label distance" not in details_of(page, "ct") and "Label distance" not in details_of(page, "simcse")
     assert "All classes are 1 apart (CT+CL)." in details_of(page, "cl")
     static, adaptive = details_of(page, "clsled"), details_of(page, "clald")
-    assert "Static: the confusable pairs are 5 apart, all others 1." in static
+    assert "Static: the pair that ct confuses most on the validation split is 5 apart, all others 1." in static
     assert "<bdi>alt.atheism</bdi> and <bdi>talk.religion.misc</bdi></li>" in static and "moved most" not in static
     assert ("Adaptive: moved 2 times by the confusions on the validation split, first in epoch 2, last in epoch 3. "
             "What is shown is the last matrix.") in adaptive

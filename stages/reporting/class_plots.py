@@ -117,7 +117,7 @@ def calibration_plot(run: str, bins: pd.DataFrame) -> Plot:
         upper.bar(middles, known["accuracy"], widths * 0.92, color=PALETTE["first"])
         upper.plot([0, 1], [0, 1], linestyle="--", linewidth=1.1, color=PALETTE["muted"])
         upper.plot(known["confidence"], known["accuracy"], linestyle="none", marker="o", markersize=3.4,
-                   markerfacecolor=PALETTE["paper"], markeredgecolor=PALETTE["ink"])
+                   markerfacecolor=PALETTE["paper"], markeredgecolor=PALETTE["ink"], clip_on=False, zorder=3)
         upper.set_ylim(0, 1.02)
         upper.set_ylabel("share right")
         lower.bar(middles, known["texts"], widths * 0.92, color=PALETTE["slate"])

@@ -202,7 +202,10 @@ def _distances(run: str, material: ClassifierMaterial) -> Distances | None:
     tau = f"{last[off].max():g}"
     if contrast == "static_tau_all":
         return Distances(f"Static: every two classes are {tau} apart.")
-    return Distances(f"Static: the confusable pairs are {tau} apart, all others 1.", distance_plot(run, names, last),
+    which = f"that {material.kind.pairs_of} confuses most on the validation split" if material.kind.pairs_of else \
+        "that the params name"
+    return Distances(f"Static: the {'pair' if len(far) == 1 else f'{len(far)} pairs'} {which} "
+                     f"{'is' if len(far) == 1 else 'are'} {tau} apart, all others 1.", distance_plot(run, names, last),
                      far[:_APART], max(0, len(far) - _APART))
 
 

@@ -14,6 +14,8 @@ from stages.reporting.results import ResultBlock
 from stages.reporting.steps import QUESTIONS, Step, exact_values, steps
 
 _WIDTH, _HEIGHT, _EDGE = 200, 20, 8
+# So far behind that beside it no other difference could be seen.
+_FAR = ("floor majority",)
 VERDICTS = {1: "helps", -1: "hurts", 0: "cannot be told"}
 Exact = Mapping[frozenset[str], float]
 
@@ -130,7 +132,7 @@ def difference_tables(paired: pd.DataFrame, block: ResultBlock, exact: Exact | N
     pooled = {run: name for name, group in block.groups.items() if len(group["runs"]) > 1 for run in group["runs"]}
     base = pooled.get(block.runs[0], block.runs[0])
     rows = paired[(paired["dataset"] == block.label) & ((paired["first"] == base) | (paired["second"] == base))]
-    others = [name for name in block.systems_in_order if name not in pooled and name != base]
+    others = [name for name in block.systems_in_order if name not in pooled and name not in (base, *_FAR)]
     order = [block.lead, *COLUMNS]
     metrics = sorted(dict.fromkeys(rows["metric"]), key=lambda key: order.index(key) if key in order else len(order))
     return [_table(column(metric), base, rows[rows["metric"] == metric], others, block,
@@ -168,7 +170,9 @@ def _turned(row: dict[str, Any], base: str) -> dict[str, Any]:
 def _difference(metric: Column, row: Mapping[str, Any], reach: float, exact: str = "") -> Difference:
     side = 1 if row["low"] > 0 else -1 if row["high"] < 0 else 0
     verdict = side * metric.direction
-    signed = {key: f"{row[key]:+.{metric.digits}f}".replace("-", "\u2212") for key in ("difference", "low", "high")}
+    # Adding 0 turns a minus zero, which a tiny difference becomes, into zero.
+    signed = {key: f"{round(row[key], metric.digits) + 0.0:+.{metric.digits}f}".replace("-", "\u2212")
+              for key in ("difference", "low", "high")}
     values = {"value": number(float(row["value"]), metric.digits),
               "base": number(float(row["base_value"]), metric.digits), "difference": signed["difference"],
               "interval": f"{signed['low']} to {signed['high']}", "p": _p_text(row["p_value"]),

@@ -29,11 +29,13 @@ class RowKind:
         contrast: of its model, a key of ``stages.clld.rows.LABELS``.
         encoder: ``textcnn``, or the source of its encoder.
         settings: block ``train_clld`` with the model's overrides.
+        pairs_of: the model whose confusions name the pairs of a static matrix; empty where the params name them.
     """
 
     contrast: str
     encoder: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+    pairs_of: str = ""
 
     @property
     def label(self) -> str:
@@ -101,7 +103,7 @@ def row_kind(model: str, params: "Params") -> RowKind:
     """Return which row of the table ``model`` is."""
     block = params.models.clld[model]
     return RowKind(block.contrast, block.encoder or params.encoder.source,
-                   params.clld_model(model).model_dump(mode="json"))
+                   params.clld_model(model).model_dump(mode="json"), block.pairs_of or "")
 
 
 def shown_settings(kind: RowKind) -> dict[str, Any]:
