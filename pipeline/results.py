@@ -20,7 +20,7 @@ CLLD_COLUMNS = (("accuracy", "Acc"), ("macro_f1", "mF1"), ("weighted_f1", "wF1")
                 ("ece", "ECE"))
 _TITLES = {"hcl": "HCL. B-1..4: BLEU of one order, smoothing 7; src-B: BLEU against the source",
            "pgkpr": "PGKPR, released norm. B: corpus BLEU; R: py-rouge; src-B: against the source",
-           "clld": "CLLD. Acc: accuracy; mF1, wF1: F1 by class, by text; ECE: calibration error"}
+           "clld": "CLLD. mF1, wF1: F1 by class, by text; ECE: calibration error"}
 _COLUMNS = {"hcl": COLUMNS, "pgkpr": PGKPR_COLUMNS, "clld": CLLD_COLUMNS}
 
 
