@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -417,3 +418,36 @@ def test_wrong_settings_and_foreign_checkpoints_are_named():
     other.module.extra = nn.Parameter(torch.ones(1))
     with pytest.raises(ValueError, match="another model: 'extra'"):
         fit(other, SETTINGS, store, SEED)
+
+
+class Filled(Regression):
+    """Notes whether memory of new tensors is filled while it trains and is validated."""
+
+    def train_batch(self, batch, step):
+        self.loaders.add(torch.utils.deterministic.fill_uninitialized_memory)
+        return super().train_batch(batch, step)
+
+    def validate(self):
+        self.loaders.add(torch.utils.deterministic.fill_uninitialized_memory)
+        return super().validate()
+
+
+@pytest.mark.parametrize("kill_at", [None, 2])
+def test_new_memory_is_not_filled_while_training_and_is_again_afterwards(kill_at):
+    task = Filled(kill_at=kill_at)
+    with pytest.raises(Killed) if kill_at else nullcontext():
+        fit(task, SETTINGS, Memory(), SEED)
+    assert task.loaders & {True, False} == {False}
+    assert torch.utils.deterministic.fill_uninitialized_memory
+
+
+def test_filling_new_memory_changes_no_weight(monkeypatch):
+    torch.use_deterministic_algorithms(True)
+    try:
+        task, filled = Regression(), Regression()
+        fit(task, SETTINGS, Memory(), SEED)
+        monkeypatch.setattr("models.training.loop._memory_as_it_comes", nullcontext)
+        fit(filled, SETTINGS, Memory(), SEED)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert_same(weights(task), weights(filled))

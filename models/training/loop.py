@@ -3,6 +3,7 @@
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from math import isfinite
 from typing import Any, TypeVar
 
@@ -64,16 +65,32 @@ def fit(task: Task, settings: Settings, store: CheckpointStore, seed_of: SeedOf,
         >>> history.best_epoch  # doctest: +SKIP
         2
     """
-    loop = _Loop(task, settings, store, seed_of)
-    loop.resume()
-    bar = open_bar(loop.total, loop.state.step) if open_bar else None
+    with _memory_as_it_comes():
+        loop = _Loop(task, settings, store, seed_of)
+        loop.resume()
+        bar = open_bar(loop.total, loop.state.step) if open_bar else None
+        try:
+            while not loop.state.finished:
+                loop.run_epoch(bar)
+        finally:
+            if bar is not None:
+                bar.close()
+        return loop.finish()
+
+
+@contextmanager
+def _memory_as_it_comes() -> Iterator[None]:
+    """Spare new tensors the NaN that deterministic algorithms fill them with, a pass over all that a step allocates.
+
+    It gives programs the same result each time that read what they never wrote. No step does: with the filling, a loss
+    or gradient would not be finite.
+    """
+    found = torch.utils.deterministic.fill_uninitialized_memory
+    torch.utils.deterministic.fill_uninitialized_memory = False
     try:
-        while not loop.state.finished:
-            loop.run_epoch(bar)
+        yield
     finally:
-        if bar is not None:
-            bar.close()
-    return loop.finish()
+        torch.utils.deterministic.fill_uninitialized_memory = found
 
 
 class _Loop:
