@@ -19,6 +19,7 @@ McNemar's exact test sets accuracies of single runs and floors against each othe
 whose answers to a text may differ, there is none.
 """
 
+import hashlib
 import json
 import re
 import sys
@@ -62,6 +63,7 @@ _DECIMALS = 6
 # Tables of predictions and of scores, by track.
 _KINDS = {"hcl": ("predictions", "scores"), "pgkpr": ("predictions", "paraphrase_scores"),
           "clld": ("class_predictions", "class_scores")}
+_CLASSIFIED = ("example_id", "text", "label", "predicted")     # what is read of class predictions
 _STAGES = {"clld": "evaluate_clld"}     # that predict; of the other tracks, generate_TRACK
 
 
@@ -197,12 +199,12 @@ def pooled_name(names: Sequence[str]) -> str:
 
 
 def _items_of(one: EvaluatedRun) -> str:
-    """Return what a run was evaluated on, as text: ids, inputs and references, or classes."""
+    """Return the fingerprint of what a run was evaluated on: ids, inputs and references, or classes."""
     rows = _first_samples(one)
-    if one.track == "clld":
-        return rows[["example_id", "text", "label"]].to_json(orient="values")
-    return json.dumps([[int(number), source, list(references)] for number, source, references
-                       in zip(rows["example_id"], rows["source"], rows["references"], strict=True)])
+    targets = rows["label"] if one.track == "clld" else map(list, rows["references"])
+    inputs = rows["text" if one.track == "clld" else "source"]
+    return hashlib.sha256(json.dumps([[int(number), *texts] for number, *texts in zip(
+        rows["example_id"], inputs, targets, strict=True)]).encode()).hexdigest()
 
 
 def _first_samples(one: EvaluatedRun) -> pd.DataFrame:
@@ -376,8 +378,9 @@ def read_run(params: "Params", name: str) -> EvaluatedRun:
     generate, evaluate = _STAGES.get(track, f"generate_{track}"), f"evaluate_{track}"
     _require([(paths.predictions, generate), (paths.scores, evaluate), (paths.metrics, evaluate)], name, track)
     settings = json.loads(paths.metrics.read_text(encoding="utf-8"))["settings"]
-    predictions, scores = (read_frame(path, kind) for path, kind in zip((paths.predictions, paths.scores),
-                                                                        _KINDS[track], strict=True))
+    kind, scored = _KINDS[track]
+    predictions = read_frame(paths.predictions, kind, list(_CLASSIFIED) if track == "clld" else None)
+    scores = read_frame(paths.scores, scored)
     return EvaluatedRun(name, getattr(params.models, track)[model].dataset, settings["split"], params.model_seed(model),
                         family(params, name), predictions, scores, track, settings.get("bins", 15))
 
