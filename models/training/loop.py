@@ -85,12 +85,12 @@ def _memory_as_it_comes() -> Iterator[None]:
     It gives programs the same result each time that read what they never wrote. No step does: with the filling, a loss
     or gradient would not be finite.
     """
-    found = torch.utils.deterministic.fill_uninitialized_memory
-    torch.utils.deterministic.fill_uninitialized_memory = False
+    found = torch.utils.deterministic.fill_uninitialized_memory     # type: ignore[attr-defined]
+    torch.utils.deterministic.fill_uninitialized_memory = False     # type: ignore[attr-defined]
     try:
         yield
     finally:
-        torch.utils.deterministic.fill_uninitialized_memory = found
+        torch.utils.deterministic.fill_uninitialized_memory = found     # type: ignore[attr-defined]
 
 
 class _Loop:
