@@ -23,13 +23,14 @@ docs: $(STAMP)
 	@$(BIN)/python -m pipeline.documentation
 
 # PyTorch first and by pip: its CPU build is not where other installers look. uv then does the rest in
-# seconds, held to the versions that are known to work together.
+# seconds, held to the versions that are known to work together. Bytecode is made here once: a stage is a process, and
+# where Python is told not to write any, each would compile its imports anew, for seconds.
 $(STAMP): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) (about a minute)"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make run PYTHON=python3.11")'
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch uv
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt --editable ".[dev]"
+	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt --editable ".[dev]"
 	@touch $@
 
 clean:

@@ -82,14 +82,16 @@ def test_a_new_text_is_rewritten_with_its_keyword_or_another(twins):
     assert wrong.stderr == "keycontrast: no run is called 'hlc'; did you mean 'hcl'?\n"
 
 
-def broken_line(folder: Path) -> None:
+def broken_texts(folder: Path) -> None:
+    """Break the texts in use, and add data sets whose column has another name, or whose file is empty."""
+    questions = (folder / "questions.jsonl").read_text(encoding="utf-8")
+    (folder / "renamed.jsonl").write_text(questions.replace('"label":', '"labels":'), encoding="utf-8")
+    (folder / "empty.jsonl").write_text("")
     with (folder / "triples.jsonl").open("a") as handle:
         handle.write('{"source": "no end\n' * 3)
-
-
-def wrong_column(folder: Path) -> None:
-    text = (folder / "triples.jsonl").read_text().replace('"paraphrase":', '"paraphrases":')
-    (folder / "triples.jsonl").write_text(text)
+    datasets = tiny_project.params()["datasets"]
+    more = {name: {**datasets["questions"], "source": f"{name}.jsonl"} for name in ("renamed", "empty")}
+    tiny_project.write_params(folder, datasets={**datasets, **more})
 
 
 def misspelt(folder: Path) -> None:
@@ -98,9 +100,8 @@ def misspelt(folder: Path) -> None:
 
 
 BAD = {
-    "broken lines": (broken_line, ["triples.jsonl", "row 51"]),
-    "wrong column": (wrong_column, ["triples.jsonl", "'paraphrase'", "paraphrases"]),
-    "empty file": (lambda folder: (folder / "triples.jsonl").write_text(""), ["triples.jsonl", "empty"]),
+    "broken texts": (broken_texts, ["triples.jsonl", "row 51", "renamed.jsonl", "'label'", "labels",
+                                    "empty.jsonl", "is empty"]),
     "missing file": (lambda folder: (folder / "triples.jsonl").unlink(), ["triples.jsonl does not exist"]),
     "misspelt params": (misspelt, ["did you mean 'max_nbr'", "did you mean 'num_beams'"]),
 }

@@ -97,9 +97,10 @@ def command(*arguments: str) -> list[str]:
 
 
 def environment(**changes: str) -> dict[str, str]:
-    """Return the environment of a person who has activated the virtual environment."""
+    """Return the environment of a person who has activated the virtual environment, and lets Python keep bytecode."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return {**os.environ, "PATH": path, "PYTHONPATH": "", "OMP_NUM_THREADS": "1", **changes}
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**own, "PATH": path, "PYTHONPATH": "", "OMP_NUM_THREADS": "1", **changes}
 
 
 def call(folder: Path, *line: str, **changes: str) -> subprocess.CompletedProcess:
