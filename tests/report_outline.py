@@ -1,5 +1,6 @@
-"""What tests read from the page: its tags, ids, links, and the rows of its tables."""
+"""What tests read from the page: its tags, ids, links, sections, and the rows of its tables."""
 
+import re
 from html.parser import HTMLParser
 
 
@@ -53,3 +54,35 @@ def row_of(page, name, first_column):
         elif headings and first_column in headings and texts[:1] == [name]:
             return {heading: tuple(cell) for heading, cell in zip(headings, row, strict=True)}
     raise AssertionError(f"no row {name} with a column {first_column}")
+
+
+def assert_sound(page):
+    """Tags close, ids are unique, links lead to a place in the page, and nothing comes from outside."""
+    outline = Outline(page)
+    assert len(outline.ids) == len(set(outline.ids))
+    for name, target in outline.links:
+        if name == "aria-labelledby" or name.startswith("data-"):
+            assert target in outline.ids
+        elif target.startswith("#"):
+            assert target[1:] in outline.ids
+        else:
+            assert target == "data:,"   # the empty icon: keeps browsers from asking for one
+    assert "http" not in re.sub(r'xmlns(:xlink)?="[^"]+"', "", page).replace("http-equiv", "").replace(
+        '"http://www.w3.org/2000/svg"', "")
+
+
+def part(page, section):
+    """The text of the page's section of that name."""
+    start = page.index(f'<section aria-labelledby="{section}"')
+    return page[start:page.index("</section>", start)]
+
+
+def track(page, key):
+    """All sections of a track."""
+    return "".join(re.findall(f'<section aria-labelledby="{key}-.*?</section>', page, re.DOTALL))
+
+
+def rows(text, start="<table"):
+    """Cells of the first table in ``text``; with ``<tbody>``, without its headings."""
+    table = text[text.index(start):text.index("</table>")] + ("</table>" if start == "<table" else "")
+    return [[cell.strip() for _, cell in row] for row in Outline(table).rows]
