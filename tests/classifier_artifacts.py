@@ -91,7 +91,7 @@ def metrics_of(scores):
 
 
 def confusion_rows(counts):
-    return pd.DataFrame([{"true": CLASSES[row], "predicted": CLASSES[column], "texts": int(counts[row][column])}
+    return pd.DataFrame([{"label": CLASSES[row], "predicted": CLASSES[column], "texts": int(counts[row][column])}
                          for row in range(len(CLASSES)) for column in range(len(CLASSES))])
 
 

@@ -52,7 +52,7 @@ def test_confusions_are_counted_and_read_back_in_any_order_of_rows():
     table = confusion_table(counts, ["a", "b", "c", "d"])
     found, classes = counts_of(table.sample(frac=1, random_state=0))
     assert np.array_equal(found, counts) and classes == ["a", "b", "c", "d"]
-    assert table.set_index(["true", "predicted"])["texts"]["a", "c"] == 1
+    assert table.set_index(["label", "predicted"])["texts"]["a", "c"] == 1
 
 
 def test_scores_of_classes_agree_with_scikit_learn():

@@ -91,7 +91,7 @@ def test_tables_say_the_same():
     classes, confusion = result.tables["classes"], result.tables["confusion"]
     assert classes["f1"].mean() == pytest.approx(result.metrics["run"]["macro_f1"])
     assert classes["class"].tolist() == CLASSES and classes["texts"].tolist() == [3, 3, 3]
-    assert confusion.groupby("true")["texts"].sum().tolist() == [3, 3, 3] and len(confusion) == 9
+    assert confusion.groupby("label")["texts"].sum().tolist() == [3, 3, 3] and len(confusion) == 9
     for kind, table in result.tables.items():
         as_table(kind, table)
 

@@ -442,7 +442,7 @@ def test_a_run_of_many_classes_and_long_texts_takes_little(plain):
     counts = np.zeros((52, 52), dtype=np.int64)
     np.add.at(counts, (labels, said), 1)
     square = pd.DataFrame([(names[a], names[b], counts[a, b]) for a in range(52) for b in range(52)],
-                          columns=["true", "predicted", "texts"])
+                          columns=["label", "predicted", "texts"])
     frame = class_predictions(np.zeros(2000, dtype=int), [f"A long text {n}. " * 40 for n in range(2000)],
                               np.full((2000, len(CLASSES)), 0.5))
     frame = frame.assign(label=[names[n] for n in labels], predicted=[names[n] for n in said])

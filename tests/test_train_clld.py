@@ -314,7 +314,7 @@ def test_stage_writes_what_a_run_and_a_report_need(trained, name):
     assert metrics["contrast"] == contrast and metrics["row"] == LABELS[contrast]
     assert metrics["texts"] == tiny_classes.COUNTS and sum(metrics["training_texts"].values()) == 24
     counts = read_frame(paths.table("validation_confusion"), "validation_confusion")
-    right = counts.loc[counts["true"] == counts["predicted"], "texts"].sum()
+    right = counts.loc[counts["label"] == counts["predicted"], "texts"].sum()
     assert right / counts["texts"].sum() == metrics["validation"]["accuracy"] and len(counts) == 9
 
 

@@ -282,8 +282,8 @@ _ALL = (
         )),
     TableSchema(
         "validation_confusion", "Confusions of a classifier on the validation split, at its best epoch; every pair "
-                                "of classes.", ("true", "predicted"), (
-            ("true", pa.string(), "class of the texts"),
+                                "of classes.", ("label", "predicted"), (
+            ("label", pa.string(), "class of the texts"),
             ("predicted", pa.string(), "class that they were given"),
             ("texts", pa.int64(), "how many there are"),
         )),
@@ -345,8 +345,8 @@ _ALL = (
                                  "predicted"),
         )),
     TableSchema(
-        "confusion", "Confusions of a run on the evaluated texts; every pair of classes.", ("true", "predicted"), (
-            ("true", pa.string(), "class of the texts"),
+        "confusion", "Confusions of a run on the evaluated texts; every pair of classes.", ("label", "predicted"), (
+            ("label", pa.string(), "class of the texts"),
             ("predicted", pa.string(), "class that they were given"),
             ("texts", pa.int64(), "how many there are"),
         )),

@@ -21,9 +21,9 @@ def counted(true: np.ndarray, predicted: np.ndarray, n_classes: int) -> np.ndarr
 
 
 def confusion_table(counts: np.ndarray, classes: Sequence[str]) -> pd.DataFrame:
-    """Return ``counts`` (N, N) with one row per cell: ``true``, ``predicted``, ``texts``."""
+    """Return ``counts`` (N, N) with one row per cell: ``label``, ``predicted``, ``texts``."""
     names = np.array(classes, dtype=object)
-    return pd.DataFrame({"true": np.repeat(names, len(names)), "predicted": np.tile(names, len(names)),
+    return pd.DataFrame({"label": np.repeat(names, len(names)), "predicted": np.tile(names, len(names)),
                          "texts": counts.reshape(-1)})
 
 
@@ -33,8 +33,8 @@ def counts_of(table: pd.DataFrame) -> tuple[np.ndarray, list[str]]:
     Args:
         table: rows in any order.
     """
-    classes = sorted(table["true"].unique())
-    square = table.pivot(index="true", columns="predicted", values="texts").loc[classes, classes]
+    classes = sorted(table["label"].unique())
+    square = table.pivot(index="label", columns="predicted", values="texts").loc[classes, classes]
     return square.to_numpy(dtype=np.int64, copy=True), classes
 
 

@@ -90,10 +90,10 @@ def read_classifier(run: str, params: "Params") -> ClassifierMaterial:
             raise InputError(f"{path}: no such artifact. Make it with `keycontrast run {stage}`.")
     classes, confusion, calibration = (read_frame(paths.table(kind), kind) for kind in TABLES)
     names = classes["class"].tolist()
-    if sorted(names) != sorted(confusion["true"].unique()):
+    if sorted(names) != sorted(confusion["label"].unique()):
         raise InputError(f"{paths.table('confusion')}: it is of other classes than classes.parquet. Make both again "
                          f"with `keycontrast run evaluate_clld@{run}`.")
-    square = confusion.pivot(index="true", columns="predicted", values="texts").loc[names, names]
+    square = confusion.pivot(index="label", columns="predicted", values="texts").loc[names, names]
     return ClassifierMaterial(row_kind(model, params), classes, square.to_numpy(np.int64), calibration,
                               _mistakes(paths), read_frame(ModelPaths(model).table("label_distance"),
                                                            "label_distance"))
