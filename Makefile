@@ -31,6 +31,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch uv
 	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt --editable ".[dev]"
+	@$(BIN)/python -m compileall -q pipeline stages models
 	@touch $@
 
 clean:
