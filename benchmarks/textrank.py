@@ -58,10 +58,10 @@ def differing(tokens: pa.Table, method: str = "pytextrank") -> int:
 
     Phrases whose scores lie within 1e-9 of each other compare as sets.
     """
-    from stages.ranking.reference import rank_with_pytextrank
+    from stages.ranking.package import package_component, rank_with_package
 
     ours = rank(tokens, method, _ALL, compat="pytextrank")
-    theirs = rank_with_pytextrank(tokens, _ALL, method)
+    theirs = rank_with_package(tokens, _ALL, package_component(method))
     mine, other = (_by_text(table) for table in (ours, theirs))
     return sum(not _agree(mine[text], other[text]) for text in mine.keys() | other.keys())
 
@@ -82,7 +82,7 @@ def _annotated(context: Context) -> pa.Table:
 
 
 def _speed(annotated: pa.Table, length: int, context: Context) -> Section:
-    from stages.ranking.reference import docs, package_component
+    from stages.ranking.package import docs, package_component
 
     tokens = of_length(annotated, length, 20 if context.quick else _TOKENS // length)
     wrong = differing(tokens)

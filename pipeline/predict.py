@@ -36,8 +36,7 @@ class KeywordFinder:
     def __post_init__(self) -> None:
         from pipeline.explain import training_idf
         from stages.annotate import annotator
-        from stages.ranking import ranker
-        from stages.textrank import settings
+        from stages.textrank import engine, settings
 
         if self.params.keywords.method != "textrank":
             raise InputError(f"keywords.method is {self.params.keywords.method!r}, which scores a text beside its "
@@ -46,7 +45,7 @@ class KeywordFinder:
         self._annotate = annotator(self.params.annotate.pipeline, language)
         self._idf = training_idf(DatasetPaths(self.dataset))
         block = self.params.textrank
-        self._rank = ranker(settings(block, language), block.phrases, self._idf)
+        self._rank = engine(settings(block, language), block.phrases, self._idf)
 
     def keywords(self, texts: Sequence[str]) -> list[tuple[str, str]]:
         """Return the keyword of each text and the method that found it."""

@@ -1,7 +1,8 @@
 """Rank the phrases of every text by TextRank or one of its kin."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import version
 from typing import Any
 
 import pyarrow as pa
@@ -54,8 +55,17 @@ def ranked(chunks: Iterable[pa.Table], total: int, chosen: Settings, phrases: in
         address: of a Dask scheduler; None for processes of this machine.
     """
     # Nothing is kept for resuming: a million short texts are ranked in less time than it takes to store them.
-    yield from map_chunks(ranker, (chosen, phrases, idf), chunks, workers, "textrank", address=address, total=total,
+    yield from map_chunks(engine, (chosen, phrases, idf), chunks, workers, "textrank", address=address, total=total,
                           unit="text", measure=lambda chunk: chunk.num_rows)
+
+
+def engine(chosen: Settings, phrases: int, idf: InverseFrequency | None = None) -> Callable[[pa.Table], Ranked]:
+    """Return what ranks token tables: our engine, or the pytextrank package, whose ties no IDF breaks."""
+    if chosen.engine == "ours":
+        return ranker(chosen, phrases, idf)
+    from stages.ranking.package import package_ranker  # and with it spaCy, which takes seconds to import
+
+    return package_ranker(chosen, phrases)
 
 
 def settings(params: TextRank, language: str) -> Settings:
@@ -78,7 +88,7 @@ def _work(process: StageProcess) -> None:
                    params.cluster.address)
     # The tagger decides the candidates, so its version travels with the ranking.
     provenance = Provenance(stage=process.name, params_hash=stage_hash(params, "textrank", process.instance),
-                            models=read_metadata(source).get("models", {}))
+                            models={**read_metadata(source).get("models", {}), **_package(params.textrank)})
     report = Report()
     with table_writer(paths.table("textrank"), "textrank", provenance) as writer:
         for one in found:
@@ -90,8 +100,15 @@ def _work(process: StageProcess) -> None:
 
 def _sentence(counts: dict[str, Any]) -> str:
     texts = ", ".join(f"{number} {name}" for name, number in counts["texts_by_status"].items()) or "none"
+    if "iterations" not in counts:
+        return f"texts by status: {texts}"
     return (f"texts by status: {texts}; at most {counts['iterations']} iterations, the last of which changed no score "
             f"by more than {counts['residual']}")
+
+
+def _package(params: TextRank) -> dict[str, Any]:
+    """Return name and version of the package that ranks, if one does."""
+    return {"pytextrank": {"version": version("pytextrank")}} if params.engine == "package" else {}
 
 
 def main(argv: list[str] | None = None) -> int:

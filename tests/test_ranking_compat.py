@@ -14,7 +14,7 @@ from stages.language.pipelines import load_pipeline
 from stages.language.tokens import annotate_texts, token_table
 from stages.ranking import rank
 from stages.ranking.explain import explain
-from stages.ranking.reference import docs, rank_with_pytextrank
+from stages.ranking.package import docs, package_component, rank_with_package
 
 ROOT = Path(__file__).resolve().parents[1]
 METHODS = ["pytextrank", "positionrank", "biasedtextrank", "topicrank"]
@@ -36,7 +36,7 @@ def focus(method):
 def assert_agreement(tokens, method):
     """Same phrases and statuses in the same order (scores within 1e-9 tie), scores within 1e-6."""
     ours = rank(tokens, method, ALL, compat="pytextrank", focus=focus(method)).to_pylist()
-    theirs = rank_with_pytextrank(tokens, ALL, method, focus(method)).to_pylist()
+    theirs = rank_with_package(tokens, ALL, package_component(method, focus(method))).to_pylist()
     assert len(ours) == len(theirs)
     names = ("text_id", "phrase", "keyword", "start", "end", "status", "rank")
 

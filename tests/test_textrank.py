@@ -1,14 +1,17 @@
 """Stage ``textrank``: the same bytes whoever does the work, IDF of the training texts, and what it records."""
 
+import json
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from networkx import PowerIterationFailedConvergence
 from pydantic import ValidationError
 from ranking_tables import by_chance, tagged
 
@@ -16,8 +19,9 @@ from stages import textrank
 from stages.artifacts.example_texts import all_text_ids, is_labelled, read_examples, training_text_ids
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
 from stages.params.data import TextRank
-from stages.ranking import rank
+from stages.ranking import Settings, rank
 from stages.ranking.normal_form import normal_form
+from stages.ranking.package import rank_with_package
 from stages.ranking.selection import InverseFrequency
 from stages.runtime.errors import InputError
 
@@ -112,8 +116,47 @@ def test_params_that_do_not_go_together_are_refused():
         TextRank(method="biasedtextrank")
 
 
+@pytest.mark.parametrize("method", ["pytextrank", "positionrank", "biasedtextrank", "topicrank"])
+def test_the_package_itself_ranks_into_the_same_table(method, tmp_path, monkeypatch):
+    project(tmp_path, by_chance(3, texts=30), triples(("train", 0, 1, None)), workers=2)
+    chosen = {"method": method, "phrases": 4, "window": 4, "focus": "graph" if method == "biasedtextrank" else ""}
+    with (tmp_path / "params.yaml").open("a") as file:
+        file.write(f"textrank: {json.dumps({**chosen, 'engine': 'package'})}\n")
+    monkeypatch.chdir(tmp_path)
+    assert textrank.main(["toy"]) == 0
+    theirs = read_frame(HOME / "textrank.parquet", "textrank")
+    ours = rank(by_chance(3, texts=30), compat="pytextrank", **chosen).to_pandas()
+    assert len(theirs) == len(ours) > 30
+    assert theirs[["text_id", "rank", "status"]].equals(ours[["text_id", "rank", "status"]])
+    assert theirs["score"].to_numpy() == pytest.approx(ours["score"].to_numpy(), abs=1e-6, nan_ok=True)
+    metadata = read_metadata(HOME / "textrank.parquet")
+    assert metadata["models"] == {"spacy": {"name": "x"}, "pytextrank": {"version": version("pytextrank")}}
+    # The package does not tell how far its iteration went.
+    assert metadata["counts"].keys() >= {"texts_by_status"} and "iterations" not in metadata["counts"]
+
+
+def test_a_text_that_does_not_converge_in_the_package_is_named(monkeypatch):
+    def fails(doc):
+        raise PowerIterationFailedConvergence(100)
+
+    found = rank_with_package(tagged("dog/NOUN bites/VERB man/NOUN", ""), 5, fails).to_pylist()
+    assert [(row["rank"], row["status"]) for row in found] == [(0, "not_converged"), (0, "empty_text")]
+
+
+def test_settings_that_the_package_cannot_take_are_refused():
+    for chosen, message in (({"method": "mihalcea"}, "has no method mihalcea"),
+                            ({"method": "pytextrank", "damping": 0.5}, "a damping of 0.85"),
+                            ({"method": "pytextrank", "max_iterations": 9}, "100 iterations")):
+        with pytest.raises(ValidationError, match=message):
+            TextRank(engine="package", **chosen)
+        with pytest.raises(InputError, match=message):
+            Settings(engine="package", **chosen)
+    with pytest.raises(InputError, match="did you mean 'package'"):
+        Settings(engine="packag")
+
+
 def test_defaults_of_params_are_those_of_rank():
-    assert textrank.settings(TextRank(), "en") == textrank.Settings()
+    assert textrank.settings(TextRank(), "en") == Settings()
 
 
 def test_normal_form_is_lower_case_with_single_spaces():

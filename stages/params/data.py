@@ -181,6 +181,8 @@ class TextRank(Block):
     method: Literal["mihalcea", "pytextrank", "positionrank", "biasedtextrank", "topicrank"] = "mihalcea"
     compat: Literal["none", "pytextrank"] = Field("none", description="pytextrank: agree with that package phrase for "
                                                                       "phrase, its quirks included")
+    engine: Literal["ours", "package"] = Field("ours", description="package: run the pytextrank package itself, text "
+                                                                   "by text")
     phrases: int = Field(5, ge=1, description="phrases kept per text")
     damping: float = Field(0.85, gt=0, lt=1)
     tolerance: float = Field(1e-11, gt=0, description="absolute: largest change of a score at which iteration stops; "
@@ -195,6 +197,12 @@ class TextRank(Block):
         if self.compat == "pytextrank" and self.method == "mihalcea":
             raise ValueError("textrank.compat: pytextrank has no method mihalcea; choose pytextrank, positionrank, "
                              "biasedtextrank or topicrank, or set compat to none")
+        if self.engine == "package" and self.method == "mihalcea":
+            raise ValueError("textrank.engine: the pytextrank package has no method mihalcea; choose pytextrank, "
+                             "positionrank, biasedtextrank or topicrank, or set engine to ours")
+        if self.engine == "package" and (self.damping, self.max_iterations) != (0.85, 100):
+            raise ValueError("textrank.engine: the pytextrank package has a damping of 0.85 and 100 iterations; set "
+                             "damping and max_iterations so, or engine to ours")
         if self.method == "biasedtextrank" and not self.focus.strip():
             raise ValueError("textrank.focus: biasedtextrank needs the words that it leans to")
         return self

@@ -137,7 +137,7 @@ class Explanation:
 def explain(tokens: pa.Table, method: str = "mihalcea", phrases: int = 5, *, compat: str = "none",
             idf: InverseFrequency | None = None, language: str = "en", damping: float = 0.85,
             tolerance: float = TOLERANCE, max_iterations: int = 100, window: int | None = None,
-            focus: str = "", kw_lemma: bool = False) -> Explanation:
+            focus: str = "", engine: str = "ours", kw_lemma: bool = False) -> Explanation:
     """Explain the keyword of the one text in ``tokens``.
 
     Args:
@@ -152,6 +152,7 @@ def explain(tokens: pa.Table, method: str = "mihalcea", phrases: int = 5, *, com
         max_iterations: likewise.
         window: likewise.
         focus: likewise.
+        engine: ``package``: the ranking is that of the pytextrank package, computed by our engine.
         kw_lemma: as in the params of the stage ``keywords``.
 
     Raises:
@@ -160,7 +161,7 @@ def explain(tokens: pa.Table, method: str = "mihalcea", phrases: int = 5, *, com
     """
     if tokens.num_rows != 1:
         raise ValueError(f"one text is explained at a time, found {tokens.num_rows}")
-    settings = Settings(method, compat, language, damping, tolerance, max_iterations, window, focus)
+    settings = Settings(method, compat, language, damping, tolerance, max_iterations, window, focus, engine)
     block = TokenBlock(tokens)
     solved = solve_block(block, settings, idf)
     ranked = rank_block(block, solved, settings, idf, None)

@@ -25,6 +25,8 @@ from stages.runtime.errors import InputError, nearest
 # Below the nine digits to which scores are compared, so that equal scores are seen to be equal.
 TOLERANCE = 1e-11
 COMPAT = ("none", "pytextrank")
+ENGINES = ("ours", "package")
+_PACKAGE_DAMPING, _PACKAGE_ITERATIONS = 0.85, 100  # of networkx, which the package does not let one set
 _WINDOWS = {"mihalcea": {"zh": 5, "": 2}}
 _LOOKBACK = 3
 
@@ -43,6 +45,7 @@ class Settings:
         max_iterations: after which a text has not converged.
         window: tokens of a co-occurrence window, or the package's look-back; None is the method's own.
         focus: ``biasedtextrank``: words between spaces, to which alone the random walk returns.
+        engine: ``package`` runs the pytextrank package itself, text by text.
     """
 
     method: str = "mihalcea"
@@ -53,14 +56,24 @@ class Settings:
     max_iterations: int = 100
     window: int | None = None
     focus: str = ""
+    engine: str = "ours"
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise InputError(f"textrank.method: no ranking is called {self.method!r}; {nearest(self.method, METHODS)}")
         if self.compat not in COMPAT:
             raise InputError(f"textrank.compat: found {self.compat!r}; {nearest(self.compat, COMPAT)}")
+        if self.engine not in ENGINES:
+            raise InputError(f"textrank.engine: found {self.engine!r}; {nearest(self.engine, ENGINES)}")
         if self.compat == "pytextrank" and self.method == "mihalcea":
             raise InputError("textrank.compat: pytextrank has no method mihalcea; choose another method, or none")
+        if self.engine == "package" and self.method == "mihalcea":
+            raise InputError("textrank.engine: the pytextrank package has no method mihalcea; choose another method, "
+                             "or engine ours")
+        if self.engine == "package" and (self.damping, self.max_iterations) != (_PACKAGE_DAMPING, _PACKAGE_ITERATIONS):
+            raise InputError(f"textrank.engine: the pytextrank package has a damping of {_PACKAGE_DAMPING} and "
+                             f"{_PACKAGE_ITERATIONS} iterations, found {self.damping} and {self.max_iterations}; set "
+                             f"them so, or engine to ours")
         if self.method == "biasedtextrank" and not self.focus.strip():
             raise InputError("textrank.focus: biasedtextrank needs the words that it leans to")
         if not (0 < self.damping < 1 and self.tolerance > 0 and self.max_iterations >= 1):
@@ -68,6 +81,11 @@ class Settings:
                              f"least 1; found {self.damping}, {self.tolerance} and {self.max_iterations}")
         if self.window is not None and self.window < 2:
             raise InputError(f"textrank.window: must be at least 2, found {self.window}")
+
+    @property
+    def as_package(self) -> bool:
+        """Whether rankings are those of the pytextrank package, whoever computes them."""
+        return self.compat == "pytextrank" or self.engine == "package"
 
     @property
     def span(self) -> int:
@@ -103,7 +121,7 @@ def solve_block(block: TokenBlock, settings: Settings, idf: InverseFrequency | N
 def rank_block(block: TokenBlock, solved: Solved, settings: Settings, idf: InverseFrequency | None,
                limit: int | None) -> Phrases:
     """Rank the phrases that were scored; ``limit`` per text, or all."""
-    if settings.compat == "pytextrank":
+    if settings.as_package:
         return rank_spans_as_pytextrank(block, solved.spans, solved.score, limit, settings.method != "topicrank")
     return rank_spans(block, solved.spans, solved.score, idf, limit, scrub=settings.method != "mihalcea")
 
@@ -150,7 +168,7 @@ def _runs(block: TokenBlock, graphs: Graphs, kept: np.ndarray) -> tuple[Spans, n
 
 def _package(block: TokenBlock, settings: Settings, idf: InverseFrequency | None,
              personalise: Callable[[TokenBlock, Graphs, str], np.ndarray]) -> Solved:
-    graphs = lemma_graphs(block, settings.span, settings.compat == "pytextrank")
+    graphs = lemma_graphs(block, settings.span, settings.as_package)
     scores = _pagerank(graphs, personalise(block, graphs, settings.focus), settings)
     chunks = block.chunks
     chunks = chunks.take(chunks.end > chunks.start)
@@ -164,7 +182,7 @@ def _pagerank(graphs: Graphs, personalisation: np.ndarray, settings: Settings) -
     What isolated nodes hold returns by the personalisation, as everything does with probability ``1 - a``. So the
     scores are those of the system without that return, scaled to sum to 1 (Langville and Meyer 2004).
     """
-    if settings.compat == "pytextrank":
+    if settings.as_package:
         return solve_as_networkx(graphs, personalisation, settings.damping, settings.max_iterations)
     found = solve(graphs, (1 - settings.damping) * personalisation, settings.damping, settings.tolerance,
                   settings.max_iterations)

@@ -24,24 +24,27 @@ class Report:
 
     Attributes:
         texts: number of texts by status.
-        iterations: most iterations that a text took.
-        residual: largest change of a score at the last step of any text that converged.
+        iterations: most iterations that a text took; None where the engine does not tell.
+        residual: largest change of a score at the last step of any text that converged; likewise.
     """
 
     texts: Counter[str] = field(default_factory=Counter)
-    iterations: int = 0
-    residual: float = 0.0
+    iterations: int | None = None
+    residual: float | None = None
 
     def add(self, other: "Report") -> None:
         """Take in the report of other texts."""
         self.texts.update(other.texts)
-        self.iterations = max(self.iterations, other.iterations)
-        self.residual = max(self.residual, other.residual)
+        if other.iterations is not None and other.residual is not None:
+            self.iterations = max(self.iterations or 0, other.iterations)
+            self.residual = max(self.residual or 0.0, other.residual)
 
     def as_counts(self) -> dict[str, Any]:
         """Return plain values for the metadata of an artifact; the residual to three digits."""
-        return {"texts_by_status": {name: self.texts[name] for name in STATUSES if self.texts[name]},
-                "iterations": self.iterations, "residual": float(f"{self.residual:.2e}")}
+        counts: dict[str, Any] = {"texts_by_status": {name: self.texts[name] for name in STATUSES if self.texts[name]}}
+        if self.iterations is not None and self.residual is not None:
+            counts |= {"iterations": self.iterations, "residual": float(f"{self.residual:.2e}")}
+        return counts
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ def rank(tokens: pa.Table, method: str = "mihalcea", phrases: int = 5, *, compat
 
 
 def ranker(settings: Settings, phrases: int, idf: InverseFrequency | None = None) -> Callable[[pa.Table], Ranked]:
-    """Return the function from token tables to rankings; see :func:`rank`."""
+    """Return the function from token tables to rankings by our engine; see :func:`rank`."""
     if phrases < 1:
         raise ValueError(f"phrases must be at least 1, found {phrases}")
 

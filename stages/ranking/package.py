@@ -1,21 +1,26 @@
-"""The pytextrank package itself over stored tokens: what ``compat: pytextrank`` is held against.
+"""The pytextrank package itself over stored tokens: ``engine: package``, and the peer of ``compat: pytextrank``.
 
-Tests and benchmarks run it; nothing else does. Documents are rebuilt from the token table. Entities of a pipeline
-that finds them are not in that table, and so not among the phrases.
+Documents are rebuilt from the token table. Entities of a pipeline that finds them are not in that table, and so not
+among the phrases.
 """
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+from networkx import PowerIterationFailedConvergence
 from spacy.tokens import Doc
 
 from stages.artifacts.schemas import SCHEMAS
 from stages.language.tokens import rebuild_docs
+from stages.ranking.methods import Settings
 from stages.ranking.normal_form import normal_form
+from stages.ranking.ranker import Ranked, Report
 
 # On import the package looks for its own git repository and prints the folder where it found none.
 with Path(os.devnull).open("w") as _silence, redirect_stdout(_silence):
@@ -26,19 +31,38 @@ _FACTORIES = {"pytextrank": "BaseTextRankFactory", "positionrank": "PositionRank
               "biasedtextrank": "BiasedTextRankFactory", "topicrank": "TopicRankFactory"}
 
 
-def rank_with_pytextrank(tokens: pa.Table, phrases: int, method: str = "pytextrank", focus: str = "") -> pa.Table:
-    """Return the first ``phrases`` phrases of each text in the package's order: by score, ties by text."""
-    ranked = package_component(method, focus)
-    rows = [{"text_id": text_id, **row} for text_id, doc in docs(tokens) for row in _rows(ranked, doc, phrases)]
-    return pa.Table.from_pylist(rows, schema=SCHEMAS["textrank"].arrow())
+def package_ranker(settings: Settings, phrases: int) -> Callable[[pa.Table], Ranked]:
+    """Return the function from token tables to the package's rankings, as :func:`stages.ranking.ranker` for ours."""
+    component = package_component(settings.method, settings.focus, settings.span)
+
+    def ranked(tokens: pa.Table) -> Ranked:
+        table = rank_with_package(tokens, phrases, component)
+        first = table.filter(pc.less_equal(table["rank"], 1))
+        return Ranked(table, Report(Counter(first["status"].to_pylist())))
+
+    return ranked
 
 
-def package_component(method: str, focus: str = "") -> Callable[[Doc], Any]:
+def rank_with_package(tokens: pa.Table, phrases: int, component: Callable[[Doc], Any]) -> pa.Table:
+    """Return table ``textrank``: the first ``phrases`` of each text in the package's order, by score, ties by text.
+
+    Args:
+        tokens: table ``tokens``, one row per text.
+        phrases: kept per text.
+        component: from :func:`package_component`.
+    """
+    rows = [{"text_id": text_id, **row} for text_id, doc in docs(tokens) for row in _rows(component, doc, phrases)]
+    return pa.Table.from_pylist(rows, schema=SCHEMAS["textrank"].arrow()).sort_by(
+        [("text_id", "ascending"), ("rank", "ascending")])
+
+
+def package_component(method: str, focus: str = "", lookback: int = 3) -> Callable[[Doc], Any]:
     """Return the package's component for ``method``, which sets the phrases of a document.
 
-    ``biasedtextrank`` leans to ``focus`` alone: bias 1 for its words and 0 for others.
+    ``biasedtextrank`` leans to ``focus`` alone: bias 1 for its words and 0 for others. ``lookback`` is the number of
+    kept words before a word that it co-occurs with.
     """
-    component = getattr(pytextrank, _FACTORIES[method])()
+    component = getattr(pytextrank, _FACTORIES[method])(token_lookback=lookback)
     if method != "biasedtextrank":
         return component
 
@@ -58,9 +82,13 @@ def docs(tokens: pa.Table) -> Iterator[tuple[int, Doc]]:
 
 
 def _rows(ranked: Callable[[Doc], Any], doc: Doc, phrases: int) -> Iterator[dict[str, Any]]:
-    found = _phrases(ranked, doc)[:phrases] if len(doc) else []
+    try:
+        found = _phrases(ranked, doc)[:phrases] if len(doc) else []
+        status = "no_candidate" if len(doc) else "empty_text"
+    except PowerIterationFailedConvergence:
+        found, status = [], "not_converged"
     if not found:
-        yield {"rank": 0, "status": "no_candidate" if len(doc) else "empty_text", **_NO_PHRASE}
+        yield {"rank": 0, "status": status, **_NO_PHRASE}
     for place, row in enumerate(found, start=1):
         yield {"rank": place, "status": "ok", **row}
 
