@@ -122,7 +122,8 @@ def test_tags_do_not_depend_on_the_texts_beside_a_text():
     found = s_tagger.tag(tiny(), texts, 4)
     for text, probability in zip(texts, found, strict=True):
         assert probability.dtype == np.float32 and len(probability) == len(text)
-        assert s_tagger.tag(tiny(), [text], 4)[0].tobytes() == probability.tobytes()
+        # To rounding: another batch shape may sum in another order.
+        np.testing.assert_allclose(s_tagger.tag(tiny(), [text], 4)[0], probability, rtol=1e-5, atol=1e-7)
         if len(text):
             with torch.no_grad():
                 alone = tiny()(torch.from_numpy(text)[None]).softmax(-1)[0, :, 1].numpy()
