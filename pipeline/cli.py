@@ -77,7 +77,8 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
     """Write params.yaml from a recipe, after showing the difference.
 
     Folders of data sets, models and runs that the recipe does not name are removed if DVC's cache holds
-    them; going back to a recipe brings them back from there.
+    them; going back to a recipe brings them back from there. Sizes that a recipe leaves out are fitted to the
+    machine and the data, unless it says `sizes: paper`; what was chosen is said, and stands in params.yaml.
 
     Example: `keycontrast use cpu-hcl-qqp --data ../data --set train_hcl.training.epochs=2`
     """
@@ -92,6 +93,8 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
         return
     change = recipes.plan(recipe, None if data is None else str(data), changes=changes or ())
     typer.echo(change.difference or f"params.yaml already is recipe {recipe}.")
+    for line in change.sizes:
+        typer.echo(line)
     if dry_run:
         return
     settle_environment(Path())
