@@ -42,7 +42,7 @@ def main() -> None:
 def run(targets: Annotated[list[str] | None, typer.Argument(
         help="stages or instances, such as evaluate_hcl or train_hcl@hcl; everything if none is named")] = None,
         ) -> None:
-    """Bring all artifacts up to date, independent stages side by side.
+    """Bring all artifacts up to date, independent stages side by side; first say roughly how long that will take.
 
     What is up to date is left alone; a training that was killed goes on from its checkpoint. A stage that
     fails stops what depends on it, and nothing else.
@@ -77,13 +77,18 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
     """Write params.yaml from a recipe, after showing the difference.
 
     Folders of data sets, models and runs that the recipe does not name are removed if DVC's cache holds
-    them; going back to a recipe brings them back from there.
+    them; going back to a recipe brings them back from there. Sizes that a recipe leaves out are fitted to the
+    machine and the data, unless it says `sizes: paper`; what was chosen is said, and stands in params.yaml. So is
+    what a run of everything will take, roughly.
 
     Example: `keycontrast use cpu-hcl-qqp --data ../data --set train_hcl.training.epochs=2`
     """
     from pipeline import recipes
     from pipeline.environment import RUN_LOCK, settle_environment
+    from pipeline.estimates import estimate_of_all
+    from pipeline.machine import this_machine
     from stages.runtime.guard import exclusive
+    from stages.runtime.process import RECORDS
 
     if recipe is None:
         names = recipes.recipe_names()
@@ -92,6 +97,10 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
         return
     change = recipes.plan(recipe, None if data is None else str(data), changes=changes or ())
     typer.echo(change.difference or f"params.yaml already is recipe {recipe}.")
+    for line in change.sizes:
+        typer.echo(line)
+    machine = this_machine(change.params.runtime.device)
+    typer.echo(estimate_of_all(change.params, machine, RECORDS))
     if dry_run:
         return
     settle_environment(Path())

@@ -77,6 +77,14 @@ class Dag(BaseModel):
                 wanted.update(node.upstream)
         return wanted
 
+    def out_of_date(self) -> list[str]:
+        """Return the instances that DVC would run now, and those after them, which may turn out to be unchanged."""
+        found: list[str] = []
+        for node in self.nodes:
+            if node.changed or not set(found).isdisjoint(node.upstream):
+                found.append(node.name)
+        return found
+
     def subset(self, names: Iterable[str]) -> "Dag":
         """Return the DAG of ``names`` and everything they need."""
         wanted = self.upstream(names)

@@ -50,6 +50,8 @@ def stage_table(dvc: dict[str, Any]) -> str:
 
 def _instance(entry: dict[str, Any]) -> str:
     return {"datasets": "data set", "paired_datasets": "data set of pairs", "compared_datasets": "data set of pairs",
+            "attributed_datasets": "data set of pairs", "primary_datasets": "data set of pairs",
+            "tagged_datasets": "data set of pairs", "contrasted_datasets": "data set of pairs",
             "paraphrase_datasets": "data set of pairs", "keyword_datasets": "data set",
             "classified_datasets": "data set of labelled texts", "consulted_models": "model", "models": "model",
             "runs": "run", "probes": "probe"}.get(

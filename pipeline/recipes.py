@@ -6,7 +6,7 @@ lock, and DVC's cache puts the artifacts back without computing them again.
 """
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
@@ -16,6 +16,9 @@ import yaml
 
 from pipeline.dag import open_repo
 from pipeline.environment import HOME
+from pipeline.extent import extent_of
+from pipeline.machine import this_machine
+from pipeline.sizes import fitting_sizes, sized_datasets, why
 from stages.artifacts.paths import (
     ARTIFACTS,
     COMPARISON,
@@ -48,6 +51,7 @@ class Change:
 
     Attributes:
         params: the recipe's params.
+        sizes: what ``sizes: auto`` went by and chose, in lines for people; empty without it.
         text: new content of ``params.yaml``.
         difference: unified difference from the present ``params.yaml``; empty if there is none.
     """
@@ -55,6 +59,7 @@ class Change:
     params: Params
     text: str
     difference: str
+    sizes: Sequence[str] = ()
 
 
 def recipe_names(folder: Path = RECIPES) -> dict[str, str]:
@@ -78,6 +83,11 @@ def read_recipe(name: str, data: str | None = None, folder: Path = RECIPES, chan
     Raises:
         InputError: unknown recipe, bad values or changes, or ``data`` missing although the recipe needs it.
     """
+    return _sized(*_read(name, data, folder, changes), folder.parent)[0]
+
+
+def _read(name: str, data: str | None, folder: Path, changes: Sequence[str]) -> tuple[dict[str, Any], str]:
+    """Return the content of a recipe with ``changes`` and ``data``, and the file that it is from."""
     path = folder / f"{name}.yaml"
     if not path.exists():
         raise InputError(f"no recipe is called {name!r}; {nearest(name, recipe_names(folder))}")
@@ -87,7 +97,38 @@ def read_recipe(name: str, data: str | None = None, folder: Path = RECIPES, chan
         raise InputError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
     for change in changes:
         content = _changed(content, change)
-    return parse_params(_with_data(content, name, data), str(path))
+    return _with_data(content, name, data), str(path)
+
+
+def _sized(content: dict[str, Any], place: str, root: Path) -> tuple[Params, list[str]]:
+    """Return validated params with the sizes that ``content`` leaves to ``sizes: auto``, and words for what it chose.
+
+    Raises:
+        InputError: bad values, or sizes are to fit data that cannot be read.
+    """
+    params = parse_params(content, place)
+    names = {name for found in sized_datasets(params).values() for name in found}
+    if params.sizes != "auto":
+        return params, []
+    machine = this_machine(params.runtime.device)
+    try:
+        extents = {name: extent_of(params, name, root) for name in sorted(names)}
+    except InputError as error:
+        raise InputError(f"{error}\nSizes are fitted to the data, so it must be there; or write `sizes: paper` in the "
+                         f"recipe.") from error
+    values = fitting_sizes(params, extents, machine)
+    chosen = [f"  {block}: {', '.join(_left_open(found, content.get(block)))}" for block, found in values.items()]
+    return parse_params(laid_over(values, content), place), [*why(params, extents, machine), *chosen]
+
+
+def _left_open(values: Mapping[str, Any], content: Any, place: str = "") -> Iterator[str]:
+    """Yield place and value of each of ``values`` that ``content`` does not spell out."""
+    for name, value in values.items():
+        inner = content.get(name) if isinstance(content, Mapping) else None
+        if isinstance(value, Mapping):
+            yield from _left_open(value, inner, f"{place}{name}.")
+        elif inner is None:
+            yield f"{place}{name} {value}"
 
 
 def _changed(content: Any, change: str) -> dict[str, Any]:
@@ -107,12 +148,12 @@ def _changed(content: Any, change: str) -> dict[str, Any]:
 
 def plan(name: str, data: str | None = None, root: Path = Path(), changes: Sequence[str] = ()) -> Change:
     """Return what choosing recipe ``name`` would change in ``root``, without changing it; see :func:`read_recipe`."""
-    params = read_recipe(name, data, root / RECIPES, changes)
+    params, sizes = _sized(*_read(name, data, root / RECIPES, changes), root)
     text = params_text(params)
     present = (root / PARAMS).read_text(encoding="utf-8") if (root / PARAMS).exists() else ""
     lines = unified_diff(present.splitlines(), text.splitlines(), f"{PARAMS} (now)", f"{PARAMS} ({name})",
                          lineterm="", n=1)
-    return Change(params, text, "\n".join(lines))
+    return Change(params, text, "\n".join(lines), sizes)
 
 
 def params_text(params: Params) -> str:

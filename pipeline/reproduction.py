@@ -9,6 +9,8 @@ from rich.console import Console
 
 from pipeline.dag import Dag, clear_dead_locks, read_dag
 from pipeline.display import RunDisplay, duration
+from pipeline.estimates import estimate
+from pipeline.machine import this_machine
 from pipeline.processes import LockLost, Processes, StageFailure
 from pipeline.results import results_tables
 from pipeline.server import prefect_server
@@ -17,6 +19,7 @@ from stages.ingestion.readers_files import data_files, published_splits
 from stages.params import Params
 from stages.params.data import Dataset
 from stages.runtime.errors import InputError
+from stages.runtime.process import RECORDS
 
 _LOCK_ATTEMPTS = 3
 
@@ -66,6 +69,9 @@ def reproduce_targets(params: Params, targets: Sequence[str], console: Console, 
     with prefect_server() as await_server:
         dag = read_dag()
         dag = dag.subset(dag.resolve(targets)) if targets else dag
+        if stale := dag.out_of_date():
+            sentence = estimate(params, stale, this_machine(params.runtime.device), RECORDS)
+            console.print(sentence, highlight=False, markup=False, soft_wrap=True)
         from pipeline.flows import StagesFailed, reproduce, session_of, without_heartbeats
 
         await_server()

@@ -1,12 +1,13 @@
 """Join words, tags and keyword scores of each pair, and count the vocabulary (PGKPR; METHODS C.1-C.2).
 
-Reads examples, texts, tokens, attribution, psi and s_tags of a data set; writes paraphrase_items.parquet with one row
-per example and reference, vocabulary.parquet, and counts.
+Reads examples, texts, tokens and attribution of a data set, and psi and s_tags where a model reads them; writes
+paraphrase_items.parquet with one row per example and reference, vocabulary.parquet, and counts.
 """
 
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from stages.artifacts.tables import Provenance, read_metadata, read_table, write
 from stages.params.pgkpr import ParaphraseItems
 from stages.pgkpr.vocabulary import PENN_WORD_TAGS, Vocabulary
 from stages.pgkpr.words import STALE, TextWords, list_lengths, positions, read_words, within
-from stages.runtime.errors import InputError
+from stages.runtime.errors import InputError, nearest
 from stages.runtime.process import StageProcess, run_stage
 
 STAGE = "paraphrase_items"
@@ -73,7 +74,8 @@ def run(tables: Mapping[str, pa.Table], params: ParaphraseItems) -> Paraphrases:
     counted. Every other example has a row for its target, with ``reference`` 0, and one for each further reference.
 
     Args:
-        tables: ``examples``, ``texts``, ``tokens``, ``attribution``, ``psi`` and ``s_tags``.
+        tables: ``examples``, ``texts``, ``tokens`` and ``attribution``; ``psi`` and ``s_tags`` may be missing, and
+            their columns are null then.
         params: how many words the vocabulary has, and how many of a text models read.
 
     Raises:
@@ -94,7 +96,8 @@ def run(tables: Mapping[str, pa.Table], params: ParaphraseItems) -> Paraphrases:
         columns |= {side: texts["text"].take(pa.array(positions(ids, text_ids, "texts.parquet"))),
                     f"{side}_words": words.words.take(place), f"{side}_tags": words.tags.take(place)}
     for name, (table, column, mode) in _SCORES.items():
-        columns[name] = scores_of(tables[table], table, column, mode, words, pairs)
+        columns[name] = (scores_of(tables[table], table, column, mode, words, pairs) if table in tables
+                         else pa.nulls(len(pairs.example), pa.list_(pa.bool_())))
     vocabulary = count_vocabulary(words, pairs, params.vocabulary, "en" in pc.unique(texts["language"]).to_pylist())
     return Paraphrases(pa.table(columns), vocabulary, _metrics(words, pairs, vocabulary, columns, params.max_length),
                        _fallbacks(pairs.left_out))
@@ -203,13 +206,15 @@ def _metrics(words: TextWords, pairs: Pairs, vocabulary: Vocabulary, columns: Ma
     read = np.minimum(words.lengths, max_length)
     unknown = _sums(pa.ListArray.from_arrays(words.words.offsets, _unknown(words.words.values, vocabulary)), max_length)
     at = {"source": words.positions(pairs.source), "target": words.positions(pairs.target)}
-    sums = {name: _sums(columns[name], max_length) for name in _SCORES}
+    sums = {name: _sums(columns[name], max_length) for name in _SCORES if columns[name].null_count == 0}
     splits: dict[str, dict[str, Any]] = {}
     for split in SPLITS:
         rows = pairs.split == split
         splits[split] = {"pairs": int(rows.sum()), "examples": int((rows & (pairs.reference == 0)).sum()),
-                         "expected_keywords": {mode: _mean(sums[f"score_{mode}"][rows]) for mode in ("xx", "xy")},
-                         "primary_words": {kind: _mean(sums[f"primary_{kind}"][rows]) for kind in ("xx", "xy", "s")}}
+                         "expected_keywords": {mode: _mean(sums[f"score_{mode}"][rows]) for mode in ("xx", "xy")}}
+        primary = {kind: _mean(sums[f"primary_{kind}"][rows]) for kind in ("xx", "xy", "s")
+                   if f"primary_{kind}" in sums}
+        splits[split] |= {"primary_words": primary} if primary else {}
         for side, place in at.items():
             used = place[rows]
             splits[split][side] = {"words": _mean(read[used]), "outside_vocabulary": _share(unknown[used], read[used]),
@@ -253,10 +258,15 @@ def _work(process: StageProcess) -> None:
     from stages.params import load_params, stage_hash
 
     params, paths = load_params(), DatasetPaths(process.instance)
-    tables = {kind: read_table(paths.table(kind), kind).select(columns) for kind, columns in _READ.items()}
+    if process.instance not in params.paraphrase_datasets:
+        raise InputError(f"models.pgkpr names no model of data set {process.instance!r}, and this stage is for "
+                         f"those; {nearest(process.instance, params.paraphrase_datasets)}")
+    joined = params.paraphrase_datasets[process.instance].model_dump()
+    tables = {kind: read_table(paths.table(kind), kind).select(columns) for kind, columns in _READ.items()
+              if kind not in joined or Path(joined[kind]) == paths.table(kind)}
     made = run(tables, params.paraphrase_items)
     models: dict[str, Any] = {}
-    for kind in ("attribution", "psi", "s_tags"):
+    for kind in ("attribution", *(kind for kind in joined if kind in tables)):
         models |= read_metadata(paths.table(kind)).get("models", {})
     provenance = Provenance(process.name, stage_hash(params, STAGE, process.instance), models, made.metrics,
                             made.fallbacks)

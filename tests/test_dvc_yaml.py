@@ -98,7 +98,8 @@ def test_every_data_dependency_is_made_by_a_stage_or_ships_with_the_project():
             for variable in ("${key}", "${item.dataset}", "${item.model}"):
                 found = found.replace(variable, "*")
             ships = (ROOT / found).exists() and not found.startswith("artifacts")
-            assert found in ("${item.source}", "${item.starts_from}", "${item.pairs_from}") or ships or any(
+            filled_in = ("source", "starts_from", "pairs_from", "psi", "s_tags")
+            assert found in {f"${{item.{name}}}" for name in filled_in} or ships or any(
                 covers(found, path) for path in made), dep
 
 
@@ -107,7 +108,9 @@ def test_stages_stay_few_enough_for_dvc():
     for name in recipe_names(ROOT / "recipes"):
         recipe = yaml.safe_load((ROOT / "recipes" / f"{name}.yaml").read_text())
         params = parse_params(recipe, name)
-        maps = {"${datasets}": params.datasets, "${paired_datasets}": params.paired_datasets,
+        maps = {f"${{{name}_datasets}}": getattr(params, f"{name}_datasets")
+                for name in ("attributed", "primary", "tagged", "contrasted")}
+        maps |= {"${datasets}": params.datasets, "${paired_datasets}": params.paired_datasets,
                 "${compared_datasets}": params.compared_datasets, "${paraphrase_datasets}": params.paraphrase_datasets,
                 "${models.hcl}": params.models.hcl, "${runs.hcl}": params.runs.hcl, "${probes.hcl}": params.probes.hcl,
                 "${models.pgkpr}": params.models.pgkpr, "${runs.pgkpr}": params.runs.pgkpr,

@@ -92,14 +92,52 @@ def test_pairs_are_told_from_labelled_texts(sample):
         parse_params({**sample, "paired_datasets": {"questions": {}}}, "params.yaml")
 
 
-def test_a_data_set_may_leave_out_the_other_rankings(sample):
+BRANCHES = ("attributed_datasets", "primary_datasets", "tagged_datasets", "contrasted_datasets")
+
+
+def branches(content):
+    """Return the data sets of each branch that only some need, the comparison's first."""
+    params = parse_params(content, "params.yaml")
+    return [list(getattr(params, name)) for name in ("compared_datasets", *BRANCHES)]
+
+
+def test_only_what_somebody_reads_is_trained(sample):
+    alone = {**sample, "datasets": {"mine": {"source": "x.csv"}}, "models": {}, "runs": {}, "probes": {}}
+    assert branches(alone) == [[], [], [], [], []] and list(parse_params(alone, "recipe").paired_datasets) == ["mine"]
+    compared = {**alone, "datasets": {"mine": {"source": "x.csv", "side_by_side": True}}}
+    assert branches(compared) == [["mine"], ["mine"], ["mine"], ["mine"], []]
+    assert branches({**alone, "models": {"hcl": {"hcl": {"dataset": "mine"}}}}) == [[], [], [], [], ["mine"]]
+    assert branches({**alone, "keywords": {"method": "attribution"}}) == [[], ["mine"], [], [], []]
+    assert branches({**alone, "keywords": {"method": "psi"}}) == [[], [], ["mine"], [], []]
+
+
+@pytest.mark.parametrize(("overrides", "decode", "expected"), [
+    ({}, {}, (["mine"], [], [])), ({"architecture": "transformer"}, {}, (["mine"], [], [])),
+    ({"architecture": "ianet"}, {}, (["mine"], ["mine"], [])),
+    ({"keywords": {"by": "psi"}}, {}, (["mine"], ["mine"], [])),
+    ({}, {"keywords": "psi_xx"}, (["mine"], ["mine"], [])),
+    ({}, {"keywords": "s_tagger"}, (["mine"], ["mine"], ["mine"]))])
+def test_rows_of_the_pgkpr_track_have_made_what_they_read(sample, overrides, decode, expected):
+    content = {**sample, "datasets": {"mine": {"source": "x.csv"}}, "probes": {},
+               "models": {"pgkpr": {"row": {"dataset": "mine", "overrides": overrides}}},
+               "runs": {"pgkpr": {"row": {"model": "row", "decode": decode}}}}
+    assert branches(content) == [[], *expected, []]
+    joined = parse_params(content, "recipe").paraphrase_datasets["mine"]
+    assert joined.psi == ("artifacts/mine/psi.parquet" if expected[1] else "models/rewriters/ianet.py")
+    assert joined.s_tags == ("artifacts/mine/s_tags.parquet" if expected[2] else "models/s_tagger.py")
+    assert (ROOT / "models/rewriters/ianet.py").is_file() and (ROOT / "models/s_tagger.py").is_file()
+
+
+def test_maps_for_dvc_that_say_something_else_are_refused(sample):
     sample["datasets"]["large"] = {**sample["datasets"]["sample"], "side_by_side": False}
     params = parse_params(sample, "params.yaml")
     assert list(params.paired_datasets) == ["sample", "large"] and list(params.compared_datasets) == ["sample"]
-    with pytest.raises(InputError, match="psi is not computed for data set large, whose side_by_side is false"):
-        parse_params({**sample, "keywords": {"method": "psi"}}, "params.yaml")
-    with pytest.raises(InputError, match="compared_datasets: must name the data sets of pairs .*sample"):
-        parse_params({**sample, "compared_datasets": {"large": {}}}, "params.yaml")
+    for given in ({"large": {}}, {}):
+        with pytest.raises(InputError, match="compared_datasets: must name the data sets of pairs .*sample"):
+            parse_params({**sample, "compared_datasets": given}, "params.yaml")
+    other = {"sample": {"psi": "models/rewriters/ianet.py", "s_tags": "models/s_tagger.py"}}
+    with pytest.raises(InputError, match="paraphrase_datasets: must say what these are joined with"):
+        parse_params({**sample, "paraphrase_datasets": other}, "params.yaml")
 
 
 def test_a_data_set_may_be_ingested_in_its_own_way(sample):
@@ -203,8 +241,8 @@ def with_pgkpr(content):
             "runs": {**runs, "pgkpr": {"pgkpr": {"model": "pgkpr"}}}}
 
 
-FILLED_IN = ("paired_datasets", "compared_datasets", "paraphrase_datasets", "keyword_datasets", "classified_datasets",
-             "consulted_models")
+FILLED_IN = ("paired_datasets", "compared_datasets", *BRANCHES, "paraphrase_datasets", "keyword_datasets",
+             "classified_datasets", "consulted_models")
 
 
 def with_clld(content, **models):
@@ -229,7 +267,7 @@ def test_the_data_sets_of_the_pgkpr_track_are_filled_in(sample):
     (("models", "pgkpr", "hcl"), {"dataset": "sample"}, "models.hcl has one of that name too"),
     (("models", "pgkpr", "pgkpr", "overrides"), {"sizes": {"heads": 7}}, "width 64 is not a multiple of heads 7"),
     (("runs", "pgkpr", "pgkpr", "decode"), {"keywords": "yx"}, "runs.pgkpr.pgkpr.decode"),
-    (("datasets", "sample", "side_by_side"), False, "has no keyword scores by attribution and PSI"),
+    (("models", "pgkpr", "pgkpr", "dataset"), "questions", "pgkpr.dataset: questions has labelled texts"),
 ])
 def test_wrong_names_and_values_of_the_pgkpr_track_are_named(sample, place, value, message):
     content = with_pgkpr(sample)

@@ -1,6 +1,7 @@
 """Pairs as words with tags and scores, and the vocabulary (METHODS C.1, C.2): facts, counts, bad inputs, the stage."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from stages.artifacts.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.params.data import Annotate
 from stages.params.pgkpr import ParaphraseItems
+from stages.pgkpr.batches import PairBatches
 from stages.pgkpr.vocabulary import PENN_WORD_TAGS, SPECIALS, Vocabulary
 from stages.pgkpr.words import read_words
 from stages.runtime.errors import InputError
@@ -328,9 +330,15 @@ def project(tmp_path, monkeypatch):
     paths = DatasetPaths("tiny")
     for kind, rows in make_tables([*EXAMPLES, ("train", 90, [10])]).items():
         write_table(paths.table(kind), kind, rows, Provenance("test", "0", {kind: {"from": "here"}}))
-    params = {"recipe": "test", "datasets": {"tiny": {"source": "x"}}, "paraphrase_items": {"max_length": 3}}
-    (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
+    write_params("s_tagger")
     return paths
+
+
+def write_params(keywords):
+    params = {"recipe": "test", "datasets": {"tiny": {"source": "x"}}, "paraphrase_items": {"max_length": 3},
+              "models": {"pgkpr": {"row": {"dataset": "tiny"}}},
+              "runs": {"pgkpr": {"row": {"model": "row", "decode": {"keywords": keywords}}}}}
+    Path("params.yaml").write_text(yaml.safe_dump(params))
 
 
 def test_stage_writes_items_vocabulary_and_metrics_the_same_bytes_twice(project):
@@ -348,6 +356,28 @@ def test_stage_writes_items_vocabulary_and_metrics_the_same_bytes_twice(project)
         "1 example left out, because a text has no words"]
     assert set(metadata["models"]) == {"attribution", "psi", "s_tags"}
     assert paraphrase_items.main(["tiny"]) == 0 and [file.read_bytes() for file in files] == written
+
+
+def test_primary_words_that_no_model_reads_are_null_and_needed_by_nothing(project):
+    for kind in ("psi", "s_tags"):
+        project.table(kind).unlink()
+    write_params("xx")
+    assert paraphrase_items.main(["tiny"]) == 0
+    found = read_frame(project.table("paraphrase_items"), "paraphrase_items")
+    assert found[["primary_xx", "primary_xy", "primary_s"]].isna().all(axis=None) and found["score_xx"].notna().all()
+    assert "primary_words" not in json.loads(project.metrics("paraphrase_items").read_text())["train"]
+    known = Vocabulary.from_frame(read_frame(project.table("vocabulary"), "vocabulary"))
+    scores = [[np.asarray(row) for row in found["score_xx"]]]
+    assert len(PairBatches(found, known, 3, scores)) == len(found)
+    found.at[0, "primary_xx"] = [True]  # some rows null, others not
+    with pytest.raises(InputError, match="column primary_xx of example"):
+        PairBatches(found, known, 3, scores)
+
+
+def test_stage_is_for_data_sets_of_the_track(project, capsys):
+    write_params("xx")
+    assert paraphrase_items.main(["tyni"]) == 1
+    assert "models.pgkpr names no model of data set 'tyni'" in capsys.readouterr().err
 
 
 def test_stage_says_what_is_missing(project, capsys):

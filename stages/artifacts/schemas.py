@@ -209,9 +209,10 @@ _ALL = (
             ("target_tags", _TEXTS, "Penn tag of each"),
             ("score_xx", pa.list_(pa.float32()), "keyword probability of each source word, from the source alone"),
             ("score_xy", pa.list_(pa.float32()), "keyword probability of each source word, from this pair"),
-            ("primary_xx", pa.list_(pa.bool_()), "primary by PSI, from the source alone"),
-            ("primary_xy", pa.list_(pa.bool_()), "primary by PSI, from this pair"),
-            ("primary_s", pa.list_(pa.bool_()), "primary as the S-Tagger sees it"),
+            ("primary_xx", pa.list_(pa.bool_()), "primary by PSI, from the source alone; null where no "
+                                                "model reads primary words"),
+            ("primary_xy", pa.list_(pa.bool_()), "primary by PSI, from this pair; null likewise"),
+            ("primary_s", pa.list_(pa.bool_()), "primary as the S-Tagger sees it; null where no run reads that"),
         )),
     TableSchema(
         "vocabulary", "The one vocabulary of words, tags and special tokens (METHODS C.1).", ("token_id",), (

@@ -73,8 +73,9 @@ class Dataset(Block):
                                                               "comes as one text; turns are joined by [SEP]")
     join_han: bool = Field(False, description="take out the spaces between Chinese characters that word-segmented "
                                               "texts have")
-    side_by_side: bool = Field(True, description="also score keywords by attribution, PSI, YAKE and IDF, and compare; "
-                                                 "false leaves out the six stages of that branch")
+    side_by_side: bool = Field(False, description="also score keywords by attribution, PSI, YAKE and IDF, and compare, "
+                                                  "which trains a pair classifier, word vectors and the S-Tagger; "
+                                                  "models that read one of these have it trained anyway")
     keywords: bool = Field(True, description="annotate the texts and find their keywords; labelled texts, which are "
                                              "classified without, may say false")
 

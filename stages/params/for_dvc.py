@@ -1,10 +1,17 @@
-"""Maps that DVC makes stage instances from, filled in from what the params say elsewhere."""
+"""Maps that DVC makes stage instances from, filled in from what the params say elsewhere.
 
-from collections.abc import Collection, Mapping
+An instance exists only if something reads what it makes: a comparison that is switched on, a model, a run.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from stages.params.classifying import consulted
 from stages.params.data import LABELLED_LAYOUTS
+
+# Tables that are made and joined to the pairs of the PGKPR track only where a model or a run reads them, and what DVC
+# watches in their place where none does; any file that always exists would do, but no two may be the same.
+UNREAD = {"psi": "models/rewriters/ianet.py", "s_tags": "models/s_tagger.py"}
 
 
 def with_names(content: Mapping[str, Any], datasets: Mapping[str, Any]) -> dict[str, Any]:
@@ -15,31 +22,89 @@ def with_names(content: Mapping[str, Any], datasets: Mapping[str, Any]) -> dict[
         datasets: its block of that name.
 
     Raises:
-        ValueError: such a map was given and names others.
+        ValueError: such a map was given and is another one.
     """
-    paired = [name for name, dataset in datasets.items() if _value(dataset, "layout") not in LABELLED_LAYOUTS]
-    models = _value(content, "models")
-    maps = {
-        "paired_datasets": (paired, "data sets that are no labelled texts"),
-        "compared_datasets": ([name for name in paired if _value(datasets[name], "side_by_side") is not False],
-                              "data sets of pairs whose side_by_side is not false"),
-        "paraphrase_datasets": (_named(_value(models, "pgkpr"), datasets), "data sets that models.pgkpr names"),
-        "keyword_datasets": ([name for name in datasets if _value(datasets[name], "keywords") is not False],
-                             "data sets whose keywords is not false"),
-        "classified_datasets": (_named(_value(models, "clld"), datasets), "data sets that models.clld names"),
-        "consulted_models": (consulted(_value(models, "clld")), "models that pairs_of of models.clld names")}
+    maps = _maps(content, datasets)
     for name, (wanted, which) in maps.items():
         given = content.get(name)
-        if isinstance(given, Mapping) and given and set(given) != set(wanted):
+        if isinstance(given, Mapping) and set(given) != set(wanted):
             raise ValueError(f"{name}: must name the {which} ({', '.join(wanted) or 'none'}); leave it out, and "
                              f"`keycontrast use` fills it in")
-    return {**content, **{name: {one: {} for one in wanted} for name, (wanted, _) in maps.items()}}
+        if isinstance(given, Mapping) and any(given[one] and given[one] != wanted[one] for one in wanted):
+            raise ValueError(f"{name}: must say what these are joined with ({wanted}); leave it out, and `keycontrast "
+                             f"use` fills it in")
+    return {**content, **{name: wanted for name, (wanted, _) in maps.items()}}
+
+
+def _maps(content: Mapping[str, Any], datasets: Mapping[str, Any]) -> dict[str, tuple[dict[str, Any], str]]:
+    """Return each map with words for what it names."""
+    models, method = _value(content, "models"), _value(_value(content, "keywords"), "method")
+    paired = [name for name, dataset in datasets.items() if _value(dataset, "layout") not in LABELLED_LAYOUTS]
+    compared = [name for name in paired if _value(datasets[name], "side_by_side") is True]
+    paraphrased = _named(_value(models, "pgkpr"), datasets)
+    read = {name: _read(content, name) for name in paraphrased}
+
+    def needed(table: str) -> list[str]:
+        of_all = paired if table == method else []
+        of_models = [name for name in paired if name in paraphrased and (table == "attribution" or table in read[name])]
+        return [name for name in paired if name in {*of_all, *of_models, *compared}]
+
+    reading = "that a comparison (side_by_side), keywords.method or models.pgkpr reads"
+    return {
+        "paired_datasets": (_empty(paired), "data sets that are no labelled texts"),
+        "compared_datasets": (_empty(compared), "data sets of pairs whose side_by_side is true"),
+        "attributed_datasets": (_empty(needed("attribution")), f"data sets of pairs with an attribution {reading}"),
+        "primary_datasets": (_empty(needed("psi")), f"data sets of pairs with primary words by PSI {reading}"),
+        "tagged_datasets": (_empty(needed("s_tags")), f"data sets of pairs with an S-Tagger {reading}"),
+        "contrasted_datasets": (_empty(_named(_value(models, "hcl"), datasets)), "data sets that models.hcl names"),
+        "paraphrase_datasets": (
+            {name: _watched(name, UNREAD if name in compared else read[name]) for name in paraphrased},
+            "data sets that models.pgkpr names"),
+        "keyword_datasets": (_empty(name for name in datasets if _value(datasets[name], "keywords") is not False),
+                             "data sets whose keywords is not false"),
+        "classified_datasets": (_empty(_named(_value(models, "clld"), datasets)), "data sets that models.clld names"),
+        "consulted_models": (_empty(consulted(_value(models, "clld"))), "models that pairs_of of models.clld names")}
+
+
+def _read(content: Mapping[str, Any], dataset: str) -> set[str]:
+    """Return which of the tables in ``UNREAD`` a model of the PGKPR track on ``dataset``, or a run of it, reads."""
+    found = {name: model for name, model in _entries(content, "models") if _value(model, "dataset") == dataset}
+    block, decoding = _value(content, "train_pgkpr"), _value(content, "generate_pgkpr")
+    sources = set()
+    for model in found.values():
+        own = _value(model, "overrides")
+        sources.add(_over(_value(own, "architecture"), _value(block, "architecture")))
+        sources.add(_over(_value(_value(own, "keywords"), "by"), _value(_value(block, "keywords"), "by")))
+    sources |= {_over(_value(_value(run, "decode"), "keywords"), _value(decoding, "keywords"))
+                for _, run in _entries(content, "runs") if _value(run, "model") in found}
+    tagged = {"s_tags", "psi"} if "s_tagger" in sources else set()
+    return tagged | ({"psi"} if sources & {"ianet", "psi", "psi_xx", "psi_xy"} else set())
+
+
+def _entries(content: Mapping[str, Any], block: str) -> Iterator[tuple[str, Any]]:
+    """Yield name and content of each model, or run, of the PGKPR track."""
+    entries = _value(_value(content, block), "pgkpr")
+    if isinstance(entries, Mapping):
+        yield from entries.items()
+
+
+def _watched(dataset: str, read: Collection[str]) -> dict[str, str]:
+    return {table: f"artifacts/{dataset}/{table}.parquet" if table in read else unread
+            for table, unread in UNREAD.items()}
 
 
 def _named(models: Any, datasets: Collection[str]) -> list[str]:
     """Return the data sets that models name, in the order of ``datasets``."""
     named = [_value(model, "dataset") for model in models.values()] if isinstance(models, Mapping) else []
     return [name for name in datasets if name in named]
+
+
+def _empty(names: Iterable[str]) -> dict[str, Any]:
+    return {name: {} for name in names}
+
+
+def _over(own: Any, block: Any) -> str:
+    return str(block if own is None else own)
 
 
 def _value(block: Any, name: str) -> Any:

@@ -25,7 +25,7 @@ STAGE_PARAMS: dict[str, tuple[str, ...]] = {
     "generate_hcl": ("seed", "runtime.threads", "runtime.deterministic", "generate_hcl", "runs.hcl.{key}"),
     "evaluate_hcl": ("seed", "runtime.threads", "runtime.deterministic", "encoder", "evaluate_hcl", "runs.hcl.{key}"),
     "probe_hcl": ("seed", "runtime.threads", "runtime.deterministic", "probe_hcl", "probes.hcl.{key}"),
-    "paraphrase_items": ("paraphrase_items",),
+    "paraphrase_items": ("paraphrase_items", "paraphrase_datasets.{key}"),
     "train_pgkpr": ("seed", "runtime.threads", "runtime.deterministic", "paraphrase_items.max_length", "train_pgkpr",
                     "models.pgkpr.{key}"),
     "generate_pgkpr": ("seed", "runtime.threads", "runtime.deterministic", "generate_pgkpr", "runs.pgkpr.{key}"),

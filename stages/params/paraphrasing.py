@@ -10,14 +10,14 @@ from stages.params.data import Attribution, Psi
 from stages.params.pgkpr import READING, GeneratePgkpr, TrainPgkpr
 
 
-def missing_modes(attribution: Attribution, psi: Psi, paraphrased: bool, compared: bool) -> list[str]:
+def missing_modes(attribution: Attribution, psi: Psi, paraphrased: bool, tagged: bool) -> list[str]:
     """Return which modes of keyword scores are not computed although a stage reads them.
 
     Args:
         attribution: its block.
         psi: its block.
         paraphrased: there are models of the PGKPR track, whose pairs have scores of both modes.
-        compared: there are data sets whose keywords are compared, for which the S-Tagger is trained.
+        tagged: there are data sets for which the S-Tagger is trained.
     """
     problems = []
     for block, modes in (("attribution", attribution.modes), ("psi", psi.modes)):
@@ -25,7 +25,7 @@ def missing_modes(attribution: Attribution, psi: Psi, paraphrased: bool, compare
         if lacking and paraphrased:
             problems.append(f"{block}.modes: {' and '.join(lacking)} missing, and models.pgkpr needs the scores of "
                             f"both; write [xx, xy]")
-        elif "xy" in lacking and compared and block == "psi":
+        elif "xy" in lacking and tagged and block == "psi":
             problems.append("psi.modes: xy missing, from which the S-Tagger learns; write [xx, xy], or set "
                             "side_by_side of the data sets to false")
     return problems

@@ -25,7 +25,7 @@ from stages.params.data import (
     TextRank,
     WordVectors,
 )
-from stages.params.for_dvc import with_names
+from stages.params.for_dvc import UNREAD, with_names
 from stages.params.hcl import (
     SCRATCH,
     Compare,
@@ -84,6 +84,13 @@ class Empty(Block):
     """No settings: DVC makes stage instances from the keys of a map."""
 
 
+class Joined(Block):
+    """Tables that the pairs of a data set of the PGKPR track are joined with, as DVC watches them."""
+
+    psi: str = Field(UNREAD["psi"], description="a file that always exists where no model reads primary words")
+    s_tags: str = Field(UNREAD["s_tags"], description="likewise, where no run reads the S-Tagger's")
+
+
 class Models(Block):
     """Trained models by track."""
 
@@ -116,6 +123,9 @@ class Params(Block):
     """The single truth that DVC sees."""
 
     recipe: str
+    sizes: Literal["auto", "paper"] = Field(
+        "auto", description="where sizes come from that a recipe leaves out: `keycontrast use` fits them to machine "
+                            "and data, once, or they are the papers'; params.yaml only says which")
     seed: int = Field(13, ge=0)
     runtime: Runtime = Runtime()
     cluster: Cluster = Cluster()
@@ -125,7 +135,16 @@ class Params(Block):
         default_factory=dict, description="data sets that are no labelled texts, for DVC; filled in from `datasets`")
     compared_datasets: dict[Name, Empty] = Field(
         default_factory=dict, description="those of them with `side_by_side`, likewise")
-    paraphrase_datasets: dict[Name, Empty] = Field(
+    attributed_datasets: dict[Name, Empty] = Field(
+        default_factory=dict, description="those whose attribution something reads: `side_by_side`, `keywords.method` "
+                                          "or models.pgkpr; likewise")
+    primary_datasets: dict[Name, Empty] = Field(
+        default_factory=dict, description="those whose primary words by PSI something reads, likewise")
+    tagged_datasets: dict[Name, Empty] = Field(
+        default_factory=dict, description="those whose S-Tagger something reads, likewise")
+    contrasted_datasets: dict[Name, Empty] = Field(
+        default_factory=dict, description="data sets that models.hcl names, likewise")
+    paraphrase_datasets: dict[Name, Joined] = Field(
         default_factory=dict, description="data sets that models.pgkpr names, likewise")
     keyword_datasets: dict[Name, Empty] = Field(
         default_factory=dict, description="data sets whose `keywords` is not false, likewise")
@@ -222,17 +241,12 @@ class Params(Block):
         problems += [f"keywords.method: {self.keywords.method} scores pairs of texts, and data set {name} has labelled "
                      f"texts; choose textrank" for name in sorted(self.datasets.keys() - self.paired_datasets.keys())
                      if self.keywords.method != "textrank"]
-        problems += [f"keywords.method: {self.keywords.method} is not computed for data set {name}, whose side_by_side "
-                     f"is false; choose textrank, or let side_by_side be true"
-                     for name in sorted(self.paired_datasets.keys() - self.compared_datasets.keys())
-                     if self.keywords.method != "textrank"]
         problems += [f"models.hcl.{name}.dataset: {model.dataset} has labelled texts, and the model needs pairs"
                      for name, model in self.models.hcl.items()
                      if model.dataset in self.datasets.keys() - self.paired_datasets.keys()]
-        problems += [f"models.pgkpr.{name}.dataset: {model.dataset} has no keyword scores by attribution and PSI, "
-                     f"which the PGKPR track needs; take a data set of pairs, and let its side_by_side be true"
+        problems += [f"models.pgkpr.{name}.dataset: {model.dataset} has labelled texts, and the model needs pairs"
                      for name, model in self.models.pgkpr.items()
-                     if model.dataset in self.datasets.keys() - self.compared_datasets.keys()]
+                     if model.dataset in self.datasets.keys() - self.paired_datasets.keys()]
         for name in self.datasets:
             problems += _problems(f"datasets.{name}.ingest", partial(self.ingest_settings, name))
         for name, model in self.models.hcl.items():
@@ -253,7 +267,7 @@ class Params(Block):
 
         A run is held against its model if both are sound by themselves.
         """
-        problems = missing_modes(self.attribution, self.psi, bool(self.models.pgkpr), bool(self.compared_datasets))
+        problems = missing_modes(self.attribution, self.psi, bool(self.models.pgkpr), bool(self.tagged_datasets))
         unsound = set()
         for name in self.models.pgkpr:
             wrong = _problems(f"models.pgkpr.{name}.overrides", partial(self.pgkpr_model, name))

@@ -1,0 +1,85 @@
+"""How much a data set holds, from a look at its first rows: for sizes and estimates, not for any result."""
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from stages.artifacts.schemas import SPLITS
+from stages.ingestion.checks import RowCheck, RowError
+from stages.ingestion.readers import data_files, read_rows
+from stages.params import Params
+from stages.params.data import Dataset
+
+# Rows that are read; the count of all is exact up to here, and goes by the size of the files beyond.
+LOOKED_AT = 50_000
+_COMPRESSED = 3.0  # text in its own size over that in .gz, .zst or Parquet, roughly
+_RARE = 95  # texts longer than all but so many per cent are cut
+
+
+@dataclass(frozen=True)
+class Extent:
+    """Roughly what the examples of a data set are.
+
+    Attributes:
+        train: items of the training split, and so on; ``ingest.max_train`` and its like are kept to.
+        inputs: words that the input of 95 items in 100 does not exceed.
+        outputs: likewise of outputs; of labelled texts those of inputs.
+        words: of an input in the mean.
+    """
+
+    train: int
+    validation: int
+    test: int
+    inputs: int
+    outputs: int
+    words: float
+
+    @property
+    def items(self) -> int:
+        """Items of all splits."""
+        return self.train + self.validation + self.test
+
+
+def extent_of(params: Params, name: str, root: Path = Path()) -> Extent:
+    """Return the extent of data set ``name``, whose source is relative to ``root``.
+
+    Raises:
+        InputError: its files are missing or cannot be read.
+    """
+    dataset, settings = params.datasets[name], params.ingest_settings(name)
+    dataset = dataset.model_copy(update={"source": str(root / dataset.source)})
+    check, lengths, splits, groups = RowCheck(dataset, settings.roc_mode), [], Counter[str | None](), set()
+    rows, size, in_all = 0, 0, sum(_text_size(path) for _, path in data_files(dataset))
+    for row in islice(read_rows(dataset), LOOKED_AT):
+        rows, size = rows + 1, size + sum(len(str(value)) + 1 for value in row.values or [row.content])
+        try:
+            found = check(row)
+        except RowError:
+            continue
+        if dataset.structure in ("pairs", "dialogue") and found.label == "0" or found.group in groups:
+            continue
+        groups |= {found.group} if dataset.structure == "captions" else set()
+        splits[row.split] += 1
+        lengths.append([_words(text, dataset) for text in (found.surfaces[0], found.surfaces[:2][-1])])
+    scale = max(1.0, in_all / max(1, size)) if rows == LOOKED_AT else 1.0
+    shares = {"validation": settings.validation, "test": settings.test}
+    shares["train"] = 1 - sum(shares.values())
+    limits = {"train": settings.max_train, "validation": settings.max_validation, "test": settings.max_test}
+    counts = {split: round(scale * (splits[split] + shares[split] * splits[None])) for split in SPLITS}
+    counts = {split: count if (most := limits[split]) is None else min(count, most) for split, count in counts.items()}
+    inputs, outputs = np.percentile(np.array(lengths or [[1, 1]]), _RARE, axis=0)
+    return Extent(counts["train"], counts["validation"], counts["test"], int(inputs), int(outputs),
+                  float(np.mean([one[0] for one in lengths])) if lengths else 1.0)
+
+
+def _words(text: str, dataset: Dataset) -> int:
+    return len(text) if dataset.language == "zh" else len(text.split())
+
+
+def _text_size(path: Path) -> float:
+    files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
+    return sum(file.stat().st_size * (_COMPRESSED if file.suffix in (".gz", ".zst", ".parquet") else 1)
+               for file in files)

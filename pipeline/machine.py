@@ -1,0 +1,54 @@
+"""What a machine is, as far as sizes and estimates go by it: cores, memory, the first CUDA device."""
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.processes import visible_gpus
+
+_GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine, whatever else runs on it at the moment.
+
+    Attributes:
+        cores: processor cores that this process may use.
+        memory_gib: memory, the limit of a container included.
+        gpu_gib: memory of the smallest CUDA device that stages may take; 0 without one.
+    """
+
+    cores: int
+    memory_gib: float
+    gpu_gib: float = 0.0
+
+    def __str__(self) -> str:
+        gpu = f", GPU of {self.gpu_gib:.0f} GiB" if self.gpu_gib else ", no GPU"
+        return f"{self.cores} core{'s' if self.cores > 1 else ''}, {self.memory_gib:.0f} GiB{gpu}"
+
+
+def this_machine(device: str) -> Machine:
+    """Return the machine that this runs on.
+
+    Args:
+        device: ``runtime.device`` of the params; under ``cpu`` no device is looked for.
+    """
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = Path("/sys/fs/cgroup/memory.max")
+    if limit.exists() and limit.read_text().strip() != "max":
+        memory = min(memory, int(limit.read_text()))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return Machine(cores, round(memory / _GIB, 1), _gpu_gib() if visible_gpus(device) else 0.0)
+
+
+def _gpu_gib() -> float:
+    """Return the memory of the smallest CUDA device that torch can use; 0 if it can use none."""
+    listing = subprocess.run(["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"],
+                             capture_output=True, text=True, timeout=30, check=False)
+    found = [int(line) / 1024 for line in re.findall(r"^\s*(\d+)\s*$", listing.stdout, re.MULTILINE)]
+    import torch
+
+    return round(min(found), 1) if found and torch.cuda.is_available() else 0.0

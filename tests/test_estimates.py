@@ -1,0 +1,137 @@
+"""Estimates of time and memory: against what the sample took, from a table and from records; and what is said."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from source_imports import ROOT
+
+from pipeline.dag import Dag, StageNode
+from pipeline.estimates import costs, estimate, estimate_of_all, instances, measured_rates, total_seconds
+from pipeline.extent import Extent, extent_of
+from pipeline.machine import Machine
+from stages.params import load_params, parse_params
+
+# What `keycontrast run` of recipe sample recorded on two cores of a server processor (5 min 06 s by the clock):
+# seconds and MiB of each training, floating-point operations of a step, and its seconds.
+MEASURED = {
+    "pair_classifier@sample": (50.6, 853, None, None), "train_clld@ct": (2.3, 552, 1.78e8, 0.00651),
+    "train_clld@ct-cl": (3.3, 555, 3.56e8, 0.01135), "train_hcl@hcl": (77.3, 1411, 4.4e10, 0.5234),
+    "train_hcl@hcl-no-graph": (74.0, 1241, 4.4e10, 0.4918), "train_pgkpr@pgkpr": (23.0, 623, 8.38e8, 0.03299),
+    "train_pgkpr@transformer": (5.2, 564, 3.06e8, 0.01244)}
+BY_THE_CLOCK = 306.0
+TWO_CORES = Machine(2, 24)
+NOTHING = Path("nowhere")
+DVC = yaml.safe_load((ROOT / "dvc.yaml").read_text())
+BEFORE = 6.0  # seconds that a training takes to start
+
+
+@pytest.fixture(scope="module")
+def sample():
+    params = load_params(ROOT / "params.yaml")
+    return params, {name: extent_of(params, name, ROOT) for name in params.datasets}
+
+
+def write_records(folder, slower=1.0):
+    folder.mkdir(exist_ok=True)
+    for name, (seconds, mib, flops, step) in MEASURED.items():
+        record = {"seconds": seconds * slower, "peak_memory_mib": mib}
+        if flops:
+            record["training"] = {"flops_per_step": flops, "seconds_per_step_median": step * slower}
+        (folder / f"{name}.json").write_text(json.dumps(record))
+    return folder
+
+
+def estimated(sample, records, machine=TWO_CORES):
+    params, extents = sample
+    rates = measured_rates(records, "few cores", params.runtime.threads)
+    found = costs(params, instances(params, DVC), extents, machine, rates)
+    return found, total_seconds(params, found, machine)
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_the_sample_takes_about_what_is_said(sample, tmp_path, recorded):
+    found, total = estimated(sample, write_records(tmp_path) if recorded else NOTHING)
+    for name, (seconds, mib, _, _) in MEASURED.items():
+        assert 0.4 < found[name].seconds / (seconds + BEFORE) < 2.5, name
+        assert 0.6 < found[name].gib / (mib / 1024) < 1.7, name
+    assert len(found) == 42 and 0.6 < total / BY_THE_CLOCK < 1.5
+
+
+def test_a_slow_machine_is_known_by_its_records(sample, tmp_path):
+    _, quick = estimated(sample, write_records(tmp_path))
+    found, slow = estimated(sample, write_records(tmp_path, slower=5.0))
+    assert found["train_hcl@hcl"].seconds == pytest.approx(BEFORE + 5 * 77.3, rel=0.5)
+    assert found["pair_classifier@sample"].seconds > 150  # which leaves no rate: it goes by the machine's speed
+    assert slow > 2.5 * quick
+    (tmp_path / "annotate@sample.json").write_text('{"seconds": 100.0, "peak_memory_mib": 2048}')
+    found, _ = estimated(sample, tmp_path)
+    assert found["annotate@sample"].seconds == pytest.approx(102) and found["annotate@sample"].gib == 2.0
+    (tmp_path / "annotate@sample.json").write_text('{"seconds": 100.0, "pe')
+    assert estimated(sample, tmp_path)[0]["annotate@sample"].seconds < 50
+
+
+@pytest.mark.parametrize(("place", "factor"), [
+    ({"training": {"epochs": 8}}, 2.0), ({"training": {"freeze_layers": 0}}, 1.1), ({"decoder": {"layers": 6}}, 1.1)])
+def test_more_work_takes_longer(sample, place, factor):
+    params, extents = sample
+    content = params.model_dump(mode="json")
+    content["models"]["hcl"]["hcl"]["overrides"] = place
+    more = parse_params(content, "params")
+    before, after = (costs(one, ["train_hcl@hcl"], extents, TWO_CORES, measured_rates(NOTHING, "few cores", 1))
+                     for one in (params, more))
+    assert after["train_hcl@hcl"].seconds - BEFORE >= 0.99 * factor * (before["train_hcl@hcl"].seconds - BEFORE)
+
+
+@pytest.mark.parametrize("overrides", [
+    {"architecture": name} for name in ("transformer", "residual_lstm", "latent_bow", "ianet")])
+def test_every_architecture_has_an_estimate(sample, overrides):
+    params, extents = sample
+    content = params.model_dump(mode="json")
+    content["models"]["pgkpr"]["transformer"]["overrides"] = overrides
+    found = costs(parse_params(content, "params"), ["train_pgkpr@pgkpr", "train_pgkpr@transformer"], extents, TWO_CORES,
+                  measured_rates(NOTHING, "few cores", 1))
+    assert BEFORE < found["train_pgkpr@transformer"].seconds < 3600
+
+
+def test_a_gpu_takes_the_time_of_its_launches_at_least(sample):
+    params, extents = sample
+    rates = measured_rates(NOTHING, "large GPU", 1)
+    names, machine = ["train_hcl@hcl"], Machine(16, 64, 80)
+    found = costs(params, names, extents, machine, rates)
+    assert found["train_hcl@hcl"].seconds == pytest.approx(BEFORE + 1.15 * 4 * 32 * 0.03)
+    assert "from rates that nobody has measured" in estimate(params, names, machine, NOTHING, ROOT)
+
+
+def test_two_stages_run_at_a_time_but_none_before_what_it_reads(sample):
+    params, extents = sample
+    rates = measured_rates(NOTHING, "few cores", 1)
+    chain = ["ingest@sample", "annotate@sample", "train_hcl@hcl", "generate_hcl@hcl", "evaluate_hcl@hcl", "report"]
+    found = costs(params, chain, extents, TWO_CORES, rates)
+    assert total_seconds(params, found, TWO_CORES) == pytest.approx(sum(cost.seconds for cost in found.values()))
+    both = costs(params, ["train_hcl@hcl", "train_hcl@hcl-no-graph"], extents, TWO_CORES, rates)
+    alone = both["train_hcl@hcl"].seconds
+    assert total_seconds(params, both, TWO_CORES) == pytest.approx(alone)
+    assert total_seconds(params, both, Machine(1, 4)) == pytest.approx(2 * alone)
+
+
+def test_what_is_said(sample, tmp_path):
+    params, _ = sample
+    said = estimate_of_all(params, TWO_CORES, NOTHING, ROOT)
+    assert said.startswith("About ") and "for 42 stages (2 cores, 24 GiB, no GPU), at most" in said
+    assert "longest: train_hcl@hcl 1 min" in said and said.endswith("Estimated from rates of another machine.")
+    assert "from what 6 trainings took here" in estimate_of_all(params, TWO_CORES, write_records(tmp_path), ROOT)
+    assert estimate(params, ["report"], TWO_CORES, NOTHING, tmp_path).startswith(
+        f"No estimate of time and memory: {tmp_path}/data/sample/paraphrase.jsonl: no such file")
+
+
+def test_only_what_is_out_of_date_counts():
+    nodes = [StageNode(name=name, upstream=upstream, changed=changed) for name, upstream, changed in (
+        ("a", (), False), ("b", ("a",), True), ("c", ("b",), False), ("d", ("a",), False), ("e", ("c", "d"), False))]
+    assert Dag(nodes=tuple(nodes)).out_of_date() == ["b", "c", "e"]
+    assert Dag(nodes=(nodes[0], nodes[3])).out_of_date() == []
+
+
+def test_an_extent_is_of_all_splits():
+    assert Extent(10, 2, 3, 5, 5, 4.0).items == 15
