@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
+from models.precision import products
 from models.training.order import epoch_batches
 from models.training.parallel import add_gradients, add_values, from_first, place, wait
 from models.training.prefetch import loaded_ahead, moved, pinned
@@ -191,7 +192,7 @@ class _Loop:
         for number in range(rank, len(self.settings.micro_batches(list(step.batch))), world):
             batch = moved(next(loaded), self.device)
             _seed_all(self.seed_of("step", step.number, number))
-            with self._autocast():
+            with products(self.device, self.settings.precision):
                 loss, parts = self.task.train_batch(batch, step)
             loss.backward()
             sums.add({"loss": loss, **parts})
@@ -209,9 +210,6 @@ class _Loop:
             weight = 1 if name == "/norm" else len(batch)
             state.sums[name] = state.sums.get(name, 0.0) + value * weight
 
-    def _autocast(self) -> torch.autocast:
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.precision == "bf16")
-
     def _evaluate(self) -> None:
         """Let a task that evaluates within epochs do so, if it is due; nothing is drawn that a step would miss."""
         task, steps = self.task, self.state.step
@@ -226,7 +224,7 @@ class _Loop:
         """Return what ``judge`` makes of the model in evaluation mode, without gradients."""
         _seed_all(self.seed_of("validation"))
         self.task.module.eval()
-        with torch.no_grad(), self._autocast():
+        with torch.no_grad(), products(self.device, self.settings.precision):
             return judge()
 
     def _validate(self) -> dict[str, float]:

@@ -4,7 +4,9 @@ from dataclasses import dataclass
 from math import ceil, isfinite
 from typing import Literal
 
-_WORDS = {"optimiser": ("adamw", "adam"), "schedule": ("linear", "constant"), "precision": ("fp32", "bf16")}
+from models.precision import PRECISIONS
+
+_WORDS = {"optimiser": ("adamw", "adam"), "schedule": ("linear", "constant"), "precision": PRECISIONS}
 
 
 @dataclass(frozen=True)
