@@ -85,7 +85,8 @@ def run(pairs: pd.DataFrame, vocabulary: Vocabulary, values: Mapping[str, Any], 
     torch.manual_seed(derived_seed(seed, STAGE, "weights"))
     model = rewriter_of(RewriterConfig.from_params(values, vocabulary.size, max_length))
     nn.Module.to(model, device)
-    task = RewriteTask(model, train, validation, training["learning_rate"], training["micro_batch"])
+    task = RewriteTask(model, train, validation, training["learning_rate"], training["micro_batch"],
+                       training["batch_size"])
     history = fit(task, loop_settings(training), store, partial(derived_seed, seed, STAGE), open_bar)
     return TrainedRewriter(model, vocabulary, pairs, history)
 

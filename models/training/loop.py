@@ -4,6 +4,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from math import isfinite
 from typing import Any, TypeVar
 
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 
 from models.precision import products
+from models.training.contrast import CachedContrast
 from models.training.order import epoch_batches
 from models.training.parallel import add_gradients, add_values, from_first, place, wait
 from models.training.prefetch import loaded_ahead, moved, pinned
@@ -21,6 +23,7 @@ from models.training.task import (
     Bar,
     Batch,
     CheckpointStore,
+    Contrasting,
     Drawing,
     Evaluating,
     History,
@@ -189,14 +192,33 @@ class _Loop:
         sums = PartSums()
         rank, world = place()
         self.optimiser.zero_grad(set_to_none=True)
-        for number in range(rank, len(self.settings.micro_batches(list(step.batch))), world):
-            batch = moved(next(loaded), self.device)
-            _seed_all(self.seed_of("step", step.number, number))
-            with products(self.device, self.settings.precision):
+        runs = self.settings.micro_batches(list(step.batch))
+        own = ((number, moved(next(loaded), self.device)) for number in range(rank, len(runs), world))
+        if isinstance(self.task, Contrasting) and self.task.contrasts and len(runs) > 1:
+            return self._accumulate_contrast(self.task, step, runs, list(own))
+        for number, batch in own:
+            with self._begun(step, number):
                 loss, parts = self.task.train_batch(batch, step)
             loss.backward()
             sums.add({"loss": loss, **parts})
         return sums
+
+    def _accumulate_contrast(self, task: Contrasting, step: Step, runs: Sequence[list[int]],
+                             own: Sequence[tuple[int, Batch]]) -> PartSums:
+        """Do the same for a task whose micro-batches are contrasted with each other."""
+        sums, contrast = PartSums(), CachedContrast(task, step, runs, own, partial(self._begun, step))
+        for number, batch in own:
+            with self._begun(step, number):
+                loss, parts, vectors = task.train_apart(batch, step)
+            contrast.backward(number, loss, vectors)
+            sums.add({"loss": loss, **parts})
+        sums.add(contrast.parts)
+        return sums
+
+    def _begun(self, step: Step, number: int) -> torch.autocast:
+        """Seed what a micro-batch of ``step`` draws, and return the precision of its products."""
+        _seed_all(self.seed_of("step", step.number, number))
+        return products(self.device, self.settings.precision)
 
     def _count(self, batch: list[int], sums: PartSums, norm: torch.Tensor) -> None:
         """Take the step into the state; here, once per step, the device is waited for."""

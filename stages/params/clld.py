@@ -67,8 +67,7 @@ class ClldTraining(Block):
     epochs: int = Field(50, ge=1)
     patience: int | None = Field(10, ge=1, description="epochs without a better validation accuracy; null: never stop")
     batch_size: int = Field(128, ge=1, description="texts per optimiser step")
-    micro_batch: int = Field(128, ge=1, description="texts per forward pass; those of other passes take no part in a "
-                                                    "text's contrast")
+    micro_batch: int = Field(128, ge=1, description="texts per forward pass; gradients are accumulated")
     learning_rate: float | None = Field(None, gt=0, description="null: 2e-5, and 1e-3 for textcnn")
     head_rate: float | None = Field(None, gt=0, description="of classifier and head; null: learning_rate")
     optimiser: Literal["adamw", "adam"] | None = Field(None, description="null: adamw, and adam for textcnn")
