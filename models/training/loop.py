@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from models.precision import products
+from models.training.compiled import compiled
 from models.training.contrast import CachedContrast
 from models.training.order import epoch_batches
 from models.training.parallel import add_gradients, add_values, from_first, place, wait
@@ -61,7 +62,7 @@ def fit(task: Task, settings: Settings, store: CheckpointStore, seed_of: SeedOf,
         open_bar: given the number of steps and of those done, returns a progress bar.
 
     Raises:
-        ValueError: nothing to train on, buckets without lengths, or a checkpoint of another model.
+        ValueError: nothing to train on or to compile, buckets without lengths, or a checkpoint of another model.
         FloatingPointError: a loss, gradient or validation value is not finite.
 
     Example:
@@ -69,7 +70,7 @@ def fit(task: Task, settings: Settings, store: CheckpointStore, seed_of: SeedOf,
         >>> history.best_epoch  # doctest: +SKIP
         2
     """
-    with _memory_as_it_comes():
+    with _memory_as_it_comes(), compiled(task.module, settings.compile):
         loop = _Loop(task, settings, store, seed_of)
         loop.resume()
         bar = open_bar(loop.total, loop.state.step) if open_bar else None

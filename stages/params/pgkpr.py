@@ -113,6 +113,8 @@ class PgkprTraining(Block):
     schedule: Literal["constant", "linear"] = "constant"
     clip: float = Field(1.0, gt=0)
     precision: Literal["fp32", "bf16"] = "fp32"
+    compile: bool = Field(False, description="layers by torch.compile: other rounding; needs a C++ compiler, on "
+                                             "a GPU Triton")
     bucket: bool = Field(True, description="batches of pairs of similar length, drawn anew each epoch")
     checkpoint_steps: int = Field(50, ge=1)
 

@@ -4,8 +4,11 @@ A training says its precision in its own block; everything that trains nothing (
 node vectors, probes, predictions) obeys ``runtime.precision``. TF32 is switched for all alike by ``seed_everything``.
 """
 
+import os
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
 
 from stages.runtime.device import choose_device
@@ -58,14 +61,36 @@ def settled_precision(device: str, runtime: Any, training: Mapping[str, Any], bl
     Args:
         device: of the training.
         runtime: the block of that name.
-        training: plain values with ``precision``.
+        training: plain values with ``precision`` and perhaps ``compile``.
         block: dotted name of the block that they are.
 
     Raises:
-        InputError: as of :func:`check_precision`.
+        InputError: as of :func:`check_precision`, or nothing compiles here.
     """
+    compiled = bool(training.get("compile", False))
     check_precision(device, training["precision"], runtime.tf32, f"{block}.precision")
-    return computed_in(training["precision"], runtime.tf32)
+    if compiled:
+        check_compiler(device, f"{block}.compile")
+    return computed_in(training["precision"], runtime.tf32, compiled)
+
+
+def check_compiler(device: str, place: str) -> None:
+    """Check that this machine has what ``torch.compile`` calls.
+
+    Args:
+        device: ``cpu``, ``cuda`` or ``cuda:0``.
+        place: dotted name of the param that asks for it.
+
+    Raises:
+        InputError: there is no C++ compiler, or no Triton for a GPU.
+    """
+    compiler = os.environ.get("CXX", "g++")
+    if shutil.which(compiler) is None:
+        raise InputError(f"{place} is true, and this machine has no C++ compiler ({compiler}; CXX may name another). "
+                         f"Install one, or set it to false.")
+    if device.startswith("cuda") and find_spec("triton") is None:
+        raise InputError(f"{place} is true, and Triton, which compiles for GPUs, is missing. Install the package "
+                         f"triton, or set it to false.")
 
 
 def computed_in(precision: str, tf32: bool, compiled: bool = False) -> dict[str, Any]:
