@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers import initialization as init
 
+from models.precision import recurrent
 from models.training import BatchedTask, Step
 
 LABELS = {0: "secondary", 1: "primary"}
@@ -76,7 +77,7 @@ class STagger(PreTrainedModel):
 
     def forward(self, input_ids: Tensor) -> Tensor:
         """Return the logits of secondary and primary of word ids (B, L) -> (B, L, 2), padded at the right."""
-        states, _ = self.lstm(self.embedding(input_ids))  # (B, L, hidden)
+        states, _ = recurrent(self.lstm, self.embedding(input_ids))  # (B, L, hidden)
         return self.classifier(states)
 
 

@@ -90,20 +90,22 @@ def predict(params: Params, run: str, texts: Iterable[str], keyword: str | None 
         known = [*params.runs.hcl, *params.runs.pgkpr, *params.runs.clld]
         raise InputError(f"no run is called {run!r}; {nearest(run, known)}")
     from stages.hcl.decoding import Paraphraser
-    from stages.runtime.device import choose_device
+    from stages.runtime.precision import computing
     from stages.runtime.seeds import seed_everything
 
     decode = params.hcl_decoding(run).model_dump()
     decode["samples"] = decode["samples"] if samples is None else samples
-    seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic)
-    paraphraser = Paraphraser(ModelPaths(params.runs.hcl[run].model).weights, choose_device(params.runtime.device))
+    seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)
+    with computing(params.runtime) as device:
+        paraphraser = Paraphraser(ModelPaths(params.runs.hcl[run].model).weights, device)
     setting = decode["keyword"] if keyword is None else f"given:{keyword}"
     finder = _finder(params, paraphraser, setting)
     done = 0
     for batch in _batches(texts, batch_size or decode["batch_size"]):
         items, methods = _items(batch, done, finder, setting, paraphraser, params.seed)
         done += len(batch)
-        rows = pd.concat(list(paraphraser.rewrite(items, {**decode, "batch_size": len(batch)}, params.seed)))
+        with computing(params.runtime):  # left before each yield, for what the caller computes in between
+            rows = pd.concat(list(paraphraser.rewrite(items, {**decode, "batch_size": len(batch)}, params.seed)))
         yield from _lines(rows, methods, paraphraser.uses_keyword)
 
 

@@ -7,7 +7,7 @@ from stages.artifacts.paths import ModelPaths
 from stages.clld.inference import class_probabilities
 from stages.clld.loaded import load_classifier
 from stages.params import Params
-from stages.runtime.device import choose_device
+from stages.runtime.precision import computing
 from stages.runtime.seeds import seed_everything
 
 
@@ -24,11 +24,13 @@ def classified(params: Params, run: str, batches: Iterable[list[str]]) -> Iterat
     Raises:
         InputError: the model is not trained yet, or is of another version.
     """
-    seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic)
-    trained = load_classifier(ModelPaths(params.runs.clld[run].model).weights, choose_device(params.runtime.device))
+    seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)
+    with computing(params.runtime) as device:
+        trained = load_classifier(ModelPaths(params.runs.clld[run].model).weights, device)
     classes = trained.on.classes
     for texts in batches:
-        found = class_probabilities(trained.model, trained.tokenizer, texts, trained.on.max_length, len(texts))
+        with computing(params.runtime):  # left before each yield, for what the caller computes in between
+            found = class_probabilities(trained.model, trained.tokenizer, texts, trained.on.max_length, len(texts))
         for text, row, best in zip(texts, found.tolist(), found.argmax(1).tolist(), strict=True):
             yield {"text": text, "label": classes[best], "probability": row[best],
                    "probabilities": dict(zip(classes, row, strict=True))}

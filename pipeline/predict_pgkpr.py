@@ -16,6 +16,7 @@ from stages.pgkpr.normalisation import as_words
 from stages.pgkpr.words import list_lengths, read_words
 from stages.runtime.device import choose_device
 from stages.runtime.errors import InputError
+from stages.runtime.precision import computing
 from stages.runtime.seeds import seed_everything
 
 # Given texts and their tokens, returns scores or marks aligned with the tokens, in the order of text ids.
@@ -39,13 +40,14 @@ def rewritten(params: Params, run: str, batches: Iterable[list[str]], keyword: s
         InputError: the model or what finds its keywords is not there, or keywords cannot be found or used.
     """
     decode = params.pgkpr_decoding(run).model_dump()
-    seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic)
+    seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)
     device = choose_device(params.runtime.device)
     paraphraser = Paraphraser(ModelPaths(params.runs.pgkpr[run].model).weights, device)
     reader = SourceReader(params, paraphraser, decode["keywords"], keyword, device)
     for texts in batches:
-        items, missing = reader.items(texts)
-        rows = pd.concat(list(paraphraser.rewrite(items, {**decode, "batch_size": len(texts)})))
+        with computing(params.runtime):  # left before each yield, for what the caller computes in between
+            items, missing = reader.items(texts)
+            rows = pd.concat(list(paraphraser.rewrite(items, {**decode, "batch_size": len(texts)})))
         for text, prediction, found, lacking in zip(texts, rows["prediction"], rows["keyword"], missing, strict=True):
             line: dict[str, Any] = {"source": text, "prediction": prediction}
             if paraphraser.uses_keywords:

@@ -94,7 +94,7 @@ def show_unpacked(file: Path, force: bool, console: Console) -> None:
     lines = [f"{len(done.models)} models and {len(done.runs)} runs from {done.machine['device']}, torch "
              f"{done.machine['torch']}: {', '.join(done.runs) or 'no run'}"]
     if done.overrides.get("precision"):
-        lines.append(f"Trained with training.precision {done.overrides['precision']}; the tables say so.")
+        lines.append(f"Computed with --precision {done.overrides['precision']}; the tables say so.")
     lines += [f"Not done: {name} ({state})" for name, state in done.unfinished.items()]
     if done.other_weights:
         lines.append(f"The weights in artifacts/models of {', '.join(done.other_weights)} are of another training; "

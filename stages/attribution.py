@@ -42,6 +42,7 @@ from stages.encoders import encode_texts, fixed_chunks, piece_counts, resolve_en
 from stages.runtime.device import choose_device
 from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import hash_files, hash_values, sha256_of
+from stages.runtime.precision import computed_in, computing
 from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.progress import progress_bar
 from stages.runtime.seeds import seed_everything
@@ -394,7 +395,7 @@ def _work(process: StageProcess) -> None:
     examples, texts, tokens = (read_table(path, columns=_READ[kind])
                                for path, kind in zip(tables, _READ, strict=True))
     values, device = params.attribution.model_dump(), choose_device(params.runtime.device)
-    seed_everything(0, params.runtime.threads, params.runtime.deterministic)  # nothing here is drawn
+    seed_everything(0, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)  # draws nothing
     scorer = load_scorer(values, paths, params.encoder.source, device)
     params_hash = stage_hash(params, STAGE, process.instance)
     key = hash_values({"params": params_hash, "models": scorer.models, "device": device,
@@ -403,11 +404,12 @@ def _work(process: StageProcess) -> None:
     described = settings(values)
     for bug in described["bugs_of_the_released_code"]:
         process.log.warning(f"as the params ask, with a bug of the released code: {bug}")
-    provenance = Provenance(process.name, params_hash, {**scorer.models, STAGE: described})
+    provenance = Provenance(process.name, params_hash, {**scorer.models, STAGE: described},
+                            precision=computed_in(params.runtime.precision, params.runtime.tf32))
     blocks = run(examples.to_pandas(), texts.to_pandas(), tokens, scorer, values["modes"], store,
                  lambda total, done: progress_bar(process.name, total, "pair", done))
     counts: Counter[str] = Counter(words=0, unaligned_words=0)
-    with table_writer(paths.table(STAGE), STAGE, provenance) as writer:
+    with computing(params.runtime), table_writer(paths.table(STAGE), STAGE, provenance) as writer:
         for rows in gathered(blocks, counts):
             writer.write(rows)
         provenance.counts, provenance.fallbacks = dict(counts), fallbacks(counts)

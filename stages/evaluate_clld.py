@@ -30,8 +30,8 @@ from stages.clld.texts import class_numbers
 from stages.evaluation.systems import Resampling, rounded
 from stages.metrics.classification import class_statistics
 from stages.metrics.resampling import Statistic, interval, resampled
-from stages.runtime.device import choose_device
 from stages.runtime.errors import InputError
+from stages.runtime.precision import computed_in, computing
 from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.progress import progress
 from stages.runtime.seeds import derived_seed, seed_everything
@@ -170,18 +170,20 @@ def _work(process: StageProcess) -> None:
     on, items = load_lookup(paths.weights), read_frame(paths.items, "labelled_items")
     items = evaluated_items(items, block.split, name)
     floors = floor_systems(items, on, read_frame(table, "linear_floor"))
-    seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic)
+    seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)
     model = ClldModel.from_pretrained(paths.weights).eval()
-    nn.Module.to(model, choose_device(params.runtime.device))
-    probabilities = class_probabilities(model, AutoTokenizer.from_pretrained(paths.weights), items["text"].tolist(),
-                                        on.max_length, settings.batch_size,
-                                        lambda chunks: progress(chunks, process.name, unit="batch"))
+    with computing(params.runtime) as device:
+        nn.Module.to(model, device)
+        probabilities = class_probabilities(model, AutoTokenizer.from_pretrained(paths.weights), items["text"].tolist(),
+                                            on.max_length, settings.batch_size,
+                                            lambda chunks: progress(chunks, process.name, unit="batch"))
     resampling = Resampling(params.evaluate_hcl.resamples, params.evaluate_hcl.level, params.seed)
     result = run(items, probabilities, floors, on.classes, settings.bins, resampling)
     result.metrics["settings"] |= {"split": block.split, "model": block.model, "dataset": on.dataset,
                                    "contrast": on.contrast, "row": LABELS[on.contrast], "encoder": on.encoder,
                                    "max_length": on.max_length}
-    write(name, result, Provenance(process.name, stage_hash(params, STAGE, name), counts=result.metrics["counts"]))
+    write(name, result, Provenance(process.name, stage_hash(params, STAGE, name), counts=result.metrics["counts"],
+                                   precision=computed_in(params.runtime.precision, params.runtime.tf32)))
 
 
 def write(name: str, result: ClassEvaluation, provenance: Provenance) -> None:

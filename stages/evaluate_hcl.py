@@ -27,6 +27,7 @@ from stages.evaluation.systems import (
 from stages.metrics import WordVectors, basic_tokens, intra_distinct, keyword_retention
 from stages.metrics.bertscore import BertScorer
 from stages.metrics.systems import ScoredItems
+from stages.runtime.precision import computed_in, computing
 from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.seeds import seed_everything
 
@@ -101,13 +102,15 @@ def _work(process: StageProcess) -> None:
     model, settings = params.runs.hcl[name].model, params.evaluate_hcl
     predictions = read_frame(RunPaths(name).predictions, "predictions")
     items = read_frame(ModelPaths(model).items, "items")
-    seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic)
-    similarity = similarity_of(params, predictions, items)
-    result = run(predictions, items, similarity.vectors, settings.floors, similarity.scorer,
-                 Resampling(settings.resamples, settings.level, params.seed))
+    seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)
+    with computing(params.runtime) as device:
+        similarity = similarity_of(params, predictions, items, device)
+        result = run(predictions, items, similarity.vectors, settings.floors, similarity.scorer,
+                     Resampling(settings.resamples, settings.level, params.seed))
     result.metrics["settings"] |= {"bleu_style": settings.bleu_style, "leading": LEADING[settings.bleu_style],
                                    "model": model, **similarity.description}
-    write_evaluation(name, "scores", result, process.name, stage_hash(params, "evaluate_hcl", name))
+    write_evaluation(name, "scores", result, process.name, stage_hash(params, "evaluate_hcl", name),
+                     computed_in(params.runtime.precision, params.runtime.tf32))
 
 
 def main(argv: list[str] | None = None) -> int:

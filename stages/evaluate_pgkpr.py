@@ -40,6 +40,7 @@ from stages.pgkpr.keywords import fixed_masks
 from stages.pgkpr.normalisation import UNKNOWN, ReleasedForm, as_text, as_words
 from stages.pgkpr.vocabulary import Vocabulary
 from stages.runtime.errors import InputError
+from stages.runtime.precision import computed_in, computing
 from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.seeds import seed_everything
 
@@ -177,13 +178,15 @@ def _work(process: StageProcess) -> None:
     predictions = read_frame(RunPaths(name).predictions, "predictions")
     items, pairs = read_frame(paths.items, "items"), read_frame(paths.paraphrase_items, "paraphrase_items")
     vocabulary = Vocabulary.from_frame(read_frame(paths.vocabulary, "vocabulary"))
-    seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic)
-    similarity = similarity_of(params, predictions, items, lambda text: tuple(as_words(text)))
-    result = run(predictions, items, source_keywords(pairs, params.seed, params.paraphrase_items.max_length),
-                 ReleasedForm(vocabulary.word_numbers, params.evaluate_pgkpr.reference_words), similarity.vectors,
-                 settings.floors, similarity.scorer, Resampling(settings.resamples, settings.level, params.seed))
+    seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)
+    with computing(params.runtime) as device:
+        similarity = similarity_of(params, predictions, items, device, lambda text: tuple(as_words(text)))
+        result = run(predictions, items, source_keywords(pairs, params.seed, params.paraphrase_items.max_length),
+                     ReleasedForm(vocabulary.word_numbers, params.evaluate_pgkpr.reference_words), similarity.vectors,
+                     settings.floors, similarity.scorer, Resampling(settings.resamples, settings.level, params.seed))
     result.metrics["settings"] |= {"model": model, **similarity.description}
-    write_evaluation(name, "paraphrase_scores", result, process.name, stage_hash(params, STAGE, name))
+    write_evaluation(name, "paraphrase_scores", result, process.name, stage_hash(params, STAGE, name),
+                     computed_in(params.runtime.precision, params.runtime.tf32))
 
 
 def main(argv: list[str] | None = None) -> int:

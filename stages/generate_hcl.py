@@ -13,10 +13,10 @@ from stages.artifacts.paths import ModelPaths, RunPaths
 from stages.artifacts.tables import Provenance, read_frame, write_table
 from stages.hcl.decoding import Paraphraser
 from stages.hcl.keywords import unseen_remark, with_keywords
-from stages.runtime.device import choose_device
 from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import sha256_of
 from stages.runtime.log import logger
+from stages.runtime.precision import computed_in, computing
 from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.progress import progress
 from stages.runtime.seeds import seed_everything
@@ -54,14 +54,16 @@ def _work(process: StageProcess) -> None:
 
     params, name = load_params(), process.instance
     paths = ModelPaths(params.runs.hcl[name].model)
-    seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic)
-    paraphraser = Paraphraser(paths.weights, choose_device(params.runtime.device))
+    seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)
     decode = params.hcl_decoding(name).model_dump()
-    predictions = run(read_frame(paths.items, "items"), paraphraser, decode, params.seed,
-                      lambda chunks: progress(chunks, process.name, unit="chunk"))
+    with computing(params.runtime) as device:
+        paraphraser = Paraphraser(paths.weights, device)
+        predictions = run(read_frame(paths.items, "items"), paraphraser, decode, params.seed,
+                          lambda chunks: progress(chunks, process.name, unit="chunk"))
     weights = paths.weights / "model.safetensors"
     provenance = Provenance(process.name, stage_hash(params, STAGE, name),
-                            {"model": {"name": paths.weights.as_posix(), "sha256": sha256_of(weights)}})
+                            {"model": {"name": paths.weights.as_posix(), "sha256": sha256_of(weights)}},
+                            precision=computed_in(params.runtime.precision, params.runtime.tf32))
     remark = unseen_remark(decode["keyword"], paraphraser.nodes.keywords)
     if remark is not None:
         logger(STAGE).warning("%s", remark)

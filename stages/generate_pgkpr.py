@@ -13,9 +13,9 @@ import pandas as pd
 from stages.artifacts.paths import ModelPaths, RunPaths
 from stages.artifacts.tables import Provenance, read_frame, write_table
 from stages.pgkpr.generation import Paraphraser, evaluated_items
-from stages.runtime.device import choose_device
 from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import sha256_of
+from stages.runtime.precision import computed_in, computing
 from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.progress import progress
 from stages.runtime.seeds import seed_everything
@@ -51,15 +51,16 @@ def _work(process: StageProcess) -> None:
 
     params, name = load_params(), process.instance
     paths = ModelPaths(params.runs.pgkpr[name].model)
-    seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic)
-    paraphraser = Paraphraser(paths.weights, choose_device(params.runtime.device))
+    seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)
     pairs = read_frame(paths.paraphrase_items, "paraphrase_items")
-    predictions = run(pairs, paraphraser, params.pgkpr_decoding(name).model_dump(), params.seed,
-                      lambda chunks: progress(chunks, process.name, unit="chunk"))
+    with computing(params.runtime) as device:
+        predictions = run(pairs, Paraphraser(paths.weights, device), params.pgkpr_decoding(name).model_dump(),
+                          params.seed, lambda chunks: progress(chunks, process.name, unit="chunk"))
     digest = sha256_of(paths.weights / "model.safetensors")
     write_table(RunPaths(name).predictions, "predictions", predictions, Provenance(
         process.name, stage_hash(params, STAGE, name),
-        {"model": {"name": paths.weights.as_posix(), "sha256": digest}}))
+        {"model": {"name": paths.weights.as_posix(), "sha256": digest}},
+        precision=computed_in(params.runtime.precision, params.runtime.tf32)))
 
 
 def main(argv: list[str] | None = None) -> int:

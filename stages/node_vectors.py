@@ -19,8 +19,8 @@ from models.encoders import load_encoder
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, read_frame, write_table
 from stages.encoders import Chunk, embed_texts, resolve_encoder
-from stages.runtime.device import choose_device
 from stages.runtime.errors import InputError
+from stages.runtime.precision import computed_in, computing
 from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.progress import progress
 from stages.runtime.seeds import seed_everything
@@ -106,18 +106,20 @@ def _work(process: StageProcess) -> None:
                                         for kind in ("examples", "texts", "keywords", "nodes"))
     resolved = resolve_encoder(params.encoder.source)
     # Only `scratch` draws anything: one fixed random encoder, whatever the project's seed.
-    seed_everything(0, params.runtime.threads, params.runtime.deterministic)
+    seed_everything(0, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)
     try:
         encoder, tokenizer = load_encoder(resolved.location, pretrained=resolved.pretrained)
     except ValueError as error:
         raise InputError(f"encoder.source: {error}.") from error
-    nn.Module.to(encoder, choose_device(params.runtime.device))
     assert tokenizer is not None  # a location always has one
-    made = run(examples, texts, keywords, nodes, encoder, tokenizer, params.node_vectors.model_dump(),
-               lambda chunks: progress(chunks, process.name, unit="chunk"))
+    with computing(params.runtime) as device:
+        nn.Module.to(encoder, device)
+        made = run(examples, texts, keywords, nodes, encoder, tokenizer, params.node_vectors.model_dump(),
+                   lambda chunks: progress(chunks, process.name, unit="chunk"))
     write_table(paths.table(STAGE), STAGE, made.columns,
                 Provenance(process.name, stage_hash(params, STAGE, process.instance),
-                           {"encoder": resolved.description}, dict(made.counts)))
+                           {"encoder": resolved.description}, dict(made.counts),
+                           precision=computed_in(params.runtime.precision, params.runtime.tf32)))
 
 
 def main(argv: list[str] | None = None) -> int:

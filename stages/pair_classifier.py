@@ -17,6 +17,7 @@ from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 import models.encoders
 import models.pair_classifier
+import models.precision
 import models.training
 from models.pair_classifier import PairPoint, PairTask, build_pair_classifier, labelled_points, pair_points
 from models.training import Bar, CheckpointStore, Criterion, History, Settings, fit
@@ -29,6 +30,7 @@ from stages.runtime.device import choose_device
 from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import hash_files, hash_values
 from stages.runtime.memory import keep_freed_memory
+from stages.runtime.precision import settled_precision
 from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.progress import progress_bar
 from stages.runtime.seeds import derived_seed, generator, seed_everything
@@ -40,7 +42,7 @@ _NEGATIVES = {"random2": "each source with two random other targets",
                           "other targets"}
 # A checkpoint goes on only under the code that began it.
 _CODE = (Path(__file__), Path(encoders.__file__), Path(models.encoders.__file__),
-         Path(models.pair_classifier.__file__), Path(models.training.__file__).parent)
+         Path(models.pair_classifier.__file__), Path(models.precision.__file__), Path(models.training.__file__).parent)
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,8 @@ def run(examples: pd.DataFrame, texts: pd.DataFrame, values: Mapping[str, Any], 
         values["max_length"], values["learning_rate"], values["batch_size"])
     settings = Settings(
         epochs=values["epochs"], batch_size=values["batch_size"], eps=1e-8, warmup=0.0, clip=values["clip"],
-        checkpoint_steps=CHECKPOINT_STEPS, select=(Criterion("accuracy", largest=True), Criterion("loss")))
+        precision=values["precision"], checkpoint_steps=CHECKPOINT_STEPS,
+        select=(Criterion("accuracy", largest=True), Criterion("loss")))
     history = fit(task, settings, store, partial(derived_seed, seed, STAGE), open_bar)
     # A tokenizer that has worked remembers its last padding, which must not enter the saved bytes.
     fresh = AutoTokenizer.from_pretrained(encoder.location)
@@ -199,13 +202,15 @@ def _work(process: StageProcess) -> None:
     examples, texts = read_frame(tables[0], "examples"), read_frame(tables[1], "texts")
     encoder = resolve_encoder(params.encoder.source)
     seed_everything(derived_seed(params.seed, STAGE, "weights"), params.runtime.threads,
-                    params.runtime.deterministic)
+                    params.runtime.deterministic, params.runtime.tf32)
     values = params.pair_classifier.model_dump()
     key = hash_values({"params": stage_hash(params, STAGE, process.instance), "encoder": encoder.description,
                        "data": hash_files(tables), "code": hash_files(_CODE)})
-    store = FolderCheckpoints(process.scratch, key)
-    trained = run(examples, texts, values, encoder, params.seed, store, choose_device(params.runtime.device),
+    store, device = FolderCheckpoints(process.scratch, key), choose_device(params.runtime.device)
+    precision = settled_precision(device, params.runtime, values, STAGE)
+    trained = run(examples, texts, values, encoder, params.seed, store, device,
                   lambda total, done: progress_bar(process.name, total, "step", done))
+    trained.classifier.config.computed_in = precision
     with atomic_folder(paths.pair_classifier) as folder:
         trained.classifier.save_pretrained(folder)
         trained.tokenizer.save_pretrained(folder)

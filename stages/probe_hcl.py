@@ -24,9 +24,9 @@ from stages.probing.points import KINDS, has_impostor, latent_points, node_colum
 from stages.probing.sample import Sample, draw
 from stages.probing.swap import keyword_choices, swap_measures, swapped
 from stages.reporting.figures import Plot
-from stages.runtime.device import choose_device
 from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import sha256_of
+from stages.runtime.precision import computed_in, computing
 from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.seeds import derived_seed, seed_everything
 
@@ -155,13 +155,15 @@ def _work(process: StageProcess) -> None:
     params = load_params()
     model = params.probes.hcl[process.instance].model
     paths = ModelPaths(model)
-    seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic)
-    paraphraser = Paraphraser(paths.weights, choose_device(params.runtime.device))
-    probed = run(model, paraphraser, read_frame(paths.items, "items"), params.probe_hcl, GenerateHcl(), params.seed)
+    seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)
+    items = read_frame(paths.items, "items")
+    with computing(params.runtime) as device:
+        probed = run(model, Paraphraser(paths.weights, device), items, params.probe_hcl, GenerateHcl(), params.seed)
     _write(process.instance, probed, Provenance(
         process.name, stage_hash(params, STAGE, process.instance),
         {"model": {"name": paths.weights.as_posix(), "sha256": sha256_of(paths.weights / "model.safetensors")}},
-        fallbacks=[f"{kind}: {reason}" for kind, reason in probed.metrics["latent"]["left_out"].items()]))
+        fallbacks=[f"{kind}: {reason}" for kind, reason in probed.metrics["latent"]["left_out"].items()],
+        precision=computed_in(params.runtime.precision, params.runtime.tf32)))
 
 
 def main(argv: list[str] | None = None) -> int:

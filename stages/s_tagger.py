@@ -23,8 +23,10 @@ from tokenizers.models import WordLevel
 from torch import nn
 from transformers import PreTrainedTokenizerFast
 
+import models.precision
 import models.s_tagger
 import models.training
+from models.precision import products
 from models.s_tagger import STagger, STaggerConfig, TaggedText, TagTask, primary_scores
 from models.training import Bar, CheckpointStore, Criterion, History, Settings, fit
 from stages import encoders
@@ -48,6 +50,7 @@ from stages.runtime.device import choose_device
 from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import hash_files, hash_values, sha256_of
 from stages.runtime.memory import keep_freed_memory
+from stages.runtime.precision import settled_precision
 from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.progress import progress_bar
 from stages.runtime.seeds import derived_seed, seed_everything
@@ -57,7 +60,7 @@ CHECKPOINT_STEPS = 50
 SPECIAL = ("[PAD]", "[UNK]")  # by id; words follow, the most frequent first
 # A checkpoint goes on only under the code that began it.
 _CODE = (Path(__file__), Path(encoders.__file__), Path(importance_texts.__file__), Path(models.s_tagger.__file__),
-         Path(models.training.__file__).parent)
+         Path(models.precision.__file__), Path(models.training.__file__).parent)
 
 
 @dataclass(frozen=True)
@@ -110,10 +113,12 @@ def run(examples: pd.DataFrame, lower: LowerTexts, psi: pa.Table, values: Mappin
     items = [[TaggedText(ids[lower.of(source)], labels) for source, labels in part] for part in (train, validation)]
     task = TagTask(tagger, items[0], items[1], values["learning_rate"], values["batch_size"])
     settings = Settings(epochs=values["epochs"], batch_size=values["batch_size"], optimiser="adam",
-                        clip=values["clip"], checkpoint_steps=CHECKPOINT_STEPS, select=(Criterion("loss"),))
+                        clip=values["clip"], precision=values["precision"],
+                        checkpoint_steps=CHECKPOINT_STEPS, select=(Criterion("loss"),))
     history = fit(task, settings, store, partial(derived_seed, seed, STAGE), open_bar)
     sources = np.unique(examples["source_id"].to_numpy(dtype=np.int64))
-    probabilities = tag(tagger, [ids[lower.of(source)] for source in sources], values["batch_size"])
+    with products(device, values["precision"]):
+        probabilities = tag(tagger, [ids[lower.of(source)] for source in sources], values["batch_size"])
     return TrainedTagger(tagger, words, sources, probabilities, _metrics(history, task, len(words)))
 
 
@@ -287,14 +292,19 @@ def _work(process: StageProcess) -> None:
     examples = read_frame(tables[0], "examples")
     lower = read_lower(read_batches(tables[1], "tokens", ["text_id", "token"]))
     psi = read_table(tables[2], columns=["text_id", "mode", "pair", "primary"])
-    seed_everything(derived_seed(params.seed, STAGE, "weights"), params.runtime.threads, params.runtime.deterministic)
+    seed_everything(derived_seed(params.seed, STAGE, "weights"), params.runtime.threads, params.runtime.deterministic,
+                    params.runtime.tf32)
     params_hash = stage_hash(params, STAGE, process.instance)
     key = hash_values({"params": params_hash, "data": hash_files(tables), "code": hash_files(_CODE),
                        "torch": torch.__version__})
     store, values = FolderCheckpoints(process.scratch, key), params.s_tagger.model_dump()
-    trained = run(examples, lower, psi, values, params.seed, store, choose_device(params.runtime.device),
+    device = choose_device(params.runtime.device)
+    precision = settled_precision(device, params.runtime, values, STAGE)
+    trained = run(examples, lower, psi, values, params.seed, store, device,
                   lambda total, done: progress_bar(process.name, total, "step", done))
-    _write(paths, trained, values, Provenance(process.name, params_hash, read_metadata(tables[2]).get("models", {})))
+    trained.tagger.config.computed_in = precision
+    _write(paths, trained, values, Provenance(process.name, params_hash, read_metadata(tables[2]).get("models", {}),
+                                              precision=precision))
     store.clear()
 
 

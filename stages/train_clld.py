@@ -19,7 +19,9 @@ import torch
 from torch import nn
 
 import models
+import models.precision
 from models.clld import AdaptiveSchedule, ClldModel, ClldTask, LabelledTexts, balanced_weights
+from models.precision import products
 from models.training import Bar, CheckpointStore, Criterion, Settings, fit
 from models.training.parallel import place
 from stages import clld, encoders
@@ -37,6 +39,7 @@ from stages.runtime.distributed import process_group
 from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import hash_files, hash_values
 from stages.runtime.memory import keep_freed_memory
+from stages.runtime.precision import settled_precision
 from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.seeds import derived_seed, seed_everything
 from stages.runtime.training import (
@@ -57,7 +60,7 @@ OWN = {TEXTCNN: {"learning_rate": 1e-3, "optimiser": "adam", "weight_decay": 0.0
        "encoder": {"learning_rate": 2e-5, "optimiser": "adamw", "weight_decay": 0.1}}
 # A checkpoint goes on only under the code that began it.
 _PACKAGES = (clld, models.clld, models.losses, models.training)
-_CODE = (Path(__file__), Path(encoders.__file__), Path(str(models.encoders.__file__)),
+_CODE = (Path(__file__), Path(encoders.__file__), Path(str(models.encoders.__file__)), Path(models.precision.__file__),
          *(Path(str(package.__file__)).parent for package in _PACKAGES))
 
 
@@ -144,7 +147,7 @@ def _matrix(model: ClldModel) -> np.ndarray | None:
 
 
 def _confusion(task: ClldTask, device: str, precision: str) -> np.ndarray:
-    with torch.no_grad(), torch.autocast(torch.device(device).type, torch.bfloat16, enabled=precision == "bf16"):
+    with torch.no_grad(), products(device, precision):
         return task.judge().confusion.numpy()
 
 
@@ -191,11 +194,13 @@ def _work(process: StageProcess) -> None:
     source, classes = params.clld_encoder(name), classes_of(items)
     values = with_own_rates(params.clld_model(name).model_dump(), source)
     pairs, encoder = resolved_pairs(name, block, classes), resolved_encoder(name, source, block.encoder is not None)
-    seed_everything(derived_seed(seed, STAGE), params.runtime.threads, params.runtime.deterministic)
+    seed_everything(derived_seed(seed, STAGE), params.runtime.threads, params.runtime.deterministic,
+                    params.runtime.tf32)
     described = {"encoder": {"name": TEXTCNN} if encoder is None else encoder.description}
     key = hash_values({**stage_values(params, STAGE, name), "code": hash_files(_CODE), "pairs": pairs, **described,
                        "data": hash_files([paths.table("examples"), paths.table("texts")]), "torch": torch.__version__})
     with process_group(choose_device(params.runtime.device)) as device:
+        precision = settled_precision(device, params.runtime, values["training"], f"{STAGE}.training")
         store, count = open_checkpoints(process, key), place()[1]
         warn_of_idle_processes(process, values["training"], count)
         trained = run(items, values, block.contrast, pairs, encoder, seed, store, device, training_bar(process))
@@ -203,9 +208,10 @@ def _work(process: StageProcess) -> None:
         return
     on = TrainedOn(block.dataset, block.contrast, source, values["max_length"], texts_per_class(items, classes))
     metrics = training_metrics(trained, on, values["training"])
-    provenance = Provenance(process.name, stage_hash(params, STAGE, name), described)
+    provenance = Provenance(process.name, stage_hash(params, STAGE, name), described, precision=precision)
+    trained.model.config.computed_in = precision
     write_trained(name, trained, model_card(name, trained, on, metrics), on, metrics, provenance)
-    process.measured["training"] = training_record(trained.history, values["training"]["precision"], device, count)
+    process.measured["training"] = training_record(trained.history, precision, device, count)
     store.clear()
 
 

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 import models
+import models.precision
 from models.encoders import freeze_lower_layers, load_encoder, special_ids
 from models.hcl import HclConfig, HclModel, KeywordGraph
 from models.hcl.objective import annealing_end
@@ -39,6 +40,7 @@ from stages.runtime.distributed import process_group
 from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import hash_files, hash_values, sha256_of
 from stages.runtime.memory import keep_freed_memory
+from stages.runtime.precision import settled_precision
 from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.seeds import derived_seed, seed_everything
 from stages.runtime.training import (
@@ -54,7 +56,7 @@ STAGE = "train_hcl"
 TABLES = ("examples", "texts", "keywords", "nodes", "edges", "node_vectors")
 # A checkpoint goes on only under the code that began it.
 _PACKAGES = (graphs, hcl, models.hcl, models.losses, models.training)
-_CODE = (Path(__file__), Path(encoders.__file__), Path(str(models.encoders.__file__)),
+_CODE = (Path(__file__), Path(encoders.__file__), Path(str(models.encoders.__file__)), Path(models.precision.__file__),
          *(Path(str(package.__file__)).parent for package in _PACKAGES))
 
 
@@ -180,7 +182,8 @@ def _work(process: StageProcess) -> None:
     tables = {kind: read_frame(paths.table(kind), kind) for kind in TABLES}
     items = joined_items(tables["examples"], tables["texts"], tables["keywords"], tables["nodes"])
     values, seed = params.hcl_model(name).model_dump(), params.model_seed(name)
-    seed_everything(derived_seed(seed, STAGE), params.runtime.threads, params.runtime.deterministic)
+    seed_everything(derived_seed(seed, STAGE), params.runtime.threads, params.runtime.deterministic,
+                    params.runtime.tf32)
     encoder, (start, described) = resolve_encoder(params.encoder.source), _start(model.init_from)
     on = TrainedOn(dataset=model.dataset, encoder_source=params.encoder.source, encoder=encoder.description,
                    pooling=params.node_vectors.pooling, max_length=params.node_vectors.max_length,
@@ -191,6 +194,7 @@ def _work(process: StageProcess) -> None:
                        **described})
     graph = keyword_graph(tables["nodes"], tables["edges"], tables["node_vectors"])
     with process_group(choose_device(params.runtime.device)) as device:
+        precision = settled_precision(device, params.runtime, values["training"], f"{STAGE}.training")
         store, count = open_checkpoints(process, key), place()[1]
         warn_of_idle_processes(process, values["training"], count)
         trained = run(items, graph, values, encoder, UnseenKeywords(on), seed, store, device, training_bar(process),
@@ -199,11 +203,12 @@ def _work(process: StageProcess) -> None:
         return
     _say_alarms(process, trained)
     provenance = Provenance(process.name, stage_hash(params, STAGE, name),
-                            {"encoder": encoder.description, **described})
+                            {"encoder": encoder.description, **described}, precision=precision)
+    trained.model.config.computed_in = precision
     card = model_card(name, trained, on, values, model.init_from)
     keywords = tables["nodes"].sort_values("node_id")["keyword"].tolist()
     write_trained(name, trained, card, on, keywords, encoder, provenance)
-    process.measured["training"] = training_record(trained.history, values["training"]["precision"], device, count)
+    process.measured["training"] = training_record(trained.history, precision, device, count)
     store.clear()
 
 

@@ -17,6 +17,7 @@ from torch import nn
 
 import models.attention
 import models.losses
+import models.precision
 import models.rewriters
 import models.training
 from models.rewriters.auto import rewriter_of
@@ -38,6 +39,7 @@ from stages.runtime.distributed import process_group
 from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import hash_files, hash_values
 from stages.runtime.memory import keep_freed_memory
+from stages.runtime.precision import settled_precision
 from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.seeds import derived_seed, seed_everything
 from stages.runtime.training import (
@@ -53,7 +55,7 @@ STAGE = "train_pgkpr"
 TABLES = ("paraphrase_items", "vocabulary")
 # A checkpoint goes on only under the code that began it.
 _PACKAGES = (pgkpr, models.rewriters, models.losses, models.training)
-_CODE = (Path(__file__), Path(models.attention.__file__),
+_CODE = (Path(__file__), Path(models.attention.__file__), Path(models.precision.__file__),
          *(Path(str(package.__file__)).parent for package in _PACKAGES))
 
 
@@ -83,7 +85,8 @@ def run(pairs: pd.DataFrame, vocabulary: Vocabulary, values: Mapping[str, Any], 
     torch.manual_seed(derived_seed(seed, STAGE, "weights"))
     model = rewriter_of(RewriterConfig.from_params(values, vocabulary.size, max_length))
     nn.Module.to(model, device)
-    task = RewriteTask(model, train, validation, training["learning_rate"], training["micro_batch"])
+    task = RewriteTask(model, train, validation, training["learning_rate"], training["micro_batch"],
+                       training["batch_size"])
     history = fit(task, loop_settings(training), store, partial(derived_seed, seed, STAGE), open_bar)
     return TrainedRewriter(model, vocabulary, pairs, history)
 
@@ -121,11 +124,13 @@ def _work(process: StageProcess) -> None:
     values = params.pgkpr_model(name).model_dump()
     training, architecture = values["training"], values["architecture"]
     training["learning_rate"] = training["learning_rate"] or RATES[architecture]
-    seed_everything(derived_seed(seed, STAGE), params.runtime.threads, params.runtime.deterministic)
+    seed_everything(derived_seed(seed, STAGE), params.runtime.threads, params.runtime.deterministic,
+                    params.runtime.tf32)
     key = hash_values({**stage_values(params, STAGE, name), "data": hash_files(tables), "code": hash_files(_CODE),
                        "torch": torch.__version__})
     max_length = params.paraphrase_items.max_length
     with process_group(choose_device(params.runtime.device)) as device:
+        precision = settled_precision(device, params.runtime, training, f"{STAGE}.training")
         store, count = open_checkpoints(process, key), place()[1]
         warn_of_idle_processes(process, training, count)
         trained = run(pairs, Vocabulary.from_frame(words), values, max_length, seed, store, device,
@@ -134,9 +139,11 @@ def _work(process: StageProcess) -> None:
         return
     rule = keyword_rule(architecture, values["keywords"]["by"])
     on = TrainedOn(dataset, rule, rule == "attribution" and values["keywords"]["mark_all"], max_length)
-    provenance = Provenance(process.name, stage_hash(params, STAGE, name), read_metadata(tables[0]).get("models", {}))
+    provenance = Provenance(process.name, stage_hash(params, STAGE, name), read_metadata(tables[0]).get("models", {}),
+                            precision=precision)
+    trained.model.config.computed_in = precision
     write_trained(name, trained, model_card(name, trained, on, values), on, provenance)
-    process.measured["training"] = training_record(trained.history, training["precision"], device, count)
+    process.measured["training"] = training_record(trained.history, precision, device, count)
     store.clear()
 
 

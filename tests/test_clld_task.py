@@ -89,18 +89,6 @@ def test_lambda_one_has_the_gradients_of_ct_exactly(make):  # D-9
     assert_same(found[0], found[2])
 
 
-def test_micro_batches_share_the_cross_entropy_and_contrast_for_themselves():
-    one = task(textcnn(contrast=CONTRAST))
-    parts = [one.train_batch(one.load(items), WHOLE) for items in (range(7), range(7, 12))]
-    whole = one.train_batch(one.load(range(12)), WHOLE)[1]
-    torch.testing.assert_close(sum(part["ce"] for _, part in parts), whole["ce"])
-    alone = [one.train_batch(one.load(items), Step(0, 1, 0, items))[1]["contrast"] for items in
-             (range(7), range(7, 12))]
-    torch.testing.assert_close(sum(part["contrast"] for _, part in parts), (7 * alone[0] + 5 * alone[1]) / 12)
-    torch.testing.assert_close(sum(loss for loss, _ in parts),
-                               (whole["ce"] + (7 * alone[0] + 5 * alone[1]) / 12) / 2)
-
-
 def test_class_weights_are_off_by_default_and_otherwise_those_of_a_weighted_mean():
     factors = balanced_weights([0, 0, 0, 1, 1, 2, 0, 0], 4)
     torch.testing.assert_close(factors, torch.tensor([8 / 20, 8 / 8, 8 / 4, 1.0]))

@@ -123,11 +123,11 @@ def test_a_contrast_needs_a_second_text(sample):
     def model(**overrides):
         return {"dataset": "questions", "contrast": "uniform", "overrides": overrides}
 
-    content = with_clld(sample, m=model(training={"micro_batch": 1}), plain=model(training={"micro_batch": 2}),
+    content = with_clld(sample, m=model(training={"batch_size": 1}), plain=model(training={"micro_batch": 1}),
                         alone=model(training={"batch_size": 1}, contrast={"weight": 1.0}),
                         ct1={**model(training={"batch_size": 1}), "contrast": "none"})
-    assert refused(content) == ["models.clld.m: training.micro_batch of 1 leaves the contrast nothing but the two "
-                                "views of a text; give at least 2 of both, or set contrast to none"]
+    assert refused(content) == ["models.clld.m: training.batch_size of 1 leaves the contrast nothing but the two views "
+                                "of a text; give at least 2, or set contrast to none"]
 
 
 def test_evaluations_that_make_one_update_are_enough(sample):

@@ -181,7 +181,7 @@ ADDING = [("pgkpr", {**NO_CONTRAST, "reconstruction": {"reduction": "token_mean"
 
 @pytest.mark.parametrize(("architecture", "blocks"), ADDING)
 def test_micro_batches_add_up_to_the_batch(architecture, blocks):
-    """In values and in gradients; the contrast is left out, since its negatives are of the micro-batch."""
+    """In values and in gradients; the contrast is left out, see test_gradient_cache.py."""
     task, items = make_task(architecture, **blocks), [5, 0, 4, 1, 6, 2, 7]
     step = Step(0, 10, 0, items)
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from models.clld.cost import training_flops
 from models.clld.label_distance import AdaptiveSchedule, update_label_distance
-from models.clld.model import ClldModel
+from models.clld.model import ClldModel, Views
 from models.clld.objective import contrast, summed_cross_entropy
 from models.clld.sampling import SAMPLERS, Sampler, sampled_batches
 from models.clld.texts import LabelledTexts
@@ -49,10 +49,8 @@ class ClldTask(BatchedTask):
     """Trains a CLLD classifier; see ``models.training.Task``, ``Drawing`` and ``Evaluating``.
 
     The loss is lambda L_c + (1 - lambda) L_s. The cross-entropy L_c is a mean over the step's whole batch, so its
-    shares add up over micro-batches. The contrast L_s is one of a micro-batch, by definition: texts of other
-    micro-batches, or of other devices, are neither positives nor negatives. A micro-batch has the weight of its share
-    in the batch's texts, so the loss is the mean over the batch of what each text's micro-batch says. To contrast
-    whole batches, as METHODS D.2 does, set ``micro_batch`` to ``batch_size``.
+    shares add up over micro-batches. The contrast L_s is one of the whole batch (METHODS D.2), however many
+    micro-batches and processes it is cut for; see ``models.training.Contrasting``.
 
     With an adaptive label distance the schedule says when the validation confusions are counted, and the matrix, a
     buffer of the model, moves. Nothing reads the other evaluations of Algorithm 1, so they are counted and not
@@ -138,18 +136,40 @@ class ClldTask(BatchedTask):
         return self.validation.batch(self._by_length[list(items)].tolist())
 
     def train_batch(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the share of a micro-batch in the loss of the step's batch, and its parts."""
+        """Return the share of a micro-batch in the loss of the step's batch, and its parts.
+
+        Of a row with a contrast it is called for whole batches alone.
+        """
         model, config, labels = self.module, self.module.config, batch["labels"]
         views = model.train_views(batch["input_ids"], batch["attention_mask"])
-        entropy = summed_cross_entropy(views.logits, labels, self.class_weights) / self._weight(step.batch)
-        right = (views.logits[:len(labels)].detach().argmax(-1) == labels).sum()
-        parts = {"ce": entropy, "accuracy": right / len(step.batch)}
+        entropy, parts = self._entropy(views, labels, step)
         if views.vectors is None:
             return entropy, parts
         found = contrast(config, views.vectors, labels, getattr(model, "ldm", None))
-        parts["contrast"] = found * (len(labels) / len(step.batch))
+        parts["contrast"] = found
         weight = config.contrast["weight"]
         return weight * entropy + (1 - weight) * parts["contrast"], parts
+
+    @property
+    def contrasts(self) -> bool:
+        """Whether the row has a contrast."""
+        return self.module.config.contrasts
+
+    def train_apart(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, dict[str, Tensor], Tensor]:
+        """Return the share in the cross-entropy, its parts, and the vectors of each text's views, joined (M, V d)."""
+        views = self.module.train_views(batch["input_ids"], batch["attention_mask"])
+        assert views.vectors is not None  # the row has a contrast
+        entropy, parts = self._entropy(views, batch["labels"], step)
+        count = len(batch["labels"])
+        vectors = views.vectors.view(-1, count, views.vectors.shape[-1]).transpose(0, 1)  # (M, V, d)
+        return self.module.config.contrast["weight"] * entropy, parts, vectors.flatten(1)
+
+    def contrast(self, vectors: Tensor, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the weighted contrast of the texts of a batch, of which ``vectors`` (B, V d) are the views."""
+        config, labels = self.module.config, torch.from_numpy(self.train.labels[list(step.batch)])
+        views = vectors.unflatten(1, (config.views, -1)).transpose(0, 1).flatten(0, 1)  # (V B, d)
+        found = contrast(config, views, labels.to(vectors.device), getattr(self.module, "ldm", None))
+        return (1 - config.contrast["weight"]) * found, {"contrast": found}
 
     def validate(self) -> dict[str, float]:
         """Return mean cross-entropy, accuracy and macro F1 over the validation texts."""
@@ -201,6 +221,12 @@ class ClldTask(BatchedTask):
         """Go back to :meth:`memory`; an empty one is that of a training without evaluations so far."""
         self.evaluations = list(memory.get("evaluations", []))
         self.updates = list(memory.get("updates", []))
+
+    def _entropy(self, views: Views, labels: Tensor, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the share of a micro-batch in the mean cross-entropy of the batch, and parts of the loss."""
+        entropy = summed_cross_entropy(views.logits, labels, self.class_weights) / self._weight(step.batch)
+        right = (views.logits[:len(labels)].detach().argmax(-1) == labels).sum()
+        return entropy, {"ce": entropy, "accuracy": right / len(step.batch)}
 
     @property
     def _classes(self) -> int:

@@ -37,6 +37,19 @@ class Rewriter(PreTrainedModel, ABC):
         """Whether ``mask`` is read."""
         return False
 
+    @property
+    def contrasts(self) -> bool:
+        """Whether a part of the loss contrasts the items of a batch; :meth:`apart` and :meth:`contrast` then work."""
+        return False
+
+    def apart(self, batch: Batch, mask: Tensor | None) -> tuple[dict[str, Tensor], Tensor]:
+        """Return :meth:`sums` without ``contrast``, and the vectors (B, W) that it is computed of."""
+        raise NotImplementedError(f"{type(self).__name__} contrasts nothing")
+
+    def contrast(self, vectors: Tensor, groups: Tensor) -> Tensor:
+        """Return ``contrast`` of :meth:`sums` from the vectors (B, W) of items and their ``group`` (B,)."""
+        raise NotImplementedError(f"{type(self).__name__} contrasts nothing")
+
     @abstractmethod
     def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
         """Return sums over the micro-batch, scalars with a graph, of each part of the loss that is not switched off.

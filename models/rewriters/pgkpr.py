@@ -63,8 +63,29 @@ class Pgkpr(TransformerRewriter):
 
     def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
         """Return the sums of generation and, where they weigh anything, of reconstruction and contrast."""
+        parts, pooled = self._parts(batch, mask)
+        if pooled:
+            parts["contrast"] = self._contrast(pooled, batch["group"])
+        return parts
+
+    @property
+    def contrasts(self) -> bool:
+        """Whether the contrast weighs anything."""
+        return self.config.contrast["weight"] > 0
+
+    def apart(self, batch: Batch, mask: Tensor | None) -> tuple[dict[str, Tensor], Tensor]:
+        """Return the sums without the contrast, and e_s, e_t and any further encoding of each item, joined."""
+        parts, pooled = self._parts(batch, mask)
+        return parts, torch.cat(pooled, dim=-1)
+
+    def contrast(self, vectors: Tensor, groups: Tensor) -> Tensor:
+        """Return the contrast of what :meth:`apart` gave of all items (B, W), summed over them."""
+        return self._contrast(list(vectors.split(self.config.sizes["width"], dim=-1)), groups)
+
+    def _parts(self, batch: Batch, mask: Tensor | None) -> tuple[dict[str, Tensor], list[Tensor]]:
+        """Return the sums without the contrast, and the encodings (B, d) that it is of; none without a contrast."""
         ids, targets, real = self._perturbed(batch, mask)
-        counterparts = self._counterparts(batch) if self.config.contrast["weight"] > 0 else []
+        counterparts = self._counterparts(batch) if self.contrasts else []
         if ids.is_cpu:  # one pass costs as much as several (measured)
             memory, others = self.encode(ids, real), []
         else:  # an accelerator spends a pass on launching it
@@ -72,13 +93,13 @@ class Pgkpr(TransformerRewriter):
         parts = {"generation": self.generation(batch, (memory, real))}
         if self.config.reconstruction["weight"] > 0:
             parts["reconstruction"] = self._reconstruction(memory, targets)
+        pooled = []
         if counterparts:
             # Last on a CPU: the other terms then draw the same dropout and have the same bits, contrast or not.
             others = others or [self.encode(*counterpart) for counterpart in counterparts]
             pooled = [_pooled(memory, real), *(_pooled(states, of) for states, (_, of)
                                                in zip(others, counterparts, strict=True))]
-            parts["contrast"] = self._contrast(pooled, batch["group"])
-        return parts
+        return parts, pooled
 
     def _perturbed(self, batch: Batch, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         if mask is None:

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from models.decoding import Decodable, project_in_full
+from models.precision import recurrent
 from models.rewriters.base import Batch, Rewriter
 from models.rewriters.config import RewriterConfig
 from models.rewriters.layers import token_nll
@@ -69,7 +70,7 @@ class LstmStack(nn.Module):
         """Run the layers over values (..., d) that ``wrap`` makes a sequence of."""
         block, states = inputs, []
         for number, layer in enumerate(self.layers):
-            found, state = layer(wrap(inputs), None if start is None else start[number])
+            found, state = recurrent(layer, wrap(inputs), None if start is None else start[number])
             inputs = self.dropout(found.data if isinstance(found, PackedSequence) else found)
             if (number + 1) % self.residual_every == 0:
                 inputs = block = inputs + block

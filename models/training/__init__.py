@@ -8,6 +8,7 @@ from models.training.task import (
     Bar,
     Batch,
     CheckpointStore,
+    Contrasting,
     Drawing,
     Evaluating,
     History,
@@ -20,6 +21,7 @@ from models.training.task import (
 )
 from models.training.throughput import Seq2SeqCost, Speed, Work, measured_peak
 
-__all__ = ["Bar", "Batch", "BatchedTask", "CheckpointStore", "Criterion", "Drawing", "Evaluating", "History",
-           "Laborious", "Lengthy", "Parameters", "Parts", "Seq2SeqCost", "Settings", "Speed", "Step", "Task", "Work",
-           "batches_in_order", "epoch_batches", "fit", "measured_peak", "warmup_then_constant", "warmup_then_decay"]
+__all__ = ["Bar", "Batch", "BatchedTask", "CheckpointStore", "Contrasting", "Criterion", "Drawing", "Evaluating",
+           "History", "Laborious", "Lengthy", "Parameters", "Parts", "Seq2SeqCost", "Settings", "Speed", "Step", "Task",
+           "Work", "batches_in_order", "epoch_batches", "fit", "measured_peak", "warmup_then_constant",
+           "warmup_then_decay"]

@@ -4,12 +4,16 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from math import isfinite
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
+from models.precision import products
+from models.training.compiled import compiled
+from models.training.contrast import CachedContrast
 from models.training.order import epoch_batches
 from models.training.parallel import add_gradients, add_values, from_first, place, wait
 from models.training.prefetch import loaded_ahead, moved, pinned
@@ -20,6 +24,7 @@ from models.training.task import (
     Bar,
     Batch,
     CheckpointStore,
+    Contrasting,
     Drawing,
     Evaluating,
     History,
@@ -57,7 +62,7 @@ def fit(task: Task, settings: Settings, store: CheckpointStore, seed_of: SeedOf,
         open_bar: given the number of steps and of those done, returns a progress bar.
 
     Raises:
-        ValueError: nothing to train on, buckets without lengths, or a checkpoint of another model.
+        ValueError: nothing to train on or to compile, buckets without lengths, or a checkpoint of another model.
         FloatingPointError: a loss, gradient or validation value is not finite.
 
     Example:
@@ -65,7 +70,7 @@ def fit(task: Task, settings: Settings, store: CheckpointStore, seed_of: SeedOf,
         >>> history.best_epoch  # doctest: +SKIP
         2
     """
-    with _memory_as_it_comes():
+    with _memory_as_it_comes(), compiled(task.module, settings.compile):
         loop = _Loop(task, settings, store, seed_of)
         loop.resume()
         bar = open_bar(loop.total, loop.state.step) if open_bar else None
@@ -188,14 +193,33 @@ class _Loop:
         sums = PartSums()
         rank, world = place()
         self.optimiser.zero_grad(set_to_none=True)
-        for number in range(rank, len(self.settings.micro_batches(list(step.batch))), world):
-            batch = moved(next(loaded), self.device)
-            _seed_all(self.seed_of("step", step.number, number))
-            with self._autocast():
+        runs = self.settings.micro_batches(list(step.batch))
+        own = ((number, moved(next(loaded), self.device)) for number in range(rank, len(runs), world))
+        if isinstance(self.task, Contrasting) and self.task.contrasts and len(runs) > 1:
+            return self._accumulate_contrast(self.task, step, runs, list(own))
+        for number, batch in own:
+            with self._begun(step, number):
                 loss, parts = self.task.train_batch(batch, step)
             loss.backward()
             sums.add({"loss": loss, **parts})
         return sums
+
+    def _accumulate_contrast(self, task: Contrasting, step: Step, runs: Sequence[list[int]],
+                             own: Sequence[tuple[int, Batch]]) -> PartSums:
+        """Do the same for a task whose micro-batches are contrasted with each other."""
+        sums, contrast = PartSums(), CachedContrast(task, step, runs, own, partial(self._begun, step))
+        for number, batch in own:
+            with self._begun(step, number):
+                loss, parts, vectors = task.train_apart(batch, step)
+            contrast.backward(number, loss, vectors)
+            sums.add({"loss": loss, **parts})
+        sums.add(contrast.parts)
+        return sums
+
+    def _begun(self, step: Step, number: int) -> torch.autocast:
+        """Seed what a micro-batch of ``step`` draws, and return the precision of its products."""
+        _seed_all(self.seed_of("step", step.number, number))
+        return products(self.device, self.settings.precision)
 
     def _count(self, batch: list[int], sums: PartSums, norm: torch.Tensor) -> None:
         """Take the step into the state; here, once per step, the device is waited for."""
@@ -208,9 +232,6 @@ class _Loop:
         for name, value in values.items():
             weight = 1 if name == "/norm" else len(batch)
             state.sums[name] = state.sums.get(name, 0.0) + value * weight
-
-    def _autocast(self) -> torch.autocast:
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.precision == "bf16")
 
     def _evaluate(self) -> None:
         """Let a task that evaluates within epochs do so, if it is due; nothing is drawn that a step would miss."""
@@ -226,7 +247,7 @@ class _Loop:
         """Return what ``judge`` makes of the model in evaluation mode, without gradients."""
         _seed_all(self.seed_of("validation"))
         self.task.module.eval()
-        with torch.no_grad(), self._autocast():
+        with torch.no_grad(), products(self.device, self.settings.precision):
             return judge()
 
     def _validate(self) -> dict[str, float]:

@@ -4,7 +4,9 @@ from dataclasses import dataclass
 from math import ceil, isfinite
 from typing import Literal
 
-_WORDS = {"optimiser": ("adamw", "adam"), "schedule": ("linear", "constant"), "precision": ("fp32", "bf16")}
+from models.precision import PRECISIONS
+
+_WORDS = {"optimiser": ("adamw", "adam"), "schedule": ("linear", "constant"), "precision": PRECISIONS}
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class Settings:
         schedule: of the rates after that: ``linear``, down to 0, or ``constant``.
         precision: ``fp32``, or ``bf16`` for the matrix products of forward and backward passes (autocast);
             weights, gradients and optimiser are fp32 either way, and the task sees to it that losses are.
+        compile: see :func:`models.training.compiled.compiled`.
         bucket: batches of items of similar length, drawn anew each epoch; the task needs ``lengths()``.
         prefetch: micro-batches that a thread loads ahead of the one in work; 0 loads each when it is due.
         clip: largest norm of the accumulated gradient, over all groups together.
@@ -51,6 +54,7 @@ class Settings:
     warmup: float = 0.0
     schedule: Literal["linear", "constant"] = "linear"
     precision: Literal["fp32", "bf16"] = "fp32"
+    compile: bool = False
     bucket: bool = False
     prefetch: int = 2
     clip: float = 1.0

@@ -41,7 +41,7 @@ class Step:
 class Task(Protocol):
     """What is trained, on what, and how it is judged.
 
-    Items are numbers ``0 .. n_train - 1``. A task may also be :class:`Lengthy` and :class:`Laborious`.
+    Items are numbers ``0 .. n_train - 1``. A task may also be :class:`Lengthy`, :class:`Laborious` and so on.
     """
 
     @property
@@ -137,6 +137,37 @@ class Evaluating(Protocol):
 
     def recall(self, memory: Mapping[str, Any]) -> None:
         """Go back to :meth:`memory`."""
+
+
+@runtime_checkable
+class Contrasting(Protocol):
+    """A task a part of whose loss contrasts the items of a batch with each other, so that no micro-batch has a share.
+
+    A batch of several micro-batches is trained by gradient caching (:mod:`models.training.contrast`): the number of
+    micro-batches then changes the result by rounding alone, and by what dropout draws in each.
+    """
+
+    @property
+    def module(self) -> nn.Module:
+        """What is trained, on its device."""
+
+    @property
+    def contrasts(self) -> bool:
+        """Whether the loss has such a part; without one, :meth:`Task.train_batch` is all that is called."""
+
+    def train_apart(self, batch: Batch, step: Step) -> tuple[Tensor, Parts, Tensor]:
+        """Return :meth:`Task.train_batch` without the contrast, and what is contrasted: a vector (W) for each item.
+
+        Called twice for a micro-batch, under one seed.
+        """
+
+    def contrast(self, vectors: Tensor, step: Step) -> tuple[Tensor, Parts]:
+        """Return the weighted contrast of the whole batch, a scalar with a graph, and its parts.
+
+        Args:
+            vectors: of the items of ``step.batch``, in its order (B, W).
+            step: the optimiser step.
+        """
 
 
 class CheckpointStore(Protocol):

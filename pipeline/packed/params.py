@@ -68,7 +68,7 @@ def load_params() -> PackedParams:
     """Return the params of the pack in the working folder."""
     params = PackedParams(_content().params)
     params["runtime"] = Values({**params.runtime, **{name: value for name, value in _overrides().items()
-                                                     if name in params.runtime}})
+                                                     if name in params.runtime and value is not None}})
     return params
 
 

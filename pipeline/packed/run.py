@@ -238,9 +238,8 @@ def launcher(stages: Sequence[str]) -> Callable[[Job], Process]:
     """
     from stages.runtime.guard import ORCHESTRATOR, process_mark
 
-    # The mark ends a stage whose runner was killed; the workspace is what deterministic products on a GPU ask for.
-    os.environ |= {"CUBLAS_WORKSPACE_CONFIG": os.environ.get("CUBLAS_WORKSPACE_CONFIG", ":4096:8"),
-                   ORCHESTRATOR: process_mark(os.getpid()) or "", "HF_HUB_OFFLINE": "1",
+    # The mark ends a stage whose runner was killed.
+    os.environ |= {ORCHESTRATOR: process_mark(os.getpid()) or "", "HF_HUB_OFFLINE": "1",
                    "TOKENIZERS_PARALLELISM": "false"}
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([f"stages.{stage}" for stage in stages])
@@ -393,7 +392,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="trainings side by side on the device")
     parser.add_argument("--time-limit", type=float, metavar="MIN", help="stop after so many minutes; the same command "
                                                                         "goes on from the checkpoints")
-    parser.add_argument("--precision", choices=("fp32", "bf16"), help="of the matrix products, in place of the params'")
+    parser.add_argument("--precision", choices=("fp32", "bf16"), help="of all matrix products, in place of the params'")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--nondeterministic", action="store_true",
                         help="allow kernels that sum in another order each time, where a deterministic one is missing")

@@ -34,6 +34,7 @@ class Provenance:
         models: name of each model used and its description (version, checksum).
         counts: whatever the stage counted besides rows.
         fallbacks: sentences, one per fall-back taken.
+        precision: of matrix products, see :func:`stages.runtime.precision.computed_in`; empty where there are none.
     """
 
     stage: str
@@ -41,12 +42,14 @@ class Provenance:
     models: dict[str, Any] = field(default_factory=dict)
     counts: dict[str, Any] = field(default_factory=dict)
     fallbacks: list[str] = field(default_factory=list)
+    precision: dict[str, Any] = field(default_factory=dict)
 
     def as_metadata(self, rows: int) -> dict[str, Any]:
         """Return the plain dictionary stored in the table."""
         return {"schema_version": SCHEMA_VERSION, "stage": self.stage, "params_hash": self.params_hash,
                 "rows": rows, "models": self.models, "counts": self.counts, "fallbacks": self.fallbacks,
-                "python": platform.python_version(), "pyarrow": version("pyarrow")}
+                "python": platform.python_version(), "pyarrow": version("pyarrow"),
+                **({"precision": self.precision} if self.precision else {})}
 
 
 def as_table(kind: str, rows: pd.DataFrame | pa.Table | Mapping[str, Any]) -> pa.Table:

@@ -36,18 +36,23 @@ class Similarity:
     description: dict[str, Any]
 
 
-def similarity_of(params: "Params", predictions: pd.DataFrame, items: pd.DataFrame,
+def similarity_of(params: "Params", predictions: pd.DataFrame, items: pd.DataFrame, device: str,
                   cut: Callable[[str], Text] = str) -> Similarity:
     """Return what the block ``evaluate_hcl`` of ``params`` names; further arguments as in :func:`word_vectors`.
+
+    Args:
+        params: in force.
+        predictions: table ``predictions``.
+        items: table ``items``.
+        device: of the encoder behind BERTScore.
+        cut: makes a text what is scored.
 
     Raises:
         InputError: an encoder or a file of vectors cannot be had.
     """
-    from stages.runtime.device import choose_device
-
     settings = params.evaluate_hcl
     vectors, emb = word_vectors(settings.emb, params.encoder.source, predictions, items, params.seed, cut)
-    scorer, bertscore = bert_scorer(settings.bertscore, choose_device(params.runtime.device))
+    scorer, bertscore = bert_scorer(settings.bertscore, device)
     return Similarity(vectors, scorer, {"emb": emb, "bertscore": bertscore})
 
 

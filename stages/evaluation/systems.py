@@ -165,7 +165,8 @@ def _intervals(systems: Mapping[str, SystemScores], resampling: Resampling) -> d
     return {name: system.intervals(resampling.resamples, resampling.level, seed) for name, system in systems.items()}
 
 
-def write_evaluation(run: str, kind: str, result: Evaluation, stage: str, params_hash: str) -> None:
+def write_evaluation(run: str, kind: str, result: Evaluation, stage: str, params_hash: str,
+                     precision: dict[str, Any]) -> None:
     """Write scores.parquet and metrics.json of ``run``.
 
     Args:
@@ -174,11 +175,12 @@ def write_evaluation(run: str, kind: str, result: Evaluation, stage: str, params
         result: what was made.
         stage: stage instance.
         params_hash: of the params that it depends on.
+        precision: of the encoder behind BERTScore, see :func:`stages.runtime.precision.computed_in`.
     """
     paths, settings = RunPaths(run), result.metrics["settings"]
     write_table(paths.scores, kind, result.scores, Provenance(
         stage, params_hash, models={"word_vectors": settings["emb"], "bertscore": settings["bertscore"]},
-        counts=result.metrics["counts"]))
+        counts=result.metrics["counts"], precision=precision))
     write_json(paths.metrics, rounded(result.metrics))
 
 

@@ -78,10 +78,8 @@ def unfit_sources(models: Mapping[str, ClldModel]) -> list[str]:
 
 
 def lonely_texts(name: str, contrast: str, values: TrainClld) -> list[str]:
-    """Return what is wrong if model ``name`` has a contrast and forward passes of one text, so no negatives."""
-    training = values.training
-    small = [block for block in ("batch_size", "micro_batch") if getattr(training, block) == 1]
-    if contrast == "none" or values.contrast.weight == 1 or not small:
+    """Return what is wrong if model ``name`` has a contrast and batches of one text, so no negatives."""
+    if contrast == "none" or values.contrast.weight == 1 or values.training.batch_size > 1:
         return []
-    return [f"models.clld.{name}: training.{' and training.'.join(small)} of 1 leaves the contrast nothing but the two "
-            f"views of a text; give at least 2 of both, or set contrast to none"]
+    return [f"models.clld.{name}: training.batch_size of 1 leaves the contrast nothing but the two views of a text; "
+            f"give at least 2, or set contrast to none"]

@@ -67,8 +67,7 @@ class ClldTraining(Block):
     epochs: int = Field(50, ge=1)
     patience: int | None = Field(10, ge=1, description="epochs without a better validation accuracy; null: never stop")
     batch_size: int = Field(128, ge=1, description="texts per optimiser step")
-    micro_batch: int = Field(128, ge=1, description="texts per forward pass; those of other passes take no part in a "
-                                                    "text's contrast")
+    micro_batch: int = Field(128, ge=1, description="texts per forward pass; gradients are accumulated")
     learning_rate: float | None = Field(None, gt=0, description="null: 2e-5, and 1e-3 for textcnn")
     head_rate: float | None = Field(None, gt=0, description="of classifier and head; null: learning_rate")
     optimiser: Literal["adamw", "adam"] | None = Field(None, description="null: adamw, and adam for textcnn")
@@ -81,6 +80,8 @@ class ClldTraining(Block):
     freeze_layers: int = Field(0, ge=0, description="embeddings and so many of the lowest layers are not trained; 0 "
                                                     "trains everything")
     precision: Literal["fp32", "bf16"] = "fp32"
+    compile: bool = Field(False, description="layers by torch.compile: other rounding; needs a C++ compiler, on "
+                                             "a GPU Triton")
     bucket: bool = Field(False, description="batches of texts of similar length, which are then each other's "
                                             "negatives; less padding")
     sampler: Literal["shuffled", "class_balanced", "at_least_two"] = Field(

@@ -219,6 +219,7 @@ class PairClassifier(Block):
     batch_size: int = Field(128, ge=1)
     epochs: int = Field(5, ge=1)
     clip: float = Field(1.0, gt=0)
+    precision: Literal["fp32", "bf16"] = Field("fp32", description="of the matrix products; losses are always fp32")
     freeze_layers: int = Field(0, ge=0, description="lowest encoder layers (and embeddings) kept frozen")
 
 
@@ -298,6 +299,7 @@ class STagger(Block):
     batch_size: int = Field(128, ge=1)
     epochs: int = Field(60, ge=1)
     clip: float = Field(1.0, gt=0)
+    precision: Literal["fp32", "bf16"] = Field("fp32", description="of the matrix products; the LSTM keeps fp32")
 
 
 class SideBySide(Block):

@@ -99,6 +99,8 @@ class Training(Block):
     schedule: Literal["linear", "constant"] = Field("linear", description="of the rates after warm-up: down to 0, or "
                                                                           "kept")
     precision: Literal["fp32", "bf16"] = Field("fp32", description="of the matrix products; losses are always fp32")
+    compile: bool = Field(False, description="layers by torch.compile: other rounding; needs a C++ compiler, on "
+                                             "a GPU Triton")
     bucket: bool = Field(True, description="batches of texts of similar length, drawn anew each epoch")
     max_source: int = Field(20, ge=1, description="word pieces, special tokens not counted")
     max_target: int = Field(20, ge=1, description="likewise")

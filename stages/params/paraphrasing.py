@@ -32,13 +32,11 @@ def missing_modes(attribution: Attribution, psi: Psi, paraphrased: bool, tagged:
 
 
 def idle_contrast(name: str, model: TrainPgkpr) -> list[str]:
-    """Return what is wrong if model ``name`` has a contrast and forward passes of one pair, so no negatives."""
-    training = model.training
-    if model.architecture != "pgkpr" or not model.contrast.weight or min(training.micro_batch, training.batch_size) > 1:
+    """Return what is wrong if model ``name`` has a contrast and batches of one pair, so no negatives."""
+    if model.architecture != "pgkpr" or not model.contrast.weight or model.training.batch_size > 1:
         return []
-    small = [block for block in ("batch_size", "micro_batch") if getattr(training, block) == 1]
-    return [f"models.pgkpr.{name}: training.{' and training.'.join(small)} of 1 leaves the contrast without negatives; "
-            f"give at least 2 of both, or set contrast.weight to 0"]
+    return [f"models.pgkpr.{name}: training.batch_size of 1 leaves the contrast without negatives; give at least 2, or "
+            f"set contrast.weight to 0"]
 
 
 def unread_keywords(name: str, own: Mapping[str, Any], decoding: GeneratePgkpr, architecture: str,

@@ -104,7 +104,7 @@ class PgkprTraining(Block):
     epochs: int = Field(35, ge=1, description="Quora 35, MSCOCO 15 in the released code")
     patience: int | None = Field(None, ge=1, description="epochs without a smaller validation loss; null: never stop")
     batch_size: int = Field(128, ge=1, description="pairs per optimiser step")
-    micro_batch: int = Field(128, ge=1, description="pairs per forward pass; negatives of the contrast are of these")
+    micro_batch: int = Field(128, ge=1, description="pairs per forward pass; gradients are accumulated")
     learning_rate: float | None = Field(None, gt=0, description="null: the architecture's own (pgkpr, transformer and "
                                                                 "ianet 1e-4, residual_lstm 1e-3, latent_bow 8e-4)")
     betas: tuple[Decay, Decay] = (0.9, 0.98)
@@ -113,6 +113,8 @@ class PgkprTraining(Block):
     schedule: Literal["constant", "linear"] = "constant"
     clip: float = Field(1.0, gt=0)
     precision: Literal["fp32", "bf16"] = "fp32"
+    compile: bool = Field(False, description="layers by torch.compile: other rounding; needs a C++ compiler, on "
+                                             "a GPU Triton")
     bucket: bool = Field(True, description="batches of pairs of similar length, drawn anew each epoch")
     checkpoint_steps: int = Field(50, ge=1)
 

@@ -57,12 +57,15 @@ RESERVED = frozenset({"models", "runs", "report", "manifests", "comparison", "pr
 
 
 class Runtime(Block):
-    """What decides bytes (threads, deterministic) and what does not (workers, device)."""
+    """What decides bytes (threads, deterministic, precision, tf32) and what does not (workers, device)."""
 
     threads: int = Field(1, ge=1, description="torch threads of one process; other counts give other weights")
     deterministic: bool = True
     workers: int = Field(1, ge=1, description="processes of one stage; any count gives the same bytes")
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    precision: Literal["fp32", "bf16"] = Field("fp32", description="of matrix products wherever nothing is "
+                                                                   "trained; trainings say theirs in their blocks")
+    tf32: bool = Field(False, description="GPUs round the factors of fp32 products to ten bits: faster, other bytes")
     processes: int = Field(1, ge=1, description="of one training (torchrun); any count trains the same model up to the "
                                                 "rounding of sums")
     memory_gib: float = Field(4.0, gt=0, description="what joins over a whole corpus may take before they use the disk")

@@ -104,6 +104,10 @@ class PairBatches:
     def __len__(self) -> int:
         return self.pairs * self._passes
 
+    def groups(self, items: Sequence[int]) -> Tensor:
+        """Return ``group`` of ``items`` (B,): equal for texts that mean the same."""
+        return self._group[torch.tensor(list(items), dtype=torch.int64) % max(1, self.pairs)]
+
     def batch(self, items: Sequence[int]) -> dict[str, Tensor]:
         """Return the tensors of ``items``: int64, padded at the right with 0; ``p`` is float32.
 

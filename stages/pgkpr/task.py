@@ -9,6 +9,8 @@ from torch import Tensor
 from models.rewriters.base import Rewriter
 from models.rewriters.config import RewriterConfig
 from models.training import BatchedTask, Step, Work
+from models.training.prefetch import moved
+from models.training.sums import PartSums
 from stages.pgkpr.batches import PairBatches
 from stages.pgkpr.cost import training_flops
 from stages.pgkpr.keywords import training_mask
@@ -51,7 +53,8 @@ class RewriteTask(BatchedTask):
     The loss is generation + lambda_1 reconstruction + lambda_2 contrast for PGKPR, generation + the weighted bag of
     words for Latent-BOW, and generation for the others. Generation is a mean over target tokens of the step's whole
     batch, reconstruction one over tokens or items, contrast and bag over items; so their shares add up over
-    micro-batches. The negatives of the contrast are those of the micro-batch, by definition.
+    micro-batches. The negatives of the contrast are those of the whole batch, however many micro-batches and processes
+    it is cut for (``models.training.Contrasting``); validation pairs are contrasted in batches of the same size.
 
     Args:
         model: on its device.
@@ -59,6 +62,7 @@ class RewriteTask(BatchedTask):
         validation: pairs of the validation split, whose keywords are fixed: probabilities of 0 and 1.
         learning_rate: of every parameter.
         micro_batch: pairs per forward pass in validation.
+        batch_size: pairs that validation contrasts with each other; None for ``micro_batch``.
     """
 
     module: Rewriter
@@ -66,9 +70,10 @@ class RewriteTask(BatchedTask):
     validation: PairBatches
 
     def __init__(self, model: Rewriter, train: PairBatches, validation: PairBatches, learning_rate: float,
-                 micro_batch: int) -> None:
+                 micro_batch: int, batch_size: int | None = None) -> None:
         self.module, self.train, self.validation = model, train, validation
         self.learning_rate, self.batch_size = learning_rate, micro_batch
+        self.contrasted = batch_size or micro_batch
         self.tokens = train.words["x"] + train.words["t"]
         self.flops = training_flops(model.config, train)
 
@@ -93,9 +98,25 @@ class RewriteTask(BatchedTask):
         """Return the share of a micro-batch in the loss of the step's batch, and its parts."""
         return self._loss(self._sums(batch), Totals.of(self.train, step.batch))
 
+    @property
+    def contrasts(self) -> bool:
+        """Whether the loss has a contrast."""
+        return self.module.contrasts
+
+    def train_apart(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, dict[str, Tensor], Tensor]:
+        """Return the share in the loss without the contrast, its parts, and what is contrasted of each pair (M, W)."""
+        sums, vectors = self._apart(batch)
+        return *self._loss(sums, Totals.of(self.train, step.batch)), vectors
+
+    def contrast(self, vectors: Tensor, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the weighted contrast of the pairs of a batch, of which these are the ``vectors`` (B, W)."""
+        found = self.module.contrast(vectors, self.train.groups(step.batch).to(vectors.device)) / len(step.batch)
+        return part_weights(self.module.config)["contrast"] * found, {"contrast": found}
+
     def validate(self) -> dict[str, float]:
         """Return the loss over all validation pairs, in the weights of training, and its parts."""
-        sums = self.validation_sums(self._sums)
+        whole = not self.contrasts or self.contrasted <= self.batch_size
+        sums = self.validation_sums(self._sums) if whole else self._contrasted_sums()
         totals = Totals.of(self.validation, range(len(self.validation)))
         loss, parts = self._loss({name: torch.tensor(value, dtype=torch.float64) for name, value in sums.items()},
                                  totals)
@@ -107,6 +128,28 @@ class RewriteTask(BatchedTask):
             return self.module.sums(batch, None)
         mask = training_mask(batch["p"], batch["x_lengths"], batch.get("repeat"))
         return {**self.module.sums(batch, mask), "keywords": mask.sum()}
+
+    def _apart(self, batch: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Tensor]:
+        """Return :meth:`_sums` without the contrast, and what is contrasted."""
+        if not self.module.uses_keywords:
+            return self.module.apart(batch, None)
+        mask = training_mask(batch["p"], batch["x_lengths"], batch.get("repeat"))
+        sums, vectors = self.module.apart(batch, mask)
+        return {**sums, "keywords": mask.sum()}, vectors
+
+    def _contrasted_sums(self) -> dict[str, float]:
+        """Return what :meth:`_sums` adds up to over validation pairs that are contrasted across forward passes."""
+        total, count = PartSums(), len(self.validation)
+        for first in range(0, count, self.contrasted):
+            items, vectors = range(first, min(first + self.contrasted, count)), []
+            for start in range(0, len(items), self.batch_size):
+                sums, found = self._apart(moved(self.load_validation(items[start:start + self.batch_size]),
+                                                self.module.device))
+                total.add(sums)
+                vectors.append(found)
+            groups = self.validation.groups(items).to(self.module.device)
+            total.add({"contrast": self.module.contrast(torch.cat(vectors), groups)})
+        return total.read()
 
     def _loss(self, sums: Mapping[str, Tensor], totals: Totals) -> tuple[Tensor, dict[str, Tensor]]:
         keywords = {"keyword_share": sums["keywords"] / totals.words} if "keywords" in sums else {}

@@ -47,9 +47,17 @@ def training_bar(process: StageProcess) -> Callable[[int, int], Bar] | None:
     return (lambda total, done: progress_bar(process.name, total, "step", done)) if process.first else None
 
 
-def training_record(history: History, precision: str, device: str, processes: int) -> dict[str, Any]:
-    """Return throughput, memory and MFU for the record of the stage; none of it enters an artifact."""
-    found = {**history.speed.summary(processes * measured_peak(device, precision)), "processes": processes}
+def training_record(history: History, precision: Mapping[str, Any], device: str, processes: int) -> dict[str, Any]:
+    """Return throughput, memory and MFU for the record of the stage; none of them enters an artifact.
+
+    Args:
+        history: of the training.
+        precision: from :func:`stages.runtime.precision.computed_in`.
+        device: of the training.
+        processes: that shared it.
+    """
+    found = {**history.speed.summary(processes * measured_peak(device, precision["products"])),
+             "processes": processes, "precision": dict(precision)}
     if device.startswith("cuda"):
         found["peak_device_memory_mib"] = round(torch.cuda.max_memory_allocated(device) / 2**20)
     return found

@@ -1,0 +1,114 @@
+"""The precision of products: recurrent layers out of autocast, TF32 as asked, devices that lack it, its record."""
+
+from types import SimpleNamespace
+
+import pytest
+import recurrent_cases
+import torch
+from torch import nn
+
+from models.precision import products
+from models.s_tagger import STagger, STaggerConfig
+from stages.artifacts.tables import Provenance
+from stages.runtime import precision
+from stages.runtime.errors import InputError
+from stages.runtime.precision import check_precision, computed_in, computing, settled_precision
+from stages.runtime.seeds import seed_everything
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """What recurrent layers were given: the types of inputs and states, and whether autocast was on."""
+    found = []
+    forward = nn.LSTM.forward
+
+    def watched(layer, inputs, state=None):
+        data = inputs.data if not isinstance(inputs, torch.Tensor) else inputs
+        kinds = {data.dtype, *(part.dtype for part in state or ())}
+        found.append((kinds, torch.is_autocast_enabled("cpu")))
+        outputs, state = forward(layer, inputs, state)
+        return outputs, state
+
+    monkeypatch.setattr(nn.LSTM, "forward", watched)
+    return found
+
+
+@pytest.mark.parametrize("architecture", recurrent_cases.ARCHITECTURES)
+def test_lstm_rewriters_compute_recurrent_layers_in_full_under_autocast(architecture, seen):
+    rewriter, content = recurrent_cases.model(architecture), recurrent_cases.batch()
+    products_seen = []
+    hook = rewriter.words.register_forward_hook(lambda module, inputs, output: products_seen.append(output.dtype))
+    with products("cpu", "bf16"):
+        sum(rewriter.sums(content, None).values()).backward()
+        rewriter.rewrite(content, None, recurrent_cases.RULES, 2)
+        assert torch.is_autocast_enabled("cpu")
+    hook.remove()
+    assert torch.bfloat16 in products_seen  # autocast was on for the others
+    assert len(seen) > 4 and all(entry == ({torch.float32}, False) for entry in seen)
+
+
+def test_the_tagger_computes_its_recurrent_layers_in_full_under_autocast(seen):
+    tagger = STagger(STaggerConfig(9, 4, 4, 2))
+    ids = torch.tensor([[2, 3, 4], [5, 0, 0]])
+    with products("cpu", "bf16"):
+        logits = tagger(ids)
+    assert logits.dtype == torch.bfloat16
+    assert seen == [({torch.float32}, False)]
+    assert torch.allclose(logits.float(), tagger(ids), atol=0.02)
+
+
+def test_fp32_leaves_products_as_they_are_and_other_words_are_refused():
+    with products("cpu", "fp32"):
+        assert (torch.eye(2) @ torch.eye(2)).dtype == torch.float32
+    with pytest.raises(ValueError, match="precision must be 'fp32' or 'bf16', found 'fp16'"):
+        products("cpu", "fp16")
+
+
+def runtime(**changes):
+    return SimpleNamespace(**{"device": "auto", "precision": "fp32", "tf32": False, **changes})
+
+
+@pytest.fixture
+def old_gpu(monkeypatch):
+    """A GPU before Ampere, which torch would let compute bf16 by emulation."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device=None: "Tesla V100")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (7, 0))
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation)
+
+
+def test_a_gpu_without_bf16_or_tf32_is_an_error_that_says_what_to_do(old_gpu):
+    with pytest.raises(InputError, match="runtime.precision is bf16, which Tesla V100 cannot compute. Set it to"), \
+            computing(runtime(precision="bf16")):
+        pass
+    with pytest.raises(InputError, match=r"train_hcl.training.precision is bf16, which Tesla V100"):
+        settled_precision("cuda:0", runtime(), {"precision": "bf16"}, "train_hcl.training")
+    with pytest.raises(InputError, match=r"runtime.tf32 is true, and Tesla V100 has no TF32. Set it to false"):
+        check_precision("cuda", "fp32", True, "runtime.precision")
+    assert settled_precision("cuda", runtime(), {"precision": "fp32"}, "x") == computed_in("fp32", False)
+
+
+def test_what_trains_nothing_computes_in_the_precision_of_runtime_and_leaves_it_behind():
+    with computing(runtime(device="cpu", precision="bf16", tf32=True)) as device:
+        assert device == "cpu"
+        assert (torch.eye(2) @ torch.eye(2)).dtype == torch.bfloat16
+    assert (torch.eye(2) @ torch.eye(2)).dtype == torch.float32
+
+
+def test_tf32_is_what_was_asked_for_and_never_what_torch_lets_cudnn_do_unasked():
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    try:
+        torch.backends.cudnn.allow_tf32 = True
+        for asked in (False, True, False):
+            seed_everything(1, tf32=asked)
+            assert (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32) == (asked, asked)
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+        torch.use_deterministic_algorithms(False)
+
+
+def test_tables_say_their_precision_where_something_was_computed():
+    assert "precision" not in Provenance("clusters@sample", "0").as_metadata(1)
+    made = Provenance("node_vectors@sample", "0", precision=computed_in("bf16", True)).as_metadata(1)
+    assert made["precision"] == {"products": "bf16", "tf32": True, "compiled": False}
+    assert precision.computed_in("fp32", False) == {"products": "fp32", "tf32": False, "compiled": False}

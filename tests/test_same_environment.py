@@ -1,0 +1,89 @@
+"""What decides the bytes of a stage beside its params is the same, whether DVC, the flow or a pack runs it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.environment import child_environment
+
+ROOT = Path(__file__).resolve().parent.parent
+WAYS = ("dvc", "flow", "pack")
+# A stage that writes down what it finds once it has seeded everything.
+STAGE = """
+import json
+import os
+import sys
+from pathlib import Path
+
+import torch
+
+from stages.runtime.process import run_stage
+from stages.runtime.seeds import seed_everything
+
+
+def _work(process):
+    seed_everything(1, 2, deterministic=True)
+    found = {name: os.environ[name] for name in os.environ
+             if name.startswith(("CUBLAS", "CUDNN", "PYTORCH", "TORCH", "OMP", "MKL"))}
+    found |= {"threads": torch.get_num_threads(), "deterministic": torch.are_deterministic_algorithms_enabled(),
+              "cudnn": [torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark],
+              "tf32": [torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32],
+              "autocast": torch.is_autocast_enabled("cpu"), "started": torch.cuda.is_initialized()}
+    Path(f"{process.instance}.json").write_text(json.dumps(found))
+
+
+def main(argv=None):
+    return run_stage("settled", _work, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
+"""
+HOOK = "import stages; stages.__path__.append({folder!r})"
+PACK = """
+from pathlib import Path
+
+from pipeline.packed.run import Job, launcher
+
+if __name__ == "__main__":
+    process = launcher(["settled"])(Job("settled", "pack", ()))
+    process.join()
+    raise SystemExit(process.exitcode)
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A folder with one stage, for each way of running it."""
+    for name in ("logs", "hook", "planted"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "planted/settled.py").write_text(STAGE)
+    (tmp_path / "hook/sitecustomize.py").write_text(HOOK.format(folder=str(tmp_path / "planted")))
+    (tmp_path / "packed.py").write_text(PACK)
+    (tmp_path / "dvc.yaml").write_text(json.dumps({"stages": {
+        name: {"cmd": f"python -m stages.settled {name}"} for name in ("dvc", "flow")}}))
+    subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+def test_dvc_the_flow_and_a_pack_run_a_stage_in_the_same_environment(project):
+    shell = {**os.environ, "PYTHONPATH": os.pathsep.join([str(project / "hook"), str(ROOT)]), "DVC_NO_ANALYTICS": "1",
+             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
+    repro = [sys.executable, "-m", "dvc", "repro", "-q"]
+    # A person's own workspace would decide which kernels sum in which order.
+    own = {**shell, "CUBLAS_WORKSPACE_CONFIG": ":16:8"}
+    started = {"dvc": ([*repro, "dvc"], own), "flow": ([*repro, "flow"], {**child_environment(), **shell}),
+               "pack": ([sys.executable, "packed.py"], shell)}
+    for way in WAYS:    # DVC locks its folder, so one after the other
+        command, environment = started[way]
+        done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=120,
+                              check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    found = {way: json.loads((project / f"{way}.json").read_text()) for way in WAYS}
+    assert found["dvc"] == found["flow"] == found["pack"]
+    assert found["dvc"]["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    assert found["dvc"]["cudnn"] == [True, False] and found["dvc"]["deterministic"] and not found["dvc"]["started"]
