@@ -49,7 +49,8 @@ def test_one_more_wait_is_too_many(folder, monkeypatch):
     before = micro_batch(work.stage, work.train).figures()
     monkeypatch.setattr(ClldTask, "train_batch", curious)
     record = micro_batch(work.stage, work.train)
-    with pytest.raises(AssertionError, match=f"waits: {before['waits'] + 1} > {before['waits']}\n.*_local_scalar_dense"):
+    said = f"waits: {before['waits'] + 1} > {before['waits']}\n.*_local_scalar_dense"
+    with pytest.raises(AssertionError, match=said):
         assert_within(record.figures(), {**before, "operations": 10**6}, record.table().replace("\n", ";"))
 
 

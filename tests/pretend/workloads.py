@@ -31,6 +31,7 @@ from stages.hcl.lookup import TrainedOn, UnseenKeywords
 from stages.importance.texts import Texts
 from stages.params.hcl import TrainHcl
 from stages.params.pgkpr import TrainPgkpr
+from stages.params.presets import laid_over
 from stages.pgkpr.vocabulary import Vocabulary
 
 DEPTH = 6  # layers of the BERT
@@ -49,6 +50,9 @@ class Forgetful:
 
     def load(self):
         return None
+
+
+FORGETFUL = Forgetful()
 
 
 @dataclass(frozen=True)
@@ -76,13 +80,13 @@ def hcl(folder: Path, **blocks):
     found = encoder(folder / "bert")
     nodes = tiny_items.tables()["nodes"]
     graph = train_hcl.keyword_graph(nodes, tiny_training.edges(), tiny_training.vectors(nodes))
-    values = TrainHcl.model_validate({
-        "latent": {"size": 6}, "training": {"epochs": 1, "max_source": 12, "max_target": 8, "bucket": False}, **blocks})
+    values = TrainHcl.model_validate(laid_over({
+        "latent": {"size": 6}, "training": {"epochs": 1, "max_source": 12, "max_target": 8, "bucket": False}}, blocks))
     on = TrainedOn("tiny", "en", f"path:{found.location}", found.description, "mean", 32, 12, 8, "first")
 
-    def train(device=NAME):
+    def train(device=NAME, store=FORGETFUL):
         return train_hcl.run(joined_items(**_triples()), graph, values.model_dump(), found, UnseenKeywords(on), 13,
-                             Forgetful(), device)
+                             store, device)
 
     return Workload(train_hcl, train)
 
@@ -101,8 +105,7 @@ def rewriter(architecture, **blocks):
     """A training of the PGKPR track at the depth of its defaults."""
     narrow = {"sizes": {"heads": 2, "width": 16, "feed_forward": 32}, "residual_lstm": {"width": 16},
               "latent_bow": {"width": 16, "memory": 4}, "training": {"epochs": 1, "bucket": False}}
-    merged = {**narrow, **{name: {**narrow.get(name, {}), **block} for name, block in blocks.items()}}
-    values = TrainPgkpr.model_validate({"architecture": architecture, **merged}).model_dump()
+    values = TrainPgkpr.model_validate(laid_over({"architecture": architecture, **narrow}, blocks)).model_dump()
     values["training"]["learning_rate"] = 1e-3
     items = tiny_rewriters.items()
     train = pd.concat([items[items["split"] == "train"]] * 4, ignore_index=True)
@@ -111,8 +114,8 @@ def rewriter(architecture, **blocks):
     pairs = pairs.astype({"reference": "int32"})
     vocabulary = Vocabulary.from_frame(tiny_rewriters.vocabulary_frame())
 
-    def run(device=NAME):
-        return train_pgkpr.run(pairs, vocabulary, values, tiny_rewriters.MAX_LENGTH, 13, Forgetful(), device)
+    def run(device=NAME, store=FORGETFUL):
+        return train_pgkpr.run(pairs, vocabulary, values, tiny_rewriters.MAX_LENGTH, 13, store, device)
 
     return Workload(train_pgkpr, run)
 
@@ -123,8 +126,8 @@ def classifier(contrast, folder=None):
     values = tiny_classes.settings("textcnn" if found is None else "bert", training={"bucket": False})
     pairs = [(1, 2)] if contrast == "static_tau_pairs" else []
 
-    def run(device=NAME):
-        return train_clld.run(tiny_classes.items(), values, contrast, pairs, found, 13, Forgetful(), device)
+    def run(device=NAME, store=FORGETFUL):
+        return train_clld.run(tiny_classes.items(), values, contrast, pairs, found, 13, store, device)
 
     return Workload(train_clld, run)
 
@@ -138,8 +141,8 @@ def pairs(folder):
     values = {"stage1_neg": "random2", "max_sources": None, "max_length": 24, "learning_rate": 1e-3, "batch_size": 8,
               "epochs": 1, "clip": 1.0, "freeze_layers": 0}
 
-    def run(device=NAME):
-        return pair_classifier.run(examples, tiny_items.tables()["texts"], values, found, 13, Forgetful(), device)
+    def run(device=NAME, store=FORGETFUL):
+        return pair_classifier.run(examples, tiny_items.tables()["texts"], values, found, 13, store, device)
 
     return Workload(pair_classifier, run)
 
@@ -160,8 +163,8 @@ def tagger():
     values = {"min_count": 1, "embedding": 12, "hidden": 16, "layers": 2, "learning_rate": 1e-2, "batch_size": 4,
               "epochs": 1, "clip": 1.0}
 
-    def run(device=NAME):
-        return s_tagger.run(examples, lower, psi, values, 13, Forgetful(), device)
+    def run(device=NAME, store=FORGETFUL):
+        return s_tagger.run(examples, lower, psi, values, 13, store, device)
 
     return Workload(s_tagger, run)
 
