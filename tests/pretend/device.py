@@ -200,7 +200,7 @@ def _check_devices(func, args, operands):
         if isinstance(args[0], PretendTensor) and any(one is index for index in indices):
             note("blocking", "an index on the CPU")
             continue
-        raise _on_two_devices(func, one)
+        _refuse(_on_two_devices(func, one))
 
 
 def _on_two_devices(func, tensor):
@@ -212,8 +212,30 @@ def _check_determinism(func, args, kwargs):
     if torch.are_deterministic_algorithms_enabled() and not torch.is_deterministic_algorithms_warn_only_enabled():
         refused = rules.refusal(func, args, kwargs)
         if refused:
-            raise RuntimeError(f"{refused} does not have a deterministic implementation on CUDA, but you set "
-                               "'torch.use_deterministic_algorithms(True)'.")
+            _refuse(RuntimeError(f"{refused} does not have a deterministic implementation on CUDA, but you set "
+                                 "'torch.use_deterministic_algorithms(True)'."))
+
+
+def _refuse(error):
+    """Raise ``error``; in a backward pass, when it has ended, for no exception passes autograd's engine alive."""
+    if not _BACKWARD:
+        raise error
+    _BACKWARD[-1].append(error)
+
+
+_BACKWARD: list[list[RuntimeError]] = []  # what was refused in the backward passes that are under way
+_run_backward = torch.autograd._engine_run_backward
+
+
+def _backward(*args, **kwargs):
+    _BACKWARD.append([])
+    try:
+        found = _run_backward(*args, **kwargs)
+    finally:
+        refused = _BACKWARD.pop()
+    if refused:
+        raise refused[0]
+    return found
 
 
 def _count(func, args, kwargs):
@@ -286,11 +308,17 @@ _FUSED = {torch.nn.functional.scaled_dot_product_attention: fused.attention, tor
 
 @contextmanager
 def switched_on():
-    """Let code within the block use the device; inference mode, which tensors made in Python lack, is no_grad."""
+    """Let code within the block use the device.
+
+    Inference mode, which tensors made in Python lack, is no_grad. The backward pass runs in the thread that calls for
+    it, so that its operations can be told from others.
+    """
     swaps = torch.__future__.get_swap_module_params_on_conversion()
     torch.__future__.set_swap_module_params_on_conversion(True)  # so that tied parameters stay tied
     try:
-        with mock.patch.object(torch, "inference_mode", torch.no_grad), _Functions():
+        with (mock.patch.object(torch, "inference_mode", torch.no_grad), _Functions(),
+              mock.patch.object(torch.autograd, "_engine_run_backward", _backward),
+              torch.autograd.set_multithreading_enabled(False)):
             yield DEVICE
     finally:
         torch.__future__.set_swap_module_params_on_conversion(swaps)

@@ -1,7 +1,6 @@
 """What the pretend device counts, and the line of this repository that each count came from."""
 
 import sys
-import threading
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -83,14 +82,16 @@ def note(kind, what):
 def place():
     """Return ``file:line`` of the innermost frame in this repository's code, or in a library outside torch.
 
-    The backward pass runs in a thread of its own, whose frames say nothing: ``backward``.
+    In the backward pass the frames say only where it began: ``backward``.
     """
     frame, library = sys._getframe(1), None
     while frame is not None:
         name = frame.f_code.co_filename
+        if name.endswith("/torch/autograd/graph.py"):
+            return "backward"
         if name.startswith(_OWN):
             return f"{name[len(ROOT):]}:{frame.f_lineno}"
         if library is None and "site-packages/" in name and "/torch/" not in name:
             library = f"{name.split('site-packages/')[1]}:{frame.f_lineno}"
         frame = frame.f_back
-    return library or ("elsewhere" if threading.current_thread() is threading.main_thread() else "backward")
+    return library or "elsewhere"
