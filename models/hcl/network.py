@@ -13,7 +13,7 @@ from transformers.cache_utils import EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from models.attention import Cache, past_length
-from models.encoders import mean_pool
+from models.encoders import encode, mean_pool
 from models.hcl.config import HclConfig
 from models.hcl.contrasts import keyword_output, latent_output, level_output
 from models.hcl.decoder import Decoder
@@ -215,7 +215,7 @@ class HclNetwork(PreTrainedModel):
 
     def encode(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Return encoder states (B, L, d)."""
-        return self.encoder(input_ids=ids, attention_mask=mask.long()).last_hidden_state
+        return encode(self.encoder, ids, mask)
 
     def encode_texts(self, batch: Mapping[str, Tensor], names: Sequence[str]) -> dict[str, Tensor]:
         """Return encoder states (B, L, d) of those of ``names`` (x, y, neg) that the batch has.
