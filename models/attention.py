@@ -1,6 +1,6 @@
 """Multi-head attention and the decoder layers of Transformers, with a key/value cache."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -8,11 +8,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import EncoderDecoderCache
 
-from models.decoding.cache import BeamCache
+from models.bert import joined
+from models.decoding.cache import BeamCache, Pair
 from models.rows import RealTokens
 
 Activation = Callable[[Tensor], Tensor]
 Cache = EncoderDecoderCache | BeamCache
+# What each query may see: under a tensor of booleans, or of numbers added to scores; True: none that comes later
+Visible = Tensor | bool | None
 
 
 class Attention(nn.Module):
@@ -40,15 +43,38 @@ class Attention(nn.Module):
         key, value = (torch.cat(pair, dim=2) for pair in zip(first, (keys, values), strict=True))
         return key, value
 
-    def forward(self, hidden: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None,
+    def of_itself(self, states: Tensor, tokens: RealTokens | None = None, weights: Pair | None = None
+                  ) -> tuple[Tensor, Tensor, Tensor]:
+        """Project states (B, L, d), or rows of ``tokens``, to queries, keys and values (B, H, L, d / H) in one product.
+
+        ``weights`` and biases of all three, if the caller has kept them. Without them and without gradients, it takes
+        three products: joining the weights would cost as much.
+        """
+        if weights is None and not torch.is_grad_enabled():
+            return self._split(self.query(states), tokens), *self.keys_values(states, tokens)
+        all_three = F.linear(states, *(weights or self.joined()))  # (B, L, 3 d)
+        all_three = all_three if tokens is None else tokens.padded(all_three)
+        query, key, value = all_three.unflatten(-1, (3, self.heads, -1)).unbind(2)
+        return query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)
+
+    def joined(self) -> Pair:
+        """Return weights (3 d, d) and biases (3 d,) of queries, keys and values."""
+        return joined(self.query, self.key, self.value)
+
+    def forward(self, hidden: Tensor, keys: Tensor, values: Tensor, mask: Visible,
                 tokens: RealTokens | None = None) -> Tensor:
         """Attend from hidden (B, L, d), or rows (N, d) of ``tokens``; ``mask`` True where attending is allowed."""
-        dropout = self.dropout if self.training else 0.0
+        return self.attend(self._split(self.query(hidden), tokens), keys, values, mask, tokens)
+
+    def attend(self, query: Tensor, keys: Tensor, values: Tensor, mask: Visible,
+               tokens: RealTokens | None = None) -> Tensor:
+        """Attend with queries (B, H, L, d / H); returns (B, L, d), or the rows (N, d) of ``tokens``."""
         heads = F.scaled_dot_product_attention(
-            self._split(self.query(hidden), tokens), keys, values, attn_mask=mask, dropout_p=dropout
+            query, keys, values, attn_mask=mask if isinstance(mask, Tensor) else None,
+            dropout_p=self.dropout if self.training else 0.0, is_causal=mask is True
         )  # (B, H, L, d / H)
-        joined = heads.transpose(1, 2)
-        return self.output(joined.reshape(hidden.shape) if tokens is None else tokens.rows(joined).flatten(1))
+        states = heads.transpose(1, 2)
+        return self.output((states if tokens is None else tokens.rows(states)).flatten(-2))
 
     def _split(self, states: Tensor, tokens: RealTokens | None = None) -> Tensor:
         states = states if tokens is None else tokens.padded(states)
@@ -83,8 +109,8 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         hidden: Tensor,
-        causal: Tensor | None,
-        memory: Tensor,
+        causal: Visible,
+        memory: Tensor | Pair,
         mask: Tensor,
         cache: Cache | None,
         prefix: tuple[Tensor, Tensor] | None = None,
@@ -93,22 +119,25 @@ class DecoderLayer(nn.Module):
     ) -> Tensor:
         """Transform hidden (B, L, d) given memory (B, S, d), its mask (B, 1, 1, S) and a first key and value.
 
-        With ``tokens`` hidden and the result are their rows (N, d); with ``of_memory`` memory is its rows.
+        Memory may be keys and values already; see :func:`memory_keys_values`. With ``tokens`` hidden and the result are
+        their rows (N, d); with ``of_memory`` memory is its rows.
         """
-        normed = self.norms[0](hidden)
-        keys, values = self.self_attention.keys_values(normed, tokens)
+        kept = cache.once(self.number, self.self_attention.joined) if isinstance(cache, BeamCache) else None
+        query, keys, values = self.self_attention.of_itself(self.norms[0](hidden), tokens, kept)
         if cache is not None:
             keys, values = cache.self_attention_cache.update(keys, values, self.number)
         if prefix is not None:
             keys, values = self.self_attention.before(prefix, keys, values)
-        hidden = hidden + self.dropout(self.self_attention(normed, keys, values, causal, tokens))
+        hidden = hidden + self.dropout(self.self_attention.attend(query, keys, values, causal, tokens))
         normed = self.norms[1](hidden)
         keys, values = self._of_memory(memory, cache, of_memory)
         hidden = hidden + self.dropout(self.cross_attention(normed, keys, values, mask, tokens))
         normed = self.norms[2](hidden)
         return hidden + self.dropout(self.narrow(self.activation(self.widen(normed))))
 
-    def _of_memory(self, memory: Tensor, cache: Cache | None, tokens: RealTokens | None) -> tuple[Tensor, Tensor]:
+    def _of_memory(self, memory: Tensor | Pair, cache: Cache | None, tokens: RealTokens | None) -> Pair:
+        if isinstance(memory, tuple):
+            return memory
         if cache is None:
             return self.cross_attention.keys_values(memory, tokens)
         if isinstance(cache, BeamCache):
@@ -118,6 +147,17 @@ class DecoderLayer(nn.Module):
             cache.is_updated[self.number] = True
         kept: Any = cache.cross_attention_cache.layers[self.number]
         return kept.keys, kept.values
+
+
+def memory_keys_values(layers: Sequence[DecoderLayer], memory: Tensor, tokens: RealTokens | None = None) -> list[Pair]:
+    """Project memory (B, S, d), or rows (N, d) of ``tokens``, to the keys and values of all layers in one product."""
+    attentions = [layer.cross_attention for layer in layers]
+    weights = joined(*(part for attention in attentions for part in (attention.key, attention.value)))
+    together = F.linear(memory, *weights)  # (B, S, 2 n d)
+    together = together if tokens is None else tokens.padded(together)
+    parts = together.unflatten(-1, (2 * len(attentions), attentions[0].heads, -1)).unbind(2)
+    found = [part.transpose(1, 2) for part in parts]  # (B, H, S, d / H) each
+    return list(zip(found[::2], found[1::2], strict=True))
 
 
 def places(embedded: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor | None]:

@@ -2,18 +2,21 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 from torch import Tensor, nn
 from transformers import (
     AutoConfig,
     AutoModel,
     AutoTokenizer,
+    BertModel,
     PretrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 from transformers.utils import logging
+
+from models.bert import bert_states, library_pass
 
 Pooling = Literal["mean", "cls"]
 
@@ -126,8 +129,24 @@ def embed(encoder: nn.Module, ids: Tensor, mask: Tensor, pooling: Pooling = "mea
         mask: True for real tokens (B, L).
         pooling: ``mean`` over real tokens, or ``cls``.
     """
-    hidden = encoder(input_ids=ids, attention_mask=mask.long()).last_hidden_state  # (B, L, d)
-    return pool(hidden, mask, pooling)
+    return pool(encode(encoder, ids, mask), mask, pooling)
+
+
+def encode(encoder: nn.Module, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
+    """Return the last hidden states (B, L, d): in few operations for BERT, else by the library's own pass.
+
+    :func:`encoder_pass` says which. Arguments are those of :func:`embed`, and segments ``types`` (B, L).
+    """
+    if library_pass(encoder) is None:
+        return bert_states(cast(BertModel, encoder), ids, mask, types)
+    segments = {} if types is None else {"token_type_ids": types}
+    return encoder(input_ids=ids, attention_mask=mask.long(), **segments).last_hidden_state
+
+
+def encoder_pass(encoder: nn.Module) -> str:
+    """Return how :func:`encode` runs ``encoder``, for the record: ``own``, or the library's and why."""
+    reason = library_pass(encoder)
+    return "own" if reason is None else f"the library's: {reason}"
 
 
 def freeze_lower_layers(encoder: nn.Module, count: int) -> None:

@@ -7,9 +7,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from models.hcl.graph_attention import GraphAttention, _blocks, _Rows, segment_softmax, segment_sum
+from models.hcl.graph_attention import GraphAttention
 from models.hcl.impostor import Impostor, impostor_candidates
 from models.hcl.keyword_graph import KeywordGraph
+from models.hcl.neighbourhood import cut, neighbourhood
+from models.hcl.segments import Rows, segment_sum, taken, weighted_mean
 
 WIDTH = 4
 # (target, source, sign); node 5 has no neighbour, node 6 is a chain's far end
@@ -147,11 +149,27 @@ def test_blocks_of_edges_change_neither_vectors_nor_gradients(edges, iterations,
 
 
 def test_blocks_are_cut_between_receivers():
-    into = torch.tensor([0, 0, 1, 2, 2, 2, 3, 4])
-    expected = [(0, 2, slice(0, 3)), (2, 3, slice(3, 6)), (3, 5, slice(6, 8))]
-    assert _blocks(into, 5, 3) == expected
-    assert _blocks(into, 5, 2)[2] == (2, 3, slice(3, 6))  # no receiver is cut, however many edges it has
-    assert _blocks(into, 5, 8) == [(0, 5, slice(None))]
+    ends = [2, 3, 6, 7, 8]
+    assert cut(ends, 3) == [(0, 2, 0, 3), (2, 3, 3, 6), (3, 5, 6, 8)]
+    assert cut(ends, 2)[2] == (2, 3, 3, 6)  # no receiver is cut, however many edges it has
+    assert cut(ends, 8) == [(0, 5, 0, 8)]
+
+
+def test_what_a_later_round_needs_comes_first():
+    graph = graph_of()
+    around, rows = neighbourhood(graph, torch.tensor([3, 1, 3]), 2, 100, signed=False)
+    assert around.nodes.tolist() == [1, 3, 0, 4, 6, 2]  # the seeds, one hop further, two hops
+    assert around.nodes[rows].tolist() == [3, 1, 3]
+    first, second = around.rounds
+    assert (first.receivers, second.receivers) == (5, 2)
+    for one in around.rounds:
+        (block,) = one.blocks
+        pairs = zip(around.nodes[block.receivers.index].tolist(), around.nodes[block.senders.index].tolist(),
+                    strict=True)
+        receivers = around.nodes[: one.receivers].tolist()
+        assert sorted(pairs) == sorted([(i, j) for i, j, _ in EDGES if i in receivers] + [(i, i) for i in receivers])
+    (inner,), (outer,) = second.blocks, first.blocks
+    assert torch.equal(inner.senders.index, outer.senders.index[: second.edges])
 
 
 class _Shapes(TorchDispatchMode):
@@ -180,47 +198,42 @@ def test_nodes_that_a_batch_does_not_touch_cost_nothing():
 
 
 def taken_apart(attention, graph):
-    """Projected nodes, rows of edges and r^0 of the whole graph."""
-    nodes = attention._projected(graph.h0, graph.h0, first=True)
-    rows = _Rows(graph.target, graph.source, graph.target, graph.sign)
-    return nodes, rows, attention._first_edges(nodes, rows)
+    """What the edges of the whole graph have of their nodes, by name, and r^0 (E, d)."""
+    width = attention.width
+    sent, received = attention._of_nodes(attention._weights(), graph.h0, graph.h0, first=True)
+    parts = dict(zip(("h_j", "g_j", "k", "v", "half_j"), sent[graph.source].split(width, dim=-1), strict=True))
+    parts |= zip(("h_i", "q", "through", "g_i", "half_i"), received[graph.target].split(width, dim=-1), strict=True)
+    return parts, attention.ffn0[0].rest(parts["half_i"] + parts["half_j"])
+
+
+def test_first_edge_vectors_are_those_of_pairs():
+    graph, attention = graph_of(), attention_of()
+    pairs = torch.cat([graph.h0[graph.target], graph.h0[graph.source]], dim=-1)
+    torch.testing.assert_close(taken_apart(attention, graph)[1], attention.ffn0[0](pairs))
 
 
 def test_edge_weights_are_equal_without_wp():
     graph, attention = graph_of(), attention_of()
     torch.nn.init.zeros_(attention.Wp.weight)
-    nodes, rows, r = taken_apart(attention, graph)
-    assert (attention._edge_weights(nodes.g, rows, r) == 0.5).all()
-    attention.ffn1[0] = torch.nn.Identity()
-    attention._networks = list  # the update itself is looked at: r' = r + p
-    p = attention._edge_update(nodes, rows, r) - r
-    torch.testing.assert_close(p, (graph.h0[graph.target] + graph.h0[graph.source]) / 2)
+    parts, r = taken_apart(attention, graph)
+    assert (attention._edge_weights(r, parts["g_i"], parts["g_j"]) == 0.5).all()
 
 
 def test_edge_weights_are_a_softmax_of_two():
     graph, attention = graph_of(), attention_of()
-    nodes, rows, r = taken_apart(attention, graph)
-    b_i = attention._edge_weights(nodes.g, rows, r).squeeze(-1)
+    parts, r = taken_apart(attention, graph)
+    b_i = attention._edge_weights(r, parts["g_i"], parts["g_j"]).squeeze(-1)
     for edge, (i, j) in enumerate(zip(graph.target, graph.source, strict=True)):
         scores = torch.stack([attention.Wp(r[edge]) @ attention.Wh(graph.h0[node]) for node in (i, j)])
         torch.testing.assert_close(b_i[edge], torch.softmax(scores / math.sqrt(WIDTH), 0)[0])
 
 
-def test_an_edge_between_equal_nodes_leaves_their_vector():
-    graph, attention = graph_of(), attention_of()
-    nodes, rows, r = taken_apart(attention, graph)
-    loops = graph.target == graph.source
-    attention.ffn1[0] = torch.nn.Identity()
-    attention._networks = list
-    p = attention._edge_update(nodes, rows, r) - r
-    torch.testing.assert_close(p[loops], graph.h0[graph.target[loops]])
-
-
 def test_attention_is_uniform_without_wq():
     graph, attention = graph_of(), attention_of(iterations=1, layer_norm=False)
     torch.nn.init.zeros_(attention.Wq.weight)
-    nodes, rows, first = taken_apart(attention, graph)
-    r = attention._edge_update(nodes, rows, first)
+    parts, first = taken_apart(attention, graph)
+    b_i = attention._edge_weights(first, parts["g_i"], parts["g_j"])
+    r = attention.ffn1[0](first + b_i * parts["h_i"] + (1 - b_i) * parts["h_j"])
     for node, vector in enumerate(attention(graph, torch.arange(NODES))):
         into = graph.target == node
         mean = (attention.Wv(graph.h0[graph.source[into]]) + r[into]).mean(0)
@@ -236,21 +249,35 @@ def test_sums_and_softmaxes_are_in_full_precision_under_autocast():
         assert attention.Wq(graph.h0).dtype == torch.bfloat16  # products of matrices are not
         half = attention(graph, torch.arange(NODES))
         assert attention.isolated(graph.h0).dtype == torch.float32
-        scores = torch.randn(300).bfloat16()
-        weights = segment_softmax(scores, torch.zeros(300, dtype=torch.int64), 1)
-        total = segment_sum(torch.ones(1000, 1).bfloat16(), torch.zeros(1000, dtype=torch.int64), 1)
-    assert half.dtype == weights.dtype == torch.float32
-    torch.testing.assert_close(weights, torch.softmax(scores.float(), 0))
+        scores, one = torch.randn(300).bfloat16(), Rows.of(torch.zeros(300, dtype=torch.int64), 1, ascending=True)
+        mean = weighted_mean(scores, torch.eye(300), one)
+        total = segment_sum(torch.ones(1000, 1).bfloat16(), Rows.of(torch.zeros(1000, dtype=torch.int64), 1))
+    assert half.dtype == mean.dtype == torch.float32
+    torch.testing.assert_close(mean[0], torch.softmax(scores.float(), 0))
     assert total.item() == 1000.0  # in bfloat16 a sum of ones stops at 256
     torch.testing.assert_close(half, plain, atol=0.15, rtol=0.1)
 
 
-def test_attention_weights_sum_to_one_in_every_segment():
-    segment = torch.tensor([0, 0, 2, 2, 2])
-    weights = segment_softmax(torch.tensor([1e4, -1e4, 0.1, 0.2, 0.3]), segment, 3)
-    totals = torch.zeros(3).index_add(0, segment, weights)
-    torch.testing.assert_close(totals, torch.tensor([1.0, 0.0, 1.0]))
-    torch.testing.assert_close(weights[2:], torch.softmax(torch.tensor([0.1, 0.2, 0.3]), 0))
+def test_weighted_means_are_softmaxes_within_each_row():
+    rows = Rows.of(torch.tensor([0, 0, 2, 2, 2]), 3, ascending=True)
+    weights = weighted_mean(torch.tensor([1e4, -1e4, 0.1, 0.2, 0.3]), torch.eye(5), rows, gaps=True)
+    torch.testing.assert_close(weights.sum(-1), torch.tensor([1.0, 0.0, 1.0]))  # nothing belongs to row 1
+    torch.testing.assert_close(weights[2, 2:], torch.softmax(torch.tensor([0.1, 0.2, 0.3]), 0))
+
+
+@pytest.mark.parametrize("index", [[0, 0, 2, 2, 3], [3, 0, 2, 0, 2]])
+def test_taking_and_adding_rows_have_the_gradients_of_indexing(index):
+    index = torch.tensor(index)
+    rows = Rows.of(index, 4, ascending=bool((index.diff() >= 0).all()))
+    matrix, values = torch.randn(4, 3, requires_grad=True), torch.randn(5, 3, requires_grad=True)
+    torch.testing.assert_close(taken(matrix, rows), matrix[index])
+    torch.testing.assert_close(segment_sum(values, rows), torch.zeros(4, 3).index_add(0, index, values))
+    assert torch.autograd.gradcheck(lambda m: taken(m, rows), (matrix,))
+    assert torch.autograd.gradcheck(lambda v: segment_sum(v, rows), (values,))
+    assert torch.autograd.gradcheck(lambda v: weighted_mean(v.sum(-1), v, rows, gaps=True), (values,))
+    ascending = values.detach() if rows.order is None else values.detach()[rows.order]  # as a GPU adds
+    torch.testing.assert_close(torch.segment_reduce(ascending, "sum", offsets=rows.offsets, unsafe=True),
+                               segment_sum(values, rows).detach())
 
 
 def test_only_the_residual_remains_without_messages():
@@ -347,7 +374,7 @@ def test_without_graph_the_own_negative_is_the_candidate():
 def test_impostors_equal_a_loop(weight):
     impostor = Impostor(WIDTH, weight)
     u_out, candidates, sample = torch.randn(3, WIDTH), torch.randn(4, WIDTH), torch.tensor([0, 0, 0, 2])
-    result = impostor(u_out, candidates, sample)
+    result = impostor(u_out, candidates, Rows.of(sample, len(u_out), ascending=True))
     for b, rows in ((0, [0, 1, 2]), (2, [3])):
         own = candidates[rows]
         if weight == "attn":
@@ -363,7 +390,7 @@ def test_impostors_equal_a_loop(weight):
 def test_an_impostor_lies_between_its_candidates(weight):
     impostor, u_out = Impostor(WIDTH, weight), torch.randn(2, WIDTH)
     candidates, sample = torch.randn(4, WIDTH), torch.tensor([0, 0, 0, 1])
-    result = impostor(u_out, candidates, sample)
+    result = impostor(u_out, candidates, Rows.of(sample, len(u_out), ascending=True))
     torch.testing.assert_close(result[1], candidates[3])
     assert (result[0] >= candidates[:3].min(0).values).all()
     assert (result[0] <= candidates[:3].max(0).values).all()

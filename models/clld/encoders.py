@@ -8,8 +8,10 @@ from typing import Any, cast
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from models.bert import library_pass
 from models.clld.textcnn import TextCnn
-from models.encoders import load_encoder, pool
+from models.encoders import embed, load_encoder
+from models.encoders import encode as encoder_states
 
 _DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 # These take add_pooling_layer; others are built as they come.
@@ -74,12 +76,14 @@ def encode(encoder: nn.Module, input_ids: Tensor, attention_mask: Tensor, poolin
     """
     if isinstance(encoder, TextCnn):
         return encoder(input_ids, attention_mask)
-    output = encoder(input_ids=input_ids, attention_mask=attention_mask.long())
     if pooling != "pooler":
-        return pool(output.last_hidden_state, attention_mask, pooling)  # type: ignore[arg-type]
-    if getattr(output, "pooler_output", None) is None:
+        return embed(encoder, input_ids, attention_mask, pooling)  # type: ignore[arg-type]
+    pooler = getattr(encoder, "pooler", None)
+    if pooler is None:
         raise ValueError(f"ClldModel: {type(encoder).__name__} has no pooler; set pool to cls or mean")
-    return output.pooler_output
+    if library_pass(encoder) is None:
+        return pooler(encoder_states(encoder, input_ids, attention_mask))
+    return encoder(input_ids=input_ids, attention_mask=attention_mask.long()).pooler_output
 
 
 @contextmanager

@@ -28,6 +28,7 @@ class BeamCache:
         self._ancestors: Tensor | None = None  # (B, W, slots so far); None as long as every slot is everyone's ancestor
         self._kept: dict[int, Pair] = {}  # by layer, (B, H, slots, d / H) each
         self._memory: dict[int, Pair] = {}  # by layer, (B, H, S, d / H) each
+        self._made: dict[int, Pair] = {}  # by layer, whatever it makes once
 
     @property
     def self_attention_cache(self) -> "BeamCache":
@@ -79,6 +80,12 @@ class BeamCache:
         if layer not in self._memory:
             self._memory[layer] = project()
         return self._memory[layer]
+
+    def once(self, layer: int, make: Callable[[], Pair]) -> Pair:
+        """Return what ``make`` returned for a layer at its first step: something that depends on no item."""
+        if layer not in self._made:
+            self._made[layer] = make()
+        return self._made[layer]
 
     def advance(self, width: int) -> None:
         """Close a step in which every layer has written ``width`` slots."""

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.attention import Cache, DecoderLayer, places
+from models.attention import Cache, DecoderLayer, Visible, memory_keys_values, places
+from models.bert import additive_mask
 from models.hcl.config import HclConfig
 
 
@@ -40,17 +42,35 @@ class Decoder(nn.Module):
         Args:
             embedded: token embeddings, with z added if there is one (B, L, d).
             memory: encoder states and further slots (B, S, d).
-            memory_mask: True for real slots (B, S).
+            memory_mask: True for real slots (B, S), or what :func:`additive_mask` makes of that.
             cache: keys and values of earlier tokens, extended in place. With a :class:`BeamCache` the L tokens are
                 the next ones of as many beams, all at one position.
             prefixes: a key and a value (B, d) for each layer, which every token may attend to; never cached.
         """
-        numbers, causal = places(embedded, cache)
-        hidden = self.dropout(self.input_norm(embedded + self.positions(numbers)))
-        mask = memory_mask[:, None, None, :].bool()
-        if causal is not None and prefixes is not None:
-            causal = F.pad(causal, (1, 0), value=True)
+        positions, causal = self._places(embedded, cache)
+        hidden = self.dropout(self.input_norm(embedded + positions))
+        mask = memory_mask if memory_mask.dim() == 4 else additive_mask(memory_mask.bool(), embedded.dtype)
+        if prefixes is not None and causal is not None:
+            causal = F.pad(causal if isinstance(causal, Tensor) else _seen(embedded), (1, 0), value=True)
+        of_memory = memory_keys_values(self._stack, memory) if cache is None else [memory] * len(self.layers)
         for number, layer in enumerate(self.layers):
-            hidden = layer(hidden, causal, memory, mask, cache, prefixes[number] if prefixes is not None else None)
+            prefix = prefixes[number] if prefixes is not None else None
+            hidden = layer(hidden, causal, of_memory[number], mask, cache, prefix)
         # as BERT's head for masked words: the embedding matrix, shared with the input, wants states of its own kind
         return self.transform_norm(F.gelu(self.transform(self.output_norm(hidden))))
+
+    @property
+    def _stack(self) -> list[DecoderLayer]:
+        return [layer for layer in self.layers if isinstance(layer, DecoderLayer)]
+
+    def _places(self, embedded: Tensor, cache: Cache | None) -> tuple[Tensor, Visible]:
+        """Return the embeddings of the tokens' positions, and which keys each token may see."""
+        if cache is None:
+            return self.positions.weight[: embedded.shape[1]], True
+        numbers, causal = places(embedded, cache)
+        return self.positions(numbers), causal
+
+
+def _seen(embedded: Tensor) -> Tensor:
+    length = embedded.shape[1]
+    return torch.ones(length, length, dtype=torch.bool, device=embedded.device).tril()

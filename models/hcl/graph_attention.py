@@ -1,8 +1,7 @@
 """Graph attention with edge vectors over the keyword graph (HCL eq. 4-9)."""
 
 import math
-from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,32 +9,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from models.hcl.keyword_graph import Edges, KeywordGraph
-from models.losses import at_least_float32
+from models.hcl.keyword_graph import KeywordGraph
+from models.hcl.neighbourhood import Block, Neighbourhood, Round, Signs, alone, block_of, neighbourhood
+from models.hcl.segments import taken, weighted_mean
 
 _NODES = 2048  # nodes updated at once when the whole graph is run: bounds memory
 # Numbers in one tensor of edge vectors (E, d) above which a round is cut into blocks of receiving nodes, and each
 # block computed again for its gradients: two dozen such tensors then exist for one block at a time, not for all.
 LARGEST = 2**22
-_ALL = slice(None)
-
-
-def segment_softmax(scores: Tensor, segment: Tensor, count: int) -> Tensor:
-    """Softmax of ``scores`` (E,) within each segment; ``segment`` (E,) numbers it in 0 .. count - 1.
-
-    In float32 at least, whatever precision the scores come in.
-    """
-    (scores,) = at_least_float32(scores)
-    with torch.no_grad():  # a shift by the largest score changes the range only
-        top = scores.new_full((count,), -torch.inf).scatter_reduce(0, segment, scores, "amax")
-    weights = torch.exp(scores - top[segment])
-    return weights / weights.new_zeros(count).index_add(0, segment, weights)[segment]
-
-
-def segment_sum(values: Tensor, segment: Tensor, count: int) -> Tensor:
-    """Sum of the rows of ``values`` (E, d) within each segment (count, d), in float32 at least."""
-    (values,) = at_least_float32(values)
-    return values.new_zeros(count, values.shape[1]).index_add(0, segment, values)
 
 
 class EdgeFeedForward(nn.Module):
@@ -50,54 +31,23 @@ class EdgeFeedForward(nn.Module):
         """Apply the network to rows (E, width_in) -> (E, d)."""
         return self.second(F.gelu(self.first(values)))
 
-    def halves(self, h_i: Tensor, h_j: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what receivers (m, d) and sources (n, d) add to the hidden layer of [h_i ; h_j]."""
-        # [a ; b] W = a W_a + b W_b: one product per node instead of one per edge
-        width = h_i.shape[1]
-        from_i = F.linear(h_i, self.first.weight[:, :width], self.first.bias)
-        return from_i, F.linear(h_j, self.first.weight[:, width:])
-
-    def of_halves(self, hidden: Tensor) -> Tensor:
-        """Apply the rest of the network to sums of both halves (E, d) -> (E, d)."""
+    def rest(self, hidden: Tensor) -> Tensor:
+        """Apply the network but for its first layer, whose result is ``hidden`` (E, d)."""
         return self.second(F.gelu(hidden))
 
 
 @dataclass(frozen=True)
-class _Nodes:
-    """Projections of the nodes of a round: (n, d) of all that send, (m, d) of those that receive.
+class _Weights:
+    """Weights of what nodes send and receive, made once for all rounds; 1 / sqrt(d) is in them.
 
     Attributes:
-        h: vectors (n, d).
-        receiving: vectors of the receivers (m, d).
-        g: h Wh Wp^T (n, d); r Wp (h Wh)^T = r g^T, so that eq. 4 takes a dot product per edge.
-        k, v: h Wk and h Wv (n, d).
-        q: h Wq of the receivers (m, d).
-        through: q Wr^T (m, d); q (r Wr)^T = through r^T, likewise.
-        halves: of FFN_0 by network, where edge vectors are yet to be made.
+        bilinear: of g = h Wh Wp^T (d, d); r Wp (h Wh)^T = r g^T, so that eq. 4 takes a dot product per edge.
+        sent: of g, h Wk and h Wv (3 d, d).
+        received: of q = h Wq, q Wr^T and g (3 d, d); q (r Wr)^T = (q Wr^T) r^T, likewise.
     """
 
-    h: Tensor
-    receiving: Tensor
-    g: Tensor
-    k: Tensor
-    v: Tensor
-    q: Tensor
-    through: Tensor
-    halves: list[tuple[Tensor, Tensor]]
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """Edges (E,) as rows of :class:`_Nodes`: ``i`` and ``j`` among all, ``into`` among the receivers."""
-
-    i: Tensor
-    j: Tensor
-    into: Tensor
-    sign: Tensor
-
-    def part(self, edges: slice) -> "_Rows":
-        """Return some of the edges."""
-        return _Rows(self.i[edges], self.j[edges], self.into[edges], self.sign[edges])
+    sent: Tensor
+    received: Tensor
 
 
 class GraphAttention(nn.Module):
@@ -106,6 +56,10 @@ class GraphAttention(nn.Module):
     Symbols of the paper (HCL, ACL 2022, sect. 3.1): h_i node vectors, r_ij vector of the edge by which i
     receives from j, Wp, Wh the bilinear weights of eq. 4, Wq, Wk, Wr, Wv those of eq. 7 and 9. One set of
     parameters serves all rounds. N_i holds the neighbours of both signs, and i itself.
+
+    What a node sends along its edges stands in one row, [h, g, h Wk, h Wv], and what it reads them by in another,
+    [h, q, q Wr^T, g]; see :class:`_Weights`. In the first round each has its half of the hidden layer of FFN_0
+    besides. So all that the edges need is taken from the nodes at once.
 
     Args:
         width: d.
@@ -124,15 +78,20 @@ class GraphAttention(nn.Module):
         largest: int = LARGEST,
     ) -> None:
         super().__init__()
-        self.iterations, self.largest = iterations, largest
-        self.scale = 1.0 / math.sqrt(width)
-        networks = 2 if edge_type == "signed" else 1
+        self.width, self.iterations, self.largest = width, iterations, largest
+        self.signed = edge_type == "signed"
+        networks = 2 if self.signed else 1
         self.ffn0 = nn.ModuleList(EdgeFeedForward(2 * width, width) for _ in range(networks))
         self.ffn1 = nn.ModuleList(EdgeFeedForward(width, width) for _ in range(networks))
         self.Wp, self.Wh, self.Wq, self.Wk, self.Wr, self.Wv = (
             nn.Linear(width, width, bias=False) for _ in range(6)
         )
         self.norm = nn.LayerNorm(width) if layer_norm else nn.Identity()
+
+    @property
+    def limit(self) -> int:
+        """Edges of a block."""
+        return max(1, self.largest // self.width)
 
     def forward(self, graph: KeywordGraph, seeds: Tensor) -> Tensor:
         """Return the vectors of ``seeds`` (S,) as (S, d), computed on their neighbourhood of T hops.
@@ -142,15 +101,12 @@ class GraphAttention(nn.Module):
         """
         if self.iterations == 0 or len(seeds) == 0:
             return graph.h0[seeds]
-        levels = graph.levels(seeds, self.iterations)
-        nodes, h, r, edges = levels[0], graph.h0[levels[0]], None, graph.edges_into(levels[1])
-        for step, receivers in enumerate(levels[1:], 1):
-            kept = torch.isin(edges.target, levels[step + 1]) if step < self.iterations else None
-            h, r = self._round(h, nodes, r, edges, receivers, kept)
-            nodes = receivers
-            if kept is not None:
-                edges = Edges(edges.target[kept], edges.source[kept], edges.sign[kept])
-        return h[torch.searchsorted(nodes, seeds)]
+        around, rows = neighbourhood(graph, seeds, self.iterations, self.limit, self.signed)
+        return self.vectors(graph.h0, around)[rows]
+
+    def vectors(self, h0: Tensor, around: Neighbourhood) -> Tensor:
+        """Return the vectors (m, d) of the nodes of a neighbourhood that its last round makes, given all h^0 (n, d)."""
+        return self._rounds(h0.index_select(0, around.nodes), around.rounds)
 
     @torch.no_grad()
     def all_vectors(self, graph: KeywordGraph) -> Tensor:
@@ -158,15 +114,19 @@ class GraphAttention(nn.Module):
         if self.iterations == 0 or graph.num_nodes == 0:
             return graph.h0
         h, r = graph.h0, graph.h0.new_zeros(graph.num_edges, graph.h0.shape[1])
+        weights, ends = self._weights(), graph.offsets[_NODES::_NODES].tolist()
+        starts = [0, *ends]
         for step in range(self.iterations):
             updated = torch.empty_like(h)
-            for start in range(0, graph.num_nodes, _NODES):
-                block = torch.arange(start, min(start + _NODES, graph.num_nodes), device=h.device)
-                rows = graph.edge_numbers(block)
-                edges = graph.edges_into(block)
-                nodes = torch.unique(edges.source)
-                found, of_edges = self._round(h[nodes], nodes, r[rows] if step else None, edges, block, _ALL)
-                updated[block], r[rows] = found.to(h.dtype), of_edges.to(r.dtype)
+            for number, (start, stop) in enumerate(zip(starts, [*starts[1:], graph.num_edges], strict=True)):
+                near = slice(number * _NODES, min((number + 1) * _NODES, graph.num_nodes))
+                edges = slice(start, stop)
+                nodes, senders = torch.unique(graph.source[edges], return_inverse=True)
+                block = block_of(senders, graph.target[edges] - near.start, graph.sign[edges] if self.signed else None,
+                                 len(nodes), near.stop - near.start)
+                sent, received = self._of_nodes(weights, h[nodes], h[near], first=step == 0)
+                m, of_edges = self._messages(sent, received, block, r[edges] if step else None, stop - start)
+                updated[near], r[edges] = self.norm(h[near] + m).to(h.dtype), of_edges.to(r.dtype)
             h = updated
         return h
 
@@ -175,91 +135,75 @@ class GraphAttention(nn.Module):
 
         For keywords that training never saw: they pass through the same T rounds, and no other node sees them.
         """
-        nodes = torch.arange(len(vectors), device=vectors.device)
-        edges = Edges(nodes, nodes, torch.ones_like(nodes, dtype=torch.int8))
-        if self.iterations == 0 or len(nodes) == 0:
+        if self.iterations == 0 or len(vectors) == 0:
             return vectors
-        h, r = vectors, None
-        for _ in range(self.iterations):
-            h, r = self._round(h, nodes, r, edges, nodes, _ALL)
+        return self._rounds(vectors, alone(len(vectors), self.iterations, self.signed, vectors.device))
+
+    def _rounds(self, h: Tensor, rounds: tuple[Round, ...]) -> Tensor:
+        weights, r = self._weights(), None
+        for round_, after in zip(rounds, [*rounds[1:], None], strict=True):
+            h, r = self._round(weights, h, r, round_, after.edges if after is not None else 0)
         return h
 
-    def _round(
-        self,
-        h: Tensor,
-        nodes: Tensor,
-        r: Tensor | None,
-        edges: Edges,
-        receivers: Tensor,
-        kept: Tensor | slice | None,
-    ) -> tuple[Tensor, Tensor]:
-        """One round: h (n, d) of ``nodes`` -> h' (m, d) of ``receivers``, and r' of the edges ``kept`` (none: None).
+    def _weights(self) -> _Weights:
+        """Multiply weights that follow each other, in their own precision under autocast too."""
+        with torch.autocast(self.Wp.weight.device.type, enabled=False):
+            scale = 1.0 / math.sqrt(self.width)
+            bilinear, query = (self.Wp.weight * scale).T @ self.Wh.weight, self.Wq.weight * scale
+            return _Weights(torch.cat([bilinear, self.Wk.weight, self.Wv.weight]),
+                            torch.cat([query, self.Wr.weight.T @ query, bilinear]))
 
-        ``r`` (E, d) of the round before, or None for the first round, where r^0 is made. The node ids in ``nodes``
-        and ``receivers`` are sorted, and so are the edges by their target.
+    def _round(self, weights: _Weights, h: Tensor, r: Tensor | None, round_: Round, kept: int) -> tuple[Tensor, Tensor]:
+        """One round: h (n, d) -> h' (m, d) of the receivers, and r' of the first ``kept`` edges.
+
+        ``r`` (E, d) of the round before, or None for the first round, where r^0 is made.
         """
-        into = torch.searchsorted(receivers, edges.target)
-        at = torch.searchsorted(nodes, receivers)  # rows of h
-        rows = _Rows(at[into], torch.searchsorted(nodes, edges.source), into, edges.sign)
-        of_nodes = self._projected(h, h[at], first=r is None)
-        blocks = _blocks(into, len(receivers), max(1, self.largest // h.shape[1]))
-        parts = []
-        for first, last, chosen in blocks:
-            arguments = (of_nodes, rows.part(chosen), (first, last), None if r is None else r[chosen],
-                         kept[chosen] if isinstance(kept, Tensor) else kept)
-            if len(blocks) > 1 and torch.is_grad_enabled():
+        near = h if len(h) == round_.receivers else h[: round_.receivers]
+        sent, received = self._of_nodes(weights, h, near, first=r is None)
+        whole, parts = len(round_.blocks) == 1, []
+        for block in round_.blocks:
+            near_block = received if whole else received[block.first : block.last]
+            of_edges = r if whole or r is None else r[block.start : block.stop]
+            arguments = sent, near_block, block, of_edges, min(max(0, kept - block.start), block.stop - block.start)
+            if not whole and torch.is_grad_enabled():
                 parts.append(checkpoint(self._messages, *arguments, use_reentrant=False, preserve_rng_state=False))
             else:
                 parts.append(self._messages(*arguments))
         m, r = (found[0] if len(found) == 1 else torch.cat(found) for found in zip(*parts, strict=True))
-        return self.norm(of_nodes.receiving + m), r
+        return self.norm(near + m), r
 
-    def _projected(self, h: Tensor, receiving: Tensor, first: bool) -> _Nodes:
-        q = self.Wq(receiving)
-        return _Nodes(h, receiving, self._bilinear(h), self.Wk(h), self.Wv(h), q, F.linear(q, self.Wr.weight.T),
-                      [ffn.halves(receiving, h) for ffn in self._networks(self.ffn0)] if first else [])
+    def _of_nodes(self, weights: _Weights, h: Tensor, near: Tensor, first: bool) -> tuple[Tensor, Tensor]:
+        """Return what nodes with h (n, d) send (n, 4 d), and what those ``near`` (m, d) read it by (m, 4 d).
 
-    def _bilinear(self, h: Tensor) -> Tensor:
-        return F.linear(self.Wh(h), self.Wp.weight.T)
+        Before the first round each has its half of FFN_0's hidden layer too, for every network.
+        """
+        sent, received = [h, F.linear(h, weights.sent)], [near, F.linear(near, weights.received)]
+        for network in self._networks(self.ffn0) if first else []:
+            # [a ; b] W = a W_a + b W_b: one product per node instead of one per edge
+            of_i, of_j = network.first.weight.split(self.width, dim=1)
+            sent.append(F.linear(h, of_j))
+            received.append(F.linear(near, of_i, network.first.bias))
+        return torch.cat(sent, dim=-1), torch.cat(received, dim=-1)
 
     def _messages(
-        self, nodes: _Nodes, rows: _Rows, receivers: tuple[int, int], r: Tensor | None, kept: Tensor | slice | None
+        self, sent: Tensor, received: Tensor, block: Block, r: Tensor | None, kept: int
     ) -> tuple[Tensor, Tensor]:
-        """Return m of the receivers from the first up to the last (m, d), and r' of the edges ``kept``."""
-        if r is None:
-            r = self._first_edges(nodes, rows)
-        r = self._edge_update(nodes, rows, r)  # eq. 4-6
-        first, last = receivers
-        segment, count = rows.into - first, last - first
-        a = segment_softmax(self._attention_scores(nodes, rows, r), segment, count)  # eq. 7-8
-        m = segment_sum(a.unsqueeze(-1) * (nodes.v[rows.j] + r), segment, count)  # eq. 9
-        return m, r[kept] if kept is not None else r[:0]
+        """Return m of the receivers (m, d), and r' of the first ``kept`` edges, which are sorted by receiver."""
+        h_j, g_j, k, v, *halves_j = taken(sent, block.senders).split(self.width, dim=-1)
+        h_i, q, through, g_i, *halves_i = taken(received, block.receivers).split(self.width, dim=-1)
+        if r is None:  # r^0_ij = FFN_0([h_i ; h_j])
+            r = _per_sign([network.rest for network in self._networks(self.ffn0)],
+                          [i + j for i, j in zip(halves_i, halves_j, strict=True)], block.signs)
+        b_i = self._edge_weights(r, g_i, g_j)
+        total = r + torch.lerp(h_j, h_i, b_i)  # b_i h_i + b_j h_j, eq. 5
+        r = _per_sign(self._networks(self.ffn1), [total], block.signs)  # eq. 6
+        scores = torch.addcmul(q * k, through, r).sum(-1, dtype=_full(r.dtype))  # eq. 7
+        m = weighted_mean(scores, v + r, block.receivers)  # eq. 8-9
+        return m, r if kept == len(r) else r[:kept]
 
-    def _first_edges(self, nodes: _Nodes, rows: _Rows) -> Tensor:
-        """r^0_ij = FFN_0([h_i ; h_j]) (E, d)."""
-
-        def of(number: int, ffn: EdgeFeedForward, chosen: Tensor | slice) -> Tensor:
-            from_i, from_j = nodes.halves[number]
-            return ffn.of_halves(from_i[rows.into[chosen]] + from_j[rows.j[chosen]])
-
-        return _per_sign(self._networks(self.ffn0), rows.sign, of)
-
-    def _edge_update(self, nodes: _Nodes, rows: _Rows, r: Tensor) -> Tensor:
-        h_j = nodes.h[rows.j]
-        p = h_j + self._edge_weights(nodes.g, rows, r) * (nodes.h[rows.i] - h_j)  # b_i h_i + b_j h_j (E, d), eq. 5
-        total = r + p
-        return _per_sign(self._networks(self.ffn1), rows.sign, lambda _, ffn, chosen: ffn(total[chosen]))  # eq. 6
-
-    def _edge_weights(self, g: Tensor, rows: _Rows, r: Tensor) -> Tensor:
+    def _edge_weights(self, r: Tensor, g_i: Tensor, g_j: Tensor) -> Tensor:
         """Return b_ri (E, 1) of eq. 4; b_rj is the rest to 1: a softmax of two is a sigmoid of their difference."""
-        difference = (r * (g[rows.i] - g[rows.j])).sum(-1, keepdim=True, dtype=_full(r.dtype))
-        return torch.sigmoid(difference * self.scale)
-
-    def _attention_scores(self, nodes: _Nodes, rows: _Rows, r: Tensor) -> Tensor:
-        """Return e_ij (E,) of eq. 7."""
-        dtype = _full(r.dtype)
-        of_nodes = (nodes.q[rows.into] * nodes.k[rows.j]).sum(-1, dtype=dtype)
-        return (of_nodes + (nodes.through[rows.into] * r).sum(-1, dtype=dtype)) * self.scale
+        return torch.sigmoid((r * (g_i - g_j)).sum(-1, keepdim=True, dtype=_full(r.dtype)))
 
     @staticmethod
     def _networks(modules: nn.ModuleList) -> list[EdgeFeedForward]:
@@ -271,28 +215,16 @@ def _full(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
-def _blocks(into: Tensor, receivers: int, limit: int) -> list[tuple[int, int, slice]]:
-    """Cut edges, sorted by receiver, between receivers: first and last of a block's receivers, and its edges.
+def _per_sign(networks: Sequence[Callable[[Tensor], Tensor]], values: Sequence[Tensor], signs: Signs | None) -> Tensor:
+    """Compute edge vectors (E, d) with the network of each edge's sign; one network serves both signs.
 
-    A block has at most ``limit`` edges or one receiver, which is never cut, however many edges it has.
+    ``values`` (E, d) for each network, or the same for all.
     """
-    if len(into) <= limit:
-        return [(0, receivers, slice(None))]
-    ends = torch.bincount(into, minlength=receivers).cumsum(0).tolist()  # edges into the receivers up to each
-    blocks, first, done = [], 0, 0
-    while first < receivers:
-        last = max(first + 1, bisect_right(ends, done + limit))
-        blocks.append((first, last, slice(done, ends[last - 1])))
-        first, done = last, ends[last - 1]
-    return blocks
-
-
-def _per_sign(
-    networks: list[EdgeFeedForward], sign: Tensor, compute: Callable[[int, EdgeFeedForward, Tensor | slice], Tensor]
-) -> Tensor:
-    """Compute edge vectors (E, d) with the network of each edge's sign; one network serves both signs."""
-    if len(networks) == 1:
-        return compute(0, networks[0], _ALL)
-    chosen = [torch.nonzero(sign > 0).squeeze(-1), torch.nonzero(sign < 0).squeeze(-1)]
-    parts = [compute(number, network, chosen[number]) for number, network in enumerate(networks)]
-    return torch.cat(parts)[torch.argsort(torch.cat(chosen))]
+    if signs is None:
+        return networks[0](values[0])
+    count, parts = signs.positive, []
+    ordered = [taken(value, signs.apart) for value in values]
+    for network, value, chosen in zip(networks, (ordered[0], ordered[-1]), (slice(0, count), slice(count, None)),
+                                      strict=True):
+        parts.append(network(value[chosen]))
+    return taken(torch.cat(parts), signs.together)

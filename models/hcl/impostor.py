@@ -5,8 +5,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from models.hcl.graph_attention import segment_softmax, segment_sum
 from models.hcl.keyword_graph import KeywordGraph
+from models.hcl.segments import Rows, taken, weighted_mean
 
 
 def impostor_candidates(
@@ -57,20 +57,18 @@ class Impostor(nn.Module):
         if weight == "linear":
             self.W = nn.Linear(width, width, bias=False)
 
-    def forward(self, u_out: Tensor, candidates: Tensor, sample: Tensor) -> Tensor:
+    def forward(self, u_out: Tensor, candidates: Tensor, samples: Rows) -> Tensor:
         """Return u_imp (B, d); zeros for a sample without candidates.
 
         Args:
             u_out: vectors of the output keywords (B, d).
             candidates: vectors of the candidates (M, d).
-            sample: the sample that each candidate belongs to (M,).
+            samples: the sample that each candidate belongs to, among B.
         """
-        size = len(u_out)
         if self.weight == "attn":
-            products = self.Wa(u_out)[sample] * self.Wb(candidates)
+            products = taken(self.Wa(u_out), samples) * self.Wb(candidates)
             scores = products.sum(-1, dtype=u_out.dtype) * self.scale  # (M,), in full precision under autocast
         else:
             scores = candidates.new_zeros(len(candidates))
-        share = segment_softmax(scores, sample, size)
-        combined = segment_sum(share.unsqueeze(-1) * candidates, sample, size)  # (B, d)
+        combined = weighted_mean(scores, candidates, samples, gaps=True)  # (B, d)
         return self.W(combined) if self.weight == "linear" else combined

@@ -74,6 +74,14 @@ class KeywordGraph(nn.Module):
         graph.offsets[1:] = torch.bincount(target, minlength=nodes).cumsum(0)
         return graph
 
+    def structure(self) -> "KeywordGraph":
+        """Return the nodes and edges on the CPU, without vectors."""
+        copy = KeywordGraph(self.num_nodes, 0, 0)
+        copy.num_edges = self.num_edges
+        for name in ("target", "source", "sign", "offsets"):
+            setattr(copy, name, getattr(self, name).cpu())
+        return copy
+
     def edge_numbers(self, nodes: Tensor) -> Tensor:
         """Return the numbers of all edges into ``nodes``, node by node (sorted if the nodes are)."""
         starts = self.offsets[nodes]

@@ -182,5 +182,8 @@ class HclModel(HclNetwork, GenerationMixin):
             return None
         if nodes is None:
             raise ValueError("HclModel: this model is conditioned on keywords; give keyword_nodes (B,)")
+        if unseen is None and (unknown := int((nodes < 0).sum())):
+            raise ValueError(f"HclModel: {unknown} input keywords are no nodes; give their unseen_vectors (B, d)")
         with torch.autocast(nodes.device.type, enabled=False):  # vectors of nodes are the same in every mode
-            return self._with_unseen(nodes, self.keyword_vectors()[nodes[nodes >= 0]], unseen)
+            seen = self.keyword_vectors().index_select(0, nodes.clamp(min=0))
+            return seen if unseen is None else self._with_unseen(nodes >= 0, seen, unseen)

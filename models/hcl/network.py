@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Literal, Self
+from typing import Literal, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from transformers.cache_utils import EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from models.attention import Cache, past_length
-from models.encoders import mean_pool
+from models.encoders import encode, mean_pool
 from models.hcl.config import HclConfig
 from models.hcl.contrasts import keyword_output, latent_output, level_output
 from models.hcl.decoder import Decoder
@@ -23,6 +23,8 @@ from models.hcl.keyword_graph import KeywordGraph
 from models.hcl.latent import GaussianNetwork, in_full
 from models.hcl.latent_entry import LatentEntry
 from models.hcl.output import HclOutput, KeywordOutput, LatentOutput, LevelOutput
+from models.hcl.plan import KEY, KeywordPlan, PackedPlan, Plan, Planner, Targets
+from models.hcl.segments import segment_sum, taken
 from models.losses import at_least_float32, bow_loss
 
 _JOINT_WASTE = 1.25  # texts share one encoder pass if padding them to one length costs at most a quarter
@@ -60,7 +62,7 @@ class HclNetwork(PreTrainedModel):
     ``has_negative`` (B,), or with K negatives per item (B, K, Ln) and (B, K); ``kx``, ``ky``, ``kneg`` (B,) node
     ids, -1 for none. Optional: ``eps`` (B, dz), noise for z (else drawn), and ``unseen_vectors`` (B, d), initial
     vectors where ``kx`` is -1. Every mask has a real token in each row; a row without a negative holds, say,
-    [CLS] [SEP].
+    [CLS] [SEP]. ``plan``, from :meth:`planner`, spares the device the search for what the batch reads.
     """
 
     config: HclConfig
@@ -162,10 +164,11 @@ class HclNetwork(PreTrainedModel):
         latent_texts = ["y", "neg"] if self.config.latent["enabled"] else []
         states = self.encode_texts(batch, ["x", *latent_texts])
         h = self.pooled(states, batch)
-        keyword = self.keywords(batch)
+        plan = self.plan(batch)
+        keyword = self.keywords(batch, plan.keywords)
         u_in = keyword.u_in if keyword is not None else None
         latent, z, level = self.latents(h, keyword, batch) if self.config.latent["enabled"] else (None, None, None)
-        reconstruction = self.reconstruct(states["x"], u_in, z, batch)
+        reconstruction = self.reconstruct(states["x"], u_in, z, batch, plan.targets)
         return HclOutput(reconstruction, batch["y_in_mask"].sum(-1), latent, keyword, level)
 
     def latents(
@@ -201,16 +204,18 @@ class HclNetwork(PreTrainedModel):
         if not self.config.latent["enabled"]:
             raise ValueError("HclModel: this model has no latent variable")
         states = self.encode_texts(batch, ["x"])
-        keyword = self.keywords(batch)
+        plan = self.plan(batch)
+        keyword = self.keywords(batch, plan.keywords)
         u_in, noise = keyword.u_in if keyword is not None else None, self.noise(batch)
         prior = self.prior(self.pooled(states, batch)["x"], u_in)
-        return self.reconstruct(states["x"], u_in, prior.sample(noise) if source == "prior" else 0.0 * noise, batch)
+        z = prior.sample(noise) if source == "prior" else 0.0 * noise
+        return self.reconstruct(states["x"], u_in, z, batch, plan.targets)
 
     # Encoding
 
     def encode(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Return encoder states (B, L, d)."""
-        return self.encoder(input_ids=ids, attention_mask=mask.long()).last_hidden_state
+        return encode(self.encoder, ids, mask)
 
     def encode_texts(self, batch: Mapping[str, Tensor], names: Sequence[str]) -> dict[str, Tensor]:
         """Return encoder states (B, L, d) of those of ``names`` (x, y, neg) that the batch has.
@@ -251,38 +256,47 @@ class HclNetwork(PreTrainedModel):
         self._vectors = None
         return super().train(mode)
 
-    def _node_vectors(self, nodes: Tensor) -> Tensor:
-        """Return u of the nodes (S, d): from the whole graph in evaluation, else from their neighbourhood."""
-        if self.training or torch.is_grad_enabled():
-            return self.attention(self.graph, nodes)
-        return self.keyword_vectors()[nodes]
+    def planner(self) -> Planner:
+        """Return what makes the plans of batches, from a copy of the graph's structure on the CPU."""
+        return Planner(self.graph.structure(), self.config, self.attention.limit)
+
+    def plan(self, batch: Mapping[str, Tensor]) -> Plan:
+        """Return the batch's plan, or make it, for which the host waits for the device."""
+        packed = cast(PackedPlan | None, batch.get(KEY))
+        if packed is None:
+            read = {name: batch[name].cpu() for name in ("kx", "ky", "kneg", "y_in_mask", "unseen_vectors")
+                    if name in batch}
+            packed = self.planner().plan(read, self._on_neighbourhoods).to(batch["y_in_mask"].device)
+        return packed.unpacked()
+
+    @property
+    def _on_neighbourhoods(self) -> bool:
+        return self.training or torch.is_grad_enabled()
 
     def impostors(self, ky: Tensor, kneg: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the nodes that impostors are made of; see :func:`impostor_candidates`."""
         return impostor_candidates(self.graph, ky, kneg, neighbours=self.config.graph["iterations"] > 0)
 
-    def keywords(self, batch: Mapping[str, Tensor]) -> KeywordOutput | None:
+    def keywords(self, batch: Mapping[str, Tensor], plan: KeywordPlan | None) -> KeywordOutput | None:
         """Return keyword vectors and their contrast; None for a model that has no use for them."""
-        if not self.config.uses_keyword:
+        if plan is None:
             return None
-        kx, ky = batch["kx"], batch["ky"]
-        sample, candidates, mask = self.impostors(ky, batch["kneg"])
-        known = torch.nonzero(ky >= 0).squeeze(-1)
-        seeds = [kx[kx >= 0], ky[known], candidates]
-        of_x, of_y, of_candidates = self._node_vectors(torch.cat(seeds)).split([len(part) for part in seeds])
-        u_in = self._with_unseen(kx, of_x, batch.get("unseen_vectors"))
-        u_out = of_y.new_zeros(len(ky), of_y.shape[1]).index_copy(0, known, of_y)
-        return keyword_output(self.config, u_in, u_out, self.impostor(u_out, of_candidates, sample), mask)
+        if plan.around is not None:
+            vectors = self.attention.vectors(self.graph.h0, plan.around)
+        else:
+            vectors = self.keyword_vectors()
+        size = len(batch["kx"])
+        u_in, u_out, of_candidates = taken(vectors, plan.rows).split([size, size, len(plan.rows.index) - 2 * size])
+        known, has_output, has_impostor = plan.known.bool()
+        if not plan.all_known[0]:
+            u_in = self._with_unseen(known, u_in, batch["unseen_vectors"])
+        if not plan.all_known[1]:
+            u_out = u_out.masked_fill(~has_output.unsqueeze(-1), 0.0)
+        return keyword_output(self.config, u_in, u_out, self.impostor(u_out, of_candidates, plan.samples), has_impostor)
 
-    def _with_unseen(self, nodes: Tensor, seen: Tensor, vectors: Tensor | None) -> Tensor:
-        """Return u_in (B, d): ``seen`` where the node is known, a new node with its self loop elsewhere."""
-        known, unknown = torch.nonzero(nodes >= 0).squeeze(-1), torch.nonzero(nodes < 0).squeeze(-1)
-        if len(unknown) and vectors is None:
-            raise ValueError(f"HclModel: {len(unknown)} input keywords are no nodes; give their unseen_vectors (B, d)")
-        u_in = self.graph.h0.new_zeros(len(nodes), self.config.hidden_size).index_copy(0, known, seen)
-        if vectors is None or not len(unknown):
-            return u_in
-        return u_in.index_copy(0, unknown, self.attention.isolated(vectors[unknown].to(u_in.dtype)))
+    def _with_unseen(self, known: Tensor, seen: Tensor, vectors: Tensor) -> Tensor:
+        """Return u_in (B, d): ``seen`` where the node is ``known``, a new node with its self loop elsewhere."""
+        return torch.where(known.unsqueeze(-1), seen, self.attention.isolated(vectors.to(seen.dtype)))
 
     # Decoding
 
@@ -314,15 +328,15 @@ class HclNetwork(PreTrainedModel):
         return self.word_scores(states, self.get_input_embeddings().weight)
 
     def reconstruct(
-        self, hidden: Tensor, u_in: Tensor | None, z: Tensor | None, batch: Mapping[str, Tensor]
+        self, hidden: Tensor, u_in: Tensor | None, z: Tensor | None, batch: Mapping[str, Tensor], targets: Targets
     ) -> Tensor:
         """Return -log p(y+ | x, z) (B,), summed over tokens, given encoder states of x (B, Lx, d) and u_in (B, d)."""
         memory, memory_mask = self.memory(hidden, batch["x_mask"], u_in, z)
         states = self.decode(self._word_dropout(batch), memory, memory_mask, z)
-        mask = batch["y_in_mask"].bool()
-        logits = self.score(states[mask]).float()  # (tokens, V): padding never meets the vocabulary
-        nll = F.cross_entropy(logits, batch["y_out"][mask], reduction="none")
-        return torch.zeros(mask.shape, device=nll.device).masked_scatter(mask, nll).sum(-1)  # (B,)
+        # (tokens, V): padding never meets the vocabulary
+        logits = self.score(taken(states.flatten(0, 1), targets.places)).float()
+        words = batch["y_out"].flatten().index_select(0, targets.places.index)
+        return segment_sum(F.cross_entropy(logits, words, reduction="none"), targets.samples)
 
     def _word_dropout(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Replace input words of the decoder by [MASK] at random, so that it has to lean on z."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from torch import Tensor
 
 from models import decoding
+from models.bert import additive_mask
 from models.decoding import BeamCache, project_in_full
 from models.hcl.network import HclNetwork
 
@@ -32,7 +33,8 @@ class WholeSteps(decoding.WholeSteps):
 
 
 def _given(memory: Tensor, mask: Tensor, z: Tensor | None) -> tuple[Tensor, ...]:
-    return (memory, mask) if z is None else (memory, mask, z)
+    bias = additive_mask(mask.bool(), memory.dtype)  # once for all tokens
+    return (memory, bias) if z is None else (memory, bias, z)
 
 
 def _decoding(model: HclNetwork) -> Callable[[Tensor, Sequence[Tensor], BeamCache | None], Tensor]:

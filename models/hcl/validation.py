@@ -10,6 +10,7 @@ from models.hcl.monitors import Monitor
 from models.hcl.network import HclNetwork
 from models.hcl.objective import validation_loss
 from models.hcl.output import HclOutput, KeywordOutput
+from models.hcl.plan import Targets
 
 # Reconstructions from the prior and from zero cost a pass of the decoder each; with those of every fourth item,
 # validation takes about one and a half times as long as the selecting loss alone.
@@ -50,14 +51,15 @@ class Validation:
             raise ValueError("Validation: call eval() on the model, or dropout decides the values")
         has_latent = model.config.latent["enabled"]
         states = model.encode_texts(batch, ["x", "y"] if has_latent else ["x"])
-        hidden, keyword = states["x"], model.keywords(batch)
+        plan = model.plan(batch)
+        hidden, keyword = states["x"], model.keywords(batch, plan.keywords)
         u_in = keyword.u_in if keyword is not None else None
         latent, z, level = None, None, None
         if has_latent:
             # Apart: in one pass with them, texts would be padded to other lengths, and the loss round otherwise.
             states |= model.encode_texts(batch, ["neg"])
             latent, z, level = model.latents(model.pooled(states, batch), keyword, batch)
-        reconstruction = model.reconstruct(hidden, u_in, z, batch)
+        reconstruction = model.reconstruct(hidden, u_in, z, batch, plan.targets)
         output = HclOutput(reconstruction, batch["y_in_mask"].sum(-1), latent, _known(keyword, batch), level)
         self._keep(loss=validation_loss(output, model.config), reconstruction=reconstruction)
         self._monitor.add(output)
@@ -87,9 +89,9 @@ class Validation:
             return
         part = {name: batch[name][chosen] for name in ("x_mask", "y_in", "y_in_mask", "y_out")}
         u_in = output.keyword.u_in[chosen] if output.keyword is not None else None
-        noise = self.model.noise(batch)
+        noise, targets = self.model.noise(batch), Targets.of(part["y_in_mask"])
         for name, z in (("prior", output.latent.prior.sample(noise)), ("zero", torch.zeros_like(noise))):
-            found = self.model.reconstruct(hidden[chosen], u_in, z[chosen], part)
+            found = self.model.reconstruct(hidden[chosen], u_in, z[chosen], part, targets)
             self._keep(**{f"reconstruction_{name}": found - output.reconstruction[chosen]})
 
     def _keep(self, **tensors: Tensor) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from models.hcl import BatchTotals, HclModel, kl_weight, objective
 from models.hcl.monitors import training_monitors
+from models.hcl.plan import KEY, Planner
 from models.hcl.validation import Validation
 from models.training import Parameters, Seq2SeqCost, Step, Work, batches_in_order
 from stages.hcl.batches import TripleBatches
@@ -51,7 +52,8 @@ class HclTask:
         self.model, self.train, self.validation, self.noise = model, train, validation, noise
         self.settings, self.annealing_steps, self.cycles = settings, annealing_steps, cycles
         self.n_train, self.taken = len(train), frozenset(taken)
-        self.has_impostor = _has_impostor(model, train)
+        self.planner = model.planner()
+        self.has_impostor = _has_impostor(self.planner, train)
         self.tokens = _tokens(train, model)
         self.flops = _flops(model, self.tokens)
 
@@ -76,8 +78,8 @@ class HclTask:
         return Work(int(sum(tokens[chosen].sum() for tokens in self.tokens.values())), float(self.flops[chosen].sum()))
 
     def load(self, items: Sequence[int]) -> dict[str, Tensor]:
-        """Return the padded tensors of ``items``; see ``TripleBatches.batch``."""
-        return self.train.batch(items)
+        """Return the padded tensors of ``items``, see ``TripleBatches.batch``, and their plan."""
+        return self._planned(self.train.batch(items))
 
     def train_batch(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, dict[str, Tensor | float]]:
         """Return the share of a micro-batch in the objective of the step's batch, and its parts."""
@@ -101,10 +103,15 @@ class HclTask:
     def _validation_batches(self) -> Iterator[dict[str, Tensor]]:
         def load(items: Sequence[int]) -> dict[str, Tensor]:
             places = list(items)
-            return self.validation.batch(items) | {"eps": self.noise.eps[places],
-                                                   "unseen_vectors": self.noise.unseen_vectors[places]}
+            batch = self.validation.batch(items) | {"eps": self.noise.eps[places],
+                                                    "unseen_vectors": self.noise.unseen_vectors[places]}
+            return self._planned(batch, training=False)
 
         return batches_in_order(load, len(self.validation), self.settings["micro_batch"], self.model.device)
+
+    def _planned(self, batch: dict[str, Tensor], training: bool = True) -> dict[str, Tensor]:
+        """Add the plan, which moves between devices as a tensor does."""
+        return {**batch, KEY: cast(Tensor, self.planner.plan(batch, training))}
 
     def _totals(self, items: Sequence[int]) -> BatchTotals:
         chosen = torch.tensor(list(items), dtype=torch.int64)
@@ -138,8 +145,7 @@ def _flops(model: HclModel, tokens: Mapping[str, np.ndarray]) -> np.ndarray:
     return flops + (cost.scores(np.ones(len(flops))) if config.uses_bow else 0.0)
 
 
-def _has_impostor(model: HclModel, train: TripleBatches) -> Tensor:
+def _has_impostor(planner: Planner, train: TripleBatches) -> Tensor:
     """Return which items have an impostor keyword (n,): a matter of the graph, which training does not change."""
-    device, ky, kneg = model.graph.h0.device, train.nodes["ky"], train.nodes["kneg"]
-    chunks = zip(ky.split(_CHUNK), kneg.split(_CHUNK), strict=True)
-    return torch.cat([model.impostors(of_y.to(device), of_neg.to(device))[2].cpu() for of_y, of_neg in chunks])
+    chunks = zip(train.nodes["ky"].split(_CHUNK), train.nodes["kneg"].split(_CHUNK), strict=True)
+    return torch.cat([planner.impostors(of_y, of_neg)[2] for of_y, of_neg in chunks])

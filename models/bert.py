@@ -1,0 +1,85 @@
+"""A pass through a pre-trained BERT in fewer operations than the library's, over the library's own weights.
+
+What a GPU does for a few short texts takes less time than launching it. So queries, keys and values of a layer come
+from one product, the mask is made once for all layers, and positions are a slice of their table. The model stays a
+``BertModel``: what it is loaded from and saved as does not change, and neither do its numbers but for rounding.
+"""
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import BertModel
+from transformers.models.bert.modeling_bert import BertEmbeddings, BertLayer
+
+_ALIGNED = 16  # rows of a mask begin at multiples of it: attention on a GPU would otherwise copy the mask in each layer
+
+
+def library_pass(encoder: nn.Module) -> str | None:
+    """Return why ``encoder`` needs the library's own pass; None if :func:`bert_states` computes the same."""
+    if type(encoder) is not BertModel:
+        return f"it is a {type(encoder).__name__}, not a BertModel"
+    config = encoder.config
+    wanted = {"hidden_act": "gelu", "is_decoder": False, "add_cross_attention": False, "chunk_size_feed_forward": 0,
+              "position_embedding_type": "absolute", "_attn_implementation": "sdpa"}
+    differing = [name for name, value in wanted.items() if getattr(config, name, value) != value]
+    return f"its configuration differs in {', '.join(differing)}" if differing else None
+
+
+def bert_states(model: BertModel, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
+    """Return the last hidden states (B, L, d).
+
+    Args:
+        model: one for which :func:`library_pass` is None.
+        ids: tokens (B, L).
+        mask: True or 1 for real ones (B, L), at least one a row.
+        types: segment of each token (B, L); None if there is one.
+    """
+    bias, hidden = additive_mask(mask.bool(), model.dtype), _embedded(model.embeddings, ids, types)
+    for layer in model.encoder.layer:
+        hidden = _layer(cast(BertLayer, layer), hidden, bias)
+    return hidden
+
+
+def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return 0 where ``mask`` (B, S) is True and -inf elsewhere, as attention adds it to its scores (B, 1, 1, S).
+
+    In ``dtype``, or that of products under autocast. It spares each attention the conversion of a boolean mask.
+    """
+    device, (batch, length) = mask.device, mask.shape
+    if torch.is_autocast_enabled(device.type):
+        dtype = torch.get_autocast_dtype(device.type)
+    bias = torch.zeros(batch, 1, 1, length + -length % _ALIGNED, dtype=dtype, device=device)[..., :length]
+    return bias.masked_fill_(~mask[:, None, None, :], -torch.inf)
+
+
+def joined(*layers: nn.Linear) -> tuple[Tensor, Tensor]:
+    """Return the weights and biases of layers of one input width as those of one layer (n, d), (n).
+
+    One product forward and two backward in place of as many for each.
+    """
+    return torch.cat([layer.weight for layer in layers]), torch.cat([layer.bias for layer in layers])
+
+
+def _embedded(embeddings: BertEmbeddings, ids: Tensor, types: Tensor | None) -> Tensor:
+    places = embeddings.position_embeddings.weight[: ids.shape[1]]
+    segments = embeddings.token_type_embeddings
+    places = places + (segments.weight[0] if types is None else segments(types))
+    return embeddings.dropout(embeddings.LayerNorm(embeddings.word_embeddings(ids) + places))
+
+
+def _layer(layer: BertLayer, hidden: Tensor, bias: Tensor) -> Tensor:
+    attention, after = layer.attention.self, layer.attention.output
+    heads, width = attention.num_attention_heads, attention.attention_head_size
+    layers = attention.query, attention.key, attention.value
+    if torch.is_grad_enabled():
+        parts = F.linear(hidden, *joined(*layers)).unflatten(-1, (3, heads, width)).unbind(2)
+    else:  # joining the weights would cost as much as it spares
+        parts = tuple(part(hidden).unflatten(-1, (heads, width)) for part in layers)
+    query, key, value = (part.transpose(1, 2) for part in parts)  # (B, H, L, d / H) each
+    rate = attention.dropout.p if attention.training else 0.0
+    states = F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=rate)
+    hidden = after.LayerNorm(after.dropout(after.dense(states.transpose(1, 2).flatten(2))) + hidden)
+    inner, last = F.gelu(layer.intermediate.dense(hidden)), layer.output
+    return last.LayerNorm(last.dropout(last.dense(inner)) + hidden)

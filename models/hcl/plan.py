@@ -1,0 +1,165 @@
+"""What of a batch is known before any weight: which rows of which matrix it reads, and how they add up.
+
+All of it follows from node ids, lengths and the graph's structure. A loader finds it on the CPU while the device
+computes, so that the model neither counts nor searches there, for which the host would have to wait.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from models.hcl.config import HclConfig
+from models.hcl.impostor import impostor_candidates
+from models.hcl.keyword_graph import KeywordGraph
+from models.hcl.neighbourhood import Neighbourhood, neighbourhood
+from models.hcl.segments import Rows
+
+KEY = "plan"  # under which a batch holds its plan
+
+
+@dataclass(frozen=True)
+class KeywordPlan:
+    """Where the keyword vectors of a batch come from.
+
+    Attributes:
+        around: the neighbourhood that is computed; None if the vectors of all nodes are there.
+        rows: of u_in, u_out (B each) and the impostors' candidates (M) among the vectors; 0 for those without a node.
+        known: 1 for input and output keywords that are nodes, and for samples with an impostor (3, B).
+        all_known: whether all input keywords are, and whether all output keywords are.
+        samples: the sample of each candidate.
+    """
+
+    around: Neighbourhood | None
+    rows: Rows
+    known: Tensor
+    all_known: tuple[bool, bool]
+    samples: Rows
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Where a batch's predicted tokens (N,) stand.
+
+    Attributes:
+        places: in the flat batch, among B Lt places.
+        samples: the sample of each.
+    """
+
+    places: Rows
+    samples: Rows
+
+    @classmethod
+    def of(cls, mask: Tensor) -> "Targets":
+        """Return the places of the tokens under ``mask`` (B, Lt)."""
+        places = mask.flatten().nonzero().squeeze(-1)
+        return cls(Rows.of(places, mask.numel(), ascending=True),
+                   Rows.of(places // mask.shape[1], len(mask), ascending=True))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is known of a batch; ``keywords`` is None for a model that has no use for them."""
+
+    targets: Targets
+    keywords: KeywordPlan | None
+
+
+class PackedPlan:
+    """A plan that moves to a device as a tensor does, in one copy."""
+
+    def __init__(self, plan: Plan) -> None:
+        tensors: list[Tensor] = []
+
+        def found(tensor: Tensor) -> Tensor:
+            tensors.append(tensor)
+            return tensor
+
+        _mapped(plan, found)
+        self._plan, self._sizes = plan, [tensor.shape for tensor in tensors]
+        self._flat = torch.cat([tensor.flatten() for tensor in tensors])
+
+    def to(self, device: torch.device, non_blocking: bool = False) -> "PackedPlan":
+        """Return the plan on ``device``."""
+        return self._with(self._flat.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> "PackedPlan":
+        """Return the plan in page-locked memory."""
+        return self._with(self._flat.pin_memory())
+
+    def unpacked(self) -> Plan:
+        """Return the plan, its tensors views of the one that was moved."""
+        pieces = iter(self._flat.split([size.numel() for size in self._sizes]))
+        sizes = iter(self._sizes)
+        plan: Plan = _mapped(self._plan, lambda _: next(pieces).view(next(sizes)))
+        return plan
+
+    def _with(self, flat: Tensor) -> "PackedPlan":
+        moved = object.__new__(PackedPlan)
+        moved._plan, moved._sizes, moved._flat = self._plan, self._sizes, flat
+        return moved
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Makes the plans of a model's batches.
+
+    Attributes:
+        graph: its keyword graph, on the CPU.
+        config: of the model.
+        limit: edges of a block; see :func:`neighbourhood`.
+    """
+
+    graph: KeywordGraph
+    config: HclConfig
+    limit: int
+
+    def plan(self, batch: Mapping[str, Tensor], training: bool = True) -> PackedPlan:
+        """Return the plan of a batch on the CPU.
+
+        Args:
+            batch: see :class:`models.hcl.HclNetwork`.
+            training: whether keyword vectors are computed on their neighbourhood; else they are read off those of
+                all nodes.
+
+        Raises:
+            ValueError: an input keyword is no node, and the batch has no vector for it.
+        """
+        keywords = self._keywords(batch, training) if self.config.uses_keyword else None
+        return PackedPlan(Plan(Targets.of(batch["y_in_mask"]), keywords))
+
+    def impostors(self, ky: Tensor, kneg: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the nodes that impostors are made of; see :func:`impostor_candidates`."""
+        return impostor_candidates(self.graph, ky, kneg, neighbours=self.config.graph["iterations"] > 0)
+
+    def _keywords(self, batch: Mapping[str, Tensor], training: bool) -> KeywordPlan:
+        kx, ky, iterations = batch["kx"], batch["ky"], self.config.graph["iterations"]
+        sample, candidates, impostor = self.impostors(ky, batch["kneg"])
+        known = torch.stack([kx >= 0, ky >= 0, impostor])
+        all_known = bool(known[0].all()), bool(known[1].all())
+        if not all_known[0] and "unseen_vectors" not in batch:
+            raise ValueError(f"HclModel: {int((~known[0]).sum())} input keywords are no nodes; give their "
+                             f"unseen_vectors (B, d)")
+        nodes = torch.cat([kx, ky, candidates])
+        real, around = nodes >= 0, None
+        rows = torch.where(real, nodes, torch.zeros_like(nodes))
+        if training and iterations > 0 and real.any():
+            around, found = neighbourhood(self.graph, nodes[real], iterations, self.limit,
+                                          self.config.graph["edge_type"] == "signed")
+            rows = torch.zeros_like(nodes).index_put((real,), found)
+        count = around.rounds[-1].receivers if around is not None else self.graph.num_nodes
+        return KeywordPlan(around, Rows.of(rows, count), known.long(), all_known,
+                           Rows.of(sample, len(kx), ascending=True))
+
+
+def _mapped(part: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """Return ``part``, dataclasses of dataclasses, tuples and tensors, with each of its tensors changed."""
+    if isinstance(part, Tensor):
+        return change(part)
+    if isinstance(part, tuple):
+        return tuple(_mapped(item, change) for item in part)
+    if is_dataclass(part) and not isinstance(part, type):
+        return replace(part, **{field.name: _mapped(getattr(part, field.name), change) for field in fields(part)})
+    return part
