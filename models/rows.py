@@ -1,75 +1,93 @@
 """Real tokens of a padded batch as rows, for what is computed token by token."""
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 
 class RealTokens:
-    """Which places of a padded batch hold tokens; moves between (B, L, ...) and a row per token (N, ...).
+    """Which places of a padded batch hold tokens; moves between (B, L, ...) and a row per token (M, ...).
 
     Projections, norms and feed-forward networks look at one token at a time: on rows they do no work for padding,
-    which is a third of a batch of short texts. Attention alone needs the padded shape. A place is in one row, so both
-    directions copy, forward and backward, and never add: the same bits on every device, without sorting.
+    which is a third of a batch of short texts. Attention alone needs the padded shape. If there is any padding, one
+    more row, the last, stands for all of it. So both directions are gathers, forward and backward, which neither add
+    nor sort: the same bits on every device.
+
+    The last row holds numbers that mean nothing. A loss must not read it, and attention must not look at padding: then
+    its gradient is 0 at every layer, and what it stands for has no part in any other.
 
     Args:
         real: True for tokens (B, L).
+        index: places of the rows (M,) in the flat batch, ascending, then one of padding; None to find them, for which
+            a device is waited for.
+        inverse: row of each place (B L,), given with ``index``.
 
     Attributes:
-        real: as given.
-        index: places of the rows (N,) in the flat batch, ascending; None if every place is real.
+        real, index, inverse: as given, or found.
     """
 
-    def __init__(self, real: Tensor) -> None:
+    def __init__(self, real: Tensor, index: Tensor | None = None, inverse: Tensor | None = None) -> None:
         self.real = real
-        places = real.flatten().nonzero().squeeze(-1)
-        self.index = places if len(places) < real.numel() else None
+        if index is None or inverse is None:
+            index, inverse = _packed(real.flatten())
+        self.index, self.inverse = index, inverse
+
+    @classmethod
+    def stacked(cls, parts: Sequence[Self]) -> Self:
+        """Return the tokens of several batches of one length as those of one; rows stand as in the parts."""
+        index, inverse, places, rows = [], [], 0, 0
+        for part in parts:
+            index.append(part.index + places)
+            inverse.append(part.inverse + rows)
+            places, rows = places + len(part.inverse), rows + len(part.index)
+        return cls(torch.cat([part.real for part in parts]), torch.cat(index), torch.cat(inverse))
+
+    @classmethod
+    def given(cls, batch: Mapping[str, Tensor], name: str) -> Self:
+        """Return what :meth:`named` put into a batch."""
+        return cls(*(batch[f"{name}_{part}"] for part in ("real", "index", "inverse")))
+
+    def named(self, name: str) -> dict[str, Tensor]:
+        """Return the tensors by which :meth:`given` knows it, to be computed where batches are loaded."""
+        return {f"{name}_real": self.real, f"{name}_index": self.index, f"{name}_inverse": self.inverse}
 
     def rows(self, padded: Tensor) -> Tensor:
-        """Return the rows (N, ...) of ``padded`` (B, L, ...)."""
-        flat = padded.flatten(0, 1)
-        return flat if self.index is None else _Taken.apply(flat, self.index)
+        """Return the rows (M, ...) of ``padded`` (B, L, ...)."""
+        return gathered(padded.flatten(0, 1), self.index, self.inverse)
 
     def padded(self, rows: Tensor) -> Tensor:
-        """Return (B, L, ...) with ``rows`` (N, ...) at their places, and 0 elsewhere."""
-        flat = rows if self.index is None else _Placed.apply(rows, self.index, self.real.numel())
-        return flat.unflatten(0, self.real.shape)
+        """Return (B, L, ...) with ``rows`` (M, ...) at their places, and the last of them at padding."""
+        return gathered(rows, self.inverse, self.index).unflatten(0, self.real.shape)
 
     def columns(self) -> Tensor:
-        """Return the position in its text of each row (N,)."""
-        places = torch.arange(self.real.numel(), device=self.real.device) if self.index is None else self.index
-        return places % self.real.shape[1]
+        """Return the position in its text of each row (M,)."""
+        return self.index % self.real.shape[1]
 
 
-class _Taken(torch.autograd.Function):
-    """Rows at distinct places; their gradients go back to these places."""
+def gathered(flat: Tensor, index: Tensor, inverse: Tensor) -> Tensor:
+    """Return the rows ``index`` (M,) of ``flat`` (N, ...); gradients are gathered by ``inverse`` (N,).
 
+    That is the gradient where rows which share a place in ``index`` or in ``inverse`` have none; see the class.
+    """
+    return _Gathered.apply(flat, index, inverse)
+
+
+class _Gathered(torch.autograd.Function):
     @staticmethod
-    def forward(context: Any, flat: Tensor, index: Tensor) -> Tensor:
-        context.save_for_backward(index)
-        context.places = len(flat)
+    def forward(context: Any, flat: Tensor, index: Tensor, inverse: Tensor) -> Tensor:
+        context.save_for_backward(inverse)
         return flat.index_select(0, index)
 
     @staticmethod
-    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        (index,) = context.saved_tensors
-        return _spread(gradients[0], index, context.places), None
-
-
-class _Placed(torch.autograd.Function):
-    """Rows put at distinct places among zeros; gradients are those of these places."""
-
-    @staticmethod
-    def forward(context: Any, rows: Tensor, index: Tensor, places: int) -> Tensor:
-        context.save_for_backward(index)
-        return _spread(rows, index, places)
-
-    @staticmethod
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        (index,) = context.saved_tensors
-        return gradients[0].index_select(0, index), None, None
+        (inverse,) = context.saved_tensors
+        return gradients[0].index_select(0, inverse), None, None
 
 
-def _spread(rows: Tensor, index: Tensor, places: int) -> Tensor:
-    return rows.new_zeros(places, *rows.shape[1:]).index_copy_(0, index, rows)
+def _packed(real: Tensor) -> tuple[Tensor, Tensor]:
+    """Return index and inverse of the places ``real`` (N,)."""
+    places, padding = real.nonzero().squeeze(-1), (~real).nonzero().squeeze(-1)
+    inverse = torch.where(real, real.cumsum(0) - 1, len(places))
+    return torch.cat([places, padding[:1]]), inverse

@@ -7,11 +7,13 @@ from itertools import groupby
 import pytest
 import torch
 from torch.nn import functional as F
-from transformer_cases import FIRST_WORD, RULES, VOCABULARY, model, peaked, tagged_batch
+from transformer_cases import FIRST_WORD, RULES, VOCABULARY, encoded, model, peaked, tagged_batch
 
+from models.rewriters.attention import Heads, masking
 from models.rewriters.auto import rewriter_of
 from models.rewriters.config import RewriterConfig
 from models.rewriters.ianet import AggregationLayer, primary_secondary
+from models.rewriters.layers import Decoder, DecoderStep
 from models.rewriters.special import EOS, MASK, PAD
 from stages.pgkpr.vocabulary import Vocabulary
 
@@ -110,13 +112,17 @@ def attended(attention, queries, states, allowed):
 @torch.no_grad()
 def test_a_layer_attends_to_both_memories_from_one_state_and_normalises_the_sum():
     torch.manual_seed(0)
-    layer = AggregationLayer(8, 2, 12, 0.5, number=0).eval()
+    decoder = Decoder({"width": 8, "heads": 2, "feed_forward": 12, "dropout": 0.5}, AggregationLayer, 1).eval()
+    (layer,) = decoder.layers
     for norm in (layer.self_norm, layer.cross_norm, layer.joint_norm):
         torch.nn.init.normal_(norm.weight)
     hidden, causal = torch.randn(3, 4, 8), torch.ones(4, 4, dtype=torch.bool).tril()
     memories = [(torch.randn(3, size, 8), torch.arange(size) < torch.tensor([[size], [1], [2]])) for size in (5, 3)]
-    given = [((states, None), real[:, None, None, :]) for states, real in memories]
-    found = layer(hidden, causal, given, None)
+    places, hide = Heads(2), torch.zeros(4, 4).masked_fill(~causal, -math.inf)
+    biases = [masking(real, hidden)[:, None, None] for _, real in memories]
+    given = [part for number, (states, _) in enumerate(memories) for part in decoder.project(number, states, places)]
+    step = DecoderStep(places, decoder._projections(None), hide, [[given[:2]], [given[2:]]], biases, None)
+    found = layer(hidden, step, 0, [None] * 4)
     for item in range(3):
         normed = layer.self_norm(hidden[item])
         x = hidden[item] + attended(layer.self_attention, normed, normed, causal)
@@ -148,10 +154,13 @@ def test_parameters_at_the_size_of_the_paper():
 def test_each_encoder_reads_its_own_sequence():
     built, (batch, mask) = model("ianet"), tagged_batch()
     primary, secondary = primary_secondary(batch["x_ids"], mask, batch["x_lengths"])
-    states, real, others, others_real = built.memory(batch, mask)
-    assert torch.equal(real, primary[1]) and torch.equal(others_real, secondary[1])
-    assert torch.equal(states, built.encoders[0](built.embedder, *primary))
-    assert torch.equal(others, built.encoders[1](built.embedder, *secondary))
+    one, other, *given = built.memory(batch, mask)
+    assert torch.equal(one[:, 0, 0] == 0, primary[1]) and torch.equal(other[:, 0, 0] == 0, secondary[1])
+    (layer,) = built.decoder.layers
+    for keys, encoder, sequence, attention in zip(given[::2], built.encoders, (primary, secondary),
+                                                  layer.to_memories(), strict=True):
+        expected = attention.key(encoded(built, *sequence, encoder))
+        torch.testing.assert_close(keys.transpose(1, 2).flatten(2)[sequence[1]], expected[sequence[1]])
     weights = [dict(encoder.named_parameters()) for encoder in built.encoders]
     assert not set(map(id, weights[0].values())) & set(map(id, weights[1].values()))
     assert not torch.equal(*(found["layers.0.widen.weight"] for found in weights))
@@ -159,10 +168,11 @@ def test_each_encoder_reads_its_own_sequence():
 
 def test_the_decoder_attends_to_all_of_both():
     built, (batch, mask) = model("ianet"), tagged_batch()
-    given = [part.detach().requires_grad_(part.is_floating_point()) for part in built.memory(batch, mask)]
-    built.generation(batch, given).backward()
-    for states, real in (given[:2], given[2:]):
-        assert torch.equal(states.grad.abs().sum(-1) > 0, real)
+    one, other, *given = built.memory(batch, mask)
+    given = [part.detach().requires_grad_() for part in given]
+    built.generation(batch, (one, other, *given)).backward()
+    for values, bias in zip(given[1::2], (one, other), strict=True):
+        assert torch.equal(values.grad.abs().sum((1, 3)) > 0, bias[:, 0, 0] == 0)
 
 
 def test_primary_and_secondary_may_change_places_if_their_weights_do():

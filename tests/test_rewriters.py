@@ -5,7 +5,17 @@ import math
 import pytest
 import torch
 from torch.nn import functional as F
-from transformer_cases import FIRST_WORD, RULES, VOCABULARY, config, model, peaked, tagged_batch, tagged_item
+from transformer_cases import (
+    FIRST_WORD,
+    RULES,
+    VOCABULARY,
+    config,
+    encoded,
+    model,
+    peaked,
+    tagged_batch,
+    tagged_item,
+)
 
 from models.decoding import beam_search
 from models.rewriters.auto import load_rewriter, rewriter_of
@@ -14,6 +24,7 @@ from models.rewriters.config import RewriterConfig
 from models.rewriters.layers import Embedder, sinusoids
 from models.rewriters.sequences import counterpart, perturbed
 from models.rewriters.special import BOS, EOS, PAD
+from models.rows import RealTokens
 
 BOTH = ("pgkpr", "transformer")
 ATTENTIVE = (*BOTH, "ianet")  # whose own facts are in test_ianet.py
@@ -83,7 +94,16 @@ def test_embeddings_are_scaled_by_the_root_of_the_width():
     ids = torch.tensor([[3, 8, 3]])
     expected = 4 * embedder.words.weight[ids] + sinusoids(torch.arange(3), 16)
     torch.testing.assert_close(embedder(ids), expected)
-    torch.testing.assert_close(embedder(ids[:, 2:], torch.tensor([2])), expected[:, 2:])
+    torch.testing.assert_close(embedder(ids[:, 2:], 2), expected[:, 2:])
+    torch.testing.assert_close(embedder.beams(ids, 1)[0], 4 * embedder.words.weight[ids[0]] + sinusoids(
+        torch.tensor([1]), 16))
+
+
+def test_positions_are_the_same_however_many_are_asked_for():
+    embedder, ids = Embedder(9, 16, 0.0), torch.full((1, 300), 3)
+    short, longer, again = embedder(ids[:, :5]), embedder(ids), embedder(ids[:, :5])
+    assert torch.equal(short, longer[:, :5]) and torch.equal(short, again)
+    torch.testing.assert_close(longer[0], 4 * embedder.words.weight[3] + sinusoids(torch.arange(300), 16))
 
 
 # Losses
@@ -102,10 +122,12 @@ def test_generation_is_the_sum_of_token_losses_of_each_item_alone(architecture):
 
 def test_the_transformer_reads_the_plain_words_of_the_source():
     built, (batch, mask) = model("transformer"), tagged_batch()
-    states, real = built.memory(batch, None)
-    assert states.shape[1] == int(batch["x_lengths"].max()) and torch.equal(real.sum(1), batch["x_lengths"])
+    bias, keys, _ = built.memory(batch, None)
+    assert bias.shape[-1] == int(batch["x_lengths"].max())
+    assert torch.equal((bias == 0).sum(-1).flatten(), batch["x_lengths"]) and bias[bias < 0].isinf().all()
     words = batch["x_ids"][:1, : int(batch["x_lengths"][0])]
-    torch.testing.assert_close(states[:1], built.encode(words, torch.ones_like(words, dtype=torch.bool)))
+    expected = built.decoder.layers[0].cross_attention.key(encoded(built, words)[0])
+    torch.testing.assert_close(keys[0, :, : words.shape[1]].transpose(0, 1).flatten(1), expected)
     assert set(built.sums(batch, None)) == {"generation"} and not built.uses_keywords
     torch.testing.assert_close(built.sums(batch, mask), built.sums(batch | {"x_tags": batch["x_tags"] * 0}, ~mask))
 
@@ -113,11 +135,15 @@ def test_the_transformer_reads_the_plain_words_of_the_source():
 def test_pgkpr_decodes_from_all_states_of_the_perturbed_source():
     built, (batch, mask) = model("pgkpr"), tagged_batch()
     ids, _, real = perturbed(batch["x_ids"], batch["x_tags"], mask, batch["x_lengths"])
-    memory, attended = built.memory(batch, mask)
-    assert torch.equal(attended, real) and torch.equal(memory, built.encode(ids, real))
-    memory = memory.detach().requires_grad_()
-    built.generation(batch, (memory, real)).backward()
-    assert torch.equal(memory.grad.abs().sum(-1) > 0, real)
+    layer = built.decoder.layers[0].cross_attention
+    bias, *given = built.memory(batch, mask)
+    assert torch.equal(bias[:, 0, 0] == 0, real)
+    for found, project in zip(given, (layer.key, layer.value), strict=True):
+        expected = project(encoded(built, ids, real))
+        torch.testing.assert_close(found.transpose(1, 2).flatten(2)[real], expected[real])
+    given = [part.detach().requires_grad_() for part in given]
+    built.generation(batch, (bias, *given)).backward()
+    assert torch.equal(given[1].grad.abs().sum((1, 3)) > 0, real)
 
 
 @pytest.mark.parametrize("reduction", ["token_mean", "sent_mean"])
@@ -127,7 +153,7 @@ def test_reconstruction_is_that_of_each_item_alone(reduction):
     for row in range(5):
         own, own_mask = tagged_item(batch, mask, row)
         ids, targets, real = perturbed(own["x_ids"], own["x_tags"], own_mask, own["x_lengths"])
-        chances = built.reconstruction(built.encode(ids, real)[0]).log_softmax(-1)
+        chances = built.reconstruction(encoded(built, ids, real)[0]).log_softmax(-1)
         losses = torch.stack([-chances[place, token] for place, token in enumerate(targets[0])])
         expected = expected + (losses.mean() if reduction == "sent_mean" else losses.sum())
     torch.testing.assert_close(built.sums(batch, mask)["reconstruction"], expected)
@@ -154,7 +180,7 @@ def test_contrast_is_of_means_over_real_places(settings):
         sequences |= {side: counterpart(own[f"{side}_ids"], own[f"{side}_tags"], own[f"{side}_lengths"], order)[0]
                       for side in ("t", "x")}
         for name, ids in sequences.items():
-            pooled[name].append(built.encode(ids, torch.ones_like(ids, dtype=torch.bool))[0].mean(0))
+            pooled[name].append(encoded(built, ids)[0].mean(0))
 
     def score(one, other):
         product = F.cosine_similarity(one, other, dim=0) if order == "pos_sent" else one @ other
@@ -176,7 +202,7 @@ def test_a_loss_of_weight_0_is_not_computed(weights, passes, monkeypatch):
     full = model("pgkpr", reconstruction={"weight": 1.0}, contrast={"weight": 0.1}).sums(batch, mask)
     built = model("pgkpr", reconstruction={"weight": weights[0]}, contrast={"weight": weights[1]})
     shapes, encode = [], built.encode
-    monkeypatch.setattr(built, "encode", lambda ids, real: shapes.append(ids.shape) or encode(ids, real))
+    monkeypatch.setattr(built, "encode", lambda ids, *seen: shapes.append(ids.shape) or encode(ids, *seen))
     parts = built.sums(batch, mask)
     extra = zip(("reconstruction", "contrast"), weights, strict=True)
     names = ["generation", *(name for name, weight in extra if weight)]
@@ -204,21 +230,47 @@ def test_without_contrast_the_other_terms_of_a_training_step_keep_their_dropout(
 def test_contrast_with_all_negatives_encodes_the_plain_sources_too(monkeypatch):
     built, (batch, mask) = model("pgkpr", contrast=ALL_NEGATIVES), tagged_batch()
     seen, encode = [], built.encode
-    monkeypatch.setattr(built, "encode", lambda ids, real: seen.append(ids) or encode(ids, real))
+    monkeypatch.setattr(built, "encode", lambda ids, *rest: seen.append(ids) or encode(ids, *rest))
     built.sums(batch, mask)
-    expected = [counterpart(batch[f"{side}_ids"], batch[f"{side}_tags"], batch[f"{side}_lengths"], "sent_pos")[0]
+    expected = [counterpart(batch[f"{side}_ids"], batch[f"{side}_tags"], batch[f"{side}_lengths"], "sent_pos")
                 for side in ("t", "x")]
-    assert len(seen) == 3 and all(torch.equal(one, other) for one, other in zip(seen[1:], expected, strict=True))
+    assert len(seen) == 3
+    for found, (ids, real) in zip(seen[1:], expected, strict=True):
+        assert torch.equal(found, RealTokens(real).rows(ids))
 
 
-def test_one_pass_over_several_sequences_is_several_passes():
-    built, (batch, mask) = model("pgkpr", contrast=ALL_NEGATIVES), tagged_batch()
-    ids, _, real = perturbed(batch["x_ids"], batch["x_tags"], mask, batch["x_lengths"])
-    shorter = counterpart(batch["t_ids"][1:3], batch["t_tags"][1:3], batch["t_lengths"][1:3], "pos_sent")
-    together = built.encode_together([(ids, real), shorter])
-    for states, (tokens, there) in zip(together, [(ids, real), shorter], strict=True):
-        torch.testing.assert_close(states[there], built.encode(tokens, there)[there])
-        assert states.shape[:2] == tokens.shape
+@pytest.mark.parametrize("settings", [{}, ALL_NEGATIVES])
+def test_one_pass_over_several_sequences_is_several_passes(settings, monkeypatch):
+    """As on an accelerator: all sequences are padded to one length and encoded at once."""
+    built, (batch, mask) = model("pgkpr", contrast=settings), tagged_batch()
+    expected = built.sums(batch, mask)
+    expected_gradients = gradients(built, expected)
+    monkeypatch.setattr(built, "_together", lambda: True)
+    seen, encode = [], built.encode
+    monkeypatch.setattr(built, "encode", lambda ids, *rest: seen.append(ids) or encode(ids, *rest))
+    found = built.sums(batch, mask)
+    assert len(seen) == 1
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(gradients(built, found), expected_gradients, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("architecture", ATTENTIVE)
+def test_a_planned_batch_gives_the_same_bits(architecture):
+    built, (batch, mask) = model(architecture), tagged_batch()
+    expected, planned = built.sums(batch, mask), built.planned({**batch, "p": mask.float()})
+    assert planned.keys() > batch.keys() and built.planned(planned).keys() == planned.keys()
+    assert all(torch.equal(value, expected[name]) for name, value in built.sums(planned, mask).items())
+
+
+@pytest.mark.parametrize("architecture", ATTENTIVE)
+def test_gradients_are_those_without_packing(architecture):
+    """Padding that stands in one row leaves no trace: against each item alone, where there is none."""
+    built, (batch, mask) = model(architecture, contrast={"weight": 0.0}).double(), tagged_batch()
+    found = gradients(built, built.sums(batch, mask))
+    built.zero_grad(set_to_none=True)
+    for row in range(5):
+        total(built.sums(*tagged_item(batch, mask, row))).backward()
+    torch.testing.assert_close(found, {name: one.grad for name, one in built.named_parameters()})
 
 
 @pytest.mark.parametrize("architecture", ATTENTIVE)

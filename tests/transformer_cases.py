@@ -7,8 +7,9 @@ from tiny_rewriters import settings
 from models.rewriters.auto import rewriter_of
 from models.rewriters.config import RewriterConfig
 from models.rewriters.special import EOS, PAD
+from models.rows import RealTokens
 
-__all__ = ["FIRST_WORD", "RULES", "VOCABULARY", "config", "model", "peaked", "tagged_batch", "tagged_item"]
+__all__ = ["FIRST_WORD", "RULES", "VOCABULARY", "config", "encoded", "model", "peaked", "tagged_batch", "tagged_item"]
 
 
 def config(architecture, **blocks):
@@ -52,3 +53,11 @@ def tagged_item(whole, mask, row):
         length = int(whole[f"{side}_lengths"][row])
         own |= {name: own[name][:, :length] for name in (f"{side}_ids", f"{side}_tags")}
     return own, mask[row:row + 1, : own["x_ids"].shape[1]]
+
+
+def encoded(built, ids, real=None, encoder=None):
+    """The states (B, S, d) of tokens (B, S) that an encoder of ``built`` reads, and 0 at padding."""
+    tokens = RealTokens(torch.ones_like(ids, dtype=torch.bool) if real is None else real)
+    places, bias = built.seen(tokens)
+    states = (encoder or built.encoder)(built.embedder, tokens.rows(ids), bias, places)
+    return tokens.padded(states).masked_fill(~tokens.real.unsqueeze(-1), 0)

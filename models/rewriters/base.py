@@ -50,6 +50,13 @@ class Rewriter(PreTrainedModel, ABC):
         """Return ``contrast`` of :meth:`sums` from the vectors (B, W) of items and their ``group`` (B,)."""
         raise NotImplementedError(f"{type(self).__name__} contrasts nothing")
 
+    def planned(self, batch: Batch) -> Batch:
+        """Return ``batch`` with what follows from its numbers alone, such as places of words, unless it is there.
+
+        On an accelerator the shapes of these tensors would have to be waited for; whoever loads batches does it before.
+        """
+        return batch
+
     @abstractmethod
     def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
         """Return sums over the micro-batch, scalars with a graph, of each part of the loss that is not switched off.

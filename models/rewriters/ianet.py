@@ -1,25 +1,19 @@
 """IANet's aggregation model (Su et al. 2021, Keep the Primary, Rewrite the Secondary; METHODS C.7)."""
 
-from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.attention import Attention, places
-from models.decoding import BeamCache
+from models.rewriters.attention import Attention, added
 from models.rewriters.base import Batch
 from models.rewriters.config import RewriterConfig
-from models.rewriters.layers import Embedder, Encoder, attendable, layer_sizes, memory_rows
+from models.rewriters.layers import Decoder, DecoderLayer, DecoderStep, Encoder, Noise
 from models.rewriters.special import MASK, PAD
 from models.rewriters.transformer import AttentiveRewriter
 from models.rows import RealTokens
 
 Tokens = tuple[Tensor, Tensor]  # ids and which of them are real, (B, S) each
-Memory = tuple[Tensor, Tensor]  # states (B, S, d) and which of them are real (B, S)
-Rows = tuple[Tensor, RealTokens | None]  # see memory_rows
+_SEQUENCES = ("primary", "secondary")
 
 
 def primary_secondary(x_ids: Tensor, mask: Tensor, lengths: Tensor) -> tuple[Tokens, Tokens]:
@@ -57,7 +51,7 @@ def _collapsed(ids: Tensor, kept: Tensor, others: Tensor) -> Tokens:
     return ids.masked_fill(starts, MASK).gather(1, order).masked_fill(~real, PAD), real
 
 
-class AggregationLayer(nn.Module):
+class AggregationLayer(DecoderLayer):
     """A decoder layer that attends to two memories from one state.
 
     Self-attention, normalised before; then, all from the state x that it leaves, x1 = x + attention(primary),
@@ -70,77 +64,31 @@ class AggregationLayer(nn.Module):
         heads: of all three attentions.
         feed_forward: width inside the feed-forward network.
         dropout: on attention weights and on what each part adds, in training.
-        number: position in the stack, under which keys and values are cached.
     """
 
-    def __init__(self, width: int, heads: int, feed_forward: int, dropout: float, number: int) -> None:
-        super().__init__()
-        self.number = number
+    memories = 2
+    noises = 4
+
+    def __init__(self, width: int, heads: int, feed_forward: int, dropout: float) -> None:
+        nn.Module.__init__(self)
         self.self_attention = Attention(width, heads, dropout)
         self.to_primary = Attention(width, heads, dropout)
         self.to_secondary = Attention(width, heads, dropout)
         self.widen, self.narrow = nn.Linear(width, feed_forward), nn.Linear(feed_forward, width)
         self.self_norm, self.cross_norm, self.joint_norm = (nn.LayerNorm(width) for _ in range(3))
-        self.dropout = nn.Dropout(dropout)
 
-    def forward(
-        self, hidden: Tensor, causal: Tensor | None, memories: Sequence[tuple[Rows, Tensor]], cache: BeamCache | None,
-        tokens: RealTokens | None = None
-    ) -> Tensor:
-        """Transform hidden (B, T, d), or the rows (N, d) of ``tokens``, given two memories and their masks."""
-        normed = self.self_norm(hidden)
-        keys, values = self.self_attention.keys_values(normed, tokens)
-        if cache is not None:
-            keys, values = cache.update(keys, values, self.number)
-        hidden = hidden + self.dropout(self.self_attention(normed, keys, values, causal, tokens))
+    def to_memories(self) -> list[Attention]:
+        """Return the attentions to the primary memory and to the secondary one."""
+        return [self.to_primary, self.to_secondary]
+
+    def forward(self, hidden: Tensor, step: DecoderStep, number: int, noise: Noise) -> Tensor:
+        """Transform hidden, the vectors of ``step``, as layer ``number`` of a stack."""
+        hidden = added(hidden, step.own(number, self.self_attention, self.self_norm(hidden)), noise[0])
         queries = self.cross_norm(hidden)
-        one = hidden + self._attended(self.to_primary, queries, memories[0], cache, 2 * self.number, tokens)
-        two = hidden + self._attended(self.to_secondary, queries, memories[1], cache, 2 * self.number + 1, tokens)
+        one, two = (added(hidden, step.drawn(number, memory, attention, queries), noise[1 + memory])
+                    for memory, attention in enumerate(self.to_memories()))
         hidden = self.joint_norm(one + two)
-        return hidden + self.dropout(self.narrow(F.relu(self.widen(hidden))))
-
-    def _attended(
-        self, attention: Attention, queries: Tensor, memory: tuple[Rows, Tensor], cache: BeamCache | None, slot: int,
-        tokens: RealTokens | None
-    ) -> Tensor:
-        rows, mask = memory
-        project = partial(attention.keys_values, *rows)
-        keys, values = project() if cache is None else cache.memory(slot, project)
-        return self.dropout(attention(queries, keys, values, mask, tokens))
-
-
-class AggregationDecoder(nn.Module):
-    """A stack of aggregation layers, with a final norm.
-
-    Args:
-        sizes: the block ``sizes``.
-        layers: how many, whatever the block says.
-    """
-
-    def __init__(self, sizes: Mapping[str, Any], layers: int) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(AggregationLayer(*layer_sizes(sizes), number) for number in range(layers))
-        self.norm = nn.LayerNorm(sizes["width"])
-
-    def forward(
-        self, embedder: Embedder, ids: Tensor, memories: Sequence[Memory], cache: BeamCache | None = None,
-        tokens: RealTokens | None = None
-    ) -> Tensor:
-        """Return the states (B, T, d) from which the next tokens are predicted, or the rows (N, d) of ``tokens``.
-
-        Args:
-            embedder: of the tokens.
-            ids: tokens (B, T); with a cache, the next ones of as many beams, all at one position.
-            memories: the primary one and the secondary one.
-            cache: keys and values of earlier tokens, extended in place.
-            tokens: those of ``ids`` that are not padding; None: all of them.
-        """
-        positions, causal = places(ids, cache)
-        hidden = embedder(ids, positions) if tokens is None else embedder.rows(ids, tokens)
-        given = [(memory_rows(*memory, cache), attendable(memory[1])) for memory in memories]
-        for layer in self.layers:
-            hidden = layer(hidden, causal, given, cache, tokens)
-        return self.norm(hidden)
+        return added(hidden, self.narrow(F.relu(self.widen(hidden))), noise[3])
 
 
 class IaNet(AttentiveRewriter):
@@ -155,31 +103,46 @@ class IaNet(AttentiveRewriter):
         super().__init__(config)
         layers = config.ianet
         self.encoders = nn.ModuleList(Encoder(config.sizes, layers["encoder_layers"]) for _ in range(2))
-        self.decoder = AggregationDecoder(config.sizes, layers["decoder_layers"])
+        self.decoder = Decoder(config.sizes, AggregationLayer, layers["decoder_layers"])
         self.post_init()
 
     @property
     def uses_keywords(self) -> bool:
-        """Whether ``mask`` is read: always."""
+        """Whether ``mask`` is read: always, but for a batch that was planned."""
         return True
 
+    def planned(self, batch: Batch) -> Batch:
+        """Return ``batch`` with the places of words, of sources if ``p`` leaves no doubt which of them are primary."""
+        batch = super().planned(batch)
+        primary = batch["p"] > 0 if "p" in batch else None
+        if "primary_real" in batch or primary is None or not torch.equal(primary.to(batch["p"]), batch["p"]):
+            return batch
+        return {**batch, **_sequences(batch, primary)}
+
     def memory(self, batch: Batch, mask: Tensor | None) -> tuple[Tensor, ...]:
-        """Return states and which of them are real, of the primary and then of the secondary sequence."""
+        """Return the memories of the primary and of the secondary sequence."""
         if mask is None:
             raise ValueError("IaNet: give the primary words of the sources, mask (B, L)")
-        sequences = primary_secondary(batch["x_ids"], mask, batch["x_lengths"])
-        found: list[Tensor] = []
-        for encoder, (ids, real) in zip(self.encoders, sequences, strict=True):
-            found += [encoder(self.embedder, ids, real), real]
-        return tuple(found)
-
-    def decode(self, tokens: Tensor, given: Sequence[Tensor], cache: BeamCache | None = None,
-               real: RealTokens | None = None) -> Tensor:
-        """Return the states that predict what follows tokens; see :meth:`AttentiveRewriter.decode`."""
-        primary, primary_real, secondary, secondary_real = given
-        memories = [(primary, primary_real), (secondary, secondary_real)]
-        return self.decoder(self.embedder, tokens, memories, cache, real)
+        if "primary_real" not in batch:
+            batch = {**batch, **_sequences(batch, mask)}
+        biases, projected = [], []
+        for number, name in enumerate(_SEQUENCES):
+            places, bias = self.seen(RealTokens.given(batch, name))
+            states = self.encoders[number](self.embedder, batch[f"{name}_rows"], bias, places)
+            biases.append(bias)
+            projected += self.decoder.project(number, states, places)
+        return (*biases, *projected)
 
     def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
         """Return the sum of the generation loss."""
         return {"generation": self.generation(batch, self.memory(batch, mask))}
+
+
+def _sequences(batch: Batch, primary: Tensor) -> dict[str, Tensor]:
+    """Return both sequences as rows, and their places."""
+    found: dict[str, Tensor] = {}
+    for name, (ids, real) in zip(_SEQUENCES, primary_secondary(batch["x_ids"], primary, batch["x_lengths"]),
+                                 strict=True):
+        tokens = RealTokens(real)
+        found |= {**tokens.named(name), f"{name}_rows": tokens.rows(ids)}
+    return found

@@ -1,17 +1,31 @@
 """Transformer encoder and decoder, normalised before each part (Vaswani et al. 2017; METHODS C.5)."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.attention import Attention, DecoderLayer, places
 from models.decoding import BeamCache
 from models.losses import at_least_float32
+from models.rewriters.attention import (
+    Attention,
+    Heads,
+    Pair,
+    Projection,
+    added,
+    causal,
+    joined,
+    masking,
+    residual_noise,
+)
 from models.rows import RealTokens
+
+Noise = Sequence[Tensor | None]
+_TABLE = 256  # positions that a table of them begins with
+_ALIGNED = 64  # words come in multiples of it, as matrix units of accelerators want them
 
 
 def sinusoids(positions: Tensor, width: int) -> Tensor:
@@ -34,21 +48,31 @@ class Embedder(nn.Module):
         super().__init__()
         self.words = nn.Embedding(vocab_size, width)
         self.dropout = nn.Dropout(dropout)
+        self._table: Tensor | None = None  # vectors of positions; not saved, since positions say what they are
 
-    def forward(self, ids: Tensor, positions: Tensor | None = None) -> Tensor:
-        """Return vectors (B, L, d) of tokens (B, L) at ``positions`` (L,) or (1,); None: 0, 1, 2 and so on."""
-        if positions is None:
-            positions = torch.arange(ids.shape[1], device=ids.device)
-        return self._joined(ids, sinusoids(positions, self.words.embedding_dim))
+    def forward(self, ids: Tensor, first: int = 0) -> Tensor:
+        """Return vectors (B, L, d) of tokens (B, L) at the positions from ``first`` on."""
+        return self._joined(ids, self._positions(first + ids.shape[1])[first:first + ids.shape[1]])
+
+    def beams(self, ids: Tensor, position: int) -> Tensor:
+        """Return vectors (B, W, d) of tokens (B, W), all at one position."""
+        return self._joined(ids, self._positions(position + 1)[position])
 
     def rows(self, ids: Tensor, tokens: RealTokens) -> Tensor:
-        """Return the vectors (N, d) of the rows of ``tokens``, whose ids are (B, L)."""
-        positions = torch.arange(ids.shape[1], device=ids.device)
-        table = sinusoids(positions, self.words.embedding_dim)  # (L, d)
-        return self._joined(tokens.rows(ids), table.index_select(0, tokens.columns()))
+        """Return the vectors (M, d) of tokens (M,), the rows of ``tokens``."""
+        return self._joined(ids, self._positions(tokens.real.shape[1]).index_select(0, tokens.columns()))
 
     def _joined(self, ids: Tensor, positions: Tensor) -> Tensor:
-        return self.dropout(self.words(ids) * math.sqrt(self.words.embedding_dim) + positions)
+        return self.dropout(torch.add(positions, self.words(ids), alpha=math.sqrt(self.words.embedding_dim)))
+
+    def _positions(self, count: int) -> Tensor:
+        """Return the vectors of at least ``count`` positions, kept on the device for the next batch."""
+        weight, table = self.words.weight, self._table
+        if table is None or len(table) < count or (table.device, table.dtype) != (weight.device, weight.dtype):
+            size = max(_TABLE, 1 << (count - 1).bit_length())
+            table = sinusoids(torch.arange(size, device=weight.device), weight.shape[1]).to(weight.dtype)
+            self._table = table
+        return table
 
 
 class EncoderLayer(nn.Module):
@@ -67,14 +91,20 @@ class EncoderLayer(nn.Module):
         self.widen = nn.Linear(width, feed_forward)
         self.narrow = nn.Linear(feed_forward, width)
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
-        self.dropout = nn.Dropout(dropout)
 
-    def forward(self, hidden: Tensor, tokens: RealTokens) -> Tensor:
-        """Transform hidden, the rows (N, d) of ``tokens``."""
-        normed = self.norms[0](hidden)
-        attended = self.attention(normed, *self.attention.keys_values(normed, tokens), attendable(tokens.real), tokens)
-        hidden = hidden + self.dropout(attended)
-        return hidden + self.dropout(self.narrow(F.relu(self.widen(self.norms[1](hidden)))))
+    def forward(self, hidden: Tensor, projection: Projection, bias: Tensor, places: Heads, noise: Noise) -> Tensor:
+        """Transform hidden (M, d), the rows of ``places``, of which ``bias`` hides padding.
+
+        Args:
+            hidden: rows.
+            projection: to queries, keys and values.
+            bias: see :class:`models.rewriters.attention.Attention`.
+            places: of the rows.
+            noise: of both parts.
+        """
+        heads = places.split(F.linear(self.norms[0](hidden), *projection), 3)
+        hidden = added(hidden, self.attention(*heads, bias, places), noise[0])
+        return added(hidden, self.narrow(F.relu(self.widen(self.norms[1](hidden)))), noise[1])
 
 
 class Encoder(nn.Module):
@@ -90,66 +120,146 @@ class Encoder(nn.Module):
         count = sizes["layers"] if layers is None else layers
         self.layers = nn.ModuleList(EncoderLayer(*layer_sizes(sizes)) for _ in range(count))
         self.norm = nn.LayerNorm(sizes["width"])
+        self.dropout = sizes["dropout"]
 
-    def forward(self, embedder: Embedder, ids: Tensor, real: Tensor) -> Tensor:
-        """Return the states (B, S, d) of tokens (B, S); 0 where they are not ``real``."""
-        tokens = RealTokens(real)
+    def forward(self, embedder: Embedder, ids: Tensor, bias: Tensor, places: Heads) -> Tensor:
+        """Return the states (M, d) of tokens (M,), rows of ``places``, of which ``bias`` (B, 1, 1, S) hides padding."""
+        tokens = places.tokens
+        assert tokens is not None
         hidden = embedder.rows(ids, tokens)
-        for layer in self.layers:
-            hidden = layer(hidden, tokens)
-        return tokens.padded(self.norm(hidden))
-
-
-class Decoder(nn.Module):
-    """A stack of decoder layers over one memory, with a final norm.
-
-    Args:
-        sizes: the block ``sizes``.
-    """
-
-    def __init__(self, sizes: Mapping[str, Any]) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(
-            DecoderLayer(*layer_sizes(sizes), number, F.relu) for number in range(sizes["layers"])
-        )
-        self.norm = nn.LayerNorm(sizes["width"])
-
-    def forward(
-        self, embedder: Embedder, ids: Tensor, memory: Tensor, real: Tensor, cache: BeamCache | None = None,
-        tokens: RealTokens | None = None
-    ) -> Tensor:
-        """Return the states (B, L, d) from which the next tokens are predicted, or the rows (N, d) of ``tokens``.
-
-        Args:
-            embedder: of the tokens.
-            ids: tokens (B, L); with a cache, the next ones of as many beams, all at one position.
-            memory: encoder states (B, S, d).
-            real: True for its real places (B, S).
-            cache: keys and values of earlier tokens, extended in place.
-            tokens: those of ``ids`` that are not padding; None: all of them.
-        """
-        positions, causal = places(ids, cache)
-        hidden = embedder(ids, positions) if tokens is None else embedder.rows(ids, tokens)
-        memory, of_memory = memory_rows(memory, real, cache)
-        for layer in self.layers:
-            hidden = layer(hidden, causal, memory, attendable(real), cache, tokens=tokens, of_memory=of_memory)
+        noise = residual_noise(hidden, self.dropout, 2 * len(self.layers), self.training)
+        projections = joined([_self_projections(layer.attention) for layer in self.layers])
+        for number, (layer, projection) in enumerate(zip(self.layers, projections, strict=True)):
+            hidden = layer(hidden, projection, bias, places, noise[2 * number:])
         return self.norm(hidden)
 
 
-def attendable(real: Tensor) -> Tensor:
-    """Return the mask (B, 1, 1, S) of attention to the ``real`` (B, S) of a batch's places."""
-    return real[:, None, None, :]
+class DecoderLayer(nn.Module):
+    """Self-attention, attention to the memory and a feed-forward network, each normalised before.
 
-
-def memory_rows(memory: Tensor, real: Tensor, cache: BeamCache | None) -> tuple[Tensor, RealTokens | None]:
-    """Return what layers project keys and values from: the rows (N, d) of what is ``real`` in memory (B, S, d).
-
-    Later steps of a cache find it projected, so it is returned as it is, and None.
+    Args:
+        width: d.
+        heads: of both attentions.
+        feed_forward: width inside the feed-forward network.
+        dropout: on attention weights and on what each part adds, in training.
     """
-    if cache is not None and cache.steps:
-        return memory, None
-    tokens = RealTokens(real)
-    return tokens.rows(memory), tokens
+
+    memories = 1
+    noises = 3  # parts that are added
+
+    def __init__(self, width: int, heads: int, feed_forward: int, dropout: float) -> None:
+        super().__init__()
+        self.self_attention = Attention(width, heads, dropout)
+        self.cross_attention = Attention(width, heads, dropout)
+        self.widen = nn.Linear(width, feed_forward)
+        self.narrow = nn.Linear(feed_forward, width)
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(3))
+
+    def to_memories(self) -> list[Attention]:
+        """Return the attention to each memory."""
+        return [self.cross_attention]
+
+    def forward(self, hidden: Tensor, step: "DecoderStep", number: int, noise: Noise) -> Tensor:
+        """Transform hidden, the vectors of ``step``, as layer ``number`` of a stack."""
+        hidden = added(hidden, step.own(number, self.self_attention, self.norms[0](hidden)), noise[0])
+        hidden = added(hidden, step.drawn(number, 0, self.cross_attention, self.norms[1](hidden)), noise[1])
+        return added(hidden, self.narrow(F.relu(self.widen(self.norms[2](hidden)))), noise[2])
+
+
+class DecoderStep:
+    """What all layers of a decoder share in one pass.
+
+    Args:
+        places: of the vectors.
+        projections: of each layer, to queries, keys and values of self-attention.
+        own_bias: hides later tokens, or what is no ancestor; None to hide nothing.
+        memories: by memory, keys and values of each layer.
+        biases: hides padding of each memory.
+        cache: keys and values of earlier tokens, extended in place.
+    """
+
+    def __init__(self, places: Heads, projections: Sequence[Projection], own_bias: Tensor | None,
+                 memories: Sequence[Sequence[Pair]], biases: Sequence[Tensor], cache: BeamCache | None) -> None:
+        self.places, self.projections, self.own_bias = places, projections, own_bias
+        self.memories, self.biases, self.cache = memories, biases, cache
+
+    def own(self, number: int, attention: Attention, normed: Tensor) -> Tensor:
+        """Return what self-attention of layer ``number`` adds."""
+        queries, keys, values = self.places.split(F.linear(normed, *self.projections[number]), 3)
+        if self.cache is not None:
+            keys, values = self.cache.update(keys, values, number)
+        return attention(queries, keys, values, self.own_bias, self.places)
+
+    def drawn(self, number: int, memory: int, attention: Attention, normed: Tensor) -> Tensor:
+        """Return what attention of layer ``number`` draws from a memory."""
+        (queries,) = self.places.split(attention.query(normed), 1)
+        return attention(queries, *self.memories[memory][number], self.biases[memory], self.places)
+
+
+class Decoder(nn.Module):
+    """A stack of decoder layers over one memory or several, with a final norm.
+
+    Args:
+        sizes: the block ``sizes``.
+        kind: of layers.
+        layers: how many, whatever the block says.
+    """
+
+    def __init__(self, sizes: Mapping[str, Any], kind: type[DecoderLayer] = DecoderLayer,
+                 layers: int | None = None) -> None:
+        super().__init__()
+        count = sizes["layers"] if layers is None else layers
+        self.layers = nn.ModuleList(kind(*layer_sizes(sizes)) for _ in range(count))
+        self.norm = nn.LayerNorm(sizes["width"])
+        self.dropout, self.heads = sizes["dropout"], sizes["heads"]
+        self.memories, self.noises = kind.memories, kind.noises
+
+    def project(self, memory: int, states: Tensor, places: Heads) -> list[Tensor]:
+        """Return keys and values (B, H, S, d / H) of every layer, in turn, of a memory's states (M, d)."""
+        attentions: list[Attention] = [layer.to_memories()[memory] for layer in self.layers]  # type: ignore[operator]
+        (projection,) = joined([[part for one in attentions for part in (one.key, one.value)]])
+        return list(places.split(F.linear(states, *projection), 2 * len(attentions)))
+
+    def forward(self, embedder: Embedder, ids: Tensor, given: Sequence[Tensor], cache: BeamCache | None = None,
+                tokens: RealTokens | None = None) -> Tensor:
+        """Return the states (B, L, d) from which the next tokens are predicted, or the rows (M, d) of ``tokens``.
+
+        Args:
+            embedder: of the tokens.
+            ids: tokens (B, L); with a cache, the next ones of as many beams, all at one position; with ``tokens``,
+                their rows (M,).
+            given: for each memory what hides its padding, then :meth:`project` of each.
+            cache: keys and values of earlier tokens, extended in place.
+            tokens: those of ``ids`` that are not padding; None: all of them.
+        """
+        hidden, own_bias = self._embedded(embedder, ids, cache, tokens)
+        biases, count = given[:self.memories], 2 * len(self.layers)
+        flat = [given[self.memories + number * count:][:count] for number in range(self.memories)]
+        memories = [list(zip(parts[::2], parts[1::2], strict=True)) for parts in flat]
+        step = DecoderStep(Heads(self.heads, tokens), self._projections(cache), own_bias, memories, biases, cache)
+        noise = residual_noise(hidden, self.dropout, self.noises * len(self.layers), self.training)
+        for number, layer in enumerate(self.layers):
+            hidden = layer(hidden, step, number, noise[self.noises * number:])
+        return self.norm(hidden)
+
+    def _embedded(self, embedder: Embedder, ids: Tensor, cache: BeamCache | None,
+                  tokens: RealTokens | None) -> tuple[Tensor, Tensor | None]:
+        """Return the vectors of tokens, and what hides others from them."""
+        if cache is not None:
+            hidden, allowed = embedder.beams(ids, cache.steps), cache.allowed(ids.shape[1], ids.device)
+            return hidden, None if allowed is None else masking(allowed, hidden)
+        hidden = embedder(ids) if tokens is None else embedder.rows(ids, tokens)
+        return hidden, causal((ids if tokens is None else tokens.real).shape[1], hidden)
+
+    def _projections(self, cache: BeamCache | None) -> Sequence[Projection]:
+        def made() -> list[Projection]:
+            return joined([_self_projections(layer.self_attention) for layer in self.layers])
+
+        return made() if cache is None else cache.once("projections", made)
+
+
+def _self_projections(attention: Any) -> list[nn.Module]:
+    return [attention.query, attention.key, attention.value]
 
 
 def layer_sizes(sizes: Mapping[str, Any]) -> tuple[int, int, int, float]:
@@ -157,13 +267,22 @@ def layer_sizes(sizes: Mapping[str, Any]) -> tuple[int, int, int, float]:
     return sizes["width"], sizes["heads"], sizes["feed_forward"], sizes["dropout"]
 
 
-def token_nll(scores: nn.Module, states: Tensor, targets: Tensor) -> Tensor:
-    """Return -log p of each of N tokens (N,).
+def token_nll(output: nn.Linear, states: Tensor, targets: Tensor, ignored: int, reduction: str = "sum") -> Tensor:
+    """Return -log p of tokens, summed, or (M,) with ``reduction`` "none".
+
+    The words are continued to a multiple of 64 by words of no probability.
 
     Args:
-        scores: from states (N, d) to unnormalised scores (N, V).
-        states: of the tokens to predict alone (N, d), since words are most of the work.
-        targets: these tokens (N,).
+        output: from states (M, d) to unnormalised scores (M, V).
+        states: of the tokens to predict alone (M, d), since words are most of the work.
+        targets: these tokens (M,).
+        ignored: token that costs nothing.
+        reduction: "sum" or "none".
     """
-    (logits,) = at_least_float32(scores(states))
-    return F.cross_entropy(logits, targets, reduction="none")
+    weight: Tensor = output.weight
+    bias: Tensor = output.bias
+    if lacking := -output.out_features % _ALIGNED:
+        weight = torch.cat([weight, weight.new_zeros(lacking, weight.shape[1])])
+        bias = torch.cat([bias, bias.new_full((lacking,), -torch.inf)])
+    (logits,) = at_least_float32(F.linear(states, weight, bias))
+    return F.cross_entropy(logits, targets, ignore_index=ignored, reduction=reduction)

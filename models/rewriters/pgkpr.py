@@ -8,12 +8,10 @@ from models.losses import at_least_float32, pair_contrast
 from models.rewriters.base import Batch
 from models.rewriters.config import RewriterConfig
 from models.rewriters.layers import token_nll
-from models.rewriters.sequences import counterpart, perturbed
+from models.rewriters.sequences import Mixture, counterpart, mixture
 from models.rewriters.special import IGNORE
 from models.rewriters.transformer import TransformerRewriter
 from models.rows import RealTokens
-
-Tokens = tuple[Tensor, Tensor]  # ids and which of them are real, (B, S) each
 
 
 class ReconstructionHead(nn.Module):
@@ -32,7 +30,11 @@ class ReconstructionHead(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         """Return scores (N, V) of encoder states (N, d)."""
-        return self.output(self.norm(F.gelu(self.dense(states))))
+        return self.output(self.read(states))
+
+    def read(self, states: Tensor) -> Tensor:
+        """Return what words are scored from (N, d)."""
+        return self.norm(F.gelu(self.dense(states)))
 
 
 class Pgkpr(TransformerRewriter):
@@ -56,10 +58,32 @@ class Pgkpr(TransformerRewriter):
         """Whether ``mask`` is read: always."""
         return True
 
-    def memory(self, batch: Batch, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return the encoder states of TS_s."""
-        ids, _, real = self._perturbed(batch, mask)
-        return self.encode(ids, real), real
+    def planned(self, batch: Batch) -> Batch:
+        """Return ``batch`` with the rows of TS_s but for the choice of keywords, and of what it is contrasted with."""
+        if "mixed_real" in batch:
+            return batch
+        sides = [side for side in self._sides() if f"{side}_ids" in batch]
+        width = 2 * max(int(batch[f"{side}_lengths"].max()) for side in ("x", *sides)) + 3
+        wide = width if self._together() else None  # as one batch, they are of one width
+        mixed, real = mixture(batch["x_ids"], batch["x_tags"], batch["x_lengths"], wide)
+        tokens, length = RealTokens(real), batch["x_ids"].shape[1]
+        texts = torch.arange(len(real), device=real.device).unsqueeze(1)
+        in_flat = mixed._replace(source=mixed.source + length * texts)  # among the words of all texts (B L,)
+        found = {**super().planned(batch), **tokens.named("mixed")}
+        found |= {f"mixed_{name}": tokens.rows(part) for name, part in in_flat._asdict().items()}
+        for side in sides:
+            words, tags, lengths = (batch[f"{side}_{part}"] for part in ("ids", "tags", "lengths"))
+            ids, real = counterpart(words, tags, lengths, self.config.contrast["order"], wide)
+            tokens = RealTokens(real)
+            found |= {**tokens.named(f"plain_{side}"), f"plain_{side}_rows": tokens.rows(ids)}
+        return found
+
+    def memory(self, batch: Batch, mask: Tensor | None) -> tuple[Tensor, ...]:
+        """Return the memory of TS_s."""
+        batch = self.planned(batch)
+        ids, _ = self._chosen(batch, mask)
+        seen = self.seen(RealTokens.given(batch, "mixed"))
+        return self.remembered(self.encode(ids, *seen), *seen)
 
     def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
         """Return the sums of generation and, where they weigh anything, of reconstruction and contrast."""
@@ -84,50 +108,52 @@ class Pgkpr(TransformerRewriter):
 
     def _parts(self, batch: Batch, mask: Tensor | None) -> tuple[dict[str, Tensor], list[Tensor]]:
         """Return the sums without the contrast, and the encodings (B, d) that it is of; none without a contrast."""
-        ids, targets, real = self._perturbed(batch, mask)
-        counterparts = self._counterparts(batch) if self.contrasts else []
-        if ids.is_cpu:  # one pass costs as much as several (measured)
-            memory, others = self.encode(ids, real), []
-        else:  # an accelerator spends a pass on launching it
-            memory, *others = self.encode_together([(ids, real), *counterparts])
-        parts = {"generation": self.generation(batch, (memory, real))}
+        batch = self.planned(batch)
+        ids, targets = self._chosen(batch, mask)
+        tokens, sides = RealTokens.given(batch, "mixed"), self._sides()
+        others = [RealTokens.given(batch, f"plain_{side}") for side in sides]
+        rows = [batch[f"plain_{side}_rows"] for side in sides]
+        if self._together():  # an accelerator spends a pass on launching it
+            states, *contrasted = self.encode_together([ids, *rows], [tokens, *others])
+        else:  # one pass costs as much as several (measured)
+            states, contrasted = self.encode(ids, *self.seen(tokens)), []
+        parts = {"generation": self.generation(batch, self.remembered(states, *self.seen(tokens)))}
         if self.config.reconstruction["weight"] > 0:
-            parts["reconstruction"] = self._reconstruction(memory, targets)
-        pooled = []
-        if counterparts:
-            # Last on a CPU: the other terms then draw the same dropout and have the same bits, contrast or not.
-            others = others or [self.encode(*counterpart) for counterpart in counterparts]
-            pooled = [_pooled(memory, real), *(_pooled(states, of) for states, (_, of)
-                                               in zip(others, counterparts, strict=True))]
-        return parts, pooled
+            parts["reconstruction"] = self._reconstruction(states, targets, tokens)
+        if not sides:
+            return parts, []
+        # Last on a CPU: the other terms then draw the same dropout and have the same bits, contrast or not.
+        contrasted = contrasted or [self.encode(one, *self.seen(of)) for one, of in zip(rows, others, strict=True)]
+        return parts, [_pooled(one, of) for one, of in zip([states, *contrasted], [tokens, *others], strict=True)]
 
-    def _perturbed(self, batch: Batch, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    def _together(self) -> bool:
+        return self.device.type != "cpu"
+
+    def _sides(self) -> list[str]:
+        """Return whose unperturbed sequences are encoded: the targets', the sources' if these are negatives too."""
+        if not self.contrasts:
+            return []
+        return ["t", "x"] if self.config.contrast["neg"] == "all" else ["t"]
+
+    def _chosen(self, batch: Batch, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return ids and targets of TS_s (M,)."""
         if mask is None:
             raise ValueError("Pgkpr: give the keywords of the sources, mask (B, L)")
-        return perturbed(batch["x_ids"], batch["x_tags"], mask, batch["x_lengths"])
+        mixed = Mixture(*(batch[f"mixed_{name}"] for name in Mixture._fields))
+        return mixed.chosen(mask.bool().flatten().index_select(0, mixed.source))
 
-    def _counterparts(self, batch: Batch) -> list[Tokens]:
-        """Return the unperturbed sequences of the targets, and of the sources if these are negatives too."""
-        order = self.config.contrast["order"]
-        texts = ["t", "x"] if self.config.contrast["neg"] == "all" else ["t"]
-        return [counterpart(batch[f"{text}_ids"], batch[f"{text}_tags"], batch[f"{text}_lengths"], order)
-                for text in texts]
+    def encode_together(self, ids: list[Tensor], tokens: list[RealTokens]) -> list[Tensor]:
+        """Return :meth:`encode` of each of several batches of one width, from one pass over all of them."""
+        states = self.encode(torch.cat(ids), *self.seen(RealTokens.stacked(tokens)))
+        return list(states.split([len(part) for part in ids]))
 
-    def encode_together(self, sequences: list[Tokens]) -> list[Tensor]:
-        """Return :meth:`encode` of each of several batches of tokens, from one pass over all of them."""
-        longest = max(ids.shape[1] for ids, _ in sequences)
-        ids, real = (torch.cat([F.pad(part, (0, longest - part.shape[1])) for part in parts])
-                     for parts in zip(*sequences, strict=True))
-        parts = self.encode(ids, real).split([len(ids) for ids, _ in sequences])
-        return [part[:, : ids.shape[1]] for part, (ids, _) in zip(parts, sequences, strict=True)]
-
-    def _reconstruction(self, states: Tensor, targets: Tensor) -> Tensor:
-        """Return L_rec, summed over tokens, or over items of the mean over an item's tokens."""
-        tokens = RealTokens(targets != IGNORE)
-        losses = token_nll(self.reconstruction, tokens.rows(states), tokens.rows(targets))  # (N,)
+    def _reconstruction(self, states: Tensor, targets: Tensor, tokens: RealTokens) -> Tensor:
+        """Return L_rec of states (M, d), summed over tokens, or over items of the mean over an item's tokens."""
+        head = self.reconstruction
         if self.config.reconstruction["reduction"] == "token_mean":
-            return losses.sum()
-        counts = tokens.real.sum(-1, keepdim=True).expand_as(targets)  # (B, S)
+            return token_nll(head.output, head.read(states), targets, IGNORE)
+        losses = token_nll(head.output, head.read(states), targets, IGNORE, "none")  # (M,)
+        counts = tokens.real.sum(-1, keepdim=True).expand_as(tokens.real)  # (B, S)
         return (losses / tokens.rows(counts)).sum()
 
     def _contrast(self, pooled: list[Tensor], groups: Tensor) -> Tensor:
@@ -137,9 +163,9 @@ class Pgkpr(TransformerRewriter):
         return losses.sum()
 
 
-def _pooled(states: Tensor, real: Tensor) -> Tensor:
-    """Return the mean over real positions (B, d) of states (B, S, d), in float32 under autocast too."""
+def _pooled(states: Tensor, tokens: RealTokens) -> Tensor:
+    """Return the mean over real places (B, d) of states (M, d), in float32 under autocast too."""
     (states,) = at_least_float32(states)
-    weights = (real / real.sum(-1, keepdim=True)).to(states.dtype).unsqueeze(1)  # (B, 1, S)
+    weights = (tokens.real / tokens.real.sum(-1, keepdim=True)).to(states.dtype).unsqueeze(1)  # (B, 1, S)
     with torch.autocast(states.device.type, enabled=False):
-        return (weights @ states).squeeze(1)
+        return (weights @ tokens.padded(states)).squeeze(1)

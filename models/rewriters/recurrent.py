@@ -127,7 +127,7 @@ class RecurrentRewriter(Rewriter):
     def generation(self, states: Tensor, targets: Tensor) -> Tensor:
         """Return the sum of -log p of the real tokens of targets (B, T), predicted from states (B, T, d)."""
         tokens = RealTokens(targets != PAD)
-        return token_nll(self.words, tokens.rows(states), tokens.rows(targets)).sum()
+        return token_nll(self.words, tokens.rows(states), tokens.rows(targets), PAD)
 
 
 class RecurrentSteps:

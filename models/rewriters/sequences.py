@@ -25,6 +25,45 @@ class _Frame(NamedTuple):
     source: Tensor
 
 
+class Mixture(NamedTuple):
+    """TS_s but for the choice of keywords, on which every token of it depends by one word; (B, W) each.
+
+    Attributes:
+        source: that word's place in the text; of <s>, <sep>, </s> and padding, any.
+        as_word, as_tag: its id and its tag; of the others, themselves.
+        first: places of part 1, where keywords stand as words; in part 2, all else.
+        keyword, other: what is to be reconstructed if it is a keyword, and if it is not.
+    """
+
+    source: Tensor
+    as_word: Tensor
+    as_tag: Tensor
+    first: Tensor
+    keyword: Tensor
+    other: Tensor
+
+    def chosen(self, keywords: Tensor) -> tuple[Tensor, Tensor]:
+        """Return ids and targets, given whether the word at ``source`` is a keyword."""
+        return (torch.where(keywords == self.first, self.as_word, self.as_tag),
+                torch.where(keywords, self.keyword, self.other))
+
+
+def mixture(x_ids: Tensor, x_tags: Tensor, lengths: Tensor, width: int | None = None) -> tuple[Mixture, Tensor]:
+    """Return TS_s of each text before keywords are chosen, and attention (True for real places).
+
+    Args:
+        x_ids: words (B, L).
+        x_tags: their tags (B, L).
+        lengths: words of each text (B,), each at least 1.
+        width: W, at least and by default 2 max(lengths) + 3.
+    """
+    frame = _frame(lengths, width)
+    words, tags = (part.gather(1, frame.source) for part in (x_ids, x_tags))
+    keyword, other = torch.where(frame.first, tags, words), torch.where(frame.first, tags, NOK)
+    targets = (_filled(frame, part).masked_fill(~frame.real, IGNORE) for part in (keyword, other))
+    return Mixture(frame.source, _filled(frame, words), _filled(frame, tags), frame.first, *targets), frame.real
+
+
 def perturbed(x_ids: Tensor, x_tags: Tensor, mask: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return TS_s: ``<s> part 1 <sep> part 2 </s>`` of each text, and what is to be reconstructed of it.
 
@@ -45,14 +84,12 @@ def perturbed(x_ids: Tensor, x_tags: Tensor, mask: Tensor, lengths: Tensor) -> t
         Ids, targets (``IGNORE`` at padding) and attention (True for real places), each (B, W) with
         W = 2 max(lengths) + 3.
     """
-    frame = _frame(lengths)
-    words, tags, keywords = (part.gather(1, frame.source) for part in (x_ids, x_tags, mask.bool()))
-    ids = _filled(frame, torch.where(keywords == frame.first, words, tags))
-    targets = _filled(frame, torch.where(frame.first, tags, torch.where(keywords, words, NOK)))
-    return ids, targets.masked_fill(~frame.real, IGNORE), frame.real
+    mixed, real = mixture(x_ids, x_tags, lengths)
+    return *mixed.chosen(mask.bool().gather(1, mixed.source)), real
 
 
-def counterpart(ids: Tensor, tags: Tensor, lengths: Tensor, order: str) -> tuple[Tensor, Tensor]:
+def counterpart(ids: Tensor, tags: Tensor, lengths: Tensor, order: str,
+                width: int | None = None) -> tuple[Tensor, Tensor]:
     """Return the unperturbed pair sequence of each text, for the contrast.
 
     >>> counterpart(torch.tensor([[21, 22]]), torch.tensor([[11, 12]]), torch.tensor([2]), "pos_sent")[0]
@@ -63,24 +100,25 @@ def counterpart(ids: Tensor, tags: Tensor, lengths: Tensor, order: str) -> tuple
         tags: their tags (B, L).
         lengths: words of each text (B,), each at least 1.
         order: ``pos_sent``, ``<s> tags <sep> words </s>``, or ``sent_pos``, words first.
+        width: W, at least and by default 2 max(lengths) + 3.
 
     Returns:
-        Ids and attention (True for real places), each (B, W) with W = 2 max(lengths) + 3.
+        Ids and attention (True for real places), each (B, W).
 
     Raises:
         ValueError: the order is unknown.
     """
     if order not in ("pos_sent", "sent_pos"):
         raise ValueError(f"counterpart: order is {order!r}, expected 'pos_sent' or 'sent_pos'")
-    frame = _frame(lengths)
+    frame = _frame(lengths, width)
     words, labels = (part.gather(1, frame.source) for part in (ids, tags))
     tags_here = frame.first if order == "pos_sent" else frame.second
     return _filled(frame, torch.where(tags_here, labels, words)), frame.real
 
 
-def _frame(lengths: Tensor) -> _Frame:
+def _frame(lengths: Tensor, width: int | None) -> _Frame:
     longest = int(lengths.max())
-    place = torch.arange(2 * longest + 3, device=lengths.device).unsqueeze(0)  # (1, W)
+    place = torch.arange(width or 2 * longest + 3, device=lengths.device).unsqueeze(0)  # (1, W)
     length = lengths.unsqueeze(1)  # (B, 1)
     first = (place > 0) & (place <= length)
     second = (place > length + 1) & (place <= 2 * length + 1)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from models.decoding import BeamCache, CachedSteps, Decodable, WholeSteps, project_in_full
+from models.rewriters.attention import Heads, masking
 from models.rewriters.base import Batch, Rewriter
 from models.rewriters.config import RewriterConfig
 from models.rewriters.layers import Decoder, Embedder, Encoder, token_nll
@@ -22,6 +23,7 @@ class AttentiveRewriter(Rewriter):
     """
 
     _supports_sdpa = True
+    decoder: Decoder
 
     def __init__(self, config: RewriterConfig) -> None:
         super().__init__(config)
@@ -31,15 +33,15 @@ class AttentiveRewriter(Rewriter):
 
     @abstractmethod
     def memory(self, batch: Batch, mask: Tensor | None) -> tuple[Tensor, ...]:
-        """Return what outputs are decoded from, a row per item: encoder states (B, S, d), which are real (B, S)."""
+        """Return what outputs are decoded from, a row per item; see :meth:`Decoder.forward`."""
 
-    @abstractmethod
     def decode(self, tokens: Tensor, given: Sequence[Tensor], cache: BeamCache | None = None,
                real: RealTokens | None = None) -> Tensor:
         """Return the states (B, T, d) that predict what follows tokens (B, T), given :meth:`memory`.
 
-        With ``real``, which of the tokens are not padding, they are its rows (N, d).
+        With ``real``, tokens are its rows (M,), and so are the states (M, d).
         """
+        return self.decoder(self.embedder, tokens, given, cache, real)
 
     def scores(self, states: Tensor) -> Tensor:
         """Return scores over the vocabulary (..., V) of states (..., d); not differentiable, float32 at least."""
@@ -55,11 +57,21 @@ class AttentiveRewriter(Rewriter):
         given = self.memory(batch, mask)
         return WholeSteps(self.decode, self.scores, given), _starts(given)
 
+    def planned(self, batch: Batch) -> Batch:
+        """Return ``batch`` with the places of the targets' words, where there are targets."""
+        if "y_out" not in batch or "y_real" in batch:
+            return batch
+        return {**batch, **RealTokens(batch["y_out"] != PAD).named("y")}
+
+    def seen(self, tokens: RealTokens) -> tuple[Heads, Tensor]:
+        """Return ``tokens`` as heads of attention, and what hides padding from them (B, 1, 1, S)."""
+        return Heads(self.config.sizes["heads"], tokens), masking(tokens.real, self.generator.weight)[:, None, None]
+
     def generation(self, batch: Batch, given: Sequence[Tensor]) -> Tensor:
         """Return -log p(y | x), summed over the tokens of all items, given :meth:`memory`."""
-        real = RealTokens(batch["y_out"] != PAD)
-        states = self.decode(batch["y_in"], given, real=real)
-        return token_nll(self.generator, states, real.rows(batch["y_out"])).sum()
+        real = RealTokens.given(self.planned(batch), "y")
+        states = self.decode(real.rows(batch["y_in"]), given, real=real)
+        return token_nll(self.generator, states, real.rows(batch["y_out"]), PAD)
 
 
 class TransformerRewriter(AttentiveRewriter):
@@ -70,15 +82,13 @@ class TransformerRewriter(AttentiveRewriter):
         self.encoder = Encoder(config.sizes)
         self.decoder = Decoder(config.sizes)
 
-    def encode(self, ids: Tensor, real: Tensor) -> Tensor:
-        """Return encoder states (B, S, d) of tokens (B, S), of which those under ``real`` are attended."""
-        return self.encoder(self.embedder, ids, real)
+    def encode(self, ids: Tensor, places: Heads, bias: Tensor) -> Tensor:
+        """Return encoder states (M, d) of tokens (M,), the rows of ``places``, of which ``bias`` hides padding."""
+        return self.encoder(self.embedder, ids, bias, places)
 
-    def decode(self, tokens: Tensor, given: Sequence[Tensor], cache: BeamCache | None = None,
-               real: RealTokens | None = None) -> Tensor:
-        """Return the states that predict what follows tokens; see :meth:`AttentiveRewriter.decode`."""
-        memory, attended = given
-        return self.decoder(self.embedder, tokens, memory, attended, cache, real)
+    def remembered(self, states: Tensor, places: Heads, bias: Tensor) -> tuple[Tensor, ...]:
+        """Return :meth:`memory` of encoder states (M, d)."""
+        return (bias, *self.decoder.project(0, states, places))
 
 
 class PlainTransformer(TransformerRewriter):
@@ -91,15 +101,25 @@ class PlainTransformer(TransformerRewriter):
         super().__init__(config)
         self.post_init()
 
-    def memory(self, batch: Batch, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return the encoder states of the source's words; ``mask`` is not read."""
+    def planned(self, batch: Batch) -> Batch:
+        """Return ``batch`` with the places of the words of sources and targets."""
+        if "x_real" in batch:
+            return batch
         lengths = batch["x_lengths"]
-        longest = int(lengths.max())
-        real = torch.arange(longest, device=lengths.device) < lengths.unsqueeze(1)
-        return self.encode(batch["x_ids"][:, :longest], real), real
+        longest = torch.arange(int(lengths.max()), device=lengths.device)
+        return {**super().planned(batch), **RealTokens(longest < lengths.unsqueeze(1)).named("x")}
+
+    def memory(self, batch: Batch, mask: Tensor | None) -> tuple[Tensor, ...]:
+        """Return the memory of the source's words; ``mask`` is not read."""
+        batch = self.planned(batch)
+        tokens = RealTokens.given(batch, "x")
+        ids = tokens.rows(batch["x_ids"][:, :tokens.real.shape[1]])
+        seen = self.seen(tokens)
+        return self.remembered(self.encode(ids, *seen), *seen)
 
     def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
         """Return the sum of the generation loss."""
+        batch = self.planned(batch)
         return {"generation": self.generation(batch, self.memory(batch, mask))}
 
 

@@ -87,12 +87,15 @@ class RewriteTask(BatchedTask):
         return Work(int(self.tokens[chosen].sum()), float(self.flops[chosen].sum()))
 
     def load(self, items: Sequence[int]) -> dict[str, Tensor]:
-        """Return the padded tensors of ``items``; see ``PairBatches.batch``."""
-        return self.train.batch(items)
+        """Return the padded tensors of ``items``, and what the model knows of them before it computes.
+
+        See ``PairBatches.batch`` and ``Rewriter.planned``.
+        """
+        return dict(self.module.planned(self.train.batch(items)))
 
     def load_validation(self, items: Sequence[int]) -> dict[str, Tensor]:
         """Return the same of validation pairs."""
-        return self.validation.batch(items)
+        return dict(self.module.planned(self.validation.batch(items)))
 
     def train_batch(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the share of a micro-batch in the loss of the step's batch, and its parts."""
