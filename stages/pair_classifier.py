@@ -34,7 +34,6 @@ from stages.runtime.progress import progress_bar
 from stages.runtime.seeds import derived_seed, generator, seed_everything
 
 STAGE = "pair_classifier"
-CHECKPOINT_STEPS = 50
 _NEGATIVES = {"random2": "each source with two random other targets",
               "released": "pairs labelled as different or, where texts come in groups, each source with four random "
                           "other targets"}
@@ -80,7 +79,7 @@ def run(examples: pd.DataFrame, texts: pd.DataFrame, values: Mapping[str, Any], 
         values["max_length"], values["learning_rate"], values["batch_size"])
     settings = Settings(
         epochs=values["epochs"], batch_size=values["batch_size"], eps=1e-8, warmup=0.0, clip=values["clip"],
-        checkpoint_steps=CHECKPOINT_STEPS, select=(Criterion("accuracy", largest=True), Criterion("loss")))
+        select=(Criterion("accuracy", largest=True), Criterion("loss")))
     history = fit(task, settings, store, partial(derived_seed, seed, STAGE), open_bar)
     # A tokenizer that has worked remembers its last padding, which must not enter the saved bytes.
     fresh = AutoTokenizer.from_pretrained(encoder.location)
@@ -203,7 +202,7 @@ def _work(process: StageProcess) -> None:
     values = params.pair_classifier.model_dump()
     key = hash_values({"params": stage_hash(params, STAGE, process.instance), "encoder": encoder.description,
                        "data": hash_files(tables), "code": hash_files(_CODE)})
-    store = FolderCheckpoints(process.scratch, key)
+    store = FolderCheckpoints(process.scratch, key, 60 * params.runtime.checkpoint_minutes)
     trained = run(examples, texts, values, encoder, params.seed, store, choose_device(params.runtime.device),
                   lambda total, done: progress_bar(process.name, total, "step", done))
     with atomic_folder(paths.pair_classifier) as folder:

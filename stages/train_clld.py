@@ -196,7 +196,7 @@ def _work(process: StageProcess) -> None:
     key = hash_values({**stage_values(params, STAGE, name), "code": hash_files(_CODE), "pairs": pairs, **described,
                        "data": hash_files([paths.table("examples"), paths.table("texts")]), "torch": torch.__version__})
     with process_group(choose_device(params.runtime.device)) as device:
-        store, count = open_checkpoints(process, key), place()[1]
+        store, count = open_checkpoints(process, key, params.runtime.checkpoint_minutes), place()[1]
         warn_of_idle_processes(process, values["training"], count)
         trained = run(items, values, block.contrast, pairs, encoder, seed, store, device, training_bar(process))
     if not process.first:

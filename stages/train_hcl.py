@@ -191,7 +191,7 @@ def _work(process: StageProcess) -> None:
                        **described})
     graph = keyword_graph(tables["nodes"], tables["edges"], tables["node_vectors"])
     with process_group(choose_device(params.runtime.device)) as device:
-        store, count = open_checkpoints(process, key), place()[1]
+        store, count = open_checkpoints(process, key, params.runtime.checkpoint_minutes), place()[1]
         warn_of_idle_processes(process, values["training"], count)
         trained = run(items, graph, values, encoder, UnseenKeywords(on), seed, store, device, training_bar(process),
                       start)

@@ -17,8 +17,9 @@ import pandas as pd
 import pytest
 import tiny_training
 import torch
+from memory_store import Memory
 from safetensors.torch import load_file
-from test_training_loop import ACCUMULATING, SEED, Memory, Regression, assert_same, weights
+from test_training_loop import ACCUMULATING, SEED, Regression, assert_same, weights
 from torch import distributed as group
 from torch import nn
 
@@ -42,8 +43,8 @@ class Deadly(FolderCheckpoints):
 
     saves = 0
 
-    def save(self, tensors, values):
-        super().save(tensors, values)
+    def save(self, *state):
+        super().save(*state)
         self.saves += 1
         if self.saves == KILLED_AFTER:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -89,7 +90,7 @@ def killed_and_resumed(tmp_path_factory):
     first[1].join()
     scratch = folder / SCRATCH / "train_hcl" / "hcl" / "checkpoints"
     current = next(scratch.glob("*/current"))
-    state = json.loads((current.parent / current.read_text() / "state.json").read_text())
+    state = json.loads((current.parent / str(json.loads(current.read_text())["state"]) / "state.json").read_text())
     second = start_two(folder)
     for one in second:
         one.join(timeout=60)
@@ -113,7 +114,7 @@ def test_the_first_of_two_processes_alone_leaves_a_record_and_artifacts(killed_a
     folder, *_ = killed_and_resumed
     record = json.loads((folder / RECORDS / "train_hcl@hcl.json").read_text())
     assert record["training"]["steps"] == EPOCHS * 2 and record["training"]["processes"] == 2
-    assert not list((folder / SCRATCH).rglob("state.safetensors"))
+    assert not list((folder / SCRATCH).rglob("*.safetensors"))
     assert {path.name for path in (folder / ModelPaths("hcl").folder).iterdir()} == {
         "model", "history.csv", "items.parquet", "metrics.json"}
 

@@ -114,7 +114,6 @@ class PgkprTraining(Block):
     clip: float = Field(1.0, gt=0)
     precision: Literal["fp32", "bf16"] = "fp32"
     bucket: bool = Field(True, description="batches of pairs of similar length, drawn anew each epoch")
-    checkpoint_steps: int = Field(50, ge=1)
 
 
 # `paper` is the text; `released` is the code of DaSESmartEdu/PGKPR where it differs (METHODS C.2-C.5).
