@@ -206,8 +206,7 @@ def ours(job: Job) -> Ran:
     nn.Module.to(model, device())
     task = _Fixed(model, job.texts, job.texts, _RATE, job.batch_size)
     task.losses = []
-    settings = Settings(epochs=1, batch_size=job.batch_size, weight_decay=_DECAY, schedule="constant", clip=_CLIP,
-                        checkpoint_steps=10**6)
+    settings = Settings(epochs=1, batch_size=job.batch_size, weight_decay=_DECAY, schedule="constant", clip=_CLIP)
     fit(task, settings, Nowhere(), partial(derived_seed, _SEED), lambda total, done: clock)
     return _ran(clock, task.losses, library_classifier(model.cpu()) if job.compared else None)
 

@@ -107,8 +107,7 @@ class Job:
         values["sizes"] |= {"layers": sizes.layers, "heads": sizes.heads, "width": sizes.width,
                             "feed_forward": sizes.feed_forward}
         values["training"] |= {"epochs": 1, "batch_size": sizes.batch_size, "micro_batch": sizes.batch_size,
-                               "learning_rate": 1e-4, "precision": self.precision, "bucket": self.similar,
-                               "checkpoint_steps": 10**6}
+                               "learning_rate": 1e-4, "precision": self.precision, "bucket": self.similar}
         return values
 
     @property

@@ -188,7 +188,7 @@ def ours(job: Job) -> Ran:
     task = _Fixed(model, job.train, job.train, nothing, {"micro_batch": sizes.batch_size}, annealing_steps=0)
     task.losses, task.noise_of = [], job.eps
     settings = Settings(epochs=1, batch_size=sizes.batch_size, schedule="constant",
-                        precision="bf16" if job.precision == "bf16" else "fp32", checkpoint_steps=10**6)
+                        precision="bf16" if job.precision == "bf16" else "fp32")
     fit(task, settings, Nowhere(), partial(derived_seed, _SEED), lambda total, done: clock)
     return _ran(clock, task.losses, model)
 

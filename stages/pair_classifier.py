@@ -36,7 +36,6 @@ from stages.runtime.progress import progress_bar
 from stages.runtime.seeds import derived_seed, generator, seed_everything
 
 STAGE = "pair_classifier"
-CHECKPOINT_STEPS = 50
 _NEGATIVES = {"random2": "each source with two random other targets",
               "released": "pairs labelled as different or, where texts come in groups, each source with four random "
                           "other targets"}
@@ -82,7 +81,7 @@ def run(examples: pd.DataFrame, texts: pd.DataFrame, values: Mapping[str, Any], 
         values["max_length"], values["learning_rate"], values["batch_size"])
     settings = Settings(
         epochs=values["epochs"], batch_size=values["batch_size"], eps=1e-8, warmup=0.0, clip=values["clip"],
-        precision=values["precision"], checkpoint_steps=CHECKPOINT_STEPS,
+        precision=values["precision"],
         select=(Criterion("accuracy", largest=True), Criterion("loss")))
     history = fit(task, settings, store, partial(derived_seed, seed, STAGE), open_bar)
     # A tokenizer that has worked remembers its last padding, which must not enter the saved bytes.
@@ -206,7 +205,8 @@ def _work(process: StageProcess) -> None:
     values = params.pair_classifier.model_dump()
     key = hash_values({"params": stage_hash(params, STAGE, process.instance), "encoder": encoder.description,
                        "data": hash_files(tables), "code": hash_files(_CODE)})
-    store, device = FolderCheckpoints(process.scratch, key), choose_device(params.runtime.device)
+    store = FolderCheckpoints(process.scratch, key, 60 * params.runtime.checkpoint_minutes)
+    device = choose_device(params.runtime.device)
     precision = settled_precision(device, params.runtime, values, STAGE)
     trained = run(examples, texts, values, encoder, params.seed, store, device,
                   lambda total, done: progress_bar(process.name, total, "step", done))

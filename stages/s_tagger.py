@@ -56,7 +56,6 @@ from stages.runtime.progress import progress_bar
 from stages.runtime.seeds import derived_seed, seed_everything
 
 STAGE = "s_tagger"
-CHECKPOINT_STEPS = 50
 SPECIAL = ("[PAD]", "[UNK]")  # by id; words follow, the most frequent first
 # A checkpoint goes on only under the code that began it.
 _CODE = (Path(__file__), Path(encoders.__file__), Path(importance_texts.__file__), Path(models.s_tagger.__file__),
@@ -113,8 +112,7 @@ def run(examples: pd.DataFrame, lower: LowerTexts, psi: pa.Table, values: Mappin
     items = [[TaggedText(ids[lower.of(source)], labels) for source, labels in part] for part in (train, validation)]
     task = TagTask(tagger, items[0], items[1], values["learning_rate"], values["batch_size"])
     settings = Settings(epochs=values["epochs"], batch_size=values["batch_size"], optimiser="adam",
-                        clip=values["clip"], precision=values["precision"],
-                        checkpoint_steps=CHECKPOINT_STEPS, select=(Criterion("loss"),))
+                        clip=values["clip"], precision=values["precision"], select=(Criterion("loss"),))
     history = fit(task, settings, store, partial(derived_seed, seed, STAGE), open_bar)
     sources = np.unique(examples["source_id"].to_numpy(dtype=np.int64))
     with products(device, values["precision"]):
@@ -297,8 +295,8 @@ def _work(process: StageProcess) -> None:
     params_hash = stage_hash(params, STAGE, process.instance)
     key = hash_values({"params": params_hash, "data": hash_files(tables), "code": hash_files(_CODE),
                        "torch": torch.__version__})
-    store, values = FolderCheckpoints(process.scratch, key), params.s_tagger.model_dump()
-    device = choose_device(params.runtime.device)
+    store = FolderCheckpoints(process.scratch, key, 60 * params.runtime.checkpoint_minutes)
+    values, device = params.s_tagger.model_dump(), choose_device(params.runtime.device)
     precision = settled_precision(device, params.runtime, values, STAGE)
     trained = run(examples, lower, psi, values, params.seed, store, device,
                   lambda total, done: progress_bar(process.name, total, "step", done))

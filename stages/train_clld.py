@@ -201,7 +201,7 @@ def _work(process: StageProcess) -> None:
                        "data": hash_files([paths.table("examples"), paths.table("texts")]), "torch": torch.__version__})
     with process_group(choose_device(params.runtime.device)) as device:
         precision = settled_precision(device, params.runtime, values["training"], f"{STAGE}.training")
-        store, count = open_checkpoints(process, key), place()[1]
+        store, count = open_checkpoints(process, key, params.runtime.checkpoint_minutes), place()[1]
         warn_of_idle_processes(process, values["training"], count)
         trained = run(items, values, block.contrast, pairs, encoder, seed, store, device, training_bar(process))
     if not process.first:

@@ -195,7 +195,7 @@ def _work(process: StageProcess) -> None:
     graph = keyword_graph(tables["nodes"], tables["edges"], tables["node_vectors"])
     with process_group(choose_device(params.runtime.device)) as device:
         precision = settled_precision(device, params.runtime, values["training"], f"{STAGE}.training")
-        store, count = open_checkpoints(process, key), place()[1]
+        store, count = open_checkpoints(process, key, params.runtime.checkpoint_minutes), place()[1]
         warn_of_idle_processes(process, values["training"], count)
         trained = run(items, graph, values, encoder, UnseenKeywords(on), seed, store, device, training_bar(process),
                       start)

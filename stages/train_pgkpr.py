@@ -131,7 +131,7 @@ def _work(process: StageProcess) -> None:
     max_length = params.paraphrase_items.max_length
     with process_group(choose_device(params.runtime.device)) as device:
         precision = settled_precision(device, params.runtime, training, f"{STAGE}.training")
-        store, count = open_checkpoints(process, key), place()[1]
+        store, count = open_checkpoints(process, key, params.runtime.checkpoint_minutes), place()[1]
         warn_of_idle_processes(process, training, count)
         trained = run(pairs, Vocabulary.from_frame(words), values, max_length, seed, store, device,
                       training_bar(process))

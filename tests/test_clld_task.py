@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import tiny_clld
 import torch
-from tiny_clld import Memory, bert, task, textcnn, texts
+from memory_store import Memory
+from tiny_clld import bert, task, textcnn, texts
 from torch import distributed as group
 from torch.nn.functional import cross_entropy
 
@@ -22,7 +23,7 @@ from stages.runtime.seeds import derived_seed
 SEED = partial(derived_seed, 5, "test")
 CONTRAST = {"kind": "label_distance", "projection": 7}
 ADAPTIVE = {"contrast": CONTRAST, "distance": {"kind": "adaptive"}}
-SETTINGS = Settings(epochs=6, batch_size=2, optimiser="adam", checkpoint_steps=2, schedule="constant",
+SETTINGS = Settings(epochs=6, batch_size=2, optimiser="adam", schedule="constant",
                     select=(Criterion("accuracy", largest=True), Criterion("loss")))
 WHOLE = Step(0, 1, 0, range(12))
 

@@ -51,8 +51,9 @@ sys.meta_path[:] = [WithoutMost(finder) for finder in sys.meta_path]
 
 def params(**changes):
     training = {"epochs": 2, "batch_size": 4, "micro_batch": 4, "max_source": 12, "max_target": 8, "keep": "first",
-                "checkpoint_steps": 1, "learning_rate": 0.01}
-    return {"recipe": "sample", "encoder": {"source": "path:encoder"}, "runtime": {"device": "cpu"},
+                "learning_rate": 0.01}
+    return {"recipe": "sample", "encoder": {"source": "path:encoder"},
+            "runtime": {"device": "cpu", "checkpoint_minutes": 0},
             "datasets": {"tiny": {"source": "triples.jsonl", "layout": "triples",
                                   "columns": {"negative": "negative"}}},
             "node_vectors": {"batch_size": 8},

@@ -10,6 +10,7 @@ import pytest
 import tiny_bert
 import torch
 import yaml
+from memory_store import Memory
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from models.pair_classifier import PairPoint, PairTask, build_pair_classifier, encode_pairs, pair_points
@@ -26,14 +27,6 @@ TEXTS = ["how do i learn a new language ?", "what is the best way to learn a lan
          "why dog eat cat", "tell me why dog eat cat", "who can run fast", "you run fast", "can you play", "i play"]
 VALUES = {"stage1_neg": "random2", "max_sources": None, "max_length": 24, "learning_rate": 1e-3, "batch_size": 8,
           "epochs": 2, "clip": 1.0, "freeze_layers": 0}
-
-
-class Memory:
-    def save(self, tensors, values):
-        pass
-
-    def load(self):
-        return None
 
 
 def tables(train=4, validation=2):

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
@@ -17,16 +18,18 @@ import pandas as pd
 import pytest
 import tiny_training
 import torch
+from memory_store import Memory
 from safetensors.torch import load_file
-from test_training_loop import ACCUMULATING, SEED, Memory, Regression, assert_same, weights
+from test_training_loop import ACCUMULATING, SEED, Regression, assert_same, weights
 from torch import distributed as group
 from torch import nn
 
-from models.training import fit
+from models.training import fit, parallel
 from stages import train_hcl
 from stages.artifacts.paths import ModelPaths
 from stages.runtime import distributed, process, training
 from stages.runtime.checkpoints import FolderCheckpoints
+from stages.runtime.distributed import Processes
 from stages.runtime.errors import InputError
 from stages.runtime.process import RECORDS, SCRATCH, run_stage
 
@@ -42,27 +45,25 @@ class Deadly(FolderCheckpoints):
 
     saves = 0
 
-    def save(self, tensors, values):
-        super().save(tensors, values)
+    def save(self, *state):
+        super().save(*state)
         self.saves += 1
         if self.saves == KILLED_AFTER:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
 def worker(folder, rank, port, deadly, stage, name):
-    """Train as a process that torchrun has started."""
+    """Train as a process that torchrun has started, each on a machine of its own: they have no disk in common."""
     if deadly:
         training.FolderCheckpoints = Deadly
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1",
                       MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
-    os.chdir(folder)
+    os.chdir(folder / str(rank))
     sys.exit(import_module(f"stages.{stage}").main([name]))
 
 
 def start_two(folder, deadly=False, stage="train_hcl", name="hcl"):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     processes = [SERVER.Process(target=worker, args=(folder, rank, port, deadly, stage, name)) for rank in range(2)]
     for one in processes:
         one.start()
@@ -81,19 +82,22 @@ def killed_and_resumed(tmp_path_factory):
     """Folder of a training by two processes that was killed on its way, and the state that the kill left."""
     folder = tmp_path_factory.mktemp("shared")
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        tiny_training.write_project(folder, **SETTINGS)
+        for rank in range(2):
+            (folder / str(rank)).mkdir()
+            patch.chdir(folder / str(rank))
+            tiny_training.write_project(folder / str(rank), **SETTINGS)
     first = start_two(folder, deadly=True)
     first[0].join(timeout=60)
     first[1].kill()  # it waits for the other
     first[1].join()
-    scratch = folder / SCRATCH / "train_hcl" / "hcl" / "checkpoints"
+    scratch = folder / "0" / SCRATCH / "train_hcl" / "hcl" / "checkpoints"
     current = next(scratch.glob("*/current"))
-    state = json.loads((current.parent / current.read_text() / "state.json").read_text())
+    state = json.loads((current.parent / str(json.loads(current.read_text())["state"]) / "state.json").read_text())
     second = start_two(folder)
     for one in second:
         one.join(timeout=60)
-    return folder, state, [one.exitcode for one in (*first, *second)]
+    assert not (folder / "1" / SCRATCH).exists() and not (folder / "1" / ModelPaths("hcl").folder).exists()
+    return folder / "0", state, [one.exitcode for one in (*first, *second)]
 
 
 def test_two_processes_killed_and_resumed_train_the_model_of_one(killed_and_resumed, tmp_path, monkeypatch):
@@ -113,7 +117,7 @@ def test_the_first_of_two_processes_alone_leaves_a_record_and_artifacts(killed_a
     folder, *_ = killed_and_resumed
     record = json.loads((folder / RECORDS / "train_hcl@hcl.json").read_text())
     assert record["training"]["steps"] == EPOCHS * 2 and record["training"]["processes"] == 2
-    assert not list((folder / SCRATCH).rglob("state.safetensors"))
+    assert not list((folder / SCRATCH).rglob("*.safetensors"))
     assert {path.name for path in (folder / ModelPaths("hcl").folder).iterdir()} == {
         "model", "history.csv", "items.parquet", "metrics.json"}
 
@@ -144,13 +148,13 @@ def script(tmp_path, monkeypatch):
 
 
 def test_processes_are_started_and_their_failure_is_the_exit_status(script, tmp_path):
-    assert distributed.start_processes([*script, "end"], 2) == 0
+    assert distributed.start_processes([*script, "end"], Processes(2)) == 0
     assert [(tmp_path / f"ended-{rank}").read_text() for rank in range(2)] == ["2", "2"]
-    assert distributed.start_processes([*script, "fail"], 2) == 3
+    assert distributed.start_processes([*script, "fail"], Processes(2)) == 3
 
 
 def test_processes_end_with_the_one_that_started_them(script, tmp_path):
-    launch = f"from stages.runtime.distributed import start_processes; start_processes({[*script, 'wait']!r}, 2)"
+    launch = f"from stages.runtime.distributed import *; start_processes({[*script, 'wait']!r}, Processes(2))"
     launching = subprocess.Popen([sys.executable, "-c", launch])
     notes = [tmp_path / f"started-{rank}" for rank in range(2)]
     until(lambda: all(note.exists() and note.read_text() for note in notes))
@@ -170,9 +174,9 @@ def test_a_stage_starts_its_processes_unless_torchrun_has(tmp_path, monkeypatch,
         raise InputError("the table is empty")
 
     def stage(processes):
-        return run_stage("train_hcl", work, ["hcl"], "MODEL", lambda: processes)
+        return run_stage("train_hcl", work, ["hcl"], "MODEL", lambda: Processes(processes))
 
-    assert stage(2) == 5 and started == [(["-m", "stages.train_hcl", "hcl"], 2)] and not worked
+    assert stage(2) == 5 and started == [(["-m", "stages.train_hcl", "hcl"], Processes(2))] and not worked
     assert stage(1) == 1 and worked == [(True, SCRATCH / "train_hcl" / "hcl")]
     assert "train_hcl: the table is empty" in capsys.readouterr().err
     monkeypatch.setenv("WORLD_SIZE", "2")
@@ -182,26 +186,163 @@ def test_a_stage_starts_its_processes_unless_torchrun_has(tmp_path, monkeypatch,
     assert re.match(rf"{os.getppid()}:\d+$", distributed.launcher()[0])
 
 
-def share(folder, rank):
-    """Fit as one of two processes, without a stage around it."""
+NODE = """
+import os, sys
+from stages.runtime.distributed import process_group
+import torch
+from torch import distributed
+
+with process_group("cpu") as device:
+    total = torch.tensor([int(os.environ["RANK"]) + 1])
+    distributed.all_reduce(total)
+    open(os.path.join(sys.argv[1], "rank-" + os.environ["RANK"]), "w").write(f"{device} {int(total)}")
+"""
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def test_processes_of_several_machines_meet(tmp_path, monkeypatch):
+    """Two launchers, as on two machines; machine 1 comes first."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    monkeypatch.setenv(distributed.ORCHESTRATOR, "")
+    (tmp_path / "node.py").write_text(NODE)
+    arguments, meeting = [str(tmp_path / "node.py"), str(tmp_path)], f"127.0.0.1:{free_port()}"
+    launch = (f"import sys\nfrom stages.runtime.distributed import *\n"
+              f"sys.exit(start_processes({arguments!r}, Processes(1, 2, 1, {meeting!r})))")
+    other = subprocess.Popen([sys.executable, "-c", launch])
+    assert distributed.start_processes(arguments, Processes(1, 2, 0, meeting)) == 0
+    assert other.wait(timeout=60) == 0
+    assert [(tmp_path / f"rank-{rank}").read_text() for rank in range(2)] == ["cpu 3", "cpu 3"]
+
+
+def test_a_machine_that_is_left_alone_says_where_it_waited(monkeypatch):
+    monkeypatch.setattr(distributed, "MEETING", timedelta(seconds=1))
+    monkeypatch.setenv(distributed.ORCHESTRATOR, "")
+    meeting = f"127.0.0.1:{free_port()}"
+    with pytest.raises(InputError, match=f"runtime.rendezvous: the 2 machines did not meet at {meeting} .*Start the "
+                                         f"same stage on each"):
+        distributed.start_processes(["-c", "0"], Processes(1, 2, 0, meeting))
+
+
+def test_processes_are_as_the_params_have_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tiny_training.write_params(tmp_path, runtime={"processes": 3})
+    assert training.processes() == Processes(3) and training.processes().count == 3
+    meeting = {"endpoint": "gpu0:29400", "nodes": 2, "node": 1}
+    tiny_training.write_params(tmp_path, runtime={"processes": 3, "rendezvous": meeting})
+    assert training.processes() == Processes(3, 2, 1, "gpu0:29400") and training.processes().count == 6
+    tiny_training.write_params(tmp_path, runtime={"rendezvous": {**meeting, "node": 2}})
+    with pytest.raises(InputError, match="node is 2, and 2 nodes are numbered from 0 to 1"):
+        training.processes()
+
+
+def test_machines_with_another_model_data_or_code_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "gathered", lambda own: [own, "train_hcl@hcl, feed"])
+    one = process.StageProcess("train_hcl", "hcl", tmp_path)
+    with pytest.raises(InputError, match="process 1 is to train train_hcl@hcl, feed, and process 0 train_hcl@hcl, "
+                                         "cafe: the params, artifacts, code or torch of their machines differ"):
+        training.open_checkpoints(one, "cafe", 5.0)
+
+
+def meet(folder, rank):
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     group.init_process_group("gloo", init_method=f"file://{folder / 'meeting'}", rank=rank, world_size=2)
-    task, store = Regression(), Memory()
-    task.module[1] = nn.Identity()  # running statistics depend on who sees which micro-batch
-    history = fit(task, ACCUMULATING, store, SEED)
-    torch.save({"weights": weights(task), "losses": [row["train_loss"] for row in history.rows],
-                "seen": len(task.seen), "validated": task.validated, "saves": store.saves}, folder / f"{rank}.pt")
 
 
-def test_two_processes_share_the_micro_batches_and_train_the_same_model(tmp_path):
-    processes = [SERVER.Process(target=share, args=(tmp_path, rank)) for rank in range(2)]
+def exchange(folder, rank):
+    """Send gradients and sums as one of two processes, and keep what came."""
+    meet(folder, rank)
+    weights = [nn.Parameter(torch.full((3,), float(number))) for number in range(5)]
+    gradients = parallel.SharedGradients(weights, size=24)  # two to a bucket, from the last
+    found = {"cut": [[int(one[0]) for one in bucket] for bucket in gradients._buckets], "steps": []}
+
+    def step(*used):
+        for one in weights:
+            one.grad = None
+        gradients.send_when_ready()
+        if used:
+            sum((number + 1) * weights[number].sum() * (rank + 1) for number in used).backward()
+        early = len(gradients._sent)
+        gradients.add()
+        found["steps"].append((early, [None if one.grad is None else one.grad.tolist() for one in weights]))
+
+    step(0, 1, 2, 3, 4)
+    step(*[(0, 1, 2), (4,)][rank])  # the last bucket is whole nowhere, so none goes ahead of it
+    step(*[(3, 4), ()][rank])
+    gradients.send_when_ready()
+    if rank == 0:  # a second pass after the sending, as of a loss that is computed in two parts
+        for one in weights:
+            one.sum().backward()
+        try:
+            weights[4].sum().backward()
+        except RuntimeError as error:
+            found["twice"] = str(error)
+    gradients.add()
+    gradients.close()
+    sums, calls = parallel.SharedSums(torch.device("cpu")), []
+    note_calls("all_gather_object", calls)
+    found["sums"] = [sums.total(one) for one in (
+        [{"a": 1.0, "b": 2.0}, {"b": 0.5, "c": 4.0}][rank], {"a": 1.0, "b": rank + 1.0}, [{"b": 1.0}, {}][rank])]
+    found["told"] = len(calls)
+    mine = {"w": torch.arange(3.0) + rank, "flag": torch.tensor([rank == 0]), "none": torch.zeros(0)}
+    found["first"] = parallel.tensors_of_first(mine if rank == 0 else {}, torch.device("cpu"))
+    torch.save(found, folder / f"{rank}.pt")
+
+
+def run_two(target, folder):
+    processes = [SERVER.Process(target=target, args=(folder, rank)) for rank in range(2)]
     for one in processes:
         one.start()
     for one in processes:
         one.join(timeout=60)
     assert [one.exitcode for one in processes] == [0, 0]
-    first, second = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2))
+    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
+
+
+def test_gradients_go_in_buckets_during_the_backward_pass_and_sums_as_one_tensor(tmp_path):
+    first, second = run_two(exchange, tmp_path)
+    assert first["cut"] == [[4, 3], [2, 1], [0]]
+    filled = [[3.0 * (number + 1)] * 3 for number in range(5)]
+    assert first["steps"][0] == second["steps"][0] == (3, filled)
+    mixed = [[1.0] * 3, [2.0] * 3, [3.0] * 3, None, [10.0] * 3]
+    assert first["steps"][1] == second["steps"][1] == (0, mixed)
+    assert first["steps"][2] == (1, [None, None, None, [4.0] * 3, [5.0] * 3])
+    assert second["steps"][2] == (0, first["steps"][2][1])
+    assert "more than one backward pass" in first["twice"]
+    assert first["sums"] == [{"a": 1.0, "b": 2.5, "c": 4.0}, {"a": 2.0, "b": 3.0}, {"b": 1.0}] == second["sums"]
+    assert list(first["sums"][0]) == ["a", "b", "c"] and first["told"] == 1
+    for found in (first["first"], second["first"]):
+        assert found["w"].tolist() == [0.0, 1.0, 2.0] and found["flag"].tolist() == [True] and not found["none"].numel()
+
+
+def note_calls(name, calls):
+    function = getattr(group, name)
+    setattr(group, name, lambda *call, **more: calls.append(name) or function(*call, **more))
+
+
+def share(folder, rank):
+    """Fit as one of two processes, without a stage around it; the second begins with other weights."""
+    meet(folder, rank)
+    told = []
+    for name in ("all_gather_object", "broadcast_object_list"):
+        note_calls(name, told)
+    task, store = Regression(), Memory()
+    task.module[1] = nn.Identity()  # running statistics depend on who sees which micro-batch
+    with torch.no_grad():
+        task.module[0].bias += rank  # as if another processor had drawn them
+    history = fit(task, ACCUMULATING, store, SEED)
+    torch.save({"weights": weights(task), "losses": [row["train_loss"] for row in history.rows], "told": told,
+                "seen": len(task.seen), "validated": task.validated, "saves": store.saves}, folder / f"{rank}.pt")
+
+
+def test_two_processes_share_the_micro_batches_and_train_the_same_model(tmp_path):
+    first, second = run_two(share, tmp_path)
     alone = Regression()
     alone.module[1] = nn.Identity()
     history = fit(alone, ACCUMULATING, Memory(), SEED)
@@ -213,3 +354,5 @@ def test_two_processes_share_the_micro_batches_and_train_the_same_model(tmp_path
     assert first["saves"] > 0 and second["saves"] == 0
     assert (first["validated"], second["validated"]) == (2, 0)
     assert alone.module.unused.grad is None
+    # Objects: whether there is a state, the names of the first step's sums, and two validations.
+    assert first["told"] == ["broadcast_object_list", "all_gather_object", *["broadcast_object_list"] * 2]

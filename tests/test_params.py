@@ -39,6 +39,13 @@ def test_all_problems_come_at_once_with_the_nearest_name(sample):
     assert "datasets.sample.source: missing." in message
 
 
+def test_a_name_that_was_valid_once_is_told_from_a_misspelt_one(sample):
+    sample["train_clld"]["training"]["checkpoint_steps"] = 50
+    with pytest.raises(InputError, match="train_clld.training.checkpoint_steps: no longer a setting; take it out. "
+                                         "runtime.checkpoint_minutes says"):
+        parse_params(sample, "params.yaml")
+
+
 def test_misspelt_names_between_blocks_are_found(sample):
     sample["models"]["hcl"]["hcl"]["dataset"] = "sampel"
     sample["runs"]["hcl"]["hcl"]["model"] = "hlc"

@@ -7,13 +7,15 @@ import subprocess
 import sys
 import textwrap
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from stages.runtime import guard
-from stages.runtime.checkpoints import FolderCheckpoints
+from stages.runtime.checkpoints import FolderCheckpoints, write_tensors
 from stages.runtime.errors import InputError, nearest
 from stages.runtime.fingerprint import hash_files, hash_values
 from stages.runtime.process import run_stage
@@ -135,28 +137,71 @@ def test_seeds_depend_on_names_and_on_nothing_else():
     assert generator(1, "x").integers(1000) == generator(1, "x").integers(1000)
 
 
-def test_checkpoints_keep_the_last_complete_state_of_their_key(tmp_path):
+def save(store, step, best=False):
+    """Save a state whose weights say its step."""
+    store.save({"w": torch.full((2,), float(step))}, {"0/exp_avg": torch.full((2,), -float(step))},
+               {"step": step, "loss": 0.1}, best)
+
+
+def test_checkpoints_keep_the_last_complete_state_of_their_key_and_the_best_weights(tmp_path):
     store = FolderCheckpoints(tmp_path, "aaaa")
     assert store.load() is None
-    for step in (1, 2, 3):
-        store.save({"w": torch.full((2,), float(step))}, {"step": step, "loss": 0.1})
-    tensors, values = FolderCheckpoints(tmp_path, "aaaa").load()
-    assert tensors["w"].tolist() == [3.0, 3.0]
-    assert values == {"step": 3, "loss": 0.1}
+    for step, best in ((1, True), (2, False), (3, True), (4, False), (5, False)):
+        save(store, step, best)
+    again = FolderCheckpoints(tmp_path, "aaaa")
+    weights, optimiser, values = again.load()
+    assert weights["w"].tolist() == [5.0, 5.0] and optimiser["0/exp_avg"].tolist() == [-5.0, -5.0]
+    assert values == {"step": 5, "loss": 0.1} and again.best()["w"].tolist() == [3.0, 3.0]
+    assert sorted(path.relative_to(tmp_path / "checkpoints" / "aaaa").as_posix() for path in tmp_path.rglob("*.s*")
+                  ) == ["3/weights.safetensors", "5/optimiser.safetensors", "5/weights.safetensors"]
     assert FolderCheckpoints(tmp_path, "bbbb").load() is None
     assert FolderCheckpoints(tmp_path, "aaaa").load() is None
 
 
 def test_a_kill_during_saving_keeps_the_former_checkpoint(tmp_path, monkeypatch):
     store = FolderCheckpoints(tmp_path, "aaaa")
-    store.save({"w": torch.zeros(1)}, {"step": 1})
+    save(store, 1, best=True)
     monkeypatch.setattr("stages.runtime.checkpoints.json.dumps", lambda _values: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        store.save({"w": torch.ones(1)}, {"step": 2})
+        save(store, 2, best=True)
     monkeypatch.undo()
-    tensors, values = FolderCheckpoints(tmp_path, "aaaa").load()
-    assert values == {"step": 1}
-    assert tensors["w"].item() == 0.0
+    store = FolderCheckpoints(tmp_path, "aaaa")
+    assert store.load()[2]["step"] == 1 and store.best()["w"].tolist() == [1.0, 1.0]
+    save(store, 2)
+    assert store.load()[2]["step"] == 2 and store.best()["w"].tolist() == [1.0, 1.0]
+
+
+def test_a_checkpoint_is_due_once_so_many_seconds_have_passed_since_the_last(tmp_path):
+    now = [100.0]
+    store = FolderCheckpoints(tmp_path, "aaaa", 60.0, clock=lambda: now[0])
+    found = []
+    for seconds in (59.0, 1.0, 30.0):
+        now[0] += seconds
+        found.append(store.due())
+    save(store, 1)
+    now[0] += 59.5
+    found.append(store.due())
+    assert found == [False, True, True, False]
+    assert FolderCheckpoints(tmp_path, "aaaa").due()  # 0 seconds: after every step
+
+
+def test_tensors_of_every_kind_come_back_from_their_file_and_are_copied_one_at_a_time(tmp_path):
+    tensors = {f"{kind}": torch.arange(5).to(kind) for kind in (
+        torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16,
+        torch.float32, torch.float64)}
+    tensors |= {"scalar": torch.tensor(3.0), "empty": torch.zeros(0, 4), "turned": torch.arange(6.0).view(2, 3).t(),
+                "trained": torch.ones(2, requires_grad=True), "words \u00e9": torch.ones(1)}
+    write_tensors(tmp_path / "t.safetensors", tensors)
+    found = load_file(tmp_path / "t.safetensors")
+    assert found.keys() == tensors.keys()
+    for name, tensor in tensors.items():
+        assert found[name].dtype == tensor.dtype and torch.equal(found[name], tensor), name
+    big = {str(number): torch.ones(2**20) for number in range(8)}
+    tracemalloc.start()
+    write_tensors(tmp_path / "t.safetensors", big)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**21 and (tmp_path / "t.safetensors").stat().st_size > 2**25
 
 
 def test_fingerprints_see_names_and_bytes(tmp_path):

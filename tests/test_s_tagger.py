@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 import torch
 import yaml
+from memory_store import Memory
 from transformers import AutoTokenizer
 
 from models.s_tagger import STagger, STaggerConfig, TaggedText, TagTask, primary_scores
@@ -22,14 +23,6 @@ from stages.runtime.seeds import derived_seed
 
 VALUES = {"min_count": 1, "embedding": 12, "hidden": 16, "layers": 2, "learning_rate": 1e-2, "batch_size": 4,
           "epochs": 2, "clip": 1.0}
-
-
-class Memory:
-    def save(self, tensors, values):
-        pass
-
-    def load(self):
-        return None
 
 
 def tiny(seed=0, words=20):

@@ -81,12 +81,20 @@ def test_figures_of_a_record():
     for seconds in (1.0, 4.0, 1.0):
         speed.add(8, seconds, Work(tokens=100, flops=3e5))
     assert speed.summary(peak=1e6) == {
-        "steps": 3, "items_per_second": 4.0, "seconds_per_step_median": 1.0, "tokens_per_second": 50.0,
-        "flops_per_step": 3e5, "peak_flops_per_second": 1e6, "mfu": pytest.approx(0.15)}
+        "steps": 3, "items_per_second": 4.0, "seconds_per_step_median": 1.0, "checkpoints": 0,
+        "checkpoint_seconds": 0.0, "tokens_per_second": 50.0, "flops_per_step": 3e5, "peak_flops_per_second": 1e6,
+        "mfu": pytest.approx(0.15)}
+    speed.add_checkpoint(2.0)
+    speed.add_checkpoint(4.0)  # twelve seconds in all
+    assert speed.summary(peak=1e6) == {
+        "steps": 3, "items_per_second": 2.0, "seconds_per_step_median": 1.0, "checkpoints": 2,
+        "checkpoint_seconds": 6.0, "tokens_per_second": 25.0, "flops_per_step": 3e5, "peak_flops_per_second": 1e6,
+        "mfu": pytest.approx(0.075)}
     assert "mfu" not in speed.summary()
     plain = Speed()
     plain.add(8, 2.0, None)
-    assert plain.summary(peak=1e6) == {"steps": 1, "items_per_second": 4.0, "seconds_per_step_median": 2.0}
+    assert plain.summary(peak=1e6) == {"steps": 1, "items_per_second": 4.0, "seconds_per_step_median": 2.0,
+                                       "checkpoints": 0, "checkpoint_seconds": 0.0}
 
 
 def test_only_the_latest_steps_are_kept_for_the_median():

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_training_loop import EVERYTHING, SEED, SETTINGS, Killed, Memory, Regression, assert_same, weights
+from memory_store import Memory
+from test_training_loop import EVERYTHING, SEED, SETTINGS, Killed, Regression, assert_same, weights
 
 from models.training import Laborious, Lengthy, epoch_batches, fit
 from models.training.prefetch import loaded_ahead

@@ -1,6 +1,5 @@
 """The training loop: accumulation, schedule, selection, patience, and a resume that gives the same bytes."""
 
-import json
 import os
 import random
 import signal
@@ -15,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from memory_store import Memory
 from torch import nn
 
 from models.training import (
@@ -32,20 +32,6 @@ from stages.runtime.seeds import derived_seed
 
 SEED = partial(derived_seed, 7, "test")
 ROOT = Path(__file__).parents[1]
-
-
-class Memory:
-    """A store that, like the real one, keeps copies and plain JSON."""
-
-    def __init__(self):
-        self.stored, self.saves = None, 0
-
-    def save(self, tensors, values):
-        self.saves += 1
-        self.stored = {k: v.clone() for k, v in tensors.items()}, json.dumps(values)
-
-    def load(self):
-        return (dict(self.stored[0]), json.loads(self.stored[1])) if self.stored else None
 
 
 class Killed(BaseException):
@@ -107,7 +93,7 @@ class Regression:
         return {"loss": float(((self.module(self.x).squeeze(1) - self.y) ** 2).mean())}
 
 
-SETTINGS = Settings(epochs=3, batch_size=4, micro_batch=3, checkpoint_steps=2, warmup=0.2, weight_decay=0.01)
+SETTINGS = Settings(epochs=3, batch_size=4, micro_batch=3, warmup=0.2, weight_decay=0.01)
 
 
 def weights(task):
@@ -126,9 +112,11 @@ def uninterrupted():
     return weights(task), history
 
 
+@pytest.mark.parametrize("every", [1, 2, 10**6])
 @pytest.mark.parametrize("kill_at", range(9))
-def test_killed_at_any_step_and_resumed_ends_in_the_same_bytes(kill_at, uninterrupted):
-    store = Memory()
+def test_killed_at_any_step_and_resumed_ends_in_the_same_bytes(kill_at, every, uninterrupted):
+    """Whenever a state was saved within an epoch, or never."""
+    store = Memory(every)
     with pytest.raises(Killed):
         fit(Regression(kill_at=kill_at), SETTINGS, store, SEED)
     torch.rand(5), random.random(), np.random.rand()  # a new process has other generator states
@@ -139,17 +127,17 @@ def test_killed_at_any_step_and_resumed_ends_in_the_same_bytes(kill_at, uninterr
 
 
 def test_killed_at_every_step_in_turn(uninterrupted):
-    store, every = Memory(), Settings(**{**SETTINGS.__dict__, "checkpoint_steps": 1})
+    store = Memory()
     for kill_at in range(1, 9):
         with pytest.raises(Killed):
-            fit(Regression(kill_at=kill_at), every, store, SEED)
+            fit(Regression(kill_at=kill_at), SETTINGS, store, SEED)
     task = Regression()
-    assert fit(task, every, store, SEED) == uninterrupted[1]
+    assert fit(task, SETTINGS, store, SEED) == uninterrupted[1]
     assert_same(weights(task), uninterrupted[0])
     assert {number for _, number, _ in task.seen} == {8}  # only the last step was left
 
 
-EVERYTHING = replace(SETTINGS, bucket=True, precision="bf16", schedule="constant", checkpoint_steps=1, batch_size=3,
+EVERYTHING = replace(SETTINGS, bucket=True, precision="bf16", schedule="constant", batch_size=3,
                      micro_batch=2)
 ACCUMULATING = Settings(epochs=2, batch_size=7, micro_batch=2, clip=0.5, bucket=True)
 
@@ -209,11 +197,27 @@ def test_checkpoints_hold_plain_values_and_only_what_training_changes(tmp_path):
     fit(Regression(), SETTINGS, FolderCheckpoints(tmp_path, "k"), SEED)
     assert not [p for p in tmp_path.rglob("*") if p.is_file()
                 and p.suffix not in (".safetensors", ".json") and p.name != "current"]
-    tensors, values = FolderCheckpoints(tmp_path, "k").load()
-    assert "model/0.weight" in tensors and "best/1.mean" in tensors
-    assert not [name for name in tensors if "frozen" in name]
-    assert any(name.startswith("optimiser/") and name.endswith("/exp_avg_sq") for name in tensors)
+    weights, optimiser, values = FolderCheckpoints(tmp_path, "k").load()
+    best = FolderCheckpoints(tmp_path, "k").best()
+    assert "0.weight" in weights and "1.mean" in weights and weights.keys() == best.keys()
+    assert not [name for name in weights if "frozen" in name]
+    assert any(name.endswith("/exp_avg_sq") for name in optimiser)
     assert values["step"] == 9 and values["epoch"] == 3 and values["finished"] is True
+
+
+def test_states_are_saved_when_due_and_after_each_epoch_and_the_best_weights_once():
+    """Two steps of three in each epoch are asked about; of the epochs, the second is the best."""
+    class Spy(Memory):
+        def save(self, weights, optimiser, values, best):
+            super().save(weights, optimiser, values, best)
+            kinds.append((values["step"], best))
+
+    kinds = []
+    fit(Regression(validation=[2, 1, 3]), SETTINGS, Spy(every=10**6), SEED)
+    assert kinds == [(3, True), (6, True), (9, False)]
+    kinds = []
+    fit(Regression(validation=[2, 1, 3]), SETTINGS, Spy(every=2), SEED)
+    assert kinds == [(2, False), (3, True), (5, False), (6, True), (8, False), (9, False)]
 
 
 def test_accumulation_equals_the_big_batch():
@@ -286,7 +290,7 @@ def test_bf16_computes_products_short_and_keeps_weights_and_optimiser_long():
     history = fit(task, replace(SETTINGS, precision="bf16"), store, SEED)
     assert set(kinds) == {(True, torch.bfloat16), (False, torch.bfloat16)}
     assert {tensor.dtype for tensor in weights(task).values()} == {torch.float32}
-    assert {tensor.dtype for tensor in store.stored[0].values()} == {torch.float32}
+    assert {tensor.dtype for part in store.stored[:2] for tensor in part.values()} == {torch.float32}
     full = fit(Regression(), SETTINGS, Memory(), SEED)
     assert history != full
     assert history.rows[0]["train_loss"] == pytest.approx(full.rows[0]["train_loss"], rel=0.02)
@@ -318,6 +322,8 @@ def test_speed_adds_up_over_resumed_runs():
     assert (speed.steps, speed.items, speed.flops) == (9, 33, 3300.0)
     assert speed.tokens == 3 * sum(Regression().lengths())
     assert len(speed.recent) == 9 and speed.seconds == pytest.approx(sum(speed.recent))
+    # Of the state that it went on from, what saving it took could not be in it.
+    assert speed.checkpoints == 8 and speed.checkpoint_seconds > 0
 
 
 def test_schedule_rises_then_falls_to_zero():

@@ -20,7 +20,7 @@ _COMMON = ["what", "is", "the", "a", "to", "i", "do", "you", "?"]
 COUNTS = {"train": 24, "validation": 9, "test": 9}
 BLOCK = {"max_length": 12, "textcnn": {"embedding": 12, "filters": 6, "widths": [2, 3], "min_count": 1},
          "contrast": {"projection": 8},
-         "training": {"epochs": 2, "batch_size": 8, "micro_batch": 4, "learning_rate": 0.01, "checkpoint_steps": 1},
+         "training": {"epochs": 2, "batch_size": 8, "micro_batch": 4, "learning_rate": 0.01},
          "distance": {"per_update": 1, "start": 0.0}}
 # Every row of the results table, by name.
 MODELS = {"ct": {}, "cl": {"contrast": "uniform"}, "clsled": {"contrast": "static_tau_pairs", "pairs_of": "ct"},
@@ -62,7 +62,8 @@ def settings(encoder="textcnn", **blocks):
 def write_params(folder, models=None, runtime=None, **more):
     models = MODELS if models is None else models
     found = {name: {"dataset": "tiny", "encoder": "textcnn", **model} for name, model in models.items()}
-    params = {"recipe": "test", "encoder": {"source": "path:encoder"}, "runtime": {"device": "cpu", **(runtime or {})},
+    params = {"recipe": "test", "encoder": {"source": "path:encoder"},
+              "runtime": {"device": "cpu", "checkpoint_minutes": 0, **(runtime or {})},
               "datasets": {"tiny": {"source": "x", "layout": "labelled", "columns": {"label": "label"},
                                     "keywords": False}},
               "evaluate_hcl": {"resamples": 50}, "linear_floor": {"min_count": 1}, "evaluate_clld": {"bins": 4},

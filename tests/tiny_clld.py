@@ -1,7 +1,5 @@
 """CLLD classifiers small enough for tests, their data, and a store."""
 
-import json
-
 import numpy as np
 import tiny_bert
 import torch
@@ -10,19 +8,6 @@ from transformers import BertModel
 from models.clld import AdaptiveSchedule, ClldConfig, ClldModel, ClldTask, LabelledTexts, plain_config
 
 CLASSES = ["number", "person", "place"]
-
-
-class Memory:
-    """A store that, like the real one, keeps copies and plain JSON."""
-
-    def __init__(self):
-        self.stored = None
-
-    def save(self, tensors, values):
-        self.stored = {k: v.clone() for k, v in tensors.items()}, json.dumps(values)
-
-    def load(self):
-        return (dict(self.stored[0]), json.loads(self.stored[1])) if self.stored else None
 
 
 def textcnn(seed=0, classes=CLASSES, sizes=(), **changes):

@@ -59,7 +59,7 @@ def save_encoder(folder: Path, words: list[str]) -> None:
 def params() -> dict:
     """Params of the tiny project, not yet filled with defaults."""
     return {
-        "recipe": "sample", "encoder": {"source": "path:encoder"}, "runtime": {"workers": 2},
+        "recipe": "sample", "encoder": {"source": "path:encoder"}, "runtime": {"workers": 2, "checkpoint_minutes": 0},
         "datasets": {"tiny": {"source": "triples.jsonl", "layout": "triples",
                               "columns": {"source": "source", "target": "paraphrase", "negative": "negative"}},
                      "questions": {"source": "questions.jsonl", "layout": "labelled", "columns": {"label": "label"},
@@ -69,8 +69,7 @@ def params() -> dict:
         "pair_classifier": {"epochs": 1, "batch_size": 64, "learning_rate": 0.001},
         "word_vectors": {"size": 8, "epochs": 1}, "s_tagger": {"embedding": 8, "hidden": 8, "epochs": 1},
         "train_hcl": {"latent": {"size": 8}, "decoder": {"layers": 1},
-                      "training": {"epochs": 25, "patience": 25, "batch_size": 8, "micro_batch": 8,
-                                   "checkpoint_steps": 1}},
+                      "training": {"epochs": 25, "patience": 25, "batch_size": 8, "micro_batch": 8}},
         "generate_hcl": {"num_beams": 2, "max_length": 8},
         "train_pgkpr": {"sizes": {"layers": 1, "heads": 2, "width": 16, "feed_forward": 32},
                         "training": {"epochs": 2, "batch_size": 16, "micro_batch": 16}},

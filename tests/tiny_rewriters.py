@@ -84,8 +84,7 @@ def settings(architecture="pgkpr", **blocks):
               "residual_lstm": {"layers": 4, "width": 16},
               "latent_bow": {"layers": 2, "width": 16, "memory": 4, "dropout": 0.1},
               "ianet": {"encoder_layers": 1, "decoder_layers": 1},
-              "training": {"epochs": 2, "batch_size": 4, "micro_batch": 2, "learning_rate": 1e-2,
-                           "checkpoint_steps": 1}}
+              "training": {"epochs": 2, "batch_size": 4, "micro_batch": 2, "learning_rate": 1e-2}}
     for name, block in blocks.items():
         values[name] = {**values.get(name, {}), **block}
     return TrainPgkpr.model_validate(values).model_dump()
@@ -110,7 +109,9 @@ def save_model(folder, architecture="pgkpr", rule="attribution", mark_all=False,
 
 def write_params(folder, models=None, runs=None, runtime=None, **blocks):
     """Write ``params.yaml``: ``models`` and ``runs`` by name, ``blocks`` laid over the settings of training."""
-    params = {"recipe": "test", "runtime": {"device": "cpu", **(runtime or {})}, "datasets": {DATASET: {"source": "x"}},
+    params = {"recipe": "test",
+              "runtime": {"device": "cpu", "checkpoint_minutes": 0, **(runtime or {})},
+              "datasets": {DATASET: {"source": "x"}},
               "paraphrase_items": {"max_length": MAX_LENGTH}, "train_pgkpr": settings(**blocks),
               "generate_pgkpr": {"max_length": MAX_LENGTH},
               "models": {"pgkpr": models or {"pgkpr": {"dataset": DATASET}}}, "runs": {"pgkpr": runs or {}}}

@@ -10,7 +10,7 @@ from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, write_table
 from stages.runtime.checkpoints import FolderCheckpoints
 
-TRAINING = {"epochs": 2, "batch_size": 4, "micro_batch": 2, "max_source": 12, "max_target": 8, "checkpoint_steps": 1,
+TRAINING = {"epochs": 2, "batch_size": 4, "micro_batch": 2, "max_source": 12, "max_target": 8,
             "keep": "first", "learning_rate": 0.01}
 
 
@@ -23,8 +23,8 @@ class DyingStore(FolderCheckpoints):
 
     saves = 0
 
-    def save(self, tensors, values):
-        super().save(tensors, values)
+    def save(self, *state):
+        super().save(*state)
         self.saves += 1
         if self.saves == 2:
             raise Killed
@@ -40,7 +40,8 @@ def vectors(nodes):
 
 
 def write_params(folder, models=None, runtime=None, **training):
-    params = {"recipe": "test", "encoder": {"source": "path:encoder"}, "runtime": {"device": "cpu", **(runtime or {})},
+    params = {"recipe": "test", "encoder": {"source": "path:encoder"},
+              "runtime": {"device": "cpu", "checkpoint_minutes": 0, **(runtime or {})},
               "datasets": {"tiny": {"source": "x"}},
               "train_hcl": {"latent": {"size": 6}, "decoder": {"layers": 1}, "training": {**TRAINING, **training}},
               "models": {"hcl": models or {"hcl": {"dataset": "tiny"}}}}

@@ -15,10 +15,10 @@ from models.precision import products
 from models.training.compiled import compiled
 from models.training.contrast import CachedContrast
 from models.training.order import epoch_batches
-from models.training.parallel import add_gradients, add_values, from_first, place, wait
+from models.training.parallel import SharedGradients, SharedSums, from_first, place, spread, tensors_of_first
 from models.training.prefetch import loaded_ahead, moved, pinned
 from models.training.settings import Settings
-from models.training.state import State, load_tensors, pack, trained_tensors, unpack
+from models.training.state import State, load_optimiser, load_tensors, optimiser_tensors, trained_tensors
 from models.training.sums import PartSums
 from models.training.task import (
     Bar,
@@ -48,7 +48,7 @@ def fit(task: Task, settings: Settings, store: CheckpointStore, seed_of: SeedOf,
     With an initialised ``torch.distributed`` group, its processes share the micro-batches of every step and
     add up their gradients. What a micro-batch draws does not depend on who computes it, so any number of
     processes trains the same model up to the rounding of sums. The first process validates, for all of them,
-    and saves.
+    saves, and tells the others where a training goes on: they need no disk in common.
 
     Modules all of whose parameters are frozen stay in evaluation mode: they have no dropout, and, where
     nothing trained comes before them, no graph.
@@ -78,6 +78,7 @@ def fit(task: Task, settings: Settings, store: CheckpointStore, seed_of: SeedOf,
             while not loop.state.finished:
                 loop.run_epoch(bar)
         finally:
+            loop.gradients.close()
             if bar is not None:
                 bar.close()
         return loop.finish()
@@ -112,39 +113,44 @@ class _Loop:
         self.rates: list[float] = [group["lr"] for group in self.optimiser.param_groups]
         self.parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
         self.device = self.parameters[0].device
-        self.best: dict[str, torch.Tensor] = {}
+        self.gradients, self.sums = SharedGradients(self.parameters), SharedSums(self.device)
         self.state = State()
 
     def resume(self) -> None:
-        """Go back to the last checkpoint, if there is one."""
-        stored = self.store.load()
+        """Go back to the last checkpoint of the first process, if there is one; its weights are those of all."""
+        weights, slots, stored = (self.store.load() if place()[0] == 0 else None) or ({}, {}, None)
         if stored is not None:
-            tensors, values = stored
-            self.best = unpack(tensors, self.task.module, self.optimiser)
-            self.state = State.from_values(values)
-            if isinstance(self.task, Evaluating):
-                self.task.recall(self.state.memory)
-        wait()  # nobody saves while another still reads
+            load_tensors(self.task.module, weights)
+        spread(self.task.module.state_dict().values())
+        values = from_first(lambda: stored)
+        if values is None:
+            return
+        load_optimiser(self.optimiser, tensors_of_first(slots, self.device))
+        self.state = State.from_values(values)
+        if isinstance(self.task, Evaluating):
+            self.task.recall(self.state.memory)
 
     def run_epoch(self, bar: Bar | None) -> None:
         """Train the rest of the current epoch, validate, and take a checkpoint."""
-        state, settings = self.state, self.settings
+        state = self.state
         batches = self._batches()[state.batch:]
         _train_mode(self.task.module)
-        with loaded_ahead(self._load, self._own(batches), settings.prefetch) as loaded:
+        with loaded_ahead(self._load, self._own(batches), self.settings.prefetch) as loaded:
             for batch in batches:
                 self._train_step(batch, loaded)
                 if bar is not None:
                     bar.update(1)
                 self._evaluate()
-                if state.step % settings.checkpoint_steps == 0 and state.batch < self.per_epoch:
-                    self._save()
+                if state.batch < self.per_epoch:
+                    self._save(only_if_due=True)
         self._end_epoch(from_first(self._validate))
         self._save()
 
     def finish(self) -> History:
         """Put the best weights into the module and sum up."""
-        load_tensors(self.task.module, self.best)
+        if place()[0] == 0:
+            load_tensors(self.task.module, self.store.best())
+        spread(self.task.module.state_dict().values())
         self.task.module.eval()
         row = self.state.rows[self.state.best_epoch - 1]
         best = {name.removeprefix("validation_"): value for name, value in row.items()
@@ -181,7 +187,7 @@ class _Loop:
         for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
             group["lr"] = rate * factor
         sums = self._accumulate(Step(state.step, self.total, state.epoch, batch), loaded)
-        add_gradients(self.parameters)
+        self.gradients.add()
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.settings.clip)
         self.optimiser.step()
         self._count(batch, sums, norm)
@@ -200,6 +206,7 @@ class _Loop:
         for number, batch in own:
             with self._begun(step, number):
                 loss, parts = self.task.train_batch(batch, step)
+            self._send_after(number, runs)
             loss.backward()
             sums.add({"loss": loss, **parts})
         return sums
@@ -211,10 +218,16 @@ class _Loop:
         for number, batch in own:
             with self._begun(step, number):
                 loss, parts, vectors = task.train_apart(batch, step)
+            self._send_after(number, runs)
             contrast.backward(number, loss, vectors)
             sums.add({"loss": loss, **parts})
         sums.add(contrast.parts)
         return sums
+
+    def _send_after(self, number: int, runs: Sequence[list[int]]) -> None:
+        """Let gradients be sent to other processes during the backward pass to come, if it is this process's last."""
+        if number + place()[1] >= len(runs):
+            self.gradients.send_when_ready()
 
     def _begun(self, step: Step, number: int) -> torch.autocast:
         """Seed what a micro-batch of ``step`` draws, and return the precision of its products."""
@@ -225,7 +238,7 @@ class _Loop:
         """Take the step into the state; here, once per step, the device is waited for."""
         state = self.state
         sums.add({"/norm": norm / place()[1]})  # every process has the norm of the whole batch
-        values = add_values(sums.read())
+        values = self.sums.total(sums.read())
         for what, name in (("loss", "loss"), ("gradient", "/norm")):
             _finite(f"the {what} at step {state.step}", values[name])
         state.step, state.batch, state.items = state.step + 1, state.batch + 1, state.items + len(batch)
@@ -262,7 +275,6 @@ class _Loop:
         better = state.best_key is None or key < state.best_key
         if better:
             state.best_key, state.best_epoch = key, state.epoch + 1
-            self.best = {name: tensor.clone() for name, tensor in trained_tensors(self.task.module).items()}
         if better or state.step < settings.patience_from:
             state.stale = 0
         else:
@@ -281,9 +293,14 @@ class _Loop:
                 **{f"train_{name}": value / state.items for name, value in sums.items()},
                 **{f"validation_{name}": value for name, value in validation.items()}, "best": better}
 
-    def _save(self) -> None:
-        if place()[0] == 0:
-            self.store.save(pack(self.task.module, self.optimiser, self.best), self.state.as_values())
+    def _save(self, only_if_due: bool = False) -> None:
+        """Save the state in the first process; at the end of its epoch, the best weights are the module's own."""
+        state = self.state
+        if place()[0] != 0 or (only_if_due and not self.store.due()):
+            return
+        started, best = time.perf_counter(), state.batch == 0 and state.best_epoch == state.epoch
+        self.store.save(trained_tensors(self.task.module), optimiser_tensors(self.optimiser), state.as_values(), best)
+        state.speed.add_checkpoint(time.perf_counter() - started)
 
 
 def _optimiser(task: Task, settings: Settings) -> torch.optim.Optimizer:

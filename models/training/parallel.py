@@ -3,13 +3,14 @@
 Without a group there is one process, and these functions do nothing.
 """
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import torch
-from torch import distributed, nn
+from torch import Tensor, distributed, nn
 
 Value = TypeVar("Value")
+_BUCKET_BYTES = 25 * 2**20
 
 
 def place() -> tuple[int, int]:
@@ -17,12 +18,6 @@ def place() -> tuple[int, int]:
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
     return 0, 1
-
-
-def wait() -> None:
-    """Wait until every process has come here."""
-    if place()[1] > 1:
-        distributed.barrier()
 
 
 def from_first(compute: Callable[[], Value]) -> Value:
@@ -39,31 +34,153 @@ def from_first(compute: Callable[[], Value]) -> Value:
     return message[0]  # type: ignore[return-value]
 
 
-def add_values(sums: dict[str, float]) -> dict[str, float]:
-    """Return the sum of all processes' ``sums``, name by name; a name that one of them lacks counts as 0."""
-    _, world = place()
+def gathered(value: Value) -> list[Value]:
+    """Return every process's ``value``, by the number of the process; too slow for every step."""
+    world = place()[1]
     if world == 1:
-        return sums
-    gathered: list[dict[str, float]] = [{} for _ in range(world)]
-    distributed.all_gather_object(gathered, sums)
-    total: dict[str, float] = {}
-    for one in gathered:
-        for name, value in one.items():
-            total[name] = total.get(name, 0.0) + value
-    return total
+        return [value]
+    values: list[Any] = [None] * world
+    distributed.all_gather_object(values, value)
+    return values
 
 
-def add_gradients(parameters: Sequence[nn.Parameter]) -> None:
-    """Put the sum of all processes' gradients into ``parameters``; without gradient in all, one stays without.
-
-    One message carries all gradients; its last entries count who has which.
-    """
+def spread(tensors: Iterable[Tensor]) -> None:
+    """Overwrite ``tensors`` in place by those of the first process, byte by byte and one after another."""
     if place()[1] == 1:
         return
-    there = torch.tensor([float(p.grad is not None) for p in parameters], device=parameters[0].device)
-    flat = [torch.zeros_like(p).flatten() if p.grad is None else p.grad.flatten() for p in parameters]
-    message = torch.cat([*flat, there])
-    distributed.all_reduce(message)
-    parts = message.split([p.numel() for p in parameters] + [len(parameters)])
-    for parameter, gradient, count in zip(parameters, parts[:-1], parts[-1].tolist(), strict=True):
-        parameter.grad = gradient.view_as(parameter).clone() if count else None
+    for tensor in tensors:
+        flat = tensor.detach().contiguous()
+        if flat.numel():
+            distributed.broadcast(flat.view(-1).view(torch.uint8), src=0)
+            tensor.detach().copy_(flat)
+
+
+def tensors_of_first(tensors: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
+    """Return the first process's ``tensors`` in every process, on ``device``; what others give is not looked at."""
+    if place()[1] == 1:
+        return dict(tensors)
+    shapes = from_first(lambda: {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()})
+    found = {name: tensors[name].to(device) if place()[0] == 0 else torch.empty(shape, dtype=kind, device=device)
+             for name, (shape, kind) in shapes.items()}
+    spread(found.values())
+    return found
+
+
+class SharedSums:
+    """Adds up named numbers of all processes, as one tensor; only a name that is new to one of them is told in words.
+
+    Args:
+        device: where the processes' messages lie.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._names: list[str] = []
+
+    def total(self, sums: dict[str, float]) -> dict[str, float]:
+        """Return the sum of all processes' ``sums``, name by name; a name that one of them lacks counts as 0."""
+        if place()[1] == 1:
+            return sums
+        rows = self._rows(sums)
+        if any(row[-1] for row in rows):
+            self._learn(sums)
+            rows = self._rows(sums)
+        count = len(self._names)
+        total = {name: sum(row[number] for row in rows) for number, name in enumerate(self._names)
+                 if any(row[count + number] for row in rows)}
+        return {name: total[name] for name in dict.fromkeys([*sums, *total])}
+
+    def _rows(self, sums: Mapping[str, float]) -> list[list[float]]:
+        """Return what each process has: values, which of the names it has, how many names are new to it."""
+        row = [*(sums.get(name, 0.0) for name in self._names), *(float(name in sums) for name in self._names),
+               float(len(sums.keys() - set(self._names)))]
+        own = torch.tensor(row, dtype=torch.float64, device=self._device)
+        rows = [torch.empty_like(own) for _ in range(place()[1])]
+        distributed.all_gather(rows, own)
+        found: list[list[float]] = torch.stack(rows).tolist()
+        return found
+
+    def _learn(self, sums: Mapping[str, float]) -> None:
+        self._names = list(dict.fromkeys([*self._names, *(name for names in gathered(list(sums)) for name in names)]))
+
+
+class SharedGradients:
+    """Sums of all processes' gradients, sent in buckets while the backward pass still goes on.
+
+    Buckets take the parameters from the last to the first, as a backward pass reaches them, and are sent in this order
+    everywhere, whichever is ready first. So the sums do not depend on timing.
+
+    Args:
+        parameters: all that are trained.
+        size: bytes of a bucket; a larger parameter has one of its own.
+    """
+
+    def __init__(self, parameters: Sequence[nn.Parameter], size: int = _BUCKET_BYTES) -> None:
+        self._parameters = list(parameters) if place()[1] > 1 else []
+        self._buckets = _buckets(self._parameters[::-1], size)
+        self._hooks = [parameter.register_post_accumulate_grad_hook(self._ready) for parameter in self._parameters]
+        self._bucket = {parameter: number for number, bucket in enumerate(self._buckets) for parameter in bucket}
+        self._missing: list[set[nn.Parameter]] | None = None
+        self._sent: list[tuple[Tensor, Any]] = []
+
+    def send_when_ready(self) -> None:
+        """Let the next backward pass, the last of a step in this process, send each bucket as soon as it is whole."""
+        self._missing = [set(bucket) for bucket in self._buckets]
+
+    def add(self) -> None:
+        """Put the sum of all processes' gradients into the parameters; without gradient in all, one stays without.
+
+        Every process calls it once a step, also one that had no backward pass.
+        """
+        if not self._parameters:
+            return
+        without = [parameter.grad is None for parameter in self._parameters]
+        while len(self._sent) < len(self._buckets):
+            self._send()
+        there = torch.tensor([not lacks for lacks in without], dtype=torch.float32, device=self._parameters[0].device)
+        distributed.all_reduce(there)
+        for bucket, (flat, message) in zip(self._buckets, self._sent, strict=True):
+            message.wait()
+            for parameter, total in zip(bucket, flat.split([one.numel() for one in bucket]), strict=True):
+                parameter.grad = total.view_as(parameter)
+        if any(without):  # only then is the device waited for
+            for parameter, count in zip(self._parameters, there.tolist(), strict=True):
+                if not count:
+                    parameter.grad = None
+        self._missing, self._sent = None, []
+
+    def close(self) -> None:
+        """Take the hooks off the parameters."""
+        for hook in self._hooks:
+            hook.remove()
+
+    def _ready(self, parameter: Tensor) -> None:
+        if self._missing is None:
+            return
+        number = self._bucket[parameter]  # type: ignore[index]
+        if number < len(self._sent):
+            raise RuntimeError("a gradient changed after it was sent to the other processes: the last micro-batch of a "
+                               "step has more than one backward pass")
+        self._missing[number].discard(parameter)  # type: ignore[arg-type]
+        while len(self._sent) < len(self._buckets) and not self._missing[len(self._sent)]:
+            self._send()
+
+    def _send(self) -> None:
+        """Send the next bucket; a gradient that is not there counts as 0."""
+        flat = torch.cat([(torch.zeros_like(one) if one.grad is None else one.grad).flatten()
+                          for one in self._buckets[len(self._sent)]])
+        self._sent.append((flat, distributed.all_reduce(flat, async_op=True)))
+
+
+def _buckets(parameters: Iterable[nn.Parameter], size: int) -> list[list[nn.Parameter]]:
+    """Cut ``parameters`` into runs of at most ``size`` bytes, or of one parameter."""
+    buckets: list[list[nn.Parameter]] = []
+    room = 0
+    for parameter in parameters:
+        needed = parameter.numel() * parameter.element_size()
+        if not buckets or needed > room:
+            buckets.append([])
+            room = size
+        buckets[-1].append(parameter)
+        room -= needed
+    return buckets

@@ -39,7 +39,6 @@ class Settings:
         clip: largest norm of the accumulated gradient, over all groups together.
         patience: epochs in a row without a better validation result that end the training; None for never.
         patience_from: patience counts epochs that end at this optimiser step or later (end of annealing).
-        checkpoint_steps: optimiser steps between checkpoints; one more is taken at each epoch's end.
         select: the best epoch is the one with the best first criterion; the next ones break its ties, and
             the earliest of equal epochs wins.
     """
@@ -60,7 +59,6 @@ class Settings:
     clip: float = 1.0
     patience: int | None = None
     patience_from: int = 0
-    checkpoint_steps: int = 20
     select: tuple[Criterion, ...] = (Criterion(),)
 
     def __post_init__(self) -> None:
@@ -70,7 +68,7 @@ class Settings:
             ValueError: a count below 1, a warm-up outside [0, 1), an unknown word or no criterion.
         """
         counts = {"epochs": self.epochs, "batch_size": self.batch_size, "micro_batch": self.micro_batch,
-                  "patience": self.patience, "checkpoint_steps": self.checkpoint_steps}
+                  "patience": self.patience}
         for name, value in counts.items():
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, found {value}")

@@ -84,28 +84,17 @@ def load_tensors(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
             tensor.copy_(tensors[name])
 
 
-def pack(module: nn.Module, optimiser: torch.optim.Optimizer, best: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return every tensor of a training under one flat set of names."""
-    tensors = {f"model/{name}": tensor for name, tensor in trained_tensors(module).items()}
-    tensors |= {f"best/{name}": tensor for name, tensor in best.items()}
-    for number, slots in optimiser.state_dict()["state"].items():
-        tensors |= {f"optimiser/{number}/{slot}": tensor for slot, tensor in slots.items()}
-    return tensors
+def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Return what ``optimiser`` remembers, by ``number of the parameter/name``: its own tensors, not copies."""
+    return {f"{number}/{slot}": tensor for number, slots in optimiser.state_dict()["state"].items()
+            for slot, tensor in slots.items()}
 
 
-def unpack(tensors: Mapping[str, Tensor], module: nn.Module,
-           optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Put the tensors of :func:`pack` back into ``module`` and ``optimiser``; return the best weights."""
-    kinds: dict[str, dict[str, Tensor]] = {"model": {}, "best": {}, "optimiser": {}}
-    for name, tensor in tensors.items():
-        kind, _, rest = name.partition("/")
-        kinds[kind][rest] = tensor
-    load_tensors(module, kinds["model"])
+def load_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Let ``optimiser`` remember ``tensors``, named as :func:`optimiser_tensors` names them."""
     slots: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in kinds["optimiser"].items():
+    for name, tensor in tensors.items():
         number, _, slot = name.partition("/")
         slots.setdefault(int(number), {})[slot] = tensor
     groups = optimiser.state_dict()["param_groups"]
     optimiser.load_state_dict({"state": slots, "param_groups": groups})
-    own = trained_tensors(module)
-    return {name: tensor.to(own[name].device) for name, tensor in kinds["best"].items()}

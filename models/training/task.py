@@ -171,13 +171,26 @@ class Contrasting(Protocol):
 
 
 class CheckpointStore(Protocol):
-    """Keeps one state, tensors and plain values (JSON); handed in, so that this package opens no file."""
+    """Keeps one state, tensors and plain values (JSON); handed in, so that this package opens no file.
 
-    def save(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-        """Replace the stored state, whole or not at all."""
+    Of several processes, the first alone asks it for anything.
+    """
 
-    def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """Return the stored state; None if there is none."""
+    def due(self) -> bool:
+        """Tell whether so much would be lost by a kill that a state is worth saving within an epoch.
+
+        Whatever it answers, the training ends in the same bytes.
+        """
+
+    def save(self, weights: Mapping[str, Tensor], optimiser: Mapping[str, Tensor], values: Mapping[str, Any],
+             best: bool) -> None:
+        """Replace the stored state, whole or not at all; ``best`` weights are kept until others are the best."""
+
+    def load(self) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]] | None:
+        """Return weights, optimiser and values of the stored state; None if there is none."""
+
+    def best(self) -> dict[str, Tensor]:
+        """Return the weights that were saved as the best; called after such a save only."""
 
 
 class Bar(Protocol):

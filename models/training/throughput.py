@@ -33,6 +33,8 @@ class Speed:
         flops: floating-point operations of the model (see :class:`Seq2SeqCost` for what is counted).
         seconds: of all steps, waiting for data included, validation and checkpoints not.
         recent: seconds of each of the last 500 steps.
+        checkpoints: states that were saved.
+        checkpoint_seconds: what saving them took; of a state that a training was resumed from, this is not known.
     """
 
     steps: int = 0
@@ -41,6 +43,8 @@ class Speed:
     flops: float = 0.0
     seconds: float = 0.0
     recent: list[float] = field(default_factory=list)
+    checkpoints: int = 0
+    checkpoint_seconds: float = 0.0
 
     def add(self, items: int, seconds: float, work: Work | None) -> None:
         """Count one optimiser step."""
@@ -49,8 +53,12 @@ class Speed:
         if work is not None:
             self.tokens, self.flops = self.tokens + work.tokens, self.flops + work.flops
 
+    def add_checkpoint(self, seconds: float) -> None:
+        """Count one saved state."""
+        self.checkpoints, self.checkpoint_seconds = self.checkpoints + 1, self.checkpoint_seconds + seconds
+
     def summary(self, peak: float | None = None) -> dict[str, Any]:
-        """Return the figures of a record.
+        """Return the figures of a record; rates are over steps and checkpoints together.
 
         Args:
             peak: floating-point operations per second that the device can do, all processes together
@@ -58,13 +66,15 @@ class Speed:
         """
         if not self.steps:
             return {}
+        whole = self.seconds + self.checkpoint_seconds
         found: dict[str, Any] = {
-            "steps": self.steps, "items_per_second": self.items / self.seconds,
-            "seconds_per_step_median": median(self.recent)}
+            "steps": self.steps, "items_per_second": self.items / whole,
+            "seconds_per_step_median": median(self.recent), "checkpoints": self.checkpoints,
+            "checkpoint_seconds": self.checkpoint_seconds}
         if self.tokens:
-            found |= {"tokens_per_second": self.tokens / self.seconds, "flops_per_step": self.flops / self.steps}
+            found |= {"tokens_per_second": self.tokens / whole, "flops_per_step": self.flops / self.steps}
         if self.flops and peak:
-            found |= {"peak_flops_per_second": peak, "mfu": self.flops / self.seconds / peak}
+            found |= {"peak_flops_per_second": peak, "mfu": self.flops / whole / peak}
         return found
 
 

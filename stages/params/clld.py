@@ -87,7 +87,6 @@ class ClldTraining(Block):
     sampler: Literal["shuffled", "class_balanced", "at_least_two"] = Field(
         "shuffled", description="class_balanced: every class as often; at_least_two: no class alone in its batch")
     class_weights: Literal["none", "balanced"] = Field("none", description="of the cross-entropy")
-    checkpoint_steps: int = Field(50, ge=1)
 
 
 class TrainClld(Block):

@@ -95,7 +95,6 @@ class Training(Block):
     warmup: float = Field(0.1, ge=0, lt=1, description="share of all steps")
     clip: float = Field(1.0, gt=0)
     freeze_layers: int = Field(0, ge=0, description="lowest encoder layers (and embeddings) kept frozen")
-    checkpoint_steps: int = Field(20, ge=1, description="optimiser steps between checkpoints")
     schedule: Literal["linear", "constant"] = Field("linear", description="of the rates after warm-up: down to 0, or "
                                                                           "kept")
     precision: Literal["fp32", "bf16"] = Field("fp32", description="of the matrix products; losses are always fp32")

@@ -116,7 +116,6 @@ class PgkprTraining(Block):
     compile: bool = Field(False, description="layers by torch.compile: other rounding; needs a C++ compiler, on "
                                              "a GPU Triton")
     bucket: bool = Field(True, description="batches of pairs of similar length, drawn anew each epoch")
-    checkpoint_steps: int = Field(50, ge=1)
 
 
 # `paper` is the text; `released` is the code of DaSESmartEdu/PGKPR where it differs (METHODS C.2-C.5).

@@ -13,6 +13,9 @@ from stages.runtime.errors import nearest
 
 # Blocks that data sets, models and runs lay values of their own over.
 _LAID_OVER = (Ingest, TrainHcl, GenerateHcl, TrainPgkpr, GeneratePgkpr, TrainClld)
+# Names that were valid once.
+_GONE = {"checkpoint_steps": "no longer a setting; take it out. runtime.checkpoint_minutes says how often a training "
+                             "is saved."}
 
 
 def problem_lines(error: ValueError, place: str = "", model: type[BaseModel] | None = None) -> list[str]:
@@ -23,7 +26,9 @@ def problem_lines(error: ValueError, place: str = "", model: type[BaseModel] | N
     lines = []
     for item in error.errors():
         where = ".".join([place] * bool(place) + [str(part) for part in item["loc"]])
-        if item["type"] == "extra_forbidden":
+        if item["loc"] and item["loc"][-1] in _GONE:
+            lines.append(f"{where}: {_GONE[item['loc'][-1]]}")
+        elif item["type"] == "extra_forbidden":
             lines.append(f"{where}: unknown name; {nearest(str(item['loc'][-1]), _names(model, item['loc'][:-1]))}")
         elif item["type"] == "missing":
             lines.append(f"{where}: missing.")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stages.runtime.distributed import is_first, launched, launcher, start_processes
+from stages.runtime.distributed import Processes, is_first, launched, launcher, speaks, start_processes
 from stages.runtime.errors import InputError
 from stages.runtime.guard import die_with, exclusive, watched_ancestors
 from stages.runtime.log import configure, logger
@@ -56,7 +56,7 @@ class StageProcess:
 
 
 def run_stage(stage: str, work: Callable[[StageProcess], None], argv: list[str] | None = None,
-              instance: str | None = "DATASET", processes: Callable[[], int] | None = None) -> int:
+              instance: str | None = "DATASET", processes: Callable[[], Processes] | None = None) -> int:
     """Run ``work`` as stage ``stage`` and return the exit status of the process.
 
     Args:
@@ -64,9 +64,9 @@ def run_stage(stage: str, work: Callable[[StageProcess], None], argv: list[str] 
         work: reads, calls ``run``, writes.
         argv: arguments after the program name; ``sys.argv`` by default.
         instance: what the one argument names; None for a stage without instances.
-        processes: returns the number of processes that share the work; with more than one, and unless
-            ``torchrun`` has started them already, this one starts them and waits. The first alone holds the
-            scratch folder, says what is wrong with an input, and leaves a record.
+        processes: returns the processes that share the work; with more than one, and unless ``torchrun`` has
+            started them already, this one starts those of its machine and waits. The first alone holds the
+            scratch folder and leaves a record; the first of each machine says what is wrong with an input.
     """
     parser = argparse.ArgumentParser(
         prog=f"python -m stages.{stage}", description=sys.modules[work.__module__].__doc__,
@@ -80,13 +80,13 @@ def run_stage(stage: str, work: Callable[[StageProcess], None], argv: list[str] 
     die_with([*watched_ancestors(), *launcher()])
     started = time.monotonic()
     try:
-        if processes is not None and not launched() and (count := processes()) > 1:
-            return start_processes(["-m", f"stages.{stage}", *([key] if key else [])], count)
+        if processes is not None and not launched() and (wanted := processes()).count > 1:
+            return start_processes(["-m", f"stages.{stage}", *([key] if key else [])], wanted)
         with _scratch(stage, key) as scratch:
             process = StageProcess(stage, key, scratch)
             work(process)
     except InputError as error:
-        if is_first():
+        if speaks():
             print(f"{stage}: {error}", file=sys.stderr)  # noqa: T201 - the message is the command's output
         return 1
     if is_first():

@@ -7,8 +7,11 @@ from typing import Any
 import torch
 
 from models.training import Bar, History, Settings, measured_peak
-from models.training.parallel import wait
+from models.training.parallel import gathered
 from stages.runtime.checkpoints import FolderCheckpoints
+from stages.runtime.device import choose_device
+from stages.runtime.distributed import Processes, check_devices
+from stages.runtime.errors import InputError
 from stages.runtime.process import StageProcess
 from stages.runtime.progress import progress_bar
 
@@ -19,19 +22,33 @@ def loop_settings(training: Mapping[str, Any]) -> Settings:
     return Settings(**{name: training[name] for name in names})
 
 
-def open_checkpoints(process: StageProcess, key: str) -> FolderCheckpoints:
+def open_checkpoints(process: StageProcess, key: str, minutes: float) -> FolderCheckpoints:
     """Open the store in the first process, which removes what others left in it, and then in the rest.
 
     Args:
         process: of this stage.
         key: hash of params, data and code; a checkpoint goes on only under the key that it was written with.
+        minutes: from one checkpoint to the next.
+
+    Raises:
+        InputError: the processes, which may be on several machines, do not have the same key.
     """
     if not process.first:
-        wait()
-    store = FolderCheckpoints(process.scratch, key)
+        _agree(process.name, key)
+    store = FolderCheckpoints(process.scratch, key, 60 * minutes)
     if process.first:
-        wait()
+        _agree(process.name, key)
     return store
+
+
+def _agree(name: str, key: str) -> None:
+    """Make sure that all processes train the same model on the same data with the same code."""
+    found = gathered(f"{name}, {key}")
+    other = next((number for number, one in enumerate(found) if one != found[0]), None)
+    if other is not None:
+        raise InputError(f"process {other} is to train {found[other]}, and process 0 {found[0]}: the params, "
+                         f"artifacts, code or torch of their machines differ. Make the folders of all machines equal, "
+                         f"but for runtime.rendezvous.node, and start the same stage on each.")
 
 
 def warn_of_idle_processes(process: StageProcess, training: Mapping[str, Any], count: int) -> None:
@@ -69,8 +86,17 @@ def selection(history: History) -> dict[str, Any]:
             "validation": history.best}
 
 
-def processes() -> int:
-    """Return how many processes are to share a training: ``runtime.processes`` of ``params.yaml``."""
+def processes() -> Processes:
+    """Return the processes that are to share a training, as ``runtime`` of ``params.yaml`` has them.
+
+    Raises:
+        InputError: they are to compute on GPUs, and this machine shows fewer of them.
+    """
     from stages.params import load_params
 
-    return load_params().runtime.processes
+    runtime = load_params().runtime
+    if runtime.processes > 1 and choose_device(runtime.device) == "cuda":
+        check_devices(runtime.processes, torch.cuda.device_count())
+    meeting = runtime.rendezvous
+    return Processes(runtime.processes) if meeting is None else Processes(
+        runtime.processes, meeting.nodes, meeting.node, meeting.endpoint)
