@@ -79,7 +79,8 @@ def _training(found: Mapping[str, Any]) -> Row:
 def _resume(found: Mapping[str, Any]) -> Row:
     return {"steps": f"{found['steps']}", "killed at": f"{found['killed at']}",
             "went on from": f"{found['resumed at']}", "equal bytes": "yes" if found["equal bytes"] else "no",
-            "checkpoint": f"{found['checkpoint MiB']:,.0f} MiB", "to save it": _seconds(found["seconds per checkpoint"])}
+            "checkpoint": f"{found['checkpoint MiB']:,.0f} MiB",
+            "to save it": _seconds(found["seconds per checkpoint"])}
 
 
 def _decoding(found: Mapping[str, Any]) -> Row:
