@@ -142,10 +142,11 @@ def training(job: Job) -> Figures:
     steps = job.steps or _affordable(subject, job)
     size, micro = job.batch
     task = subject.task(size * steps // _EPOCHS, job.device)
-    store: Any = _Timed(FolderCheckpoints(Path(job.folder), "gpu")) if job.more.get("store") else Nowhere()
+    mark = max(1, round(0.6 * steps))  # of the one checkpoint within an epoch
+    store: Any = _Timed(FolderCheckpoints(Path(job.folder), "gpu"), mark) if job.more.get("store") else _Here()
     bar = _Bar(job, steps)
     settings = loop_settings({**subject.training(), "epochs": _EPOCHS, "batch_size": size, "micro_batch": micro,
-                              "precision": job.precision, "checkpoint_steps": max(1, round(0.6 * steps))})
+                              "precision": job.precision, "checkpoint_steps": mark})
     _forget_peak(job.device)
     started = time.perf_counter()
     history = fit(task, settings, store, partial(derived_seed, SEED, "gpu"), bar.opened)
@@ -191,20 +192,48 @@ class _Bar:
         pass
 
 
+class _Here:
+    """Keeps no checkpoint, only the best weights, where they are."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, Tensor] = {}
+
+    def due(self) -> bool:
+        return False
+
+    def save(self, weights: Mapping[str, Tensor], *rest: Any) -> None:
+        if rest[-1] is True:
+            self.kept = {name: tensor.detach().clone() for name, tensor in weights.items()}
+
+    def load(self) -> None:
+        return None
+
+    def best(self) -> dict[str, Tensor]:
+        return self.kept
+
+
 class _Timed:
-    """A checkpoint store that counts what it takes."""
+    """A checkpoint store that counts what it takes; between epochs' ends it is due once, at about step ``mark``."""
 
-    def __init__(self, store: Any) -> None:
-        self.store, self.seconds, self.size = store, [], 0
+    def __init__(self, store: Any, mark: int) -> None:
+        self.store, self.mark, self.asked = store, mark, 0
+        self.seconds: list[float] = []
+        self.size = 0
 
-    def save(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    def due(self) -> bool:
+        self.asked += 1  # not at the end of an epoch, of which there is one before
+        return self.asked == self.mark - 1
+
+    def save(self, *given: Any) -> None:
         started = time.perf_counter()
-        self.store.save(tensors, values)
+        self.store.save(*given)
         self.seconds.append(time.perf_counter() - started)
-        self.size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
-
-    def load(self) -> Any:
-        return self.store.load()
+        tensors = [one for part in given if isinstance(part, Mapping) for one in part.values()
+                   if isinstance(one, Tensor)]
+        self.size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
     def figures(self) -> Figures:
         return {"checkpoints": len(self.seconds), "checkpoint MiB": self.size / 2**20,
@@ -388,7 +417,7 @@ def counted(events: Any, steps: int) -> Figures:
 def processes(job: Job) -> Figures:
     """Train in two processes that share each step's micro-batches, and in one; compare losses and weights."""
     begin(job)
-    steps = job.steps or 2 * _EPOCHS
+    steps = job.steps or _LEAST
     found = {}
     for count in (1, 2):
         file = Path(job.folder).with_suffix(f".{count}.json")
@@ -409,10 +438,9 @@ def train_shared(job: Job) -> None:
     """Train as one of the processes of :func:`processes`; the first writes losses and time to ``job.folder``."""
     subject, (size, micro) = begin(job), job.batch
     with process_group(job.device) as device:
-        task = _silent(subject.task(size * (job.steps or _LEAST) // _EPOCHS, device))
-        settings = loop_settings({**subject.training(), "epochs": _EPOCHS, "batch_size": size,
-                                  "micro_batch": min(micro, size // 2), "precision": job.precision,
-                                  "checkpoint_steps": 10**6})
+        task = _silent(subject.task(size * (job.steps or _LEAST), device))
+        settings = loop_settings({**subject.training(), "epochs": 1, "batch_size": size, "precision": job.precision,
+                                  "micro_batch": min(micro, size // 2), "checkpoint_steps": 10**6})
         history = fit(task, settings, Nowhere(), partial(derived_seed, SEED, "gpu"))
         if is_first():
             found = {"losses": [row["train_loss"] for row in history.rows],
