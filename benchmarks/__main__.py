@@ -18,6 +18,7 @@ from stages.runtime.errors import InputError, nearest
 
 NAMES = ("textrank", "attribution", "annotate", "psi", "graph", "graph_attention", "train_step", "decoding",
          "pgkpr", "clld", "ingest", "repro")
+ORDER = (*NAMES, "gpu")  # of the document's parts; `python -m benchmarks gpu` has options of its own
 DOCUMENT = Path("docs") / "performance.md"
 
 
@@ -25,7 +26,8 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     made = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__,
                                    formatter_class=argparse.RawDescriptionHelpFormatter,
-                                   epilog="example: python -m benchmarks textrank graph --repeats 3")
+                                   epilog="example: python -m benchmarks textrank graph --repeats 3\n"
+                                          "on a GPU: python -m benchmarks gpu --help")
     made.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(NAMES)}; all if none is named")
     made.add_argument("--input", type=Path, help="a Parquet file of your own, for one benchmark (see its --help text)")
     made.add_argument("--peer", type=Path, metavar="DIR",
@@ -40,6 +42,11 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the benchmarks named in ``argv`` and print what they measured."""
+    argv = sys.argv[1:] if argv is None else argv
+    if argv[:1] == ["gpu"]:
+        from benchmarks.gpu.command import main as measure_gpu
+
+        return measure_gpu(argv[1:])
     arguments = parser().parse_args(argv)
     try:
         names = _checked(arguments)
@@ -59,7 +66,7 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.write and not failed:
         before = DOCUMENT.read_text(encoding="utf-8") if DOCUMENT.exists() else ""
         with atomic_file(DOCUMENT) as temporary:
-            temporary.write_text(as_markdown(measured, machine(), before, NAMES), encoding="utf-8")
+            temporary.write_text(as_markdown(measured, machine(), before, ORDER), encoding="utf-8")
     return 1 if failed else 0
 
 

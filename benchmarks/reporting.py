@@ -4,7 +4,7 @@ import os
 import platform
 import re
 from collections.abc import Sequence
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ def machine() -> dict[str, Any]:
     return {"processor": models[0] if models else platform.machine(), "cores": len(os.sched_getaffinity(0)),
             "memory_gib": round(total / 2**20), "system": platform.system(), "python": platform.python_version(),
             "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-            "versions": {name: version(name) for name in _PACKAGES}}
+            "versions": {name: found for name in _PACKAGES if (found := _version(name)) is not None}}
 
 
 def as_text(measured: Measured) -> str:
@@ -58,8 +58,16 @@ def as_markdown(measured: Measured, where: dict[str, Any], before: str = "", ord
         before: the document as it was; its parts that are not measured now stay as they are.
         order: names of all benchmarks; what has another name goes.
     """
-    parts = {name: part for name, part in parts_of(before).items() if name in order}
-    parts |= {name: _part(name, sections, where) for name, sections in measured.items()}
+    return _document({name: _part(name, sections, where) for name, sections in measured.items()}, before, order)
+
+
+def with_part(name: str, part: str, before: str, order: Sequence[str]) -> str:
+    """Return the document ``before`` with ``part``, which begins with its heading, for what stood under ``name``."""
+    return _document({name: part}, before, order)
+
+
+def _document(new: dict[str, str], before: str, order: Sequence[str]) -> str:
+    parts = {name: part for name, part in parts_of(before).items() if name in order} | new
     ranks = {name: rank for rank, name in enumerate(order)}
     in_order = sorted(parts, key=lambda name: ranks.get(name, len(ranks)))
     return "\n\n".join([_INTRODUCTION, *(parts[name] for name in in_order)]) + "\n"
@@ -110,6 +118,13 @@ def _value(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.1f}" if abs(value) >= 10 else f"{value:.3g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:  # the GPU's benchmark runs where little is installed
+        return None
 
 
 def _lines(path: Path) -> list[str]:

@@ -55,7 +55,7 @@ class _Ends(TrainerCallback):
 
 def train_in_order(module: nn.Module, items: Sequence[Any], collate: Callable[[list[Any]], dict[str, Any]],
                    order: Sequence[int], batch_size: int, optimiser: torch.optim.Optimizer, clock: Clock,
-                   bf16: bool = False) -> None:
+                   bf16: bool = False, on_cpu: bool | None = None) -> None:
     """Train ``module`` for one epoch with ``transformers.Trainer``, whose output goes nowhere.
 
     Args:
@@ -67,13 +67,15 @@ def train_in_order(module: nn.Module, items: Sequence[Any], collate: Callable[[l
         optimiser: over the module's parameters; its rate stays as it is.
         clock: takes the time at each step's end.
         bf16: autocast of the products.
+        on_cpu: whatever devices there are; None takes the GPU if there is one.
     """
+    on_cpu = device() == "cpu" if on_cpu is None else on_cpu
     constant = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: 1.0)
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
             output_dir=folder, num_train_epochs=1, per_device_train_batch_size=batch_size, max_grad_norm=1.0,
-            bf16=bf16, use_cpu=device() == "cpu", save_strategy="no", logging_strategy="no", report_to=[],
-            disable_tqdm=True, remove_unused_columns=False, dataloader_pin_memory=device() == "cuda")
+            bf16=bf16, use_cpu=on_cpu, save_strategy="no", logging_strategy="no", report_to=[],
+            disable_tqdm=True, remove_unused_columns=False, dataloader_pin_memory=not on_cpu)
         trainer = _InOrder(module, arguments, collate, Items(items), optimizers=(optimiser, constant),
                            callbacks=[_Ends(clock)])
         trainer.remove_callback(PrinterCallback)

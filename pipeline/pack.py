@@ -48,7 +48,8 @@ _SCHEMAS = {("clld", "examples"): "labelled_examples"}
 AnyModel = HclModel | PgkprModel | ClldModel
 AnyRun = HclRun | PgkprRun | ClldRun
 _ROOT = Path(__file__).resolve().parent.parent
-_CODE = ("stages", "models")
+_CODE = ("stages", "models", "benchmarks/gpu")
+_BESIDE = ("__init__", "decoding", "harness", "trainers", "trainings")  # modules of benchmarks that `--check` reads
 _SCRIPT = "run_packed.py"
 
 
@@ -78,6 +79,7 @@ def show_pack(file: Path, models: Sequence[str] | None, console: Console) -> Non
         f"{file}: pack {made.digest}, {made.size / 1e6:.1f} MB (before compression: {parts})\n"
         f"{len(made.models)} models: {', '.join(made.models)}\n{len(made.runs)} runs: {', '.join(made.runs)}\n"
         f"On the machine: tar xzf {file.name} && python {FOLDER}/{_SCRIPT} --out DIR\n"
+        f"(before, with --check: measures its GPU within ten minutes)\n"
         f"and here again: keycontrast unpack DIR/{packed_run.RESULTS}"), soft_wrap=True)
 
 
@@ -230,13 +232,14 @@ def _encoder(track: str, encoder: PackedEncoder | None) -> dict[str, Any] | None
 
 
 def _code() -> dict[str, bytes | Path]:
-    """Return the modules of stages and models, with the plain params in the place of the validated ones."""
+    """Return the modules that run there, with the plain params in the place of the validated ones."""
     found: dict[str, bytes | Path] = {}
     for package in _CODE:
         for path in sorted((_ROOT / package).rglob("*.py")):
             name = path.relative_to(_ROOT).as_posix()
             if not name.startswith("stages/params/"):
                 found[name] = path
+    found |= {f"benchmarks/{name}.py": _ROOT / "benchmarks" / f"{name}.py" for name in _BESIDE}
     found["stages/params/__init__.py"] = Path(packed_params.__file__)
     return found
 

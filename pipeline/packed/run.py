@@ -5,6 +5,10 @@
 trains every model of the pack, computes every run on them, and leaves one archive in DIR: results.tar.gz, with
 predictions, histories, metrics and records, to be read at home by `keycontrast unpack`. The archive is written anew
 after each step, so that what is done is never lost; the same command goes on where an earlier one ended.
+
+    python run_packed.py --out DIR --check
+
+measures this project on the GPU of the machine instead, within ten minutes, on made-up texts.
 """
 
 import argparse
@@ -15,22 +19,24 @@ import multiprocessing
 import os
 import platform
 import sys
-import tarfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, Protocol
+
+from stages.artifacts.archives import write_archive
+from stages.runtime.errors import InputError
+from stages.runtime.versions import checked_versions
 
 PACK = Path("pack.json")
 OVERRIDES = Path("overrides.json")
 ENCODER = Path("encoder")
 HALF = "half.safetensors"
 LOGS, DONE = Path("logs"), Path("done")
-RESULTS = "results.tar.gz"
+RESULTS, MEASURED = "results.tar.gz", "gpu-results.json"
 CONTENTS = "results.json"
 _POLL_SECONDS, _REPORT_SECONDS, _GRACE_SECONDS = 0.2, 20.0, 20.0
 _LOG_BYTES = 65_536
@@ -341,7 +347,7 @@ def write_results(file: Path, pack: Mapping[str, Any], jobs: Sequence[Job], abou
     members |= {f"logs/{job.log.name}": _tail(job.log, _LOG_BYTES).encode() for job in jobs if job.log.exists()}
     states = {job.name: {"state": job.state, "seconds": round(job.seconds, 1)} for job in jobs}
     contents = {"pack": pack, **about, "jobs": states, "tables": tables, "models": trained, "runs": runs}
-    _write_archive(file, {CONTENTS: json.dumps(contents, indent=1, sort_keys=True).encode(), **members})
+    write_archive(file, "results", {CONTENTS: json.dumps(contents, indent=1, sort_keys=True).encode(), **members})
 
 
 def rows_digest(path: Path) -> str:
@@ -357,27 +363,6 @@ def rows_digest(path: Path) -> str:
     return hashlib.sha256(sink.getvalue()).hexdigest()[:16]
 
 
-def _write_archive(file: Path, members: Mapping[str, Path | bytes]) -> None:
-    unfinished = file.with_name(f".{file.name}.tmp")
-    with tarfile.open(unfinished, "w:gz") as archive:
-        for name, content in members.items():
-            entry = tarfile.TarInfo(f"results/{name}")
-            entry.mtime = int(content.stat().st_mtime if isinstance(content, Path) else time.time())
-            with _opened(content) as (stream, size):
-                entry.size = size
-                archive.addfile(entry, stream)
-    unfinished.replace(file)
-
-
-@contextmanager
-def _opened(content: Path | bytes) -> Iterator[tuple[BinaryIO, int]]:
-    if isinstance(content, bytes):
-        yield io.BytesIO(content), len(content)
-        return
-    with content.open("rb") as stream:
-        yield stream, content.stat().st_size
-
-
 def say(text: str) -> None:
     """Print a line at once."""
     sys.stdout.write(text + "\n")
@@ -390,13 +375,16 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help=f"folder that {RESULTS} is left in")
     parser.add_argument("--models", nargs="+", metavar="MODEL", help="only these, with what they start from")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="trainings side by side on the device")
-    parser.add_argument("--time-limit", type=float, metavar="MIN", help="stop after so many minutes; the same command "
-                                                                        "goes on from the checkpoints")
+    parser.add_argument("--time-limit", "--minutes", type=float, metavar="MIN", help="stop after so many "
+                        "minutes; the same command goes on from the checkpoints")
     parser.add_argument("--precision", choices=("fp32", "bf16"), help="of all matrix products, in place of the params'")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--nondeterministic", action="store_true",
                         help="allow kernels that sum in another order each time, where a deterministic one is missing")
     parser.add_argument("--weights", action="store_true", help="bring back the trained weights too: large")
+    parser.add_argument("--check", action="store_true",
+                        help="measure this project on the GPU, and train nothing of the pack; --device cpu: smaller")
+    parser.add_argument("--old-versions", action="store_true", help="go on with packages that are too old")
     arguments = parser.parse_args(argv)
     if arguments.jobs < 1 or (arguments.time_limit is not None and arguments.time_limit <= 0):
         parser.error("--jobs must be at least 1, and --time-limit more than 0")
@@ -405,9 +393,15 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
 
 def _run(arguments: argparse.Namespace) -> int:
     started = time.monotonic()
+    for line in checked_versions(arguments.old_versions):
+        say(line)
     arguments.out.mkdir(parents=True, exist_ok=True)
     results = arguments.out.resolve() / RESULTS
     os.chdir(Path(__file__).resolve().parent)
+    if arguments.check:
+        widen_encoders()
+        check: Callable[..., int] = import_module("benchmarks.gpu.packed").check
+        return check(results.with_name(MEASURED), ENCODER, arguments.time_limit, arguments.device)
     pack = json.loads(PACK.read_text(encoding="utf-8"))
     jobs = jobs_of(pack, arguments.models)
     # One process per training: any number trains the same model, and here is one device.
@@ -437,7 +431,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = _arguments(argv)
     try:
         return _run(arguments)
-    except Refused as problem:
+    except (Refused, InputError) as problem:
         sys.stderr.write(f"run_packed: {problem}\n")
         return 2
 

@@ -1,0 +1,474 @@
+"""What is measured. Each part runs in a process of its own and returns plain figures.
+
+A part that finds two answers apart which should be one returns its figures with ``problem``, a sentence.
+"""
+
+import hashlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks.gpu.sizes import Job
+from benchmarks.gpu.subjects import Subject, subject_of
+from benchmarks.gpu.texts import SEED
+from benchmarks.harness import compare
+from benchmarks.trainers import train_in_order
+from benchmarks.trainings import Clock, Nowhere
+from models.training import Step, epoch_batches, fit, measured_peak
+from models.training.state import trained_tensors
+from stages.runtime.checkpoints import FolderCheckpoints
+from stages.runtime.distributed import is_first, process_group, start_processes
+from stages.runtime.seeds import derived_seed, seed_everything
+from stages.runtime.training import loop_settings
+
+TOLERANCE = 1e-3   # of losses and gradients, in fp32, relative to the CPU's
+_LOOSE = 5e-2      # of losses in bf16
+_TIE = 1e-3        # difference of two scores that may fall either way
+_EPOCHS, _LEAST = 2, 4  # epochs of a training, and its fewest steps
+_PROFILED, _COMPARED_STEPS = 3, 3
+Figures = dict[str, Any]
+
+
+def begin(job: Job) -> Subject:
+    """Set this process up as a stage does: seeds, deterministic algorithms."""
+    seed_everything(derived_seed(SEED, "gpu"), torch.get_num_threads(), deterministic=True)
+    return subject_of(job)
+
+
+# Agreement with the CPU
+
+
+def agreement(job: Job) -> Figures:
+    """Compare a training step and outputs of the device with those of the CPU in fp32, from the same weights."""
+    subject, count = begin(job), job.size.compared
+    (loss, gradient), (cpu_loss, cpu_gradient) = (
+        _gradients(subject, device, precision, count)
+        for device, precision in ((job.device, job.precision), ("cpu", "fp32")))
+    whole = sum(float(part.square().sum()) for part in cpu_gradient.values()) ** 0.5
+    apart = {name: float((gradient[name] - part).norm()) for name, part in cpu_gradient.items()}
+    worst = max(apart, key=lambda name: apart[name])
+    found = {"loss": loss, "loss apart": abs(loss - cpu_loss) / abs(cpu_loss),
+             "gradient apart": sum(value**2 for value in apart.values()) ** 0.5 / whole,
+             "furthest parameter": worst, "items": count, **_outputs_apart(subject, job, count)}
+    return {**found, **_judged(found, job.precision)}
+
+
+def _gradients(subject: Subject, device: str, precision: str, count: int) -> tuple[float, dict[str, Tensor]]:
+    """Return loss and gradient of one micro-batch without dropout, the latter in double precision on the CPU."""
+    task = subject.task(count, device, dropout=False)
+    task.module.train()
+    batch = {name: tensor.to(device) for name, tensor in task.load(range(count)).items()}
+    with _autocast(device, precision):
+        loss, _ = task.train_batch(batch, Step(0, 1, 0, range(count)))
+    loss.backward()
+    return loss.item(), {name: one.grad.cpu().double() for name, one in task.module.named_parameters()
+                         if one.grad is not None}
+
+
+def _outputs_apart(subject: Subject, job: Job, count: int) -> Figures:
+    """Compare greedy outputs, or classes; of those that differ, say by how much the CPU prefers its own."""
+    batch, model = subject.inputs(count), subject.model(dropout=False).eval()
+    mine = subject.outputs(model, batch, 1)
+    margins_of = partial(_class_margins, mine) if mine.is_floating_point() else partial(
+        first_margins, *subject.stepper(model, batch), mine)
+    there = torch.nn.Module.to(subject.model(dropout=False).eval(), job.device)
+    with _autocast(job.device, job.precision):
+        other = subject.outputs(there, batch.to(job.device), 1).cpu()
+    margins = margins_of(other)
+    return {"equal outputs": count - len(margins), "largest margin of the others": max(margins, default=0.0)}
+
+
+def _class_margins(mine: Tensor, other: Tensor) -> list[float]:
+    """Return by how much the CPU's scores ``mine`` prefer its class, where ``other`` has another one."""
+    first, second = mine.argmax(-1), other.argmax(-1)
+    rows = (first != second).nonzero().squeeze(-1)
+    return (mine[rows, first[rows]] - mine[rows, second[rows]]).tolist()
+
+
+@torch.no_grad()
+def first_margins(steps: Any, start: Tensor, mine: Tensor, other: Tensor) -> list[float]:
+    """Return, for each output (row) that differs, by how much its first differing token is preferred to the other.
+
+    Args:
+        steps: takes decoding steps of the model that made ``mine``.
+        start: first token of each output (B,).
+        mine: tokens (B, L).
+        other: tokens (B, L').
+    """
+    longest = max(mine.shape[1], other.shape[1])
+    mine, other = (torch.nn.functional.pad(part, (0, longest - part.shape[1])) for part in (mine, other))
+    open_rows, tokens, margins = (mine != other).any(-1), start, []
+    for place in range(longest):
+        if not bool(open_rows.any()):
+            break
+        logits = steps.logits(steps.step(tokens.unsqueeze(1))).squeeze(1)  # (B, V)
+        here = open_rows & (mine[:, place] != other[:, place])
+        for row in here.nonzero().squeeze(-1).tolist():
+            margins.append(float(logits[row, mine[row, place]] - logits[row, other[row, place]]))
+        open_rows, tokens = open_rows & ~here, mine[:, place]
+    return margins
+
+
+def _judged(found: Mapping[str, Any], precision: str) -> Figures:
+    """Say what is further apart than it may be; in bf16, loss alone is judged."""
+    exact = precision == "fp32"
+    limits = {"loss apart": TOLERANCE if exact else _LOOSE} | (
+        {"gradient apart": TOLERANCE, "largest margin of the others": _TIE} if exact else {})
+    wrong = [f"{name} {found[name]:.2g}, more than {limit:g}" for name, limit in limits.items()
+             if not found[name] <= limit]
+    return {"problem": "; ".join(wrong)} if wrong else {}
+
+
+# Training
+
+
+def training(job: Job) -> Figures:
+    """Train as a stage does; ``job.more`` may hold ``store``, to keep checkpoints, and ``kill_at``, a step.
+
+    At that step the process ends itself by SIGKILL, so that it has no time for anything more.
+    """
+    subject = begin(job)
+    steps = job.steps or _affordable(subject, job)
+    size, micro = job.batch
+    task = subject.task(size * steps // _EPOCHS, job.device)
+    mark = max(1, round(0.6 * steps))  # of the one checkpoint within an epoch
+    store: Any = _Timed(FolderCheckpoints(Path(job.folder), "gpu"), mark) if job.more.get("store") else _Here()
+    bar = _Bar(job, steps)
+    settings = loop_settings({**subject.training(), "epochs": _EPOCHS, "batch_size": size, "micro_batch": micro,
+                              "precision": job.precision, "checkpoint_steps": mark})
+    _forget_peak(job.device)
+    started = time.perf_counter()
+    history = fit(task, settings, store, partial(derived_seed, SEED, "gpu"), bar.opened)
+    peak = measured_peak(job.device, job.precision)
+    return {"steps": steps, "batch": size, "micro-batch": micro, **history.speed.summary(peak),
+            "tokens per item": history.speed.tokens / history.speed.items,
+            "losses": [row["train_loss"] for row in history.rows], "validation": history.best["loss"],
+            "seconds in all": time.perf_counter() - started, "digest": digest(task.module, history.rows),
+            "resumed at": bar.done, **_memory(job.device), **getattr(store, "figures", dict)()}
+
+
+def _affordable(subject: Subject, job: Job) -> int:
+    """Return an even number of steps that takes about ``job.seconds``, after a few to find out."""
+    size, micro = job.batch
+    task, clock = subject.task(4 * size, job.device), Clock()
+    settings = loop_settings({**subject.training(), "epochs": 1, "batch_size": size, "micro_batch": micro,
+                              "precision": job.precision})
+    fit(task, settings, Nowhere(), partial(derived_seed, SEED, "gpu"), lambda total, done: clock)
+    each = median(clock.spent(skip=2)[0])
+    return 2 * min(job.size.steps // 2, max(_LEAST // 2, int(job.seconds / each / 2)))
+
+
+class _Bar:
+    """Says where the training is, and kills its process at a step if it is to."""
+
+    def __init__(self, job: Job, steps: int) -> None:
+        self.kill_at, self.steps, self.done, self.count = job.more.get("kill_at"), steps, 0, 0
+        self.said = time.monotonic()
+
+    def opened(self, total: int, done: int) -> "_Bar":
+        self.done = self.count = done
+        return self
+
+    def update(self, n: int = 1) -> None:
+        self.count += n
+        if self.count == self.kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if time.monotonic() - self.said > 10:
+            self.said = time.monotonic()
+            sys.stderr.write(f"  step {self.count} of {self.steps}\n")
+
+    def close(self) -> None:
+        pass
+
+
+class _Here:
+    """Keeps no checkpoint, only the best weights, where they are."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, Tensor] = {}
+
+    def due(self) -> bool:
+        return False
+
+    def save(self, weights: Mapping[str, Tensor], *rest: Any) -> None:
+        if rest[-1] is True:
+            self.kept = {name: tensor.detach().clone() for name, tensor in weights.items()}
+
+    def load(self) -> None:
+        return None
+
+    def best(self) -> dict[str, Tensor]:
+        return self.kept
+
+
+class _Timed:
+    """A checkpoint store that counts what it takes; between epochs' ends it is due once, at about step ``mark``."""
+
+    def __init__(self, store: Any, mark: int) -> None:
+        self.store, self.mark, self.asked = store, mark, 0
+        self.seconds: list[float] = []
+        self.size = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    def due(self) -> bool:
+        self.asked += 1  # not at the end of an epoch, of which there is one before
+        return self.asked == self.mark - 1
+
+    def save(self, *given: Any) -> None:
+        started = time.perf_counter()
+        self.store.save(*given)
+        self.seconds.append(time.perf_counter() - started)
+        tensors = [one for part in given if isinstance(part, Mapping) for one in part.values()
+                   if isinstance(one, Tensor)]
+        self.size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+    def figures(self) -> Figures:
+        return {"checkpoints": len(self.seconds), "checkpoint MiB": self.size / 2**20,
+                "seconds per checkpoint": median(self.seconds) if self.seconds else 0.0}
+
+
+def digest(module: torch.nn.Module, rows: Any) -> str:
+    """Return a digest of all trained tensors and of the history of epochs, to the bit."""
+    found = hashlib.sha256()
+    for name, tensor in sorted(trained_tensors(module).items()):
+        found.update(name.encode() + tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    found.update(repr([sorted(row.items()) for row in rows]).encode())
+    return found.hexdigest()
+
+
+# Decoding
+
+
+def decoding(job: Job) -> Figures:
+    """Time outputs of a batch, ours and the library's."""
+    subject, count = begin(job), job.size.decoded
+    batch, model = subject.inputs(count).to(job.device), subject.model(dropout=False).eval()
+    model.to(job.device)
+    theirs = subject.theirs(model, batch)
+
+    def timed(work: Callable[[], Tensor]) -> Tensor:
+        with _autocast(job.device, job.precision):
+            found = work()
+        _synchronise(job.device)
+        return found
+
+    ours = partial(subject.outputs, model, batch, 4)
+    _forget_peak(job.device)
+    shown, other = timed(ours), timed(theirs)
+    rows = compare({"ours": lambda: timed(ours), subject.peer: lambda: timed(theirs)}, repeats=3, items=count)
+    tokens = {} if shown.is_floating_point() else {"tokens of an output": float((shown != 0).sum(-1).float().mean())}
+    same = {"equal outputs": _same(shown, other)} if subject.same_function else {}
+    return {"items": count, **tokens, **same, "seconds": {row.name: row.median for row in rows},
+            "items per second": {row.name: row.rate for row in rows},
+            "times as long": rows[1].ratio, **_memory(job.device)}
+
+
+def _same(mine: Tensor, other: Tensor) -> int:
+    """Return how many rows of outputs or classes are equal."""
+    if mine.is_floating_point():
+        return int((mine.argmax(-1) == other.argmax(-1)).sum())
+    longest = max(mine.shape[1], other.shape[1])
+    mine, other = (torch.nn.functional.pad(part, (0, longest - part.shape[1])) for part in (mine, other))
+    return int((mine == other).all(-1).sum())
+
+
+# Beside a Trainer
+
+
+class _Learner(torch.nn.Module):
+    """A task as a Trainer wants it: the loss comes out of a forward pass. Batches come in the order of collation."""
+
+    def __init__(self, task: Any) -> None:
+        super().__init__()
+        self.module, self.task, self.waiting = task.module, [task], []
+        self.losses: list[Tensor] = []
+
+    def collate(self, items: list[int]) -> dict[str, Tensor]:
+        self.waiting.append(items)
+        return dict(self.task[0].load(items))
+
+    def forward(self, **batch: Tensor) -> dict[str, Tensor]:
+        loss, _ = self.task[0].train_batch(batch, Step(0, 1, 0, self.waiting.pop(0)))
+        self.losses.append(loss.detach())
+        return {"loss": loss}
+
+
+def trainer(job: Job) -> Figures:
+    """Time a step of our loop and of a Trainer: same module, batches, order, optimiser, one micro-batch a step."""
+    subject, size = begin(job), job.batch[1]
+    mine, other = (_losses(train, subject, job, _COMPARED_STEPS, False)[0] for train in (_ours, _theirs))
+    apart = max(abs(one - two) / abs(two) for one, two in zip(mine, other, strict=True))
+    steps = max(4, min(30, round(job.seconds / 4 / (job.more.get("seconds per step") or 1.0))))
+    seconds = {name: median(_losses(train, subject, job, steps, True)[1])
+               for name, train in (("ours", _ours), ("transformers.Trainer", _theirs))}
+    found = {"batch": size, "steps": steps, "losses apart": apart, "seconds": seconds,
+             "times as long": seconds["transformers.Trainer"] / seconds["ours"]}
+    limit = TOLERANCE if job.precision == "fp32" else _LOOSE
+    return found if apart <= limit else {**found, "problem": f"losses without dropout differ by {apart:.2g}"}
+
+
+def _losses(train: Callable[..., list[float]], subject: Subject, job: Job, steps: int,
+            dropout: bool) -> tuple[list[float], list[float]]:
+    clock = Clock()
+    losses = train(subject, job, steps, dropout, clock)
+    return losses, clock.spent(skip=min(2, steps - 1))[0]
+
+
+def _ours(subject: Subject, job: Job, steps: int, dropout: bool, clock: Clock) -> list[float]:
+    task = _silent(subject.task(job.batch[1] * steps, job.device, dropout))
+    losses = observed(task)
+    settings = loop_settings({"epochs": 1, "batch_size": job.batch[1], "precision": job.precision,
+                              "schedule": "constant", "checkpoint_steps": 10**6})
+    fit(task, settings, Nowhere(), partial(derived_seed, SEED), lambda total, done: clock)
+    return [float(loss) for loss in losses]
+
+
+def _theirs(subject: Subject, job: Job, steps: int, dropout: bool, clock: Clock) -> list[float]:
+    task, size = subject.task(job.batch[1] * steps, job.device, dropout), job.batch[1]
+    learner = _Learner(task)
+    optimiser = torch.optim.AdamW([{"params": list(group.parameters), "lr": group.rate}
+                                   for group in task.parameter_groups()], lr=0.0, weight_decay=0.0, fused=True)
+    order = [item for batch in _batches(task, size) for item in batch]
+    train_in_order(learner, range(task.n_train), learner.collate, order, size, optimiser, clock,
+                   job.precision == "bf16", on_cpu=job.device == "cpu")
+    return [float(loss) for loss in learner.losses]
+
+
+def _batches(task: Any, size: int) -> list[list[int]]:
+    """Return the batches that our loop takes."""
+    seed = derived_seed(SEED, "order", 0)
+    return task.draw(size, seed, False) if hasattr(task, "draw") else epoch_batches(task.n_train, size, seed)
+
+
+def observed(task: Any) -> list[Tensor]:
+    """Return a list to which ``task`` adds the loss of every micro-batch from now on."""
+    losses, inner = [], task.train_batch
+
+    def train_batch(batch: Any, step: Step) -> Any:
+        loss, parts = inner(batch, step)
+        losses.append(loss.detach())
+        return loss, parts
+
+    task.train_batch = train_batch
+    return losses
+
+
+def _silent(task: Any) -> Any:
+    """Return ``task`` without validation."""
+    task.validate = lambda: {"loss": 0.0, "accuracy": 0.0}
+    return task
+
+
+# Profile
+
+
+def profile(job: Job) -> Figures:
+    """Count kernels, waits and copies of a training step, and the share of its time in which the device works."""
+    subject, (size, micro) = begin(job), job.batch
+    task = _silent(subject.task(_PROFILED * size, job.device))
+    settings = loop_settings({**subject.training(), "epochs": 1, "batch_size": size, "micro_batch": micro,
+                              "precision": job.precision, "checkpoint_steps": 10**6})
+    run = partial(fit, task, settings, Nowhere(), partial(derived_seed, SEED))
+    run()
+    _synchronise(job.device)
+    kinds = [torch.profiler.ProfilerActivity.CPU]
+    kinds += [torch.profiler.ProfilerActivity.CUDA] if job.device == "cuda" else []
+    started = time.perf_counter()
+    with torch.profiler.profile(activities=kinds, acc_events=True) as seen:
+        run()
+        _synchronise(job.device)
+    return {"micro-batches": -(-size // micro), **counted(seen.events(), _PROFILED),
+            "seconds per step, profiled": (time.perf_counter() - started) / _PROFILED}
+
+
+def counted(events: Any, steps: int) -> Figures:
+    """Return what the profiler's events say of one step of several."""
+    kernels = [event for event in events if event.device_type == torch.autograd.DeviceType.CUDA]
+    names = [event.name for event in events if event.device_type != torch.autograd.DeviceType.CUDA]
+    copies = [event for event in kernels if "Memcpy" in event.name or "Memset" in event.name]
+    busy = sum(event.time_range.elapsed_us() for event in kernels) / 1e6
+    found = {"operations": sum(name.startswith("aten::") for name in names)}
+    if kernels:
+        span = max(event.time_range.end for event in kernels) - min(event.time_range.start for event in kernels)
+        found |= {"kernels": len(kernels) - len(copies),
+                  "copies to the host": sum("DtoH" in event.name for event in copies),
+                  "waits": sum(name in ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize")
+                               for name in names)}
+    per_step: Figures = {name: value / steps for name, value in found.items()}
+    return per_step | ({"share of the time in kernels": busy * 1e6 / span} if kernels else {})
+
+
+# Several processes
+
+
+def processes(job: Job) -> Figures:
+    """Train in two processes that share each step's micro-batches, and in one; compare losses and weights."""
+    begin(job)
+    steps = job.steps or _LEAST
+    found = {}
+    for count in (1, 2):
+        file = Path(job.folder).with_suffix(f".{count}.json")
+        given = json.dumps({**asdict(job), "steps": steps, "folder": str(file)})
+        started = time.perf_counter()
+        status = start_processes(["-m", "benchmarks.gpu.shared", given], count)
+        if status:
+            raise RuntimeError(f"{count} processes ended with status {status}")
+        found[count] = {**json.loads(file.read_text(encoding="utf-8")), "in all": time.perf_counter() - started}
+    loss = max(abs(one - two) / abs(one) for one, two in zip(found[1]["losses"], found[2]["losses"], strict=True))
+    figures = {"steps": steps, "processes": 2, "losses apart": loss,
+               "seconds per step": {f"{count} process(es)": one["seconds per step"] for count, one in found.items()},
+               "times as fast": found[1]["seconds per step"] / found[2]["seconds per step"]}
+    return figures if loss <= TOLERANCE else {**figures, "problem": f"losses differ by {loss:.2g}"}
+
+
+def train_shared(job: Job) -> None:
+    """Train as one of the processes of :func:`processes`; the first writes losses and time to ``job.folder``."""
+    subject, (size, micro) = begin(job), job.batch
+    with process_group(job.device) as device:
+        task = _silent(subject.task(size * (job.steps or _LEAST), device))
+        settings = loop_settings({**subject.training(), "epochs": 1, "batch_size": size, "precision": job.precision,
+                                  "micro_batch": min(micro, size // 2), "checkpoint_steps": 10**6})
+        history = fit(task, settings, Nowhere(), partial(derived_seed, SEED, "gpu"))
+        if is_first():
+            found = {"losses": [row["train_loss"] for row in history.rows],
+                     "seconds per step": history.speed.summary()["seconds_per_step_median"]}
+            Path(job.folder).write_text(json.dumps(found), encoding="utf-8")
+
+
+# What parts share
+
+
+def _autocast(device: str, precision: str) -> torch.autocast:
+    return torch.autocast(torch.device(device).type, torch.bfloat16, enabled=precision == "bf16")
+
+
+def _synchronise(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def _forget_peak(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+
+
+def _memory(device: str) -> Figures:
+    return {"peak MiB of the device": torch.cuda.max_memory_allocated() / 2**20} if device == "cuda" else {}
+
+
+WORK: dict[str, Callable[[Job], Figures]] = {
+    "agreement": agreement, "training": training, "decoding": decoding, "trainer": trainer, "profile": profile,
+    "processes": processes}

@@ -1,0 +1,394 @@
+"""What is measured of each track: a task to train, a batch to generate or classify, and a peer for that.
+
+Models come from a seed and are built on the CPU, so that every device begins with the same weights. Without dropout,
+and with the noise of HCL's latent variable fixed per item, nothing in them is drawn while they compute, and two
+devices can be compared.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+from transformers import (
+    AutoConfig,
+    BartConfig,
+    BartForConditionalGeneration,
+    BertConfig,
+    BertModel,
+    PretrainedConfig,
+    PreTrainedModel,
+)
+
+from benchmarks.decoding import by_generate
+from benchmarks.gpu.sizes import Job
+from benchmarks.gpu.texts import (
+    QUESTIONS,
+    SEED,
+    TEXTS,
+    drawn_lengths,
+    drawn_texts,
+    drawn_words,
+    tokenizer_of,
+    words_of,
+)
+from models.clld import ClldConfig, ClldModel, ClldTask, LabelledTexts, load_text_encoder, plain_config
+from models.clld import sequence_classifier as library_classifier
+from models.decoding import Decodable, Rules
+from models.encoders import load_encoder, special_ids
+from models.hcl import HclConfig, HclModel, KeywordGraph
+from models.hcl.steps import CachedSteps
+from models.rewriters.auto import rewriter_of
+from models.rewriters.base import Rewriter
+from models.rewriters.config import RewriterConfig
+from models.rewriters.special import EOS, PAD
+from stages.hcl.batches import TripleBatches, padded
+from stages.hcl.task import HclTask, ValidationNoise
+from stages.pgkpr.batches import PairBatches
+from stages.pgkpr.task import RewriteTask
+from stages.pgkpr.vocabulary import Vocabulary
+from stages.runtime.seeds import derived_seed
+
+_NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+_MARGIN_SLOTS = 40  # tokens of an output at most, and some
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What is generated or classified: the input tensors of some texts on a device, by name."""
+
+    tensors: dict[str, Tensor]
+
+    def to(self, device: str) -> "Batch":
+        """Return the same on ``device``."""
+        return Batch({name: tensor.to(device) for name, tensor in self.tensors.items()})
+
+    def __len__(self) -> int:
+        return len(next(iter(self.tensors.values())))
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.tensors[name]
+
+
+class Subject(ABC):
+    """A track at the sizes of a job.
+
+    Args:
+        job: what is asked for.
+    """
+
+    item = "texts"
+    peer = "transformers generate"
+    same_function = True  # the peer computes what ours does
+
+    def __init__(self, job: Job) -> None:
+        self.job, self.size = job, job.size
+
+    @abstractmethod
+    def model(self, dropout: bool = True) -> Any:
+        """Return the model on the CPU, the same each time."""
+
+    @abstractmethod
+    def task(self, count: int, device: str, dropout: bool = True) -> Any:
+        """Return a task of ``count`` training items, and as many validation items as a forward pass takes.
+
+        Without ``dropout`` it draws nothing while it trains.
+        """
+
+    @abstractmethod
+    def training(self) -> dict[str, Any]:
+        """Return what the loop is told, batches and precision aside; rates are the task's."""
+
+    @abstractmethod
+    def inputs(self, count: int) -> Batch:
+        """Return texts to generate from, or to classify, on the CPU."""
+
+    @abstractmethod
+    def outputs(self, model: Any, batch: Batch, beams: int) -> Tensor:
+        """Return tokens (B, L), or scores of the classes (B, N)."""
+
+    @abstractmethod
+    def theirs(self, model: Any, batch: Batch) -> Callable[[], Tensor]:
+        """Return the library's way to the same, on the batch's device."""
+
+    def stepper(self, model: Any, batch: Batch) -> tuple[Decodable, Tensor]:
+        """Return what takes decoding steps, and the first tokens (B,)."""
+        raise NotImplementedError
+
+    def _shared(self, name: str, count: int, kind: tuple[float, float], most: int) -> list[str]:
+        return drawn_texts(self._words, count, kind, most, derived_seed(SEED, self.job.track, name))
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        return tokenizer_of(self.job.encoder, self.size.encoder["vocab_size"])
+
+    @cached_property
+    def _words(self) -> np.ndarray:
+        return words_of(self._tokenizer)
+
+    def _bert(self, **changes: Any) -> PretrainedConfig:
+        """Return the encoder's configuration."""
+        config = AutoConfig.from_pretrained(Path(self.job.encoder)) if self.job.encoder else BertConfig(
+            **self.size.encoder)
+        for name, value in changes.items():
+            setattr(config, name, value)
+        return config
+
+
+class Hcl(Subject):
+    """HCL as the paper has it: 20 word pieces on either side, a beam of 4."""
+
+    item = "triples"
+    _longest = 20
+
+    def model(self, dropout: bool = True) -> HclModel:
+        """Return the model; without an encoder, its weights are random."""
+        bert = self._bert(**({} if dropout else _NO_DROPOUT))
+        vectors = self._graph(bert.hidden_size)
+        config = HclConfig.from_params({"decoder": {"layers": self.size.decoder_layers}}, bert,
+                                       special_ids(self._tokenizer), vectors.num_nodes, vectors.num_edges, 11.0)
+        if not dropout:
+            config.decoder["dropout"] = 0.0
+        torch.manual_seed(SEED)
+        encoder = load_encoder(self.job.encoder, bert)[0] if self.job.encoder else None
+        return HclModel.from_parts(config, encoder, vectors)
+
+    def task(self, count: int, device: str, dropout: bool = True) -> HclTask:
+        """Return the task of stage train_hcl; see :meth:`Subject.task`."""
+        micro = self.job.batch[1]
+        model = self.model(dropout)
+        nn.Module.to(model, device)
+        train, validation = (TripleBatches(rows, self._tokenizer, self._longest, self._longest)
+                             for rows in (self._rows("train", count), self._rows("validation", micro)))
+        width, size = model.config.hidden_size, model.config.latent_size
+        noise = ValidationNoise(_noise(micro, size), torch.zeros(micro, width))
+        rates = {"learning_rate": 2e-4, "encoder_rate": 5e-5, "taken_rate": None, "micro_batch": micro}
+        if dropout:
+            return HclTask(model, train, validation, noise, rates, annealing_steps=0)
+        task = _WithNoise(model, train, validation, noise, rates, annealing_steps=0)
+        task.eps = _noise(count, size)
+        return task
+
+    def training(self) -> dict[str, Any]:
+        """Return the defaults of train_hcl."""
+        return {"warmup": 0.1, "schedule": "linear", "bucket": True}
+
+    def inputs(self, count: int) -> Batch:
+        """Return sources with their keywords."""
+        start, end = self._tokenizer.cls_token_id, self._tokenizer.sep_token_id
+        texts = self._shared("sources", count, QUESTIONS, self._longest)
+        rows = self._tokenizer(texts, add_special_tokens=False, truncation=True, max_length=self._longest)["input_ids"]
+        ids, mask = padded([[start, *row, end] for row in rows], self._tokenizer.pad_token_id)
+        return Batch({"ids": ids, "mask": mask, "nodes": torch.arange(count) % self.size.nodes})
+
+    def outputs(self, model: HclModel, batch: Batch, beams: int) -> Tensor:
+        """Return 5 to 20 tokens for each source."""
+        return model.paraphrase(batch["ids"], batch["mask"], batch["nodes"], num_beams=beams, max_length=self._longest)
+
+    def theirs(self, model: HclModel, batch: Batch) -> Callable[[], Tensor]:
+        """Return ``generate`` of the very same model."""
+        return lambda: by_generate(model, batch["ids"], batch["mask"], batch["nodes"], max_length=self._longest)
+
+    @torch.no_grad()
+    def stepper(self, model: HclModel, batch: Batch) -> tuple[Decodable, Tensor]:
+        """Return the decoder over the prior's mean."""
+        given = model.conditions(batch["ids"], batch["mask"], batch["nodes"])
+        z = given.latent("mean")
+        memory, mask = model.memory(given.hidden, given.mask, given.u_in, z)
+        start = torch.full((len(mask),), model.config.special_ids["bos"], device=mask.device)
+        return CachedSteps(model, memory, mask, z, _MARGIN_SLOTS), start
+
+    def _graph(self, width: int) -> KeywordGraph:
+        random, nodes = np.random.default_rng(SEED), self.size.nodes
+        pairs = np.unique(random.integers(0, nodes, (10 * nodes, 2)), axis=0)
+        target, source = torch.from_numpy(pairs).unbind(-1)
+        sign = torch.from_numpy(random.choice([-1, 1], len(pairs)))
+        vectors = torch.from_numpy(random.normal(size=(nodes, width)).astype("f4"))
+        return KeywordGraph.from_edges(vectors, target, source, sign)
+
+    def _rows(self, split: str, count: int) -> pd.DataFrame:
+        source, target, negative = (self._shared(f"{split}/{side}", count, QUESTIONS, self._longest)
+                                    for side in ("source", "target", "negative"))
+        nodes = np.random.default_rng(SEED).integers(0, self.size.nodes, (count, 3))
+        return pd.DataFrame({"example_id": range(count), "source": source, "target": target,
+                             "negatives": [[text] for text in negative], "input_node": nodes[:, 0],
+                             "output_node": nodes[:, 1], "negative_node": nodes[:, 2]})
+
+
+class _WithNoise(HclTask):
+    """The task of stage train_hcl, with the noise of z fixed per item."""
+
+    eps: Tensor
+
+    def load(self, items: Sequence[int]) -> dict[str, Tensor]:
+        return {**super().load(items), "eps": self.eps[list(items)]}
+
+
+def _noise(count: int, size: int) -> Tensor:
+    return torch.randn(count, size, generator=torch.Generator().manual_seed(SEED))
+
+
+class Pgkpr(Subject):
+    """PGKPR as the paper and its code have it: 17 words on either side, greedy decoding."""
+
+    item = "pairs"
+    peer, same_function = "transformers generate, a Bart of the same sizes", False
+    _longest, _outputs, _tags = 17, 16, 45
+
+    def model(self, dropout: bool = True) -> Rewriter:
+        """Return the model; it starts from no encoder."""
+        sizes = {**self.size.rewriter, "dropout": 0.1 if dropout else 0.0}
+        torch.manual_seed(SEED)
+        return rewriter_of(RewriterConfig("pgkpr", self._vocabulary.size, self._longest, sizes))
+
+    def task(self, count: int, device: str, dropout: bool = True) -> RewriteTask:
+        """Return the task of stage train_pgkpr, keywords fixed; see :meth:`Subject.task`."""
+        micro, model = self.job.batch[1], self.model(dropout)
+        nn.Module.to(model, device)
+        return RewriteTask(model, self._pairs("train", count), self._pairs("validation", micro), 1e-4, micro)
+
+    def training(self) -> dict[str, Any]:
+        """Return the defaults of train_pgkpr."""
+        return {"optimiser": "adam", "betas": (0.9, 0.98), "eps": 1e-9, "schedule": "constant", "bucket": True}
+
+    def inputs(self, count: int) -> Batch:
+        """Return sources with their tags and keywords."""
+        batch = self._pairs("sources", count).batch(range(count))
+        return Batch({"x_ids": batch["x_ids"], "x_tags": batch["x_tags"], "x_lengths": batch["x_lengths"],
+                      "mask": batch["p"].bool()})
+
+    def outputs(self, model: Rewriter, batch: Batch, beams: int) -> Tensor:
+        """Return 16 words for each source; no output ends before, so that the peer has as much to do."""
+        rules = Rules(EOS, PAD, self._outputs, self._outputs)
+        return model.rewrite(batch.tensors, batch["mask"], rules, num_beams=1)
+
+    def theirs(self, model: Rewriter, batch: Batch) -> Callable[[], Tensor]:
+        """Return greedy ``generate`` of a Bart of the same depth, widths and vocabulary: not the same function."""
+        sizes, words = self.size.rewriter, self._vocabulary.size
+        torch.manual_seed(SEED)
+        peer = BartForConditionalGeneration(BartConfig(
+            vocab_size=words, d_model=sizes["width"], encoder_layers=sizes["layers"], decoder_layers=sizes["layers"],
+            encoder_attention_heads=sizes["heads"], decoder_attention_heads=sizes["heads"],
+            encoder_ffn_dim=sizes["feed_forward"], decoder_ffn_dim=sizes["feed_forward"], max_position_embeddings=64,
+            pad_token_id=PAD, bos_token_id=2, eos_token_id=EOS, decoder_start_token_id=2, forced_eos_token_id=EOS))
+        nn.Module.to(peer.eval(), batch["x_ids"].device)
+        # PGKPR's encoder reads two parts of the source's length, and three tokens more.
+        ids = torch.cat([batch["x_ids"], batch["x_tags"]], dim=1).clamp(min=4)
+
+        def generate() -> Tensor:
+            return peer.generate(input_ids=ids, attention_mask=torch.ones_like(ids), do_sample=False,  # type: ignore
+                                 num_beams=1, min_new_tokens=self._outputs, max_new_tokens=self._outputs)
+
+        return generate
+
+    @torch.no_grad()
+    def stepper(self, model: Rewriter, batch: Batch) -> tuple[Decodable, Tensor]:
+        """Return the decoder over the encoded source."""
+        return model.begin(batch.tensors, batch["mask"], _MARGIN_SLOTS)
+
+    @cached_property
+    def _vocabulary(self) -> Vocabulary:
+        return Vocabulary.counted({f"word{number}": 1 for number in range(self.size.words)},
+                                  {f"TAG{number}": 1 for number in range(self._tags)}, self.size.words)
+
+    def _pairs(self, name: str, count: int) -> PairBatches:
+        seed = derived_seed(SEED, self.job.track, name)
+        kinds = self._vocabulary.kinds
+        words = np.array([token for token, kind in zip(self._vocabulary.tokens, kinds, strict=True) if kind == "word"])
+        tags = np.array([f"TAG{number}" for number in range(self._tags)])
+        columns: dict[str, Any] = {"example_id": range(count), "reference": 0, "group": range(count)}
+        for side in ("source", "target"):
+            lengths = drawn_lengths(count, QUESTIONS, self._longest, derived_seed(seed, side))
+            columns |= {f"{side}_words": drawn_words(words, lengths, derived_seed(seed, side, "words")),
+                        f"{side}_tags": drawn_words(tags, lengths, derived_seed(seed, side, "tags"))}
+        random = np.random.default_rng(seed)
+        keywords = [random.integers(0, 2, len(row)).astype("f4") for row in columns["source_words"]]
+        scores = ("score_xx", "score_xy", "primary_xx", "primary_xy", "primary_s")
+        return PairBatches(pd.DataFrame(columns | {name: keywords for name in scores}), self._vocabulary,
+                           self._longest, [keywords])
+
+
+class Clld(Subject):
+    """CLLD's contrast of two views of each text (CT+CL), six classes, at most 128 tokens of a text."""
+
+    peer = "BertForSequenceClassification"
+    _classes = 6
+
+    def model(self, dropout: bool = True) -> ClldModel:
+        """Return the model; without an encoder, its weights are random."""
+        torch.manual_seed(SEED)
+        rate = 0.1 if dropout else 0.0
+        encoder: PreTrainedModel
+        if self.job.encoder:
+            encoder, _ = load_text_encoder(self.job.encoder, "cls", rate)
+        else:
+            encoder = BertModel(BertConfig(**self.size.encoder, **({} if dropout else _NO_DROPOUT)),
+                                add_pooling_layer=False)
+        config = ClldConfig("encoder", [f"class {number}" for number in range(self._classes)],
+                            plain_config(encoder.config), "cls", 0.5 if dropout else 0.0,
+                            contrast={"kind": "label_distance"})
+        return ClldModel.over(config, encoder)
+
+    def task(self, count: int, device: str, dropout: bool = True) -> ClldTask:
+        """Return the task of stage train_clld; see :meth:`Subject.task`."""
+        micro, model = self.job.batch[1], self.model(dropout)
+        nn.Module.to(model, device)
+        return ClldTask(model, self._labelled("train", count), self._labelled("validation", micro), 2e-5, micro)
+
+    def training(self) -> dict[str, Any]:
+        """Return the defaults of train_clld."""
+        return {"schedule": "constant", "weight_decay": 0.1}
+
+    def inputs(self, count: int) -> Batch:
+        """Return texts."""
+        batch = self._labelled("texts", count).batch(range(count))
+        return Batch({name: batch[name] for name in ("input_ids", "attention_mask")})
+
+    @torch.no_grad()
+    def outputs(self, model: ClldModel, batch: Batch, beams: int) -> Tensor:
+        """Return the scores of the classes."""
+        return model(batch["input_ids"], batch["attention_mask"])
+
+    def theirs(self, model: ClldModel, batch: Batch) -> Callable[[], Tensor]:
+        """Return the library's classifier with the weights of ours."""
+        peer = library_classifier(model.cpu())
+        device = batch["input_ids"].device
+        nn.Module.to(model, device)
+        nn.Module.to(peer, device)
+
+        @torch.no_grad()
+        def classify() -> Tensor:
+            return peer(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
+
+        return classify
+
+    def _labelled(self, name: str, count: int) -> LabelledTexts:
+        labels = np.arange(count) % self._classes
+        texts = self._shared(name, count, TEXTS, self.size.longest - 3)
+        marked = [f"{self._words[label]} {text}" for label, text in zip(labels, texts, strict=True)]  # can be learned
+        return LabelledTexts.of(_framed(self._tokenizer), marked, labels.tolist(), self.size.longest)
+
+
+def _framed(tokenizer: Any) -> Any:
+    """Return ``tokenizer`` with [CLS] and [SEP] around each text, if it adds none."""
+    if len(tokenizer("")["input_ids"]) == 0:
+        from tokenizers.processors import TemplateProcessing
+
+        tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+            single="[CLS] $A [SEP]", special_tokens=[("[CLS]", tokenizer.cls_token_id),
+                                                     ("[SEP]", tokenizer.sep_token_id)])
+    return tokenizer
+
+
+SUBJECTS: dict[str, type[Subject]] = {"hcl": Hcl, "pgkpr": Pgkpr, "clld": Clld}
+
+
+def subject_of(job: Job) -> Subject:
+    """Return the track that ``job`` names."""
+    return SUBJECTS[job.track](job)
