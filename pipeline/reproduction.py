@@ -63,17 +63,32 @@ def reproduce_targets(params: Params, targets: Sequence[str], console: Console, 
     """
     for note in clear_dead_locks():
         console.print(note, style="dim")
+    dag = read_dag()
+    dag = dag.subset(dag.resolve(targets)) if targets else dag
+    display, failed = _reproduced(dag, targets, params, console)
+    _conclude(params, dag, display, failed, console, started)
+    return not failed
+
+
+def _reproduced(dag: Dag, targets: Sequence[str], params: Params, console: Console) -> tuple[RunDisplay, list[str]]:
+    """Run the flow; return what it has shown and the stages that failed.
+
+    Where nothing has changed no flow begins: it, and the server that it needs, would take most of such a run's time.
+    """
+    if not any(node.changed for node in dag.nodes):
+        display = RunDisplay(console, len(dag.nodes))
+        for node in dag.nodes:
+            display.ended(node.name, "cached")
+        return display, []
     with prefect_server() as await_server:
-        dag = read_dag()
-        dag = dag.subset(dag.resolve(targets)) if targets else dag
-        from pipeline.flows import StagesFailed, reproduce, session_of, without_heartbeats
+        from pipeline.flows import StagesFailed, events_delivered, reproduce, session_of, without_heartbeats
 
         await_server()
         # What failed has been said stage by stage already.
-        with session_of(dag, console, params.runtime.device) as session, without_heartbeats(), suppress(StagesFailed):
+        with (events_delivered(), session_of(dag, console, params.runtime.device) as session, without_heartbeats(),
+              suppress(StagesFailed)):
             reproduce(list(targets))
-    _conclude(params, dag, session.display, session.failed(), console, started)
-    return not session.failed()
+    return session.display, session.failed()
 
 
 def _conclude(params: Params, dag: Dag, display: RunDisplay, failed: list[str], console: Console,

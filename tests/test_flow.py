@@ -86,6 +86,9 @@ def test_a_second_run_finds_nothing_to_do(done):
     assert again.returncode == 0 and "All 7 stages are up to date." in again.stdout
     assert "start" not in again.stdout
     assert order(root) == [] and lock(root) == before
+    # No flow begins, so that no server is needed: nobody answers here.
+    unreachable = keycontrast(root, "run", "train_x", PREFECT_API_URL="http://127.0.0.1:9/api")
+    assert unreachable.returncode == 0 and "All 3 stages are up to date." in unreachable.stdout
 
 
 def test_one_target_and_one_stage(done, tmp_path):
@@ -123,6 +126,23 @@ with get_client(sync_client=True) as client:
     assert "train-x-m2" in shown and "Duration:" in shown and "artifacts/report/report](file://" in shown
     assert "('ingest@d', 'Cached')" in shown and "('report', 'Completed')" in shown
     assert shown.splitlines()[-1] == "['COMPLETED', 'FAILED'] 4"
+
+
+def test_events_reach_the_server_before_it_ends(server):
+    program = """
+from prefect.events import emit_event
+from prefect.events.worker import EventsWorker
+from pipeline.flows import events_delivered
+with events_delivered():
+    for number in range(20):
+        emit_event("keycontrast.test", {"prefect.resource.id": f"keycontrast.{number}"})
+    worker = EventsWorker.instance()
+    waiting = worker._queue.qsize()
+print(waiting > 0, worker._queue.qsize(), worker._done_event.is_set())
+"""
+    shown = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, text=True,
+                           check=True)
+    assert shown.stdout == "True 0 True\n" and shown.stderr == ""
 
 
 def test_a_killed_run_leaves_nothing_behind_and_goes_on(done, tmp_path):
