@@ -4,11 +4,13 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
-from pipeline.dag import Dag, clear_dead_locks, read_dag
+from pipeline.dag import Dag, bring_back, clear_dead_locks, read_dag
 from pipeline.display import RunDisplay, duration
+from pipeline.lockfile import committed_lock, other_bytes, read_lock
 from pipeline.processes import LockLost, Processes, StageFailure
 from pipeline.results import results_tables
 from pipeline.server import prefect_server
@@ -63,11 +65,31 @@ def reproduce_targets(params: Params, targets: Sequence[str], console: Console, 
     """
     for note in clear_dead_locks():
         console.print(note, style="dim")
-    dag = read_dag()
-    dag = dag.subset(dag.resolve(targets)) if targets else dag
+    before = read_lock()
+    dag = _wanted(targets)
+    if any(not Path(out).exists() for node in dag.nodes for out in node.outs) and (back := bring_back(dag)):
+        console.print(f"Missing artifacts of {len(back)} stages brought back from DVC's cache: {', '.join(back)}",
+                      highlight=False, soft_wrap=True)
+        dag = _wanted(targets)
     display, failed = _reproduced(dag, targets, params, console)
     _conclude(params, dag, display, failed, console, started)
+    _say_what_moved(before, read_lock(), console)
     return not failed
+
+
+def _wanted(targets: Sequence[str]) -> Dag:
+    dag = read_dag()
+    return dag.subset(dag.resolve(targets)) if targets else dag
+
+
+def _say_what_moved(before: dict[str, Any], after: dict[str, Any], console: Console) -> None:
+    """Say in one line that stages have written other bytes than the committed lock has, if this run changed it."""
+    moved = other_bytes(committed_lock() or before, after) if after != before else []
+    if moved:
+        console.print(f"dvc.lock: {len(moved)} of {len(after)} stages have written other bytes from the same inputs. On "
+                      f"another kind of processor that is expected (README: Which bytes are promised). Commit dvc.lock "
+                      f"to keep them; after `git checkout dvc.lock` the next run computes them again.",
+                      highlight=False, soft_wrap=True)
 
 
 def _reproduced(dag: Dag, targets: Sequence[str], params: Params, console: Console) -> tuple[RunDisplay, list[str]]:
