@@ -318,7 +318,8 @@ def sheets(runs: Annotated[list[str], typer.Argument(help="runs to be judged bes
            out: Annotated[Path, typer.Option(help="folder to write the sheets and their key into")],
            like: Annotated[str | None, typer.Option(help="hcl or pgkpr: that paper's items, raters and scale; by "
                                                          "default that of the runs")] = None,
-           items: Annotated[int | None, typer.Option(min=1, help="items judged, a seeded sample")] = None,
+           items: Annotated[int | None, typer.Option(min=1, help="items judged, a seeded sample; by default "
+                                                                    "100, or all if the runs share fewer")] = None,
            raters: Annotated[int | None, typer.Option(min=1, help="raters, one sheet each")] = None,
            per_item: Annotated[int | None, typer.Option(min=1, help="raters of each item; all by default")] = None,
            scale: Annotated[str | None, typer.Option(help="lowest and highest score, such as 1-3")] = None,

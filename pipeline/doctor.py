@@ -1,12 +1,15 @@
 """``keycontrast doctor``: every condition that the pipeline needs, checked, each problem with its remedy."""
 
 import importlib
+import io
 import os
 import platform
 import re
 import shutil
 import sys
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
@@ -127,7 +130,9 @@ def import_problem(module: str) -> str | None:
     It is imported: what lies in the folder of a package may be less than was installed.
     """
     try:
-        imported = importlib.import_module(module)
+        # Some print or warn as they are imported, which is nobody's problem.
+        with redirect_stdout(io.StringIO()), warnings.catch_warnings(action="ignore"):
+            imported = importlib.import_module(module)
     except Exception as error:  # noqa: BLE001 - a broken package may raise anything, and all of it is reported
         return f"cannot be imported: {type(error).__name__}: {' '.join(str(error).split())}"
     if getattr(imported, "__file__", None) is None:

@@ -86,9 +86,9 @@ def _say_what_moved(before: dict[str, Any], after: dict[str, Any], console: Cons
     """Say in one line that stages have written other bytes than the committed lock has, if this run changed it."""
     moved = other_bytes(committed_lock() or before, after) if after != before else []
     if moved:
-        console.print(f"dvc.lock: {len(moved)} of {len(after)} stages have written other bytes from the same inputs. On "
-                      f"another kind of processor that is expected (README: Which bytes are promised). Commit dvc.lock "
-                      f"to keep them; after `git checkout dvc.lock` the next run computes them again.",
+        console.print(f"dvc.lock: {len(moved)} of {len(after)} stages have written other bytes from the same inputs. "
+                      f"On another kind of processor that is expected (README: Which bytes are promised). Commit "
+                      f"dvc.lock to keep them; after `git checkout dvc.lock` the next run computes them again.",
                       highlight=False, soft_wrap=True)
 
 
