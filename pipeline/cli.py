@@ -3,15 +3,16 @@
 Prefect, DVC and torch are imported by the commands that need them: ``--help`` answers at once.
 """
 
+import os
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
 
-from stages.runtime.errors import InputError
+from stages.runtime.errors import InputError, unwritten
 from stages.runtime.log import configure
 
 app = typer.Typer(name="keycontrast", no_args_is_help=True, add_completion=False, rich_markup_mode="markdown",
@@ -24,18 +25,40 @@ def main() -> None:
     """Run the command line; what a person can mend is said without a traceback, with status 1."""
     configure()
     try:
-        app()
+        _call()
     except InputError as error:
-        from pipeline.cells import printable
-
-        # Names and texts of the data stand in messages.
-        sys.stderr.write(printable(f"keycontrast: {error}\n", keep="\n"))
-        sys.exit(1)
+        _fail(str(error))
     except SystemExit as end:
         # Typer turns an interrupt into this status, without a word.
         if end.code == _INTERRUPTED:
             sys.stderr.write("keycontrast: interrupted; the same command goes on from here\n")
         raise
+    except Exception as error:
+        told = unwritten(error)
+        if told is None:
+            raise
+        _fail(told)
+
+
+def _call() -> None:
+    """Run the command and make sure that all it says has been said: an answer may go to a full disk."""
+    try:
+        app()
+    finally:
+        try:
+            sys.stdout.flush()
+        except OSError:
+            # Python would try again as it ends, and fail again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise
+
+
+def _fail(message: str) -> NoReturn:
+    from pipeline.cells import printable
+
+    # Names and texts of the data stand in messages.
+    sys.stderr.write(printable(f"keycontrast: {message}\n", keep="\n"))
+    sys.exit(1)
 
 
 @app.command()
@@ -86,6 +109,7 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
     from pipeline import recipes
     from pipeline.environment import RUN_LOCK, settle_environment
     from pipeline.estimates import estimate_of_all
+    from pipeline.lockfile import read_lock
     from pipeline.machine import this_machine
     from stages.runtime.guard import exclusive
     from stages.runtime.process import RECORDS
@@ -103,6 +127,7 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
     typer.echo(estimate_of_all(change.params, machine, RECORDS))
     if dry_run:
         return
+    read_lock()  # `apply` keeps it for the params that it replaces
     settle_environment(Path())
     with exclusive(RUN_LOCK, "keycontrast run"):
         for note in recipes.apply(change):
@@ -302,7 +327,8 @@ def sheets(runs: Annotated[list[str], typer.Argument(help="runs to be judged bes
            out: Annotated[Path, typer.Option(help="folder to write the sheets and their key into")],
            like: Annotated[str | None, typer.Option(help="hcl or pgkpr: that paper's items, raters and scale; by "
                                                          "default that of the runs")] = None,
-           items: Annotated[int | None, typer.Option(min=1, help="items judged, a seeded sample")] = None,
+           items: Annotated[int | None, typer.Option(min=1, help="items judged, a seeded sample; by default "
+                                                                    "100, or all if the runs share fewer")] = None,
            raters: Annotated[int | None, typer.Option(min=1, help="raters, one sheet each")] = None,
            per_item: Annotated[int | None, typer.Option(min=1, help="raters of each item; all by default")] = None,
            scale: Annotated[str | None, typer.Option(help="lowest and highest score, such as 1-3")] = None,

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from pipeline.lockfile import LOCK, UnreadableLock, read_lock
 from stages.runtime.errors import InputError, nearest
 from stages.runtime.guard import process_mark
 
@@ -145,15 +146,42 @@ def read_dag(root: Path = Path()) -> Dag:
     Raises:
         InputError: not a DVC project, or ``dvc.yaml`` and ``params.yaml`` do not make a DAG.
     """
-    import networkx as nx
-
     with open_repo(root) as repo:
         graph = repo.index.graph
         with repo.lock:
-            # An edge of DVC's graph goes from a stage to the one whose output it reads.
-            order = list(nx.lexicographical_topological_sort(graph.reverse(copy=True), key=_address))
-            return Dag(nodes=tuple(_node(repo, stage, graph.successors(stage)) for stage in order
-                                   if not _is_data_source(stage)))
+            return Dag(nodes=tuple(_node(repo, stage, graph.successors(stage)) for stage in _ordered(graph)))
+
+
+def _ordered(graph: Any) -> list[Any]:
+    """Return the stages of DVC's graph, each after those it reads from."""
+    import networkx as nx
+
+    # An edge goes from a stage to the one whose output it reads.
+    order = nx.lexicographical_topological_sort(graph.reverse(copy=True), key=_address)
+    return [stage for stage in order if not _is_data_source(stage)]
+
+
+def bring_back(dag: Dag, root: Path = Path()) -> list[str]:
+    """Take outs that are missing here from DVC's cache, if their stages would only make the same again.
+
+    These are stages of ``dag`` whose command, params and deps are those of ``dvc.lock``; outs that are there, but
+    differ from it, stay as they are.
+
+    Returns:
+        The stages with outs that were brought back.
+    """
+    names = {node.name for node in dag.nodes}
+    back = []
+    with open_repo(root) as repo:
+        graph = repo.index.graph
+        with repo.lock:
+            for stage in _ordered(graph):
+                missing = [out for out in stage.outs if not out.exists]
+                if _address(stage) in names and missing and stage.outs_cached() and stage.already_cached():
+                    for out in missing:
+                        out.checkout()
+                    back.append(_address(stage))
+    return back
 
 
 @contextmanager
@@ -161,8 +189,10 @@ def open_repo(root: Path = Path()) -> Iterator[Any]:
     """Yield DVC's ``Repo``, quiet, with errors in words.
 
     Raises:
-        InputError: whatever DVC objects to.
+        UnreadableLock: ``dvc.lock`` is not whole.
+        InputError: whatever else DVC objects to.
     """
+    read_lock(root)
     logging.getLogger("dvc").setLevel(logging.CRITICAL + 1)
     from dvc.exceptions import DvcException, NotDvcRepoError
     from dvc.repo import Repo
@@ -174,6 +204,8 @@ def open_repo(root: Path = Path()) -> Iterator[Any]:
         raise InputError(f"{root.resolve()}: not a DVC project. Go to the project's folder, or run "
                          f"`dvc init`.") from error
     except DvcException as error:
+        if f"{LOCK}'" in str(error):
+            raise UnreadableLock(f"{reason(error)}.") from error
         raise InputError(f"DVC: {reason(error)}") from error
 
 

@@ -1,6 +1,8 @@
 """Which data set a command means."""
 
-from stages.artifacts.paths import ARTIFACTS, DatasetPaths
+from collections.abc import Sequence
+
+from stages.artifacts.paths import ARTIFACTS, PARAMS, DatasetPaths
 from stages.runtime.errors import InputError, nearest
 
 _MADE_BY = {"nodes": "graph", "edges": "graph", "tokens": "annotate", "texts": "ingest", "examples": "ingest"}
@@ -11,8 +13,23 @@ def datasets_with(kind: str) -> list[str]:
     return sorted(path.parent.name for path in ARTIFACTS.glob(f"*/{kind}.parquet"))
 
 
+def in_force(names: Sequence[str]) -> list[str]:
+    """Return those of several data sets that ``params.yaml`` has; all if it has none of them or cannot be read."""
+    if len(names) < 2 or not PARAMS.exists():
+        return list(names)
+    from stages.params import load_params  # pydantic is slow to import
+
+    try:
+        known = load_params().datasets
+    except InputError:
+        return list(names)
+    return [name for name in names if name in known] or list(names)
+
+
 def dataset_with(kind: str, dataset: str | None) -> DatasetPaths:
     """Return the data set that is meant: the one named, or the only one that has table ``kind``.
+
+    Data sets of the params in force go before others, whose artifacts remain from another recipe.
 
     Raises:
         InputError: there is none, or none of that name, or one has to be chosen.
@@ -28,6 +45,7 @@ def dataset_with(kind: str, dataset: str | None) -> DatasetPaths:
     if not found:
         raise InputError(f"no data set has a {kind}.parquet in {ARTIFACTS}/; make it with `keycontrast run`. Commands "
                          f"work in the project's folder.")
+    found = in_force(found)
     if len(found) > 1:
         raise InputError(f"several data sets have a {kind}.parquet: {', '.join(found)}; choose with --dataset.")
     return DatasetPaths(found[0])

@@ -1,11 +1,15 @@
 """``keycontrast doctor``: every condition that the pipeline needs, checked, each problem with its remedy."""
 
+import importlib
+import io
 import os
 import platform
 import re
 import shutil
 import sys
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
@@ -16,7 +20,7 @@ from rich.console import Console
 from rich.text import Text
 
 from stages.artifacts.paths import PARAMS
-from stages.runtime.errors import InputError
+from stages.runtime.errors import InputError, unwritten
 
 CONSTRAINTS = Path("constraints.txt")
 _PROJECT = "keycontrast"
@@ -24,6 +28,8 @@ _MIN_PYTHON = (3, 11)
 _FREE_GIB = 3.0
 _MEMORY_GIB = 4.0
 _FIRST_BROKEN_FASTAPI = Version("0.155")
+# Modules that are not called as their packages are.
+_MODULES = {"pyyaml": "yaml", "scikit-learn": "sklearn"}
 _AGAIN = "install again: make env (or pip install -c constraints.txt -e .)"
 
 
@@ -46,9 +52,23 @@ class Finding:
 
 def diagnose(root: Path = Path()) -> list[Finding]:
     """Check everything; one check that fails never hides another."""
-    checks: list[Callable[[Path], Iterator[Finding]]] = [
-        _python, _packages, _prefect_pair, _params, _language_pipeline, _encoder, _repository, _disk, _memory, _device]
-    return [finding for check in checks for finding in check(root)]
+    checks: dict[str, Callable[[Path], Iterator[Finding]]] = {
+        "python": _python, "packages": _packages, "prefect and fastapi": _prefect_pair, "params": _params,
+        "language pipeline": _language_pipeline, "encoder": _encoder, "dvc": _repository, "disk": _disk,
+        "memory": _memory, "device": _device}
+    return [finding for subject, check in checks.items() for finding in _checked(subject, check, root)]
+
+
+def _checked(subject: str, check: Callable[[Path], Iterator[Finding]], root: Path) -> list[Finding]:
+    """Return what ``check`` finds; what keeps it from being made is one more finding."""
+    found: list[Finding] = []
+    try:
+        found.extend(check(root))
+    except Exception as error:  # noqa: BLE001 - what keeps a check from being made is a finding itself
+        told = unwritten(error)
+        found.append(Finding(subject, told or f"cannot be checked: {type(error).__name__}: {error}", True,
+                             "see the message" if told else _AGAIN))
+    return found
 
 
 def report(findings: list[Finding], console: Console) -> None:
@@ -76,7 +96,8 @@ def _packages(root: Path) -> Iterator[Finding]:
         requirement = Requirement(text)
         if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
             continue
-        problem = package_problem(requirement, pinned.get(_normal(requirement.name)))
+        module = _MODULES.get(requirement.name, requirement.name.replace("-", "_"))
+        problem = package_problem(requirement, pinned.get(_normal(requirement.name))) or import_problem(module)
         if problem is None:
             good += 1
         else:
@@ -100,6 +121,22 @@ def package_problem(requirement: Requirement, pin: str | None) -> str | None:
         return f"{installed} is installed, {requirement} is needed"
     if pin is not None and Version(installed).public != Version(pin).public:
         return f"{installed} is installed, the versions known to work together have {pin}"
+    return None
+
+
+def import_problem(module: str) -> str | None:
+    """Return why ``module`` cannot be used though its package is installed; None if it can.
+
+    It is imported: what lies in the folder of a package may be less than was installed.
+    """
+    try:
+        # Some print or warn as they are imported, which is nobody's problem.
+        with redirect_stdout(io.StringIO()), warnings.catch_warnings(action="ignore"):
+            imported = importlib.import_module(module)
+    except Exception as error:  # noqa: BLE001 - a broken package may raise anything, and all of it is reported
+        return f"cannot be imported: {type(error).__name__}: {' '.join(str(error).split())}"
+    if getattr(imported, "__file__", None) is None:
+        return "cannot be imported: its folder is there without the module"
     return None
 
 
@@ -192,11 +229,16 @@ def _param(root: Path, block: str, name: str, default: str) -> str:
 
 def _repository(root: Path) -> Iterator[Finding]:
     from pipeline.dag import read_dag
+    from pipeline.lockfile import UnreadableLock
 
     try:
         dag = read_dag(root)
+    except UnreadableLock as error:
+        yield Finding("dvc", error.problem, True, error.remedy)
     except InputError as error:
-        yield Finding("dvc", str(error), True, "clone the repository with git; or in this folder: git init, dvc init")
+        began = (root / ".dvc").is_dir()
+        yield Finding("dvc", str(error), True, "mend what the message names; `git diff dvc.yaml` shows what was changed"
+                      if began else "clone the repository with git; or in this folder: git init, dvc init")
     else:
         changed = sum(node.changed for node in dag.nodes)
         yield Finding("dvc", f"{len(dag.nodes)} stages, {changed} of them to run")

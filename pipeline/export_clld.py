@@ -13,6 +13,7 @@ from pipeline.cells import printable
 from stages.artifacts.paths import ModelPaths
 from stages.artifacts.tables import atomic_folder, read_frame
 from stages.clld.loaded import LoadedClassifier, load_classifier
+from stages.clld.rows import TEXTCNN
 from stages.params import Params
 from stages.runtime.errors import InputError, nearest
 
@@ -40,7 +41,7 @@ def export(params: Params, name: str, folder: Path, console: Console) -> None:
         raise InputError(f"{folder}: is there already. Name a folder that is not, or empty this one.")
     trained = load_classifier(paths.weights)
     with atomic_folder(folder) as unfinished:
-        _write(name, trained, unfinished)
+        _write(params, name, trained, unfinished)
         gap, texts = _compared(trained, unfinished, paths)
     classes = ", ".join(printable(label) for label in trained.on.classes)
     console.print(Text(f"{folder}: {name} as {_library_class(folder)}, {len(trained.on.classes)} classes ({classes})"),
@@ -61,11 +62,11 @@ def _known(params: Params, name: str) -> str:
     raise InputError(f"--model: no model is called {name!r}; {nearest(name, params.models.clld)}")
 
 
-def _write(name: str, trained: LoadedClassifier, folder: Path) -> None:
+def _write(params: Params, name: str, trained: LoadedClassifier, folder: Path) -> None:
     try:
         export_classifier(trained.model, trained.tokenizer, folder)
     except ValueError as error:
-        raise InputError(f"{name}: {_reason(error)} {_remedy(name, trained.model)}") from error
+        raise InputError(f"{name}: {_reason(error)} {_remedy(params, name, trained.model)}") from error
 
 
 def _reason(error: ValueError) -> str:
@@ -73,12 +74,23 @@ def _reason(error: ValueError) -> str:
     return str(error).removeprefix("export: ").partition("; use ClldModel")[0] + "."
 
 
-def _remedy(name: str, model: ClldModel) -> str:
-    use = (f"Use it as it is: `keycontrast predict RUN`, or models.clld.ClldModel.from_pretrained"
+def _remedy(params: Params, name: str, model: ClldModel) -> str:
+    """Return how it can be used as it is, and which row can be exported, or how to make this one such a row."""
+    run = next((run for run, entry in params.runs.clld.items() if entry.model == name), "RUN")
+    use = (f"Use it as it is: `keycontrast predict {run} TEXT`, or models.clld.ClldModel.from_pretrained"
            f'("{ModelPaths(name).weights}")')
+    others = [other for other in sorted(params.models.clld) if _exportable(params, other)]
+    if others:
+        return f"{use}. Of this recipe {', '.join(others)} can be exported."
     if model.config.architecture != "textcnn" and model.config.pool == "mean":
         return f"{use}; or train it with train_clld.pool: cls or pooler, and export that."
-    return f"{use}; or train one with an encoder of the BERT family (models.clld.NAME.encoder), and export that."
+    return (f"{use}; or give the row an encoder, `keycontrast use {params.recipe} --set "
+            f"models.clld.{name}.encoder=bundled`, train it, `keycontrast run train_clld@{name}`, and export that.")
+
+
+def _exportable(params: Params, name: str) -> bool:
+    pool = params.models.clld[name].overrides.get("pool", params.train_clld.pool)
+    return params.clld_encoder(name) != TEXTCNN and pool != "mean"
 
 
 def _compared(trained: LoadedClassifier, folder: Path, paths: ModelPaths) -> tuple[float, int]:

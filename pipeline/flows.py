@@ -6,6 +6,7 @@ records. A stage is run by a ``dvc repro -s`` process of its own, so that the ar
 """
 
 import json
+import logging
 import queue
 import re
 import time
@@ -19,6 +20,7 @@ from typing import Any, Literal
 from prefect import flow, task
 from prefect.artifacts import create_markdown_artifact
 from prefect.client.schemas.objects import State, TaskRun
+from prefect.events.worker import EventsWorker
 from prefect.futures import PrefectFuture
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 from prefect.states import Completed
@@ -36,6 +38,7 @@ from stages.runtime.process import RECORDS
 SIDE_BY_SIDE = 2
 _LOCK_RETRIES = 5
 _RETRY_DELAY_SECONDS = 2
+_DELIVERY_SECONDS = 30.0
 
 # Prefect makes a fresh runner from this one for every flow run.
 _RUNNER: Any = ThreadPoolTaskRunner(max_workers=SIDE_BY_SIDE)
@@ -106,6 +109,20 @@ def without_heartbeats() -> AbstractContextManager[Any]:
     to a second for its heartbeat thread.
     """
     return temporary_settings(updates={PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None})
+
+
+@contextmanager
+def events_delivered() -> Iterator[None]:
+    """Let Prefect's events, which a thread of its own sends, reach the server before the block ends.
+
+    Events that are still waiting when the server ends would be tried ten times each as Python exits, a second apart,
+    and then be printed whole.
+    """
+    try:
+        yield
+    finally:
+        logging.getLogger(EventsWorker.__name__).setLevel(logging.ERROR)  # it would warn that it is not done yet
+        EventsWorker.drain_all(timeout=_DELIVERY_SECONDS, at_exit=False)
 
 
 @flow(name="reproduce", description="Bring every artifact up to date.", validate_parameters=False)

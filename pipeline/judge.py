@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,8 @@ def sheets(runs: Sequence[str], out: Path, console: Console, *, like: str | None
         console: where to say what was written.
         like: `hcl` (100 items, 3 raters, 1-3, fluency, meaningfulness, differential) or `pgkpr` (100 items, 3 of 10
             raters each, 0-2, fluency, accuracy, diversity); None for the track of the runs.
-        items, raters, per_item, scale, criteria: in place of the preset's.
+        items, raters, per_item, scale, criteria: in place of the preset's; without ``items``, all that the runs share
+            if they are fewer.
         references: judge the first reference as one more system.
         seed: of sample and orders; the project's if None.
 
@@ -70,7 +71,12 @@ def sheets(runs: Sequence[str], out: Path, console: Console, *, like: str | None
     _check_free(out)
     predictions = {run: _predictions(run) for run in _distinct(runs)}
     seed = _project_seed() if seed is None else seed
-    made = make_sheets(shared_outputs(predictions, references), design, seed)
+    outputs = shared_outputs(predictions, references)
+    if items is None and 0 < len(outputs.sources) < design.items:
+        console.print(Text(f"The runs share {len(outputs.sources)} items, fewer than the {design.items} of the design: "
+                           f"all of them are judged."), soft_wrap=True)
+        design = replace(design, items=len(outputs.sources))
+    made = make_sheets(outputs, design, seed)
     origins = {run: _origin(run) for run in predictions} | ({REFERENCE: {}} if references else {})
     key = key_of(made, design, seed, origins)
     counts = {sheet.rater: len(sheet.rows) for sheet in made}

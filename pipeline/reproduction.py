@@ -4,12 +4,14 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
-from pipeline.dag import Dag, clear_dead_locks, read_dag
+from pipeline.dag import Dag, bring_back, clear_dead_locks, read_dag
 from pipeline.display import RunDisplay, duration
 from pipeline.estimates import estimate
+from pipeline.lockfile import committed_lock, other_bytes, read_lock
 from pipeline.machine import this_machine
 from pipeline.processes import LockLost, Processes, StageFailure
 from pipeline.results import results_tables
@@ -66,20 +68,55 @@ def reproduce_targets(params: Params, targets: Sequence[str], console: Console, 
     """
     for note in clear_dead_locks():
         console.print(note, style="dim")
+    before = read_lock()
+    dag = _wanted(targets)
+    if any(not Path(out).exists() for node in dag.nodes for out in node.outs) and (back := bring_back(dag)):
+        console.print(f"Missing artifacts of {len(back)} stages brought back from DVC's cache: {', '.join(back)}",
+                      highlight=False, soft_wrap=True)
+        dag = _wanted(targets)
+    display, failed = _reproduced(dag, targets, params, console)
+    _conclude(params, dag, display, failed, console, started)
+    _say_what_moved(before, read_lock(), console)
+    return not failed
+
+
+def _wanted(targets: Sequence[str]) -> Dag:
+    dag = read_dag()
+    return dag.subset(dag.resolve(targets)) if targets else dag
+
+
+def _say_what_moved(before: dict[str, Any], after: dict[str, Any], console: Console) -> None:
+    """Say in one line that stages have written other bytes than the committed lock has, if this run changed it."""
+    moved = other_bytes(committed_lock() or before, after) if after != before else []
+    if moved:
+        console.print(f"dvc.lock: {len(moved)} of {len(after)} stages have written other bytes from the same inputs. "
+                      f"On another kind of processor that is expected (README: Which bytes are promised). Commit "
+                      f"dvc.lock to keep them; after `git checkout dvc.lock` the next run computes them again.",
+                      highlight=False, soft_wrap=True)
+
+
+def _reproduced(dag: Dag, targets: Sequence[str], params: Params, console: Console) -> tuple[RunDisplay, list[str]]:
+    """Run the flow; return what it has shown and the stages that failed.
+
+    Where nothing has changed no flow begins: it, and the server that it needs, would take most of such a run's time.
+    """
+    if not any(node.changed for node in dag.nodes):
+        display = RunDisplay(console, len(dag.nodes))
+        for node in dag.nodes:
+            display.ended(node.name, "cached")
+        return display, []
     with prefect_server() as await_server:
-        dag = read_dag()
-        dag = dag.subset(dag.resolve(targets)) if targets else dag
         if stale := dag.out_of_date():
             sentence = estimate(params, stale, this_machine(params.runtime.device), RECORDS)
             console.print(sentence, highlight=False, markup=False, soft_wrap=True)
-        from pipeline.flows import StagesFailed, reproduce, session_of, without_heartbeats
+        from pipeline.flows import StagesFailed, events_delivered, reproduce, session_of, without_heartbeats
 
         await_server()
         # What failed has been said stage by stage already.
-        with session_of(dag, console, params.runtime.device) as session, without_heartbeats(), suppress(StagesFailed):
+        with (events_delivered(), session_of(dag, console, params.runtime.device) as session, without_heartbeats(),
+              suppress(StagesFailed)):
             reproduce(list(targets))
-    _conclude(params, dag, session.display, session.failed(), console, started)
-    return not session.failed()
+    return session.display, session.failed()
 
 
 def _conclude(params: Params, dag: Dag, display: RunDisplay, failed: list[str], console: Console,

@@ -1,7 +1,7 @@
 """The Prefect API for the length of one command.
 
 Prefect would start such a server by itself, but only when the flow begins, and it would outlive a killed
-command. Ours starts while the DAG is being read and ends with the process that started it.
+command. Ours starts while Prefect is being imported and ends with the process that started it.
 ``PREFECT_API_URL`` names another server to use instead, such as one that ``prefect server start`` began.
 """
 

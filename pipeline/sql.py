@@ -30,6 +30,7 @@ from rich.console import Console
 from rich.text import Text
 
 from pipeline.cells import print_rows, printable
+from pipeline.datasets import in_force
 from stages.artifacts.paths import ARTIFACTS
 from stages.runtime.errors import InputError, nearest
 from stages.runtime.log import logger
@@ -65,14 +66,15 @@ class Catalog:
     def short_names(self, dataset: str | None = None) -> dict[str, str]:
         """Return the views that need no schema, and the schema of each.
 
-        A view of ``dataset``, or of the only data set that has one of that name; if none has, of the only model
-        or run that has one.
+        A view of ``dataset``, or of the only data set in force that has one of that name, or else of the only one;
+        if none has, of the only model or run that has one.
 
         Raises:
             InputError: no such data set.
         """
         if dataset is not None and dataset not in self.datasets:
             raise InputError(f"--dataset {dataset}: no artifacts of that data set; {nearest(dataset, self.datasets)}")
+        preferred = {self.datasets[name] for name in in_force(list(self.datasets))}
         owners: dict[str, list[str]] = {}
         for schema, views in self.schemas.items():
             for view in views:
@@ -80,7 +82,8 @@ class Catalog:
         found = {}
         for view, schemas in owners.items():
             own = [schema for schema in schemas if dataset is not None and schema == self.datasets[dataset]]
-            candidates = own or [schema for schema in schemas if schema in self.datasets.values()] or schemas
+            candidates = (own or [schema for schema in schemas if schema in preferred]
+                          or [schema for schema in schemas if schema in self.datasets.values()] or schemas)
             if len(candidates) == 1:
                 found[view] = candidates[0]
         return found

@@ -8,7 +8,9 @@ from pathlib import Path
 import yaml
 from source_imports import ROOT
 
-WORK = '''"""python work.py OUT [IN...]: write a note of all inputs, or fail as the files here ask."""
+WORK = '''"""python work.py OUT [IN...]: write a note of all inputs, or fail as the files here ask.
+
+The file `processor` is no input."""
 import pathlib
 import sys
 import time
@@ -27,7 +29,8 @@ if crash.exists():
 while pathlib.Path(f"wait-{name}").exists():
     time.sleep(0.05)
 pathlib.Path(out).parent.mkdir(parents=True, exist_ok=True)
-pathlib.Path(out).write_text(name + "".join(pathlib.Path(part).read_text() for part in ins))
+pathlib.Path(out).write_text(name + "".join(pathlib.Path(part).read_text() for part in ins)
+                             + "".join(path.read_text() for path in pathlib.Path().glob("processor")))
 '''
 DVC_YAML = """
 stages:

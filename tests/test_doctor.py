@@ -1,6 +1,7 @@
 """`keycontrast doctor`: every problem at once, each with its remedy."""
 
 import io
+import sys
 
 import pytest
 import yaml
@@ -9,7 +10,7 @@ from rich.console import Console
 from small_project import make_project
 
 from pipeline import doctor
-from pipeline.doctor import Finding, available_memory, diagnose, package_problem, report
+from pipeline.doctor import Finding, available_memory, diagnose, import_problem, package_problem, report
 
 
 @pytest.fixture
@@ -63,6 +64,41 @@ def test_packages_missing_too_old_and_built_otherwise(monkeypatch):
     monkeypatch.setattr(doctor, "version", lambda name: "2.13.0+cpu")
     assert package_problem(Requirement("torch>=2.11"), "2.13.0") is None
     assert package_problem(Requirement("torch>=3"), None) == "2.13.0+cpu is installed, torch>=3 is needed"
+
+
+class Without:
+    """Lets nobody import some modules, whether they have been imported before or not."""
+
+    def __init__(self, *names):
+        self.names = names
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in self.names:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def test_a_missing_spacy_is_a_problem_and_no_crash(project, monkeypatch):
+    for name in list(sys.modules):
+        if name.partition(".")[0] in ("spacy", "stages", "pytextrank"):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [Without("spacy"), *sys.meta_path])
+    found = {finding.subject: finding for finding in diagnose() if finding.problem}
+    assert {"spacy", "language pipeline"} <= set(found)
+    for subject in ("spacy", "language pipeline"):
+        assert "No module named 'spacy'" in found[subject].detail and "make env" in found[subject].remedy
+
+
+def test_a_package_is_imported_really(tmp_path, monkeypatch):
+    assert import_problem("yaml") is None
+    (tmp_path / "half_removed").mkdir()
+    (tmp_path / "compiled_gone").mkdir()
+    (tmp_path / "compiled_gone" / "__init__.py").write_text("import _compiled_gone\n")
+    (tmp_path / "breaks").mkdir()
+    (tmp_path / "breaks" / "__init__.py").write_text("raise SystemError('wrong build')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert import_problem("half_removed") == "cannot be imported: its folder is there without the module"
+    assert "No module named '_compiled_gone'" in import_problem("compiled_gone")
+    assert import_problem("breaks") == "cannot be imported: SystemError: wrong build"
 
 
 def test_fastapi_that_breaks_flows_is_a_problem(monkeypatch, tmp_path):

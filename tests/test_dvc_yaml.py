@@ -1,5 +1,9 @@
 """dvc.yaml against the code: params, paths, imports, descriptions."""
 
+import shlex
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,8 +49,21 @@ def test_every_imported_module_is_a_dependency_and_every_code_dependency_is_impo
 @pytest.mark.parametrize("stage", STAGES)
 def test_command_and_stage_share_a_name(stage):
     key = " ${key}" if FOREACH[stage] else ""
-    assert STAGES[stage]["cmd"] == f"python -m stages.{stage}{key}"
+    assert STAGES[stage]["cmd"] == f"sh stages/run.sh {stage}{key}"
     assert (ROOT / "stages" / f"{stage}.py").exists()
+
+
+def test_a_stage_takes_the_python_on_path_or_says_that_none_will_do(tmp_path):
+    """That DVC's own comes first, test_whole_pipeline.py shows: there DVC runs outside of its environment."""
+    for name in ("sh", "sed", "tr", "head", "readlink"):
+        (tmp_path / name).symlink_to(shutil.which(name))
+    # Neither the shell's parent nor the parent of that is a Python.
+    line = ["sh", "-c", f"sh -c 'sh {shlex.quote(str(ROOT / 'stages/run.sh'))} ingest --help; exit $?'; exit $?"]
+    none = subprocess.run(line, cwd=tmp_path, env={"PATH": str(tmp_path)}, capture_output=True, text=True)
+    assert none.returncode == 1 and none.stderr.startswith("ingest: no Python here") and "make env" in none.stderr
+    paths = f"{tmp_path}:{Path(sys.executable).parent}"
+    found = subprocess.run(line, cwd=ROOT, env={"PATH": paths}, capture_output=True, text=True)
+    assert found.returncode == 0 and "example: python -m stages.ingest dataset" in found.stdout
 
 
 @pytest.mark.parametrize("stage", STAGES)

@@ -1,5 +1,6 @@
 """`keycontrast export --model`: a classifier for AutoModelForSequenceClassification, or what to do in its place."""
 
+import re
 from io import StringIO
 
 import classified_project
@@ -62,15 +63,25 @@ def test_a_pipeline_of_the_library_reads_it(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "message"), [
-    ("words", r"words: no class of transformers holds a TextCNN\. Use it as it is: `keycontrast predict RUN`, or "
-              r"models\.clld\.ClldModel\.from_pretrained\(.*\); or train one with an encoder of the BERT family"),
-    ("mean", r"mean: no class of transformers classifies by the mean over tokens .* train_clld\.pool: cls or pooler"),
+    ("words", r"words: no class of transformers holds a TextCNN\. Use it as it is: `keycontrast predict words TEXT`, "
+              r"or models\.clld\.ClldModel\.from_pretrained\(.*\)\. Of this recipe contrasted, ct, untrained can be"),
+    ("mean", r"mean: no class of transformers classifies by the mean over tokens .* contrasted, ct, untrained can be"),
     ("untrained", "models/untrained/model: no trained CLLD model"),
     ("contrastd", "--model: no model is called 'contrastd'; did you mean 'contrasted'")])
 def test_what_cannot_be_exported_is_said_with_what_to_do(name, message, tmp_path):
     with pytest.raises(InputError, match=message):
         exported(name, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("name", "message"), [
+    ("words", "`keycontrast use r --set models.clld.words.encoder=bundled`, train it, `keycontrast run "
+              "train_clld@words`, and"), ("mean", "train it with train_clld.pool: cls or pooler, and")])
+def test_where_no_row_can_be_exported_it_says_how_to_make_one(name, message, tmp_path):
+    params = classified_project.params(models={name: MODELS[name]}, runs={})
+    with pytest.raises(InputError, match=re.escape(message)):
+        export_clld.export(parse_params({**params, "recipe": "r"}, "params"), name, tmp_path / "out",
+                           Console(file=StringIO()))
 
 
 def test_a_rewriter_is_no_classifier(tmp_path):

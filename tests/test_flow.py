@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -88,6 +89,53 @@ def test_a_second_run_finds_nothing_to_do(done):
     assert again.returncode == 0 and "All 7 stages are up to date." in again.stdout
     assert "start" not in again.stdout and "estimate" not in again.stdout
     assert order(root) == [] and lock(root) == before
+    # No flow begins, so that no server is needed: nobody answers here.
+    unreachable = keycontrast(root, "run", "train_x", PREFECT_API_URL="http://127.0.0.1:9/api")
+    assert unreachable.returncode == 0 and "All 3 stages are up to date." in unreachable.stdout
+
+
+def test_missing_outs_come_from_the_cache_and_only_the_rest_is_computed(done, tmp_path):
+    root = copied(done[0], tmp_path / "p")
+    before = lock(root)
+    content = (root / "artifacts/report/report").read_bytes()
+    shutil.rmtree(root / "artifacts")
+    back = keycontrast(root, "run")
+    assert back.returncode == 0 and "artifacts of 7 stages brought back from DVC's cache" in back.stdout
+    assert "All 7 stages are up to date." in back.stdout
+    assert order(root) == [] and lock(root) == before and (root / "artifacts/report/report").read_bytes() == content
+    # What has other inputs is computed, and so is what the cache has lost.
+    shutil.rmtree(root / "artifacts")
+    hashed = lock(root)["stages"]["side@d"]["outs"][0]["md5"]
+    (root / ".dvc/cache/files/md5" / hashed[:2] / hashed[2:]).unlink()
+    params = (root / "params.yaml").read_text()
+    (root / "params.yaml").write_text(params.replace("seed: 2\n", "seed: 3\n"))
+    some = keycontrast(root, "run")
+    assert some.returncode == 0 and "artifacts of 3 stages brought back" in some.stdout, some.stdout + some.stderr
+    assert sorted(order(root)) == ["report", "side@d", "train_x@m2"]
+
+
+def test_other_bytes_from_the_same_inputs_are_said_in_one_line(done, tmp_path):
+    root = copied(done[0], tmp_path / "p")
+    assert "other bytes" not in done[3].stdout
+    for line in (["add", "dvc.lock"], ["-c", "user.name=a", "-c", "user.email=a", "commit", "--quiet", "-m", "lock"]):
+        subprocess.run(["git", *line], cwd=root, check=True)
+    (root / "raw").write_text("more\n")
+    changed = keycontrast(root, "run", "side")
+    assert changed.returncode == 0 and order(root) and "other bytes" not in changed.stdout
+    (root / "raw").write_text("raw\n")
+    (root / "processor").write_text("another\n")
+    for made in ("artifacts", ".dvc/cache"):
+        shutil.rmtree(root / made)
+    other = keycontrast(root, "run")
+    assert other.returncode == 0 and "dvc.lock: 7 of 7 stages have written other bytes" in other.stdout, other.stdout
+    assert "`git checkout dvc.lock`" in other.stdout and "Which bytes are promised" in other.stdout
+    again = keycontrast(root, "run")
+    assert again.returncode == 0 and "other bytes" not in again.stdout
+
+
+def copied(root, target):
+    """A copy of a project that may be changed."""
+    return shutil.copytree(root, target, ignore=shutil.ignore_patterns("tmp", ".keycontrast"))
 
 
 def test_one_target_and_one_stage(done, tmp_path):
@@ -125,6 +173,23 @@ with get_client(sync_client=True) as client:
     assert "train-x-m2" in shown and "Duration:" in shown and "artifacts/report/report](file://" in shown
     assert "('ingest@d', 'Cached')" in shown and "('report', 'Completed')" in shown
     assert shown.splitlines()[-1] == "['COMPLETED', 'FAILED'] 4"
+
+
+def test_events_reach_the_server_before_it_ends(server):
+    program = """
+from prefect.events import emit_event
+from prefect.events.worker import EventsWorker
+from pipeline.flows import events_delivered
+with events_delivered():
+    for number in range(20):
+        emit_event("keycontrast.test", {"prefect.resource.id": f"keycontrast.{number}"})
+    worker = EventsWorker.instance()
+    waiting = worker._queue.qsize()
+print(waiting > 0, worker._queue.qsize(), worker._done_event.is_set())
+"""
+    shown = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, text=True,
+                           check=True)
+    assert shown.stdout == "True 0 True\n" and shown.stderr == ""
 
 
 def test_a_killed_run_leaves_nothing_behind_and_goes_on(done, tmp_path):

@@ -258,6 +258,15 @@ def test_runs_share_items_and_sources(project):
     assert not (project / "judged").exists()
 
 
+def test_without_a_number_all_shared_items_are_judged_if_they_are_fewer_than_the_designs(project):
+    said = make(project / "judged", items=None)
+    assert f"share {ITEMS} items, fewer than the 100 of the design: all of them" in said
+    assert read_key(project / "judged" / "key.json").design.items == ITEMS
+    assert len(rows_of(project / "judged" / "sheets" / "rater-1.csv")) == ITEMS * len(RUNS)
+    with pytest.raises(InputError, match=f"--items: 100 were asked for, and the runs share {ITEMS}"):
+        make(project / "others", items=100)
+
+
 def test_capitals_do_not_give_the_reference_away(project):
     table = read_frame(RunPaths(RUNS[0]).predictions)
     table["references"] = [["Reference In Capitals"]] * len(table)

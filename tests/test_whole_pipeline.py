@@ -1,5 +1,6 @@
 """The whole pipeline, tiny: both orchestrators, twice, killed, and given bad input."""
 
+import os
 import shutil
 import signal
 import subprocess
@@ -21,13 +22,16 @@ pytestmark = pytest.mark.timeout(1500)
 
 @pytest.fixture(scope="module")
 def twins(tmp_path_factory):
-    """Two projects made alike: one run by the flow, one by DVC alone with other worker counts and hash seed."""
+    """Two projects made alike: one run by the flow, one by DVC alone with other worker counts and hash seed.
+
+    DVC alone finds its environment without having it on PATH.
+    """
     home = tmp_path_factory.mktemp("whole pipeline")
     flow, alone = (tiny_project.make(home / name) for name in ("flow", "dvc alone"))
     tiny_project.write_params(alone, runtime={"workers": 1})
     with ThreadPoolExecutor(2) as pool:
         runs = [pool.submit(tiny_project.call, flow, *tiny_project.command("run"), PYTHONHASHSEED="1"),
-                pool.submit(tiny_project.call, alone, *DVC, "repro", PYTHONHASHSEED="2")]
+                pool.submit(tiny_project.call, alone, *DVC, "repro", PYTHONHASHSEED="2", PATH=os.defpath)]
     for run in runs:
         assert run.result().returncode == 0, run.result().stdout[-3000:] + run.result().stderr[-3000:]
     return flow, alone, runs[0].result()

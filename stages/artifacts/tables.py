@@ -231,6 +231,9 @@ def atomic_file(path: Path) -> Iterator[Path]:
         # mkstemp makes private files; an artifact is as readable as any other new file.
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
+    except Exception as error:
+        error.add_note(str(path))
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -250,6 +253,9 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             path.replace(old / "previous")
         temporary.replace(path)
         rmtree(old)
+    except Exception as error:
+        error.add_note(str(path))
+        raise
     finally:
         if temporary.exists():
             rmtree(temporary)

@@ -1,7 +1,25 @@
 """Errors that a person can act on: what is wrong, where it is, and what to do next."""
 
+import errno
+import os
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
+
+# What keeps a file from being written, and the remedy.
+_UNWRITTEN = {
+    errno.ENOSPC: ("the disk is full", "Free some space"),
+    errno.EDQUOT: ("the quota of disk space is used up", "Free some space"),
+    errno.EROFS: ("that place is read-only", "Take another, or make it writable"),
+    errno.EACCES: ("this user has no permission for it", "Take another place, or change its permissions (ls -l)"),
+    errno.EPERM: ("this user has no permission for it", "Take another place, or change its permissions (ls -l)"),
+    errno.EFBIG: ("files may not grow so large here", "Raise the limit (ulimit -f), or take another place"),
+    errno.ENOTDIR: ("a file stands where a folder is needed", "Move it away, or take another place"),
+    errno.EEXIST: ("a file stands where a folder is needed", "Move it away, or take another place"),
+    errno.EISDIR: ("a folder stands where a file is needed", "Move it away, or take another place"),
+}
+# Libraries that are not written in Python raise errors of their own with the system's words in them.
+_FOREIGN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG)
 
 
 class InputError(Exception):
@@ -30,3 +48,22 @@ def nearest(name: str, valid: Iterable[str]) -> str:
         return "nothing is available here."
     shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
     return f"valid names: {shown}."
+
+
+def unwritten(error: BaseException) -> str | None:
+    """Return one line on what could not be written, why, and the remedy, if that is what ``error`` says.
+
+    Args:
+        error: of the system, or of a library that hands on the system's words. The place is its file name, or else
+            the first note of its own: ``atomic_file`` and ``atomic_folder`` leave one.
+    """
+    number = error.errno if isinstance(error, OSError) else None
+    if number is None:
+        number = next((known for known in _FOREIGN if os.strerror(known) in str(error)), None)
+    if number not in _UNWRITTEN:
+        return None
+    reason, remedy = _UNWRITTEN[number]
+    named = getattr(error, "filename", None)
+    if not isinstance(named, str | os.PathLike):
+        named = next(iter(getattr(error, "__notes__", ())), f"a file of {Path.cwd()}, or the output")
+    return f"{os.fspath(named)}: could not be written: {reason}. {remedy}, and give the same command again."

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.runtime.distributed import Processes, is_first, launched, launcher, speaks, start_processes
-from stages.runtime.errors import InputError
+from stages.runtime.errors import InputError, unwritten
 from stages.runtime.guard import die_with, exclusive, watched_ancestors
 from stages.runtime.log import configure, logger
 
@@ -85,13 +85,23 @@ def run_stage(stage: str, work: Callable[[StageProcess], None], argv: list[str] 
         with _scratch(stage, key) as scratch:
             process = StageProcess(stage, key, scratch)
             work(process)
+        if is_first():
+            _record(process, time.monotonic() - started)
     except InputError as error:
         if speaks():
-            print(f"{stage}: {error}", file=sys.stderr)  # noqa: T201 - the message is the command's output
+            _tell(stage, str(error))
         return 1
-    if is_first():
-        _record(process, time.monotonic() - started)
+    except Exception as error:
+        told = unwritten(error)
+        if told is None:
+            raise
+        _tell(stage, told)
+        return 1
     return 0
+
+
+def _tell(stage: str, message: str) -> None:
+    print(f"{stage}: {message}", file=sys.stderr)  # noqa: T201 - the message is the command's output
 
 
 @contextmanager

@@ -1,0 +1,29 @@
+# sh stages/run.sh STAGE [INSTANCE]: `python -m stages.STAGE INSTANCE` in the environment of the DVC that started it.
+#
+# DVC runs a stage's command by a shell, where `python` is what stands first on PATH: not DVC's own Python, unless its
+# environment has been activated. The command is written into dvc.lock, so that it cannot name the place itself.
+
+program_of() {  # process id: the program as it was called, by a path that holds from here
+    called=$(tr '\0' '\n' 2>/dev/null < "/proc/$1/cmdline" | head -n 1)
+    case $called in
+        /*) echo "$called" ;;
+        */*) echo "$(readlink "/proc/$1/cwd")/$called" ;;
+        *) echo "$called" ;;
+    esac
+}
+
+has_packages() {
+    "$1" -c 'from importlib.util import find_spec as f; raise SystemExit(not (f("pandas") and f("torch")))' 2>/dev/null
+}
+
+stage=$1
+shift
+# DVC is the parent, or the parent of a shell that waits. One that stands outside any environment has no pandas.
+grandparent=$(sed 's/.*) . \([0-9]*\) .*/\1/' "/proc/$PPID/stat" 2>/dev/null)
+for python in "$(program_of "$PPID")" "$(program_of "$grandparent")" python .venv/bin/python python3; do
+    case ${python##*/} in
+        python*) has_packages "$python" && exec "$python" -m "stages.$stage" "$@" ;;
+    esac
+done
+echo "$stage: no Python here has the packages that stages need. Make the environment by \`make env\`, or activate it." >&2
+exit 1
