@@ -85,7 +85,7 @@ def fitting_sizes(params: Params, extents: Mapping[str, Extent], machine: Machin
         machine: what they are to fit.
     """
     kind = kind_of(machine)
-    values: dict[str, Any] = {"runtime": _runtime(params, kind, machine)}
+    values: dict[str, Any] = {"runtime": _runtime(kind, machine)}
     largest = {track: max((extents[name] for name in names), key=lambda extent: extent.train)
                for track, names in sized_datasets(params).items()}
     frozen = round(FROZEN[kind] * _layers(params.encoder.source))
@@ -100,11 +100,9 @@ def fitting_sizes(params: Params, extents: Mapping[str, Extent], machine: Machin
     return values
 
 
-def _runtime(params: Params, kind: Kind, machine: Machine) -> dict[str, int]:
-    """Return threads, half the cores where trainings run two at a time, and workers."""
-    models = sum(len(of_track) for of_track in (params.models.hcl, params.models.pgkpr, params.models.clld))
-    share = machine.cores if models == 1 and not params.attributed_datasets else machine.cores // 2
-    threads = 4 if kind in ("GPU", "large GPU") else share if models else 1
+def _runtime(kind: Kind, machine: Machine) -> dict[str, int]:
+    """Return threads, half the cores, because two stages run at a time, and workers."""
+    threads = 4 if kind in ("GPU", "large GPU") else machine.cores // 2
     return {"threads": max(1, min(threads, machine.cores, _MOST_THREADS)),
             "workers": min(machine.cores, _MOST_THREADS)}
 

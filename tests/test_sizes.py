@@ -80,9 +80,8 @@ def test_texts_are_read_as_long_as_they_are_and_the_machine_bears():
 
 def test_threads_are_shared_by_what_runs_side_by_side():
     assert fitted(SMALL).runtime.threads == 1 and fitted(MANY).runtime.threads == 8
-    alone = {**RECIPE, "models": {"hcl": MODELS["hcl"]}}
-    params = parse_params(alone, "recipe")
-    assert fitting_sizes(params, {"pairs": QUESTIONS}, SMALL)["runtime"] == {"threads": 2, "workers": 2}
+    assert fitted(Machine(1, 4)).runtime.threads == 1 and fitted(Machine(64, 256)).runtime.threads == 8
+    assert fitted(SMALL).runtime.workers == 2 and fitted(LARGE).runtime.threads == 4
 
 
 def test_only_encoders_whose_depth_is_known_are_frozen(tmp_path):
