@@ -14,7 +14,7 @@ from torch.utils._foreach_utils import _foreach_supported_types
 from torch.utils._pytree import tree_flatten, tree_map
 from torch.utils.backend_registration import _DummyBackendModule, _setup_privateuseone_for_python_backend
 
-from pretend import fused, rules
+from pretend import autocast, fused, rules
 from pretend.record import active, note
 
 NAME = "pretend"
@@ -273,7 +273,9 @@ def _register_factories():
     return library, everything
 
 
-_LIBRARIES = _register_factories()  # kept, for they end with their objects
+# Kept, for they end with their objects.
+_LIBRARIES = _register_factories()
+_CASTS, CAST_OPERATIONS = autocast.register(NAME)
 
 
 class _Functions(TorchFunctionMode):
