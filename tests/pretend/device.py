@@ -10,10 +10,11 @@ from unittest import mock
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._foreach_utils import _foreach_supported_types
 from torch.utils._pytree import tree_flatten, tree_map
 from torch.utils.backend_registration import _DummyBackendModule, _setup_privateuseone_for_python_backend
 
-from pretend import fused, rules
+from pretend import autocast, fused, rules
 from pretend.record import active, note
 
 NAME = "pretend"
@@ -242,7 +243,7 @@ def _count(func, args, kwargs):
     if not active():
         return
     if rules.launches(func):
-        _launch(rules.name_of(func))
+        _launch(rules.name_of(func), *(one for one in tree_flatten(args)[0] if isinstance(one, torch.Tensor)))
     waited = rules.waits(func, args, kwargs)
     if waited:
         note("waits", waited)
@@ -250,9 +251,10 @@ def _count(func, args, kwargs):
         note("sorts", rules.name_of(func))
 
 
-def _launch(name):
+def _launch(name, *operands):
     for record in active():
-        record.launch(name)
+        kinds = (one.dtype for one in operands if one.is_floating_point()) if record.places else ()
+        record.launch(name, next(iter(kinds), None))
 
 
 # Operations without a tensor of the device among their operands: made by the device they name.
@@ -271,7 +273,9 @@ def _register_factories():
     return library, everything
 
 
-_LIBRARIES = _register_factories()  # kept, for they end with their objects
+# Kept, for they end with their objects.
+_LIBRARIES = _register_factories()
+_CASTS, CAST_OPERATIONS = autocast.register(NAME)
 
 
 class _Functions(TorchFunctionMode):
@@ -307,6 +311,16 @@ _FUSED = {torch.nn.functional.scaled_dot_product_attention: fused.attention, tor
 
 
 @contextmanager
+def _foreach():
+    """Let optimisers and clipping take lists of the device's tensors at once, as of CUDA's."""
+    _foreach_supported_types.append(PretendTensor)
+    try:
+        yield
+    finally:
+        _foreach_supported_types.remove(PretendTensor)
+
+
+@contextmanager
 def switched_on():
     """Let code within the block use the device.
 
@@ -316,7 +330,7 @@ def switched_on():
     swaps = torch.__future__.get_swap_module_params_on_conversion()
     torch.__future__.set_swap_module_params_on_conversion(True)  # so that tied parameters stay tied
     try:
-        with (mock.patch.object(torch, "inference_mode", torch.no_grad), _Functions(),
+        with (mock.patch.object(torch, "inference_mode", torch.no_grad), _Functions(), _foreach(),
               mock.patch.object(torch.autograd, "_engine_run_backward", _backward),
               torch.autograd.set_multithreading_enabled(False)):
             yield DEVICE

@@ -7,55 +7,59 @@ from dataclasses import replace
 from unittest import mock
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from pretend.device import switched_on
-from pretend.record import recording
+from pretend.record import Record, recording
 
 
-class _Measured(Exception):
+class _Measured(BaseException):
     """Ends a training once its micro-batch has been looked at."""
 
 
 def micro_batch(stage, train, size=4, precision="fp32", places=False):
-    """Return the record of the second micro-batch of a step: its copy to the device, forward pass, loss and backward.
+    """Return the record of a step of one micro-batch: its copy to the device, forward pass, loss, backward, clipping.
 
-    It is one in the midst of a step, so that neither the optimiser nor what the first one sets up is in it. Whatever
-    the training loop does between two micro-batches is.
+    It is the second step, so that what the first one sets up is not in it, and it ends before the optimiser's update.
 
     Args:
         stage: module that calls ``fit``.
-        train: begins the training on the pretend device, of at least three micro-batches.
+        train: begins the training on the pretend device.
         size: items of a micro-batch.
         precision: of the training.
-        places: also count operations by place.
+        places: also count operations by place and by type.
     """
     found = []
 
     def fit(task, settings, *rest, **more):
-        changed = replace(settings, prefetch=0, batch_size=4 * size, micro_batch=size, precision=precision)
+        changed = replace(settings, prefetch=0, batch_size=size, micro_batch=size, precision=precision)
         return real(_watched(task, found, places), changed, *rest, **more)
 
-    real = stage.fit
-    with switched_on(), mock.patch.object(stage, "fit", fit), deterministic():
-        try:
+    def updates(*_):
+        if found:
+            raise _Measured
+
+    real, handle = stage.fit, register_optimizer_step_pre_hook(updates)
+    try:
+        with switched_on(), mock.patch.object(stage, "fit", fit), deterministic():
             train()
-        except _Measured:
-            return found[0]
-    raise AssertionError("the training had no third micro-batch")
+    except _Measured:
+        found[0].close()
+        return found[0]
+    finally:
+        handle.remove()
+    raise AssertionError("the training had no second step")
 
 
 def _watched(task, found, places):
-    """Let ``task`` record what is done between its second and its third loading."""
-    load, opened, loads = task.load, recording(places), []
+    """Let ``task`` begin a record with its second loading."""
+    load, loads = task.load, []
 
     def watched(items):
         loads.append(items)
-        if len(loads) == 3:
-            opened.__exit__(None, None, None)
-            raise _Measured
         loaded = load(items)
         if len(loads) == 2:
-            found.append(opened.__enter__())
+            found.append(Record(places).open())
         return loaded
 
     task.load = watched

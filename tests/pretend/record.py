@@ -21,7 +21,8 @@ class Record:
         copies: copies to the device that do not, by name.
         sorts: operations that sort, most of them for the sake of determinism.
         recurrent: recurrent layers computed under autocast, which CUDA does in fp16.
-        launched: of :attr:`operations`, by place; only with ``places=True``.
+        launched: of :attr:`operations`, by place; only with ``places=True``, as the next.
+        types: by name and type of the first floating-point operand.
     """
 
     places: bool = False
@@ -32,12 +33,23 @@ class Record:
     sorts: Counter = field(default_factory=Counter)
     recurrent: Counter = field(default_factory=Counter)
     launched: Counter = field(default_factory=Counter)
+    types: Counter = field(default_factory=Counter)
 
-    def launch(self, name):
-        """Count one operation."""
+    def open(self):
+        """Count from now on."""
+        _ACTIVE.append(self)
+        return self
+
+    def close(self):
+        """Count no longer."""
+        _ACTIVE.remove(self)
+
+    def launch(self, name, kind):
+        """Count one operation, on operands of ``kind``."""
         self.operations[name] += 1
         if self.places:
             self.launched[name, place()] += 1
+            self.types[name, kind] += 1
 
     def figures(self):
         """Return the totals by name."""
@@ -58,12 +70,11 @@ _ACTIVE: list[Record] = []
 @contextmanager
 def recording(places=False):
     """Count what the device does within the block; ``places`` also counts operations by place, slowly."""
-    record = Record(places)
-    _ACTIVE.append(record)
+    record = Record(places).open()
     try:
         yield record
     finally:
-        _ACTIVE.remove(record)
+        record.close()
 
 
 def active():
