@@ -20,6 +20,7 @@ from stages.artifacts.tables import Provenance, read_frame, read_metadata, write
 from stages.attribution import ClassifierScorer, SiameseScorer
 from stages.params.data import Attribution
 from stages.runtime.errors import InputError
+from stages.runtime.precision import computed_in
 
 TEXTS = ["what is the best way to learn a language ?", "how do i learn a new language", "don't eat dog , cat",
          "why dog eat cat", "you can run", "cat"]
@@ -196,6 +197,7 @@ def test_stage_writes_the_table_and_says_what_made_it(project, tokenizer):
         assert score.tobytes() == expected.tobytes()
     metadata = read_metadata(path)
     assert metadata["counts"]["rows_xx"] == metadata["counts"]["rows_xy"] == 4 and metadata["rows"] == 8
+    assert metadata["precision"] == computed_in("fp32", False)
     assert len(metadata["models"]["pair_classifier"]["sha256"]) == 64
     assert metadata["models"]["attribution"] == {**values(), "bugs_of_the_released_code": []}
 

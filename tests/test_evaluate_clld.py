@@ -24,6 +24,7 @@ from stages.evaluate_clld import System, evaluated_items, floor_systems, main, r
 from stages.evaluation.systems import Resampling
 from stages.params.clld import LinearFloor
 from stages.runtime.errors import InputError
+from stages.runtime.precision import computed_in
 
 FLOOR = LinearFloor(min_count=1).model_dump()
 ON = TrainedOn("tiny", "none", "textcnn", 12, {"number": 5, "person": 8, "place": 8})
@@ -195,6 +196,7 @@ def test_stage_writes_everything_with_the_same_bytes(project, name):
     assert metrics["floors"]["linear"]["accuracy"] == pytest.approx(
         json.loads(DatasetPaths("tiny").metrics("linear_floor").read_text())["test"]["accuracy"])
     assert metrics["counts"]["examples"] == 9 == read_metadata(paths.scores)["counts"]["examples"]
+    assert read_metadata(paths.predictions)["precision"] == computed_in("fp32", False)
 
 
 def test_probabilities_are_those_of_the_saved_model_text_by_text(project):

@@ -16,6 +16,7 @@ from stages.evaluation.systems import Resampling, rounded
 from stages.metrics import bleu, distinct, ibleu, rouge, self_bleu, source_bleu
 from stages.metrics.bertscore import BertScores
 from stages.runtime.errors import InputError
+from stages.runtime.precision import computed_in
 
 TRAIN = [(1, "how do i lose belly fat", "what helps against belly fat"),
          (2, "who invented the telephone", "who is the inventor of the telephone"),
@@ -272,6 +273,7 @@ def test_stage_writes_metrics_and_scores_with_the_same_bytes(project):
     assert len(scores) == 15 and scores["bertscore"].notna().all()
     metadata = read_metadata(paths.scores)
     assert metadata["counts"]["examples"] == 3
+    assert metadata["precision"] == computed_in("fp32", False)
     assert metadata["models"]["word_vectors"]["origin"].startswith("static word-piece table")
     assert main(["run-a"]) == 0
     assert (paths.metrics.read_bytes(), paths.scores.read_bytes()) == first

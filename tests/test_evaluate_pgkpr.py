@@ -18,6 +18,7 @@ from stages.pgkpr.normalisation import ReleasedForm, as_text, as_words
 from stages.pgkpr.trained import plain_items
 from stages.pgkpr.vocabulary import Vocabulary
 from stages.runtime.errors import InputError
+from stages.runtime.precision import computed_in
 
 PAIRS = tiny_rewriters.items()
 TEST = PAIRS[PAIRS["split"] == "test"]
@@ -263,6 +264,7 @@ def test_stage_writes_metrics_and_scores_with_the_same_bytes(project):
     for name in ("released_py_rouge_l", "py_rouge_1", "keywords_kept", "bleu_1"):
         assert round(own[name].mean(), 6) == metrics["run"][name]
     assert read_metadata(paths.scores)["counts"]["examples"] == 2
+    assert read_metadata(paths.scores)["precision"] == computed_in("fp32", False)
     assert main(["run-a"]) == 0
     assert (paths.metrics.read_bytes(), paths.scores.read_bytes()) == first
 

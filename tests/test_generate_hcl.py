@@ -24,6 +24,7 @@ from stages.hcl.lookup import save_lookup
 from stages.params import Params
 from stages.params.hcl import GenerateHcl
 from stages.runtime.errors import InputError
+from stages.runtime.precision import computed_in
 from stages.train_hcl import _model
 
 
@@ -213,6 +214,7 @@ def test_the_stage_writes_predictions_and_says_what_it_fell_back_on(params):
     assert set(unseen["keyword"]) == {"catt"} and not unseen["keyword_known"].any()
     plain_origin, unseen_origin = (read_metadata(RunPaths(name).predictions) for name in ("plain", "unseen"))
     assert plain_origin["fallbacks"] == []
+    assert plain_origin["precision"] == computed_in("fp32", False)
     assert "keyword 'catt' is no node of the training graph" in unseen_origin["fallbacks"][0]
     assert "did you mean 'cat'?" in unseen_origin["fallbacks"][0]
     first = RunPaths("unseen").predictions.read_bytes()

@@ -12,6 +12,7 @@ from stages.params.pgkpr import GeneratePgkpr
 from stages.pgkpr.generation import Paraphraser, evaluated_items, marked_words
 from stages.pgkpr.keywords import fixed_mask
 from stages.runtime.errors import InputError
+from stages.runtime.precision import computed_in
 
 ARCHITECTURES = ("pgkpr", "transformer", "residual_lstm", "latent_bow", "ianet")
 PAIRS = tiny_rewriters.items()
@@ -136,6 +137,7 @@ def test_stage_writes_the_same_bytes_twice(project):
     assert rows["example_id"].tolist() == [9, 10] and rows["sample"].tolist() == [0, 0]
     metadata = read_metadata(RunPaths("run-a").predictions)
     assert metadata["stage"] == "generate_pgkpr@run-a" and len(metadata["models"]["model"]["sha256"]) == 64
+    assert metadata["precision"] == computed_in("fp32", False)
     assert main(["run-a"]) == 0
     assert RunPaths("run-a").predictions.read_bytes() == first
     other = read_frame(RunPaths("run-b").predictions, "predictions")

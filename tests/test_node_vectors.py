@@ -13,6 +13,7 @@ from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
 from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import sha256_of
+from stages.runtime.precision import computed_in
 
 VALUES = {"pooling": "mean", "batch_size": 4, "max_length": 32}
 TEXTS = ["dog eat", "cat run fast", "why dog play", "tell me why", "the best school", "find a good school for me",
@@ -132,5 +133,6 @@ def test_stage_writes_the_table_and_names_its_encoder(tmp_path, monkeypatch, enc
     assert {len(vector) for vector in written["vector"]} == {16}
     weights = sha256_of(encoder_folder / "model.safetensors")
     assert read_metadata(path)["models"]["encoder"] == {"name": "tiny", "version": None, "sha256": weights}
+    assert read_metadata(path)["precision"] == computed_in("fp32", False)
     first = path.read_bytes()
     assert node_vectors.main(["tiny"]) == 0 and path.read_bytes() == first

@@ -20,6 +20,7 @@ from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, write_table
 from stages.encoders import resolve_encoder
 from stages.runtime.errors import InputError
+from stages.runtime.precision import computed_in
 from stages.runtime.seeds import derived_seed
 
 TEXTS = ["how do i learn a new language ?", "what is the best way to learn a language ?", "how do i lose weight fast",
@@ -213,6 +214,7 @@ def test_stage_writes_a_classifier_that_loads_and_metrics(project, encoder_folde
     assert pair_classifier.main(["tiny"]) == 0
     classifier = AutoModelForSequenceClassification.from_pretrained(project.pair_classifier)
     assert classifier.config.id2label == {0: "different", 1: "paraphrase"}
+    assert classifier.config.computed_in == computed_in("fp32", False)
     assert AutoTokenizer.from_pretrained(project.pair_classifier).model_max_length == 24
     metrics = json.loads(project.metrics("pair_classifier").read_text())
     assert metrics["training_points"] == 16 and metrics["validation_points"] == 8

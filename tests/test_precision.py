@@ -1,15 +1,24 @@
 """The precision of products: recurrent layers out of autocast, TF32 as asked, devices that lack it, its record."""
 
+from functools import partial
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import recurrent_cases
+import tiny_bert
+import tiny_clld
 import torch
 from torch import nn
+from transformers import BertModel
 
+from models.attribution import from_encoding, siamese_saliency, word_saliency
 from models.precision import products
 from models.s_tagger import STagger, STaggerConfig
 from stages.artifacts.tables import Provenance
+from stages.clld.inference import class_probabilities
+from stages.encoders import embed_texts
+from stages.metrics.bertscore import bert_score
 from stages.runtime import precision
 from stages.runtime.errors import InputError
 from stages.runtime.precision import check_precision, computed_in, computing, settled_precision
@@ -112,3 +121,50 @@ def test_tables_say_their_precision_where_something_was_computed():
     made = Provenance("node_vectors@sample", "0", precision=computed_in("bf16", True)).as_metadata(1)
     assert made["precision"] == {"products": "bf16", "tf32": True, "compiled": False}
     assert precision.computed_in("fp32", False) == {"products": "fp32", "tf32": False, "compiled": False}
+
+
+TEXTS = ["what is the best way to learn a new language", "how do i learn language fast ?", "a cat", "dog"]
+
+
+def classifier_scores(folder, **switches):
+    tokenizer = tiny_bert.tokenizer(folder)
+    encoding = tokenizer(TEXTS[:2], TEXTS[2:], return_tensors="pt", padding=True)
+    return torch.cat(word_saliency(tiny_bert.classifier(), encoding, **switches)).numpy()
+
+
+def siamese_scores(folder):
+    tokenizer, encoder = tiny_bert.tokenizer(folder), scaled_encoder()
+    sources, others = (from_encoding(tokenizer(texts, return_tensors="pt", padding=True,
+                                               return_special_tokens_mask=True)) for texts in (TEXTS[:2], TEXTS[2:]))
+    return torch.cat(siamese_saliency(encoder, sources, others, steps=8)).numpy()
+
+
+def scaled_encoder():
+    torch.manual_seed(0)
+    return BertModel(tiny_bert.config(initializer_range=0.3)).eval()
+
+
+def node_vectors(folder):
+    found = embed_texts(scaled_encoder(), tiny_bert.tokenizer(folder), TEXTS, 2, 32)
+    return np.concatenate([vectors for _, vectors in found])
+
+
+def class_shares(folder):
+    model = tiny_clld.bert()
+    return class_probabilities(model, tiny_bert.tokenizer(folder), TEXTS, 32, 2)
+
+
+def bertscores(folder):
+    return bert_score(TEXTS, [[text] for text in reversed(TEXTS)], scaled_encoder(), tiny_bert.tokenizer(folder)).f1
+
+
+@pytest.mark.parametrize("compute", [
+    classifier_scores, partial(classifier_scores, method="integrated_gradients", steps=8), siamese_scores, node_vectors,
+    class_shares, bertscores])
+def test_what_trains_nothing_says_nearly_the_same_in_bf16(compute, tmp_path):
+    full = compute(tmp_path)
+    with computing(runtime(device="cpu", precision="bf16")):
+        short = compute(tmp_path)
+    assert short.dtype == full.dtype and np.isfinite(short).all()
+    assert not np.array_equal(short, full)
+    np.testing.assert_allclose(short, full, atol=0.15)

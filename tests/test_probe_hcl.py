@@ -26,6 +26,7 @@ from stages.probing.points import KINDS, latent_points
 from stages.probing.sample import draw
 from stages.probing.swap import frequent_negatives, keyword_choices
 from stages.runtime.errors import InputError
+from stages.runtime.precision import computed_in
 
 LATENT = 6
 
@@ -323,6 +324,7 @@ def test_everything_is_written(probed, tmp_path, monkeypatch):
     assert {path.relative_to(folder).as_posix() for path in folder.rglob("*.*")} == {
         "latent.parquet", "keyword_swap.parquet", "metrics.json", "figures/latent.svg", "figures/latent.png"}
     assert read_metadata(folder / "latent.parquet")["stage"] == "probe_hcl@first"
+    assert read_metadata(folder / "latent.parquet")["precision"] == computed_in("fp32", False)
     assert len(read_frame(folder / "latent.parquet", "latent")) == len(probed.latent)
     metrics = json.loads((folder / "metrics.json").read_text())
     assert metrics["settings"] == {"model": "hcl", "split": "test"}

@@ -19,6 +19,7 @@ from stages import s_tagger
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
 from stages.runtime.errors import InputError
+from stages.runtime.precision import computed_in
 from stages.runtime.seeds import derived_seed
 
 VALUES = {"min_count": 1, "embedding": 12, "hidden": 16, "layers": 2, "learning_rate": 1e-2, "batch_size": 4,
@@ -246,6 +247,8 @@ def test_stage_writes_a_tagger_that_loads_tags_of_every_source_and_metrics(proje
     assert "data set tiny" in card and f"| tagger | {metrics['loss']:.4f} | {metrics['accuracy']:.4f} |" in card
     models = read_metadata(project.table("s_tags"))["models"]
     assert models["word_vectors"] == {"origin": "here"} and len(models["s_tagger"]["sha256"]) == 64
+    assert read_metadata(project.table("s_tags"))["precision"] == computed_in("fp32", False)
+    assert s_tagger.load_tagger(project.s_tagger)[0].config.computed_in == computed_in("fp32", False)
 
 
 def test_a_stage_killed_in_training_and_run_again_writes_the_same_bytes(project, monkeypatch):

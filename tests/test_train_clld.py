@@ -28,6 +28,7 @@ from stages.clld.texts import class_numbers, classes_of, labelled_texts
 from stages.encoders import resolve_encoder
 from stages.runtime.checkpoints import FolderCheckpoints
 from stages.runtime.errors import InputError
+from stages.runtime.precision import computed_in
 from stages.runtime.process import RECORDS
 from stages.train_clld import main, run, with_own_rates
 
@@ -322,6 +323,9 @@ def test_items_are_the_evaluated_texts(trained):
     items, whole = read_frame(trained["ct"].items, "labelled_items"), tiny_classes.items()
     pd.testing.assert_frame_equal(items, whole[whole["split"] != "train"].reset_index(drop=True))
     assert read_metadata(trained["ct"].items)["stage"] == "train_clld@ct"
+    assert read_metadata(trained["ct"].items)["precision"] == computed_in("fp32", False)
+    config = json.loads((trained["ct"].weights / "config.json").read_text())
+    assert config["computed_in"] == computed_in("fp32", False)
 
 
 def test_a_folder_knows_where_its_model_came_from(trained):

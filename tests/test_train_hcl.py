@@ -30,6 +30,7 @@ from stages.params.hcl import TrainHcl
 from stages.params.presets import laid_over
 from stages.runtime.checkpoints import FolderCheckpoints
 from stages.runtime.errors import InputError
+from stages.runtime.precision import computed_in
 from stages.runtime.process import RECORDS
 from stages.train_hcl import _model, annealing_steps, keyword_graph, main, run
 
@@ -232,6 +233,9 @@ def trained(project, monkeypatch):
 def test_stage_writes_model_history_items_and_metrics(trained):
     items = read_frame(trained["hcl"].items, "items")
     assert items["target_keyword"].tolist() == tiny_items.KEYWORDS
+    assert read_metadata(trained["hcl"].items)["precision"] == computed_in("fp32", False)
+    config = json.loads((trained["hcl"].weights / "config.json").read_text())
+    assert config["computed_in"] == computed_in("fp32", False)
     assert items["negative_keyword"][4] == "dog" and pd.isna(items["negative_keyword"][5])
     assert list(map(list, items["negatives"]))[4:6] == [["who can play with the dog"], []]
     history, metrics = pd.read_csv(trained["hcl"].history), json.loads(trained["hcl"].metrics.read_text())

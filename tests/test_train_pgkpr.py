@@ -29,6 +29,7 @@ from stages.pgkpr.trained import plain_items, strongest_word
 from stages.pgkpr.vocabulary import Vocabulary
 from stages.runtime.checkpoints import FolderCheckpoints
 from stages.runtime.errors import InputError
+from stages.runtime.precision import computed_in
 from stages.runtime.process import RECORDS
 from stages.train_pgkpr import batches_of, main, run
 
@@ -444,6 +445,9 @@ def test_tables_of_a_model_are_those_of_the_data_set(trained):
     whole = read_frame(DatasetPaths("tiny").table("paraphrase_items"), "paraphrase_items")
     pd.testing.assert_frame_equal(copied, whole[whole["split"] != "train"].reset_index(drop=True))
     assert read_metadata(trained["pgkpr"].paraphrase_items)["stage"] == "train_pgkpr@pgkpr"
+    assert read_metadata(trained["pgkpr"].items)["precision"] == computed_in("fp32", False)
+    config = json.loads((trained["pgkpr"].weights / "config.json").read_text())
+    assert config["computed_in"] == computed_in("fp32", False)
 
 
 def test_a_saved_model_rewrites_with_what_its_folder_holds(trained):

@@ -12,6 +12,7 @@ def compiled(module: nn.Module, wanted: bool) -> Iterator[None]:
     """Have the layers of ``module`` compiled by ``torch.compile`` while the block lasts, if ``wanted``.
 
     The kernels differ and sum in another order, so results agree with those of the layers as written up to rounding.
+    So do those of a training that was killed and went on: what torch compiles depends on the sizes that it sees first.
     Layers of a kind share their code, and sizes are symbols in it: batches of any length, as of buckets, run through
     the same kernels once two of them have been seen; torch compiles anew for a size of 1 and between training and
     evaluation, and says so on its log if it gives up (``recompile_limit``). What stands between layers, and recurrent
