@@ -49,7 +49,8 @@ def _wrong_files(name: str, dataset: Dataset) -> list[str]:
     return []
 
 
-def reproduce_targets(params: Params, targets: Sequence[str], console: Console, started: float) -> bool:
+def reproduce_targets(params: Params, targets: Sequence[str], console: Console, started: float,
+                      jobs: int | None = None) -> bool:
     """Run the flow ``reproduce`` and say where the results are.
 
     Args:
@@ -57,6 +58,7 @@ def reproduce_targets(params: Params, targets: Sequence[str], console: Console, 
         targets: stages or instances; everything if empty.
         console: where progress and results are shown.
         started: when the command began, by ``time.monotonic``.
+        jobs: stages that share a GPU, or those at a time where there is none; None for one, and two at a time.
 
     Returns:
         Whether everything succeeded.
@@ -70,7 +72,8 @@ def reproduce_targets(params: Params, targets: Sequence[str], console: Console, 
 
         await_server()
         # What failed has been said stage by stage already.
-        with session_of(dag, console, params.runtime.device) as session, without_heartbeats(), suppress(StagesFailed):
+        with (session_of(dag, console, params.runtime, jobs) as session, without_heartbeats(),
+              suppress(StagesFailed)):
             reproduce(list(targets))
     _conclude(params, dag, session.display, session.failed(), console, started)
     return not session.failed()
