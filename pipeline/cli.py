@@ -64,7 +64,9 @@ def _fail(message: str) -> NoReturn:
 @app.command()
 def run(targets: Annotated[list[str] | None, typer.Argument(
         help="stages or instances, such as evaluate_hcl or train_hcl@hcl; everything if none is named")] = None,
-        ) -> None:
+        jobs: Annotated[int | None, typer.Option(
+            min=1, metavar="N", help="stages that share each GPU, or without one stages at a time; one by default, and "
+                                     "at least two at a time")] = None) -> None:
     """Bring all artifacts up to date, independent stages side by side; first say roughly how long that will take.
 
     What is up to date is left alone; a training that was killed goes on from its checkpoint. A stage that
@@ -85,7 +87,7 @@ def run(targets: Annotated[list[str] | None, typer.Argument(
     with exclusive(RUN_LOCK, "keycontrast run"):
         from pipeline.reproduction import reproduce_targets
 
-        succeeded = reproduce_targets(params, targets or [], Console(), started)
+        succeeded = reproduce_targets(params, targets or [], Console(), started, jobs)
     raise typer.Exit(0 if succeeded else 1)
 
 

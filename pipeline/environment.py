@@ -5,6 +5,7 @@ Nothing here imports Prefect: its settings are read once, when it is imported, s
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from stages.runtime.guard import ORCHESTRATOR, process_mark
@@ -39,14 +40,14 @@ def settle_environment(root: Path) -> None:
         os.environ.setdefault(name, value)
 
 
-def child_environment(gpu: str | None = None) -> dict[str, str]:
+def child_environment(gpus: Sequence[str] = ()) -> dict[str, str]:
     """Return the environment of a child that has to die with this process.
 
     Args:
-        gpu: the one device the child may see; None leaves the choice as it is.
+        gpus: the devices that the child may see; none leaves the choice as it is.
     """
     environment = {**os.environ, ORCHESTRATOR: process_mark(os.getpid()) or "",
                    "DVC_NO_ANALYTICS": "true", "PYTHONUNBUFFERED": "1"}
-    if gpu is not None:
-        environment["CUDA_VISIBLE_DEVICES"] = gpu
+    if gpus:
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
     return environment

@@ -10,7 +10,7 @@ import logging
 import queue
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -32,16 +32,15 @@ from pipeline.display import RunDisplay, duration
 from pipeline.environment import settle_environment
 from pipeline.processes import BadInput, LockLost, Processes, StageCrash, log_path, visible_gpus
 from stages.params import load_params
+from stages.params.root import Runtime
+from stages.runtime.distributed import check_devices
 from stages.runtime.process import RECORDS
 
-# Measured: two `dvc repro -s` in one repository are safe, eight are not.
+# Measured: two `dvc repro -s` in one repository are safe; of eight, 3 in 100 lose the lock, and are tried again.
 SIDE_BY_SIDE = 2
 _LOCK_RETRIES = 5
 _RETRY_DELAY_SECONDS = 2
 _DELIVERY_SECONDS = 30.0
-
-# Prefect makes a fresh runner from this one for every flow run.
-_RUNNER: Any = ThreadPoolTaskRunner(max_workers=SIDE_BY_SIDE)
 
 Status = Literal["cached", "done", "failed", "skipped"]
 
@@ -51,7 +50,7 @@ class Attempt:
     """A stage instance that has been handed to Prefect."""
 
     node: StageNode
-    gpu: str | None
+    gpus: tuple[str, ...]
     started: float
     future: PrefectFuture[Any]
 
@@ -67,19 +66,49 @@ class Session:
     Attributes:
         dag: the stage instances to bring up to date.
         display: where progress is shown.
+        gpus: all devices that stages may take.
+        training_processes: of one training, each of which takes a device.
+        jobs: stages that share a device, or those at a time where there is none; None for one, and two at a time.
         processes: the running children.
-        gpus: devices not in use at the moment; ``has_gpus`` tells whether there are any at all.
         outcomes: how each stage instance ended.
+        places: how many stages may still start on each device.
     """
 
     dag: Dag
     display: RunDisplay
     gpus: list[str] = field(default_factory=list)
+    training_processes: int = 1
+    jobs: int | None = None
     processes: Processes = field(default_factory=Processes)
     outcomes: dict[str, Status] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.has_gpus = bool(self.gpus)
+        self.places = dict.fromkeys(self.gpus, self.jobs or 1)
+
+    @property
+    def side_by_side(self) -> int:
+        """How many stages may run at a time."""
+        return max(SIDE_BY_SIDE, len(self.gpus)) if self.jobs is None else self.jobs * max(1, len(self.gpus))
+
+    def needed_gpus(self, node: StageNode) -> int:
+        """Return how many devices a stage instance takes: a training one for each of its processes."""
+        return (self.training_processes if node.is_training else 1) if node.gpu and self.gpus else 0
+
+    def take(self, node: StageNode) -> tuple[str, ...]:
+        """Return the devices that ``node`` now has, and count it on them."""
+        gpus = tuple(self.free_gpus()[:self.needed_gpus(node)])
+        for gpu in gpus:
+            self.places[gpu] -= 1
+        return gpus
+
+    def give_back(self, gpus: Sequence[str]) -> None:
+        """Count a stage that had ``gpus`` as ended."""
+        for gpu in gpus:
+            self.places[gpu] += 1
+
+    def free_gpus(self) -> list[str]:
+        """Return the devices on which another stage may start, the least used first."""
+        return sorted((gpu for gpu in self.gpus if self.places[gpu]), key=lambda gpu: -self.places[gpu])
 
     def failed(self) -> list[str]:
         """Return the stage instances that failed themselves."""
@@ -90,9 +119,22 @@ _SESSION: ContextVar[Session] = ContextVar("session")
 
 
 @contextmanager
-def session_of(dag: Dag, console: Console, device: str) -> Iterator[Session]:
-    """Yield the session in which ``reproduce`` runs; its children end with it, however it ends."""
-    session = Session(dag, RunDisplay(console, len(dag.nodes)), visible_gpus(device))
+def session_of(dag: Dag, console: Console, runtime: Runtime, jobs: int | None = None) -> Iterator[Session]:
+    """Yield the session in which ``reproduce`` runs; its children end with it, however it ends.
+
+    Args:
+        dag: the stage instances to bring up to date.
+        console: where progress is shown.
+        runtime: of the params: device, and processes of a training.
+        jobs: as of :class:`Session`.
+
+    Raises:
+        InputError: a training is to have more processes than there are devices.
+    """
+    gpus = visible_gpus(runtime.device)
+    if gpus and any(node.gpu and node.is_training for node in dag.nodes):
+        check_devices(runtime.processes, len(gpus))
+    session = Session(dag, RunDisplay(console, len(dag.nodes)), gpus, runtime.processes, jobs)
     token = _SESSION.set(session)
     try:
         with session.display.live():
@@ -141,7 +183,7 @@ def reproduce(targets: list[str] | None = None) -> None:
         settle_environment(Path())
         dag = read_dag()
         wanted = dag.subset(dag.resolve(targets)) if targets else dag
-        with session_of(wanted, Console(stderr=True), load_params().runtime.device):
+        with session_of(wanted, Console(stderr=True), load_params().runtime):
             return reproduce.fn(targets)
     parts = subflow_of(session.dag.nodes)
     for part in SUBFLOWS:
@@ -155,26 +197,24 @@ def reproduce(targets: list[str] | None = None) -> None:
 def _run_subflow(subflow: Any, names: list[str]) -> None:
     """Run a subflow; failed stages are noted in the session and do not end the parent here."""
     # The state would also hide errors of this module, so only one kind is let pass.
+    runner: Any = ThreadPoolTaskRunner(max_workers=_SESSION.get().side_by_side)
     with suppress(StagesFailed):
-        subflow(names)
+        subflow.with_options(task_runner=runner)(names)
 
 
-@flow(name="prepare", description="Everything that a training needs.", task_runner=_RUNNER,
-      validate_parameters=False)
+@flow(name="prepare", description="Everything that a training needs.", validate_parameters=False)
 def prepare(names: list[str]) -> None:
     """Run the stage instances ``names``."""
     _run_part(names)
 
 
-@flow(name="train", description="Trainings, and what no training waits for.", task_runner=_RUNNER,
-      validate_parameters=False)
+@flow(name="train", description="Trainings, and what no training waits for.", validate_parameters=False)
 def train(names: list[str]) -> None:
     """Run the stage instances ``names``."""
     _run_part(names)
 
 
-@flow(name="evaluate", description="Generation, metrics, report.", task_runner=_RUNNER,
-      validate_parameters=False)
+@flow(name="evaluate", description="Generation, metrics, report.", validate_parameters=False)
 def evaluate(names: list[str]) -> None:
     """Run the stage instances ``names``."""
     _run_part(names)
@@ -184,14 +224,14 @@ _FLOWS: dict[Subflow, Any] = {"prepare": prepare, "train": train, "evaluate": ev
 
 
 @task(name="stage", persist_result=False)
-def run_stage_instance(node: StageNode, gpu: str | None) -> State[Any]:
+def run_stage_instance(node: StageNode, gpus: tuple[str, ...]) -> State[Any]:
     """Bring one stage instance up to date and leave links to what it made."""
     session = _SESSION.get()
     started = time.monotonic()
     if _is_current(node, session):
         return Completed(name="Cached", message="up to date")
     session.display.started(node.name, node.description)
-    if not session.processes.repro(node.name, gpu):
+    if not session.processes.repro(node.name, gpus):
         return Completed(name="Cached", message="its inputs were made again with the same content")
     leave_artifact(node, time.monotonic() - started)
     return Completed(message="done")
@@ -240,7 +280,7 @@ def _run_part(names: list[str]) -> None:
     try:
         while waiting or running:
             waiting = _without_dependents(session, waiting)
-            for node in _startable(session, waiting, len(running)):
+            while (node := _startable(session, waiting, len(running))) is not None:
                 waiting.remove(node)
                 running[node.name] = _start(session, node, ended)
             if waiting and not running:
@@ -258,30 +298,25 @@ def _run_part(names: list[str]) -> None:
         raise StagesFailed(f"{', '.join(failed)} failed")
 
 
-def _startable(session: Session, waiting: list[StageNode], running: int) -> list[StageNode]:
-    """Return the stage instances that can start now: their inputs stand, a worker and a GPU are free."""
-    chosen: list[StageNode] = []
-    free_gpus = len(session.gpus)
-    for node in waiting:
-        needs_gpu = node.gpu and session.has_gpus
-        ready = all(session.outcomes.get(name) in ("done", "cached") for name in node.upstream)
-        if ready and running + len(chosen) < SIDE_BY_SIDE and (free_gpus > 0 or not needs_gpu):
-            chosen.append(node)
-            free_gpus -= needs_gpu
-    return chosen
+def _startable(session: Session, waiting: list[StageNode], running: int) -> StageNode | None:
+    """Return the first stage instance that can start now: its inputs stand, a worker and its GPUs are free."""
+    if running >= session.side_by_side:
+        return None
+    free = len(session.free_gpus())
+    return next((node for node in waiting if session.needed_gpus(node) <= free
+                 and all(session.outcomes.get(name) in ("done", "cached") for name in node.upstream)), None)
 
 
 def _start(session: Session, node: StageNode, ended: "queue.Queue[Attempt]") -> "Attempt":
-    gpu = session.gpus.pop() if node.gpu and session.has_gpus else None
-    attempt = Attempt(node, gpu, time.monotonic(), _as_task(node).submit(node, gpu))
+    gpus = session.take(node)
+    attempt = Attempt(node, gpus, time.monotonic(), _as_task(node).submit(node, gpus))
     attempt.future.add_done_callback(lambda _: ended.put(attempt))
     return attempt
 
 
 def _note(session: Session, attempt: "Attempt") -> None:
-    """Record and show how a stage instance ended, and give its GPU back."""
-    if attempt.gpu is not None:
-        session.gpus.append(attempt.gpu)
+    """Record and show how a stage instance ended, and give its GPUs back."""
+    session.give_back(attempt.gpus)
     attempt.future.wait()
     name, state = attempt.node.name, attempt.future.state
     seconds = time.monotonic() - attempt.started

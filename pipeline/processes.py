@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -42,7 +42,7 @@ class Processes:
         self._stopped = False
         self._guard = threading.Lock()
 
-    def repro(self, name: str, gpu: str | None = None, force: bool = False) -> bool:
+    def repro(self, name: str, gpus: Sequence[str] = (), force: bool = False) -> bool:
         """Run ``dvc repro -s name`` to its end, its output in ``.keycontrast/logs``.
 
         Returns:
@@ -56,7 +56,7 @@ class Processes:
         command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "-s",
                    *(["--force"] if force else []), name]
         with log.open("wb") as output:
-            process = self._start(name, command, output.fileno(), gpu)
+            process = self._start(name, command, output.fileno(), gpus)
             try:
                 status = process.wait()
             finally:
@@ -80,13 +80,13 @@ class Processes:
             # DVC waits for its command and the command may not heed SIGTERM; the group is ended as a whole.
             _signal_group(process, signal.SIGKILL)
 
-    def _start(self, name: str, command: list[str], output: int, gpu: str | None) -> subprocess.Popen[bytes]:
+    def _start(self, name: str, command: list[str], output: int, gpus: Sequence[str]) -> subprocess.Popen[bytes]:
         with self._guard:
             if self._stopped:
                 raise StageCrash("stopped before it began")
             # Its own session: the stage with its worker processes can then be signalled as one group.
             process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                                       env=child_environment(gpu), start_new_session=True)
+                                       env=child_environment(gpus), start_new_session=True)
             self._running[name] = process
             return process
 
@@ -132,7 +132,7 @@ def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
 
 
 def visible_gpus(device: str) -> list[str]:
-    """Return the devices that stages may take, one stage per device; empty where they compute on the CPU.
+    """Return the devices that stages may take; empty where they compute on the CPU.
 
     Args:
         device: ``runtime.device`` of the params.

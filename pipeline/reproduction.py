@@ -54,7 +54,8 @@ def _wrong_files(name: str, dataset: Dataset) -> list[str]:
     return []
 
 
-def reproduce_targets(params: Params, targets: Sequence[str], console: Console, started: float) -> bool:
+def reproduce_targets(params: Params, targets: Sequence[str], console: Console, started: float,
+                      jobs: int | None = None) -> bool:
     """Run the flow ``reproduce`` and say where the results are.
 
     Args:
@@ -62,6 +63,7 @@ def reproduce_targets(params: Params, targets: Sequence[str], console: Console, 
         targets: stages or instances; everything if empty.
         console: where progress and results are shown.
         started: when the command began, by ``time.monotonic``.
+        jobs: stages that share a GPU, or those at a time where there is none; None for one, and two at a time.
 
     Returns:
         Whether everything succeeded.
@@ -74,7 +76,7 @@ def reproduce_targets(params: Params, targets: Sequence[str], console: Console, 
         console.print(f"Missing artifacts of {len(back)} stages brought back from DVC's cache: {', '.join(back)}",
                       highlight=False, soft_wrap=True)
         dag = _wanted(targets)
-    display, failed = _reproduced(dag, targets, params, console)
+    display, failed = _reproduced(dag, targets, params, console, jobs)
     _conclude(params, dag, display, failed, console, started)
     _say_what_moved(before, read_lock(), console)
     return not failed
@@ -95,7 +97,8 @@ def _say_what_moved(before: dict[str, Any], after: dict[str, Any], console: Cons
                       highlight=False, soft_wrap=True)
 
 
-def _reproduced(dag: Dag, targets: Sequence[str], params: Params, console: Console) -> tuple[RunDisplay, list[str]]:
+def _reproduced(dag: Dag, targets: Sequence[str], params: Params, console: Console,
+                jobs: int | None) -> tuple[RunDisplay, list[str]]:
     """Run the flow; return what it has shown and the stages that failed.
 
     Where nothing has changed no flow begins: it, and the server that it needs, would take most of such a run's time.
@@ -113,7 +116,7 @@ def _reproduced(dag: Dag, targets: Sequence[str], params: Params, console: Conso
 
         await_server()
         # What failed has been said stage by stage already.
-        with (events_delivered(), session_of(dag, console, params.runtime.device) as session, without_heartbeats(),
+        with (events_delivered(), session_of(dag, console, params.runtime, jobs) as session, without_heartbeats(),
               suppress(StagesFailed)):
             reproduce(list(targets))
     return session.display, session.failed()

@@ -11,6 +11,7 @@ from source_imports import ROOT
 WORK = '''"""python work.py OUT [IN...]: write a note of all inputs, or fail as the files here ask.
 
 The file `processor` is no input."""
+import os
 import pathlib
 import sys
 import time
@@ -20,6 +21,8 @@ name = pathlib.Path(out).name
 stage = name.partition("@")[0]
 with open("order.txt", "a") as order:
     order.write(name + "\\n")
+with open("gpus.txt", "a") as gpus:
+    gpus.write(name + " " + os.environ.get("CUDA_VISIBLE_DEVICES", "") + "\\n")
 if pathlib.Path(f"mend-{name}").exists():
     sys.exit(f"{stage}: raw.jsonl, row 3: no column 'target'\\nRename it, or name it in the params.")
 crash = pathlib.Path(f"crash-{name}")

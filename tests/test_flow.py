@@ -10,9 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
+from rich.console import Console
 from small_project import dvc, environment, keycontrast, lock, make_project, order
 
 from pipeline.dag import Dag, StageNode, clear_dead_locks, read_dag, subflow_of
+from pipeline.display import RunDisplay
 from pipeline.environment import settle_environment
 from pipeline.processes import BadInput, LockLost, StageCrash, failure_of, visible_gpus
 from pipeline.server import prefect_server
@@ -214,6 +217,70 @@ def test_a_killed_run_leaves_nothing_behind_and_goes_on(done, tmp_path):
     again = keycontrast(root, "run", "ingest")
     assert again.returncode == 0, again.stdout + again.stderr
     assert (root / "artifacts/d/ingest@d").read_text() == "ingest@draw\n"
+
+
+def test_trainings_of_two_processes_share_two_gpus(done, tmp_path):
+    """Both run at once, each with both devices; other stages see what the command saw."""
+    root = make_project(tmp_path / "p")
+    params = yaml.safe_load((root / "params.yaml").read_text())
+    params["runtime"] |= {"processes": 2}
+    (root / "params.yaml").write_text(yaml.safe_dump(params))
+    refused = keycontrast(root, "run", "train_x", CUDA_VISIBLE_DEVICES="4")
+    assert refused.returncode == 1 and "and 1 GPU is visible (CUDA_VISIBLE_DEVICES=4)" in refused.stderr
+    holds = [root / f"wait-train_x@m{number}" for number in (1, 2)]
+    for hold in holds:
+        hold.touch()
+    command = subprocess.Popen([sys.executable, "-m", "pipeline", "run", "--jobs", "2", "train_x"], cwd=root,
+                               env=environment(CUDA_VISIBLE_DEVICES="4,5"), stdout=subprocess.DEVNULL)
+    assert await_value(lambda: len(read(root / "gpus.txt").splitlines()) == 3)
+    for hold in holds:
+        hold.unlink()
+    assert command.wait(timeout=60) == 0
+    assert sorted(read(root / "gpus.txt").splitlines()) == ["ingest@d 4,5", "train_x@m1 4,5", "train_x@m2 4,5"]
+
+
+def session(gpus, processes=1, jobs=None):
+    from pipeline.flows import Session  # here: Prefect reads its settings once, when it is imported
+
+    return Session(Dag(nodes=()), RunDisplay(Console(), 0), list(gpus), processes, jobs)
+
+
+def started(session, nodes):
+    """Start what can start, as the flow does, and return each name with its devices."""
+    from pipeline.flows import _startable
+
+    waiting, names = list(nodes), []
+    while (one := _startable(session, waiting, len(names))) is not None:
+        waiting.remove(one)
+        gpus = session.take(one)
+        names.append((one.name, *gpus))
+    return names
+
+
+def test_how_many_stages_run_at_a_time_and_on_which_gpus():
+    nodes = [*(node(f"train_x@m{number}", gpu=True) for number in range(6)), node("report")]
+    assert started(session(""), nodes) == [("train_x@m0",), ("train_x@m1",)]
+    assert len(started(session("", jobs=5), nodes)) == 5 and len(started(session("", jobs=1), nodes)) == 1
+    assert started(session("7"), nodes) == [("train_x@m0", "7"), ("report",)]
+    assert started(session("78"), nodes) == [("train_x@m0", "7"), ("train_x@m1", "8")]
+    assert started(session("78", jobs=2), nodes) == [
+        ("train_x@m0", "7"), ("train_x@m1", "8"), ("train_x@m2", "7"), ("train_x@m3", "8")]
+    assert started(session("678", processes=2), nodes) == [("train_x@m0", "6", "7"), ("report",)]
+    assert started(session("6789", processes=2), nodes) == [
+        ("train_x@m0", "6", "7"), ("train_x@m1", "8", "9"), ("report",)]
+    assert started(session("678", processes=2, jobs=2), nodes)[:3] == [
+        ("train_x@m0", "6", "7"), ("train_x@m1", "8", "6"), ("train_x@m2", "7", "8")]
+
+
+def test_devices_are_free_again_when_a_stage_has_ended():
+    from pipeline.flows import _startable
+
+    one, other = node("generate_x@r", gpu=True), node("train_x@m", gpu=True)
+    shared = session("78", processes=2)
+    gpus = shared.take(one)
+    assert gpus == ("7",) and _startable(shared, [other], 1) is None
+    shared.give_back(gpus)
+    assert _startable(shared, [other], 0) is other
 
 
 def test_an_interrupt_ends_the_children(done, tmp_path):
