@@ -1,11 +1,13 @@
 """Keys and values of earlier tokens for W hypotheses of each item, which are never moved."""
 
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 Pair = tuple[Tensor, Tensor]
+Made = TypeVar("Made")
 
 
 class BeamCache:
@@ -28,7 +30,7 @@ class BeamCache:
         self._ancestors: Tensor | None = None  # (B, W, slots so far); None as long as every slot is everyone's ancestor
         self._kept: dict[int, Pair] = {}  # by layer, (B, H, slots, d / H) each
         self._memory: dict[int, Pair] = {}  # by layer, (B, H, S, d / H) each
-        self._made: dict[int, Pair] = {}  # by layer, whatever it makes once
+        self._once: Any = None
 
     @property
     def self_attention_cache(self) -> "BeamCache":
@@ -53,15 +55,24 @@ class BeamCache:
         Raises:
             ValueError: several hypotheses at the first step, which share nothing.
         """
-        position = torch.full((1,), self.steps, device=device)
+        return torch.full((1,), self.steps, device=device), self.allowed(width, device)
+
+    def allowed(self, width: int, device: torch.device) -> Tensor | None:
+        """Open a step: return the mask of :meth:`places` alone, for a caller who takes the position from ``steps``."""
         if self._ancestors is None:
             if width > 1:
                 raise ValueError(f"BeamCache: {width} hypotheses, but reorder() has made none of the first one")
-            return position, None
+            return None
         batch = len(self._ancestors)
         own = torch.eye(width, dtype=torch.bool, device=device).expand(batch, width, width)
         self._ancestors = torch.cat([self._ancestors, own], dim=-1)
-        return position, self._ancestors.unsqueeze(1)
+        return self._ancestors.unsqueeze(1)
+
+    def once(self, make: Callable[[], Made]) -> Made:
+        """Return what ``make`` made at the first step."""
+        if self._once is None:
+            self._once = make()
+        return self._once
 
     def update(self, keys: Tensor, values: Tensor, layer: int) -> Pair:
         """Write keys and values (B, H, W, d / H) of this step; return those of all slots so far."""
@@ -80,12 +91,6 @@ class BeamCache:
         if layer not in self._memory:
             self._memory[layer] = project()
         return self._memory[layer]
-
-    def once(self, layer: int, make: Callable[[], Pair]) -> Pair:
-        """Return what ``make`` returned for a layer at its first step: something that depends on no item."""
-        if layer not in self._made:
-            self._made[layer] = make()
-        return self._made[layer]
 
     def advance(self, width: int) -> None:
         """Close a step in which every layer has written ``width`` slots."""
