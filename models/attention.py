@@ -45,21 +45,21 @@ class Attention(nn.Module):
 
     def of_itself(self, states: Tensor, tokens: RealTokens | None = None, weights: Pair | None = None
                   ) -> tuple[Tensor, Tensor, Tensor]:
-        """Project states (B, L, d), or rows of ``tokens``, to queries, keys and values (B, H, L, d / H) in one product.
+        """Project states (B, L, d), or rows of ``tokens``, to queries, keys and values (B, H, L, d / H).
 
-        ``weights`` and biases of all three, if the caller has kept them. Without them and without gradients, it takes
-        three products: joining the weights would cost as much.
+        In one product by ``weights`` and biases of :attr:`projections`, joined; without them in three.
         """
-        if weights is None and not torch.is_grad_enabled():
+        if weights is None:
             return self._split(self.query(states), tokens), *self.keys_values(states, tokens)
-        all_three = F.linear(states, *(weights or self.joined()))  # (B, L, 3 d)
+        all_three = F.linear(states, *weights)  # (B, L, 3 d)
         all_three = all_three if tokens is None else tokens.padded(all_three)
         query, key, value = all_three.unflatten(-1, (3, self.heads, -1)).unbind(2)
         return query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)
 
-    def joined(self) -> Pair:
-        """Return weights (3 d, d) and biases (3 d,) of queries, keys and values."""
-        return joined(self.query, self.key, self.value)
+    @property
+    def projections(self) -> tuple[nn.Linear, nn.Linear, nn.Linear]:
+        """The layers of queries, keys and values."""
+        return self.query, self.key, self.value
 
     def forward(self, hidden: Tensor, keys: Tensor, values: Tensor, mask: Visible,
                 tokens: RealTokens | None = None) -> Tensor:
@@ -116,14 +116,15 @@ class DecoderLayer(nn.Module):
         prefix: tuple[Tensor, Tensor] | None = None,
         tokens: RealTokens | None = None,
         of_memory: RealTokens | None = None,
+        weights: Pair | None = None,
     ) -> Tensor:
         """Transform hidden (B, L, d) given memory (B, S, d), its mask (B, 1, 1, S) and a first key and value.
 
         Memory may be keys and values already; see :func:`memory_keys_values`. With ``tokens`` hidden and the result are
-        their rows (N, d); with ``of_memory`` memory is its rows.
+        their rows (N, d); with ``of_memory`` memory is its rows. ``weights`` are those of self-attention's
+        projections, joined.
         """
-        kept = cache.once(self.number, self.self_attention.joined) if isinstance(cache, BeamCache) else None
-        query, keys, values = self.self_attention.of_itself(self.norms[0](hidden), tokens, kept)
+        query, keys, values = self.self_attention.of_itself(self.norms[0](hidden), tokens, weights)
         if cache is not None:
             keys, values = cache.self_attention_cache.update(keys, values, self.number)
         if prefix is not None:
@@ -152,7 +153,7 @@ class DecoderLayer(nn.Module):
 def memory_keys_values(layers: Sequence[DecoderLayer], memory: Tensor, tokens: RealTokens | None = None) -> list[Pair]:
     """Project memory (B, S, d), or rows (N, d) of ``tokens``, to the keys and values of all layers in one product."""
     attentions = [layer.cross_attention for layer in layers]
-    weights = joined(*(part for attention in attentions for part in (attention.key, attention.value)))
+    weights = joined([part for attention in attentions for part in (attention.key, attention.value)])
     together = F.linear(memory, *weights)  # (B, S, 2 n d)
     together = together if tokens is None else tokens.padded(together)
     parts = together.unflatten(-1, (2 * len(attentions), attentions[0].heads, -1)).unbind(2)

@@ -5,6 +5,7 @@ from one product, the mask is made once for all layers, and positions are a slic
 ``BertModel``: what it is loaded from and saved as does not change, and neither do its numbers but for rounding.
 """
 
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 import torch
@@ -12,6 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import BertModel
 from transformers.models.bert.modeling_bert import BertEmbeddings, BertLayer
+
+Pair = tuple[Tensor, Tensor]  # weights and biases
 
 _ALIGNED = 16  # rows of a mask begin at multiples of it: attention on a GPU would otherwise copy the mask in each layer
 
@@ -37,8 +40,11 @@ def bert_states(model: BertModel, ids: Tensor, mask: Tensor, types: Tensor | Non
         types: segment of each token (B, L); None if there is one.
     """
     bias, hidden = additive_mask(mask.bool(), model.dtype), _embedded(model.embeddings, ids, types)
-    for layer in model.encoder.layer:
-        hidden = _layer(cast(BertLayer, layer), hidden, bias)
+    layers = [cast(BertLayer, layer) for layer in model.encoder.layer]
+    attentions = [layer.attention.self for layer in layers]
+    weights = joined_by_layer([(part.query, part.key, part.value) for part in attentions])
+    for layer, kept in zip(layers, weights, strict=True):
+        hidden = _layer(layer, hidden, bias, kept)
     return hidden
 
 
@@ -54,12 +60,29 @@ def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
     return bias.masked_fill_(~mask[:, None, None, :], -torch.inf)
 
 
-def joined(*layers: nn.Linear) -> tuple[Tensor, Tensor]:
-    """Return the weights and biases of layers of one input width as those of one layer (n, d), (n).
+def joined(layers: Sequence[nn.Linear]) -> Pair:
+    """Return the weights (n, d) and biases (n,) of layers of one input width as those of one layer.
 
     One product forward and two backward in place of as many for each.
     """
     return torch.cat([layer.weight for layer in layers]), torch.cat([layer.bias for layer in layers])
+
+
+def joined_by_layer(projections: Sequence[Sequence[nn.Linear]]) -> list[Pair | None]:
+    """Return :func:`joined` of each layer's projections of itself, all of the same sizes; None without gradients.
+
+    Those that are trained are joined all at once. Frozen layers stay apart, or gradients would pass through them;
+    without gradients, joining would cost as much as it spares.
+    """
+    if not torch.is_grad_enabled():
+        return [None] * len(projections)
+    trained = [any(part.weight.requires_grad for part in parts) for parts in projections]
+    pieces: Iterator[Pair] = iter(())
+    if any(trained):
+        chosen = [part for parts, wanted in zip(projections, trained, strict=True) if wanted for part in parts]
+        weights, biases = (whole.chunk(sum(trained)) for whole in joined(chosen))
+        pieces = zip(weights, biases, strict=True)
+    return [next(pieces) if wanted else joined(parts) for parts, wanted in zip(projections, trained, strict=True)]
 
 
 def _embedded(embeddings: BertEmbeddings, ids: Tensor, types: Tensor | None) -> Tensor:
@@ -69,14 +92,14 @@ def _embedded(embeddings: BertEmbeddings, ids: Tensor, types: Tensor | None) -> 
     return embeddings.dropout(embeddings.LayerNorm(embeddings.word_embeddings(ids) + places))
 
 
-def _layer(layer: BertLayer, hidden: Tensor, bias: Tensor) -> Tensor:
+def _layer(layer: BertLayer, hidden: Tensor, bias: Tensor, weights: Pair | None) -> Tensor:
     attention, after = layer.attention.self, layer.attention.output
     heads, width = attention.num_attention_heads, attention.attention_head_size
-    layers = attention.query, attention.key, attention.value
-    if torch.is_grad_enabled():
-        parts = F.linear(hidden, *joined(*layers)).unflatten(-1, (3, heads, width)).unbind(2)
-    else:  # joining the weights would cost as much as it spares
-        parts = tuple(part(hidden).unflatten(-1, (heads, width)) for part in layers)
+    if weights is not None:
+        parts = F.linear(hidden, *weights).unflatten(-1, (3, heads, width)).unbind(2)
+    else:
+        parts = tuple(part(hidden).unflatten(-1, (heads, width))
+                      for part in (attention.query, attention.key, attention.value))
     query, key, value = (part.transpose(1, 2) for part in parts)  # (B, H, L, d / H) each
     rate = attention.dropout.p if attention.training else 0.0
     states = F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=rate)

@@ -1,7 +1,7 @@
 """Keys and values of earlier tokens for W hypotheses of each item, which are never moved."""
 
-from collections.abc import Callable, Hashable
-from typing import Any, TypeVar, cast
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -30,7 +30,7 @@ class BeamCache:
         self._ancestors: Tensor | None = None  # (B, W, slots so far); None as long as every slot is everyone's ancestor
         self._kept: dict[int, Pair] = {}  # by layer, (B, H, slots, d / H) each
         self._memory: dict[int, Pair] = {}  # by layer, (B, H, S, d / H) each
-        self._made: dict[Hashable, Any] = {}  # what is made once
+        self._once: Any = None
 
     @property
     def self_attention_cache(self) -> "BeamCache":
@@ -68,6 +68,12 @@ class BeamCache:
         self._ancestors = torch.cat([self._ancestors, own], dim=-1)
         return self._ancestors.unsqueeze(1)
 
+    def once(self, make: Callable[[], Made]) -> Made:
+        """Return what ``make`` made at the first step."""
+        if self._once is None:
+            self._once = make()
+        return self._once
+
     def update(self, keys: Tensor, values: Tensor, layer: int) -> Pair:
         """Write keys and values (B, H, W, d / H) of this step; return those of all slots so far."""
         if layer not in self._kept:
@@ -85,12 +91,6 @@ class BeamCache:
         if layer not in self._memory:
             self._memory[layer] = project()
         return self._memory[layer]
-
-    def once(self, name: Hashable, make: Callable[[], Made]) -> Made:
-        """Return what ``make`` returned when ``name`` was first asked for: something that depends on no item."""
-        if name not in self._made:
-            self._made[name] = make()
-        return cast(Made, self._made[name])
 
     def advance(self, width: int) -> None:
         """Close a step in which every layer has written ``width`` slots."""

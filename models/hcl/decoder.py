@@ -7,7 +7,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.attention import Cache, DecoderLayer, Visible, memory_keys_values, places
-from models.bert import additive_mask
+from models.bert import Pair, additive_mask, joined, joined_by_layer
+from models.decoding.cache import BeamCache
 from models.hcl.config import HclConfig
 
 
@@ -53,9 +54,11 @@ class Decoder(nn.Module):
         if prefixes is not None and causal is not None:
             causal = F.pad(causal if isinstance(causal, Tensor) else _seen(embedded), (1, 0), value=True)
         of_memory = memory_keys_values(self._stack, memory) if cache is None else [memory] * len(self.layers)
+        weights = self._joined() if not isinstance(cache, BeamCache) else cache.once(self._kept)
         for number, layer in enumerate(self.layers):
             prefix = prefixes[number] if prefixes is not None else None
-            hidden = layer(hidden, causal, of_memory[number], mask, cache, prefix)
+            hidden = layer(hidden, causal, of_memory[number], mask, cache, prefix,
+                           weights=weights[number])
         # as BERT's head for masked words: the embedding matrix, shared with the input, wants states of its own kind
         return self.transform_norm(F.gelu(self.transform(self.output_norm(hidden))))
 
@@ -63,10 +66,18 @@ class Decoder(nn.Module):
     def _stack(self) -> list[DecoderLayer]:
         return [layer for layer in self.layers if isinstance(layer, DecoderLayer)]
 
+    def _joined(self) -> list[Pair | None]:
+        return joined_by_layer([layer.self_attention.projections for layer in self._stack])
+
+    def _kept(self) -> list[Pair | None]:
+        return [joined(layer.self_attention.projections) for layer in self._stack]  # once for all tokens
+
     def _places(self, embedded: Tensor, cache: Cache | None) -> tuple[Tensor, Visible]:
         """Return the embeddings of the tokens' positions, and which keys each token may see."""
         if cache is None:
             return self.positions.weight[: embedded.shape[1]], True
+        if isinstance(cache, BeamCache):  # the tokens of all beams stand at one position
+            return self.positions.weight[cache.steps], cache.allowed(embedded.shape[1], embedded.device)
         numbers, causal = places(embedded, cache)
         return self.positions(numbers), causal
 

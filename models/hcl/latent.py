@@ -15,6 +15,10 @@ class Gaussian:
     mu: Tensor
     logvar: Tensor
 
+    def of_text(self, number: int) -> "Gaussian":
+        """Return the Gaussian of each item's text ``number`` (B, dz), out of (B, K, dz)."""
+        return Gaussian(self.mu[:, number], self.logvar[:, number])
+
     def sample(self, eps: Tensor) -> Tensor:
         """Return z = mu + sigma * eps (B, dz), through which gradients pass (reparameterisation)."""
         return self.mu + torch.exp(0.5 * self.logvar) * eps

@@ -26,6 +26,7 @@ class _Contrast:
 
 
 def _contrasts(output: HclOutput) -> Iterator[_Contrast]:
+    """Yield the contrasts, that of instances first; the other two are of the same samples."""
     latent, keyword, level = output.latent, output.keyword, output.level
     if latent is not None and latent.instance is not None:
         assert latent.gap is not None and latent.instance_mask is not None  # come with the contrast
@@ -102,7 +103,7 @@ def _contrast_values(name: str, loss: Tensor, gap: Tensor, mask: Tensor) -> dict
     return values
 
 
-def training_monitors(output: HclOutput, totals: BatchTotals) -> dict[str, Tensor]:
+def training_monitors(output: HclOutput, totals: BatchTotals) -> dict[str, Tensor | float]:
     """Return a micro-batch's shares in the monitors of its batch; over the micro-batches they add up.
 
     ``sigma``, ``mean_log_sigma`` and, for each contrast, ``_masked``, ``_vanished`` and ``_gap`` as in
@@ -113,16 +114,25 @@ def training_monitors(output: HclOutput, totals: BatchTotals) -> dict[str, Tenso
         output: of the model's training pass.
         totals: sizes of the whole batch.
     """
-    shares: dict[str, Tensor] = {}
+    shares: dict[str, Tensor | float] = {}
     if output.latent is not None:
-        logvar = output.latent.posterior.logvar.detach()
-        shares["sigma"] = torch.exp(0.5 * logvar).mean(-1).sum() / totals.items
-        shares["mean_log_sigma"] = 0.5 * logvar.mean(-1).sum() / totals.items
-    for contrast in _contrasts(output):
-        name, mask = contrast.name, contrast.mask
-        taking_part = max(1, totals.negatives if name == "instance" else totals.impostors)
-        shares[f"{name}_masked"] = (~mask).sum() / totals.items
-        shares[f"{name}_vanished"] = ((contrast.loss < VANISHED_LOSS) & mask).sum() / taking_part
-        gap = torch.where(mask, contrast.gap.abs(), torch.zeros_like(contrast.gap))
-        shares[f"{name}_gap"] = gap.sum() / taking_part
+        half = 0.5 * output.latent.posterior.logvar.detach()  # log sigma (B, dz)
+        sums = torch.stack([torch.exp(half), half]).sum((1, 2)) / (totals.items * half.shape[-1])
+        shares["sigma"], shares["mean_log_sigma"] = sums.unbind()
+    contrasts = list(_contrasts(output))
+    if not contrasts:
+        return shares
+    taking_part = {contrast.name: totals.impostors for contrast in contrasts} | {"instance": totals.negatives}
+    of_instance = [contrast.mask for contrast in contrasts if contrast.name == "instance"]
+    of_keywords = [contrast.mask for contrast in contrasts if contrast.name != "instance"]
+    weights = [mask / max(1, totals.negatives) for mask in of_instance]
+    weights += [of_keywords[0] / max(1, totals.impostors)] * len(of_keywords) if of_keywords else []
+    vanished = torch.stack([contrast.loss for contrast in contrasts]) < VANISHED_LOSS  # (C, B)
+    gaps = torch.stack([contrast.gap for contrast in contrasts]).abs()
+    shared = torch.stack(weights)
+    found = torch.stack([vanished * shared, gaps * shared]).sum(-1)  # (2, C)
+    part = len(output.reconstruction) / totals.items
+    for number, contrast in enumerate(contrasts):
+        shares[f"{contrast.name}_masked"] = part * (1 - taking_part[contrast.name] / totals.items)
+        shares[f"{contrast.name}_vanished"], shares[f"{contrast.name}_gap"] = found[0, number], found[1, number]
     return shares

@@ -20,7 +20,7 @@ from models.hcl.decoder import Decoder
 from models.hcl.graph_attention import GraphAttention
 from models.hcl.impostor import Impostor, impostor_candidates
 from models.hcl.keyword_graph import KeywordGraph
-from models.hcl.latent import GaussianNetwork, in_full
+from models.hcl.latent import Gaussian, GaussianNetwork, in_full
 from models.hcl.latent_entry import LatentEntry
 from models.hcl.output import HclOutput, KeywordOutput, LatentOutput, LevelOutput
 from models.hcl.plan import KEY, KeywordPlan, PackedPlan, Plan, Planner, Targets
@@ -181,18 +181,26 @@ class HclNetwork(PreTrainedModel):
             keyword: from :meth:`keywords`.
             batch: see the class.
         """
-        prior = self.prior(h["x"], keyword.u_in if keyword is not None else None)
-        posterior, negative = self.posterior(h["x"], h["y"]), None
-        if "neg" in h:
-            several = h["neg"].dim() == 3  # (B, K, d)
-            negative = self.posterior(h["x"].unsqueeze(1) if several else h["x"], h["neg"])
-        z = posterior.sample(self.noise(batch))
+        prior, texts = self.prior(h["x"], keyword.u_in if keyword is not None else None), self._posteriors(h)
+        z = texts.of_text(0).sample(self.noise(batch))
         bow = self._bow(h["x"], z, batch) if self.config.uses_bow else None
-        latent = latent_output(self.config, prior, posterior, negative, batch.get("has_negative"), bow)
+        latent = latent_output(self.config, prior, texts, batch.get("has_negative"), bow)
         if keyword is None:
             return latent, z, None
-        points = [in_full(self.keyword_points, u) for u in (keyword.u_out, keyword.u_imp)]
-        return latent, z, level_output(self.config, posterior, *points)
+        points = in_full(self.keyword_points, torch.stack([keyword.u_out, keyword.u_imp], dim=1))
+        return latent, z, level_output(self.config, latent.posterior, points)
+
+    def _posteriors(self, h: Mapping[str, Tensor]) -> Gaussian:
+        """Return q(z | x, y) of the true output and of the negatives (B, 1 + K, dz)."""
+        h_x, found = h["x"].unsqueeze(1), [h["y"].unsqueeze(1)]
+        if "neg" in h:
+            found.append(h["neg"] if h["neg"].dim() == 3 else h["neg"].unsqueeze(1))
+        if self.training:
+            return self.posterior(h_x, torch.cat(found, dim=1))
+        # Apart: what selects a checkpoint may not depend on whether there are negatives, not even by rounding.
+        parts = [self.posterior(h_x, texts) for texts in found]
+        mu, logvar = (torch.cat([getattr(part, name) for part in parts], dim=1) for name in ("mu", "logvar"))
+        return Gaussian(mu, logvar)
 
     @torch.no_grad()
     def reconstruction(self, batch: Mapping[str, Tensor], source: Literal["prior", "zero"]) -> Tensor:

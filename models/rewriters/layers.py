@@ -255,7 +255,7 @@ class Decoder(nn.Module):
         def made() -> list[Projection]:
             return joined([_self_projections(layer.self_attention) for layer in self.layers])
 
-        return made() if cache is None else cache.once("projections", made)
+        return made() if cache is None else cache.once(made)
 
 
 def _self_projections(attention: Any) -> list[nn.Module]:
