@@ -114,7 +114,7 @@ def test_missing_outs_come_from_the_cache_and_only_the_rest_is_computed(done, tm
     (root / "params.yaml").write_text(params.replace("seed: 2\n", "seed: 3\n"))
     some = keycontrast(root, "run")
     assert some.returncode == 0 and "artifacts of 3 stages brought back" in some.stdout, some.stdout + some.stderr
-    assert sorted(order(root)) == ["report", "side@d", "train_x@m2"]
+    assert sorted(order(root)) == ["evaluate_x@m2", "report", "side@d", "train_x@m2"]
 
 
 def test_other_bytes_from_the_same_inputs_are_said_in_one_line(done, tmp_path):
