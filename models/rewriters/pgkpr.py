@@ -87,7 +87,13 @@ class Pgkpr(TransformerRewriter):
 
     def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
         """Return the sums of generation and, where they weigh anything, of reconstruction and contrast."""
-        batch = self.planned(batch)
+        parts, pooled = self._parts(self.planned(batch), mask)
+        if pooled:
+            parts["contrast"] = self._contrast(pooled, batch["group"])
+        return parts
+
+    def _parts(self, batch: Batch, mask: Tensor | None) -> tuple[dict[str, Tensor], list[Tensor]]:
+        """Return the sums without the contrast, and the encodings (B, d) that it is of; none without a contrast."""
         ids, targets = self._chosen(batch, mask)
         tokens, sides = RealTokens.given(batch, "mixed"), self._sides()
         others = [RealTokens.given(batch, f"plain_{side}") for side in sides]
@@ -99,12 +105,11 @@ class Pgkpr(TransformerRewriter):
         parts = {"generation": self.generation(batch, self.remembered(states, *self.seen(tokens)))}
         if self.config.reconstruction["weight"] > 0:
             parts["reconstruction"] = self._reconstruction(states, targets, tokens)
-        if sides:
-            # Last on a CPU: the other terms then draw the same dropout and have the same bits, contrast or not.
-            contrasted = contrasted or [self.encode(one, *self.seen(of)) for one, of in zip(rows, others, strict=True)]
-            pooled = [_pooled(one, of) for one, of in zip([states, *contrasted], [tokens, *others], strict=True)]
-            parts["contrast"] = self._contrast(pooled, batch["group"])
-        return parts
+        if not sides:
+            return parts, []
+        # Last on a CPU: the other terms then draw the same dropout and have the same bits, contrast or not.
+        contrasted = contrasted or [self.encode(one, *self.seen(of)) for one, of in zip(rows, others, strict=True)]
+        return parts, [_pooled(one, of) for one, of in zip([states, *contrasted], [tokens, *others], strict=True)]
 
     def _together(self) -> bool:
         return self.device.type != "cpu"
