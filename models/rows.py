@@ -66,6 +66,32 @@ class RealTokens:
         return self.index % self.real.shape[1]
 
 
+class HostTensor(Tensor):
+    """A tensor that stays in the host's memory when its batch goes to a device: what is needed to launch its work.
+
+    >>> HostTensor.of(torch.tensor([2, 1])).to("cuda").device
+    device(type='cpu')
+    """
+
+    @classmethod
+    def of(cls, values: Tensor) -> "HostTensor":
+        """Return ``values``, which are on the CPU, as such a tensor."""
+        return values.as_subclass(cls)
+
+    def to(self, *args: Any, **kwargs: Any) -> "HostTensor":  # type: ignore[override]
+        """Return itself."""
+        return self
+
+    def pin_memory(self, *args: Any, **kwargs: Any) -> "HostTensor":  # type: ignore[override]
+        """Return itself: it is not copied anywhere."""
+        return self
+
+    @property
+    def plain(self) -> Tensor:
+        """The same as an ordinary tensor."""
+        return self.as_subclass(Tensor)
+
+
 def gathered(flat: Tensor, index: Tensor, inverse: Tensor) -> Tensor:
     """Return the rows ``index`` (M,) of ``flat`` (N, ...); gradients are gathered by ``inverse`` (N,).
 

@@ -17,6 +17,7 @@ from models.training import BatchedTask, Step
 
 LABELS = {0: "secondary", 1: "primary"}
 PAD, UNKNOWN = 0, 1
+_IGNORED = -100  # label of padding
 # Words by [label, answer].
 _CELLS = {"right secondary": (0, 0), "wrong primary": (0, 1), "wrong secondary": (1, 0), "right primary": (1, 1)}
 
@@ -108,7 +109,7 @@ class TagTask(BatchedTask):
     batch_size: int
 
     def load(self, items: Sequence[int]) -> dict[str, Tensor]:
-        """Return ``ids`` (B, L), ``real`` (B, L), true for words, and ``labels`` (N,) of all words of ``items``."""
+        """Return ``ids`` and ``labels`` (B, L) of the words of ``items``; labels of padding are not to be learnt."""
         return _padded([self.train[item] for item in items])
 
     def load_validation(self, items: Sequence[int]) -> dict[str, Tensor]:
@@ -133,17 +134,16 @@ class TagTask(BatchedTask):
 
     def _loss_and_counts(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Sum of the cross-entropies of all words, and number of words by label and answer (2, 2)."""
-        labels = batch["labels"]
-        answers = self.module(batch["ids"])[batch["real"]]  # (N, 2)
-        pairs = 2 * labels + answers.detach().argmax(-1)  # (N,)
-        counts = torch.stack([(pairs == number).sum() for number in range(4)]).view(2, 2)
-        return cross_entropy(answers.float(), labels, reduction="sum"), counts
+        labels = batch["labels"].flatten()
+        answers = self.module(batch["ids"]).flatten(0, 1)  # (B L, 2)
+        pairs = 2 * labels + answers.detach().argmax(-1)  # (B L,), below 0 at padding
+        counts = (pairs.unsqueeze(-1) == torch.arange(4, device=pairs.device)).sum(0).view(2, 2)
+        return cross_entropy(answers.float(), labels, reduction="sum", ignore_index=_IGNORED), counts
 
 
 def _padded(texts: Sequence[TaggedText]) -> dict[str, Tensor]:
     ids, labels = ([torch.from_numpy(getattr(text, name)) for text in texts] for name in ("ids", "labels"))
-    real = pad_sequence([torch.ones_like(label, dtype=torch.bool) for label in labels], True, False)
-    return {"ids": pad_sequence(ids, True, PAD), "real": real, "labels": torch.cat(labels)}
+    return {"ids": pad_sequence(ids, True, PAD), "labels": pad_sequence(labels, True, _IGNORED)}
 
 
 def primary_scores(counts: Tensor) -> dict[str, float]:

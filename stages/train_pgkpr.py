@@ -15,10 +15,10 @@ import pandas as pd
 import torch
 from torch import nn
 
-import models.attention
 import models.losses
 import models.precision
 import models.rewriters
+import models.rows
 import models.training
 from models.rewriters.auto import rewriter_of
 from models.rewriters.config import RewriterConfig
@@ -55,7 +55,7 @@ STAGE = "train_pgkpr"
 TABLES = ("paraphrase_items", "vocabulary")
 # A checkpoint goes on only under the code that began it.
 _PACKAGES = (pgkpr, models.rewriters, models.losses, models.training)
-_CODE = (Path(__file__), Path(models.attention.__file__), Path(models.precision.__file__),
+_CODE = (Path(__file__), Path(models.precision.__file__), Path(models.rows.__file__),
          *(Path(str(package.__file__)).parent for package in _PACKAGES))
 
 

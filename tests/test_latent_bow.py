@@ -8,15 +8,14 @@ from recurrent_cases import VOCABULARY, batch, model, peaked
 
 from models.losses import bag_of_words
 from models.rewriters.latent_bow import Bags
-from models.rewriters.recurrent import real_words
 from models.rewriters.special import PAD
 
 
 def read(rewriter, content):
     """Outputs of the encoder (B, L, d), which are real (B, L), and the bags of a batch."""
-    outputs, _ = rewriter.encoder.read(rewriter.embedding(content["x_ids"]), content["x_lengths"])
-    real = real_words(content)
-    return outputs, real, rewriter.bags(outputs, real)
+    texts = rewriter.texts(content)
+    outputs, _ = rewriter.encoder.read(rewriter.embedding(texts.words(content["x_ids"])), texts)
+    return outputs, texts.real, rewriter.bags(outputs, texts.real)
 
 
 # The loss
@@ -253,7 +252,8 @@ def looked_up(query, slots):
 def test_every_layer_starts_from_the_first_of_the_encoder_and_the_mean_of_the_memory():
     rewriter, content = peaked("latent_bow", layers=3), batch()
     state, (memory, outputs, real) = rewriter.encode(content)
-    _, states = rewriter.encoder.read(rewriter.embedding(content["x_ids"]), content["x_lengths"])
+    texts = rewriter.texts(content)
+    _, states = rewriter.encoder.read(rewriter.embedding(texts.words(content["x_ids"])), texts)
     hidden, cell = states[0]
     assert len(state) == 3 and outputs.shape[:2] == real.shape
     for found in state:

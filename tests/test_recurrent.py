@@ -3,10 +3,11 @@
 import pytest
 import torch
 from recurrent_cases import ARCHITECTURES, RULES, batch, item, model, peaked
+from torch.nn.utils.rnn import pack_padded_sequence
 
 from models.decoding import beam_search, contrastive_search
 from models.rewriters.auto import load_rewriter
-from models.rewriters.recurrent import RecurrentSteps, real_words
+from models.rewriters.recurrent import PackedTexts, RecurrentSteps
 from models.rewriters.special import BOS, EOS, PAD
 
 # settings that change how a model decodes, laid over those of the architecture
@@ -207,6 +208,40 @@ def test_hypotheses_move_to_rows_of_their_own_items():
     assert torch.equal(steps.state[0][1], -steps.state[0][0])
 
 
-def test_real_words_are_those_before_the_length():
-    content = {"x_ids": torch.zeros(2, 3, dtype=torch.int64), "x_lengths": torch.tensor([1, 3])}
-    assert real_words(content).tolist() == [[True, False, False], [True, True, True]]
+@pytest.mark.parametrize("lengths", [[2, 5, 1, 4], [4, 3, 3, 1], [1]])
+def test_packed_texts_are_those_of_torch(lengths):
+    lengths, width = torch.tensor(lengths), 6
+    ids = torch.arange(len(lengths) * width).view(-1, width)
+    texts, expected = PackedTexts.of(lengths, width), pack_padded_sequence(ids, lengths, True, enforce_sorted=False)
+    assert torch.equal(texts.real, torch.arange(width) < lengths.unsqueeze(1))
+    assert torch.equal(texts.words(ids), expected.data) and torch.equal(texts.sizes.plain, expected.batch_sizes)
+    vectors = texts.words(ids).unsqueeze(-1).double().requires_grad_()
+    assert torch.equal(texts.padded(vectors)[texts.real].flatten(), ids[texts.real].double())
+    torch.autograd.gradcheck(lambda values: texts.padded(values)[texts.real], vectors)
+    state = torch.arange(len(lengths), dtype=torch.float64)[expected.sorted_indices].view(1, -1, 1).requires_grad_()
+    ((hidden, cell),) = texts.ordered(((state, -state),))
+    assert torch.equal(hidden.flatten(), torch.arange(len(lengths))) and torch.equal(cell, -hidden)
+    torch.autograd.gradcheck(lambda values: texts.ordered(((values, values),))[0], state)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_planned_batch_is_sorted_and_means_the_same(architecture):
+    rewriter, content = peaked(architecture), batch(6)
+    planned = rewriter.planned(content)
+    assert planned["x_lengths"].tolist() == sorted(content["x_lengths"].tolist(), reverse=True)
+    assert rewriter.planned(planned) is planned
+    found, whole = (rewriter.sums(some, None) for some in (planned, content))
+    assert all(torch.equal(value, whole[name]) for name, value in found.items())
+    alone = [rewriter.sums(item(content, row), None) for row in range(6)]
+    torch.testing.assert_close(found, {name: sum(one[name] for one in alone) for name in found}, rtol=1e-4, atol=1e-4)
+    state, sources = rewriter.encode(content)
+    again, others = rewriter.encode(planned)
+    order = content["x_lengths"].argsort(descending=True, stable=True)
+    torch.testing.assert_close([part[:, order] for pair in state for part in pair], [p for pair in again for p in pair])
+    assert torch.equal(sources[-1][order], others[-1])
+
+
+def test_sizes_of_steps_stay_with_the_host():
+    sizes = PackedTexts.of(torch.tensor([2, 1]), 2).sizes
+    assert sizes.to("meta") is sizes and sizes.to(torch.device("meta"), non_blocking=True) is sizes
+    assert sizes.pin_memory() is sizes and type(sizes.plain) is torch.Tensor

@@ -4,7 +4,7 @@ import pytest
 import torch
 from recurrent_cases import batch, model, peaked
 
-from models.rewriters.recurrent import LstmStack, attend
+from models.rewriters.recurrent import LstmStack, PackedTexts, attend
 from models.rewriters.special import PAD
 
 
@@ -22,9 +22,10 @@ def test_without_weights_a_stack_returns_its_input(layers, residual_every):
     outputs, state = silent(inputs)
     assert torch.equal(outputs, inputs)
     assert all(not part.any() for pair in state for part in pair)
-    read, _ = silent.read(inputs, lengths)
+    texts = PackedTexts.of(lengths, 5)
+    read, _ = silent.read(inputs.flatten(0, 1)[texts.index], texts)
     for row, length in enumerate(lengths):
-        assert torch.equal(read[row, :length], inputs[row, :length]) and not read[row, length:].any()
+        assert torch.equal(read[row, :length], inputs[row, :length])
 
 
 @pytest.mark.parametrize(("layers", "residual_every"), [(4, 2), (5, 2), (3, 1), (4, 3), (2, 5)])
@@ -50,7 +51,8 @@ def test_every_second_layer_follows_the_printed_rule():
 
 def test_last_states_are_those_after_the_last_word():
     some, inputs, lengths = stack(), torch.randn(4, 5, 6), torch.tensor([2, 5, 1, 4])
-    outputs, state = some.read(inputs, lengths)
+    texts = PackedTexts.of(lengths, 5)
+    outputs, state = some.read(inputs.flatten(0, 1)[texts.index], texts)
     for row, length in enumerate(lengths.tolist()):
         alone, own = some(inputs[row:row + 1, :length])
         torch.testing.assert_close(outputs[row:row + 1, :length], alone)

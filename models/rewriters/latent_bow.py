@@ -9,7 +9,7 @@ from transformers import initialization as init
 from models.losses import at_least_float32, bag_of_words
 from models.rewriters.base import Batch
 from models.rewriters.config import RewriterConfig
-from models.rewriters.recurrent import LstmStack, RecurrentRewriter, Sources, State, attend, real_words
+from models.rewriters.recurrent import LstmStack, RecurrentRewriter, Sources, State, attend
 from models.rewriters.special import PAD
 
 _DECODING_TEMPERATURE = 1e-5
@@ -83,9 +83,10 @@ class LatentBow(RecurrentRewriter):
             batch: with ``bow_ids`` (B, K), distinct words to predict, padded with 0.
             mask: not read.
         """
-        outputs, first, bags = self._read(batch)
-        state, sources = self._prepared(batch, outputs, first, bags)
-        parts = {"generation": self.generation(self._taught(batch["y_in"], state, sources), batch["y_out"])}
+        batch = self.planned(batch)
+        outputs, first, bags, real = self._read(batch)
+        state, sources = self._prepared(outputs, first, bags, real)
+        parts = {"generation": self.generation(self._taught(batch["y_in"], state, sources), batch)}
         if self.config.latent_bow["weight"] > 0:
             words = batch["bow_ids"]
             parts["bow"] = bag_of_words(bags.plain, words, words != PAD).sum()
@@ -93,7 +94,7 @@ class LatentBow(RecurrentRewriter):
 
     def encode(self, batch: Batch) -> tuple[State, Sources]:
         """Return the decoder's first states; memory (B, K, d), encoder's outputs (B, L, d), which are real (B, L)."""
-        return self._prepared(batch, *self._read(batch))
+        return self._prepared(*self._read(batch))
 
     def advance(self, tokens: Tensor, state: State, sources: Sources) -> tuple[Tensor, State]:
         """Append a token to every hypothesis (B, W); return what predicts the next ones (B, W, d), and the states."""
@@ -127,18 +128,23 @@ class LatentBow(RecurrentRewriter):
         noise = -torch.empty_like(logits).exponential_().log()  # minus the log of Exp(1) is Gumbel(0, 1)
         return ((logits + noise) / self.config.latent_bow["temperature"]).softmax(-1)
 
-    def _read(self, batch: Batch) -> tuple[Tensor, tuple[Tensor, Tensor], Bags]:
-        """Return outputs of the encoder (B, L, d), last hidden and cell (1, B, d) of its first layer, and the bags."""
-        outputs, states = self.encoder.read(self.embedding(batch["x_ids"]), batch["x_lengths"])
-        return outputs, states[0], self.bags(outputs, real_words(batch))
+    def _read(self, batch: Batch) -> tuple[Tensor, tuple[Tensor, Tensor], Bags, Tensor]:
+        """Return what the encoder makes of sources.
+
+        These are its outputs (B, L, d), last hidden and cell (1, B, d) of its first layer, the bags, and which places
+        hold words (B, L).
+        """
+        texts = self.texts(batch)
+        outputs, states = self.encoder.read(self.embedding(texts.words(batch["x_ids"])), texts)
+        return outputs, states[0], self.bags(outputs, texts.real), texts.real
 
     def _prepared(
-        self, batch: Batch, outputs: Tensor, first: tuple[Tensor, Tensor], bags: Bags
+        self, outputs: Tensor, first: tuple[Tensor, Tensor], bags: Bags, real: Tensor
     ) -> tuple[State, Sources]:
         _, memory = self.remember(bags)
         hidden, cell = first
         start = (hidden + memory.mean(1), cell)
-        return tuple(start for _ in self.decoder.layers), (memory, outputs, real_words(batch))
+        return tuple(start for _ in self.decoder.layers), (memory, outputs, real)
 
     def _taught(self, tokens: Tensor, state: State, sources: Sources) -> Tensor:
         """Return what predicts the token after each of tokens (B, T): (B, T, d).

@@ -2,11 +2,12 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence
 
 from models.decoding import Decodable, project_in_full
 from models.precision import recurrent
@@ -14,7 +15,7 @@ from models.rewriters.base import Batch, Rewriter
 from models.rewriters.config import RewriterConfig
 from models.rewriters.layers import token_nll
 from models.rewriters.special import BOS, PAD
-from models.rows import RealTokens
+from models.rows import HostTensor, RealTokens, gathered
 
 State = tuple[tuple[Tensor, Tensor], ...]  # hidden and cell (1, N, d) of every layer
 Sources = tuple[Tensor, ...]  # what is decoded from, (B, ...) each
@@ -49,20 +50,17 @@ class LstmStack(nn.Module):
         """
         return self._through(inputs, lambda values: values, start)
 
-    def read(self, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, State]:
-        """Transform padded inputs (N, L, d); return outputs (N, L, d), 0 at padding, and states after the last word.
+    def read(self, inputs: Tensor, texts: "PackedTexts") -> tuple[Tensor, State]:
+        """Transform the words (N, d) of ``texts``; return outputs (B, L, d) and the states after each last word.
 
-        Args:
-            inputs: embedded words, padded at the right.
-            lengths: real words of each text (N,), 1 or more.
+        What stands at padding means nothing.
         """
         # packed: what follows a text would change its last states, the cell above all, which no output shows
-        packed = pack_padded_sequence(inputs, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        outputs, state = self._through(packed.data, lambda values: packed._replace(data=values))
-        padded, _ = pad_packed_sequence(
-            packed._replace(data=outputs), batch_first=True, total_length=inputs.shape[1]
-        )
-        return padded, state
+        sizes = texts.sizes.plain
+        zero = inputs.new_zeros(1, int(sizes[0]), inputs.shape[-1])
+        start = tuple((zero, zero) for _ in self.layers)
+        outputs, state = self._through(inputs, lambda values: PackedSequence(values, sizes), start)
+        return texts.padded(outputs), texts.ordered(state)
 
     def _through(
         self, inputs: Tensor, wrap: Callable[[Tensor], Tensor | PackedSequence], start: State | None = None
@@ -78,10 +76,62 @@ class LstmStack(nn.Module):
         return inputs, tuple(states)
 
 
-def real_words(batch: Batch) -> Tensor:
-    """Return which places of sources hold words (B, L)."""
-    ids, lengths = batch["x_ids"], batch["x_lengths"]
-    return torch.arange(ids.shape[1], device=ids.device) < lengths.unsqueeze(1)
+class PackedTexts:
+    """Texts as recurrent layers read them: the first words of all, then the second ones, the longest text first.
+
+    Args:
+        real: which places of the padded batch hold words (B, L).
+        sizes: number of texts that have a first word, a second one and so on.
+        index: places of the words (N,) in the flat batch.
+        inverse: word of each place (B L,), any at padding.
+        back: where each text of the batch stands among those sorted by length (B,), and which text stands where;
+            empty if that is their order already.
+    """
+
+    def __init__(self, real: Tensor, sizes: HostTensor, index: Tensor, inverse: Tensor, back: Tensor) -> None:
+        self.real, self.sizes, self.index, self.inverse, self.back = real, sizes, index, inverse, back
+
+    @classmethod
+    def of(cls, lengths: Tensor, width: int) -> Self:
+        """Return texts of ``lengths`` (B,), 1 or more, padded to ``width`` L; a device is waited for."""
+        found, order = lengths.cpu().sort(descending=True, stable=True)
+        places = torch.arange(width).unsqueeze(1)  # (L, 1)
+        there = places < found  # (L, B)
+        index = (order * width + places)[there]
+        inverse = torch.zeros(there.numel(), dtype=torch.int64)
+        inverse[index] = torch.arange(len(index))
+        sorted_already = torch.equal(order, torch.arange(len(order)))
+        back = torch.stack([order.argsort(), order])[:, : 0 if sorted_already else None]
+        sizes = there.sum(1)
+        real = torch.arange(width) < lengths.cpu().unsqueeze(1)
+        others = (part.to(lengths.device) for part in (index, inverse, back))
+        return cls(real.to(lengths.device), HostTensor.of(sizes[sizes > 0]), *others)
+
+    @classmethod
+    def given(cls, batch: Batch, name: str) -> Self:
+        """Return what :meth:`named` put into a batch."""
+        return cls(batch[f"{name}_real"], batch[f"{name}_sizes"],  # type: ignore[arg-type]
+                   *(batch[f"{name}_{part}"] for part in ("index", "inverse", "back")))
+
+    def named(self, name: str) -> dict[str, Tensor]:
+        """Return the tensors by which :meth:`given` knows it, to be computed where batches are loaded."""
+        return {f"{name}_{part}": getattr(self, part) for part in ("real", "sizes", "index", "inverse", "back")}
+
+    def words(self, padded: Tensor) -> Tensor:
+        """Return the words (N,) of ``padded`` (B, L)."""
+        return padded[:, : self.real.shape[1]].flatten().index_select(0, self.index)
+
+    def padded(self, words: Tensor) -> Tensor:
+        """Return (B, L, d) with the vectors (N, d) at their places; what looks at padding must not learn from it."""
+        return gathered(words, self.inverse, self.index).unflatten(0, self.real.shape)
+
+    def ordered(self, state: State) -> State:
+        """Return the states of texts sorted by length in the order of the batch."""
+        if not self.back.numel():
+            return state
+        into, back = self.back
+        return tuple((gathered(hidden[0], into, back)[None], gathered(cell[0], into, back)[None])
+                     for hidden, cell in state)
 
 
 def attend(queries: Tensor, memory: Tensor, mask: Tensor | None = None, scale: float | None = None) -> Tensor:
@@ -124,10 +174,25 @@ class RecurrentRewriter(Rewriter):
         start = batch["x_ids"].new_full((len(batch["x_ids"]),), BOS)
         return RecurrentSteps(self, state, sources), start
 
-    def generation(self, states: Tensor, targets: Tensor) -> Tensor:
-        """Return the sum of -log p of the real tokens of targets (B, T), predicted from states (B, T, d)."""
-        tokens = RealTokens(targets != PAD)
-        return token_nll(self.words, tokens.rows(states), tokens.rows(targets), PAD)
+    def planned(self, batch: Batch) -> Batch:
+        """Return ``batch`` with its items sorted by the length of sources, and the places of words."""
+        if "x_sizes" in batch:
+            return batch
+        order = batch["x_lengths"].argsort(descending=True, stable=True)
+        found = {name: part.index_select(0, order) for name, part in batch.items()}
+        found |= PackedTexts.of(found["x_lengths"], found["x_ids"].shape[1]).named("x")
+        return {**found, **RealTokens(found["y_out"] != PAD).named("y")}
+
+    def texts(self, batch: Batch) -> PackedTexts:
+        """Return the sources of a batch, planned or not."""
+        if "x_sizes" in batch:
+            return PackedTexts.given(batch, "x")
+        return PackedTexts.of(batch["x_lengths"], batch["x_ids"].shape[1])
+
+    def generation(self, states: Tensor, batch: Batch) -> Tensor:
+        """Return the sum of -log p of the targets of a planned batch, predicted from states (B, T, d)."""
+        tokens = RealTokens.given(batch, "y")
+        return token_nll(self.words, tokens.rows(states), tokens.rows(batch["y_out"]), PAD)
 
 
 class RecurrentSteps:

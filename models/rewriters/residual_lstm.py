@@ -6,7 +6,7 @@ from transformers import initialization as init
 
 from models.rewriters.base import Batch
 from models.rewriters.config import RewriterConfig
-from models.rewriters.recurrent import LstmStack, RecurrentRewriter, Sources, State, attend, real_words
+from models.rewriters.recurrent import LstmStack, RecurrentRewriter, Sources, State, attend
 from models.rewriters.special import PAD
 
 _BOUND = 0.1
@@ -38,14 +38,16 @@ class ResidualLstm(RecurrentRewriter):
 
     def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
         """Return ``generation``, the sum of -log p(y | x) over the tokens of ``y_out``."""
+        batch = self.planned(batch)
         state, sources = self.encode(batch)
         outputs, _ = self.decoder(self.embedding(batch["y_in"]), state)  # (B, T, d)
-        return {"generation": self.generation(self._attending(outputs, sources), batch["y_out"])}
+        return {"generation": self.generation(self._attending(outputs, sources), batch)}
 
     def encode(self, batch: Batch) -> tuple[State, Sources]:
         """Return the last states of every layer, and outputs (B, L, d) and which are real (B, L)."""
-        outputs, state = self.encoder.read(self.embedding(batch["x_ids"]), batch["x_lengths"])
-        return state, (outputs, real_words(batch))
+        texts = self.texts(batch)
+        outputs, state = self.encoder.read(self.embedding(texts.words(batch["x_ids"])), texts)
+        return state, (outputs, texts.real)
 
     def advance(self, tokens: Tensor, state: State, sources: Sources) -> tuple[Tensor, State]:
         """Append a token to every hypothesis (B, W); return what predicts the next ones (B, W, d), and the states."""
