@@ -6,8 +6,9 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 from contextlib import chdir, suppress
-from importlib.metadata import PackageNotFoundError, packages_distributions, requires
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires, version
 from pathlib import Path
 
 import pandas as pd
@@ -30,6 +31,7 @@ from stages.artifacts.paths import DatasetPaths, ModelPaths, RunPaths
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
 from stages.params import load_params, parse_params, stage_hash
 from stages.runtime.errors import InputError
+from stages.runtime.versions import FLOORS, wanting
 
 # All that a GPU machine may have; what these need counts too.
 PRESENT = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "pandas", "pyarrow", "tqdm")
@@ -136,14 +138,18 @@ def project(prepared, tmp_path, monkeypatch):
     return tmp_path / "project"
 
 
-def run_packed(folder, out, *options):
-    """Run a pack as a machine would that has nothing but what a pack needs."""
+def alone(folder, *arguments):
+    """Run Python in ``folder`` as a machine would that has nothing but what a pack needs."""
     hook = folder.parent / "hook"
     hook.mkdir(exist_ok=True)
     (hook / "sitecustomize.py").write_text(HOOK)
-    return subprocess.run([sys.executable, "run_packed.py", "--out", str(out), *options], cwd=folder, text=True,
-                          env={**os.environ, "PYTHONPATH": str(hook), "OMP_NUM_THREADS": "1"}, capture_output=True,
-                          check=False, timeout=300)
+    return subprocess.run([sys.executable, *arguments], cwd=folder, text=True, capture_output=True, check=False,
+                          env={**os.environ, "PYTHONPATH": str(hook), "OMP_NUM_THREADS": "1"}, timeout=300)
+
+
+def run_packed(folder, out, *options):
+    """Run a pack there."""
+    return alone(folder, "run_packed.py", "--out", str(out), *options)
 
 
 @pytest.fixture(scope="module")
@@ -163,6 +169,57 @@ def done(prepared, tmp_path_factory):
     assert second.returncode == 0, second.stdout + second.stderr
     assert [path.name for path in (folder / "out").iterdir()] == ["results.tar.gz"]
     return {"file": folder / "out/results.tar.gz", "pack": made, "said": second.stdout, "folder": folder / FOLDER}
+
+
+def test_nothing_but_what_a_pack_needs_can_be_imported(done):
+    for name, found in (("torch", True), ("stages.metrics", True), ("spacy", False), ("pydantic", False),
+                        ("pipeline", False), ("accelerate", False)):
+        assert (alone(done["folder"], "-c", f"import {name}").returncode == 0) == found, name
+
+
+def test_a_pack_says_at_once_what_is_missing_or_too_old(done, tmp_path):
+    shutil.copytree(done["folder"], tmp_path / "pack")
+    floors = tmp_path / "pack/stages/runtime/versions.py"
+    floors.write_text(floors.read_text().replace('"numpy": "2.0"', '"numpy": "99.0", "zyzzyva": "1"'))
+    for options in ((), ("--old-versions",), ("--check",)):
+        ran = alone(tmp_path / "pack", "run_packed.py", "--out", "out", *options)
+        assert ran.returncode == 2 and not (tmp_path / "pack/out").exists()
+        assert (f"numpy {version('numpy')} is older than 99.0, zyzzyva is missing. "
+                "pip install 'numpy>=99.0' 'zyzzyva>=1'") in ran.stderr
+    floors.write_text(floors.read_text().replace(', "zyzzyva": "1"', ""))
+    tolerant = alone(tmp_path / "pack", "run_packed.py", "--out", "out", "--old-versions", "--models", "no")
+    assert "Going on, although numpy" in tolerant.stdout and "the pack has no model 'no'" in tolerant.stderr
+
+
+def test_floors_are_those_of_the_project():
+    asked = {one.name: one for one in map(Requirement, tomllib.loads(
+        (Path(packing.__file__).parent.parent / "pyproject.toml").read_text())["project"]["dependencies"])}
+    assert {name: str(asked[name].specifier) for name in FLOORS if name != "tqdm"} == {
+        name: f">={floor}" for name, floor in FLOORS.items() if name != "tqdm"}
+    assert set(FLOORS) == set(PRESENT)
+
+
+@pytest.mark.parametrize(("there", "floor", "enough"), [
+    ("2.13.0+cpu", "2.11", True), ("2.9.1", "2.11", False), ("2.11.0rc1", "2.11", True), ("5.17", "5.17.0", False)])
+def test_versions_are_compared_number_by_number(monkeypatch, there, floor, enough):
+    monkeypatch.setattr("stages.runtime.versions.version", lambda name: there)
+    assert wanting({"x": floor}) == ([] if enough else [f"x {there} is older than {floor}"])
+
+
+def test_a_pack_measures_the_machine_it_is_on(done, tmp_path):
+    ran = alone(done["folder"], "run_packed.py", "--out", str(tmp_path), "--check")
+    assert ran.returncode == 1 and "torch sees no CUDA device here" in ran.stderr
+    program = ("from benchmarks.gpu.command import main; import sys; sys.exit(main(['--device', 'cpu', '--sizes', "
+               "'tiny', '--precisions', 'fp32', '--tracks', 'hcl', 'pgkpr', '--only', 'agreement', 'trainer', '--out', "
+               f"{str(tmp_path / 'r.json')!r}, '--encoder', 'encoder']))")
+    (tmp_path / "measure.py").write_text(f"if __name__ == '__main__':\n    {program}\n")
+    shutil.copy(tmp_path / "measure.py", done["folder"])
+    ran = alone(done["folder"], "measure.py")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    states = {(part["kind"], part["track"]): part["state"] for part in json.loads((tmp_path / "r.json").read_text())[
+        "parts"]}
+    assert states == {("agreement", "hcl"): "done", ("agreement", "pgkpr"): "done",
+                      ("trainer", "hcl"): "left out", ("trainer", "pgkpr"): "left out"}     # without accelerate
 
 
 def test_a_pack_brings_home_what_the_stages_make_at_home(project, done):

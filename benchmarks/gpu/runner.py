@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +137,7 @@ class Runner:
             part.figures = ended.figures
 
     def _trainer(self, part: Part, job: Job, share: float) -> None:
-        if not _installed("accelerate"):
+        if find_spec("accelerate") is None:
             part.state, part.problem = "left out", "a Trainer needs the package accelerate, which is not installed"
             return
         trained, (size, micro) = self._found("training", part), job.batch
