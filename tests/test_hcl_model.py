@@ -68,7 +68,8 @@ def test_gaussians_depend_on_the_right_texts():
 def test_the_prior_sees_the_input_keyword_and_never_the_output_keyword():
     model, batch = tiny_hcl.model(), tiny_hcl.batch()
     before = model(batch).latent.prior.mu
-    assert torch.equal(model({**batch, "ky": (batch["ky"] + 1) % 6}).latent.prior.mu, before)
+    # To rounding: other nodes make a neighbourhood of another size, whose sums may fall in another order.
+    torch.testing.assert_close(model({**batch, "ky": (batch["ky"] + 1) % 6}).latent.prior.mu, before)
     assert not torch.allclose(model({**batch, "kx": (batch["kx"] + 1) % 6}).latent.prior.mu, before)
 
 
