@@ -194,7 +194,7 @@ def in_words(params: Params, found: Mapping[str, Cost], machine: Machine, rates:
     table = "rates of another machine" if "cores" in kind_of(machine) else "rates that nobody has measured"
     source = f"what {rates.trainings} trainings took here" if rates.trainings else table
     return (f"About {duration(round(total_seconds(params, found, machine)))} for {len(found)} stages "
-            f"({machine}), at most {gib:.1f} GiB of memory; longest: {shown}. Estimated from {source}.")
+            f"({machine}), at most {gib:.1f} GiB of memory; longest: {shown}. Trainings are estimated from {source}.")
 
 
 def estimate(params: Params, names: Iterable[str], machine: Machine, records: Path, root: Path = Path()) -> str:
