@@ -192,9 +192,10 @@ def in_words(params: Params, found: Mapping[str, Cost], machine: Machine, rates:
     gib = sum(sorted((cost.gib for cost in found.values()), reverse=True)[:SIDE_BY_SIDE])
     shown = ", ".join(f"{name} {duration(round(found[name].seconds))}" for name in longest)
     table = "rates of another machine" if "cores" in kind_of(machine) else "rates that nobody has measured"
-    source = f"what {rates.trainings} trainings took here" if rates.trainings else table
+    count = f"{rates.trainings} training{'s' if rates.trainings > 1 else ''}"
+    source = f"what {count} took here" if rates.trainings else table
     return (f"About {duration(round(total_seconds(params, found, machine)))} for {len(found)} stages "
-            f"({machine}), at most {gib:.1f} GiB of memory; longest: {shown}. Estimated from {source}.")
+            f"({machine}), at most {gib:.1f} GiB of memory; longest: {shown}. Trainings are estimated from {source}.")
 
 
 def estimate(params: Params, names: Iterable[str], machine: Machine, records: Path, root: Path = Path()) -> str:

@@ -45,9 +45,15 @@ def this_machine(device: str) -> Machine:
 
 
 def _gpu_gib() -> float:
-    """Return the memory of the smallest CUDA device that torch can use; 0 if it can use none."""
-    listing = subprocess.run(["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"],
-                             capture_output=True, text=True, timeout=30, check=False)
+    """Return the memory of the smallest CUDA device; 0 if torch can use none, or if the driver's tool is not there.
+
+    Torch is not asked for it: this process would hold a part of the device's memory from then on.
+    """
+    try:
+        listing = subprocess.run(["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"],
+                                 capture_output=True, text=True, timeout=30, check=False)
+    except (FileNotFoundError, subprocess.TimeoutExpired):
+        return 0.0
     found = [int(line) / 1024 for line in re.findall(r"^\s*(\d+)\s*$", listing.stdout, re.MULTILINE)]
     import torch
 

@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import tiny_project
 import yaml
 from source_imports import ROOT, closure, has_code, path_of
 
+from pipeline.dag import read_dag
 from pipeline.recipes import recipe_names
 from stages.artifacts import paths
 from stages.artifacts.schemas import SCHEMAS
@@ -136,3 +138,18 @@ def test_stages_stay_few_enough_for_dvc():
                 "${models.clld}": params.models.clld, "${runs.clld}": params.runs.clld}
         counts = {None: 1} | {foreach: len(entries) for foreach, entries in maps.items()}
         assert sum(counts[foreach] for foreach in FOREACH.values()) <= 90, name
+
+
+@pytest.mark.parametrize(("models", "expected"), [
+    ({}, ""), ({"hcl": {"hcl": {"dataset": "tiny"}}}, "node_vectors@tiny train_hcl@hcl"),
+    ({"pgkpr": {"row": {"dataset": "tiny"}}},
+     "pair_classifier@tiny attribution@tiny paraphrase_items@tiny train_pgkpr@row"),
+    ({"pgkpr": {"row": {"dataset": "tiny", "overrides": {"architecture": "ianet"}}}},
+     "pair_classifier@tiny attribution@tiny word_vectors@tiny psi@tiny paraphrase_items@tiny train_pgkpr@row")])
+def test_dvc_makes_only_what_is_read(tmp_path, models, expected):
+    folder = tiny_project.make(tmp_path / "project")
+    dataset = tiny_project.params()["datasets"]["tiny"]
+    dataset.pop("side_by_side")
+    tiny_project.write_params(folder, datasets={"tiny": dataset}, models=models, runs={})
+    always = "ingest@tiny annotate@tiny textrank@tiny keywords@tiny clusters@tiny graph@tiny manifest@tiny"
+    assert {node.name for node in read_dag(folder).nodes} == {"compare", "report", *always.split(), *expected.split()}

@@ -174,6 +174,10 @@ def test_tracks_without_models_have_no_say():
     assert set(found) == {"runtime", "train_clld", "linear_floor"} and isinstance(params, Params)
 
 
+def no_tool(*_, **__):
+    raise FileNotFoundError("nvidia-smi")
+
+
 @pytest.mark.parametrize(("listing", "available", "gib"), [
     ("24576\n81920\n", True, 24.0), ("81920\n", False, 0.0), ("", True, 0.0)])
 def test_the_smallest_gpu_that_torch_can_use_counts(monkeypatch, listing, available, gib):
@@ -183,4 +187,6 @@ def test_the_smallest_gpu_that_torch_can_use_counts(monkeypatch, listing, availa
     monkeypatch.setattr(machine.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=listing))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: available)
     assert machine.this_machine("auto").gpu_gib == gib and machine.this_machine("cpu").gpu_gib == 0
+    monkeypatch.setattr(machine.subprocess, "run", no_tool)
+    assert machine.this_machine("auto").gpu_gib == 0
     assert machine.this_machine("cpu").cores >= 1 and machine.this_machine("cpu").memory_gib > 0

@@ -60,7 +60,7 @@ def params() -> dict:
     """Params of the tiny project, not yet filled with defaults."""
     return {
         "recipe": "sample", "encoder": {"source": "path:encoder"}, "runtime": {"workers": 2, "checkpoint_minutes": 0},
-        "datasets": {"tiny": {"source": "triples.jsonl", "layout": "triples",
+        "datasets": {"tiny": {"source": "triples.jsonl", "layout": "triples", "side_by_side": True,
                               "columns": {"source": "source", "target": "paraphrase", "negative": "negative"}},
                      "questions": {"source": "questions.jsonl", "layout": "labelled", "columns": {"label": "label"},
                                    "keywords": False}},
