@@ -163,6 +163,19 @@ def test_an_unknown_keyword_names_near_ones(paths):
         node_of(paths, "qqqqqq")
 
 
+def test_data_sets_of_the_params_in_force_go_first(paths, tmp_path):
+    """Artifacts of another recipe remain beside them, and are still there for who names them."""
+    write_graph("remains")
+    (tmp_path / "params.yaml").write_text("recipe: r\ndatasets: {small: {source: x}, bare: {source: x}}\n")
+    assert "(node 1 of small)" in asked("graph", "belly fat")
+    assert "(node 1 of remains)" in asked("graph", "belly fat", "--dataset", "remains")
+    counted = asked("inspect", "--sql", "select count(*) as n from nodes", "--csv").split()
+    assert counted == ["n", str(len(KEYWORDS))]
+    (tmp_path / "params.yaml").write_text("recipe: r\ndatasets: {bare: {source: x}}\n")
+    with pytest.raises(InputError, match="several data sets have a nodes.parquet: remains, small"):
+        asked("graph", "belly fat")
+
+
 def test_errors_say_which_data_set_and_what_to_run(paths, tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"artifacts/smal/nodes\.parquet: no such artifact; did you mean 'small'\?"):
         asked("graph", "sleep", "--dataset", "smal")

@@ -12,7 +12,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import tiny_project
+from documented_commands import commands_of
+from typer.testing import CliRunner
 
+from pipeline.cli import app
 from stages.runtime.fingerprint import hash_files
 
 DVC = (sys.executable, "-m", "dvc")
@@ -84,6 +87,38 @@ def test_a_new_text_is_rewritten_with_its_keyword_or_another(twins):
     wrong = tiny_project.call(twins[0], *tiny_project.command("predict", "hlc", "x"))
     assert wrong.returncode == 1
     assert wrong.stderr == "keycontrast: no run is called 'hlc'; did you mean 'hcl'?\n"
+
+
+# Commands of README's blocks that other tests run, or that would need another machine.
+ELSEWHERE = {"run", "stage", "use", "doctor", "unpack"}
+STAND_INS = {"artifacts/sample/keywords.parquet": "artifacts/tiny/keywords.parquet", "hcl-no-graph": None,
+             "ct-clald": "clsled"}
+DOCUMENTED = [command for command in commands_of("README.md")
+              if command.whole and command.program == "keycontrast" and command.words[1] not in ELSEWHERE]
+
+
+def test_commands_of_the_readme_run(twins, tmp_path, monkeypatch):
+    """Each as it is written, but for names that the tiny project calls otherwise, and files it writes."""
+    flow = twins[0]
+    monkeypatch.chdir(flow)
+    (tmp_path / "more.csv").write_text("question\nWhere is it?\nWho was that?\n")
+    keyword = pd.read_parquet("artifacts/tiny/nodes.parquet")["keyword"].iloc[0]
+    own = {**STAND_INS, "water": keyword, **{name: str(tmp_path / name) for name in (
+        "more.csv", "graph.graphml", "judging", "hcl.tar.gz", "my-classifier")}}
+    said = {}
+    for command in DOCUMENTED:
+        words = [own.get(word, word) for word in command.words[1:]]
+        done = CliRunner().invoke(app, [word for word in words if word is not None])
+        said[command.words[1:]] = done
+        if "--model" in words:
+            # The sample's classifiers, and these, are TextCNN, as the README says beside the command.
+            assert "no class of transformers holds a TextCNN" in str(done.exception)
+            assert "keycontrast use sample --set models.clld.clsled.encoder=bundled" in str(done.exception)
+        else:
+            assert done.exit_code == 0, f"{command}: {done.output} {done.exception}"
+    assert len(said) >= 11 and {words[0] for words in said} >= {"inspect", "explain", "graph", "export", "predict",
+                                                               "judge", "pack"}
+    assert all((tmp_path / name).exists() for name in ("graph.graphml", "judging/key.json", "hcl.tar.gz"))
 
 
 def broken_texts(folder: Path) -> None:
