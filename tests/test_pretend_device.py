@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from models.clld import ClldModel, ClldTask
 from models.training import loop
+from stages.runtime.checkpoints import FolderCheckpoints
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -210,10 +211,10 @@ def _numpy(monkeypatch):
 @pytest.mark.parametrize(("plant", "kind", "message"), [
     (_mask_stays, RuntimeError, "at least two devices"), (_cumsum, RuntimeError, "cumsum of floating-point numbers"),
     (_numpy, TypeError, "Use Tensor.cpu")], ids=["mask", "cumsum", "numpy"])
-def test_a_fault_planted_in_a_training_is_found(monkeypatch, plant, kind, message):
-    work = workloads.trainings(Path())["cl-textcnn"]()
+def test_a_fault_planted_in_a_training_is_found(tmp_path, monkeypatch, plant, kind, message):
+    work = workloads.trainings(tmp_path)["cl-textcnn"]()
     plant(monkeypatch)
-    work.train("cpu")  # nobody would see it there
+    work.train("cpu", FolderCheckpoints(tmp_path, "a"))  # nobody would see it there
     with pytest.raises(kind, match=message):
         micro_batch(work.stage, work.train)
 

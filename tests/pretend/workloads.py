@@ -29,6 +29,7 @@ from stages.encoders import resolve_encoder
 from stages.hcl.items import joined_items
 from stages.hcl.lookup import TrainedOn, UnseenKeywords
 from stages.importance.texts import Texts
+from stages.params.data import PairClassifier, STagger
 from stages.params.hcl import TrainHcl
 from stages.params.pgkpr import TrainPgkpr
 from stages.params.presets import laid_over
@@ -50,6 +51,9 @@ class Forgetful:
 
     def load(self):
         return None
+
+    def due(self):
+        return False
 
 
 FORGETFUL = Forgetful()
@@ -138,8 +142,7 @@ def pairs(folder):
     examples = tiny_items.tables()["examples"].assign(further_negative_ids=[[]] * 10, group=range(10),
                                                       negative_origin=None)
     examples["split"] = ["train"] * 7 + ["validation"] * 3
-    values = {"stage1_neg": "random2", "max_sources": None, "max_length": 24, "learning_rate": 1e-3, "batch_size": 8,
-              "epochs": 1, "clip": 1.0, "freeze_layers": 0}
+    values = PairClassifier(max_length=24, batch_size=8, epochs=1, freeze_layers=0).model_dump()
 
     def run(device=NAME, store=FORGETFUL):
         return pair_classifier.run(examples, tiny_items.tables()["texts"], values, found, 13, store, device)
@@ -160,8 +163,7 @@ def tagger():
                              "reference_ids": [[number] for number in range(len(texts))]})
     psi = pa.table({"text_id": range(len(texts)), "mode": ["xy"] * len(texts), "pair": range(len(texts)),
                     "primary": [(random.random(len(row)) < 0.5).tolist() for row in texts]})
-    values = {"min_count": 1, "embedding": 12, "hidden": 16, "layers": 2, "learning_rate": 1e-2, "batch_size": 4,
-              "epochs": 1, "clip": 1.0}
+    values = STagger(min_count=1, embedding=12, hidden=16, batch_size=4, epochs=1).model_dump()
 
     def run(device=NAME, store=FORGETFUL):
         return s_tagger.run(examples, lower, psi, values, 13, store, device)

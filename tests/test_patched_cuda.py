@@ -1,0 +1,125 @@
+"""What the pretend device cannot show, with torch.cuda patched: imports, the device's memory and peak, page-locking."""
+
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from models.training import History, loop, measured_peak, throughput
+from models.training.throughput import Speed
+from stages.runtime import device, training
+from stages.runtime.device import choose_device
+from stages.runtime.errors import InputError
+
+ROOT = Path(__file__).resolve().parents[1]
+# Imports every module of models/ and stages/, and those that a pack imports before it forks, in a process where a
+# question to CUDA's driver, which a fork would not survive, is an error.
+IMPORTS = """
+import importlib, pkgutil, sys, traceback
+import torch
+
+def refused(name):
+    def asked(*args, **kwargs):
+        if any("/thinc/" in frame.filename for frame in traceback.extract_stack()):
+            return 0  # spaCy asks, in stages that compute on no device
+        raise SystemExit(f"torch.cuda.{name} was called at import:\\n" + "".join(traceback.format_stack()))
+    return asked
+
+for name in ("init", "_lazy_init", "is_available", "device_count", "current_device", "get_device_name", "set_device",
+             "get_device_properties", "get_device_capability", "is_bf16_supported", "current_stream", "empty_cache",
+             "mem_get_info"):
+    setattr(torch.cuda, name, refused(name))
+count = 0
+for package in ("models", "stages"):
+    found = importlib.import_module(package)
+    for module in pkgutil.walk_packages(found.__path__, f"{package}."):
+        importlib.import_module(module.name)
+        count += 1
+print(count)
+"""
+
+
+def test_no_module_touches_cuda_at_import():
+    found = subprocess.run([sys.executable, "-c", IMPORTS], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert found.returncode == 0, found.stderr[-2000:]
+    assert int(found.stdout) == len([path for folder in ("models", "stages") for path in (ROOT / folder).rglob("*.py")
+                                     if path.parent != ROOT / folder or path.name != "__init__.py"])
+
+
+@pytest.mark.parametrize(("there", "wanted", "found"), [(True, "auto", "cuda"), (True, "cuda", "cuda"),
+                                                        (True, "cpu", "cpu"), (False, "auto", "cpu")])
+def test_a_gpu_is_taken_where_there_is_one(monkeypatch, there, wanted, found):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: there)
+    assert choose_device(wanted) == found
+
+
+def test_a_gpu_that_is_missing_is_named(monkeypatch):
+    monkeypatch.setattr(device, "accelerator", lambda: None)
+    with pytest.raises(InputError, match="runtime.device is cuda, but torch sees no CUDA device"):
+        choose_device("cuda")
+
+
+def test_a_thread_locks_batches_in_memory_under_the_own_device(monkeypatch):
+    """Copies overlap computing from page-locked memory alone; a thread of its own begins with the first device."""
+    under, pinned = [], []
+
+    @contextmanager
+    def on(device):
+        under.append(device)
+        yield
+        under.append(None)
+
+    def pin(tensor):
+        assert under[-1] == torch.device("cuda:1")
+        pinned.append(tensor)
+        return tensor.clone()
+
+    monkeypatch.setattr(torch.cuda, "device", on)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
+    batch = {"ids": torch.arange(3), "mask": torch.ones(3, dtype=torch.bool)}
+    one = SimpleNamespace(task=SimpleNamespace(load=lambda items: batch), device=torch.device("cuda:1"))
+    found = loop._Loop._load(one, [0])
+    assert [id(tensor) for tensor in pinned] == [id(tensor) for tensor in batch.values()]
+    assert all(torch.equal(found[name], batch[name]) for name in batch)
+    one.device = torch.device("cpu")
+    assert loop._Loop._load(one, [0]) is batch and len(under) == 2
+
+
+def test_batches_are_moved_without_waiting(monkeypatch):
+    moves = []
+    monkeypatch.setattr(torch.Tensor, "to", lambda tensor, *where, **how: moves.append((where, how)) or tensor)
+    loop.moved({"ids": torch.arange(3), "mask": torch.ones(3)}, torch.device("cuda"))
+    assert moves == [((torch.device("cuda"),), {"non_blocking": True})] * 2
+
+
+def test_the_record_has_the_peak_of_the_devices_memory(monkeypatch):
+    asked, peaks = [], []
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: asked.append(device) or 3 * 2**20 + 5)
+    monkeypatch.setattr(training, "measured_peak", lambda *what: peaks.append(what) or 1e9)
+    speed = Speed(steps=2, items=8, tokens=80, flops=4e9, seconds=4.0, recent=[2.0, 2.0])
+    history = History([], 1, {}, False, speed)
+    record = training.training_record(history, "bf16", "cuda:1", 2)
+    assert record["peak_device_memory_mib"] == 3 and asked == ["cuda:1"] and peaks == [("cuda:1", "bf16")]
+    assert record["mfu"] == pytest.approx(0.5)  # 1e9 of the 2 x 1e9 operations per second that both can do
+    assert "peak_device_memory_mib" not in training.training_record(history, "fp32", "cpu", 1)
+
+
+def test_the_peak_of_a_gpu_is_that_of_a_large_product_waited_for(monkeypatch):
+    made, waited = [], []
+
+    class Matrix:
+        def __init__(self, rows, columns, dtype, device):
+            made.append((rows, columns, dtype, device))
+
+        def __matmul__(self, other):
+            return {(0, 0): SimpleNamespace(item=lambda: waited.append(1))}
+
+    monkeypatch.setattr(torch, "ones", lambda rows, columns, dtype, device: Matrix(rows, columns, dtype, device))
+    ticks = iter(range(100))
+    monkeypatch.setattr(throughput.time, "perf_counter", lambda: float(next(ticks)))
+    assert measured_peak("cuda", "bf16", seconds=2.5) == 2.0 * 8192**3
+    assert set(made) == {(8192, 8192, torch.bfloat16, "cuda")} and len(waited) >= 2
