@@ -74,7 +74,7 @@ def assert_rounding(make, folder):
 @pytest.mark.parametrize("make", [hcl, pgkpr, clld], ids=lambda make: make.__name__)
 def test_every_track_trains_the_same_up_to_rounding(make, tmp_path, eager_kernels):
     assert_rounding(make, tmp_path)
-    assert set(eager_kernels) == NAMES[make.__name__]
+    assert NAMES[make.__name__] <= set(eager_kernels)
 
 
 @pytest.mark.skipif(shutil.which(os.environ.get("CXX", "g++")) is None, reason="there is no C++ compiler")
