@@ -3,6 +3,7 @@
 import json
 import shutil
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -264,3 +265,16 @@ def test_a_missing_table_is_named(project, capsys):
     project.table("texts").unlink()
     assert pair_classifier.main(["tiny"]) == 1
     assert "texts.parquet: no such artifact" in capsys.readouterr().err
+
+
+def test_a_training_in_bf16_is_close_and_says_so(project):
+    found = []
+    for precision in ("fp32", "bf16"):
+        params = yaml.safe_load(Path("params.yaml").read_text())
+        params["pair_classifier"]["precision"] = precision
+        Path("params.yaml").write_text(yaml.safe_dump(params))
+        assert pair_classifier.main(["tiny"]) == 0
+        classifier = AutoModelForSequenceClassification.from_pretrained(project.pair_classifier)
+        assert classifier.config.computed_in == computed_in(precision, False) and classifier.dtype == torch.float32
+        found.append(json.loads(project.metrics("pair_classifier").read_text())["validation_loss"])
+    assert found[0] != found[1] and found[1] == pytest.approx(found[0], rel=0.05)

@@ -319,7 +319,7 @@ def test_an_empty_split_is_named(paraphraser, items):
 
 def test_everything_is_written(probed, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    _write("first", probed, Provenance("probe_hcl@first", "0123"))
+    _write("first", probed, Provenance("probe_hcl@first", "0123", precision=computed_in("fp32", False)))
     folder = tmp_path / "artifacts/probes/first"
     assert {path.relative_to(folder).as_posix() for path in folder.rglob("*.*")} == {
         "latent.parquet", "keyword_swap.parquet", "metrics.json", "figures/latent.svg", "figures/latent.png"}

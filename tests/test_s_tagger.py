@@ -3,6 +3,7 @@
 import json
 import shutil
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -276,3 +277,18 @@ def test_a_stage_killed_in_training_and_run_again_writes_the_same_bytes(project,
     assert content(project) == whole
     assert s_tagger.main(["tiny"]) == 0 and content(project) == whole  # and the checkpoint has gone
     assert steps == [0, 1, 1, 0, 1]
+
+
+def test_a_training_in_bf16_is_close_and_says_so(project):
+    assert s_tagger.main(["tiny"]) == 0
+    full, plain = json.loads(project.metrics("s_tagger").read_text()), content(project)
+    params = yaml.safe_load(Path("params.yaml").read_text())
+    params["s_tagger"]["precision"] = "bf16"
+    Path("params.yaml").write_text(yaml.safe_dump(params))
+    assert s_tagger.main(["tiny"]) == 0
+    tagger, _ = s_tagger.load_tagger(project.s_tagger)
+    said = read_metadata(project.table("s_tags"))["precision"]
+    assert tagger.config.computed_in == said == computed_in("bf16", False)
+    assert {parameter.dtype for parameter in tagger.parameters()} == {torch.float32}
+    assert content(project)["model.safetensors"] != plain["model.safetensors"]
+    assert json.loads(project.metrics("s_tagger").read_text())["loss"] == pytest.approx(full["loss"], rel=0.02)
