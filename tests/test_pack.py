@@ -24,6 +24,7 @@ from transformers import BertModel
 
 from pipeline import pack as packing
 from pipeline.pack import FOLDER, pack, packed_values, show_pack
+from pipeline.packed import params as packed_params
 from pipeline.packed.run import Job, Refused, Runner, jobs_of, rows_digest, settle_overrides
 from pipeline.unpack import show_unpacked, unpack
 from stages import evaluate_pgkpr, generate_hcl, generate_pgkpr, node_vectors, train_hcl, train_pgkpr
@@ -452,6 +453,14 @@ def test_what_runs_at_the_deadline_is_stopped(folder, capsys):
     assert [job.state for job in jobs] == ["stopped", "waiting"]
     assert (machine.running, machine.started) == (0, ["one@long"])
     assert "one@long stopped before its end" in capsys.readouterr().out
+
+
+def test_a_pack_meets_no_other_machine_whatever_the_params_say(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    runtime = {"processes": 2, "rendezvous": {"endpoint": "gpu0:29400", "nodes": 2, "node": 0}}
+    Path("params.json").write_text(json.dumps({"params": {"runtime": runtime}}))
+    Path("overrides.json").write_text(json.dumps({"processes": 1}))
+    assert packed_params.load_params().runtime == {"processes": 1, "rendezvous": None}
 
 
 def test_results_under_other_options_are_not_mixed(folder):

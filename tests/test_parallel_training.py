@@ -53,18 +53,20 @@ class Deadly(FolderCheckpoints):
 
 
 def worker(folder, rank, port, deadly, stage, name):
-    """Train as a process that torchrun has started, each on a machine of its own: they have no disk in common."""
+    """Train as a process that torchrun has started."""
     if deadly:
         training.FolderCheckpoints = Deadly
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1",
                       MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
-    os.chdir(folder / str(rank))
+    os.chdir(folder)
     sys.exit(import_module(f"stages.{stage}").main([name]))
 
 
 def start_two(folder, deadly=False, stage="train_hcl", name="hcl"):
-    port = free_port()
-    processes = [SERVER.Process(target=worker, args=(folder, rank, port, deadly, stage, name)) for rank in range(2)]
+    """Start two processes in ``folder``, or each in a folder there that has its number, as on machines of their own."""
+    port, homes = free_port(), [folder / str(rank) for rank in range(2)]
+    processes = [SERVER.Process(target=worker, args=(home if home.exists() else folder, rank, port, deadly, stage, name))
+                 for rank, home in enumerate(homes)]
     for one in processes:
         one.start()
     return processes

@@ -65,10 +65,10 @@ class PackedParams(Values):
 
 
 def load_params() -> PackedParams:
-    """Return the params of the pack in the working folder."""
+    """Return the params of the pack in the working folder, for one machine."""
     params = PackedParams(_content().params)
-    params["runtime"] = Values({**params.runtime, **{name: value for name, value in _overrides().items()
-                                                     if name in params.runtime and value is not None}})
+    given = {name: value for name, value in _overrides().items() if name in params.runtime and value is not None}
+    params["runtime"] = Values({**params.runtime, "rendezvous": None, **given})
     return params
 
 
