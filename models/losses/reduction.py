@@ -36,6 +36,6 @@ def masked_mean(values: Tensor, mask: Tensor, count: Tensor | float | None = Non
         tensor(2.)
     """
     (values,) = at_least_float32(values)
-    kept = torch.where(mask, values, torch.zeros_like(values))
+    kept = values.masked_fill(~mask, 0.0)
     divisor = mask.sum() if count is None else torch.as_tensor(count, device=values.device)
     return kept.sum() / divisor.to(values.dtype).clamp(min=1.0)
