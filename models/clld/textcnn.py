@@ -46,19 +46,23 @@ class TextCnn(nn.Module):
             input_ids: words.
             attention_mask: True or 1 for words (B, L).
         """
-        lengths, widest = attention_mask.sum(1), max(self.widths)  # lengths (B,)
-        missing = max(0, widest - input_ids.shape[1])
-        ids = F.pad(input_ids.masked_fill(attention_mask == 0, PAD), (0, missing), value=PAD)
-        # texts of fewer words than a filter spans go on as zero vectors; all other padding is left out
-        places = torch.arange(ids.shape[1], device=ids.device)
-        words = RealTokens(places < lengths.clamp(min=widest).unsqueeze(1))  # N rows
-        embedded = self.dropout(self.embedding(words.rows(ids)))  # (N, embedding)
+        widest, length = max(self.widths), max(input_ids.shape[1], max(self.widths))
+        there = F.pad(attention_mask, (0, length + widest - 1 - input_ids.shape[1])) != 0  # (B, L + widest - 1)
+        ids = F.pad(input_ids, (0, length - input_ids.shape[1])).masked_fill(~there[:, :length], PAD)
+        # the run of a filter begins at every word behind which there are enough, and at the first in any case
+        within = torch.stack([there[:, width - 1:][:, :length] for width in self.widths], dim=-1)  # (B, L, widths)
+        within[:, 0] = True
+        # texts of fewer words than a filter spans go on as zero vectors; all other padding is left out, but on an
+        # accelerator, which would have to be waited for
+        needed = there[:, :length].clone()
+        needed[:, :widest] = True
+        words = RealTokens(needed) if ids.is_cpu else None
+        taken, counts = (part.flatten(0, 1) if words is None else words.rows(part) for part in (ids, within))
+        embedded = self.dropout(self.embedding(taken))  # (N, embedding)
         scores = F.relu(self._scores(embedded, widest))  # (N, features), of the runs that begin at each word
-        runs = torch.stack([(lengths - width + 1).clamp(min=1) for width in self.widths], dim=-1)  # (B, widths)
-        within = words.rows(places[:, None] < runs.unsqueeze(1))  # (N, widths): runs that end in their text
         # ReLU is never below 0, so a run that does not count may stand as 0, and so may padding
-        counted = (scores.unflatten(-1, (len(self.widths), -1)) * within.unsqueeze(-1)).flatten(-2)
-        return words.padded(counted).amax(1)
+        counted = (scores.unflatten(-1, (len(self.widths), -1)) * counts.unsqueeze(-1)).flatten(-2)
+        return (counted.unflatten(0, ids.shape) if words is None else words.padded(counted)).amax(1)
 
     def _scores(self, embedded: Tensor, widest: int) -> Tensor:
         """Return the scores of all filters (N, features) at the runs that begin at each of N words.

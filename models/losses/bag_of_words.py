@@ -36,4 +36,4 @@ def bag_of_words(bag: Tensor, words: Tensor, mask: Tensor) -> Tensor:
     """
     (bag,) = at_least_float32(bag)
     costs = -torch.log(bag.gather(-1, words) + _FLOOR)  # (B, K)
-    return torch.where(mask, costs, torch.zeros_like(costs)).sum(-1) / (mask.sum(-1) + 1)
+    return costs.masked_fill(~mask, 0.0).sum(-1) / (mask.sum(-1) + 1)

@@ -41,19 +41,24 @@ def label_distance_contrast(h: Tensor, labels: Tensor, ldm: Tensor, temperature:
     """
     if len(h) < 2:
         return 0.0 * at_least_float32(h)[0].sum()
-    similarity = rescaled_cosine(h)  # (2M, 2M)
-    distance = ldm.detach().to(similarity.dtype)[labels][:, labels]  # LDMM = Y LDM Y^T (2M, 2M)
+    cosines = _cosines(h)  # (2M, 2M)
+    # LDMM = Y LDM Y^T (2M, 2M), with the halves of (cosine + 1) / 2 and the temperature
+    distance = ldm.detach().to(cosines.dtype)[labels][:, labels] / (2 * temperature)
     positives = positive_pairs(labels)
-    mean_log_q, counts = log_share_of_positives(similarity * distance / temperature, positives)
+    mean_log_q, counts = log_share_of_positives(torch.addcmul(distance, distance, cosines), positives)
     # z is 1/|P| on |P| places, so the sum of z log z is -log |P|; z = 0 adds nothing
-    divergence = -counts.clamp(min=1).to(mean_log_q.dtype).log() - mean_log_q  # KL(z_i || q_i) (2M,)
-    return masked_mean(divergence, counts > 0)
+    divergence = counts.clamp(min=1).to(mean_log_q.dtype).log() + mean_log_q  # -KL(z_i || q_i) (2M,)
+    return -masked_mean(divergence, counts > 0)
 
 
 def rescaled_cosine(h: Tensor) -> Tensor:
     """Return (cosine + 1) / 2 of all pairs of the vectors h (K, d), in [0, 1] up to rounding, (K, K) (eq. 4)."""
+    return (_cosines(h) + 1) / 2
+
+
+def _cosines(h: Tensor) -> Tensor:
     (h,) = at_least_float32(h)
     with torch.autocast(h.device.type, enabled=False):
         products = h @ h.t()
     norms = torch.linalg.vector_norm(h, dim=-1)  # (K,)
-    return (products / (norms.unsqueeze(1) * norms).clamp(min=_SHORTEST) + 1) / 2
+    return products / (norms.unsqueeze(1) * norms).clamp(min=_SHORTEST)

@@ -51,10 +51,11 @@ def pair_contrast(
     """
     if similarity not in ("cosine", "dot"):
         raise ValueError(f"pair_contrast: similarity is {similarity!r}, expected 'cosine' or 'dot'")
-    candidates = positive if others is None else torch.cat([positive, others])  # (C, d)
-    anchor, candidates = at_least_float32(anchor, candidates)
+    parts = [anchor, positive] if others is None else [anchor, positive, others]
+    vectors = torch.cat(at_least_float32(*parts))
     if similarity == "cosine":
-        anchor, candidates = F.normalize(anchor, dim=-1), F.normalize(candidates, dim=-1)
+        vectors = F.normalize(vectors, dim=-1)
+    anchor, candidates = vectors.split([len(anchor), len(vectors) - len(anchor)])  # (B, d), (C, d)
     with torch.autocast(anchor.device.type, enabled=False):
         scores = anchor @ candidates.t() / temperature  # (B, C)
     own = torch.arange(len(anchor), device=anchor.device)

@@ -19,8 +19,7 @@ def positive_pairs(labels: Tensor) -> Tensor:
                 [False, False, False],
                 [ True, False, False]])
     """
-    own = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
-    return (labels.unsqueeze(1) == labels) & ~own
+    return (labels.unsqueeze(1) == labels).fill_diagonal_(False)
 
 
 def log_share_of_positives(scores: Tensor, positives: Tensor) -> tuple[Tensor, Tensor]:
@@ -43,6 +42,6 @@ def log_share_of_positives(scores: Tensor, positives: Tensor) -> tuple[Tensor, T
     # The mask comes after every product with the scores: a factor of 0 or below would bring self-pairs back.
     log_q = scores.masked_fill(own, -torch.inf).log_softmax(-1)  # (K, K), -inf on the diagonal
     counts = positives.sum(-1)
-    # where, not a product: 0 * -inf is NaN, and so is its gradient
-    sums = torch.where(positives, log_q, torch.zeros_like(log_q)).sum(-1)
+    # not a product: 0 * -inf is NaN, and so is its gradient
+    sums = log_q.masked_fill(~positives, 0.0).sum(-1)
     return sums / counts.clamp(min=1), counts

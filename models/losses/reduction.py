@@ -36,7 +36,7 @@ def masked_mean(values: Tensor, mask: Tensor, count: Tensor | float | None = Non
         tensor(2.)
     """
     (values,) = at_least_float32(values)
-    total = torch.where(mask, values, torch.zeros_like(values)).sum()
+    total = values.masked_fill(~mask, 0.0).sum()
     if count is None or isinstance(count, Tensor):
         return total / (mask.sum() if count is None else count).to(values.dtype).clamp(min=1.0)
     return total / max(1.0, count)  # a number of the host's: no copy to a GPU
