@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from benchmarks.gpu import command, parts, runner
+from benchmarks.gpu import agreement, command, parts, runner
 from benchmarks.gpu.command import main
 from benchmarks.gpu.packed import check
 from benchmarks.gpu.runner import Ended, Part, Runner, as_json, parts_of, plan
@@ -47,8 +47,8 @@ def test_a_tie_is_told_from_a_difference():
     logits = torch.tensor([[0.0, 3.0, 2.0], [0.0, 1.0, 1.0]])
     steps = SimpleNamespace(step=lambda tokens: tokens, logits=lambda states: logits.clone().unsqueeze(1))
     mine, other = torch.tensor([[1, 1], [1, 1]]), torch.tensor([[1, 2], [2, 0]])
-    assert sorted(parts.first_margins(steps, torch.zeros(2, dtype=torch.int64), mine, other)) == [0.0, 1.0]
-    assert parts.first_margins(steps, torch.zeros(2, dtype=torch.int64), mine, mine) == []
+    assert sorted(agreement.first_margins(steps, torch.zeros(2, dtype=torch.int64), mine, other)) == [0.0, 1.0]
+    assert agreement.first_margins(steps, torch.zeros(2, dtype=torch.int64), mine, mine) == []
 
 
 @pytest.mark.parametrize("track", TRACKS)
@@ -68,7 +68,8 @@ def test_a_profile_counts_kernels_copies_waits_and_operations():
 
     cpu, cuda = torch.autograd.DeviceType.CPU, torch.autograd.DeviceType.CUDA
     events = [event("aten::mm", cpu), event("aten::add", cpu), event("cudaStreamSynchronize", cpu),
-              event("gemm", cuda, 0, 4), event("Memcpy DtoH (Device -> Pinned)", cuda, 6, 8)]
+              event("Optimizer.step#AdamW.step", cuda, 0, 8), event("gemm", cuda, 0, 4),
+              event("Memcpy DtoH (Device -> Pinned)", cuda, 6, 8)]
     assert parts.counted(events, 2) == {"operations": 1.0, "kernels": 0.5, "copies to the host": 0.5, "waits": 0.5,
                                         "share of the time in kernels": 0.75}
     assert parts.profile(replace(TINY, track="clld"))["operations"] > 100
@@ -103,7 +104,7 @@ def test_one_command_trains_kills_and_goes_on_and_writes_what_it_knows(tmp_path,
 
 def runner_of(kinds, ended, seconds=60.0):
     """A runner whose processes end as ``ended`` says, given kind and job."""
-    made = Runner(plan(kinds, ["clld"], ["fp32"]), TINY, seconds / 60, lambda parts: None, lambda line: None)
+    made = Runner(plan(kinds, ["clld"], ["fp32"]), TINY, seconds / 60, 1, lambda parts: None, lambda line: None)
     made._child = lambda kind, job, share: ended(kind, job)
     made.run()
     return {part.kind: part for part in made.parts}
@@ -129,12 +130,16 @@ def test_a_resumed_training_that_differs_or_begins_anew_is_wrong():
 def test_what_there_is_no_time_for_is_told():
     assert runner_of(["training"], lambda kind, job: Ended(0, {}, ""), seconds=0)["training"].state == "left out"
     one = runner_of(["processes"], lambda kind, job: Ended(None, None, "step 3 of 9"))["processes"]
+    made = Runner([], replace(TINY, device="cuda"), 1.0, 1, lambda parts: None, lambda line: None)
+    alone = Part("processes", "hcl", "fp32")
+    made._processes(alone, made.job, 1.0)
+    assert (alone.state, alone.problem) == ("left out", "two devices are needed, and there is one")
     assert one.state == "failed" and "far longer than its share" in one.problem and "step 3 of 9" in one.problem
 
 
 def test_a_process_that_hangs_is_ended(monkeypatch):
     monkeypatch.setattr(runner, "_GRACE_SECONDS", 0.0)
-    made = Runner([], TINY, 1.0, lambda parts: None, lambda line: None)
+    made = Runner([], TINY, 1.0, 1, lambda parts: None, lambda line: None)
     assert made._child("training", TINY, 0.0) == Ended(None, None, "")
 
 

@@ -47,13 +47,13 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure and write; return 1 if anything failed."""
-    made = parser()
-    arguments = made.parse_args(argv)
+    started, arguments = time.monotonic(), parser().parse_args(argv)
     problem = _problem(arguments)
     if problem is not None:
         sys.stderr.write(f"benchmarks gpu: {problem}\n")
         return 1
-    content = json.loads(arguments.read.read_text(encoding="utf-8")) if arguments.read else _measured(arguments)
+    content = json.loads(arguments.read.read_text(encoding="utf-8")) if arguments.read else _measured(
+        arguments, started)
     parts = parts_of(content)
     lines = report(content, parts)
     if not arguments.read:
@@ -92,7 +92,7 @@ def _cuda() -> bool:
     return torch.cuda.is_available()
 
 
-def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
+def _measured(arguments: argparse.Namespace, started: float) -> dict[str, Any]:
     sizes = arguments.sizes or ("paper" if arguments.device == "cuda" else "small")
     about: dict[str, Any] = {
         "machine": machine(arguments.device), "sizes": str(SIZES[sizes]), "encoder": arguments.encoder,
@@ -100,7 +100,6 @@ def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
     about["precisions"] = "" if about["machine"]["bf16"] else "This device has no bf16 of its own: torch emulates it."
     if arguments.device == "cpu":
         say(NO_GPU)
-    started = time.monotonic()
 
     def heard(parts: Sequence[Part]) -> None:
         about["minutes"] = (time.monotonic() - started) / 60
@@ -108,7 +107,9 @@ def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
             temporary.write_text(as_json(parts, about), encoding="utf-8")
 
     job = Job("hcl", "fp32", arguments.device, sizes, arguments.encoder)
-    runner = Runner(plan(arguments.only, arguments.tracks, arguments.precisions), job, arguments.minutes, heard, say)
+    left = arguments.minutes - (time.monotonic() - started) / 60
+    parts = plan(arguments.only, arguments.tracks, arguments.precisions)
+    runner = Runner(parts, job, left, about["machine"]["devices"], heard, say)
     heard(runner.parts)
     runner.run()
     return {**about, "parts": [asdict(part) for part in runner.parts]}

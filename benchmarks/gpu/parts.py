@@ -19,8 +19,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benchmarks.gpu.agreement import LOOSE, TOLERANCE, agreement
+from benchmarks.gpu.place import Figures, autocast, begin, forget_peak, memory, synchronise
 from benchmarks.gpu.sizes import Job
-from benchmarks.gpu.subjects import Subject, subject_of
+from benchmarks.gpu.subjects import Subject
 from benchmarks.gpu.texts import SEED
 from benchmarks.harness import compare
 from benchmarks.trainers import train_in_order
@@ -29,107 +31,11 @@ from models.training import Step, epoch_batches, fit, measured_peak
 from models.training.state import trained_tensors
 from stages.runtime.checkpoints import FolderCheckpoints
 from stages.runtime.distributed import is_first, process_group, start_processes
-from stages.runtime.seeds import derived_seed, seed_everything
+from stages.runtime.seeds import derived_seed
 from stages.runtime.training import loop_settings
 
-TOLERANCE = 1e-3   # of losses and gradients, in fp32, relative to the CPU's
-_LOOSE = 5e-2      # of losses in bf16
-_TIE = 1e-3        # difference of two scores that may fall either way
 _EPOCHS, _LEAST = 2, 4  # epochs of a training, and its fewest steps
 _PROFILED, _COMPARED_STEPS = 3, 3
-Figures = dict[str, Any]
-
-
-def begin(job: Job) -> Subject:
-    """Set this process up as a stage does: seeds, deterministic algorithms."""
-    seed_everything(derived_seed(SEED, "gpu"), torch.get_num_threads(), deterministic=True)
-    return subject_of(job)
-
-
-# Agreement with the CPU
-
-
-def agreement(job: Job) -> Figures:
-    """Compare a training step and outputs of the device with those of the CPU in fp32, from the same weights."""
-    subject, count = begin(job), job.size.compared
-    (loss, gradient), (cpu_loss, cpu_gradient) = (
-        _gradients(subject, device, precision, count)
-        for device, precision in ((job.device, job.precision), ("cpu", "fp32")))
-    whole = sum(float(part.square().sum()) for part in cpu_gradient.values()) ** 0.5
-    apart = {name: float((gradient[name] - part).norm()) for name, part in cpu_gradient.items()}
-    worst = max(apart, key=lambda name: apart[name])
-    found = {"loss": loss, "loss apart": abs(loss - cpu_loss) / abs(cpu_loss),
-             "gradient apart": sum(value**2 for value in apart.values()) ** 0.5 / whole,
-             "furthest parameter": worst, "items": count, **_outputs_apart(subject, job, count)}
-    return {**found, **_judged(found, job.precision)}
-
-
-def _gradients(subject: Subject, device: str, precision: str, count: int) -> tuple[float, dict[str, Tensor]]:
-    """Return loss and gradient of one micro-batch without dropout, the latter in double precision on the CPU."""
-    task = subject.task(count, device, dropout=False)
-    task.module.train()
-    batch = {name: tensor.to(device) for name, tensor in task.load(range(count)).items()}
-    with _autocast(device, precision):
-        loss, _ = task.train_batch(batch, Step(0, 1, 0, range(count)))
-    loss.backward()
-    return loss.item(), {name: one.grad.cpu().double() for name, one in task.module.named_parameters()
-                         if one.grad is not None}
-
-
-def _outputs_apart(subject: Subject, job: Job, count: int) -> Figures:
-    """Compare greedy outputs, or classes; of those that differ, say by how much the CPU prefers its own."""
-    batch, model = subject.inputs(count), subject.model(dropout=False).eval()
-    mine = subject.outputs(model, batch, 1)
-    margins_of = partial(_class_margins, mine) if mine.is_floating_point() else partial(
-        first_margins, *subject.stepper(model, batch), mine)
-    there = torch.nn.Module.to(subject.model(dropout=False).eval(), job.device)
-    with _autocast(job.device, job.precision):
-        other = subject.outputs(there, batch.to(job.device), 1).cpu()
-    margins = margins_of(other)
-    return {"equal outputs": count - len(margins), "largest margin of the others": max(margins, default=0.0)}
-
-
-def _class_margins(mine: Tensor, other: Tensor) -> list[float]:
-    """Return by how much the CPU's scores ``mine`` prefer its class, where ``other`` has another one."""
-    first, second = mine.argmax(-1), other.argmax(-1)
-    rows = (first != second).nonzero().squeeze(-1)
-    return (mine[rows, first[rows]] - mine[rows, second[rows]]).tolist()
-
-
-@torch.no_grad()
-def first_margins(steps: Any, start: Tensor, mine: Tensor, other: Tensor) -> list[float]:
-    """Return, for each output (row) that differs, by how much its first differing token is preferred to the other.
-
-    Args:
-        steps: takes decoding steps of the model that made ``mine``.
-        start: first token of each output (B,).
-        mine: tokens (B, L).
-        other: tokens (B, L').
-    """
-    longest = max(mine.shape[1], other.shape[1])
-    mine, other = (torch.nn.functional.pad(part, (0, longest - part.shape[1])) for part in (mine, other))
-    open_rows, tokens, margins = (mine != other).any(-1), start, []
-    for place in range(longest):
-        if not bool(open_rows.any()):
-            break
-        logits = steps.logits(steps.step(tokens.unsqueeze(1))).squeeze(1)  # (B, V)
-        here = open_rows & (mine[:, place] != other[:, place])
-        for row in here.nonzero().squeeze(-1).tolist():
-            margins.append(float(logits[row, mine[row, place]] - logits[row, other[row, place]]))
-        open_rows, tokens = open_rows & ~here, mine[:, place]
-    return margins
-
-
-def _judged(found: Mapping[str, Any], precision: str) -> Figures:
-    """Say what is further apart than it may be; in bf16, loss alone is judged."""
-    exact = precision == "fp32"
-    limits = {"loss apart": TOLERANCE if exact else _LOOSE} | (
-        {"gradient apart": TOLERANCE, "largest margin of the others": _TIE} if exact else {})
-    wrong = [f"{name} {found[name]:.2g}, more than {limit:g}" for name, limit in limits.items()
-             if not found[name] <= limit]
-    return {"problem": "; ".join(wrong)} if wrong else {}
-
-
 # Training
 
 
@@ -147,7 +53,7 @@ def training(job: Job) -> Figures:
     bar = _Bar(job, steps)
     settings = loop_settings({**subject.training(), "epochs": _EPOCHS, "batch_size": size, "micro_batch": micro,
                               "precision": job.precision, "checkpoint_steps": mark})
-    _forget_peak(job.device)
+    forget_peak(job.device)
     started = time.perf_counter()
     history = fit(task, settings, store, partial(derived_seed, SEED, "gpu"), bar.opened)
     peak = measured_peak(job.device, job.precision)
@@ -155,7 +61,7 @@ def training(job: Job) -> Figures:
             "tokens per item": history.speed.tokens / history.speed.items,
             "losses": [row["train_loss"] for row in history.rows], "validation": history.best["loss"],
             "seconds in all": time.perf_counter() - started, "digest": digest(task.module, history.rows),
-            "resumed at": bar.done, **_memory(job.device), **getattr(store, "figures", dict)()}
+            "resumed at": bar.done, **memory(job.device), **getattr(store, "figures", dict)()}
 
 
 def _affordable(subject: Subject, job: Job) -> int:
@@ -260,20 +166,20 @@ def decoding(job: Job) -> Figures:
     theirs = subject.theirs(model, batch)
 
     def timed(work: Callable[[], Tensor]) -> Tensor:
-        with _autocast(job.device, job.precision):
+        with autocast(job.device, job.precision):
             found = work()
-        _synchronise(job.device)
+        synchronise(job.device)
         return found
 
     ours = partial(subject.outputs, model, batch, 4)
-    _forget_peak(job.device)
+    forget_peak(job.device)
     shown, other = timed(ours), timed(theirs)
     rows = compare({"ours": lambda: timed(ours), subject.peer: lambda: timed(theirs)}, repeats=3, items=count)
     tokens = {} if shown.is_floating_point() else {"tokens of an output": float((shown != 0).sum(-1).float().mean())}
     same = {"equal outputs": _same(shown, other)} if subject.same_function else {}
     return {"items": count, **tokens, **same, "seconds": {row.name: row.median for row in rows},
             "items per second": {row.name: row.rate for row in rows},
-            "times as long": rows[1].ratio, **_memory(job.device)}
+            "times as long": rows[1].ratio, **memory(job.device)}
 
 
 def _same(mine: Tensor, other: Tensor) -> int:
@@ -316,7 +222,7 @@ def trainer(job: Job) -> Figures:
                for name, train in (("ours", _ours), ("transformers.Trainer", _theirs))}
     found = {"batch": size, "steps": steps, "losses apart": apart, "seconds": seconds,
              "times as long": seconds["transformers.Trainer"] / seconds["ours"]}
-    limit = TOLERANCE if job.precision == "fp32" else _LOOSE
+    limit = TOLERANCE if job.precision == "fp32" else LOOSE
     return found if apart <= limit else {**found, "problem": f"losses without dropout differ by {apart:.2g}"}
 
 
@@ -383,20 +289,21 @@ def profile(job: Job) -> Figures:
                               "precision": job.precision, "checkpoint_steps": 10**6})
     run = partial(fit, task, settings, Nowhere(), partial(derived_seed, SEED))
     run()
-    _synchronise(job.device)
+    synchronise(job.device)
     kinds = [torch.profiler.ProfilerActivity.CPU]
     kinds += [torch.profiler.ProfilerActivity.CUDA] if job.device == "cuda" else []
     started = time.perf_counter()
     with torch.profiler.profile(activities=kinds, acc_events=True) as seen:
         run()
-        _synchronise(job.device)
+        synchronise(job.device)
     return {"micro-batches": -(-size // micro), **counted(seen.events(), _PROFILED),
             "seconds per step, profiled": (time.perf_counter() - started) / _PROFILED}
 
 
 def counted(events: Any, steps: int) -> Figures:
     """Return what the profiler's events say of one step of several."""
-    kernels = [event for event in events if event.device_type == torch.autograd.DeviceType.CUDA]
+    kernels = [event for event in events if event.device_type == torch.autograd.DeviceType.CUDA
+               and not event.name.startswith(("Optimizer.", "ProfilerStep"))]  # spans that are no kernels
     names = [event.name for event in events if event.device_type != torch.autograd.DeviceType.CUDA]
     copies = [event for event in kernels if "Memcpy" in event.name or "Memset" in event.name]
     busy = sum(event.time_range.elapsed_us() for event in kernels) / 1e6
@@ -446,27 +353,6 @@ def train_shared(job: Job) -> None:
             found = {"losses": [row["train_loss"] for row in history.rows],
                      "seconds per step": history.speed.summary()["seconds_per_step_median"]}
             Path(job.folder).write_text(json.dumps(found), encoding="utf-8")
-
-
-# What parts share
-
-
-def _autocast(device: str, precision: str) -> torch.autocast:
-    return torch.autocast(torch.device(device).type, torch.bfloat16, enabled=precision == "bf16")
-
-
-def _synchronise(device: str) -> None:
-    if device == "cuda":
-        torch.cuda.synchronize()
-
-
-def _forget_peak(device: str) -> None:
-    if device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-
-
-def _memory(device: str) -> Figures:
-    return {"peak MiB of the device": torch.cuda.max_memory_allocated() / 2**20} if device == "cuda" else {}
 
 
 WORK: dict[str, Callable[[Job], Figures]] = {

@@ -91,18 +91,21 @@ class Runner:
         parts: from :func:`plan`.
         job: what all have in common.
         minutes: for all of them.
+        devices: that there are.
         heard: called with what is known after each part.
         say: prints a line.
     """
 
-    def __init__(self, parts: Sequence[Part], job: Job, minutes: float,
+    def __init__(self, parts: Sequence[Part], job: Job, minutes: float, devices: int,
                  heard: Callable[[Sequence[Part]], None], say: Callable[[str], None]) -> None:
-        self.parts, self.job, self.heard, self.say = list(parts), job, heard, say
+        self.parts, self.job, self.devices, self.heard, self.say = list(parts), job, devices, heard, say
         self.deadline = time.monotonic() + 60 * minutes
         self.context = multiprocessing.get_context("forkserver")
         self.context.set_forkserver_preload(["benchmarks.gpu.parts"])
-        # The workspace is what deterministic products on a GPU ask for.
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        # The workspace is what deterministic products on a GPU ask for. A library that looks for a GPU when it is
+        # imported must not open it in the server, whose forks could not open it again.
+        for name, value in (("CUBLAS_WORKSPACE_CONFIG", ":4096:8"), ("PYTORCH_NVML_BASED_CUDA_CHECK", "1")):
+            os.environ.setdefault(name, value)
 
     def run(self) -> None:
         """Run every part for which there is time."""
@@ -172,9 +175,8 @@ class Runner:
             part.figures["problem"] = "weights or history differ from those of the training that ran through"
 
     def _processes(self, part: Part, job: Job, share: float) -> None:
-        devices = _devices(job.device)
-        if devices < 2:
-            part.state, part.problem = "left out", f"there is {devices} device, and two are needed"
+        if self.devices < 2 and job.device == "cuda":
+            part.state, part.problem = "left out", "two devices are needed, and there is one"
             return
         self._plain(part, job, share)
 
@@ -209,6 +211,8 @@ def work(kind: str, job: Job, log: Path, result: Path) -> None:
     with log.open("ab") as stream:
         for number in (1, 2):
             os.dup2(stream.fileno(), number)
+    if kind != "processes":  # a Trainer would spread its batches over all devices
+        os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0]
     from benchmarks.gpu.parts import WORK
 
     gc.freeze()  # what was imported is not gone through again whenever a measurement collects garbage
@@ -239,10 +243,6 @@ def _machine(device: str) -> dict[str, Any]:
     for name in _VERSIONS:
         found[name] = version(name) if _installed(name) else None
     return found
-
-
-def _devices(device: str) -> int:
-    return 2 if device == "cpu" else int(machine(device)["devices"])
 
 
 def _installed(name: str) -> bool:
