@@ -64,8 +64,9 @@ def worker(folder, rank, port, deadly, stage, name):
 
 def start_two(folder, deadly=False, stage="train_hcl", name="hcl"):
     """Start two processes in ``folder``, or each in a folder there that has its number, as on machines of their own."""
-    port, homes = free_port(), [folder / str(rank) for rank in range(2)]
-    processes = [SERVER.Process(target=worker, args=(home if home.exists() else folder, rank, port, deadly, stage, name))
+    port = free_port()
+    homes = [folder / str(rank) if (folder / str(rank)).exists() else folder for rank in range(2)]
+    processes = [SERVER.Process(target=worker, args=(home, rank, port, deadly, stage, name))
                  for rank, home in enumerate(homes)]
     for one in processes:
         one.start()
