@@ -56,7 +56,8 @@ STAGE = "train_hcl"
 TABLES = ("examples", "texts", "keywords", "nodes", "edges", "node_vectors")
 # A checkpoint goes on only under the code that began it.
 _PACKAGES = (graphs, hcl, models.hcl, models.losses, models.training)
-_CODE = (Path(__file__), Path(encoders.__file__), Path(str(models.encoders.__file__)), Path(models.precision.__file__),
+_CODE = (Path(__file__), Path(encoders.__file__),
+         *(Path(str(module.__file__)) for module in (models.encoders, models.bert, models.attention, models.precision)),
          *(Path(str(package.__file__)).parent for package in _PACKAGES))
 
 

@@ -25,15 +25,23 @@ from models.hcl.latent_entry import LatentEntry
 from models.hcl.output import HclOutput, KeywordOutput, LatentOutput, LevelOutput
 from models.hcl.plan import KEY, KeywordPlan, PackedPlan, Plan, Planner, Targets
 from models.hcl.segments import segment_sum, taken
+from models.hcl.texts import KEYS, Encoded, flat, joined_texts
 from models.losses import at_least_float32, bow_loss
 
-_JOINT_WASTE = 1.25  # texts share one encoder pass if padding them to one length costs at most a quarter
+_WORDS = 64  # a vocabulary of so many words, or a multiple, lies well in the memory of a GPU
+
+
+def padded_words(embeddings: Tensor, multiple: int) -> Tensor:
+    """Return embeddings (V, d) with rows of zeros up to a multiple of ``multiple``, for a GPU's products."""
+    missing = -len(embeddings) % multiple
+    return F.pad(embeddings, (0, 0, 0, missing)) if missing else embeddings
 
 
 class TiedOutput(nn.Module):
     """Scores over the vocabulary by the input embedding matrix, with a bias of their own.
 
-    The matrix is handed in at each call, so that it is tied by construction: no key to save, load or tie.
+    The matrix is handed in at each call, so that it is tied by construction: no key to save, load or tie. It may have
+    more rows than there are words; these score -inf, and so have no part in any softmax.
     """
 
     def __init__(self, vocab_size: int) -> None:
@@ -42,7 +50,9 @@ class TiedOutput(nn.Module):
 
     def forward(self, states: Tensor, embeddings: Tensor) -> Tensor:
         """Score states (..., d) against embeddings (V, d) -> (..., V)."""
-        return F.linear(states, embeddings, self.bias)
+        missing = len(embeddings) - len(self.bias)
+        bias = F.pad(self.bias, (0, missing), value=-torch.inf) if missing else self.bias
+        return F.linear(states, embeddings, bias)
 
 
 class HclNetwork(PreTrainedModel):
@@ -62,7 +72,8 @@ class HclNetwork(PreTrainedModel):
     ``has_negative`` (B,), or with K negatives per item (B, K, Ln) and (B, K); ``kx``, ``ky``, ``kneg`` (B,) node
     ids, -1 for none. Optional: ``eps`` (B, dz), noise for z (else drawn), and ``unseen_vectors`` (B, d), initial
     vectors where ``kx`` is -1. Every mask has a real token in each row; a row without a negative holds, say,
-    [CLS] [SEP]. ``plan``, from :meth:`planner`, spares the device the search for what the batch reads.
+    [CLS] [SEP]. ``plan``, from :meth:`planner`, spares the device the search for what the batch
+    reads, and :func:`joined_texts` the joining of its texts.
     """
 
     config: HclConfig
@@ -162,43 +173,44 @@ class HclNetwork(PreTrainedModel):
 
     def _training_pass(self, batch: Mapping[str, Tensor]) -> HclOutput:
         latent_texts = ["y", "neg"] if self.config.latent["enabled"] else []
-        states = self.encode_texts(batch, ["x", *latent_texts])
-        h = self.pooled(states, batch)
+        texts = self.texts(batch, ["x", *latent_texts])
         plan = self.plan(batch)
         keyword = self.keywords(batch, plan.keywords)
         u_in = keyword.u_in if keyword is not None else None
-        latent, z, level = self.latents(h, keyword, batch) if self.config.latent["enabled"] else (None, None, None)
-        reconstruction = self.reconstruct(states["x"], u_in, z, batch, plan.targets)
+        latent, z, level = self.latents(texts, keyword, batch) if self.config.latent["enabled"] else (None, None, None)
+        reconstruction = self.reconstruct(texts["x"].states, u_in, z, batch, plan.targets)
         return HclOutput(reconstruction, batch["y_in_mask"].sum(-1), latent, keyword, level)
 
     def latents(
-        self, h: Mapping[str, Tensor], keyword: KeywordOutput | None, batch: Mapping[str, Tensor]
+        self, texts: Mapping[str, Encoded], keyword: KeywordOutput | None, batch: Mapping[str, Tensor]
     ) -> tuple[LatentOutput, Tensor, LevelOutput | None]:
         """Return the distributions over z, z drawn from the posterior (B, dz), and the contrast between levels.
 
         Args:
-            h: vectors of x, y and, if there is one, neg, from :meth:`pooled`.
+            texts: x, y and, if there are any, neg, from :meth:`texts`.
             keyword: from :meth:`keywords`.
             batch: see the class.
         """
-        prior, texts = self.prior(h["x"], keyword.u_in if keyword is not None else None), self._posteriors(h)
-        z = texts.of_text(0).sample(self.noise(batch))
-        bow = self._bow(h["x"], z, batch) if self.config.uses_bow else None
-        latent = latent_output(self.config, prior, texts, batch.get("has_negative"), bow)
+        h_x = texts["x"].vector
+        prior, posteriors = self.prior(h_x, keyword.u_in if keyword is not None else None), self._posteriors(texts)
+        z = posteriors.of_text(0).sample(self.noise(batch))
+        bow = self._bow(h_x, z, batch) if self.config.uses_bow else None
+        latent = latent_output(self.config, prior, posteriors, batch.get("has_negative"), bow)
         if keyword is None:
             return latent, z, None
         points = in_full(self.keyword_points, torch.stack([keyword.u_out, keyword.u_imp], dim=1))
         return latent, z, level_output(self.config, latent.posterior, points)
 
-    def _posteriors(self, h: Mapping[str, Tensor]) -> Gaussian:
+    def _posteriors(self, texts: Mapping[str, Encoded]) -> Gaussian:
         """Return q(z | x, y) of the true output and of the negatives (B, 1 + K, dz)."""
-        h_x, found = h["x"].unsqueeze(1), [h["y"].unsqueeze(1)]
-        if "neg" in h:
-            found.append(h["neg"] if h["neg"].dim() == 3 else h["neg"].unsqueeze(1))
+        h_x, found = texts["x"].vector.unsqueeze(1), [texts["y"].vector.unsqueeze(1)]
+        if "neg" in texts:
+            h_neg = texts["neg"].vector
+            found.append(h_neg if h_neg.dim() == 3 else h_neg.unsqueeze(1))
         if self.training:
             return self.posterior(h_x, torch.cat(found, dim=1))
         # Apart: what selects a checkpoint may not depend on whether there are negatives, not even by rounding.
-        parts = [self.posterior(h_x, texts) for texts in found]
+        parts = [self.posterior(h_x, part) for part in found]
         mu, logvar = (torch.cat([getattr(part, name) for part in parts], dim=1) for name in ("mu", "logvar"))
         return Gaussian(mu, logvar)
 
@@ -211,13 +223,13 @@ class HclNetwork(PreTrainedModel):
         """
         if not self.config.latent["enabled"]:
             raise ValueError("HclModel: this model has no latent variable")
-        states = self.encode_texts(batch, ["x"])
+        text = self.texts(batch, ["x"])["x"]
         plan = self.plan(batch)
         keyword = self.keywords(batch, plan.keywords)
         u_in, noise = keyword.u_in if keyword is not None else None, self.noise(batch)
-        prior = self.prior(self.pooled(states, batch)["x"], u_in)
+        prior = self.prior(text.vector, u_in)
         z = prior.sample(noise) if source == "prior" else 0.0 * noise
-        return self.reconstruct(states["x"], u_in, z, batch, plan.targets)
+        return self.reconstruct(text.states, u_in, z, batch, plan.targets)
 
     # Encoding
 
@@ -225,29 +237,25 @@ class HclNetwork(PreTrainedModel):
         """Return encoder states (B, L, d)."""
         return encode(self.encoder, ids, mask)
 
-    def encode_texts(self, batch: Mapping[str, Tensor], names: Sequence[str]) -> dict[str, Tensor]:
-        """Return encoder states (B, L, d) of those of ``names`` (x, y, neg) that the batch has.
+    def texts(self, batch: Mapping[str, Tensor], names: Sequence[str]) -> dict[str, Encoded]:
+        """Return those of ``names`` (x, y, neg) that the batch has, encoded, in one pass if their lengths are alike.
 
-        In one pass if their lengths are alike. Of several negatives per item they are (B * K, L, d).
+        A vector is the mean of the states of real tokens.
         """
         names = [name for name in names if f"{name}_ids" in batch]
-        texts = {name: (_flat(batch[f"{name}_ids"]), _flat(batch[f"{name}_mask"])) for name in names}
-        rows, lengths = zip(*(ids.shape for ids, _ in texts.values()), strict=True)
-        apart = sum(count * length for count, length in zip(rows, lengths, strict=True))
-        if sum(rows) * max(lengths) > _JOINT_WASTE * apart:
-            return {name: self.encode(*text) for name, text in texts.items()}
-        pad = self.config.special_ids["pad"]
-        ids = torch.cat([_widened(ids, max(lengths), pad) for ids, _ in texts.values()])
-        mask = torch.cat([_widened(mask, max(lengths), 0) for _, mask in texts.values()])
-        hidden = self.encode(ids, mask).split(rows)
-        return {name: part[:, :length] for name, part, length in zip(names, hidden, lengths, strict=True)}
-
-    def pooled(self, states: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return one vector per text: the mean over real tokens, (B, d), or (B, K, d) for K negatives."""
+        rows = [flat(batch[f"{name}_ids"]).shape[0] for name in names]
+        whole = {key: batch[key] for key in KEYS if key in batch and len(batch[key]) == sum(rows)}
+        whole = whole or joined_texts(batch, names, self.config.special_ids["pad"])
+        if not whole:
+            return {name: part for one in names for name, part in self.texts(batch, [one]).items()}
+        ids, mask = (whole[key] for key in KEYS)
+        hidden = self.encode(ids, mask)
+        (full,) = at_least_float32(hidden)
+        vectors = mean_pool(full, mask).split(rows)
         found = {}
-        for name, hidden in states.items():
-            (hidden,), mask = at_least_float32(hidden), batch[f"{name}_mask"]
-            found[name] = mean_pool(hidden, _flat(mask)).view(*mask.shape[:-1], -1)
+        for name, states, vector in zip(names, hidden.split(rows), vectors, strict=True):
+            shape = batch[f"{name}_ids"].shape
+            found[name] = Encoded(states[:, : shape[-1]], vector.view(*shape[:-1], -1))
         return found
 
     # Keywords
@@ -341,8 +349,8 @@ class HclNetwork(PreTrainedModel):
         """Return -log p(y+ | x, z) (B,), summed over tokens, given encoder states of x (B, Lx, d) and u_in (B, d)."""
         memory, memory_mask = self.memory(hidden, batch["x_mask"], u_in, z)
         states = self.decode(self._word_dropout(batch), memory, memory_mask, z)
-        # (tokens, V): padding never meets the vocabulary
-        logits = self.score(taken(states.flatten(0, 1), targets.places)).float()
+        # (tokens, V), at least: padding never meets the vocabulary
+        logits = self.word_scores(taken(states.flatten(0, 1), targets.places), self._words()).float()
         words = batch["y_out"].flatten().index_select(0, targets.places.index)
         return segment_sum(F.cross_entropy(logits, words, reduction="none"), targets.samples)
 
@@ -357,8 +365,13 @@ class HclNetwork(PreTrainedModel):
 
     def _bow(self, h_x: Tensor, z: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
         state = torch.tanh(self.bow_hidden(torch.cat([h_x, z], dim=-1)))  # (B, d)
-        logits = self.bow_scores(state, self.get_input_embeddings().weight)  # (B, V)
+        logits = self.bow_scores(state, self._words())  # (B, V), at least
         return bow_loss(logits, batch["y_out"], batch["y_in_mask"].bool())
+
+    def _words(self) -> Tensor:
+        """Return what losses score words by: in training on a GPU padded, so that products take its faster ways."""
+        words = self.get_input_embeddings().weight
+        return padded_words(words, _WORDS if self.training and words.device.type != "cpu" else 1)
 
     def noise(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Return the batch's noise for z (B, dz), or draw some."""
@@ -378,14 +391,6 @@ class HclNetwork(PreTrainedModel):
 
 def _seed(draw: int, name: str) -> int:
     return int.from_bytes(hashlib.sha256(f"{draw} {name}".encode()).digest()[:8], "big") >> 1
-
-
-def _flat(values: Tensor) -> Tensor:
-    return values.flatten(0, -2)
-
-
-def _widened(values: Tensor, length: int, fill: int) -> Tensor:
-    return F.pad(values, (0, length - values.shape[1]), value=fill)
 
 
 def _forget_vectors(model: HclNetwork, _: object) -> None:

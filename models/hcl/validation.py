@@ -50,15 +50,15 @@ class Validation:
         if model.training:
             raise ValueError("Validation: call eval() on the model, or dropout decides the values")
         has_latent = model.config.latent["enabled"]
-        states = model.encode_texts(batch, ["x", "y"] if has_latent else ["x"])
+        texts = model.texts(batch, ["x", "y"] if has_latent else ["x"])
         plan = model.plan(batch)
-        hidden, keyword = states["x"], model.keywords(batch, plan.keywords)
+        hidden, keyword = texts["x"].states, model.keywords(batch, plan.keywords)
         u_in = keyword.u_in if keyword is not None else None
         latent, z, level = None, None, None
         if has_latent:
             # Apart: in one pass with them, texts would be padded to other lengths, and the loss round otherwise.
-            states |= model.encode_texts(batch, ["neg"])
-            latent, z, level = model.latents(model.pooled(states, batch), keyword, batch)
+            texts |= model.texts(batch, ["neg"])
+            latent, z, level = model.latents(texts, keyword, batch)
         reconstruction = model.reconstruct(hidden, u_in, z, batch, plan.targets)
         output = HclOutput(reconstruction, batch["y_in_mask"].sum(-1), latent, _known(keyword, batch), level)
         self._keep(loss=validation_loss(output, model.config), reconstruction=reconstruction)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from models.hcl import BatchTotals, HclModel, kl_weight, objective
 from models.hcl.monitors import training_monitors
 from models.hcl.plan import KEY, Planner
+from models.hcl.texts import joined_texts
 from models.hcl.validation import Validation
 from models.training import Parameters, Seq2SeqCost, Step, Work, batches_in_order
 from stages.hcl.batches import TripleBatches
@@ -78,8 +79,10 @@ class HclTask:
         return Work(int(sum(tokens[chosen].sum() for tokens in self.tokens.values())), float(self.flops[chosen].sum()))
 
     def load(self, items: Sequence[int]) -> dict[str, Tensor]:
-        """Return the padded tensors of ``items``, see ``TripleBatches.batch``, and their plan."""
-        return self._planned(self.train.batch(items))
+        """Return the padded tensors of ``items``, see ``TripleBatches.batch``, their texts joined, and their plan."""
+        batch, config = self.train.batch(items), self.model.config
+        names = ["x", "y", "neg"] if config.latent["enabled"] else ["x"]
+        return self._planned(batch | joined_texts(batch, names, config.special_ids["pad"]))
 
     def train_batch(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, dict[str, Tensor | float]]:
         """Return the share of a micro-batch in the objective of the step's batch, and its parts."""
