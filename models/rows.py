@@ -1,6 +1,7 @@
 """Real tokens of a padded batch as rows, for what is computed token by token."""
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, Self
 
 import torch
@@ -61,8 +62,9 @@ class RealTokens:
         """Return (B, L, ...) with ``rows`` (M, ...) at their places, and the last of them at padding."""
         return gathered(rows, self.inverse, self.index).unflatten(0, self.real.shape)
 
+    @cached_property
     def columns(self) -> Tensor:
-        """Return the position in its text of each row (M,)."""
+        """The position in its text of each row (M,)."""
         return self.index % self.real.shape[1]
 
 

@@ -20,7 +20,7 @@ def test_rows_and_back(which):
     assert torch.equal(rows[:count], values[real])
     assert torch.equal(tokens.padded(rows)[real], values[real])
     assert (tokens.padded(rows)[~real] == rows[-1]).all()
-    assert torch.equal(tokens.columns()[:count], torch.arange(real.shape[1]).expand_as(real)[real])
+    assert torch.equal(tokens.columns[:count], torch.arange(real.shape[1]).expand_as(real)[real])
 
 
 @pytest.mark.parametrize("which", REAL)

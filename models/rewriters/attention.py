@@ -103,7 +103,7 @@ class Heads:
     def _start(self) -> Tensor:
         """Where each row (M,) stands in the first head of its text, among heads (B, H, L)."""
         assert self.tokens is not None
-        return torch.add(self.tokens.index * self.heads, self.tokens.columns(), alpha=1 - self.heads)
+        return torch.add(self.tokens.index * self.heads, self.tokens.columns, alpha=1 - self.heads)
 
 
 def precision(like: Tensor) -> torch.dtype:

@@ -60,7 +60,7 @@ class Embedder(nn.Module):
 
     def rows(self, ids: Tensor, tokens: RealTokens) -> Tensor:
         """Return the vectors (M, d) of tokens (M,), the rows of ``tokens``."""
-        return self._joined(ids, self._positions(tokens.real.shape[1]).index_select(0, tokens.columns()))
+        return self._joined(ids, self._positions(tokens.real.shape[1]).index_select(0, tokens.columns))
 
     def _joined(self, ids: Tensor, positions: Tensor) -> Tensor:
         return self.dropout(torch.add(positions, self.words(ids), alpha=math.sqrt(self.words.embedding_dim)))
