@@ -38,7 +38,7 @@ HALF = "half.safetensors"
 LOGS, DONE = Path("logs"), Path("done")
 RESULTS, MEASURED = "results.tar.gz", "gpu-results.json"
 CONTENTS = "results.json"
-_POLL_SECONDS, _REPORT_SECONDS, _GRACE_SECONDS = 0.2, 20.0, 20.0
+_POLL_SECONDS, _REPORT_SECONDS, _GRACE_SECONDS = 0.2, 20.0, 45.0
 _LOG_BYTES = 65_536
 # Tables of a model that travel home, each kind once for all models that have the same one.
 MODEL_TABLES = ("items", "paraphrase_items", "vocabulary", "validation_confusion", "label_distance", "confusing_pairs")
@@ -263,6 +263,8 @@ def run_job(stage: str, key: str, log: Path) -> None:
     with log.open("ab") as stream:
         for number in (1, 2):
             os.dup2(stream.fileno(), number)
+    if stage.startswith("train_"):
+        import_module("stages.runtime.stopping").listen()
     sys.exit(import_module(f"stages.{stage}").main([key]))
 
 

@@ -11,6 +11,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from stages.runtime import stopping
+
 _WEIGHTS, _OPTIMISER, _VALUES = "weights.safetensors", "optimiser.safetensors", "state.json"
 _KINDS = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
           torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL"}
@@ -40,8 +42,11 @@ class FolderCheckpoints:
                     shutil.rmtree(other)
 
     def due(self) -> bool:
-        """Tell whether the last checkpoint, or the opening of this store, is so long ago that another is due."""
-        return self.clock() - self.last >= self.seconds
+        """Tell whether the last checkpoint, or the opening of this store, is so long ago that another is due.
+
+        It is at once if the process has been asked to stop; with that checkpoint it ends.
+        """
+        return stopping.asked() or self.clock() - self.last >= self.seconds
 
     def save(self, weights: Mapping[str, Tensor], optimiser: Mapping[str, Tensor], values: Mapping[str, Any],
              best: bool) -> None:
@@ -60,6 +65,8 @@ class FolderCheckpoints:
         pointer.replace(self.folder / self.key / "current")
         self._sweep(number, kept)
         self.last = self.clock()
+        if stopping.asked():
+            raise SystemExit(stopping.STATUS)
 
     def load(self) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]] | None:
         """Return weights, optimiser and plain values of the last complete checkpoint, or None."""

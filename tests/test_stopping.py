@@ -1,0 +1,51 @@
+"""A training that is asked to stop takes a checkpoint after its step, and goes on from there to the same bytes."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import tiny_training
+
+from stages import train_hcl
+from stages.artifacts.paths import ModelPaths
+
+# The signal comes while the third step is counted; no checkpoint is due for an hour.
+PROGRAM = """
+import os, signal, sys
+sys.path.insert(0, sys.argv[1])
+from stages import train_hcl
+from stages.runtime import stopping, training
+
+class Bar:
+    steps = 0
+    def update(self, n=1):
+        self.steps += n
+        if self.steps == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+    def close(self):
+        pass
+
+train_hcl.training_bar = lambda process: lambda total, done: Bar()
+stopping.listen()
+sys.exit(train_hcl.main(["hcl"]))
+"""
+
+
+def test_a_training_that_is_asked_to_stop_saves_and_goes_on_to_the_same_bytes(tmp_path, monkeypatch):
+    weights = {}
+    for name in ("through", "stopped"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        tiny_training.write_project(tmp_path / name, runtime={"checkpoint_minutes": 60})
+        if name == "stopped":
+            ended = subprocess.run([sys.executable, "-c", PROGRAM, str(Path(train_hcl.__file__).parent.parent)],
+                                   check=False, capture_output=True, text=True,
+                                   env={**os.environ, "OMP_NUM_THREADS": "1"})
+            assert ended.returncode == 128 + signal.SIGTERM, ended.stderr
+            states = list(Path(".keycontrast/scratch").rglob("state.json"))
+            assert len(states) == 1 and '"step": 3' in states[0].read_text()
+        assert train_hcl.main(["hcl"]) == 0
+        weights[name] = (ModelPaths("hcl").weights / "model.safetensors").read_bytes()
+    assert weights["through"] == weights["stopped"]
