@@ -1,0 +1,122 @@
+"""Our pass through BERT against the library's, what is joined for it, and models whose pass it is not."""
+
+import pytest
+import tiny_hcl
+import torch
+from transformers import AlbertConfig, AlbertModel, BertForSequenceClassification, BertModel
+
+from models.attention import DecoderLayer, memory_keys_values
+from models.bert import additive_mask, bert_states, joined_by_layer
+from models.encoders import encode, encoder_pass, freeze_lower_layers
+from models.hcl import objective
+from models.hcl.network import TiedOutput, padded_words
+from models.hcl.plan import KEY
+from models.hcl.texts import joined_texts
+from models.pair_classifier import pair_logits
+
+
+def bert(kind=BertModel, **changes):
+    torch.manual_seed(0)
+    built = kind(tiny_hcl.encoder_config(type_vocab_size=2, **changes))
+    built.config._attn_implementation = "sdpa"
+    return built.eval()
+
+
+def tokens():
+    ids, mask = tiny_hcl.padded([[2, 7, 8, 9, 3], [2, 6, 3], [2, 5, 11, 3]])
+    return ids, mask, (torch.arange(ids.shape[1]) > 1).long().expand_as(ids)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_states_and_gradients_are_those_of_the_library(training):
+    model, (ids, mask, types) = bert().train(training), tokens()
+
+    def run(own):
+        model.zero_grad()
+        torch.manual_seed(1)  # dropout draws the same in both
+        states = (bert_states(model, ids, mask, types) if own else
+                  model(input_ids=ids, attention_mask=mask.long(), token_type_ids=types).last_hidden_state)
+        (states * mask.unsqueeze(-1) * torch.linspace(-1, 2, tiny_hcl.WIDTH)).sum().backward()
+        return [states[mask], *(p.grad for p in model.parameters() if p.grad is not None)]
+
+    for own, theirs in zip(run(True), run(False), strict=True):
+        torch.testing.assert_close(own, theirs, atol=1e-5, rtol=1e-4)
+
+
+def test_without_gradients_and_without_segments_states_are_the_same():
+    model, (ids, mask, _) = bert(), tokens()
+    with torch.no_grad():
+        expected = model(input_ids=ids, attention_mask=mask.long()).last_hidden_state
+        torch.testing.assert_close(encode(model, ids, mask)[mask], expected[mask], atol=1e-5, rtol=1e-4)
+    assert encoder_pass(model) == "own"
+
+
+def test_frozen_layers_have_no_graph_and_change_no_state():
+    model, (ids, mask, _) = bert(), tokens()
+    expected = bert_states(model, ids, mask)
+    freeze_lower_layers(model, 1)
+    torch.testing.assert_close(bert_states(model, ids, mask), expected)
+    projections = [(part.query, part.key, part.value) for part in (layer.attention.self for layer in
+                                                                   model.encoder.layer)]
+    assert [weight.requires_grad for weight, _ in joined_by_layer(projections)] == [False, True]
+
+
+def test_a_pair_classifier_gives_the_logits_of_the_library():
+    classifier, (ids, mask, types) = bert(BertForSequenceClassification, num_labels=2), tokens()
+    batch = {"input_ids": ids, "attention_mask": mask.long(), "token_type_ids": types}
+    torch.testing.assert_close(pair_logits(classifier, batch), classifier(**batch).logits, atol=1e-5, rtol=1e-4)
+
+
+def test_other_models_keep_the_librarys_pass_and_say_why():
+    ids, mask, _ = tokens()
+    albert = AlbertModel(AlbertConfig(vocab_size=30, embedding_size=8, hidden_size=16, num_attention_heads=2,
+                                      intermediate_size=32, num_hidden_layers=2)).eval()
+    assert encoder_pass(albert) == "the library's: it is a AlbertModel, not a BertModel"
+    expected = albert(input_ids=ids, attention_mask=mask.long()).last_hidden_state
+    torch.testing.assert_close(encode(albert, ids, mask), expected)
+    assert encoder_pass(bert(hidden_act="relu")) == "the library's: its configuration differs in hidden_act"
+
+
+def test_an_additive_mask_lies_well_in_memory_and_hides_what_the_boolean_one_does():
+    _, mask, _ = tokens()
+    bias = additive_mask(mask, torch.float32)
+    assert bias.shape == (3, 1, 1, 5) and all(stride % 16 == 0 for stride in bias.stride()[:-1])
+    assert torch.equal(bias[:, 0, 0] == 0, mask) and (bias[:, 0, 0][~mask] == -torch.inf).all()
+    with torch.autocast("cpu", torch.bfloat16):
+        assert additive_mask(mask, torch.float32).dtype == torch.bfloat16
+
+
+def test_the_memory_of_all_layers_in_one_product_is_that_of_each():
+    layers, memory = [DecoderLayer(16, 2, 32, 0.0, number) for number in range(3)], torch.randn(2, 5, 16)
+    for layer, found in zip(layers, memory_keys_values(layers, memory), strict=True):
+        for one, expected in zip(found, layer.cross_attention.keys_values(memory), strict=True):
+            torch.testing.assert_close(one, expected, atol=1e-6, rtol=1e-5)
+
+
+def test_words_that_pad_the_vocabulary_have_no_part_in_a_loss():
+    words, states = torch.randn(30, 16, requires_grad=True), torch.randn(4, 16)
+    output, targets = TiedOutput(30), torch.tensor([0, 3, 29, 7])
+
+    def loss(multiple):
+        logits = output(states, padded_words(words, multiple))
+        assert logits.shape == (4, 64 if multiple == 64 else 30)
+        value = torch.nn.functional.cross_entropy(logits, targets)
+        return [value, *torch.autograd.grad(value, [words, output.bias])]
+
+    for found, expected in zip(loss(64), loss(1), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+def test_what_a_loader_adds_changes_no_loss():
+    model, batch = tiny_hcl.model(), tiny_hcl.batch(size=6)
+    model.train()
+    added = {**batch, **joined_texts(batch, ["x", "y", "neg"], 0), KEY: model.planner().plan(batch)}
+    assert "texts_ids" in added
+
+    def loss(given):
+        torch.manual_seed(3)
+        return objective(model(given), model.config, 1.0)[0]
+
+    torch.testing.assert_close(loss(added), loss(batch))
+    added[KEY] = added[KEY].to(torch.device("cpu"))  # as the loop moves it
+    torch.testing.assert_close(loss(added), loss(batch))
