@@ -267,7 +267,7 @@ class Dies(FolderCheckpoints):
         raise Killed
 
 
-@pytest.mark.parametrize("make", [lambda folder: workloads.hcl(folder, training={"epochs": 2}),
+@pytest.mark.parametrize("make", [lambda folder: workloads.hcl(folder, training={"epochs": 2}, decoder={"layers": 1}),
                                   lambda folder: workloads.rewriter("residual_lstm", training={"epochs": 2})],
                          ids=["hcl", "residual_lstm"])
 def test_a_killed_training_ends_with_the_same_weights(folder, record, make):
