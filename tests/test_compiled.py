@@ -9,6 +9,7 @@ import tiny_bert
 import tiny_clld
 import tiny_items
 import torch
+from memory_store import Memory
 from test_gradient_cache import rewriter
 from test_train_hcl import train as train_hcl
 from torch import nn
@@ -52,12 +53,12 @@ def hcl(folder, compile):  # noqa: A002
 def pgkpr(folder, compile):  # noqa: A002
     task = rewriter({}, dropout=True, micro_batch=4)
     task.module.float()
-    return task.module, fit(task, Settings(**{**vars(SETTINGS), "compile": compile}), tiny_clld.Memory(), SEED)
+    return task.module, fit(task, Settings(**{**vars(SETTINGS), "compile": compile}), Memory(), SEED)
 
 
 def clld(folder, compile):  # noqa: A002
     task = tiny_clld.task(tiny_clld.bert(contrast={"kind": "label_distance"}))
-    return task.module, fit(task, Settings(**{**vars(SETTINGS), "compile": compile}), tiny_clld.Memory(), SEED)
+    return task.module, fit(task, Settings(**{**vars(SETTINGS), "compile": compile}), Memory(), SEED)
 
 
 def assert_rounding(make, folder):
@@ -94,7 +95,7 @@ def test_nothing_is_compiled_unless_asked_for(monkeypatch, tmp_path):
 def test_a_model_without_layers_says_so():
     task = tiny_clld.task(tiny_clld.textcnn())
     with pytest.raises(ValueError, match="compile: ClldModel has no layers that torch.compile could make faster; set"):
-        fit(task, Settings(epochs=1, batch_size=4, compile=True), tiny_clld.Memory(), SEED)
+        fit(task, Settings(epochs=1, batch_size=4, compile=True), Memory(), SEED)
     recurrent = nn.ModuleList([nn.ModuleDict({"cell": nn.LSTM(2, 2), "out": nn.Linear(2, 2)}), nn.Linear(2, 2)])
     assert layers_of(nn.Sequential(recurrent)) == []
 

@@ -47,10 +47,9 @@ class CachedContrast:
         # Every process has the contrast of the whole batch, and counts its share of it.
         self.parts: Parts = {name: value / place()[1] for name, value in {"loss": loss, **parts}.items()}
 
-    def backward(self, number: int, share: Tensor, vectors: Tensor) -> None:
-        """Differentiate a micro-batch's ``share`` in the rest of the loss, and the contrast through its ``vectors``."""
-        gradient = self._gradient[self._rows[number]]
-        torch.autograd.backward([share, vectors], [None, gradient.to(vectors.dtype)])
+    def gradient(self, number: int, vectors: Tensor) -> Tensor:
+        """Return the gradient of the contrast by the ``vectors`` of a micro-batch."""
+        return self._gradient[self._rows[number]].to(vectors.dtype)
 
 
 def _together(found: dict[int, Tensor], rows: dict[int, slice], count: int, like: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ import torch
 from models.precision import products
 from models.training.compiled import compiled
 from models.training.contrast import CachedContrast
+from models.training.gradients import add_gradients
 from models.training.order import epoch_batches
 from models.training.parallel import SharedGradients, SharedSums, from_first, place, spread, tensors_of_first
 from models.training.prefetch import loaded_ahead, moved, pinned
@@ -206,8 +207,7 @@ class _Loop:
         for number, batch in own:
             with self._begun(step, number):
                 loss, parts = self.task.train_batch(batch, step)
-            self._send_after(number, runs)
-            loss.backward()
+            add_gradients([loss], [None], self.parameters, alone=self._sent_after(number, runs))
             sums.add({"loss": loss, **parts})
         return sums
 
@@ -218,16 +218,19 @@ class _Loop:
         for number, batch in own:
             with self._begun(step, number):
                 loss, parts, vectors = task.train_apart(batch, step)
-            self._send_after(number, runs)
-            contrast.backward(number, loss, vectors)
+            add_gradients([loss, vectors], [None, contrast.gradient(number, vectors)], self.parameters,
+                          alone=self._sent_after(number, runs))
             sums.add({"loss": loss, **parts})
         sums.add(contrast.parts)
         return sums
 
-    def _send_after(self, number: int, runs: Sequence[list[int]]) -> None:
+    def _sent_after(self, number: int, runs: Sequence[list[int]]) -> bool:
         """Let gradients be sent to other processes during the backward pass to come, if it is this process's last."""
-        if number + place()[1] >= len(runs):
+        world = place()[1]
+        sent = world > 1 and number + world >= len(runs)
+        if sent:
             self.gradients.send_when_ready()
+        return sent
 
     def _begun(self, step: Step, number: int) -> torch.autocast:
         """Seed what a micro-batch of ``step`` draws, and return the precision of its products."""
