@@ -20,6 +20,7 @@ from torch import nn
 
 import models
 from models.clld import AdaptiveSchedule, ClldModel, ClldTask, LabelledTexts, balanced_weights
+from models.encoders import encoder_pass
 from models.training import Bar, CheckpointStore, Criterion, Settings, fit
 from models.training.parallel import place
 from stages import clld, encoders
@@ -206,6 +207,8 @@ def _work(process: StageProcess) -> None:
     provenance = Provenance(process.name, stage_hash(params, STAGE, name), described)
     write_trained(name, trained, model_card(name, trained, on, metrics), on, metrics, provenance)
     process.measured["training"] = training_record(trained.history, values["training"]["precision"], device, count)
+    if encoder is not None:
+        process.measured["encoder_pass"] = encoder_pass(trained.model.encoder)
     store.clear()
 
 
