@@ -15,6 +15,7 @@ import pandas as pd
 from torch import nn
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
+import models.bert
 import models.encoders
 import models.pair_classifier
 import models.precision
@@ -40,7 +41,7 @@ _NEGATIVES = {"random2": "each source with two random other targets",
               "released": "pairs labelled as different or, where texts come in groups, each source with four random "
                           "other targets"}
 # A checkpoint goes on only under the code that began it.
-_CODE = (Path(__file__), Path(encoders.__file__), Path(models.encoders.__file__),
+_CODE = (Path(__file__), Path(encoders.__file__), Path(models.encoders.__file__), Path(models.bert.__file__),
          Path(models.pair_classifier.__file__), Path(models.precision.__file__), Path(models.training.__file__).parent)
 
 

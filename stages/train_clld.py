@@ -19,8 +19,10 @@ import torch
 from torch import nn
 
 import models
+import models.bert
 import models.precision
 from models.clld import AdaptiveSchedule, ClldModel, ClldTask, LabelledTexts, balanced_weights
+from models.encoders import encoder_pass
 from models.precision import products
 from models.training import Bar, CheckpointStore, Criterion, Settings, fit
 from models.training.parallel import place
@@ -60,7 +62,8 @@ OWN = {TEXTCNN: {"learning_rate": 1e-3, "optimiser": "adam", "weight_decay": 0.0
        "encoder": {"learning_rate": 2e-5, "optimiser": "adamw", "weight_decay": 0.1}}
 # A checkpoint goes on only under the code that began it.
 _PACKAGES = (clld, models.clld, models.losses, models.training)
-_CODE = (Path(__file__), Path(encoders.__file__), Path(str(models.encoders.__file__)), Path(models.precision.__file__),
+_CODE = (Path(__file__), Path(encoders.__file__),
+         *(Path(str(module.__file__)) for module in (models.encoders, models.bert, models.precision)),
          *(Path(str(package.__file__)).parent for package in _PACKAGES))
 
 
@@ -212,6 +215,8 @@ def _work(process: StageProcess) -> None:
     trained.model.config.computed_in = precision
     write_trained(name, trained, model_card(name, trained, on, metrics), on, metrics, provenance)
     process.measured["training"] = training_record(trained.history, precision, device, count)
+    if encoder is not None:
+        process.measured["encoder_pass"] = encoder_pass(trained.model.encoder)
     store.clear()
 
 

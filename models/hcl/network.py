@@ -340,8 +340,8 @@ class HclNetwork(PreTrainedModel):
         return self.latent_entry.states(states, z)
 
     def score(self, states: Tensor) -> Tensor:
-        """Return scores over the vocabulary (..., V) for states (..., d)."""
-        return self.word_scores(states, self.get_input_embeddings().weight)
+        """Return scores over the vocabulary (..., V), in training perhaps padded, for states (..., d)."""
+        return self.word_scores(states, self._words())
 
     def reconstruct(
         self, hidden: Tensor, u_in: Tensor | None, z: Tensor | None, batch: Mapping[str, Tensor], targets: Targets
@@ -350,7 +350,7 @@ class HclNetwork(PreTrainedModel):
         memory, memory_mask = self.memory(hidden, batch["x_mask"], u_in, z)
         states = self.decode(self._word_dropout(batch), memory, memory_mask, z)
         # (tokens, V), at least: padding never meets the vocabulary
-        logits = self.word_scores(taken(states.flatten(0, 1), targets.places), self._words()).float()
+        logits = self.score(taken(states.flatten(0, 1), targets.places)).float()
         words = batch["y_out"].flatten().index_select(0, targets.places.index)
         return segment_sum(F.cross_entropy(logits, words, reduction="none"), targets.samples)
 
