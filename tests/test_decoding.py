@@ -316,7 +316,7 @@ def test_memory_is_projected_once_and_never_repeated(monkeypatch):
     attention = model.decoder.layers[0].cross_attention
     project_memory = attention.keys_values
     monkeypatch.setattr(attention, "keys_values",
-                        lambda states, tokens: seen.append(states.shape) or project_memory(states, tokens))
+                        lambda states: seen.append(states.shape) or project_memory(states))
     model.paraphrase(batch["x_ids"], batch["x_mask"], batch["kx"], num_beams=4)
     assert seen == [(3, batch["x_ids"].shape[1] + 1, tiny_hcl.WIDTH)]
 
