@@ -2,6 +2,7 @@
 
 PYTHONPATH=tests:. python -m pretend              names and figures of all
 PYTHONPATH=tests:. python -m pretend hcl pgkpr    these, with places
+PYTHONPATH=tests:. python -m pretend --further    a step's second micro-batch, whose gradients are added to the first's
 PYTHONPATH=tests:. python -m pretend --write      tests/budgets.json
 """
 
@@ -24,6 +25,7 @@ def main():
     parser = argparse.ArgumentParser(prog="python -m pretend", description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", help="trainings and decodings; all by default, without places")
     parser.add_argument("--write", action="store_true", help="write tests/budgets.json")
+    parser.add_argument("--further", action="store_true", help="the second micro-batch of a step, not one alone")
     asked = parser.parse_args()
     logging.disable_progress_bar()
     if asked.write:
@@ -32,15 +34,15 @@ def main():
         budgets.write()
         return
     with tempfile.TemporaryDirectory() as folder:
-        _trainings(Path(folder), asked.names)
+        _trainings(Path(folder), asked.names, asked.further)
         _decodings(asked.names)
 
 
-def _trainings(folder, names):
+def _trainings(folder, names, further):
     for name, make in workloads.trainings(folder).items():
         if not names or name in names:
             work = make()
-            record = micro_batch(work.stage, work.train, places=bool(names))
+            record = micro_batch(work.stage, work.train, places=bool(names), further=further)
             print(f"{name}: {record.table() if names else record.figures()}", flush=True)
             if names:
                 print("  operations:", ", ".join(f"{name} {count}" for name, count in record.operations.most_common()))

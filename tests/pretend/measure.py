@@ -3,6 +3,7 @@
 >>> micro_batch(train_hcl, lambda: train_hcl.run(..., device="pretend"))  # doctest: +SKIP
 """
 
+from contextlib import nullcontext
 from dataclasses import replace
 from unittest import mock
 
@@ -17,10 +18,12 @@ class _Measured(BaseException):
     """Ends a training once its micro-batch has been looked at."""
 
 
-def micro_batch(stage, train, size=4, precision="fp32", places=False):
+def micro_batch(stage, train, size=4, precision="fp32", places=False, further=False):
     """Return the record of a step of one micro-batch: its copy to the device, forward pass, loss, backward, clipping.
 
     It is the second step, so that what the first one sets up is not in it, and it ends before the optimiser's update.
+    With ``further`` a step has two micro-batches, which contrast for themselves, and the second is looked at: its
+    gradients are added to those of the first.
 
     Args:
         stage: module that calls ``fit``.
@@ -32,8 +35,9 @@ def micro_batch(stage, train, size=4, precision="fp32", places=False):
     found = []
 
     def fit(task, settings, *rest, **more):
-        changed = replace(settings, prefetch=0, batch_size=size, micro_batch=size, precision=precision)
-        return real(_watched(task, found, places), changed, *rest, **more)
+        changed = replace(settings, prefetch=0, batch_size=size * (1 + further), micro_batch=size, precision=precision)
+        with mock.patch("models.training.loop.Contrasting", _Nothing) if further else nullcontext():
+            return real(_watched(task, found, places, 2 * (1 + further)), changed, *rest, **more)
 
     def updates(*_):
         if found:
@@ -51,14 +55,18 @@ def micro_batch(stage, train, size=4, precision="fp32", places=False):
     raise AssertionError("the training had no second step")
 
 
-def _watched(task, found, places):
-    """Let ``task`` begin a record with its second loading."""
+class _Nothing:
+    """What no task is an instance of."""
+
+
+def _watched(task, found, places, which):
+    """Let ``task`` begin a record with its loading of this number."""
     load, loads = task.load, []
 
     def watched(items):
         loads.append(items)
         loaded = load(items)
-        if len(loads) == 2:
+        if len(loads) == which:
             found.append(Record(places).open())
         return loaded
 
