@@ -16,6 +16,7 @@ from documented_commands import PAGES, PLACEHOLDERS, Command, commands_of
 from source_imports import ROOT
 
 from pipeline.cli import app
+from pipeline.packed.run import _arguments as pack_arguments
 from pipeline.recipes import read_recipe, recipe_names
 from stages.runtime.errors import InputError
 
@@ -100,13 +101,16 @@ class Parsed(Exception):
 
 def check_python(command, monkeypatch):
     """Let the module's own parser take the arguments, and stop before any work."""
+    if command.words[1].endswith("/run_packed.py"):
+        assert pack_arguments(list(command.words[2:])).out is not None
+        return
     assert command.words[1] == "-m", "python is shown with a module"
     module, arguments = command.words[2], list(command.words[3:])
     assert importlib.util.find_spec(module) is not None, f"no module {module}"
     parse = argparse.ArgumentParser.parse_args
 
-    def parse_and_stop(self, *_):
-        parse(self, arguments)
+    def parse_and_stop(self, given=None, *_):
+        parse(self, arguments if given is None else given)
         raise Parsed
 
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_and_stop)
@@ -115,7 +119,7 @@ def check_python(command, monkeypatch):
         monkeypatch.delitem(sys.modules, loaded, raising=False)
     with pytest.raises(Parsed):
         runpy.run_module(module, run_name="__main__", alter_sys=False)
-    if module == "benchmarks":
+    if module == "benchmarks" and arguments[:1] != ["gpu"]:
         from benchmarks.__main__ import NAMES as benchmarks
 
         assert {word for word in arguments if not word.startswith("-")} <= set(benchmarks) | PLACEHOLDERS

@@ -99,8 +99,8 @@ def test_batch_size_and_row_order_change_nothing_that_matters(loaded):
 def test_each_distinct_text_is_embedded_once_and_cut_at_max_length(loaded):
     encoder, tokenizer = loaded
     rows = []
-    handle = encoder.register_forward_pre_hook(
-        lambda module, arguments, options: rows.extend(map(tuple, options["input_ids"].tolist())), with_kwargs=True)
+    handle = encoder.embeddings.word_embeddings.register_forward_hook(
+        lambda module, given, output: rows.extend(map(tuple, given[0].tolist())))
     made = node_vectors.run(*tables(), encoder, tokenizer, {**VALUES, "batch_size": 1, "max_length": 8})
     handle.remove()
     assert len(rows) == len(set(rows)) == made.counts["texts"]

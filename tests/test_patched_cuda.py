@@ -102,10 +102,10 @@ def test_the_record_has_the_peak_of_the_devices_memory(monkeypatch):
     monkeypatch.setattr(training, "measured_peak", lambda *what: peaks.append(what) or 1e9)
     speed = Speed(steps=2, items=8, tokens=80, flops=4e9, seconds=4.0, recent=[2.0, 2.0])
     history = History([], 1, {}, False, speed)
-    record = training.training_record(history, "bf16", "cuda:1", 2)
+    record = training.training_record(history, {"products": "bf16"}, "cuda:1", 2)
     assert record["peak_device_memory_mib"] == 3 and asked == ["cuda:1"] and peaks == [("cuda:1", "bf16")]
     assert record["mfu"] == pytest.approx(0.5)  # 1e9 of the 2 x 1e9 operations per second that both can do
-    assert "peak_device_memory_mib" not in training.training_record(history, "fp32", "cpu", 1)
+    assert "peak_device_memory_mib" not in training.training_record(history, {"products": "fp32"}, "cpu", 1)
 
 
 def test_the_peak_of_a_gpu_is_that_of_a_large_product_waited_for(monkeypatch):
