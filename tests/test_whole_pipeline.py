@@ -193,6 +193,7 @@ def test_killed_while_training_it_goes_on_and_ends_in_the_same_bytes(twins, tmp_
     # Without this model, so that its training runs again, and it alone.
     shutil.copytree(flow, project, ignore=shutil.ignore_patterns("tmp", ".keycontrast", "__pycache__"))
     shutil.rmtree(project / "artifacts" / "models" / "hcl")
+    shutil.rmtree(project / ".dvc" / "cache")  # from which it would come back
     scratch = project / ".keycontrast" / "scratch" / "train_hcl"
 
     run = subprocess.Popen(tiny_project.command("run"), cwd=project, env=tiny_project.environment(),

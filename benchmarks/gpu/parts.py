@@ -30,7 +30,7 @@ from benchmarks.trainings import Clock, Nowhere
 from models.training import Step, epoch_batches, fit, measured_peak
 from models.training.state import trained_tensors
 from stages.runtime.checkpoints import FolderCheckpoints
-from stages.runtime.distributed import is_first, process_group, start_processes
+from stages.runtime.distributed import Processes, is_first, process_group, start_processes
 from stages.runtime.seeds import derived_seed
 from stages.runtime.training import loop_settings
 
@@ -330,7 +330,7 @@ def processes(job: Job) -> Figures:
         file = Path(job.folder).with_suffix(f".{count}.json")
         given = json.dumps({**asdict(job), "steps": steps, "folder": str(file)})
         started = time.perf_counter()
-        status = start_processes(["-m", "benchmarks.gpu.shared", given], count)
+        status = start_processes(["-m", "benchmarks.gpu.shared", given], Processes(count))
         if status:
             raise RuntimeError(f"{count} processes ended with status {status}")
         found[count] = {**json.loads(file.read_text(encoding="utf-8")), "in all": time.perf_counter() - started}
