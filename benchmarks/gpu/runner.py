@@ -151,7 +151,7 @@ class Runner:
         """Train as before, with checkpoints; kill the process, go on in another, and compare what comes out."""
         reference = self._found("training", part)
         if reference is None:
-            part.state, part.problem = "left out", "the training that it is compared with failed"
+            part.state, part.problem = "left out", "the training that it is compared with was not done"
             return
         at = max(1, round(0.7 * reference["steps"]))
         job = replace(job, steps=reference["steps"], more={"store": True, "kill_at": at})
