@@ -20,13 +20,13 @@ import yaml
 
 from benchmarks.harness import Context, Disagreement, Section, compare, peak_memory
 from benchmarks.whole_stage import run_stage_in
-from stages.annotate import annotated, annotator, row_groups
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, read_batches, table_writer, write_table
-from stages.language.annotators import EMBEDDED
-from stages.language.pipelines import load_pipeline
-from stages.language.tokens import BATCH, stream_chunks
+from stages.data.annotate import annotated, annotator, row_groups
+from stages.data.language.annotators import EMBEDDED
+from stages.data.language.pipelines import load_pipeline
+from stages.data.language.tokens import BATCH, stream_chunks
 from stages.params.data import Annotate
 from stages.runtime.pool import map_chunks
 

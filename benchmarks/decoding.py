@@ -17,8 +17,8 @@ from benchmarks.harness import Context, Disagreement, Section, compare
 from models.decoding import project
 from models.hcl import HclConfig, HclModel
 from stages.encoders import resolve_encoder
-from stages.hcl.batches import padded, word_pieces
 from stages.runtime.errors import InputError
+from stages.tracks.hcl.batches import padded, word_pieces
 
 TITLE = "Beam search: ours and transformers generate"
 _SPECIAL = {"pad": 0, "unk": 100, "bos": 101, "eos": 102, "mask": 103}  # of the bundled encoder's word pieces

@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 from benchmarks.harness import Context, Disagreement, Section, compare, peak_memory
 from benchmarks.synthetic_graph import DATASET, ROLES, write_project, zipf_triples
 from benchmarks.whole_stage import run_stage_in, seconds_of
-from stages.graphs.joins import DEFAULT_LIMITS, number_triples
-from stages.graphs.partitions import components
-from stages.graphs.relations import relate
-from stages.graphs.statistics import centrality
+from stages.graph.joins import DEFAULT_LIMITS, number_triples
+from stages.graph.partitions import components
+from stages.graph.relations import relate
+from stages.graph.statistics import centrality
 from stages.params.data import Graph
 from stages.runtime.errors import InputError
 

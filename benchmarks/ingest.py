@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.harness import Context, Disagreement, Section, compare, peak_memory
-from stages import ingest
 from stages.artifacts.schemas import SPLITS
 from stages.artifacts.tables import Provenance, read_frame, table_writer
-from stages.ingestion.readers import read_rows
-from stages.ingestion.splits import split_groups
-from stages.ingestion.textkeys import jaccard, overlap_tokens, text_key
+from stages.data import ingest
+from stages.data.ingestion.readers import read_rows
+from stages.data.ingestion.splits import split_groups
+from stages.data.ingestion.textkeys import jaccard, overlap_tokens, text_key
 from stages.params.data import Dataset, Ingest
 from stages.runtime.seeds import derived_seed
 

@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 
 from benchmarks.package import pytextrank_phrases
 from stages.artifacts.tables import atomic_file
-from stages.comparison.keywords import yake_extractor
-from stages.language.annotators import load_annotator
-from stages.language.tokens import token_table
+from stages.data.language.annotators import load_annotator
+from stages.data.language.tokens import token_table
+from stages.keywords.agreement.keywords import yake_extractor
 from stages.metrics.keyphrases import KeyphraseScore, keyphrase_scores
 from stages.ranking import rank
 from stages.runtime.errors import InputError

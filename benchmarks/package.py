@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from stages.language.tokens import rebuild_docs
+from stages.data.language.tokens import rebuild_docs
 
 # On import the package looks for its own git repository and prints the folder where it found none.
 with Path(os.devnull).open("w") as _silence, redirect_stdout(_silence):

@@ -35,12 +35,12 @@ from models.rewriters.special import BOS, EOS, IGNORE, PAD
 from models.training import Step, epoch_batches, fit
 from models.training.order import POOL
 from stages.params.pgkpr import TrainPgkpr
-from stages.pgkpr.batches import PairBatches
-from stages.pgkpr.task import RewriteTask, Totals, part_weights
-from stages.pgkpr.vocabulary import Vocabulary
 from stages.runtime.errors import InputError
 from stages.runtime.seeds import derived_seed
 from stages.runtime.training import loop_settings
+from stages.tracks.pgkpr.batches import PairBatches
+from stages.tracks.pgkpr.task import RewriteTask, Totals, part_weights
+from stages.tracks.pgkpr.vocabulary import Vocabulary
 
 PEER = PEERS["pgkpr"]
 _SEED, _THREADS = 13, 1

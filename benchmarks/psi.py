@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 from scipy.stats import spearmanr
 
 from benchmarks.harness import Context, Disagreement, Section, compare, peak_memory
-from stages.importance.psi import NO_LIKENESS, importance
-from stages.importance.texts import read_texts
-from stages.importance.vectors import UNKNOWN, VectorTable
+from stages.keywords.importance.psi import NO_LIKENESS, importance
+from stages.keywords.importance.texts import read_texts
+from stages.keywords.importance.vectors import UNKNOWN, VectorTable
 from stages.runtime.errors import InputError
 
 TITLE = "Paired semantic importance of the words of a text (PSI)"

@@ -13,6 +13,7 @@ import yaml
 
 from benchmarks.harness import Context, Disagreement, Row, Section, compare
 from pipeline.recipes import params_text, read_recipe
+from stages.runtime.entries import module_of
 
 TITLE = "The data stages of the shipped texts, from raw file to keyword graph"
 _ROOT = Path(__file__).resolve().parent.parent
@@ -69,7 +70,7 @@ def _dvc(project: Path) -> None:
 
 def _by_hand(project: Path) -> None:
     for stage in _STAGES:
-        _call(project, _PYTHON, "-m", f"stages.{stage}", "sample")
+        _call(project, _PYTHON, "-m", module_of(stage), "sample")
 
 
 def _call(project: Path, *line: str) -> None:

@@ -25,11 +25,11 @@ from models.encoders import special_ids
 from models.hcl import HclConfig, HclModel, KeywordGraph, objective
 from models.training import Parameters, Settings, Step, epoch_batches, fit
 from stages.encoders import resolve_encoder
-from stages.hcl.batches import TripleBatches
-from stages.hcl.task import HclTask, ValidationNoise
 from stages.params.hcl import TrainHcl
 from stages.runtime.errors import InputError
 from stages.runtime.seeds import derived_seed
+from stages.tracks.hcl.batches import TripleBatches
+from stages.tracks.hcl.task import HclTask, ValidationNoise
 
 TITLE = "An optimiser step of a training"
 _SEED, _RATE, _MAX_LENGTH = 13, 1e-4, 20

@@ -5,9 +5,11 @@ import os
 from importlib import import_module
 from pathlib import Path
 
+from stages.runtime.entries import module_of
+
 
 def run_stage_in(folder: Path, stage: str, instance: str) -> None:
-    """Run ``python -m stages.<stage> <instance>`` in this process, with ``folder`` as the project's.
+    """Run stage ``stage`` for ``instance`` in this process, with ``folder`` as the project's.
 
     Raises:
         RuntimeError: the stage failed; its message is on standard error.
@@ -15,7 +17,7 @@ def run_stage_in(folder: Path, stage: str, instance: str) -> None:
     before = Path.cwd()
     os.chdir(folder)
     try:
-        if import_module(f"stages.{stage}").main([instance]) != 0:
+        if import_module(module_of(stage)).main([instance]) != 0:
             raise RuntimeError(f"stage {stage} failed in {folder}")
     finally:
         os.chdir(before)

@@ -174,7 +174,7 @@ def _params(root: Path) -> Iterator[Finding]:
 
 
 def _language_pipeline(root: Path) -> Iterator[Finding]:
-    from stages.language.pipelines import load_pipeline
+    from stages.data.language.pipelines import load_pipeline
 
     name = _param(root, "annotate", "pipeline", "embedded")
     try:
@@ -204,8 +204,8 @@ def _found_encoder(subject: str, source: str) -> Finding:
 
 def _own_encoders(root: Path) -> dict[str, str]:
     """Return the encoders that classifiers name beside the project's, each with the first model that does."""
-    from stages.clld.rows import TEXTCNN
     from stages.params import load_params
+    from stages.tracks.clld.rows import TEXTCNN
 
     try:
         params = load_params(root / PARAMS)

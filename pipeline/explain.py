@@ -21,14 +21,14 @@ from stages.artifacts.example_texts import read_examples, training_text_ids
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import NO_KEYWORD
 from stages.artifacts.tables import check_columns, read_batches
-from stages.language.annotators import load_annotator
-from stages.language.tokens import token_table
+from stages.data.language.annotators import load_annotator
+from stages.data.language.tokens import token_table
 from stages.params import Params, load_params
 from stages.params.data import TextRank
 from stages.params.problems import problem_lines
 from stages.ranking.explain import Explanation, explain
 from stages.ranking.selection import InverseFrequency
-from stages.reporting.drawings import Word, word_graph_svg
+from stages.results.reporting.drawings import Word, word_graph_svg
 from stages.runtime.errors import InputError
 
 _TOP = 5

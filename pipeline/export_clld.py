@@ -12,10 +12,10 @@ from models.clld import ClldModel, LabelledTexts, export_classifier
 from pipeline.cells import printable
 from stages.artifacts.paths import ModelPaths
 from stages.artifacts.tables import atomic_folder, read_frame
-from stages.clld.loaded import LoadedClassifier, load_classifier
-from stages.clld.rows import TEXTCNN
 from stages.params import Params
 from stages.runtime.errors import InputError, nearest
+from stages.tracks.clld.loaded import LoadedClassifier, load_classifier
+from stages.tracks.clld.rows import TEXTCNN
 
 # Texts of the model that both are given once it is written.
 _COMPARED = 64

@@ -10,6 +10,13 @@ import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
+from pipeline.judgement.agreement import weights_called
+from pipeline.judgement.design import PRESETS, Design, design_of
+from pipeline.judgement.filled import Judgements, read_judgements
+from pipeline.judgement.instructions import INSTRUCTIONS, instructions
+from pipeline.judgement.key import Key, key_of, read_key
+from pipeline.judgement.sheets import REFERENCE, make_sheets, shared_outputs
+from pipeline.judgement.summary import summary
 from pipeline.markdown import escaped, table
 from stages.artifacts.paths import ARTIFACTS, RunPaths
 from stages.artifacts.tables import (
@@ -21,14 +28,7 @@ from stages.artifacts.tables import (
     write_json,
     write_table,
 )
-from stages.judgement.agreement import weights_called
-from stages.judgement.design import PRESETS, Design, design_of
-from stages.judgement.filled import Judgements, read_judgements
-from stages.judgement.instructions import INSTRUCTIONS, instructions
-from stages.judgement.key import Key, key_of, read_key
-from stages.judgement.sheets import REFERENCE, make_sheets, shared_outputs
-from stages.judgement.summary import summary
-from stages.reporting.published import HEADINGS, HUMAN_KAPPA, NOTES, PGKPR_HUMAN, TABLES, PublishedTable
+from stages.results.reporting.published import HEADINGS, HUMAN_KAPPA, NOTES, PGKPR_HUMAN, TABLES, PublishedTable
 from stages.runtime.errors import InputError, nearest
 
 KEY, SHEETS = "key.json", "sheets"

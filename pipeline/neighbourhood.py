@@ -20,8 +20,8 @@ from pipeline.datasets import dataset_with
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import NO_KEYWORD
 from stages.artifacts.tables import atomic_file, check_columns
-from stages.ranking.normal_form import normal_form
-from stages.reporting.drawings import Neighbour, SignedEdge, neighbourhood_svg
+from stages.normal_form import normal_form
+from stages.results.reporting.drawings import Neighbour, SignedEdge, neighbourhood_svg
 from stages.runtime.errors import InputError
 
 DRAWINGS = Path(".keycontrast") / "graphs"

@@ -26,13 +26,13 @@ from pipeline.packed import params as packed_params
 from pipeline.packed import run as packed_run
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import atomic_file, check_columns, read_metadata
-from stages.clld.rows import TEXTCNN
 from stages.params import Params, load_params, stage_hash, stage_values
 from stages.params.clld import ClldModel, ClldRun
 from stages.params.hcl import HclModel, HclRun
 from stages.params.pgkpr import PgkprModel, PgkprRun
 from stages.runtime.errors import InputError, nearest
 from stages.runtime.fingerprint import sha256_of
+from stages.tracks.clld.rows import TEXTCNN
 
 LIMIT = 60_000_000
 FOLDER = "keycontrast-pack"

@@ -12,10 +12,10 @@ from safetensors.torch import save
 
 from models.encoders import load_encoder
 from pipeline.packed.run import ENCODER, HALF
-from stages.clld.rows import TEXTCNN
 from stages.encoders import ResolvedEncoder, resolve_encoder
 from stages.params import Params
 from stages.runtime.errors import InputError
+from stages.tracks.clld.rows import TEXTCNN
 
 
 @dataclass(frozen=True)

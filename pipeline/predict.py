@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from stages.artifacts.paths import DatasetPaths, ModelPaths
 from stages.artifacts.schemas import NO_KEYWORD
-from stages.hcl.keywords import given_keyword, unseen_remark, with_keywords
 from stages.params import Params
 from stages.runtime.errors import InputError, nearest
 from stages.runtime.log import logger
+from stages.tracks.hcl.keywords import given_keyword, unseen_remark, with_keywords
 
 if TYPE_CHECKING:
-    from stages.hcl.decoding import Paraphraser
+    from stages.tracks.hcl.decoding import Paraphraser
 
 
 @dataclass
@@ -35,8 +35,8 @@ class KeywordFinder:
 
     def __post_init__(self) -> None:
         from pipeline.explain import training_idf
-        from stages.annotate import annotator
-        from stages.textrank import engine, settings
+        from stages.data.annotate import annotator
+        from stages.keywords.textrank import engine, settings
 
         if self.params.keywords.method != "textrank":
             raise InputError(f"keywords.method is {self.params.keywords.method!r}, which scores a text beside its "
@@ -89,9 +89,9 @@ def predict(params: Params, run: str, texts: Iterable[str], keyword: str | None 
     if run not in params.runs.hcl:
         known = [*params.runs.hcl, *params.runs.pgkpr, *params.runs.clld]
         raise InputError(f"no run is called {run!r}; {nearest(run, known)}")
-    from stages.hcl.decoding import Paraphraser
     from stages.runtime.precision import computing
     from stages.runtime.seeds import seed_everything
+    from stages.tracks.hcl.decoding import Paraphraser
 
     decode = params.hcl_decoding(run).model_dump()
     decode["samples"] = decode["samples"] if samples is None else samples

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from stages.artifacts.paths import ModelPaths
-from stages.clld.inference import class_probabilities
-from stages.clld.loaded import load_classifier
 from stages.params import Params
 from stages.runtime.precision import computing
 from stages.runtime.seeds import seed_everything
+from stages.tracks.clld.inference import class_probabilities
+from stages.tracks.clld.loaded import load_classifier
 
 
 def classified(params: Params, run: str, batches: Iterable[list[str]]) -> Iterator[dict[str, Any]]:

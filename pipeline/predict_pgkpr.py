@@ -10,14 +10,14 @@ import pyarrow as pa
 from stages.artifacts.paths import DatasetPaths, ModelPaths
 from stages.artifacts.tables import read_table
 from stages.params import Params
-from stages.pgkpr.generation import Paraphraser, marked_words
-from stages.pgkpr.keywords import COLUMNS, Which, fixed_masks
-from stages.pgkpr.normalisation import as_words
-from stages.pgkpr.words import list_lengths, read_words
 from stages.runtime.device import choose_device
 from stages.runtime.errors import InputError
 from stages.runtime.precision import computing
 from stages.runtime.seeds import seed_everything
+from stages.tracks.pgkpr.generation import Paraphraser, marked_words
+from stages.tracks.pgkpr.keywords import COLUMNS, Which, fixed_masks
+from stages.tracks.pgkpr.normalisation import as_words
+from stages.tracks.pgkpr.words import list_lengths, read_words
 
 # Given texts and their tokens, returns scores or marks aligned with the tokens, in the order of text ids.
 Marker = Callable[[pa.Table, pa.Table], pa.ChunkedArray]
@@ -77,7 +77,7 @@ class SourceReader:
 
     def __init__(self, params: Params, paraphraser: Paraphraser, setting: Which | None, given: str | None,
                  device: str) -> None:
-        from stages.annotate import annotator
+        from stages.data.annotate import annotator
 
         self._on, self._seed = paraphraser.on, params.seed
         self._which = which = paraphraser.which_keywords(setting)
@@ -138,7 +138,7 @@ def _marker(params: Params, paths: DatasetPaths, which: Which, device: str) -> M
 
 
 def _attribution(params: Params, paths: DatasetPaths, device: str) -> Marker:
-    from stages.attribution import load_scorer, run
+    from stages.keywords.attribution import load_scorer, run
 
     values = params.attribution.model_dump()
 
@@ -154,8 +154,8 @@ def _attribution(params: Params, paths: DatasetPaths, device: str) -> Marker:
 
 
 def _importance(params: Params, paths: DatasetPaths) -> Marker:
-    from stages.importance.vectors import VectorTable
-    from stages.psi import run
+    from stages.keywords.importance.vectors import VectorTable
+    from stages.keywords.psi import run
 
     vectors = VectorTable.from_arrow(read_table(paths.table("word_vectors"), "word_vectors"))
     settings = params.psi.model_copy(update={"modes": ["xx"]})
@@ -166,7 +166,7 @@ def _importance(params: Params, paths: DatasetPaths) -> Marker:
 def _tags(params: Params, paths: DatasetPaths, device: str) -> Marker:
     from torch import nn
 
-    from stages.s_tagger import load_tagger, tag, word_ids
+    from stages.keywords.s_tagger import load_tagger, tag, word_ids
 
     tagger, words = load_tagger(paths.s_tagger)
     nn.Module.to(tagger, device)

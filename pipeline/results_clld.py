@@ -7,11 +7,11 @@ from pipeline.markdown import escaped, table
 from pipeline.results_material import Evaluated, Material, System, Trained
 from pipeline.results_tracks import NOTHING
 from stages.artifacts.schemas import SPLITS
-from stages.clld.distances import moved_pairs
 from stages.params import Params
-from stages.reporting.classifiers import confused_pairs
-from stages.reporting.published_clld import PAPER_TEXTS
-from stages.reporting.steps import QUESTIONS, Step, exact_values, steps
+from stages.results.reporting.classifiers import confused_pairs
+from stages.results.reporting.published_clld import PAPER_TEXTS
+from stages.results.reporting.steps import QUESTIONS, Step, exact_values, steps
+from stages.tracks.clld.distances import moved_pairs
 
 READING = ("Accuracy and F1 in per cent. Macro F1 counts every class alike, weighted F1 by its texts. NLL: mean "
            "surprise in nats; Brier: mean squared error of the probabilities, 0 to 2; ECE: how far the probability of "

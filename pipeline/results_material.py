@@ -13,11 +13,11 @@ from pipeline.results_tracks import CLLD, HCL, PGKPR, TRACKS, Track
 from stages.artifacts.paths import COMPARISON, DatasetPaths, ModelPaths, RunPaths
 from stages.artifacts.tables import read_frame
 from stages.params import Params
-from stages.reporting.differences import Exact, exact_tests
-from stages.reporting.gather_clld import ClassifierMaterial, RowKind, read_classifier, row_kind
-from stages.reporting.published import PublishedRow, dataset_kind_of, published_row, removed_parts
-from stages.reporting.published_clld import clld_rows
-from stages.reporting.published_pgkpr import FULL, keywords_of, pgkpr_row, pgkpr_row_name, removed_terms
+from stages.results.reporting.differences import Exact, exact_tests
+from stages.results.reporting.gather_clld import ClassifierMaterial, RowKind, read_classifier, row_kind
+from stages.results.reporting.published import PublishedRow, dataset_kind_of, published_row, removed_parts
+from stages.results.reporting.published_clld import clld_rows
+from stages.results.reporting.published_pgkpr import FULL, keywords_of, pgkpr_row, pgkpr_row_name, removed_terms
 from stages.runtime.errors import InputError
 from stages.runtime.process import RECORDS
 

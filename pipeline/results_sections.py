@@ -9,9 +9,9 @@ from pipeline.results_material import Evaluated, Material, System, Trained, Valu
 from pipeline.results_tracks import CLLD, HCL, NOTHING, PGKPR, Column
 from stages.artifacts.schemas import SPLITS
 from stages.params import Params
-from stages.pgkpr.rates import RATES
-from stages.reporting.labels import settings_text
-from stages.reporting.published import NOTES, PAPER_TRIPLES, PublishedRow
+from stages.results.reporting.labels import settings_text
+from stages.results.reporting.published import NOTES, PAPER_TRIPLES, PublishedRow
+from stages.tracks.pgkpr.rates import RATES
 
 _BOUNDS = (("share_input_equals_output", "k_x = k_y+: nothing to pull together"),
            ("share_output_equals_negative", "k_y+ = k_y-: a negative about the same"),

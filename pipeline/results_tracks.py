@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from stages.reporting.published import DROPS, HEADINGS, METRICS, PGKPR_METRICS
+from stages.results.reporting.published import DROPS, HEADINGS, METRICS, PGKPR_METRICS
 
 NOTHING = "–"
 

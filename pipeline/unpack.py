@@ -25,13 +25,13 @@ from stages.artifacts.tables import (
     read_metadata,
     read_table,
 )
-from stages.clld.lookup import TRAINED_ON_FILE as CLASSIFIED_ON_FILE
 from stages.encoders import resolve_encoder
-from stages.hcl.lookup import TRAINED_ON_FILE
 from stages.params import Params, load_params, stage_hash
 from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import sha256_of
 from stages.runtime.process import RECORDS
+from stages.tracks.clld.lookup import TRAINED_ON_FILE as CLASSIFIED_ON_FILE
+from stages.tracks.hcl.lookup import TRAINED_ON_FILE
 
 # A clock may be a little off, and archives count in seconds.
 _CLOCK = 1.0

@@ -10,8 +10,11 @@ import torch
 import yaml
 from transformers import BertModel
 
-from stages import confusing_pairs, evaluate_clld, ingest, linear_floor, train_clld
+from stages.data import ingest
 from stages.params import parse_params
+from stages.tracks.clld import confusing_pairs, linear_floor
+from stages.tracks.clld import evaluate as evaluate_clld
+from stages.tracks.clld import train as train_clld
 
 DATASET = "tiny"
 CLASSES = ["animal", "place", "person"]

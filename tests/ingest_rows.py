@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from stages import ingest
 from stages.artifacts.tables import as_table
-from stages.ingestion.readers import RawRow
-from stages.ingestion.textkeys import text_key
+from stages.data import ingest
+from stages.data.ingestion.readers import RawRow
+from stages.data.ingestion.textkeys import text_key
 from stages.params.data import Dataset, Ingest
 
 LABELLED = {"source": "q1", "target": "q2", "label": "dup"}

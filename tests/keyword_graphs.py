@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 
 from stages.artifacts.schemas import NO_KEYWORD, SCHEMAS
-from stages.clusters import run as run_clusters
+from stages.graph.clusters import run as run_clusters
 
 WORDS = ["ant", "bee", "cat", "dog", "elk", "fox", NO_KEYWORD]
 

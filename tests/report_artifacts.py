@@ -10,8 +10,8 @@ import yaml
 from stages.artifacts.paths import COMPARISON, DatasetPaths, ModelPaths, ProbePaths, RunPaths
 from stages.artifacts.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, read_frame, write_json, write_table
-from stages.comparison.pos_frequency import PosCounts, frequency_table
-from stages.pgkpr.keywords import fixed_masks
+from stages.keywords.agreement.pos_frequency import PosCounts, frequency_table
+from stages.tracks.pgkpr.keywords import fixed_masks
 
 ATTACK = "<script>alert('x')</script>"
 IMAGE = '<img src=x onerror="alert(1)">'

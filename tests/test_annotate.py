@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 import spacy
 
-from stages import annotate
 from stages.artifacts.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, read_metadata, read_table, write_table
-from stages.language.pipelines import noun_chunks
-from stages.language.tokens import (
+from stages.data import annotate
+from stages.data.language.pipelines import noun_chunks
+from stages.data.language.tokens import (
     annotate_texts,
     doc_columns,
     fixed_chunks,

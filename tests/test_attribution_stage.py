@@ -14,10 +14,10 @@ import yaml
 from transformers import AutoModel, AutoTokenizer
 
 from models.attribution import from_characters, siamese_saliency, word_saliency
-from stages import attribution
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
-from stages.attribution import ClassifierScorer, SiameseScorer
+from stages.keywords import attribution
+from stages.keywords.attribution import ClassifierScorer, SiameseScorer
 from stages.params.data import Attribution
 from stages.runtime.errors import InputError
 from stages.runtime.precision import computed_in

@@ -10,12 +10,11 @@ import pyarrow as pa
 import pytest
 from keyword_graphs import clusters_of, random_triples, tables
 
-from stages import clusters
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import NO_KEYWORD
 from stages.artifacts.tables import Provenance, as_table, read_metadata, read_table, write_table
-from stages.graphs import joins
-from stages.graphs.joins import JoinLimits
+from stages.graph import clusters, joins
+from stages.graph.joins import JoinLimits
 from stages.runtime.errors import InputError
 
 # Sorted by code point, as UTF-8 bytes are; UTF-16 would put the last before the one above it.

@@ -12,10 +12,10 @@ from nltk.translate.bleu_score import corpus_bleu
 
 from stages.artifacts.paths import COMPARISON, RunPaths
 from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_json, write_table
-from stages.compare import MEANS, PGKPR_MEANS, EvaluatedRun, family, main, pooled_name, run
 from stages.metrics import bleu, mean_statistic, paired_bootstrap
 from stages.params import parse_params
 from stages.params.hcl import Compare
+from stages.results.compare import MEANS, PGKPR_MEANS, EvaluatedRun, family, main, pooled_name, run
 from stages.runtime.seeds import derived_seed
 
 ITEMS = 24

@@ -22,11 +22,11 @@ from test_compare import evaluated
 
 from stages.artifacts.paths import COMPARISON, RunPaths
 from stages.artifacts.tables import as_table, read_frame, write_table
-from stages.compare import EvaluatedRun, family, main, run
-from stages.comparison.classifiers import mcnemar
 from stages.metrics import mean_statistic, paired_bootstrap
 from stages.params import load_params
 from stages.params.hcl import Compare
+from stages.results.classifiers import mcnemar
+from stages.results.compare import EvaluatedRun, family, main, run
 from stages.runtime.seeds import derived_seed
 
 SETTINGS = Compare(resamples=200)

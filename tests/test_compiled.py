@@ -16,11 +16,11 @@ from torch import nn
 from models.training import Settings, fit
 from models.training.compiled import layers_of
 from stages.encoders import resolve_encoder
-from stages.hcl.items import joined_items
 from stages.runtime.checkpoints import FolderCheckpoints
 from stages.runtime.errors import InputError
 from stages.runtime.precision import check_compiler, settled_precision
 from stages.runtime.seeds import derived_seed
+from stages.tracks.hcl.items import joined_items
 
 SEED = partial(derived_seed, 5, "test")
 SETTINGS = Settings(epochs=1, batch_size=4, optimiser="adam", bucket=True)

@@ -7,8 +7,8 @@ import tiny_classes
 
 from stages.artifacts.paths import ModelPaths
 from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
-from stages.clld.confusion import class_table, confusion_table, counted, counts_of
-from stages.confusing_pairs import main, run
+from stages.tracks.clld.confusing_pairs import main, run
+from stages.tracks.clld.confusion import class_table, confusion_table, counted, counts_of
 
 
 def pairs(counts, share=0.1, classes=None):

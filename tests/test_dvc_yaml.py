@@ -16,6 +16,7 @@ from pipeline.recipes import recipe_names
 from stages.artifacts import paths
 from stages.artifacts.schemas import SCHEMAS
 from stages.params import STAGE_PARAMS, parse_params
+from stages.runtime.entries import module_of
 
 DVC = yaml.safe_load((ROOT / "dvc.yaml").read_text())
 STAGES = {name: entry.get("do", entry) for name, entry in DVC["stages"].items()}
@@ -42,7 +43,7 @@ def covers(dep, path):
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_every_imported_module_is_a_dependency_and_every_code_dependency_is_imported(stage):
-    needed = {path_of(module) for module in closure(f"stages.{stage}") if has_code(module)}
+    needed = {path_of(module) for module in closure(module_of(stage)) if has_code(module)}
     deps = code_deps(stage)
     assert not [path for path in sorted(needed) if not any(covers(dep, path) for dep in deps)]
     assert not [dep for dep in deps if not any(covers(dep, path) for path in needed)]
@@ -51,8 +52,7 @@ def test_every_imported_module_is_a_dependency_and_every_code_dependency_is_impo
 @pytest.mark.parametrize("stage", STAGES)
 def test_command_and_stage_share_a_name(stage):
     key = " ${key}" if FOREACH[stage] else ""
-    assert STAGES[stage]["cmd"] == f"sh stages/run.sh {stage}{key}"
-    assert (ROOT / "stages" / f"{stage}.py").exists()
+    assert STAGES[stage]["cmd"] == f"sh stages/run.sh {module_of(stage).removeprefix('stages.')}{key}"
 
 
 def test_a_stage_takes_the_python_on_path_or_says_that_none_will_do(tmp_path):
@@ -60,12 +60,12 @@ def test_a_stage_takes_the_python_on_path_or_says_that_none_will_do(tmp_path):
     for name in ("sh", "sed", "tr", "head", "readlink"):
         (tmp_path / name).symlink_to(shutil.which(name))
     # Neither the shell's parent nor the parent of that is a Python.
-    line = ["sh", "-c", f"sh -c 'sh {shlex.quote(str(ROOT / 'stages/run.sh'))} ingest --help; exit $?'; exit $?"]
+    line = ["sh", "-c", f"sh -c 'sh {shlex.quote(str(ROOT / 'stages/run.sh'))} data.ingest --help; exit $?'; exit $?"]
     none = subprocess.run(line, cwd=tmp_path, env={"PATH": str(tmp_path)}, capture_output=True, text=True)
-    assert none.returncode == 1 and none.stderr.startswith("ingest: no Python here") and "make env" in none.stderr
+    assert none.returncode == 1 and none.stderr.startswith("data.ingest: no Python here") and "make env" in none.stderr
     paths = f"{tmp_path}:{Path(sys.executable).parent}"
     found = subprocess.run(line, cwd=ROOT, env={"PATH": paths}, capture_output=True, text=True)
-    assert found.returncode == 0 and "example: python -m stages.ingest dataset" in found.stdout
+    assert found.returncode == 0 and "example: python -m stages.data.ingest dataset" in found.stdout
 
 
 @pytest.mark.parametrize("stage", STAGES)

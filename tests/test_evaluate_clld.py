@@ -12,19 +12,20 @@ from tiny_classes import CLASSES
 from transformers import AutoTokenizer
 
 from models.clld import ClldModel
-from stages import linear_floor, train_clld
 from stages.artifacts.paths import DatasetPaths, ModelPaths, RunPaths
 from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
-from stages.clld.calibration import calibration_table
-from stages.clld.floors import linear_probabilities, majority_class
-from stages.clld.inference import class_probabilities
-from stages.clld.lookup import TrainedOn
-from stages.clld.sureness import brier, nll
-from stages.evaluate_clld import System, evaluated_items, floor_systems, main, run
-from stages.evaluation.systems import Resampling
 from stages.params.clld import LinearFloor
 from stages.runtime.errors import InputError
 from stages.runtime.precision import computed_in
+from stages.tracks.clld import linear_floor
+from stages.tracks.clld import train as train_clld
+from stages.tracks.clld.calibration import calibration_table
+from stages.tracks.clld.evaluate import System, evaluated_items, floor_systems, main, run
+from stages.tracks.clld.floors import linear_probabilities, majority_class
+from stages.tracks.clld.inference import class_probabilities
+from stages.tracks.clld.lookup import TrainedOn
+from stages.tracks.clld.sureness import brier, nll
+from stages.tracks.evaluation.systems import Resampling
 
 FLOOR = LinearFloor(min_count=1).model_dump()
 ON = TrainedOn("tiny", "none", "textcnn", 12, {"number": 5, "person": 8, "place": 8})
@@ -261,4 +262,4 @@ def test_help_says_what_the_stage_makes(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     text = capsys.readouterr().out
-    assert "Let a classifier of the CLLD track predict its split" in text and "stages.evaluate_clld run" in text
+    assert "Let a classifier of the CLLD track predict its split" in text and "stages.tracks.clld.evaluate run" in text

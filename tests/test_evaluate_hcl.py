@@ -11,12 +11,12 @@ import yaml
 
 from stages.artifacts.paths import ModelPaths, RunPaths
 from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
-from stages.evaluate_hcl import LEADING, main, run
-from stages.evaluation.systems import Resampling, rounded
 from stages.metrics import bleu, distinct, ibleu, rouge, self_bleu, source_bleu
 from stages.metrics.bertscore import BertScores
 from stages.runtime.errors import InputError
 from stages.runtime.precision import computed_in
+from stages.tracks.evaluation.systems import Resampling, rounded
+from stages.tracks.hcl.evaluate import LEADING, main, run
 
 TRAIN = [(1, "how do i lose belly fat", "what helps against belly fat"),
          (2, "who invented the telephone", "who is the inventor of the telephone"),
@@ -314,11 +314,11 @@ def test_help_says_what_the_stage_makes(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     text = capsys.readouterr().out
-    assert "Score the outputs of an HCL run" in text and "python -m stages.evaluate_hcl run" in text
+    assert "Score the outputs of an HCL run" in text and "python -m stages.tracks.hcl.evaluate run" in text
 
 
 def test_module_imports_only_what_a_training_machine_has():
-    probe = ("import sys, stages.evaluate_hcl; print([name for name in "
+    probe = ("import sys, stages.tracks.hcl.evaluate; print([name for name in "
              "('nltk', 'sacrebleu', 'sklearn', 'spacy', 'pydantic', 'networkx', 'matplotlib') if name in sys.modules])")
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

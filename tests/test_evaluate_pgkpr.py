@@ -11,14 +11,14 @@ from nltk.translate.bleu_score import corpus_bleu
 
 from stages.artifacts.paths import ModelPaths, RunPaths
 from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
-from stages.evaluate_pgkpr import KnownWords, main, run, source_keywords
-from stages.evaluation.systems import Resampling
 from stages.metrics import rouge
-from stages.pgkpr.normalisation import ReleasedForm, as_text, as_words
-from stages.pgkpr.trained import plain_items
-from stages.pgkpr.vocabulary import Vocabulary
 from stages.runtime.errors import InputError
 from stages.runtime.precision import computed_in
+from stages.tracks.evaluation.systems import Resampling
+from stages.tracks.pgkpr.evaluate import KnownWords, main, run, source_keywords
+from stages.tracks.pgkpr.normalisation import ReleasedForm, as_text, as_words
+from stages.tracks.pgkpr.trained import plain_items
+from stages.tracks.pgkpr.vocabulary import Vocabulary
 
 PAIRS = tiny_rewriters.items()
 TEST = PAIRS[PAIRS["split"] == "test"]
@@ -160,7 +160,7 @@ def test_keywords_are_kept_by_stems_and_the_same_for_every_system():
 
 
 def test_keywords_of_a_source_are_those_of_the_fixed_coins():
-    from stages.pgkpr.keywords import fixed_mask
+    from stages.tracks.pgkpr.keywords import fixed_mask
 
     found = source_keywords(TEST, seed=13, max_length=4)
     assert sorted(found) == [9, 10]
@@ -288,4 +288,5 @@ def test_help_says_what_the_stage_makes(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     text = capsys.readouterr().out
-    assert "Score the outputs of a run of the PGKPR track" in text and "python -m stages.evaluate_pgkpr run" in text
+    assert "Score the outputs of a run of the PGKPR track" in text
+    assert "python -m stages.tracks.pgkpr.evaluate run" in text

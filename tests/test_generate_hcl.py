@@ -16,16 +16,16 @@ from stages.artifacts.paths import ModelPaths, RunPaths
 from stages.artifacts.schemas import NO_KEYWORD, SCHEMAS
 from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.encoders import resolve_encoder
-from stages.generate_hcl import main, run
-from stages.hcl.decoding import Paraphraser
-from stages.hcl.items import joined_items
-from stages.hcl.keywords import unseen_remark, with_keywords
-from stages.hcl.lookup import save_lookup
 from stages.params import Params
 from stages.params.hcl import GenerateHcl
 from stages.runtime.errors import InputError
 from stages.runtime.precision import computed_in
-from stages.train_hcl import _model
+from stages.tracks.hcl.decoding import Paraphraser
+from stages.tracks.hcl.generate import main, run
+from stages.tracks.hcl.items import joined_items
+from stages.tracks.hcl.keywords import unseen_remark, with_keywords
+from stages.tracks.hcl.lookup import save_lookup
+from stages.tracks.hcl.train import _model
 
 
 def save_model(folder, encoder, **groups):

@@ -7,12 +7,12 @@ import tiny_rewriters
 
 from stages.artifacts.paths import ModelPaths, RunPaths
 from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
-from stages.generate_pgkpr import main, run
 from stages.params.pgkpr import GeneratePgkpr
-from stages.pgkpr.generation import Paraphraser, evaluated_items, marked_words
-from stages.pgkpr.keywords import fixed_mask
 from stages.runtime.errors import InputError
 from stages.runtime.precision import computed_in
+from stages.tracks.pgkpr.generate import main, run
+from stages.tracks.pgkpr.generation import Paraphraser, evaluated_items, marked_words
+from stages.tracks.pgkpr.keywords import fixed_mask
 
 ARCHITECTURES = ("pgkpr", "transformer", "residual_lstm", "latent_bow", "ianet")
 PAIRS = tiny_rewriters.items()

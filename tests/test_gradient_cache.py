@@ -16,10 +16,10 @@ from models.rewriters.auto import rewriter_of
 from models.rewriters.config import RewriterConfig
 from models.training import Contrasting, Settings, Step, fit
 from models.training.contrast import CachedContrast
-from stages.pgkpr.task import RewriteTask
-from stages.pgkpr.vocabulary import Vocabulary
 from stages.runtime.seeds import derived_seed
-from stages.train_pgkpr import batches_of
+from stages.tracks.pgkpr.task import RewriteTask
+from stages.tracks.pgkpr.train import batches_of
+from stages.tracks.pgkpr.vocabulary import Vocabulary
 
 SEED = partial(derived_seed, 5, "test")
 ITEMS = (5, 0, 4, 1, 6, 2, 7, 3)
@@ -181,7 +181,7 @@ def share(folder, rank, world):
 
 def test_processes_contrast_the_whole_batch_together_even_those_without_a_micro_batch(tmp_path):
     server = get_context("forkserver")
-    server.set_forkserver_preload(["models.clld", "stages.train_pgkpr"])
+    server.set_forkserver_preload(["models.clld", "stages.tracks.pgkpr.train"])
     processes = [server.Process(target=share, args=(tmp_path, rank, 3)) for rank in range(3)]
     for process in processes:
         process.start()

@@ -8,12 +8,12 @@ import pandas as pd
 import pytest
 from keyword_graphs import WORDS, clusters_of, named, oracle, random_triples, tables
 
-from stages import graph
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import NO_KEYWORD
 from stages.artifacts.tables import Provenance, as_table, read_metadata, read_table, write_table
-from stages.graphs.triples import keyword_triples
+from stages.graph import graph
 from stages.params.data import Graph
+from stages.tracks.hcl.triples import keyword_triples
 
 
 def build(triples, splits=None, **params):

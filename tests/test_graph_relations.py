@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 from keyword_graphs import named, oracle, random_triples
 
-from stages.graphs import relations
-from stages.graphs.edges import Edges, strongest
-from stages.graphs.joins import DEFAULT_LIMITS, number_triples
-from stages.graphs.relations import BLOCK, Dropped, relate
+from stages.graph import relations
+from stages.graph.edges import Edges, strongest
+from stages.graph.joins import DEFAULT_LIMITS, number_triples
+from stages.graph.relations import BLOCK, Dropped, relate
 from stages.runtime.errors import InputError
 
 MANY_WORDS = [f"w{number:02d}" for number in range(60)]

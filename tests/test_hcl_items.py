@@ -5,8 +5,8 @@ import pytest
 import tiny_bert
 import tiny_items
 
-from stages.hcl.batches import TripleBatches, padded, word_pieces
-from stages.hcl.items import joined_items
+from stages.tracks.hcl.batches import TripleBatches, padded, word_pieces
+from stages.tracks.hcl.items import joined_items
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import torch
 
 from models.hcl import BatchTotals, Monitor, objective
 from models.losses import instance_contrast
-from stages.hcl.batches import TripleBatches
-from stages.hcl.items import joined_items
+from stages.tracks.hcl.batches import TripleBatches
+from stages.tracks.hcl.items import joined_items
 
 FORMS = ("infonce_negdist", "printed")
 

@@ -15,7 +15,7 @@ from models.rewriters.config import RewriterConfig
 from models.rewriters.ianet import AggregationLayer, primary_secondary
 from models.rewriters.layers import Decoder, DecoderStep
 from models.rewriters.special import EOS, MASK, PAD
-from stages.pgkpr.vocabulary import Vocabulary
+from stages.tracks.pgkpr.vocabulary import Vocabulary
 
 BOUND = 1e-5
 

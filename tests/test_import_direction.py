@@ -7,6 +7,8 @@ import pytest
 import yaml
 from source_imports import ROOT, closure, imports, is_ours, modules, outside
 
+from stages.runtime.entries import module_of
+
 LAYERS = {"pipeline": {"pipeline", "stages", "models"}, "stages": {"stages", "models"}, "models": {"models"}}
 STAGES = sorted(yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"])
 # What a GPU machine has where nothing else can be installed; tqdm comes with transformers.
@@ -29,12 +31,12 @@ def test_imports_go_down(module):
 
 @pytest.mark.parametrize("name", STAGES)
 def test_no_stage_needs_another_stage(name):
-    others = {f"stages.{other}" for other in STAGES if other != name}
-    assert not closure(f"stages.{name}") & others
+    others = {module_of(other) for other in STAGES if other != name}
+    assert not closure(module_of(name)) & others
 
 
 def test_workshops_do_not_import_stages():
-    stages = {f"stages.{name}" for name in STAGES}
+    stages = {module_of(name) for name in STAGES}
     for module in modules():
         if module.startswith("stages.") and module not in stages:
             assert not imports(module) & stages, module
@@ -48,7 +50,7 @@ def test_models_import_torch_and_little_else(module):
 
 @pytest.mark.parametrize("name", ON_GPU_MACHINE)
 def test_what_runs_on_a_gpu_machine_imports_only_what_is_there(name):
-    assert foreign(outside(f"stages.{name}", inner=False)) <= GPU_MACHINE
+    assert foreign(outside(module_of(name), inner=False)) <= GPU_MACHINE
 
 
 @pytest.mark.parametrize("package", ["prefect", "dvc", "typer"])
@@ -62,9 +64,9 @@ def test_the_reading_of_imports_sees_them_all():
     assert "prefect" in {name.partition(".")[0] for name in imports("pipeline.flows")}
     assert "pipeline.flows" in imports("pipeline.reproduction")
     assert "pipeline.flows" not in imports("pipeline.reproduction", inner=False)
-    assert "stages.params.root" in closure("stages.ingest")
-    assert "stages.params" in imports("stages.train_hcl")
-    assert "stages.params" not in imports("stages.train_hcl", inner=False)
+    assert "stages.params.root" in closure("stages.data.ingest")
+    assert "stages.params" in imports("stages.tracks.hcl.train")
+    assert "stages.params" not in imports("stages.tracks.hcl.train", inner=False)
 
 
 def test_command_line_and_models_import_light():

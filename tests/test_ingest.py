@@ -12,12 +12,12 @@ import pandas as pd
 import pytest
 from ingest_rows import LABELLED, SHARES, by_key, corpus, dataset, ingested, raw
 
-from stages import ingest
 from stages.artifacts.tables import read_frame, read_metadata
-from stages.ingestion.pairs import take_rows
-from stages.ingestion.readers import RawRow
-from stages.ingestion.retrieval import retrieve
-from stages.ingestion.textkeys import jaccard, overlap_tokens, text_key
+from stages.data import ingest
+from stages.data.ingestion.pairs import take_rows
+from stages.data.ingestion.readers import RawRow
+from stages.data.ingestion.retrieval import retrieve
+from stages.data.ingestion.textkeys import jaccard, overlap_tokens, text_key
 from stages.params.data import Ingest
 from stages.runtime.errors import InputError
 
@@ -331,8 +331,9 @@ def project(folder, **params):
 def test_the_stage_writes_the_same_bytes_under_any_hash_seed(tmp_path, monkeypatch):
     project(tmp_path)
     home = tmp_path / "artifacts" / "toy"
-    done = subprocess.run([sys.executable, "-m", "stages.ingest", "toy"], cwd=tmp_path, capture_output=True, text=True,
-                          check=False, env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "1"})
+    done = subprocess.run([sys.executable, "-m", "stages.data.ingest", "toy"], cwd=tmp_path,
+                          capture_output=True, text=True, check=False,
+                          env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "1"})
     assert done.returncode == 0, done.stderr
     files = {path.name: path.read_bytes() for path in home.rglob("*.*")}
     # This process has another hash seed, drawn by chance.

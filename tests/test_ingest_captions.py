@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from ingest_rows import by_key, dataset, ingested
 
-from stages import ingest
-from stages.ingestion.readers import RawRow
-from stages.ingestion.textkeys import text_key
+from stages.data import ingest
+from stages.data.ingestion.readers import RawRow
+from stages.data.ingestion.textkeys import text_key
 from stages.params.data import Ingest
 from stages.runtime.errors import InputError
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from ingest_rows import dataset
 
-from stages import ingest
-from stages.ingestion import disk
-from stages.ingestion.components import components
-from stages.ingestion.disk import Buckets, RecordFile, TextFile, in_order
-from stages.ingestion.numbering import Numbering, new_numbers
-from stages.ingestion.readers import RawRow
+from stages.data import ingest
+from stages.data.ingestion import disk
+from stages.data.ingestion.components import components
+from stages.data.ingestion.disk import Buckets, RecordFile, TextFile, in_order
+from stages.data.ingestion.numbering import Numbering, new_numbers
+from stages.data.ingestion.readers import RawRow
 from stages.params.data import Ingest
 
 RECORD = np.dtype([("place", "<i8"), ("value", "<i4")])

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from ingest_rows import SHARES, by_key, corpus, dataset, ingested, raw
 
-from stages import ingest
-from stages.ingestion.hashed import split_hashed
-from stages.ingestion.splits import TEST, TRAIN, VALIDATION
-from stages.ingestion.textkeys import jaccard, overlap_tokens, text_key
+from stages.data import ingest
+from stages.data.ingestion.hashed import split_hashed
+from stages.data.ingestion.splits import TEST, TRAIN, VALIDATION
+from stages.data.ingestion.textkeys import jaccard, overlap_tokens, text_key
 from stages.params.data import Ingest
 from stages.runtime.errors import InputError
 

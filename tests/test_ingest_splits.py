@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from ingest_rows import SHARES, by_key, corpus, dataset, ingested, raw
 
-from stages import ingest
-from stages.ingestion.items import Items, TextLists, no_further, plain_items
-from stages.ingestion.leaks import leak_lines, leak_report
-from stages.ingestion.splits import TEST, TRAIN, VALIDATION, sample_items, split_classes, split_groups, split_items
-from stages.ingestion.textkeys import text_key
+from stages.data import ingest
+from stages.data.ingestion.items import Items, TextLists, no_further, plain_items
+from stages.data.ingestion.leaks import leak_lines, leak_report
+from stages.data.ingestion.splits import TEST, TRAIN, VALIDATION, sample_items, split_classes, split_groups, split_items
+from stages.data.ingestion.textkeys import text_key
 from stages.params.data import Ingest
 from stages.runtime.errors import InputError
 

@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 from ingest_rows import by_key, ingested
 
-from stages import ingest
-from stages.ingestion.bm25 import Bm25, terms
-from stages.ingestion.readers import RawRow, read_rows
-from stages.ingestion.stories import sentences
-from stages.ingestion.textkeys import text_key
+from stages.data import ingest
+from stages.data.ingestion.bm25 import Bm25, terms
+from stages.data.ingestion.readers import RawRow, read_rows
+from stages.data.ingestion.stories import sentences
+from stages.data.ingestion.textkeys import text_key
 from stages.params import parse_params
 from stages.params.data import Dataset, Ingest
 from stages.runtime.errors import InputError

@@ -13,9 +13,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from stages import keywords
 from stages.artifacts.schemas import NO_KEYWORD, SCHEMAS
 from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
+from stages.keywords import keywords
 from stages.params.data import Keywords
 from stages.ranking.blocks import Spans, TokenBlock
 from stages.ranking.choice import RANKING_COLUMNS, beside, choose_keywords
@@ -271,7 +271,7 @@ def test_the_stage_reads_the_ranking_of_its_method_and_writes_the_same_bytes(tmp
     write_table(home / "textrank.parquet", "textrank", ranking(PHRASES), origin)
     write_table(home / "examples.parquet", "examples", EXAMPLES, origin)
     (tmp_path / "params.yaml").write_text("recipe: t\ndatasets: {toy: {source: x}}\n")
-    done = subprocess.run([sys.executable, "-m", "stages.keywords", "toy"], cwd=tmp_path, capture_output=True,
+    done = subprocess.run([sys.executable, "-m", "stages.keywords.keywords", "toy"], cwd=tmp_path, capture_output=True,
                           text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "1"})
     assert done.returncode == 0, done.stderr
     outs = [home / "keywords.parquet", home / "metrics" / "keywords.json"]

@@ -6,7 +6,7 @@ import pytest
 import spacy
 from spacy.tokens import Doc
 
-from stages.language.pipelines import (
+from stages.data.language.pipelines import (
     EMBEDDED_FOLDER,
     describe_pipeline,
     hash_folder,
@@ -94,6 +94,6 @@ def test_pipeline_without_lemmas_is_refused(tmp_path):
 
 
 def test_missing_embedded_pipeline_says_how_to_make_it(tmp_path, monkeypatch):
-    monkeypatch.setattr("stages.language.pipelines.EMBEDDED_FOLDER", tmp_path)
+    monkeypatch.setattr("stages.data.language.pipelines.EMBEDDED_FOLDER", tmp_path)
     with pytest.raises(InputError, match=r"python -m stages\.treebank\.training --treebank"):
         load_pipeline("embedded")

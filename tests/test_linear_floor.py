@@ -13,9 +13,9 @@ from tiny_classes import CLASSES
 from models.clld import word_tokenizer
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import as_table, read_frame
-from stages.linear_floor import WORD, main, run
 from stages.params.clld import LinearFloor
 from stages.runtime.errors import InputError
+from stages.tracks.clld.linear_floor import WORD, main, run
 
 
 def values(**changes):

@@ -4,7 +4,7 @@ import hashlib
 import json
 
 from stages.artifacts.tables import Provenance, write_table
-from stages.manifest import MANIFESTS, main, run
+from stages.data.manifest import MANIFESTS, main, run
 
 
 def make_artifacts(folder):

@@ -5,15 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from stages.metrics import (
-    bleu,
-    derangement,
-    embedding_similarity,
-    keyword_retention,
-    rouge,
-    self_bleu,
-    shows_keyword,
-)
+from stages.metrics import bleu, derangement, embedding_similarity, keyword_retention, rouge, self_bleu, shows_keyword
 from stages.metrics.systems import WITHOUT_INTERVAL, ScoredItems, score_system
 from stages.metrics.word_tables import WordTable, vectors_from_file, vectors_from_training
 from stages.runtime.errors import InputError

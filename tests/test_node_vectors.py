@@ -8,9 +8,9 @@ import torch
 import yaml
 
 from models.encoders import load_encoder
-from stages import node_vectors
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
+from stages.graph import node_vectors
 from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import sha256_of
 from stages.runtime.precision import computed_in

@@ -27,12 +27,17 @@ from pipeline.pack import FOLDER, pack, packed_values, show_pack
 from pipeline.packed import params as packed_params
 from pipeline.packed.run import Job, Refused, Runner, jobs_of, rows_digest, settle_overrides
 from pipeline.unpack import show_unpacked, unpack
-from stages import evaluate_pgkpr, generate_hcl, generate_pgkpr, node_vectors, train_hcl, train_pgkpr
 from stages.artifacts.paths import DatasetPaths, ModelPaths, RunPaths
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
+from stages.graph import node_vectors
 from stages.params import load_params, parse_params, stage_hash
 from stages.runtime.errors import InputError
 from stages.runtime.versions import FLOORS, wanting
+from stages.tracks.hcl import generate as generate_hcl
+from stages.tracks.hcl import train as train_hcl
+from stages.tracks.pgkpr import evaluate as evaluate_pgkpr
+from stages.tracks.pgkpr import generate as generate_pgkpr
+from stages.tracks.pgkpr import train as train_pgkpr
 
 # All that a GPU machine may have; what these need counts too.
 PRESENT = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "pandas", "pyarrow", "tqdm")

@@ -16,10 +16,10 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from models.pair_classifier import PairPoint, PairTask, build_pair_classifier, encode_pairs, pair_points
 from models.training import Settings, Step, fit
-from stages import pair_classifier
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, write_table
 from stages.encoders import resolve_encoder
+from stages.keywords import pair_classifier
 from stages.runtime.errors import InputError
 from stages.runtime.precision import computed_in
 from stages.runtime.seeds import derived_seed

@@ -25,19 +25,20 @@ from torch import distributed as group
 from torch import nn
 
 from models.training import fit, parallel
-from stages import train_hcl
 from stages.artifacts.paths import ModelPaths
 from stages.runtime import distributed, process, training
 from stages.runtime.checkpoints import FolderCheckpoints
 from stages.runtime.distributed import Processes
+from stages.runtime.entries import module_of
 from stages.runtime.errors import InputError
 from stages.runtime.process import RECORDS, SCRATCH, run_stage
+from stages.tracks.hcl import train as train_hcl
 
 ROOT = Path(__file__).parents[1]
 EPOCHS, KILLED_AFTER = 5, 3
 SETTINGS = {"epochs": EPOCHS, "patience": EPOCHS, "learning_rate": 1e-3}
 SERVER = get_context("forkserver")
-SERVER.set_forkserver_preload(["stages.train_hcl"])  # its imports take seconds: once is enough
+SERVER.set_forkserver_preload(["stages.tracks.hcl.train"])  # its imports take seconds: once is enough
 
 
 class Deadly(FolderCheckpoints):
@@ -59,7 +60,7 @@ def worker(folder, rank, port, deadly, stage, name):
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1",
                       MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
     os.chdir(folder)
-    sys.exit(import_module(f"stages.{stage}").main([name]))
+    sys.exit(import_module(module_of(stage)).main([name]))
 
 
 def start_two(folder, deadly=False, stage="train_hcl", name="hcl"):
@@ -179,7 +180,7 @@ def test_a_stage_starts_its_processes_unless_torchrun_has(tmp_path, monkeypatch,
     def stage(processes):
         return run_stage("train_hcl", work, ["hcl"], "MODEL", lambda: Processes(processes))
 
-    assert stage(2) == 5 and started == [(["-m", "stages.train_hcl", "hcl"], Processes(2))] and not worked
+    assert stage(2) == 5 and started == [(["-m", "stages.tracks.hcl.train", "hcl"], Processes(2))] and not worked
     assert stage(1) == 1 and worked == [(True, SCRATCH / "train_hcl" / "hcl")]
     assert "train_hcl: the table is empty" in capsys.readouterr().err
     monkeypatch.setenv("WORLD_SIZE", "2")

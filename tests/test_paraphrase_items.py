@@ -11,16 +11,17 @@ import tiny_rewriters
 import yaml
 
 from models.rewriters import special
-from stages import annotate, paraphrase_items
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
+from stages.data import annotate
 from stages.params.data import Annotate
 from stages.params.pgkpr import ParaphraseItems
-from stages.pgkpr.batches import PairBatches
-from stages.pgkpr.vocabulary import PENN_WORD_TAGS, SPECIALS, Vocabulary
-from stages.pgkpr.words import read_words
 from stages.runtime.errors import InputError
+from stages.tracks.pgkpr import paraphrase_items
+from stages.tracks.pgkpr.batches import PairBatches
+from stages.tracks.pgkpr.vocabulary import PENN_WORD_TAGS, SPECIALS, Vocabulary
+from stages.tracks.pgkpr.words import read_words
 
 # Text ids are not positions. Text 20 has white space before its first word and after its last.
 TEXTS = {

@@ -9,7 +9,7 @@ import tiny_rewriters
 import torch
 
 from stages.params.pgkpr import READING, Architecture
-from stages.pgkpr.keywords import (
+from stages.tracks.pgkpr.keywords import (
     COLUMNS,
     first_places,
     fixed_mask,

@@ -16,13 +16,13 @@ from models.attribution import from_encoding, siamese_saliency, word_saliency
 from models.precision import products
 from models.s_tagger import STagger, STaggerConfig
 from stages.artifacts.tables import Provenance
-from stages.clld.inference import class_probabilities
 from stages.encoders import embed_texts
 from stages.metrics.bertscore import bert_score
 from stages.runtime import precision
 from stages.runtime.errors import InputError
 from stages.runtime.precision import check_precision, computed_in, computing, settled_precision
 from stages.runtime.seeds import seed_everything
+from stages.tracks.clld.inference import class_probabilities
 
 
 @pytest.fixture

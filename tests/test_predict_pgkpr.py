@@ -12,13 +12,13 @@ from models.s_tagger import STagger, STaggerConfig
 from pipeline import predict_pgkpr
 from pipeline.cli import app
 from pipeline.predict import predict
-from stages.annotate import annotator
 from stages.artifacts.paths import DatasetPaths, ModelPaths
 from stages.artifacts.tables import Provenance, write_table
+from stages.data.annotate import annotator
+from stages.keywords.s_tagger import word_tokenizer
 from stages.params import load_params
-from stages.pgkpr.keywords import fixed_mask
 from stages.runtime.errors import InputError
-from stages.s_tagger import word_tokenizer
+from stages.tracks.pgkpr.keywords import fixed_mask
 
 TEXTS = ["What is the best way to learn a language?", "Don't eat the dog!", "who can play with the zebra ?"]
 MODELS = {"pgkpr": "pgkpr", "plain": "transformer"}
@@ -85,7 +85,7 @@ def test_a_text_has_the_same_keywords_alone_and_among_others(run):
 
 
 def test_attribution_is_that_of_the_stage(monkeypatch):
-    from stages.attribution import ClassifierScorer, run
+    from stages.keywords.attribution import ClassifierScorer, run
 
     texts = pa.table({"text_id": [0, 1, 2], "text": TEXTS})
     tokens = annotator("embedded")(texts)

@@ -30,27 +30,22 @@ from tiny_training import Killed
 from transformers import AlbertConfig, AlbertModel
 
 from pipeline.predict import predict
-from stages import (
-    attribution,
-    confusing_pairs,
-    evaluate_clld,
-    evaluate_hcl,
-    evaluate_pgkpr,
-    generate_hcl,
-    generate_pgkpr,
-    linear_floor,
-    node_vectors,
-    pair_classifier,
-    probe_hcl,
-    s_tagger,
-    train_clld,
-    train_hcl,
-    train_pgkpr,
-)
 from stages.artifacts.paths import DatasetPaths, ModelPaths, RunPaths
 from stages.artifacts.tables import Provenance, read_frame, write_table
+from stages.graph import node_vectors
+from stages.keywords import attribution, pair_classifier, s_tagger
 from stages.params import load_params
 from stages.runtime.checkpoints import FolderCheckpoints
+from stages.tracks.clld import confusing_pairs, linear_floor
+from stages.tracks.clld import evaluate as evaluate_clld
+from stages.tracks.clld import train as train_clld
+from stages.tracks.hcl import evaluate as evaluate_hcl
+from stages.tracks.hcl import generate as generate_hcl
+from stages.tracks.hcl import probe as probe_hcl
+from stages.tracks.hcl import train as train_hcl
+from stages.tracks.pgkpr import evaluate as evaluate_pgkpr
+from stages.tracks.pgkpr import generate as generate_pgkpr
+from stages.tracks.pgkpr import train as train_pgkpr
 
 AUTO = {"device": "auto"}
 # The HCL models of the results tables, and what else changes the path of a tensor.

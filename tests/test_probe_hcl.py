@@ -14,19 +14,19 @@ from models.encoders import load_encoder, special_ids
 from models.hcl import HclConfig, HclModel, KeywordGraph
 from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata
 from stages.encoders import resolve_encoder
-from stages.hcl.decoding import Paraphraser
-from stages.hcl.items import joined_items
-from stages.hcl.lookup import TrainedOn, save_lookup
 from stages.metrics.retention import shows_keyword
 from stages.params.hcl import GenerateHcl, ProbeHcl, TrainHcl
-from stages.probe_hcl import _write, run
-from stages.probing.layout import tsne
-from stages.probing.measures import separation
-from stages.probing.points import KINDS, latent_points
-from stages.probing.sample import draw
-from stages.probing.swap import frequent_negatives, keyword_choices
 from stages.runtime.errors import InputError
 from stages.runtime.precision import computed_in
+from stages.tracks.hcl.decoding import Paraphraser
+from stages.tracks.hcl.items import joined_items
+from stages.tracks.hcl.lookup import TrainedOn, save_lookup
+from stages.tracks.hcl.probe import _write, run
+from stages.tracks.hcl.probing.layout import tsne
+from stages.tracks.hcl.probing.measures import separation
+from stages.tracks.hcl.probing.points import KINDS, latent_points
+from stages.tracks.hcl.probing.sample import draw
+from stages.tracks.hcl.probing.swap import frequent_negatives, keyword_choices
 
 LATENT = 6
 

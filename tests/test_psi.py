@@ -9,12 +9,12 @@ import pytest
 import yaml
 from scipy.stats import spearmanr
 
-from stages import psi
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
-from stages.importance.psi import centred_ranks, importance, primary_and_secondary
-from stages.importance.texts import Texts, read_texts, source_pairs, split_texts
-from stages.importance.vectors import VectorTable
+from stages.keywords import psi
+from stages.keywords.importance.psi import centred_ranks, importance, primary_and_secondary
+from stages.keywords.importance.texts import Texts, read_texts, source_pairs, split_texts
+from stages.keywords.importance.vectors import VectorTable
 from stages.params.data import Psi
 from stages.runtime.errors import InputError
 
@@ -84,8 +84,8 @@ def test_scores_are_those_of_the_equations(ties, levels):
 
 
 def test_wide_vectors_and_many_requests_cross_every_block(monkeypatch):
-    monkeypatch.setattr("stages.importance.psi._BLOCK", 700)
-    monkeypatch.setattr("stages.importance.psi._REQUESTS", 7)
+    monkeypatch.setattr("stages.keywords.importance.psi._BLOCK", 700)
+    monkeypatch.setattr("stages.keywords.importance.psi._REQUESTS", 7)
     vectors, rows, firsts, seconds = random_case(9, width=300)
     small = importance(vectors, as_texts(rows), firsts, seconds)
     monkeypatch.undo()

@@ -3,7 +3,7 @@
 import pytest
 
 from stages.params import parse_params
-from stages.reporting.published import (
+from stages.results.reporting.published import (
     DROPS,
     GAINS,
     HEADINGS,
@@ -21,8 +21,8 @@ from stages.reporting.published import (
     removed_parts,
     row_name,
 )
-from stages.reporting.published_clld import CLLD_TABLES
-from stages.reporting.published_pgkpr import keywords_of, pgkpr_row, pgkpr_row_name, removed_terms
+from stages.results.reporting.published_clld import CLLD_TABLES
+from stages.results.reporting.published_pgkpr import keywords_of, pgkpr_row, pgkpr_row_name, removed_terms
 
 TABLE_1 = [(number, row) for number in ("1a", "1b", "1c") for row in TABLES[number].rows.values()]
 

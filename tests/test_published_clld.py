@@ -2,9 +2,9 @@
 
 import pytest
 
-from stages.clld.rows import LABELS
-from stages.reporting.published import HEADINGS, NOTES, PGKPR_TABLES, TABLES, dataset_kind_of
-from stages.reporting.published_clld import CLLD_TABLES, DATASETS, ENCODERS, clld_rows, encoder_of
+from stages.results.reporting.published import HEADINGS, NOTES, PGKPR_TABLES, TABLES, dataset_kind_of
+from stages.results.reporting.published_clld import CLLD_TABLES, DATASETS, ENCODERS, clld_rows, encoder_of
+from stages.tracks.clld.rows import LABELS
 
 # Written down a second time, column by column.
 TABLE_II = {

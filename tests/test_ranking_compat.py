@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from ranking_tables import by_chance, row, table, tagged
 
-from stages.language.pipelines import load_pipeline
-from stages.language.tokens import annotate_texts, token_table
+from stages.data.language.pipelines import load_pipeline
+from stages.data.language.tokens import annotate_texts, token_table
 from stages.ranking import rank
 from stages.ranking.explain import explain
 from stages.ranking.package import docs, package_component, rank_with_package
@@ -187,7 +187,8 @@ def test_a_package_that_would_give_up_has_not_converged():
 
 
 def test_ranking_needs_neither_spacy_nor_the_package():
-    program = ("import sys, stages.ranking, stages.ranking.explain, stages.textrank, stages.keywords\n"
+    program = ("import sys, stages.ranking, stages.ranking.explain\n"
+               "import stages.keywords.textrank, stages.keywords.keywords\n"
                "heavy = {'spacy', 'pytextrank', 'torch', 'networkx'} & set(sys.modules)\nassert not heavy, heavy\n")
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from pipeline.reproduction import check_sources
-from stages.ingestion import readers_document
-from stages.ingestion.layouts import needed_columns
-from stages.ingestion.readers import data_files, read_rows
-from stages.ingestion.readers_document import BrokenDocument, Document
+from stages.data.ingestion import readers_document
+from stages.data.ingestion.layouts import needed_columns
+from stages.data.ingestion.readers import data_files, read_rows
+from stages.data.ingestion.readers_document import BrokenDocument, Document
 from stages.params import parse_params
 from stages.params.data import Dataset
 from stages.runtime.errors import InputError

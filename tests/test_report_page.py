@@ -9,8 +9,8 @@ from classifier_artifacts import write_classifiers
 from report_artifacts import ATTACK, CLOSING, IMAGE, ITEMS, SCRIPTS, TEXTS, write_project, write_rewriting
 
 from stages.artifacts.paths import REPORT_PAGE
-from stages.report import main
-from stages.reporting.examples import segments
+from stages.results.report import main
+from stages.results.reporting.examples import segments
 
 WIDE, PHONE = 1200, 360
 TOO_WIDE = """[...document.querySelectorAll("main *")].filter((one) => !one.closest(".scroll")
@@ -193,7 +193,7 @@ def test_generations_mark_keywords_and_new_words(page):
 
 
 def test_marks_follow_the_rules_of_the_static_page(page):
-    """The scripts mark what stages/reporting/examples.py marks."""
+    """The scripts mark what stages/results/reporting/examples.py marks."""
     static = {text: [part.text for part in segments(text, [word]) if part.marked]
               for text, word in ((TEXTS[0], "belly fat"), (TEXTS[3], ATTACK), (TEXTS[6], "sleep"))}
     for place, text in enumerate((TEXTS[0], TEXTS[3], TEXTS[6]), 1):

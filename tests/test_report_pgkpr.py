@@ -27,17 +27,17 @@ from report_artifacts import (
 )
 from report_outline import Outline, assert_sound, part, row_of, rows, track
 
-import stages.reporting.context
+import stages.results.reporting.context
 from stages.artifacts.paths import REPORT_PAGE, ModelPaths, RunPaths
 from stages.artifacts.tables import read_frame, write_table
 from stages.params import load_params
-from stages.report import main
-from stages.reporting.cases import case_study, two_parts
-from stages.reporting.examples import seeded_examples
-from stages.reporting.gather import CASES, DatasetMaterial, Material, PairsMaterial, RunMaterial, gather
-from stages.reporting.generations import generations_data
-from stages.reporting.parts_of_speech import PartsOfSpeech, parts_of_speech
-from stages.reporting.results import result_blocks
+from stages.results.report import main
+from stages.results.reporting.cases import case_study, two_parts
+from stages.results.reporting.examples import seeded_examples
+from stages.results.reporting.gather import CASES, DatasetMaterial, Material, PairsMaterial, RunMaterial, gather
+from stages.results.reporting.generations import generations_data
+from stages.results.reporting.parts_of_speech import PartsOfSpeech, parts_of_speech
+from stages.results.reporting.results import result_blocks
 
 RUNS = [run for _, runs in REWRITERS.values() for run in runs]
 
@@ -62,7 +62,7 @@ def page(both):
 def project(tmp_path, monkeypatch):
     """A project of PGKPR alone, without its report; curves are left out of it, because drawing takes seconds."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(stages.reporting.context, "curve_groups", lambda *_: [])
+    monkeypatch.setattr(stages.results.reporting.context, "curve_groups", lambda *_: [])
     write_rewriting()
     return tmp_path
 
@@ -107,7 +107,7 @@ def test_the_same_artifacts_give_the_same_bytes(both, tmp_path, monkeypatch):
     write_project()
     write_rewriting()
     environment = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": str(Path(stages.__file__).parents[1])}
-    subprocess.run([sys.executable, "-m", "stages.report"], check=True, env=environment, cwd=tmp_path)
+    subprocess.run([sys.executable, "-m", "stages.results.report"], check=True, env=environment, cwd=tmp_path)
     one, other = ({file.relative_to(folder): file.read_bytes() for file in (folder / "artifacts/report").rglob("*.*")}
                   for folder in (both, tmp_path))
     assert one == other

@@ -16,9 +16,9 @@ from transformers import AutoTokenizer
 
 from models.s_tagger import STagger, STaggerConfig, TaggedText, TagTask, primary_scores
 from models.training import Settings, Step, fit
-from stages import s_tagger
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
+from stages.keywords import s_tagger
 from stages.runtime.errors import InputError
 from stages.runtime.precision import computed_in
 from stages.runtime.seeds import derived_seed

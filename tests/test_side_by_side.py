@@ -8,14 +8,14 @@ import pyarrow as pa
 import pytest
 
 from stages.artifacts.schemas import SCHEMAS
-from stages.comparison.agreement import agreement, agreements
-from stages.comparison.figure import pos_plot
-from stages.comparison.keywords import best, idf_keywords, scored_keywords, textrank_keywords, yake_extractor
-from stages.comparison.pos_frequency import PosCounts, family, flips, frequency_table
+from stages.keywords.agreement.figure import pos_plot
+from stages.keywords.agreement.keywords import best, idf_keywords, scored_keywords, textrank_keywords, yake_extractor
+from stages.keywords.agreement.measures import agreement, agreements
+from stages.keywords.agreement.pos_frequency import PosCounts, family, flips, frequency_table
+from stages.keywords.side_by_side import pos_counts, run
 from stages.params.data import SideBySide
-from stages.pgkpr.keywords import fixed_masks
 from stages.ranking.selection import InverseFrequency
-from stages.side_by_side import pos_counts, run
+from stages.tracks.pgkpr.keywords import fixed_masks
 
 TEXTS = ["The oven burns bread", "Bread needs an oven", "She sings loudly"]
 TAGS = [["DT", "NN", "VBZ", "NN"], ["NN", "VBZ", "DT", "NN"], ["PRP", "VBZ", "RB"]]

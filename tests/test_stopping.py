@@ -8,8 +8,8 @@ from pathlib import Path
 
 import tiny_training
 
-from stages import train_hcl
 from stages.artifacts.paths import ModelPaths
+from stages.tracks.hcl import train as train_hcl
 
 # The signal comes while the third step is counted; no checkpoint is due for an hour.
 PROGRAM = """

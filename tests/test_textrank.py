@@ -15,12 +15,12 @@ from networkx import PowerIterationFailedConvergence
 from pydantic import ValidationError
 from ranking_tables import by_chance, tagged
 
-from stages import textrank
 from stages.artifacts.example_texts import all_text_ids, is_labelled, read_examples, training_text_ids
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
+from stages.keywords import textrank
+from stages.normal_form import normal_form
 from stages.params.data import TextRank
 from stages.ranking import Settings, rank
-from stages.ranking.normal_form import normal_form
 from stages.ranking.package import rank_with_package
 from stages.ranking.selection import InverseFrequency
 from stages.runtime.errors import InputError
@@ -50,7 +50,7 @@ def test_workers_and_hash_seeds_do_not_change_a_byte(tmp_path, monkeypatch):
                              for n in range(80)])  # more than one piece
     project(tmp_path, many, triples(("train", 0, 1, None), ("test", 2, 3, 4)), workers=2)
     ranking = tmp_path / HOME / "textrank.parquet"
-    done = subprocess.run([sys.executable, "-m", "stages.textrank", "toy"], cwd=tmp_path, capture_output=True,
+    done = subprocess.run([sys.executable, "-m", "stages.keywords.textrank", "toy"], cwd=tmp_path, capture_output=True,
                           text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "1"})
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""

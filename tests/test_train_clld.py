@@ -16,21 +16,21 @@ from tiny_training import DyingStore, Killed
 from transformers import AutoTokenizer, BertConfig, BertModel
 
 from models.clld import ClldConfig, ClldModel
-from stages import confusing_pairs
 from stages.artifacts.paths import DatasetPaths, ModelPaths
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
-from stages.clld.build import build
-from stages.clld.distances import matrix_at
-from stages.clld.lookup import TrainedOn, load_lookup
-from stages.clld.pairs import chosen_pairs, named_pairs
-from stages.clld.rows import LABELS
-from stages.clld.texts import class_numbers, classes_of, labelled_texts
 from stages.encoders import resolve_encoder
 from stages.runtime.checkpoints import FolderCheckpoints
 from stages.runtime.errors import InputError
 from stages.runtime.precision import computed_in
 from stages.runtime.process import RECORDS
-from stages.train_clld import main, run, with_own_rates
+from stages.tracks.clld import confusing_pairs
+from stages.tracks.clld.build import build
+from stages.tracks.clld.distances import matrix_at
+from stages.tracks.clld.lookup import TrainedOn, load_lookup
+from stages.tracks.clld.pairs import chosen_pairs, named_pairs
+from stages.tracks.clld.rows import LABELS
+from stages.tracks.clld.texts import class_numbers, classes_of, labelled_texts
+from stages.tracks.clld.train import main, run, with_own_rates
 
 ROWS = {"none": [], "uniform": [], "static_tau_pairs": [(1, 2)], "static_tau_all": [], "adaptive": [], "supcl_seq": [],
         "simcse": []}
@@ -427,7 +427,7 @@ def test_help_says_what_the_stage_makes(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     text = capsys.readouterr().out
-    assert "Train a classifier of the CLLD track" in text and "python -m stages.train_clld model" in text
+    assert "Train a classifier of the CLLD track" in text and "python -m stages.tracks.clld.train model" in text
 
 
 def test_configuration_of_every_row_is_sound():

@@ -21,18 +21,18 @@ from models.training import Step
 from stages.artifacts.paths import ModelPaths
 from stages.artifacts.tables import read_frame, read_metadata
 from stages.encoders import resolve_encoder
-from stages.hcl.batches import TripleBatches
-from stages.hcl.items import joined_items
-from stages.hcl.lookup import TrainedOn, UnseenKeywords, load_lookup, save_lookup
-from stages.hcl.task import HclTask, ValidationNoise
-from stages.hcl.trained import training_metrics
 from stages.params.hcl import TrainHcl
 from stages.params.presets import laid_over
 from stages.runtime.checkpoints import FolderCheckpoints
 from stages.runtime.errors import InputError
 from stages.runtime.precision import computed_in
 from stages.runtime.process import RECORDS
-from stages.train_hcl import _model, annealing_steps, keyword_graph, main, run
+from stages.tracks.hcl.batches import TripleBatches
+from stages.tracks.hcl.items import joined_items
+from stages.tracks.hcl.lookup import TrainedOn, UnseenKeywords, load_lookup, save_lookup
+from stages.tracks.hcl.task import HclTask, ValidationNoise
+from stages.tracks.hcl.train import _model, annealing_steps, keyword_graph, main, run
+from stages.tracks.hcl.trained import training_metrics
 
 
 @pytest.fixture(scope="module")

@@ -22,17 +22,17 @@ from stages.artifacts.paths import DatasetPaths, ModelPaths
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
 from stages.params.pgkpr import TrainPgkpr
 from stages.params.presets import laid_over
-from stages.pgkpr.batches import PairBatches, bags
-from stages.pgkpr.lookup import TrainedOn, load_lookup
-from stages.pgkpr.rates import RATES
-from stages.pgkpr.task import RewriteTask, part_weights
-from stages.pgkpr.trained import plain_items, strongest_word
-from stages.pgkpr.vocabulary import Vocabulary
 from stages.runtime.checkpoints import FolderCheckpoints
 from stages.runtime.errors import InputError
 from stages.runtime.precision import computed_in
 from stages.runtime.process import RECORDS
-from stages.train_pgkpr import batches_of, main, run
+from stages.tracks.pgkpr.batches import PairBatches, bags
+from stages.tracks.pgkpr.lookup import TrainedOn, load_lookup
+from stages.tracks.pgkpr.rates import RATES
+from stages.tracks.pgkpr.task import RewriteTask, part_weights
+from stages.tracks.pgkpr.train import batches_of, main, run
+from stages.tracks.pgkpr.trained import plain_items, strongest_word
+from stages.tracks.pgkpr.vocabulary import Vocabulary
 
 ARCHITECTURES = ("pgkpr", "transformer", "residual_lstm", "latent_bow", "ianet")
 N = 8  # training pairs: seven examples, one of them with two references

@@ -13,10 +13,9 @@ import spacy
 from spacy.tokens import Doc
 from spacy.util import load_config
 
-from stages.language.pipelines import EMBEDDED_FOLDER, hash_folder
-from stages.runtime.errors import InputError
-from stages.treebank import training
-from stages.treebank.conllu import (
+from stages.data.language.pipelines import EMBEDDED_FOLDER, hash_folder
+from stages.data.treebank import training
+from stages.data.treebank.conllu import (
     Sentence,
     Shape,
     build_doc,
@@ -27,9 +26,10 @@ from stages.treebank.conllu import (
     treebank_file,
     without_annotation,
 )
-from stages.treebank.lemma_tables import apply_rules, learn_lemma_tables
-from stages.treebank.scoring import score_docs
-from stages.treebank.tokenizer_rules import add_treebank_rules
+from stages.data.treebank.lemma_tables import apply_rules, learn_lemma_tables
+from stages.data.treebank.scoring import score_docs
+from stages.data.treebank.tokenizer_rules import add_treebank_rules
+from stages.runtime.errors import InputError
 
 LIMIT = 12 * 10**6
 

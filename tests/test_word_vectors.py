@@ -15,11 +15,11 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from stages import word_vectors
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
-from stages.importance.skip_gram import isotropic_vectors, train_skip_gram
-from stages.importance.vector_files import read_vectors, sha256
+from stages.keywords import word_vectors
+from stages.keywords.importance.skip_gram import isotropic_vectors, train_skip_gram
+from stages.keywords.importance.vector_files import read_vectors, sha256
 from stages.params.data import WordVectors
 from stages.runtime.errors import InputError
 
@@ -200,7 +200,7 @@ def test_bytes_do_not_depend_on_the_hash_seed(project):
     assert word_vectors.main(["tiny"]) == 0
     first = [out.read_bytes() for out in outs]
     own = os.environ.get("PYTHONHASHSEED")
-    subprocess.run([sys.executable, "-m", "stages.word_vectors", "tiny"], check=True, capture_output=True,
+    subprocess.run([sys.executable, "-m", "stages.keywords.word_vectors", "tiny"], check=True, capture_output=True,
                    env={**os.environ, "PYTHONHASHSEED": "2" if own == "1" else "1", "PYTHONPATH": str(ROOT)})
     assert [out.read_bytes() for out in outs] == first
     assert read_frame(outs[0], "word_vectors")["vector"].map(len).unique().tolist() == [8]

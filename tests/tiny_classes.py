@@ -7,10 +7,10 @@ import yaml
 
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, write_table
-from stages.clld.texts import labelled_texts
 from stages.params.clld import TrainClld
 from stages.params.presets import laid_over
-from stages.train_clld import with_own_rates
+from stages.tracks.clld.texts import labelled_texts
+from stages.tracks.clld.train import with_own_rates
 
 CLASSES = ["number", "person", "place"]
 # Of each class; `run` and `eat` are of two, so that these are taken for each other.
@@ -48,7 +48,7 @@ def tables():
 
 
 def items():
-    """Rows of :func:`stages.clld.texts.labelled_texts`."""
+    """Rows of :func:`stages.tracks.clld.texts.labelled_texts`."""
     found = tables()
     return labelled_texts(found["labelled_examples"], found["texts"])
 

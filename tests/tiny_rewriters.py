@@ -12,9 +12,9 @@ from models.rewriters.config import RewriterConfig
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, write_table
 from stages.params.pgkpr import TrainPgkpr
-from stages.pgkpr.keywords import keyword_rule
-from stages.pgkpr.lookup import TrainedOn, save_lookup
-from stages.pgkpr.vocabulary import Vocabulary
+from stages.tracks.pgkpr.keywords import keyword_rule
+from stages.tracks.pgkpr.lookup import TrainedOn, save_lookup
+from stages.tracks.pgkpr.vocabulary import Vocabulary
 
 SPECIALS = ("[pad]", "[unk]", "<s>", "</s>", "<sep>", "[NOK]", "[MASK]")
 DATASET, MAX_LENGTH = "tiny", 8

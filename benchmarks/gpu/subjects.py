@@ -48,12 +48,12 @@ from models.rewriters.auto import rewriter_of
 from models.rewriters.base import Rewriter
 from models.rewriters.config import RewriterConfig
 from models.rewriters.special import EOS, PAD
-from stages.hcl.batches import TripleBatches, padded
-from stages.hcl.task import HclTask, ValidationNoise
-from stages.pgkpr.batches import PairBatches
-from stages.pgkpr.task import RewriteTask
-from stages.pgkpr.vocabulary import Vocabulary
 from stages.runtime.seeds import derived_seed
+from stages.tracks.hcl.batches import TripleBatches, padded
+from stages.tracks.hcl.task import HclTask, ValidationNoise
+from stages.tracks.pgkpr.batches import PairBatches
+from stages.tracks.pgkpr.task import RewriteTask
+from stages.tracks.pgkpr.vocabulary import Vocabulary
 
 _NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 _MARGIN_SLOTS = 40  # tokens of an output at most, and some

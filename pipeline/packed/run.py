@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from stages.artifacts.archives import write_archive
+from stages.runtime.entries import module_of
 from stages.runtime.errors import InputError
 from stages.runtime.versions import checked_versions
 
@@ -76,7 +77,7 @@ class Job:
     """One stage instance.
 
     Attributes:
-        stage: module of ``stages``.
+        stage: as dvc.yaml calls it.
         key: data set, model or run.
         needs: names of jobs that must be done before.
         state: waiting, running, done, failed or stopped.
@@ -248,7 +249,7 @@ def launcher(stages: Sequence[str]) -> Callable[[Job], Process]:
     os.environ |= {ORCHESTRATOR: process_mark(os.getpid()) or "", "HF_HUB_OFFLINE": "1",
                    "TOKENIZERS_PARALLELISM": "false"}
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([f"stages.{stage}" for stage in stages])
+    context.set_forkserver_preload([module_of(stage) for stage in stages])
 
     def launch(job: Job) -> Process:
         process = context.Process(target=run_job, args=(job.stage, job.key, job.log), name=job.name)
@@ -265,7 +266,7 @@ def run_job(stage: str, key: str, log: Path) -> None:
             os.dup2(stream.fileno(), number)
     if stage.startswith("train_"):
         import_module("stages.runtime.stopping").listen()
-    sys.exit(import_module(f"stages.{stage}").main([key]))
+    sys.exit(import_module(module_of(stage)).main([key]))
 
 
 def _tail(path: Path, size: int) -> str:

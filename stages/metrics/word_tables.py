@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from stages.importance.skip_gram import train_skip_gram, training_description
-from stages.importance.vector_files import read_vectors, sha256
+from stages.keywords.importance.skip_gram import train_skip_gram, training_description
+from stages.keywords.importance.vector_files import read_vectors, sha256
 from stages.metrics.tokens import Text, basic_tokens, joined
 from stages.runtime.errors import InputError
 

@@ -6,7 +6,7 @@ from pydantic import Field, field_validator, model_validator
 
 from stages.params.block import Block
 
-# Rows of the results table; the published names are in stages.clld.rows.
+# Rows of the results table; the published names are in stages.tracks.clld.rows.
 Contrast = Literal["none", "uniform", "static_tau_pairs", "static_tau_all", "adaptive", "supcl_seq", "simcse"]
 Decay = Annotated[float, Field(ge=0, lt=1)]
 # A file that always exists, for DVC to watch where a model takes its pairs from no other.

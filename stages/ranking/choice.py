@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages.artifacts.schemas import NO_KEYWORD, SCHEMAS
+from stages.normal_form import normal_form
 from stages.ranking.blocks import Spans, TokenBlock, encode, encode_as
-from stages.ranking.normal_form import normal_form
 from stages.ranking.selection import InverseFrequency, best_first
 from stages.runtime.errors import InputError
 

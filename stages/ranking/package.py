@@ -17,9 +17,9 @@ from networkx import PowerIterationFailedConvergence
 from spacy.tokens import Doc
 
 from stages.artifacts.schemas import SCHEMAS
-from stages.language.tokens import rebuild_docs
+from stages.data.language.tokens import rebuild_docs
+from stages.normal_form import normal_form
 from stages.ranking.methods import Settings
-from stages.ranking.normal_form import normal_form
 from stages.ranking.ranker import Ranked, Report
 
 # On import the package looks for its own git repository and prints the folder where it found none.

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from stages.normal_form import normal_form
 from stages.ranking.blocks import Spans, TokenBlock, encode, encode_as, segment_ranks
-from stages.ranking.normal_form import normal_form
 from stages.ranking.selection import InverseFrequency, best_first
 
 

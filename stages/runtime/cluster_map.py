@@ -110,7 +110,7 @@ def work(maker: str, arguments: tuple[Any, ...], code: str, chunk: Any) -> Any:
 def maker_name(make: Callable[..., Any]) -> str:
     """Return ``module:name`` of a function, under which any process finds it.
 
-    A stage that runs as ``python -m stages.annotate`` is called ``__main__`` in its own process alone.
+    A stage that runs as ``python -m stages.data.annotate`` is called ``__main__`` in its own process alone.
     """
     module = make.__module__
     if module == "__main__":

@@ -1,7 +1,8 @@
 """One stage in several processes, as ``torchrun`` starts them: who is first, and how they meet.
 
-``torchrun --nproc-per-node 2 -m stages.train_hcl NAME`` and ``runtime.processes: 2`` do the same; so do ``torchrun
---nnodes 2 --node-rank 0 --master-addr HOST --master-port PORT`` and ``runtime.rendezvous`` on several machines.
+``torchrun --nproc-per-node 2 -m stages.tracks.hcl.train NAME`` and ``runtime.processes: 2`` do the same; so do
+``torchrun --nnodes 2 --node-rank 0 --master-addr HOST --master-port PORT`` and ``runtime.rendezvous`` on several
+machines.
 """
 
 import logging

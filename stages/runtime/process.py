@@ -60,7 +60,7 @@ def run_stage(stage: str, work: Callable[[StageProcess], None], argv: list[str] 
     """Run ``work`` as stage ``stage`` and return the exit status of the process.
 
     Args:
-        stage: stage name, equal to its module, params block and test.
+        stage: stage name, as in dvc.yaml.
         work: reads, calls ``run``, writes.
         argv: arguments after the program name; ``sys.argv`` by default.
         instance: what the one argument names; None for a stage without instances.
@@ -68,10 +68,12 @@ def run_stage(stage: str, work: Callable[[StageProcess], None], argv: list[str] 
             started them already, this one starts those of its machine and waits. The first alone holds the
             scratch folder and leaves a record; the first of each machine says what is wrong with an input.
     """
+    entry = sys.modules[work.__module__]
+    module = entry.__spec__.name if entry.__spec__ is not None else entry.__name__
     parser = argparse.ArgumentParser(
-        prog=f"python -m stages.{stage}", description=sys.modules[work.__module__].__doc__,
+        prog=f"python -m {module}", description=entry.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=f"example: python -m stages.{stage}" + (f" {instance.lower()}" if instance else ""))
+        epilog=f"example: python -m {module}" + (f" {instance.lower()}" if instance else ""))
     if instance:
         parser.add_argument("instance", metavar=instance, help=f"{instance.lower()} as named in params.yaml")
     arguments = parser.parse_args(argv)
@@ -81,7 +83,7 @@ def run_stage(stage: str, work: Callable[[StageProcess], None], argv: list[str] 
     started = time.monotonic()
     try:
         if processes is not None and not launched() and (wanted := processes()).count > 1:
-            return start_processes(["-m", f"stages.{stage}", *([key] if key else [])], wanted)
+            return start_processes(["-m", module, *([key] if key else [])], wanted)
         with _scratch(stage, key) as scratch:
             process = StageProcess(stage, key, scratch)
             work(process)

@@ -24,16 +24,19 @@ from models.hcl import HclModel
 from models.rewriters.special import EOS, PAD
 from pretend.device import NAME
 from pretend.measure import decoded_token, micro_batch
-from stages import pair_classifier, s_tagger, train_clld, train_hcl, train_pgkpr
 from stages.encoders import resolve_encoder
-from stages.hcl.items import joined_items
-from stages.hcl.lookup import TrainedOn, UnseenKeywords
-from stages.importance.texts import Texts
+from stages.keywords import pair_classifier, s_tagger
+from stages.keywords.importance.texts import Texts
 from stages.params.data import PairClassifier, STagger
 from stages.params.hcl import TrainHcl
 from stages.params.pgkpr import TrainPgkpr
 from stages.params.presets import laid_over
-from stages.pgkpr.vocabulary import Vocabulary
+from stages.tracks.clld import train as train_clld
+from stages.tracks.hcl import train as train_hcl
+from stages.tracks.hcl.items import joined_items
+from stages.tracks.hcl.lookup import TrainedOn, UnseenKeywords
+from stages.tracks.pgkpr import train as train_pgkpr
+from stages.tracks.pgkpr.vocabulary import Vocabulary
 
 DEPTH = 6  # layers of the BERT
 HCL = {"hcl": {}, "hcl-no-graph": {"graph": {"iterations": 0}}, "hcl-no-keyword": {"keyword": {"condition": False}},

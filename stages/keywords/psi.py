@@ -1,0 +1,107 @@
+"""Score the words of every source text by paired semantic importance (METHODS C.7, IANet).
+
+Reads examples.parquet, tokens.parquet and word_vectors.parquet of a data set; writes psi.parquet with one row per
+source text paired with itself (mode xx) and one per source and reference (mode xy; the target is the first one).
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stages.artifacts.paths import DatasetPaths
+from stages.artifacts.tables import Provenance, read_batches, read_frame, read_metadata, read_table, table_writer
+from stages.keywords.importance.psi import importance
+from stages.keywords.importance.texts import Texts, read_texts, source_pairs
+from stages.keywords.importance.vectors import VectorTable
+from stages.runtime.process import StageProcess, run_stage
+from stages.runtime.progress import progress
+
+if TYPE_CHECKING:
+    from stages.params.data import Psi
+
+STAGE = "psi"
+CHUNK = 8192  # rows of tokens.parquet; decides the row groups of what is written
+
+
+def run(tokens: Callable[[], Iterable[pa.Table]], examples: pd.DataFrame, vectors: VectorTable,
+        params: "Psi") -> Iterator[pa.Table]:
+    """Yield the rows of table ``psi``, sorted, one piece per piece of ``tokens`` that holds a source.
+
+    The scores of a row depend on the row alone, not on the cutting of ``tokens``.
+
+    Args:
+        tokens: returns the pieces of table ``tokens`` in its order (columns ``text_id`` and ``token`` suffice);
+            called twice, once for the words as numbers and once for the words themselves.
+        examples: table ``examples``, all splits.
+        vectors: of the words.
+        params: block ``psi``.
+
+    Raises:
+        InputError: a source or reference has no row in ``tokens``.
+    """
+    texts = read_texts(tokens(), vectors.numbers)
+    pairs = source_pairs(examples, params.modes)
+    firsts, seconds = texts.positions(pairs[["text_id", "pair"]].to_numpy(dtype=np.int64).T)
+    done = 0
+    for batch in tokens():
+        cut = slice(*np.searchsorted(firsts, [done, done + batch.num_rows]))
+        if cut.start < cut.stop:
+            yield _scored(batch["token"].take(pa.array(firsts[cut] - done)), pairs.iloc[cut], texts, firsts[cut],
+                          seconds[cut], vectors.matrix, params)
+        done += batch.num_rows
+
+
+def _scored(words: pa.ChunkedArray, pairs: pd.DataFrame, texts: Texts, firsts: np.ndarray, seconds: np.ndarray,
+            vectors: np.ndarray, params: "Psi") -> pa.Table:
+    found = importance(vectors, texts, firsts, seconds, params.ties)
+    # 0 - 0 / F is -0 for negative F; one zero is enough.
+    scores, offsets = found.scores + 0.0, pa.array(found.offsets, pa.int32())
+    return pa.table({"text_id": pairs["text_id"].to_numpy(), "mode": pairs["mode"].to_numpy(dtype=object),
+                     "pair": pairs["pair"].to_numpy(), "word": words,
+                     "score": pa.ListArray.from_arrays(offsets, pa.array(scores)),
+                     "primary": pa.ListArray.from_arrays(offsets, pa.array(scores > params.alpha))})
+
+
+def counts(rows: pa.Table) -> dict[str, int]:
+    """Return what the metadata count, of one piece of table ``psi``; pieces add up."""
+    found: dict[str, int] = {}
+    for mode in sorted(set(rows["mode"].to_pylist())):
+        of_mode = rows.filter(pc.equal(rows["mode"], mode))
+        primary = pc.list_flatten(of_mode["primary"])
+        found |= {f"rows_{mode}": of_mode.num_rows, f"words_{mode}": len(primary),
+                  f"primary_{mode}": int(pc.sum(primary).as_py() or 0)}
+    return found
+
+
+def _work(process: StageProcess) -> None:
+    from stages.params import load_params, stage_hash
+
+    params, paths = load_params(), DatasetPaths(process.instance)
+    vectors = VectorTable.from_arrow(read_table(paths.table("word_vectors"), "word_vectors"))
+    provenance = Provenance(process.name, stage_hash(params, STAGE, process.instance),
+                            read_metadata(paths.table("word_vectors")).get("models", {}))
+    pieces = run(lambda: read_batches(paths.table("tokens"), "tokens", ["text_id", "token"], CHUNK),
+                 read_frame(paths.table("examples"), "examples"), vectors, params.psi)
+    with table_writer(paths.table(STAGE), STAGE, provenance) as writer:
+        for piece in progress(pieces, process.name, unit="chunk"):
+            writer.write(piece)
+            _add(provenance.counts, counts(piece))
+
+
+def _add(total: dict[str, Any], more: dict[str, int]) -> None:
+    for name, value in more.items():
+        total[name] = total.get(name, 0) + value
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the stage for the data set named in ``argv``."""
+    return run_stage(STAGE, _work, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,175 @@
+"""Word vectors of a data set's vocabulary: from a file, or trained on its training split.
+
+Reads examples.parquet and tokens.parquet of a data set; writes word_vectors.parquet, whose metadata say where the
+vectors come from, and metrics/word_vectors.json with the share of the texts' words that have one.
+"""
+
+import sys
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from stages.artifacts.paths import DatasetPaths
+from stages.artifacts.tables import Provenance, read_batches, read_frame, write_json, write_table
+from stages.keywords.importance.skip_gram import train_skip_gram, training_description
+from stages.keywords.importance.texts import Texts, read_texts, split_texts
+from stages.keywords.importance.vector_files import FileVectors, read_vectors, sha256
+from stages.keywords.importance.vectors import forms
+from stages.runtime.errors import InputError
+from stages.runtime.process import StageProcess, run_stage
+from stages.runtime.seeds import derived_seed
+
+if TYPE_CHECKING:
+    from stages.params.data import WordVectors
+
+STAGE = "word_vectors"
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The distinct tokens of a data set.
+
+    Attributes:
+        tokens: as written, in order of first appearance.
+        texts: every text, its words numbered as in ``tokens``.
+        by_split: ids of the texts of each split.
+    """
+
+    tokens: list[str]
+    texts: Texts
+    by_split: Mapping[str, np.ndarray]
+
+    def counts(self, split: str) -> np.ndarray:
+        """Return how often each token occurs in the texts of ``split``."""
+        return np.bincount(self.texts.words[self.words_of(split)], minlength=len(self.tokens))
+
+    def words_of(self, split: str) -> np.ndarray:
+        """Return, for each word of ``texts``, whether its text is of ``split``."""
+        member = np.zeros(len(self.texts.ids), dtype=bool)
+        member[self.texts.positions(self.by_split[split])] = True
+        return np.repeat(member, self.texts.lengths)
+
+
+@dataclass(frozen=True)
+class Made:
+    """What the stage makes: the table ``word_vectors``, where it comes from, and its counts."""
+
+    columns: dict[str, Any]
+    description: dict[str, Any]
+    metrics: dict[str, Any]
+
+
+def run(tokens: Iterable[pa.Table], examples: pd.DataFrame, params: "WordVectors", seed: int) -> Made:
+    """Return the vectors of the vocabulary of ``tokens``.
+
+    Args:
+        tokens: pieces of table ``tokens`` in its order (columns ``text_id`` and ``token`` suffice).
+        examples: table ``examples``, which says what the training split is.
+        params: block ``word_vectors``.
+        seed: the project's.
+
+    Raises:
+        InputError: nothing to train on, or a file that cannot be read or has none of the words.
+    """
+    vocabulary = read_vocabulary(tokens, examples)
+    if params.source == "train":
+        words, vectors = _trained(vocabulary, params, seed)
+        settings = params.model_dump(exclude={"source"})
+        description, duplicates = training_description(**settings), 0
+    else:
+        path = Path(params.source.removeprefix("path:"))
+        read = _from_file(path, vocabulary.tokens)
+        words, vectors, duplicates = read.words, read.vectors, read.duplicates
+        description = {"origin": f"file {path.name}", "sha256": sha256(path), "layout": read.layout,
+                       "words_in_file": read.lines, "size": vectors.shape[1]}
+    return _made(vocabulary, words, vectors, description, duplicates)
+
+
+def read_vocabulary(tokens: Iterable[pa.Table], examples: pd.DataFrame) -> Vocabulary:
+    """Return the distinct tokens of all texts, and the texts in terms of them."""
+    numbers: dict[str, int] = {}
+    texts = read_texts(tokens, lambda found: np.array([numbers.setdefault(token, len(numbers)) for token in found]))
+    return Vocabulary(list(numbers), texts, split_texts(examples))
+
+
+def _trained(vocabulary: Vocabulary, params: "WordVectors", seed: int) -> tuple[list[str], np.ndarray]:
+    """Train on the lower-cased training texts, in the order of their ids; white space is no word."""
+    lower = [token.lower() for token in vocabulary.tokens]
+    texts = vocabulary.texts
+    sentences = [[lower[word] for word in texts.words[texts.offsets[place]:texts.offsets[place + 1]]
+                  if not lower[word].isspace()]
+                 for place in texts.positions(vocabulary.by_split["train"])]
+    try:
+        return train_skip_gram(sentences, params.size, params.window, params.min_count, params.epochs,
+                               derived_seed(seed, STAGE), params.isotropic)
+    except ValueError as error:
+        raise InputError(f"examples.parquet: the training split is too small for word vectors: {error}. Lower "
+                         f"word_vectors.min_count (now {params.min_count}), or give more data.") from error
+
+
+def _from_file(path: Path, tokens: list[str]) -> FileVectors:
+    """Read the forms that a token can be found under, less those that another form of the token hides."""
+    read = read_vectors(path, {form for token in tokens for form in forms(token)})
+    if not read.words:
+        raise InputError(f"word_vectors.source: {path} has a vector for none of the data set's {len(tokens)} words. Is "
+                         f"it of another language?")
+    known = set(read.words)
+    used = {_found(token, known) for token in tokens}
+    kept = [place for place, word in enumerate(read.words) if word in used]
+    return FileVectors([read.words[place] for place in kept], read.vectors[kept], read.layout, read.lines,
+                       read.duplicates)
+
+
+def _found(token: str, known: Collection[str]) -> str | None:
+    return next((form for form in forms(token) if form in known), None)
+
+
+def _made(vocabulary: Vocabulary, words: list[str], vectors: np.ndarray, description: dict[str, Any],
+          duplicates: int) -> Made:
+    row = {word: number for number, word in enumerate(words)}
+    of_token = [_found(token, row) for token in vocabulary.tokens]
+    rows = np.array([-1 if form is None else row[form] for form in of_token], dtype=np.int64)
+    counts = {split: vocabulary.counts(split) for split in vocabulary.by_split}
+    uses = np.bincount(rows[rows >= 0], counts["train"][rows >= 0], minlength=len(words)).astype(np.int64)
+    columns = {"word": words, "count": uses, "vector": list(vectors)}
+    shares = {split: _coverage(count, rows >= 0) for split, count in counts.items()}
+    metrics = {"words": len(words), "size": int(vectors.shape[1]), "origin": description["origin"],
+               "duplicates": duplicates, "coverage": shares}
+    return Made(columns, description, metrics)
+
+
+def _coverage(count: np.ndarray, known: np.ndarray) -> dict[str, float | None]:
+    """Return the shares of running words, and of distinct ones as written, that have a vector."""
+    def share(part: np.ndarray, whole: np.ndarray) -> float | None:
+        return round(float(part.sum() / whole.sum()), 6) if whole.sum() else None
+
+    there = count > 0
+    return {"tokens": share(count[known], count), "distinct_tokens": share(there[known], there)}
+
+
+def _work(process: StageProcess) -> None:
+    from stages.params import load_params, stage_hash
+
+    params, paths = load_params(), DatasetPaths(process.instance)
+    made = run(read_batches(paths.table("tokens"), "tokens", ["text_id", "token"]),
+               read_frame(paths.table("examples"), "examples"), params.word_vectors, params.seed)
+    process.log.info("%s: %d words, %s", made.description["origin"], made.metrics["words"],
+                     ", ".join(f"{split} {share['tokens']}" for split, share in made.metrics["coverage"].items()))
+    write_table(paths.table(STAGE), STAGE, made.columns, Provenance(
+        process.name, stage_hash(params, STAGE, process.instance), {"word_vectors": made.description},
+        made.metrics))
+    write_json(paths.metrics(STAGE), made.metrics)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the stage for the data set named in ``argv``."""
+    return run_stage(STAGE, _work, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

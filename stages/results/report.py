@@ -1,0 +1,46 @@
+"""Make the report: one self-contained page with results, curves, keyword statistics and examples."""
+
+import sys
+from typing import TYPE_CHECKING
+
+from stages.artifacts.paths import REPORT
+from stages.artifacts.tables import atomic_folder
+from stages.results.reporting.context import build
+from stages.results.reporting.gather import Material, gather
+from stages.results.reporting.page import rendered
+from stages.runtime.process import StageProcess, run_stage
+
+if TYPE_CHECKING:
+    from stages.params.root import Report
+
+
+def run(material: Material, params: "Report") -> dict[str, bytes]:
+    """Return the files of the report by name: ``index.html`` and, under ``plots/``, every plot as SVG and PNG.
+
+    No time, duration or machine enters them: the same material gives the same bytes.
+
+    Args:
+        material: params, metrics, histories and tables, as :func:`stages.results.reporting.gather.gather` reads them.
+        params: block ``report``.
+    """
+    return rendered(build(material, params.examples))
+
+
+def _work(process: StageProcess) -> None:
+    from stages.params import load_params
+
+    params = load_params()
+    files = run(gather(params), params.report)
+    with atomic_folder(REPORT) as folder:
+        for name, content in files.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_bytes(content)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the stage; see ``--help``."""
+    return run_stage("report", _work, argv, instance=None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

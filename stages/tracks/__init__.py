@@ -1,0 +1,1 @@
+"""The three tracks: training, generating or classifying, and evaluating."""

@@ -1,0 +1,47 @@
+"""List the pairs of classes that a finished CT model confuses on the validation split, for static label distances.
+
+Reads the confusions of the model; writes its confusing_pairs.parquet: every pair that is confused at all, the worst
+first, and which of them are chosen (METHODS D.3, "Other datasets"). The test split has no part in it.
+"""
+
+import sys
+
+import pandas as pd
+
+from stages.artifacts.paths import ModelPaths
+from stages.artifacts.tables import Provenance, read_frame, write_table
+from stages.runtime.process import StageProcess, run_stage
+from stages.tracks.clld.confusion import confused_pairs
+
+STAGE = "confusing_pairs"
+
+
+def run(confusion: pd.DataFrame, share: float) -> pd.DataFrame:
+    """Return table ``confusing_pairs``.
+
+    Args:
+        confusion: table ``validation_confusion`` of the model.
+        share: of the confused pairs that are chosen.
+    """
+    return confused_pairs(confusion, share)
+
+
+def _work(process: StageProcess) -> None:
+    from stages.params import load_params, stage_hash
+
+    params, paths = load_params(), ModelPaths(process.instance)
+    pairs = run(read_frame(paths.table("validation_confusion"), "validation_confusion"), params.confusing_pairs.share)
+    for row in pairs[pairs["chosen"]].to_dict("records"):
+        process.log.info("%s and %s: %d texts confused", row["class"], row["other"], row["confused"])
+    write_table(paths.table(STAGE), STAGE, pairs,
+                Provenance(process.name, stage_hash(params, STAGE, process.instance),
+                           counts={"chosen": int(pairs["chosen"].sum())}))
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the stage for the model named in ``argv``."""
+    return run_stage(STAGE, _work, argv, instance="MODEL")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

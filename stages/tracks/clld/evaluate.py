@@ -1,0 +1,205 @@
+"""Let a classifier of the CLLD track predict its split, and score it beside the floors, with intervals (METHODS D.4).
+
+Writes predictions.parquet (probabilities of every evaluated text), scores.parquet (one row per system and text),
+classes.parquet, confusion.parquet, calibration.parquet, and metrics.json: ``run`` and ``floors`` (majority, linear),
+``intervals`` (bootstrap percentile intervals in the same shape), ``counts`` and ``settings``. The classifier alone is
+used: the contrastive head and the label distances serve training.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from torch import nn
+from transformers import AutoTokenizer
+
+from models.clld import ClldModel
+from stages.artifacts.paths import DatasetPaths, ModelPaths, RunPaths
+from stages.artifacts.tables import Provenance, read_frame, write_json, write_table
+from stages.metrics.classification import class_statistics
+from stages.metrics.resampling import Statistic, interval, resampled
+from stages.runtime.errors import InputError
+from stages.runtime.precision import computed_in, computing
+from stages.runtime.process import StageProcess, run_stage
+from stages.runtime.progress import progress
+from stages.runtime.seeds import derived_seed, seed_everything
+from stages.tracks.clld.calibration import calibration_table
+from stages.tracks.clld.confusion import class_table, confusion_table, counted
+from stages.tracks.clld.floors import linear_probabilities, majority_class
+from stages.tracks.clld.inference import class_probabilities
+from stages.tracks.clld.lookup import TrainedOn, load_lookup
+from stages.tracks.clld.rows import LABELS
+from stages.tracks.clld.sureness import brier, nll, sureness_of
+from stages.tracks.clld.texts import class_numbers
+from stages.tracks.evaluation.systems import Resampling, rounded
+
+STAGE = "evaluate_clld"
+LEADING = ["accuracy", "macro_f1"]
+
+
+@dataclass(frozen=True)
+class System:
+    """What a system says of the evaluated texts.
+
+    Attributes:
+        predicted: index of the class of each text (n,).
+        probabilities: of the classes (n, N); None for a system that has none.
+    """
+
+    predicted: np.ndarray
+    probabilities: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, probabilities: np.ndarray) -> "System":
+        """Return the system that says the class of largest probability, of equals the first."""
+        return cls(probabilities.argmax(1), probabilities)
+
+
+@dataclass(frozen=True)
+class ClassEvaluation:
+    """What the stage makes.
+
+    Attributes:
+        tables: by kind: ``class_predictions``, ``class_scores``, ``classes``, ``confusion``, ``calibration``.
+        metrics: content of ``metrics.json``.
+    """
+
+    tables: dict[str, pd.DataFrame]
+    metrics: dict[str, Any]
+
+
+def run(items: pd.DataFrame, probabilities: np.ndarray, floors: Mapping[str, System], classes: Sequence[str],
+        bins: int, resampling: Resampling) -> ClassEvaluation:
+    """Return tables and metrics of a classifier and of the floors on the same texts.
+
+    Args:
+        items: evaluated rows of table ``labelled_items``, in its order.
+        probabilities: of the classes, of each of them (n, N).
+        floors: by name.
+        classes: name of each class, by index.
+        bins: of the calibration.
+        resampling: bootstrap and seed.
+    """
+    labels = np.array(class_numbers(items["label"], list(classes)))
+    own = System.of(probabilities)
+    systems = {"run": own, **floors}
+    statistics = {name: _statistics(labels, system, len(classes), bins) for name, system in systems.items()}
+    values = {name: {metric: one.value() for metric, one in found.items()} for name, found in statistics.items()}
+    intervals = {name: _intervals(found, resampling) for name, found in statistics.items()}
+    counts = counted(labels, own.predicted, len(classes))
+    tables = {"class_predictions": _predictions(items, own, classes),
+              "class_scores": pd.concat([_scores(name, items, labels, system, classes)
+                                         for name, system in systems.items()], ignore_index=True),
+              "classes": class_table(counts, classes), "confusion": confusion_table(counts, classes),
+              "calibration": calibration_table(probabilities.max(1), own.predicted == labels, bins)}
+    metrics = {"run": values["run"], "floors": {name: values[name] for name in floors},
+               "intervals": {"run": intervals["run"], "floors": {name: intervals[name] for name in floors}},
+               "counts": {"examples": len(items), "classes": len(classes),
+                          "classes_evaluated": int((counts.sum(1) > 0).sum()),
+                          "classes_predicted": int((counts.sum(0) > 0).sum())},
+               "settings": {"leading": LEADING, "bins": bins, "seed": resampling.seed,
+                            "resamples": resampling.resamples, "level": resampling.level}}
+    return ClassEvaluation(tables, metrics)
+
+
+def _statistics(labels: np.ndarray, system: System, n_classes: int, bins: int) -> dict[str, Statistic]:
+    found = system.probabilities
+    return class_statistics(labels, system.predicted, n_classes,
+                            None if found is None else sureness_of(labels, found, bins))
+
+
+def _intervals(statistics: Mapping[str, Statistic], resampling: Resampling) -> dict[str, list[float]]:
+    if not resampling.resamples:
+        return {}
+    samples = resampled(statistics, resampling.resamples, derived_seed(resampling.seed, STAGE, "resamples"))
+    return {name: list(interval(values, resampling.level)) for name, values in samples.items()}
+
+
+def _predictions(items: pd.DataFrame, system: System, classes: Sequence[str]) -> pd.DataFrame:
+    assert system.probabilities is not None  # of a classifier
+    return items[["example_id", "text_id", "text", "label"]].assign(
+        predicted=[classes[number] for number in system.predicted], probability=system.probabilities.max(1),
+        probabilities=list(system.probabilities))
+
+
+def _scores(name: str, items: pd.DataFrame, labels: np.ndarray, system: System,
+            classes: Sequence[str]) -> pd.DataFrame:
+    found = system.probabilities
+    nothing = [None] * len(items)
+    return pd.DataFrame({
+        "system": name, "example_id": items["example_id"], "label": items["label"],
+        "predicted": [classes[number] for number in system.predicted], "correct": system.predicted == labels,
+        "probability": nothing if found is None else found.max(1),
+        "nll": nothing if found is None else nll(labels, found),
+        "brier": nothing if found is None else brier(labels, found)})
+
+
+def evaluated_items(items: pd.DataFrame, split: str, run_name: str) -> pd.DataFrame:
+    """Return the items of the split that run ``run_name`` evaluates, in their order.
+
+    Raises:
+        InputError: there are none.
+    """
+    chosen = items[items["split"] == split].sort_values("example_id", ignore_index=True)
+    if chosen.empty:
+        raise InputError(f"runs.clld.{run_name}.split: the {split} split has no texts. Raise ingest.{split}, or choose "
+                         f"another split.")
+    return chosen
+
+
+def floor_systems(items: pd.DataFrame, on: TrainedOn, linear: pd.DataFrame) -> dict[str, System]:
+    """Return the floors on the evaluated ``items``.
+
+    Raises:
+        InputError: table ``linear_floor`` does not belong to the model.
+    """
+    most = on.classes.index(majority_class(on.texts))
+    return {"majority": System(np.full(len(items), most)),
+            "linear": System.of(linear_probabilities(linear, items, on.classes))}
+
+
+def _work(process: StageProcess) -> None:
+    from stages.params import load_params, stage_hash
+
+    params, name = load_params(), process.instance
+    block, settings = params.runs.clld[name], params.evaluate_clld
+    paths, table = ModelPaths(block.model), DatasetPaths(block.dataset).table("linear_floor")
+    on, items = load_lookup(paths.weights), read_frame(paths.items, "labelled_items")
+    items = evaluated_items(items, block.split, name)
+    floors = floor_systems(items, on, read_frame(table, "linear_floor"))
+    seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)
+    model = ClldModel.from_pretrained(paths.weights).eval()
+    with computing(params.runtime) as device:
+        nn.Module.to(model, device)
+        probabilities = class_probabilities(model, AutoTokenizer.from_pretrained(paths.weights), items["text"].tolist(),
+                                            on.max_length, settings.batch_size,
+                                            lambda chunks: progress(chunks, process.name, unit="batch"))
+    resampling = Resampling(params.evaluate_hcl.resamples, params.evaluate_hcl.level, params.seed)
+    result = run(items, probabilities, floors, on.classes, settings.bins, resampling)
+    result.metrics["settings"] |= {"split": block.split, "model": block.model, "dataset": on.dataset,
+                                   "contrast": on.contrast, "row": LABELS[on.contrast], "encoder": on.encoder,
+                                   "max_length": on.max_length}
+    write(name, result, Provenance(process.name, stage_hash(params, STAGE, name), counts=result.metrics["counts"],
+                                   precision=computed_in(params.runtime.precision, params.runtime.tf32)))
+
+
+def write(name: str, result: ClassEvaluation, provenance: Provenance) -> None:
+    """Write what was made into the folder of run ``name``."""
+    paths = RunPaths(name)
+    files = {"class_predictions": paths.predictions, "class_scores": paths.scores,
+             **{kind: paths.table(kind) for kind in ("classes", "confusion", "calibration")}}
+    for kind, path in files.items():
+        write_table(path, kind, result.tables[kind], provenance)
+    write_json(paths.metrics, rounded(result.metrics))
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the stage for the run named on the command line."""
+    return run_stage(STAGE, _work, argv, instance="RUN")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""Classify the texts of a data set by logistic regression on TF-IDF: the floor that papers omit.
+
+Reads the labelled texts; writes linear_floor.parquet, the probabilities of every validation and test text, and metrics.
+It knows words and nothing else. Its regularisation is chosen on the validation split, of equal accuracies the
+strongest; no text but those of the training split is learned from.
+"""
+
+import sys
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_limits
+
+from stages.artifacts.paths import DatasetPaths
+from stages.artifacts.tables import Provenance, write_json, write_table
+from stages.metrics.classification import class_statistics
+from stages.runtime.errors import InputError
+from stages.runtime.process import StageProcess, run_stage
+from stages.tracks.clld.texts import class_numbers, classes_of, read_labelled_texts
+
+STAGE = "linear_floor"
+# Words with their inner apostrophes and hyphens, or single signs: those of TextCNN (models.clld.words).
+WORD = r"\w+(?:['’-]\w+)*|[^\w\s]"
+_DECIMALS = 6
+
+
+@dataclass(frozen=True)
+class Floor:
+    """What the stage makes: table ``linear_floor`` and the content of its metrics."""
+
+    predictions: pd.DataFrame
+    metrics: dict[str, Any]
+
+
+def run(items: pd.DataFrame, values: Mapping[str, Any]) -> Floor:
+    """Return what a linear classifier makes of the validation and test texts.
+
+    Args:
+        items: from :func:`stages.tracks.clld.texts.labelled_texts`, all splits.
+        values: plain values of the block ``linear_floor``.
+
+    Raises:
+        InputError: no word of the training texts is frequent enough to be a feature.
+    """
+    classes = classes_of(items)
+    parts = {split: items[items["split"] == split] for split in ("train", "validation", "test")}
+    numbers = {split: np.array(class_numbers(part["label"], classes)) for split, part in parts.items()}
+    words = TfidfVectorizer(lowercase=True, token_pattern=WORD, ngram_range=(1, values["ngrams"]),
+                            min_df=values["min_count"], sublinear_tf=values["sublinear"])
+    try:
+        features = words.fit_transform(parts["train"]["text"])
+    except ValueError as error:
+        raise InputError(f"linear_floor.min_count: {values['min_count']}: no word is in so many training texts; lower "
+                         f"it.") from error
+    held = {split: words.transform(parts[split]["text"]) for split in ("validation", "test") if len(parts[split])}
+    with threadpool_limits(1):  # sums of several threads differ in their last digits
+        fitted = {strength: _fitted(features, numbers["train"], strength, values["max_iterations"])
+                  for strength in sorted(values["strengths"])}
+        accuracies = {strength: float(np.mean(model.predict(held["validation"]) == numbers["validation"]))
+                      for strength, model in fitted.items()}
+        best = max(accuracies, key=lambda strength: (accuracies[strength], -strength))
+        found = {split: _probabilities(fitted[best], rows, len(classes)) for split, rows in held.items()}
+    metrics = {split: _measured(numbers[split], found[split]) for split in found}
+    return Floor(pd.concat([_rows(parts[split], found[split], classes) for split in found], ignore_index=True),
+                 {**metrics, "strength": best, "features": features.shape[1], "classes": len(classes),
+                  "validation_accuracy": {f"{strength:g}": round(value, _DECIMALS)
+                                          for strength, value in accuracies.items()},
+                  "unfinished": [strength for strength, model in fitted.items()
+                                 if model.n_iter_.max() >= values["max_iterations"]]})
+
+
+def _fitted(features: Any, numbers: np.ndarray, strength: float, iterations: int) -> LogisticRegression:
+    model = LogisticRegression(C=strength, max_iter=iterations, solver="lbfgs")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # `unfinished` says so
+        return model.fit(features, numbers)
+
+
+def _probabilities(model: LogisticRegression, rows: Any, n_classes: int) -> np.ndarray:
+    """Return the probabilities of all classes (n, N); a class without a training text has none."""
+    found = np.zeros((rows.shape[0], n_classes))
+    found[:, model.classes_] = model.predict_proba(rows)
+    return found
+
+
+def _measured(numbers: np.ndarray, probabilities: np.ndarray) -> dict[str, float]:
+    statistics = class_statistics(numbers, probabilities.argmax(1), probabilities.shape[1])
+    return {"texts": len(numbers), **{name: round(one.value(), _DECIMALS) for name, one in statistics.items()}}
+
+
+def _rows(part: pd.DataFrame, probabilities: np.ndarray, classes: list[str]) -> pd.DataFrame:
+    return part[["example_id", "text_id", "split", "label"]].assign(
+        predicted=[classes[number] for number in probabilities.argmax(1)], probabilities=list(probabilities))
+
+
+def _work(process: StageProcess) -> None:
+    from stages.params import load_params, stage_hash
+
+    params, paths = load_params(), DatasetPaths(process.instance)
+    floor = run(read_labelled_texts(paths), params.linear_floor.model_dump())
+    if floor.metrics["unfinished"]:
+        process.log.warning("%s: not finished after %d iterations with C of %s. Raise linear_floor.max_iterations, or "
+                            "take these out of linear_floor.strengths.", process.name,
+                            params.linear_floor.max_iterations, ", ".join(map(str, floor.metrics["unfinished"])))
+    write_table(paths.table(STAGE), STAGE, floor.predictions,
+                Provenance(process.name, stage_hash(params, STAGE, process.instance),
+                           counts={"features": floor.metrics["features"]}))
+    write_json(paths.metrics(STAGE), floor.metrics)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the stage for the data set named in ``argv``."""
+    return run_stage(STAGE, _work, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

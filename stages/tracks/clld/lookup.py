@@ -1,0 +1,47 @@
+"""What a saved classifier carries beside its weights, so that it can be used away from its artifacts."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from stages.artifacts.model_folder import as_note, load_notes, save_notes
+
+TRAINED_ON_FILE = "trained_on.json"
+
+
+@dataclass(frozen=True)
+class TrainedOn:
+    """Where a model came from, as far as using it depends on that.
+
+    Attributes:
+        dataset: name of the data set.
+        contrast: of ``models.clld.NAME``; see :mod:`stages.tracks.clld.rows`.
+        encoder: ``textcnn``, or the source of the encoder that it started from, as in the params.
+        max_length: tokens of a text that are read.
+        texts: training texts of each class, in the order of the classes.
+    """
+
+    dataset: str
+    contrast: str
+    encoder: str
+    max_length: int
+    texts: dict[str, int]
+
+    @property
+    def classes(self) -> list[str]:
+        """Name of each class, by index."""
+        return list(self.texts)
+
+
+def save_lookup(folder: Path, on: TrainedOn) -> None:
+    """Write where a model came from into its folder."""
+    save_notes(folder, {TRAINED_ON_FILE: asdict(on)})
+
+
+def load_lookup(folder: Path) -> TrainedOn:
+    """Return what :func:`save_lookup` wrote.
+
+    Raises:
+        InputError: there is no model in ``folder``, or one of another version.
+    """
+    values = load_notes(folder, (TRAINED_ON_FILE,), "CLLD")[0]
+    return as_note(TrainedOn, values, folder / TRAINED_ON_FILE)

@@ -1,0 +1,122 @@
+"""Score the outputs of an HCL run, and of the floors on the same examples, against the references.
+
+Writes scores.parquet, one row per system and example, and metrics.json: ``run`` and ``floors`` (every metric of
+METHODS E), ``intervals`` (bootstrap percentile intervals in the same shape), ``counts`` and ``settings``.
+"""
+
+import sys
+from collections.abc import Sequence
+
+import pandas as pd
+
+from stages.artifacts.paths import ModelPaths, RunPaths
+from stages.artifacts.schemas import NO_KEYWORD
+from stages.artifacts.tables import read_frame
+from stages.metrics import WordVectors, basic_tokens, intra_distinct, keyword_retention
+from stages.metrics.bertscore import BertScorer
+from stages.metrics.systems import ScoredItems
+from stages.runtime.precision import computed_in, computing
+from stages.runtime.process import StageProcess, run_stage
+from stages.runtime.seeds import seed_everything
+from stages.tracks.evaluation.floors import FLOORS, floor_outputs
+from stages.tracks.evaluation.similarity import similarity_of
+from stages.tracks.evaluation.systems import (
+    USUAL,
+    Evaluation,
+    Resampling,
+    evaluation,
+    first_samples,
+    predicted_split,
+    score_systems,
+    write_evaluation,
+)
+
+# The metrics that lead tables under each reading of BLEU; the others stand beside them.
+LEADING = {"individual_m7": [f"bleu_{order}" for order in range(1, 5)],
+           "cumulative_m7": [f"cumulative_m7_{order}" for order in range(1, 5)],
+           "corpus": [f"corpus_bleu_{order}" for order in range(1, 5)], "sacrebleu": ["sacrebleu"]}
+
+
+def run(predictions: pd.DataFrame, items: pd.DataFrame, vectors: WordVectors, floors: Sequence[str] = FLOORS,
+        scorer: BertScorer | None = None, resampling: Resampling = USUAL) -> Evaluation:
+    """Return scores and metrics of a run (METHODS E) and of each floor on the same examples, whatever their order.
+
+    Args:
+        predictions: table ``predictions``; sample 0 is scored, further ones only for variety within an item.
+        items: table ``items`` of the run's model: the predicted split, and the training split for ``nearest``.
+        vectors: word vectors of the embedding metrics.
+        floors: outputs that need no model, see :func:`stages.tracks.evaluation.floors.floor_outputs`.
+        scorer: of BERTScore; None leaves it out.
+        resampling: bootstrap and seed.
+
+    Raises:
+        InputError: predictions and items do not belong together, or there is nothing to score.
+    """
+    scored = first_samples(predictions)
+    split = predicted_split(scored, items, "hcl")
+    targets = _scored_items(scored, items)
+    counts = {"examples": len(scored)}
+    outputs = {"run": scored["prediction"].tolist()}
+    outputs |= {floor: floor_outputs(floor, targets, items, counts, resampling.seed) for floor in floors}
+    systems = score_systems(outputs, targets, vectors, scorer, resampling.seed)
+    counts["empty_outputs"] = sum(not basic_tokens(text) for text in outputs["run"])
+    counts["skipped_extrema_average"] = systems["run"].skipped
+    result = evaluation(scored["example_id"], systems, scorer, counts, split, "lower-cased BERT basic tokens",
+                        resampling)
+    result.metrics["run"] |= _within_items(predictions) | _prior_keyword(scored, targets)
+    return result
+
+
+def _scored_items(scored: pd.DataFrame, items: pd.DataFrame) -> ScoredItems:
+    rows = items.set_index("example_id").loc[scored["example_id"]]
+    return ScoredItems(scored["source"].tolist(), [list(texts) for texts in scored["references"]],
+                       _keywords(rows["keyword"]), _keywords(rows["target_keyword"]))
+
+
+def _keywords(column: pd.Series) -> list[str | None]:
+    return [None if pd.isna(keyword) or keyword == NO_KEYWORD else keyword for keyword in column]
+
+
+def _within_items(predictions: pd.DataFrame) -> dict[str, float]:
+    """Variety among the outputs drawn for one item; nothing where none were drawn."""
+    drawn = predictions[predictions["sample"] > 0].sort_values(["example_id", "sample"])
+    if drawn.empty:
+        return {}
+    samples = [texts.tolist() for _, texts in drawn.groupby("example_id")["prediction"]]
+    return {f"intra_distinct_{n}": intra_distinct(samples, n) for n in (1, 2)}
+
+
+def _prior_keyword(scored: pd.DataFrame, targets: ScoredItems) -> dict[str, float]:
+    """Share of outputs that show the keyword which conditioned them, where that was not the source's own."""
+    given = _keywords(scored["keyword"])
+    if not any(keyword is not None and keyword != own for keyword, own in zip(given, targets.keywords, strict=True)):
+        return {}
+    kept = [shown for shown in keyword_retention(scored["prediction"].tolist(), given) if shown is not None]
+    return {"prior_keyword_kept": sum(kept) / len(kept)}
+
+
+def _work(process: StageProcess) -> None:
+    from stages.params import load_params, stage_hash
+
+    params, name = load_params(), process.instance
+    model, settings = params.runs.hcl[name].model, params.evaluate_hcl
+    predictions = read_frame(RunPaths(name).predictions, "predictions")
+    items = read_frame(ModelPaths(model).items, "items")
+    seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)
+    with computing(params.runtime) as device:
+        similarity = similarity_of(params, predictions, items, device)
+        result = run(predictions, items, similarity.vectors, settings.floors, similarity.scorer,
+                     Resampling(settings.resamples, settings.level, params.seed))
+    result.metrics["settings"] |= {"bleu_style": settings.bleu_style, "leading": LEADING[settings.bleu_style],
+                                   "model": model, **similarity.description}
+    write_evaluation(name, "scores", result, process.name, stage_hash(params, "evaluate_hcl", name),
+                     computed_in(params.runtime.precision, params.runtime.tf32))
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the stage for the run named on the command line."""
+    return run_stage("evaluate_hcl", _work, argv, instance="RUN")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

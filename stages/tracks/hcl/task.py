@@ -1,0 +1,154 @@
+"""HCL as a task of the training loop."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from models.hcl import BatchTotals, HclModel, kl_weight, objective
+from models.hcl.monitors import training_monitors
+from models.hcl.plan import KEY, Planner
+from models.hcl.texts import joined_texts
+from models.hcl.validation import Validation
+from models.training import Parameters, Seq2SeqCost, Step, Work, batches_in_order
+from stages.tracks.hcl.batches import TripleBatches
+
+_CHUNK = 4096  # items whose impostors are looked up at once: bounds memory
+
+
+@dataclass(frozen=True)
+class ValidationNoise:
+    """What validation needs beside the batches: noise fixed per example, vectors of unseen keywords.
+
+    Attributes:
+        eps: noise for z (n, dz), drawn from a seed of each example's own.
+        unseen_vectors: initial vectors (n, d), read where an input keyword is no node.
+    """
+
+    eps: Tensor
+    unseen_vectors: Tensor
+
+
+class HclTask:
+    """Trains an :class:`models.hcl.HclModel` on triples; see ``models.training.Task``.
+
+    Args:
+        model: on its device.
+        train: triples of the training split.
+        validation: triples of the validation split; their negatives and output keywords serve monitors alone.
+        noise: for validation.
+        settings: plain values of ``train_hcl.training``.
+        annealing_steps: optimiser steps over which beta rises to 1.
+        cycles: number of such rises, which share these steps.
+        taken: parameters that come from another trained model, and may go on at a rate of their own.
+    """
+
+    def __init__(self, model: HclModel, train: TripleBatches, validation: TripleBatches, noise: ValidationNoise,
+                 settings: Mapping[str, Any], annealing_steps: int, cycles: int = 1,
+                 taken: Collection[str] = ()) -> None:
+        self.module: nn.Module = model
+        self.model, self.train, self.validation, self.noise = model, train, validation, noise
+        self.settings, self.annealing_steps, self.cycles = settings, annealing_steps, cycles
+        self.n_train, self.taken = len(train), frozenset(taken)
+        self.planner = model.planner()
+        self.has_impostor = _has_impostor(self.planner, train)
+        self.tokens = _tokens(train, model)
+        self.flops = _flops(model, self.tokens)
+
+    def parameter_groups(self) -> Sequence[Parameters]:
+        """Return the encoder's parameters, those taken from another model, and all others, each with its rate."""
+        rate = self.settings["learning_rate"]
+        groups: dict[str, list[nn.Parameter]] = {"encoder": [], "taken": [], "rest": []}
+        for name, parameter in self.model.named_parameters():
+            inside = name.startswith("encoder.")
+            groups["encoder" if inside else "taken" if name in self.taken else "rest"].append(parameter)
+        return [Parameters("encoder", groups["encoder"], self.settings["encoder_rate"]),
+                Parameters("taken", groups["taken"], self.settings["taken_rate"] or rate),
+                Parameters("rest", groups["rest"], rate)]
+
+    def lengths(self) -> list[int]:
+        """Return the tokens of each training triple's texts, all together, as far as the model reads them."""
+        return sum(tokens.sum(axis=1) for tokens in self.tokens.values()).tolist()
+
+    def work(self, items: Sequence[int]) -> Work:
+        """Return tokens and floating-point operations of training on ``items``."""
+        chosen = list(items)
+        return Work(int(sum(tokens[chosen].sum() for tokens in self.tokens.values())), float(self.flops[chosen].sum()))
+
+    def load(self, items: Sequence[int]) -> dict[str, Tensor]:
+        """Return the padded tensors of ``items``, see ``TripleBatches.batch``, their texts joined, and their plan."""
+        batch, config = self.train.batch(items), self.model.config
+        names = ["x", "y", "neg"] if config.latent["enabled"] else ["x"]
+        return self._planned(batch | joined_texts(batch, names, config.special_ids["pad"]))
+
+    def train_batch(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, dict[str, Tensor | float]]:
+        """Return the share of a micro-batch in the objective of the step's batch, and its parts."""
+        output = self.model(batch)
+        totals = self._totals(step.batch)
+        beta = kl_weight(step.number, self.annealing_steps, self.cycles, step.total)
+        loss, parts = objective(output, self.model.config, beta, totals)
+        parts.pop("loss")
+        share = len(batch["x_ids"]) / totals.items
+        return loss, {**parts, "beta": beta * share, **training_monitors(output, totals)}
+
+    def validate(self) -> dict[str, float]:
+        """Return the loss that selects checkpoints, and the monitors; see ``models.hcl.validation``."""
+        validation = Validation(self.model)
+        with torch.autocast(self.model.device.type, enabled=False):
+            self.model.keyword_vectors()  # of the whole graph, once and in full, whatever the precision of the rest
+        for batch in self._validation_batches():
+            validation.add(batch)
+        return validation.values()
+
+    def _validation_batches(self) -> Iterator[dict[str, Tensor]]:
+        def load(items: Sequence[int]) -> dict[str, Tensor]:
+            places = list(items)
+            batch = self.validation.batch(items) | {"eps": self.noise.eps[places],
+                                                    "unseen_vectors": self.noise.unseen_vectors[places]}
+            return self._planned(batch, training=False)
+
+        return batches_in_order(load, len(self.validation), self.settings["micro_batch"], self.model.device)
+
+    def _planned(self, batch: dict[str, Tensor], training: bool = True) -> dict[str, Tensor]:
+        """Add the plan, which moves between devices as a tensor does."""
+        return {**batch, KEY: cast(Tensor, self.planner.plan(batch, training))}
+
+    def _totals(self, items: Sequence[int]) -> BatchTotals:
+        chosen = torch.tensor(list(items), dtype=torch.int64)
+        return BatchTotals(len(items), int(self.train.has_negative[chosen].sum()),
+                           int(self.has_impostor[chosen].sum()))
+
+
+def _tokens(train: TripleBatches, model: HclModel) -> dict[str, np.ndarray]:
+    """Return the tokens of ``x`` and ``y`` (n, 1) and of the negatives ``neg`` (n, K), [CLS] and [SEP] included.
+
+    The deterministic backbone reads no negatives.
+    """
+    texts = {"x": train.sources, "y": train.targets}
+    if model.config.latent["enabled"]:
+        texts["neg"] = train.negatives
+    return {name: np.array([len(row) + 2 for row in pieces.ids], dtype=np.int64).reshape(len(train), -1)
+            for name, pieces in texts.items()}
+
+
+def _flops(model: HclModel, tokens: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return the floating-point operations of training on each item (n,); see :class:`Seq2SeqCost`."""
+    config, words = model.config, model.get_input_embeddings().weight
+    layers = list(model.encoder.encoder.layer)
+    frozen = sum(not any(p.requires_grad for p in layer.parameters()) for layer in layers)
+    cost = Seq2SeqCost(config.hidden_size, int(config.encoder["intermediate_size"]), len(layers),
+                       config.num_hidden_layers, config.vocab_size, frozen, not words.requires_grad)
+    encoded = list(tokens) if config.latent["enabled"] else ["x"]
+    flops = sum(cost.encoder(tokens[name]).sum(axis=1) for name in encoded)
+    slots = 1 if config.latent["enabled"] else 0  # of the memory, beside the source
+    flops = flops + cost.decoder(tokens["y"] - 1, tokens["x"] + slots)[:, 0]
+    return flops + (cost.scores(np.ones(len(flops))) if config.uses_bow else 0.0)
+
+
+def _has_impostor(planner: Planner, train: TripleBatches) -> Tensor:
+    """Return which items have an impostor keyword (n,): a matter of the graph, which training does not change."""
+    chunks = zip(train.nodes["ky"].split(_CHUNK), train.nodes["kneg"].split(_CHUNK), strict=True)
+    return torch.cat([planner.impostors(of_y, of_neg)[2] for of_y, of_neg in chunks])

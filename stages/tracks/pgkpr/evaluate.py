@@ -1,0 +1,198 @@
+"""Score the outputs of a run of the PGKPR track, and of the floors on the same examples, against the references.
+
+Writes scores.parquet, one row per system and example, and metrics.json: ``run`` and ``floors``, ``intervals``
+(bootstrap percentile intervals in the same shape), ``counts`` and ``settings``. Texts are compared word by word, as the
+language pipeline cut them, under two norms (METHODS E.3): names that begin with ``released`` are of the form in which
+PGKPR's code compares texts, cut and with [unk] for words outside the vocabulary, all others of whole texts.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from stages.artifacts.paths import ModelPaths, RunPaths
+from stages.artifacts.tables import read_frame
+from stages.metrics import Statistic, WordVectors, kept_shares, mean_statistic, rouge
+from stages.metrics.bertscore import BertScorer
+from stages.metrics.bleu import LBOW_BATCH, ORDERS, RELEASED_WEIGHTS, batched_bleu, count_matches
+from stages.metrics.corpus_statistics import corpus_bleu_statistic
+from stages.metrics.rouge import MEASURES
+from stages.metrics.systems import ScoredItems, SystemScores
+from stages.metrics.tokens import Text
+from stages.runtime.errors import InputError
+from stages.runtime.precision import computed_in, computing
+from stages.runtime.process import StageProcess, run_stage
+from stages.runtime.seeds import seed_everything
+from stages.tracks.evaluation.floors import FLOORS, floor_outputs
+from stages.tracks.evaluation.similarity import similarity_of
+from stages.tracks.evaluation.systems import (
+    USUAL,
+    Evaluation,
+    Resampling,
+    evaluation,
+    extended,
+    first_samples,
+    predicted_split,
+    score_systems,
+    write_evaluation,
+)
+from stages.tracks.pgkpr.keywords import fixed_masks
+from stages.tracks.pgkpr.normalisation import UNKNOWN, ReleasedForm, as_text, as_words
+from stages.tracks.pgkpr.vocabulary import Vocabulary
+
+STAGE = "evaluate_pgkpr"
+LEADING = [f"released_bleu_{order}" for order in range(1, ORDERS + 1)]
+# Targets have no keyword scores (METHODS C-K6).
+_WITHOUT = ("target_keyword_kept",)
+
+
+class KnownWords:
+    """Word vectors under which [unk], which a model may write, is an unknown word and not one of that spelling.
+
+    Args:
+        vectors: of words.
+    """
+
+    def __init__(self, vectors: WordVectors) -> None:
+        self._vectors = vectors
+
+    def lookup(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Return (vectors (n, d), known (n,) bool) of ``words``."""
+        vectors, known = self._vectors.lookup(words)
+        return vectors, known & np.array([word != UNKNOWN for word in words], dtype=bool)
+
+
+def run(predictions: pd.DataFrame, items: pd.DataFrame, keywords: Mapping[int, Sequence[str]], form: ReleasedForm,
+        vectors: WordVectors, floors: Sequence[str] = FLOORS, scorer: BertScorer | None = None,
+        resampling: Resampling = USUAL) -> Evaluation:
+    """Return scores and metrics of a run (METHODS E.3) and of each floor on the same examples, whatever their order.
+
+    Args:
+        predictions: table ``predictions``; sample 0 is scored.
+        items: table ``items`` of the run's model: the predicted split, and the training split for ``nearest``.
+        keywords: of the source of each example, by its id; they are the same for every run, whether its model reads
+            keywords or not. Floor ``keyword`` consists of them.
+        form: in which the released norm compares texts.
+        vectors: word vectors of the embedding metrics.
+        floors: outputs that need no model, see :func:`stages.tracks.evaluation.floors.floor_outputs`.
+        scorer: of BERTScore; None leaves it out.
+        resampling: bootstrap and seed.
+
+    Raises:
+        InputError: predictions, items and keywords do not belong together, or there is nothing to score.
+    """
+    scored = first_samples(predictions)
+    split = predicted_split(scored, items, "pgkpr")
+    targets = _scored_items(scored, items)
+    own = _own_keywords(scored, keywords)
+    counts = {"examples": len(scored)}
+    outputs: dict[str, Sequence[Text]] = {"run": [as_words(text) for text in scored["prediction"]]}
+    for floor in floors:
+        outputs[floor] = own if floor == "keyword" else floor_outputs(floor, targets, items, counts, resampling.seed,
+                                                                      as_words)
+    systems = {name: _released(system, outputs[name], targets, own, form) for name, system in score_systems(
+        outputs, targets, KnownWords(vectors), scorer, resampling.seed).items()}
+    systems["run"] = extended(systems["run"], _given_keywords(scored), {})
+    counts |= {"empty_outputs": sum(not words for words in outputs["run"]),
+               "unknown_words": sum(list(words).count(UNKNOWN) for words in outputs["run"]),
+               "without_keywords": sum(not words for words in own),
+               "skipped_extrema_average": systems["run"].skipped}
+    result = evaluation(scored["example_id"], systems, scorer, counts, split,
+                        "words of the language pipeline, in lower case", resampling)
+    result.metrics["settings"] |= {"leading": LEADING, "reference_words": form.limit,
+                                   "vocabulary_words": len(form.known), "released_weights": RELEASED_WEIGHTS,
+                                   "bleu_batch": LBOW_BATCH}
+    return result
+
+
+def _scored_items(scored: pd.DataFrame, items: pd.DataFrame) -> ScoredItems:
+    keyword = items.set_index("example_id")["keyword"].loc[scored["example_id"]]
+    return ScoredItems([as_words(text) for text in scored["source"]],
+                       [[as_words(text) for text in texts] for texts in scored["references"]],
+                       [None if pd.isna(word) else str(word) for word in keyword], [None] * len(scored))
+
+
+def _own_keywords(scored: pd.DataFrame, keywords: Mapping[int, Sequence[str]]) -> list[list[str]]:
+    missing = [number for number in scored["example_id"] if number not in keywords]
+    if missing:
+        raise InputError(f"paraphrase_items.parquet: no row of the model's evaluated pairs is of example {missing[0]}, "
+                         f"which was predicted, and {len(missing) - 1} more are missing. Run generate_pgkpr again.")
+    return [list(keywords[number]) for number in scored["example_id"]]
+
+
+def source_keywords(pairs: pd.DataFrame, seed: int, max_length: int) -> dict[int, list[str]]:
+    """Return the keywords of each source by example id: by attribution from the source alone, coins as PGKPR's.
+
+    They are distinct, in the order of the source.
+
+    Args:
+        pairs: rows of table ``paraphrase_items``; the target's of each example is looked at.
+        seed: the project's.
+        max_length: words that models read.
+    """
+    first = pairs[pairs["reference"] == 0]
+    masks = fixed_masks(first, "xx", seed, max_length=max_length)
+    return {int(example): list(dict.fromkeys(np.asarray(words[:max_length], dtype=object)[mask].tolist()))
+            for example, words, mask in zip(first["example_id"], first["source_words"], masks, strict=True)}
+
+
+def _released(system: SystemScores, outputs: Sequence[Text], targets: ScoredItems,
+              keywords: Sequence[Sequence[str]], form: ReleasedForm) -> SystemScores:
+    """Return ``system`` with the scores of the released norm and the keywords that it keeps."""
+    texts = [form.words(words) for words in outputs]
+    references = [[form.words(words) for words in item] for item in targets.references]
+    counts = count_matches(texts, references)
+    statistics = {f"released_bleu_{order}": corpus_bleu_statistic(counts, order, RELEASED_WEIGHTS)
+                  for order in range(1, ORDERS + 1)}
+    scores = rouge(texts, references, "py_rouge").f1.T
+    columns = {f"released_py_{name}": column for name, column in zip(MEASURES, scores, strict=True)}
+    columns["keywords_kept"] = kept_shares([as_text(words) for words in outputs], keywords)
+    statistics |= {name: mean_statistic(column) for name, column in columns.items()}
+    rows: dict[str, Any] = {f"py_{name}": system.per_item[f"py_{name}"] for name in MEASURES} | columns
+    rows |= {"released_output": [as_text(words) for words in texts],
+             "released_references": [[as_text(words) for words in item] for item in references]}
+    batched = {f"released_batch_bleu_{order}": float(value)
+               for order, value in enumerate(batched_bleu(counts, RELEASED_WEIGHTS), 1)}
+    found = extended(system, statistics, rows, _WITHOUT)
+    return replace(found, values=found.values | batched)  # no sums over items, so without intervals
+
+
+def _given_keywords(scored: pd.DataFrame) -> dict[str, Statistic]:
+    """Return the share of the keywords which the model was given that its outputs show; nothing if it reads none."""
+    if scored["keyword"].isna().all():
+        return {}
+    given = [[] if pd.isna(words) else as_words(words) for words in scored["keyword"]]
+    return {"given_keywords_kept": mean_statistic(kept_shares(scored["prediction"].tolist(), given))}
+
+
+def _work(process: StageProcess) -> None:
+    from stages.params import load_params, stage_hash
+
+    params, name = load_params(), process.instance
+    model, settings = params.runs.pgkpr[name].model, params.evaluate_hcl
+    paths = ModelPaths(model)
+    predictions = read_frame(RunPaths(name).predictions, "predictions")
+    items, pairs = read_frame(paths.items, "items"), read_frame(paths.paraphrase_items, "paraphrase_items")
+    vocabulary = Vocabulary.from_frame(read_frame(paths.vocabulary, "vocabulary"))
+    seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)
+    with computing(params.runtime) as device:
+        similarity = similarity_of(params, predictions, items, device, lambda text: tuple(as_words(text)))
+        result = run(predictions, items, source_keywords(pairs, params.seed, params.paraphrase_items.max_length),
+                     ReleasedForm(vocabulary.word_numbers, params.evaluate_pgkpr.reference_words), similarity.vectors,
+                     settings.floors, similarity.scorer, Resampling(settings.resamples, settings.level, params.seed))
+    result.metrics["settings"] |= {"model": model, **similarity.description}
+    write_evaluation(name, "paraphrase_scores", result, process.name, stage_hash(params, STAGE, name),
+                     computed_in(params.runtime.precision, params.runtime.tf32))
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the stage for the run named on the command line."""
+    return run_stage(STAGE, _work, argv, instance="RUN")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
