@@ -57,7 +57,7 @@ def test_a_stage_knows_its_instance_and_leaves_a_record(tmp_path, monkeypatch):
 def test_help_has_an_example(capsys):
     with pytest.raises(SystemExit):
         run_stage("graph", test_help_has_an_example, ["--help"])
-    assert "example: python -m stages.graph.graph dataset" in capsys.readouterr().out
+    assert "example: python -m test_runtime dataset" in capsys.readouterr().out
 
 
 def test_a_stage_dies_with_the_process_that_its_orchestrator_named(tmp_path):
