@@ -31,9 +31,10 @@ from stages.artifacts.paths import (
     RunPaths,
 )
 from stages.artifacts.tables import atomic_file
-from stages.params import Params, laid_over, parse_params
+from stages.params import Params, parse_params
 from stages.runtime.errors import InputError, nearest
 from stages.runtime.fingerprint import hash_values
+from stages.runtime.settings import laid_over
 
 LOCK = Path("dvc.lock")
 KEPT_LOCKS = HOME / "locks"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
@@ -31,11 +31,13 @@ from stages.keywords.agreement.figure import pos_plot
 from stages.keywords.agreement.keywords import METHODS, idf_keywords, scored_keywords, textrank_keywords, yake_extractor
 from stages.keywords.agreement.measures import agreements
 from stages.keywords.agreement.pos_frequency import PosCounts, flips, frequency_table
-from stages.params.data import SideBySide
 from stages.ranking.selection import InverseFrequency
 from stages.runtime.errors import InputError
 from stages.runtime.pool import map_chunks
 from stages.runtime.process import StageProcess, run_stage
+
+if TYPE_CHECKING:
+    from stages.params.data import SideBySide
 
 _CHUNK = 512
 _RANKINGS = ("textrank", "attribution", "psi")
@@ -52,7 +54,7 @@ class Compared:
     counted_texts: int
 
 
-def run(tables: dict[str, pa.Table], examples: pa.Table, params: SideBySide, language: str, seed: int,
+def run(tables: dict[str, pa.Table], examples: pa.Table, params: "SideBySide", language: str, seed: int,
         workers: int = 1) -> Compared:
     """Compare the keywords of every method.
 
@@ -139,9 +141,7 @@ def _counts(columns: dict[str, list[Any]], split: str, sources: int) -> dict[str
 
 
 def _work(process: StageProcess) -> None:
-    from stages.params import load_params, stage_hash
-
-    params, paths = load_params(), DatasetPaths(process.instance)
+    params, paths = process.params, DatasetPaths(process.instance)
     tables = {kind: read_table(paths.table(kind), kind) for kind in ("tokens", "texts", *_RANKINGS)}
     missing = set(tables["texts"]["text_id"].to_pylist()) ^ set(tables["tokens"]["text_id"].to_pylist())
     if missing:
@@ -155,7 +155,7 @@ def _work(process: StageProcess) -> None:
     with atomic_folder(paths.pos_frequency) as folder:
         _write_picture(made, folder)
     write_table(paths.table("side_by_side"), "side_by_side", made.table, Provenance(
-        stage=process.name, params_hash=stage_hash(params, "side_by_side", process.instance), models=models,
+        process.name, process.params_hash, models=models,
         counts=made.counts))
     write_json(paths.metrics("side_by_side"), made.counts)
 

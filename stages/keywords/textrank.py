@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -11,7 +11,6 @@ from stages.artifacts.example_texts import read_examples, training_text_ids
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, read_batches, read_metadata, table_writer
-from stages.params.data import TextRank
 from stages.ranking import Report, Settings, ranker
 from stages.ranking.blocks import pieces
 from stages.ranking.ranker import Ranked
@@ -19,12 +18,15 @@ from stages.ranking.selection import InverseFrequency
 from stages.runtime.pool import map_chunks
 from stages.runtime.process import StageProcess, run_stage
 
+if TYPE_CHECKING:
+    from stages.params.data import TextRank
+
 # Rows read at a time: few, since a text may be a whole document.
 _BATCH = 256
 _COLUMNS = SCHEMAS["tokens"].arrow().names
 
 
-def run(tokens: pa.Table, params: TextRank, idf: InverseFrequency | None = None, language: str = "en",
+def run(tokens: pa.Table, params: "TextRank", idf: InverseFrequency | None = None, language: str = "en",
         workers: int = 1) -> pa.Table:
     """Return the ``textrank`` table of ``tokens``; the same for any number of ``workers``.
 
@@ -68,15 +70,13 @@ def engine(chosen: Settings, phrases: int, idf: InverseFrequency | None = None) 
     return package_ranker(chosen, phrases)
 
 
-def settings(params: TextRank, language: str) -> Settings:
+def settings(params: "TextRank", language: str) -> Settings:
     """Return params as the plain values that ranking takes."""
-    return Settings(**params.model_dump(exclude={"phrases"}), language=language)
+    return Settings(language=language, **{name: value for name, value in dict(params).items() if name != "phrases"})
 
 
 def _work(process: StageProcess) -> None:
-    from stages.params import load_params, stage_hash
-
-    params = load_params()
+    params = process.params
     paths = DatasetPaths(process.instance)
     source = paths.table("tokens")
     idf = InverseFrequency.over_tables(pieces(read_batches(source, "tokens", ["text_id", "token"], _BATCH)),
@@ -87,7 +87,7 @@ def _work(process: StageProcess) -> None:
                    settings(params.textrank, language), params.textrank.phrases, idf, params.runtime.workers,
                    params.cluster.address)
     # The tagger decides the candidates, so its version travels with the ranking.
-    provenance = Provenance(stage=process.name, params_hash=stage_hash(params, "textrank", process.instance),
+    provenance = Provenance(process.name, process.params_hash,
                             models={**read_metadata(source).get("models", {}), **_package(params.textrank)})
     report = Report()
     with table_writer(paths.table("textrank"), "textrank", provenance) as writer:
@@ -106,7 +106,7 @@ def _sentence(counts: dict[str, Any]) -> str:
             f"by more than {counts['residual']}")
 
 
-def _package(params: TextRank) -> dict[str, Any]:
+def _package(params: "TextRank") -> dict[str, Any]:
     """Return name and version of the package that ranks, if one does."""
     return {"pytextrank": {"version": version("pytextrank")}} if params.engine == "package" else {}
 

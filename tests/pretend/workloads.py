@@ -30,7 +30,7 @@ from stages.keywords.importance.texts import Texts
 from stages.params.data import PairClassifier, STagger
 from stages.params.hcl import TrainHcl
 from stages.params.pgkpr import TrainPgkpr
-from stages.params.presets import laid_over
+from stages.runtime.settings import laid_over
 from stages.tracks.clld import train as train_clld
 from stages.tracks.hcl import train as train_hcl
 from stages.tracks.hcl.items import joined_items

@@ -6,6 +6,7 @@ all read as streams; and the folders of 20 Newsgroups.
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stages.data.ingestion.layouts import layout_of, needed_columns
 from stages.data.ingestion.readers_captions import read_captions
@@ -17,7 +18,9 @@ from stages.data.ingestion.readers_newsgroups import read_posts
 from stages.data.ingestion.readers_parquet import read_parquet
 from stages.data.ingestion.readers_rows import RawRow, RowMaker, is_unicode
 from stages.data.ingestion.readers_turns import read_turns
-from stages.params.data import Dataset
+
+if TYPE_CHECKING:
+    from stages.params.data import Dataset
 
 __all__ = ["RawRow", "data_files", "is_unicode", "needed_columns", "read_rows"]
 
@@ -27,7 +30,7 @@ _BY_LAYOUT: dict[str, Callable[[Path, str, RowMaker], Iterator[RawRow]]] = {
     "rt_polarity": read_classes, "text_gcn": read_indexed, "newsgroups": read_posts}
 
 
-def read_rows(dataset: Dataset) -> Iterator[RawRow]:
+def read_rows(dataset: "Dataset") -> Iterator[RawRow]:
     """Yield the rows of all files of ``dataset``, file after file in the order of ``data_files``.
 
     Raises:

@@ -189,19 +189,17 @@ def resolved_encoder(name: str, source: str, own: bool) -> ResolvedEncoder | Non
 
 
 def _work(process: StageProcess) -> None:
-    from stages.params import load_params, stage_hash, stage_values
-
-    params, name = load_params(), process.instance
+    params, name = process.params, process.instance
     block, seed = params.models.clld[name], params.model_seed(name)
     paths = DatasetPaths(block.dataset)
     items = read_labelled_texts(paths)
     source, classes = params.clld_encoder(name), classes_of(items)
-    values = with_own_rates(params.clld_model(name).model_dump(), source)
+    values = with_own_rates(params.model(name).plain(), source)
     pairs, encoder = resolved_pairs(name, block, classes), resolved_encoder(name, source, block.encoder is not None)
     seed_everything(derived_seed(seed, STAGE), params.runtime.threads, params.runtime.deterministic,
                     params.runtime.tf32)
     described = {"encoder": {"name": TEXTCNN} if encoder is None else encoder.description}
-    key = hash_values({**stage_values(params, STAGE, name), "code": hash_files(_CODE), "pairs": pairs, **described,
+    key = hash_values({**process.computed_values, "code": hash_files(_CODE), "pairs": pairs, **described,
                        "data": hash_files([paths.table("examples"), paths.table("texts")]), "torch": torch.__version__})
     with process_group(choose_device(params.runtime.device)) as device:
         precision = settled_precision(device, params.runtime, values["training"], f"{STAGE}.training")
@@ -212,7 +210,7 @@ def _work(process: StageProcess) -> None:
         return
     on = TrainedOn(block.dataset, block.contrast, source, values["max_length"], texts_per_class(items, classes))
     metrics = training_metrics(trained, on, values["training"])
-    provenance = Provenance(process.name, stage_hash(params, STAGE, name), described, precision=precision)
+    provenance = Provenance(process.name, process.params_hash, described, precision=precision)
     trained.model.config.computed_in = precision
     write_trained(name, trained, model_card(name, trained, on, metrics), on, metrics, provenance)
     process.measured["training"] = training_record(trained.history, precision, device, count)

@@ -176,14 +176,12 @@ def _start(name: str | None) -> tuple[HclModel | None, dict[str, Any]]:
 
 
 def _work(process: StageProcess) -> None:
-    from stages.params import load_params, stage_hash, stage_values
-
-    params, name = load_params(), process.instance
+    params, name = process.params, process.instance
     model = params.models.hcl[name]
     paths = DatasetPaths(model.dataset)
     tables = {kind: read_frame(paths.table(kind), kind) for kind in TABLES}
     items = joined_items(tables["examples"], tables["texts"], tables["keywords"], tables["nodes"])
-    values, seed = params.hcl_model(name).model_dump(), params.model_seed(name)
+    values, seed = params.model(name).plain(), params.model_seed(name)
     seed_everything(derived_seed(seed, STAGE), params.runtime.threads, params.runtime.deterministic,
                     params.runtime.tf32)
     encoder, (start, described) = resolve_encoder(params.encoder.source), _start(model.init_from)
@@ -191,7 +189,7 @@ def _work(process: StageProcess) -> None:
                    pooling=params.node_vectors.pooling, max_length=params.node_vectors.max_length,
                    language=str(tables["texts"]["language"].iloc[0]),
                    **{name: values["training"][name] for name in ("max_source", "max_target", "keep")})
-    key = hash_values({**stage_values(params, STAGE, name), "data": hash_files(paths.table(kind) for kind in TABLES),
+    key = hash_values({**process.computed_values, "data": hash_files(paths.table(kind) for kind in TABLES),
                        "code": hash_files(_CODE), "encoder": encoder.description, "torch": torch.__version__,
                        **described})
     graph = keyword_graph(tables["nodes"], tables["edges"], tables["node_vectors"])
@@ -204,7 +202,7 @@ def _work(process: StageProcess) -> None:
     if not process.first:
         return
     _say_alarms(process, trained)
-    provenance = Provenance(process.name, stage_hash(params, STAGE, name),
+    provenance = Provenance(process.name, process.params_hash,
                             {"encoder": encoder.description, **described}, precision=precision)
     trained.model.config.computed_in = precision
     card = model_card(name, trained, on, values, model.init_from)

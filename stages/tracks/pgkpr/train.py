@@ -115,18 +115,16 @@ def _split(pairs: pd.DataFrame, split: str) -> pd.DataFrame:
 
 
 def _work(process: StageProcess) -> None:
-    from stages.params import load_params, stage_hash, stage_values
-
-    params, name = load_params(), process.instance
+    params, name = process.params, process.instance
     dataset, seed = params.models.pgkpr[name].dataset, params.model_seed(name)
     tables = [DatasetPaths(dataset).table(kind) for kind in TABLES]
     pairs, words = (read_frame(path, kind) for path, kind in zip(tables, TABLES, strict=True))
-    values = params.pgkpr_model(name).model_dump()
+    values = params.model(name).plain()
     training, architecture = values["training"], values["architecture"]
     training["learning_rate"] = training["learning_rate"] or RATES[architecture]
     seed_everything(derived_seed(seed, STAGE), params.runtime.threads, params.runtime.deterministic,
                     params.runtime.tf32)
-    key = hash_values({**stage_values(params, STAGE, name), "data": hash_files(tables), "code": hash_files(_CODE),
+    key = hash_values({**process.computed_values, "data": hash_files(tables), "code": hash_files(_CODE),
                        "torch": torch.__version__})
     max_length = params.paraphrase_items.max_length
     with process_group(choose_device(params.runtime.device)) as device:
@@ -139,7 +137,7 @@ def _work(process: StageProcess) -> None:
         return
     rule = keyword_rule(architecture, values["keywords"]["by"])
     on = TrainedOn(dataset, rule, rule == "attribution" and values["keywords"]["mark_all"], max_length)
-    provenance = Provenance(process.name, stage_hash(params, STAGE, name), read_metadata(tables[0]).get("models", {}),
+    provenance = Provenance(process.name, process.params_hash, read_metadata(tables[0]).get("models", {}),
                             precision=precision)
     trained.model.config.computed_in = precision
     write_trained(name, trained, model_card(name, trained, on, values), on, provenance)
