@@ -78,6 +78,9 @@ def reproduce_targets(params: Params, targets: Sequence[str], console: Console, 
         dag = _wanted(targets)
     display, failed = _reproduced(dag, targets, params, console, jobs)
     _conclude(params, dag, display, failed, console, started)
+    if lost := sorted(set(failed) & set(before)):
+        console.print(f"What they had made before is in DVC's cache: `dvc checkout --force {' '.join(lost)}` brings it "
+                      f"back.", style="red", highlight=False, soft_wrap=True)
     _say_what_moved(before, read_lock(), console)
     return not failed
 
