@@ -473,6 +473,6 @@ def test_a_model_leaves_the_preset_of_its_block(sample, track, preset, switch, c
                                 f"preset's switches for this model; or take them out."]
     content["models"][track][track]["overrides"] = {"preset": None, **switch}
     params = parse_params(content, "recipe")
-    found = (params.pgkpr_model if track == "pgkpr" else params.hcl_model)(track).model_dump()
+    found = params.model(track).model_dump()
     (group, values), (place, name, value) = next(iter(switch.items())), kept
     assert values.items() <= found[group].items() and found[place][name] == value and found["preset"] is None

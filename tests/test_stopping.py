@@ -15,7 +15,7 @@ from stages.tracks.hcl import train as train_hcl
 PROGRAM = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[1])
-from stages import train_hcl
+from stages.tracks.hcl import train as train_hcl
 from stages.runtime import stopping, training
 
 class Bar:

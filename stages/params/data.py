@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from stages.data.ingestion.layouts import structure_of
+from stages.data.layouts.layout import structure_of
 from stages.params.block import Block, Switches
 from stages.params.presets import Presets
 from stages.runtime.errors import nearest

@@ -6,7 +6,7 @@ An instance exists only if something reads what it makes: a comparison that is s
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from stages.data.ingestion.layouts import LABELLED_LAYOUTS
+from stages.data.layouts.layout import LABELLED_LAYOUTS
 from stages.params.classifying import consulted
 
 # Tables that are made and joined to the pairs of the PGKPR track only where a model or a run reads them, and what DVC

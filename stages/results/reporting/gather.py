@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from stages.artifacts.paths import COMPARISON, DatasetPaths, ModelPaths, ProbePaths, RunPaths
 from stages.artifacts.tables import read_frame, read_metadata, read_table
-from stages.data.ingestion.layouts import structure_of
+from stages.data.layouts.layout import structure_of
 from stages.results.reporting.examples import seeded_examples
 from stages.results.reporting.explorer import GraphMaterial, read_graph
 from stages.results.reporting.gather_clld import ClassifierMaterial, read_classifier, row_kind, shown_settings
