@@ -252,7 +252,7 @@ def project(folder, pipeline, workers=1, strings=TEXTS, language="en"):
 # Annotates for real, but dies, or fails, with the chunk after the third.
 HALTING = """
 import os, signal, sys
-from stages import annotate
+from stages.data import annotate
 make, seen = annotate.annotator, []
 
 def halting(*arguments):

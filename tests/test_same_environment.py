@@ -43,7 +43,11 @@ def main(argv=None):
 if __name__ == "__main__":
     sys.exit(main())
 """
-HOOK = "import stages; stages.__path__.append({folder!r})"
+HOOK = """import stages
+from stages.runtime import entries
+stages.__path__.append({folder!r})
+entries.module_of = "stages.{{}}".format
+"""
 PACK = """
 from pathlib import Path
 

@@ -22,7 +22,7 @@ from stages.data.language.tokens import NOUNS
 from stages.runtime.errors import InputError, nearest
 
 EMBEDDED = "embedded"
-EMBEDDED_FOLDER = Path(__file__).resolve().parents[2] / "data" / "language" / "en_ewt"
+EMBEDDED_FOLDER = Path(__file__).resolve().parents[3] / "data" / "language" / "en_ewt"
 PROBE = "Dogs bark."
 
 

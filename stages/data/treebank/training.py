@@ -39,7 +39,7 @@ from stages.data.treebank.tokenizer_rules import add_treebank_rules
 from stages.runtime.errors import InputError
 from stages.runtime.log import configure, logger
 
-RECIPE = Path(__file__).resolve().parents[2] / "data" / "language" / "en_ewt.cfg"
+RECIPE = Path(__file__).resolve().parents[3] / "data" / "language" / "en_ewt.cfg"
 WITHOUT_WEIGHTS = ["lemmatizer"]  # its tables are learnt apart
 RECIPE_KEYS = {"largest_group", "lower_share", "wrap_share", "wrap_width", "spaced_share", "run_on_share"}
 META = {
