@@ -17,7 +17,7 @@ from pipeline.processes import LockLost, Processes, StageFailure
 from pipeline.results import results_tables
 from pipeline.server import prefect_server
 from stages.artifacts.paths import METRICS, REPORT_PAGE
-from stages.data.ingestion.readers_files import data_files, published_splits
+from stages.data.reading.files import data_files, published_splits
 from stages.params import Params
 from stages.params.data import Dataset
 from stages.runtime.errors import InputError
@@ -98,8 +98,8 @@ def _say_what_moved(before: dict[str, Any], after: dict[str, Any], console: Cons
         changed = changed_results() or [str(LOCK)]
         console.print(f"Changed: {', '.join(changed)}, because {len(moved)} of {len(after)} stages have written other "
                       f"bytes from the same inputs. On another kind of processor that is expected (README: Which bytes "
-                      f"are promised). Commit them to keep what was made here; `git checkout {LOCK} {METRICS}` restores "
-                      f"what was committed, and the next run computes it again.", highlight=False, soft_wrap=True)
+                      f"are promised). Commit them to keep what was made here; `git checkout {LOCK} {METRICS}` "
+                      f"restores what was committed, and the next run computes it again.", highlight=False, soft_wrap=True)
 
 
 def _reproduced(dag: Dag, targets: Sequence[str], params: Params, console: Console,

@@ -144,7 +144,7 @@ def test_other_bytes_from_the_same_inputs_are_said_in_one_line(done, tmp_path):
     assert "other bytes" not in done[3].stdout
     (root / "metrics").mkdir()
     (root / "metrics/one.json").write_text("1")
-    for line in (["add", "dvc.lock", "metrics"], ["-c", "user.name=a", "-c", "user.email=a", "commit", "--quiet", "-m", "lock"]):
+    for line in (["add", "dvc.lock", "metrics"], ["-c", "user.name=a", "-c", "user.email=a", "commit", "-qm", "lock"]):
         subprocess.run(["git", *line], cwd=root, check=True)
     (root / "raw").write_text("more\n")
     changed = keycontrast(root, "run", "side")

@@ -13,9 +13,10 @@ from stages.results.headlines import HEADLINES, confusion, curves, headlines
 
 
 def test_a_few_numbers_per_run_with_four_digits():
-    metrics = {"a": {"run": {"accuracy": 0.123456, "ece": None, "other": 1.0}}, "b": {"run": {"accuracy": 1, "ece": 0.5}}}
-    assert headlines(metrics, ("accuracy", "ece", "nll")) == {"a": {"accuracy": 0.1235},
-                                                              "b": {"accuracy": 1, "ece": 0.5}}
+    metrics = {"a": {"run": {"accuracy": 0.123456, "ece": None, "other": 1.0}},
+               "b": {"run": {"accuracy": 1, "ece": 0.5}}}
+    found = headlines(metrics, ("accuracy", "ece", "nll"))
+    assert found == {"a": {"accuracy": 0.1235}, "b": {"accuracy": 1, "ece": 0.5}}
 
 
 def test_curves_of_all_models_stand_in_one_table():

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stages.params.root import Params
 
 DIGITS = 4
-# Of each track the metrics that its table in the terminal shows, and the column of the history by which epochs are judged.
+# Of each track the metrics that its table in the terminal shows, and the column of the history that judges an epoch.
 HEADLINES = {
     "hcl": (("bleu_1", "bleu_2", "bleu_3", "bleu_4", "extrema", "average", "greedy", "source_bleu"), "validation_loss"),
     "pgkpr": ((*(f"released_bleu_{order}" for order in range(1, 5)),
