@@ -99,7 +99,8 @@ def _say_what_moved(before: dict[str, Any], after: dict[str, Any], console: Cons
         console.print(f"Changed: {', '.join(changed)}, because {len(moved)} of {len(after)} stages have written other "
                       f"bytes from the same inputs. On another kind of processor that is expected (README: Which bytes "
                       f"are promised). Commit them to keep what was made here; `git checkout {LOCK} {METRICS}` "
-                      f"restores what was committed, and the next run computes it again.", highlight=False, soft_wrap=True)
+                      f"restores what was committed, and the next run computes it again.",
+                      highlight=False, soft_wrap=True)
 
 
 def _reproduced(dag: Dag, targets: Sequence[str], params: Params, console: Console,
