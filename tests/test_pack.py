@@ -335,7 +335,8 @@ def test_params_of_a_pack_are_those_at_home_but_for_what_its_machine_has(project
     assert there.model("later").plain() == {**now.model("later").plain(), "training": {
         **now.model("later").training.plain(), "precision": "bf16"}}
     assert there.model_seed("later") == 5 and there.encoder.source == "path:encoder"
-    assert (there.runtime.precision, there.runtime.device, there.runtime.rendezvous) == ("bf16", home.runtime.device, None)
+    here = there.runtime
+    assert (here.precision, here.device, here.rendezvous) == ("bf16", home.runtime.device, None)
     assert settings.stage_hash(packed, "train_hcl", "later") == stage_hash(now, "train_hcl", "later")
 
 
