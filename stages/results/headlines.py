@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -18,9 +18,7 @@ from stages.artifacts.paths import HeadlinePaths, ModelPaths, RunPaths
 from stages.artifacts.tables import atomic_folder, read_frame, write_json
 from stages.runtime.errors import InputError
 from stages.runtime.process import StageProcess, run_stage
-
-if TYPE_CHECKING:
-    from stages.params.root import Params
+from stages.runtime.settings import Params
 
 DIGITS = 4
 # Of each track the metrics that its table in the terminal shows, and the column of the history that judges an epoch.
@@ -75,7 +73,7 @@ def _work(process: StageProcess) -> None:
         _made(RunPaths(run).predictions), "class_predictions", ["label", "predicted"]))) for run in params.runs.clld))
 
 
-def _curves(params: "Params") -> Iterator[tuple[str, pd.DataFrame]]:
+def _curves(params: Params) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield the curves of each track that has models."""
     for track, (_, judged_by) in HEADLINES.items():
         if models := getattr(params.models, track):
