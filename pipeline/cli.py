@@ -102,9 +102,9 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
     """Write params.yaml from a recipe, after showing the difference.
 
     Folders of data sets, models and runs that the recipe does not name are removed if DVC's cache holds
-    them; going back to a recipe brings them back from there. Sizes that a recipe leaves out are fitted to the
-    machine and the data, unless it says `sizes: paper`; what was chosen is said, and stands in params.yaml. So is
-    what a run of everything will take, roughly.
+    them; after going back to a recipe, `keycontrast run` takes them from there. Sizes that a recipe leaves out are
+    fitted to the machine and the data, unless it says `sizes: paper`; what was chosen is said, and stands in
+    params.yaml. So is what a run of everything will take, roughly.
 
     Example: `keycontrast use cpu-hcl-qqp --data ../data --set train_hcl.training.epochs=2`
     """
@@ -129,7 +129,7 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
     typer.echo(estimate_of_all(change.params, machine, RECORDS))
     if dry_run:
         return
-    read_lock()  # `apply` keeps it for the params that it replaces
+    read_lock()  # `apply` goes by it
     settle_environment(Path())
     with exclusive(RUN_LOCK, "keycontrast run"):
         for note in recipes.apply(change):

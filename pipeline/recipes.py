@@ -1,12 +1,12 @@
 """Recipes: named, validated sets of params, and what changes in the project when one is chosen.
 
 ``params.yaml`` is the single truth that DVC sees, so a recipe is written out in full, defaults included.
-The ``dvc.lock`` of the params that are left is kept aside; when the same params come back, so does their
-lock, and DVC's cache puts the artifacts back without computing them again.
+Artifacts of the params that are left stay in DVC's cache; when the same params come back, the next run takes them from
+there without computing them again.
 """
 
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
@@ -15,8 +15,8 @@ from typing import Any
 import yaml
 
 from pipeline.dag import open_repo
-from pipeline.environment import HOME
 from pipeline.extent import extent_of
+from pipeline.lockfile import LOCK
 from pipeline.machine import this_machine
 from pipeline.sizes import fitting_sizes, sized_datasets, why
 from stages.artifacts.paths import (
@@ -33,10 +33,7 @@ from stages.artifacts.paths import (
 from stages.artifacts.tables import atomic_file
 from stages.params import Params, laid_over, parse_params
 from stages.runtime.errors import InputError, nearest
-from stages.runtime.fingerprint import hash_values
 
-LOCK = Path("dvc.lock")
-KEPT_LOCKS = HOME / "locks"
 _DATA = "{data}"
 _HEADER = """\
 # Written by `keycontrast use {recipe}` with every value spelt out, because DVC compares these values one
@@ -164,23 +161,20 @@ def params_text(params: Params) -> str:
 
 
 def apply(change: Change, root: Path = Path()) -> list[str]:
-    """Write ``params.yaml``, put away artifacts that are gone and bring back those that return.
+    """Write ``params.yaml`` and put away artifacts that the new params do not stand for.
 
-    Artifacts that the new params do not stand for are removed only if DVC's cache holds every file of them.
+    They are removed only if DVC's cache holds every file of them.
 
     Returns:
         One sentence per thing done or left alone.
     """
     removable, kept = _leftovers(change.params, root)
-    _keep_lock(root)
     with atomic_file(root / PARAMS) as temporary:
         temporary.write_text(change.text, encoding="utf-8")
-    notes = []
     for folder in removable:
         shutil.rmtree(root / folder)
-        notes.append(f"removed {folder} (DVC's cache keeps it)")
-    notes += [f"kept {folder}: {why}" for folder, why in kept.items()]
-    return notes + _bring_back(change.params, root)
+    return [*(f"removed {folder} (DVC's cache keeps it)" for folder in removable),
+            *(f"kept {folder}: {why}" for folder, why in kept.items())]
 
 
 def _with_data(content: Any, recipe: str, data: str | None) -> Any:
@@ -262,46 +256,3 @@ def _cached_files(root: Path) -> set[Path]:
                 inside = [item for item in path.rglob("*") if not item.is_dir()] if path.is_dir() else [path]
                 files.update(item.relative_to(base) for item in inside)
     return files
-
-
-def _lock_of(text: str) -> Path:
-    """Where the lock of the params in ``text`` is kept: by content, so that comments do not matter."""
-    return KEPT_LOCKS / f"{hash_values({'params': yaml.safe_load(text)})}.lock"
-
-
-def _keep_lock(root: Path) -> None:
-    if not (root / PARAMS).exists() or not (root / LOCK).exists():
-        return
-    try:
-        target = root / _lock_of((root / PARAMS).read_text(encoding="utf-8"))
-    except yaml.YAMLError:
-        return  # a params file that cannot be read has no artifacts of its own
-    with atomic_file(target) as temporary:
-        temporary.write_bytes((root / LOCK).read_bytes())
-
-
-def _bring_back(params: Params, root: Path) -> list[str]:
-    """Restore the lock kept for ``params``, and from the cache the outs that are not there."""
-    kept = root / _lock_of(params_text(params))
-    if not kept.exists() or not (root / "dvc.yaml").exists():
-        return []  # what the present lock names was made under other params
-    with atomic_file(root / LOCK) as temporary:
-        temporary.write_bytes(kept.read_bytes())
-    with open_repo(root) as repo:
-        with repo.lock:
-            back = {stage.name: stage.addressing for stage in repo.index.stages if _returns(stage.outs)}
-        for address in back.values():
-            # Forced, so that it does not ask: `_returns` has made sure that nothing is lost.
-            repo.checkout(targets=[address], force=True)
-    return [f"brought back the artifacts of {', '.join(sorted(back))} from DVC's cache"] if back else []
-
-
-def _returns(outs: Iterable[Any]) -> bool:
-    """Tell whether outs are missing or different here while the cache holds what the lock names.
-
-    Outs that differ are replaced only if the cache also holds what would be lost.
-    """
-    outs = list(outs)
-    cached = all(out.hash_info and not out.changed_cache() for out in outs)
-    return cached and any(out.status() for out in outs) and not any(
-        out.exists and out.status() and not out.cache.exists(out.get_hash().value) for out in outs)

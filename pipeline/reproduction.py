@@ -17,7 +17,7 @@ from pipeline.processes import LockLost, Processes, StageFailure
 from pipeline.results import results_tables
 from pipeline.server import prefect_server
 from stages.artifacts.paths import REPORT_PAGE
-from stages.data.ingestion.readers_files import data_files, published_splits
+from stages.data.reading.files import data_files, published_splits
 from stages.params import Params
 from stages.params.data import Dataset
 from stages.runtime.errors import InputError
@@ -78,6 +78,9 @@ def reproduce_targets(params: Params, targets: Sequence[str], console: Console, 
         dag = _wanted(targets)
     display, failed = _reproduced(dag, targets, params, console, jobs)
     _conclude(params, dag, display, failed, console, started)
+    if lost := sorted(set(failed) & set(before)):
+        console.print(f"What they had made before is in DVC's cache: `dvc checkout --force {' '.join(lost)}` brings it "
+                      f"back.", style="red", highlight=False, soft_wrap=True)
     _say_what_moved(before, read_lock(), console)
     return not failed
 

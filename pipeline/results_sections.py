@@ -11,7 +11,7 @@ from stages.artifacts.schemas import SPLITS
 from stages.params import Params
 from stages.results.reporting.labels import settings_text
 from stages.results.reporting.published import NOTES, PAPER_TRIPLES, PublishedRow
-from stages.tracks.pgkpr.rates import RATES
+from stages.tracks.pgkpr.architectures import ARCHITECTURES
 
 _BOUNDS = (("share_input_equals_output", "k_x = k_y+: nothing to pull together"),
            ("share_output_equals_negative", "k_y+ = k_y-: a negative about the same"),
@@ -57,7 +57,7 @@ def _rates(params: Params) -> str:
         return f"learning rate {rate:g}"
     by_rate: dict[float, list[str]] = {}
     for architecture in dict.fromkeys(params.pgkpr_model(name).architecture for name in params.models.pgkpr):
-        by_rate.setdefault(RATES[architecture], []).append(escaped(architecture))
+        by_rate.setdefault(ARCHITECTURES[architecture].rate, []).append(escaped(architecture))
     return "learning rates " + ", ".join(f"{rate:g} ({', '.join(names)})" for rate, names in by_rate.items())
 
 

@@ -43,13 +43,13 @@ stages:
       cmd: python work.py artifacts/${key}/ingest@${key} ${item.source}
       desc: read
       deps: ["${item.source}", work.py]
-      outs: [{"artifacts/${key}/ingest@${key}": {persist: true}}]
+      outs: ["artifacts/${key}/ingest@${key}"]
   side:
     foreach: ${datasets}
     do:
       cmd: python work.py artifacts/${key}/side@${key} artifacts/${key}/ingest@${key}
       deps: ["artifacts/${key}/ingest@${key}"]
-      outs: [{"artifacts/${key}/side@${key}": {persist: true}}]
+      outs: ["artifacts/${key}/side@${key}"]
   train_x:
     foreach: ${models.hcl}
     do:
@@ -57,18 +57,18 @@ stages:
       meta: {gpu: true, retries: 2}
       deps: ["artifacts/${item.dataset}/ingest@${item.dataset}"]
       params: ["models.hcl.${key}"]
-      outs: [{"artifacts/models/${key}/train_x@${key}": {persist: true}}]
+      outs: ["artifacts/models/${key}/train_x@${key}"]
   evaluate_x:
     foreach: ${runs.hcl}
     do:
       cmd: python work.py artifacts/runs/${key}/evaluate_x@${key} artifacts/models/${item.model}/train_x@${item.model}
       deps: ["artifacts/models/${item.model}/train_x@${item.model}"]
-      outs: [{"artifacts/runs/${key}/evaluate_x@${key}": {persist: true}}]
+      outs: ["artifacts/runs/${key}/evaluate_x@${key}"]
   report:
     cmd: python work.py artifacts/report/report
     deps: [artifacts/runs]
     params: [runs]
-    outs: [{artifacts/report/report: {persist: true}}]
+    outs: [artifacts/report/report]
 """
 RECIPES = {
     "one": """# The first recipe.

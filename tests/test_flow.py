@@ -114,7 +114,29 @@ def test_missing_outs_come_from_the_cache_and_only_the_rest_is_computed(done, tm
     (root / "params.yaml").write_text(params.replace("seed: 2\n", "seed: 3\n"))
     some = keycontrast(root, "run")
     assert some.returncode == 0 and "artifacts of 3 stages brought back" in some.stdout, some.stdout + some.stderr
-    assert sorted(order(root)) == ["evaluate_x@m2", "report", "side@d", "train_x@m2"]
+    assert sorted(order(root)) == ["side@d", "train_x@m2"]
+
+
+def test_params_that_come_back_compute_nothing_and_a_failed_stage_is_restored_by_one_command(done, tmp_path):
+    root = copied(done[0], tmp_path / "p")
+    params = root / "params.yaml"
+    one = params.read_text()
+    two = one.replace("seed: 2\n", "seed: 3\n")
+    order(root)
+    for text, ran in ((two, ["train_x@m2"]), (one, []), (two, [])):
+        params.write_text(text)
+        there = keycontrast(root, "run", "train_x@m2")
+        assert there.returncode == 0 and order(root) == ran, there.stdout + there.stderr
+    before = lock(root)
+    (root / "raw").write_text("more\n")
+    (root / "mend-train_x@m2").touch()
+    failed = keycontrast(root, "run", "train_x@m2")
+    assert failed.returncode == 1 and not (root / "artifacts/models/m2/train_x@m2").exists()
+    command = "dvc checkout --force train_x@m2"
+    assert f"`{command}` brings it back" in failed.stdout
+    assert dvc(root, *command.split()[1:]).returncode == 0
+    assert (root / "artifacts/models/m2/train_x@m2").read_text() == "train_x@m2ingest@draw\n"
+    assert lock(root)["stages"]["train_x@m2"] == before["stages"]["train_x@m2"]
 
 
 def test_other_bytes_from_the_same_inputs_are_said_in_one_line(done, tmp_path):

@@ -65,8 +65,8 @@ def test_the_reading_of_imports_sees_them_all():
     assert "pipeline.flows" in imports("pipeline.reproduction")
     assert "pipeline.flows" not in imports("pipeline.reproduction", inner=False)
     assert "stages.params.root" in closure("stages.data.ingest")
-    assert "stages.params" in imports("stages.tracks.hcl.train")
-    assert "stages.params" not in imports("stages.tracks.hcl.train", inner=False)
+    assert "stages.params" in imports("stages.tracks.training")
+    assert "stages.params" not in imports("stages.tracks.training", inner=False)
 
 
 def test_command_line_and_models_import_light():

@@ -98,11 +98,10 @@ def test_there_and_back_without_computing_again(tmp_path):
     assert dvc(root, "repro").returncode == 0
     assert "train_x@m1" in order(root)
 
-    note = apply(plan("one", root=root), root)[-1]
-    assert "brought back" in note and "train_x@m2" in note
+    apply(plan("one", root=root), root)
+    assert dvc(root, "repro").returncode == 0
+    assert order(root) == [] and lock(root) == first
     assert (root / "artifacts/models/m2/train_x@m2").read_text() == made
-    assert lock(root) == first
-    assert "up to date" in dvc(root, "repro").stdout and order(root) == []
 
 
 def test_what_the_cache_does_not_hold_is_kept(tmp_path):

@@ -163,6 +163,8 @@ def test_bad_input_is_named_and_harms_nothing(twins, name):
     for words in expected:
         assert words in said
     assert "Traceback" not in said
+    # What a failed stage had made before is in the cache.
+    assert tiny_project.call(flow, *DVC, "checkout", "--force").returncode == 0
     assert hash_files([flow / "artifacts"]) == before
 
 
