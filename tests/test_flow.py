@@ -142,18 +142,22 @@ def test_params_that_come_back_compute_nothing_and_a_failed_stage_is_restored_by
 def test_other_bytes_from_the_same_inputs_are_said_in_one_line(done, tmp_path):
     root = copied(done[0], tmp_path / "p")
     assert "other bytes" not in done[3].stdout
-    for line in (["add", "dvc.lock"], ["-c", "user.name=a", "-c", "user.email=a", "commit", "--quiet", "-m", "lock"]):
+    (root / "metrics").mkdir()
+    (root / "metrics/one.json").write_text("1")
+    for line in (["add", "dvc.lock", "metrics"], ["-c", "user.name=a", "-c", "user.email=a", "commit", "-qm", "lock"]):
         subprocess.run(["git", *line], cwd=root, check=True)
     (root / "raw").write_text("more\n")
     changed = keycontrast(root, "run", "side")
     assert changed.returncode == 0 and order(root) and "other bytes" not in changed.stdout
     (root / "raw").write_text("raw\n")
     (root / "processor").write_text("another\n")
+    (root / "metrics/one.json").write_text("2")
     for made in ("artifacts", ".dvc/cache"):
         shutil.rmtree(root / made)
     other = keycontrast(root, "run")
-    assert other.returncode == 0 and "dvc.lock: 7 of 7 stages have written other bytes" in other.stdout, other.stdout
-    assert "`git checkout dvc.lock`" in other.stdout and "Which bytes are promised" in other.stdout
+    assert other.returncode == 0 and (
+        "Changed: dvc.lock, metrics/one.json, because 7 of 7 stages have written other bytes" in other.stdout)
+    assert "`git checkout dvc.lock metrics`" in other.stdout and "Which bytes are promised" in other.stdout
     again = keycontrast(root, "run")
     assert again.returncode == 0 and "other bytes" not in again.stdout
 
