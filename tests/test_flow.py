@@ -20,7 +20,7 @@ from pipeline.environment import settle_environment
 from pipeline.processes import BadInput, LockLost, StageCrash, failure_of, visible_gpus
 from pipeline.server import prefect_server
 from stages.runtime.errors import InputError
-from stages.runtime.guard import process_mark
+from stages.runtime.guard import alive
 
 ALL = ["evaluate_x@m1", "evaluate_x@m2", "ingest@d", "report", "side@d", "train_x@m1", "train_x@m2"]
 
@@ -237,7 +237,7 @@ def test_a_killed_run_leaves_nothing_behind_and_goes_on(done, tmp_path):
     assert refused.returncode == 1 and f"already running (process {command.pid}" in message
     command.send_signal(signal.SIGKILL)
     command.wait()
-    assert await_value(lambda: all(process_mark(pid) is None for pid in server))
+    assert await_value(lambda: all(not alive(pid) for pid in server))
     # This project's stages have no guard; real ones end with the command (tests/test_runtime.py).
     (root / "wait-ingest@d").unlink()
     again = keycontrast(root, "run", "ingest")
@@ -321,7 +321,7 @@ def test_an_interrupt_ends_the_children(done, tmp_path):
     command.send_signal(signal.SIGINT)
     _, message = command.communicate(timeout=60)
     assert command.returncode == 130 and "goes on from here" in message and "Traceback" not in message
-    assert await_value(lambda: all(process_mark(pid) is None for pid in child))
+    assert await_value(lambda: all(not alive(pid) for pid in child))
 
 
 def await_value(condition, seconds=90):
