@@ -1,4 +1,4 @@
-"""What CLLD published (Tables II and III), as printed, and which of its rows a run of ours corresponds to.
+"""What CLLD published (Tables II and III), as printed.
 
 "Contrastive Learning with Label Distance for Text Classification". All cells are accuracies on the test set in per
 cent, of one run as far as the paper says. Table II is kept in a part per data set, so that a run stands below its row.
@@ -6,12 +6,11 @@ cent, of one run as far as the paper says. Table II is kept in a part per data s
 
 import re
 
-from stages.results.reporting.published import PublishedCell, PublishedRow, PublishedTable
-from stages.tracks.clld.rows import LABELS
+from stages.results.published.printed import PublishedCell, PublishedRow, PublishedTable
 
 METRICS = ("accuracy",)
 ENCODERS = ("BERT", "ALBERT", "TextCNN")
-# Kind of data set (see published.dataset_kind_of): its name in Table II.
+# Kind of data set (see printed.dataset_kind_of): its name in Table II.
 DATASETS = {"20ng": "20NG", "trec6": "TREC_6", "r8": "R8", "r52": "R52", "mr": "MR"}
 
 # Texts of the training and the test split, counted in the split lists of Yao et al. 2019, which the paper's have.
@@ -47,7 +46,7 @@ def _row(name: str, text: str, dataset: str) -> PublishedRow:
     return PublishedRow(name, {"accuracy": PublishedCell(text, float(text), flag, presumed)})
 
 
-CLLD_TABLES: dict[str, PublishedTable] = {table.number: table for table in (
+TABLES: dict[str, PublishedTable] = {table.number: table for table in (
     *_table_ii(),
     PublishedTable("III", "ablation with BERT, 20NG, accuracy in per cent", "20ng", METRICS, {
         name: PublishedRow(name, {"accuracy": PublishedCell(text, float(text), _REMARKS_III.get(name, ""))})
@@ -69,26 +68,3 @@ def encoder_of(source: str) -> str | None:
         return "BERT"
     found = re.search(r"(?<![a-z])(al)?bert(?![a-z])", source.rpartition("/")[2].lower())
     return None if found is None else "ALBERT" if found[1] else "BERT"
-
-
-def clld_rows(contrast: str, source: str, kind: str | None) -> list[PublishedRow]:
-    """Return the published rows that a run of ours corresponds to: one of Table II, one of Table III, both or none.
-
-    >>> [row.name for row in clld_rows("none", "textcnn", "r8")]
-    ['TextCNN']
-
-    Table II does not say which of its matrices CLLD has there; static and adaptive ones stand below it alike.
-
-    Args:
-        contrast: ``models.clld.<name>.contrast``.
-        source: the model's encoder, see :func:`encoder_of`.
-        kind: ``20ng``, ``trec6``, ``r8``, ``r52`` or ``mr``; see ``published.dataset_kind_of``.
-    """
-    encoder, row = encoder_of(source), LABELS[contrast].partition(" ")[0]
-    if encoder is None or kind not in DATASETS:
-        return []
-    named = {"CT": encoder, "CT+CLSLED": f"{encoder}+CLLD", "CT+CLALD": f"{encoder}+CLLD"}
-    tables = [(CLLD_TABLES[f"II, {DATASETS[kind]}"], named.get(row))]
-    if kind == CLLD_TABLES["III"].kind and encoder == "BERT":
-        tables.append((CLLD_TABLES["III"], row))
-    return [table.rows[name] for table, name in tables if name in table.rows]
