@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from stages.artifacts.schemas import SPLITS
-from stages.data.ingestion.checks import RowCheck, RowError
-from stages.data.ingestion.readers import data_files, read_rows
+from stages.data.deduplication.checks import RowCheck, RowError
+from stages.data.reading.dataset import data_files, read_rows
 from stages.params import Params
 from stages.params.data import Dataset
 

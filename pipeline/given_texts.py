@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from stages.data.ingestion.layouts import Layout
-from stages.data.ingestion.readers_delimited import read_delimited
-from stages.data.ingestion.readers_files import file_format
-from stages.data.ingestion.readers_jsonl import read_jsonl
-from stages.data.ingestion.readers_parquet import read_parquet
-from stages.data.ingestion.readers_rows import RawRow, RowMaker, is_unicode
-from stages.data.ingestion.readers_text import character_problem, is_sound, text_lines
+from stages.data.layouts.layout import Layout
+from stages.data.reading.delimited import read_delimited
+from stages.data.reading.files import file_format
+from stages.data.reading.jsonl import read_jsonl
+from stages.data.reading.parquet import read_parquet
+from stages.data.reading.rows import RawRow, RowMaker, is_unicode
+from stages.data.reading.text import character_problem, is_sound, text_lines
 from stages.runtime.errors import InputError, nearest
 
 COLUMN = "text"

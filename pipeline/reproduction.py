@@ -17,7 +17,7 @@ from pipeline.processes import LockLost, Processes, StageFailure
 from pipeline.results import results_tables
 from pipeline.server import prefect_server
 from stages.artifacts.paths import REPORT_PAGE
-from stages.data.ingestion.readers_files import data_files, published_splits
+from stages.data.reading.files import data_files, published_splits
 from stages.params import Params
 from stages.params.data import Dataset
 from stages.runtime.errors import InputError

@@ -100,10 +100,7 @@ def test_weight_zero_equals_leaving_the_term_out(term):
     full.zero_grad()
     output = full(batch)
     whole, _ = objective(output, full.config, 1.0)
-    mask = {"instance": output.latent.instance_mask, "keyword": output.keyword.mask,
-            "mahalanobis": output.keyword.mask}[term]
-    values = {"instance": output.latent.instance, "keyword": output.keyword.contrast,
-              "mahalanobis": output.level.contrast}[term]
+    mask, values = output.contrasts[term].mask, output.contrasts[term].loss
     (whole - values[mask].mean()).backward()  # the flag: the objective without the term
     row = tiny_hcl.model(contrasts={term: OFF})
     loss, _ = objective(row(batch), row.config, 1.0)
@@ -135,7 +132,7 @@ def test_no_free_bits_is_the_plain_kl():
 def test_without_keyword_the_graph_is_not_read():
     model, batch = tiny_hcl.model(**ROWS["w/o keyword"].groups), batch_of()
     output = model(batch)
-    assert output.keyword is None and output.level is None
+    assert output.keyword is None and set(output.contrasts) == {"instance"}
     changed = model({**batch, "kx": (batch["kx"] + 1) % 6, "ky": batch["ky"] + 1, "kneg": batch["kneg"] * 0})
     assert torch.equal(objective(changed, model.config, 1.0)[0], objective(output, model.config, 1.0)[0])
 
@@ -153,10 +150,10 @@ def test_without_graph_keywords_are_their_initial_vectors():
 def test_without_graph_the_keyword_contrast_is_a_constant():
     batch = batch_of()
     batch["kneg"] = torch.tensor([1, 2, 3, 4])
-    losses = [tiny_hcl.model(seed, **ROWS["w/o graph"].groups)(batch).keyword.contrast for seed in (0, 1)]
+    losses = [tiny_hcl.model(seed, **ROWS["w/o graph"].groups)(batch).contrasts["keyword"].loss for seed in (0, 1)]
     assert torch.equal(*losses)  # of two models that share no weight
     model = tiny_hcl.model(**ROWS["w/o graph"].groups)
-    contrast = model(batch).keyword.contrast.sum()
+    contrast = model(batch).contrasts["keyword"].loss.sum()
     reached = torch.autograd.grad(contrast, [*model.impostor.parameters()], allow_unused=True)
     assert all(grad is None or not grad.any() for grad in reached)
 
@@ -175,7 +172,7 @@ def test_without_instance_contrast_the_negative_text_does_not_matter():
 def test_the_backbone_reads_source_and_target_alone():
     model, batch = tiny_hcl.model(**ROWS["deterministic"].groups), batch_of()
     output = model(batch)
-    assert (output.latent, output.keyword, output.level) == (None, None, None)
+    assert (output.latent, output.keyword, output.contrasts) == (None, None, {})
     texts = ("x_ids", "x_mask", "y_in", "y_in_mask", "y_out")
     assert torch.equal(model({name: batch[name] for name in texts}).reconstruction, output.reconstruction)
 
@@ -216,7 +213,7 @@ def test_eight_items_are_learnt_by_heart(name):
     output = model(batch)
     assert (output.reconstruction / output.tokens).max() < 0.1
     if "instance" not in ROWS[name].gone:
-        assert output.latent.instance.mean() < 0.1
+        assert output.contrasts["instance"].loss.mean() < 0.1
         assert (output.latent.d_pos < output.latent.d_neg).all()
 
 

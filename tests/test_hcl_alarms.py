@@ -7,11 +7,11 @@ from models.hcl import find_alarms
 from models.hcl.alarms import (
     ACTIVE_SHARE,
     IGNORED_MARGIN,
-    SHRUNK_LOG_SIGMA,
     STUCK_CHANGE,
     STUCK_EPOCHS,
     VANISHED_SHARE,
 )
+from models.hcl.contrasts.mahalanobis import SHRUNK_LOG_SIGMA
 
 HEALTHY = {"validation_kl": 12.0, "validation_active_units": 40.0, "validation_reconstruction": 20.0,
            "validation_reconstruction_prior": 24.0, "validation_reconstruction_zero": 26.0,

@@ -47,13 +47,14 @@ def test_reconstruction_equals_a_loop_over_tokens():
 
 def test_latent_parts_follow_from_prior_and_posteriors():
     model, batch = tiny_hcl.model(), tiny_hcl.batch()
-    latent = model(batch).latent
+    output = model(batch)
+    latent = output.latent
     p, q, n = latent.prior, latent.posterior, latent.negative
     torch.testing.assert_close(latent.kl, gaussian_kl(q.mu, q.logvar, p.mu, p.logvar))
     torch.testing.assert_close(latent.d_pos, latent.kl / tiny_hcl.LATENT)
     torch.testing.assert_close(latent.d_neg, gaussian_kl(n.mu, n.logvar, p.mu, p.logvar) / tiny_hcl.LATENT)
     expected = torch.log1p(torch.exp((latent.d_pos - latent.d_neg) / 0.1))
-    torch.testing.assert_close(latent.instance, expected, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(output.contrasts["instance"].loss, expected, atol=1e-5, rtol=1e-4)
 
 
 def test_gaussians_depend_on_the_right_texts():
@@ -86,21 +87,22 @@ def test_keyword_and_level_parts_equal_a_loop():
         impostor = torch.softmax(scores / math.sqrt(tiny_hcl.WIDTH), 0) @ u[nodes]
         s_out, s_imp = cosine_similarity(u[kx], u[ky], dim=0), cosine_similarity(u[kx], impostor, dim=0)
         expected = math.log1p(math.exp((s_imp - s_out).item() / 0.1))
-        assert output.keyword.contrast[b].item() == pytest.approx(expected, rel=1e-3, abs=1e-5)
+        assert output.contrasts["keyword"].loss[b].item() == pytest.approx(expected, rel=1e-3, abs=1e-5)
         d_out, d_imp = (
             (((model.keyword_points(v) - q.mu[b]) ** 2) / q.logvar[b].exp()).mean() for v in (u[ky], impostor)
         )
-        assert output.level.d_out[b].item() == pytest.approx(d_out.item(), rel=1e-3)
-        assert output.level.d_imp[b].item() == pytest.approx(d_imp.item(), rel=1e-3)
+        assert output.contrasts["mahalanobis"].right[b].item() == pytest.approx(d_out.item(), rel=1e-3)
+        assert output.contrasts["mahalanobis"].wrong[b].item() == pytest.approx(d_imp.item(), rel=1e-3)
         expected = torch.nn.functional.softplus((d_out - d_imp) / 0.5).item()
-        assert output.level.contrast[b].item() == pytest.approx(expected, rel=1e-3, abs=1e-5)
+        assert output.contrasts["mahalanobis"].loss[b].item() == pytest.approx(expected, rel=1e-3, abs=1e-5)
     assert output.keyword.mask.all()
 
 
 def test_the_output_keyword_may_be_the_anchor():
     batch = tiny_hcl.batch()
-    keyword = tiny_hcl.model(keyword={"kw_anchor": "output"})(batch).keyword
-    torch.testing.assert_close(keyword.s_imp, cosine_similarity(keyword.u_out, keyword.u_imp))
+    output = tiny_hcl.model(keyword={"kw_anchor": "output"})(batch)
+    keyword = output.keyword
+    torch.testing.assert_close(output.contrasts["keyword"].wrong, cosine_similarity(keyword.u_out, keyword.u_imp))
 
 
 def test_bag_of_words_reads_text_and_z_alone():
@@ -131,9 +133,9 @@ def test_objective_puts_the_parts_together():
     loss, parts = objective(output, model.config, kl_weight=0.25)
     free = output.latent.kl_dims.mean(0).clamp(min=0.5 / tiny_hcl.LATENT).sum()
     elbo = output.reconstruction.mean() + 0.25 * free + output.latent.bow.mean()
-    keyword = output.keyword.contrast[output.keyword.mask].mean()
-    level = output.level.contrast[output.keyword.mask].mean()
-    torch.testing.assert_close(loss, elbo / 6.0 + output.latent.instance.mean() + 0.3 * keyword + level)
+    keyword = output.contrasts["keyword"].loss[output.keyword.mask].mean()
+    level = output.contrasts["mahalanobis"].loss[output.keyword.mask].mean()
+    torch.testing.assert_close(loss, elbo / 6.0 + output.contrasts["instance"].loss.mean() + 0.3 * keyword + level)
     torch.testing.assert_close(parts["keyword"], keyword)
     torch.testing.assert_close(parts["kl"], output.latent.kl.mean())
     assert not any(part.requires_grad for part in parts.values())
@@ -189,9 +191,9 @@ def test_masked_samples_take_no_part():
     assert output.keyword.mask.tolist() == [True, False, True]
     _, parts = objective(output, model.config, 1.0)
     kept = [0, 2]
-    torch.testing.assert_close(parts["instance"], output.latent.instance[kept].mean())
-    torch.testing.assert_close(parts["keyword"], output.keyword.contrast[kept].mean())
-    torch.testing.assert_close(parts["mahalanobis"], output.level.contrast[kept].mean())
+    torch.testing.assert_close(parts["instance"], output.contrasts["instance"].loss[kept].mean())
+    torch.testing.assert_close(parts["keyword"], output.contrasts["keyword"].loss[kept].mean())
+    torch.testing.assert_close(parts["mahalanobis"], output.contrasts["mahalanobis"].loss[kept].mean())
 
 
 def test_a_batch_without_negatives_and_impostors_has_finite_gradients():
@@ -222,7 +224,7 @@ def test_monitors_equal_a_loop_over_all_batches():
     assert values["active_units"] == sum(variance > 0.01 for variance in variances)
     assert values["kl"] == pytest.approx(float(torch.cat([output.latent.kl for output in outputs]).mean()))
     assert values["instance_masked"] == pytest.approx(3 / 12)
-    losses = [float(loss) for output in outputs for loss in output.keyword.contrast[output.keyword.mask]]
+    losses = [float(loss) for output in outputs for loss in output.contrasts["keyword"].loss[output.keyword.mask]]
     assert values["keyword_vanished"] == pytest.approx(sum(loss < 0.01 for loss in losses) / len(losses))
     gaps = [
         abs(float(output.latent.d_pos[b] - output.latent.d_neg[b])) / 0.1
@@ -236,22 +238,20 @@ def test_monitors_leave_out_what_the_model_lacks():
     monitor = Monitor(model.config)
     monitor.add(model(tiny_hcl.batch()))
     assert monitor.values() == {}
-    with pytest.raises(ValueError, match="this model has no latent variable"):
-        model.reconstruction(tiny_hcl.batch(), "zero")
 
 
 def test_reconstruction_from_prior_and_from_zero():
     model, batch = tiny_hcl.model(), tiny_hcl.batch()
     output = model(batch)
-    prior = model.reconstruction(batch, "prior")
+    prior = tiny_hcl.reconstruction(model, batch, "prior")
     assert not torch.allclose(prior, output.reconstruction)
     no_spread = {**batch, "eps": torch.zeros_like(batch["eps"])}
     with torch.no_grad():  # with equal means all three sources give the same z
         model.prior.output.weight.zero_()
         model.posterior.output.weight.zero_()
     expected = model(no_spread).reconstruction
-    torch.testing.assert_close(model.reconstruction(no_spread, "prior"), expected)
-    torch.testing.assert_close(model.reconstruction(batch, "zero"), expected)
+    torch.testing.assert_close(tiny_hcl.reconstruction(model, no_spread, "prior"), expected)
+    torch.testing.assert_close(tiny_hcl.reconstruction(model, batch, "zero"), expected)
 
 
 def test_all_rows_of_an_ablation_table_start_from_the_same_weights():
@@ -292,9 +292,10 @@ def test_padding_changes_nothing():
     model = tiny_hcl.model()
     short, long = model(tiny_hcl.batch()), model(tiny_hcl.batch(extra=5))
     torch.testing.assert_close(short.reconstruction, long.reconstruction, atol=1e-5, rtol=1e-5)
-    for name in ("kl_dims", "d_neg", "instance", "bow"):
+    for name in ("kl_dims", "d_neg", "bow"):
         torch.testing.assert_close(getattr(short.latent, name), getattr(long.latent, name), atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(short.level.contrast, long.level.contrast, atol=1e-4, rtol=1e-4)
+    for name, found in short.contrasts.items():
+        torch.testing.assert_close(found.loss, long.contrasts[name].loss, atol=1e-4, rtol=1e-4)
 
 
 def test_texts_of_unlike_lengths_are_encoded_apart_with_the_same_result(monkeypatch):

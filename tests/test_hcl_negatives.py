@@ -107,15 +107,17 @@ def test_each_negative_is_read_like_a_single_one(form):
     model, batch = tiny_hcl.model(contrasts={"instance": {"multi_neg": form}}), tiny_hcl.batch()
     many = several(batch, 3)
     many["has_negative"][1, 2] = False
-    latent = model(many).latent
+    output = model(many)
+    latent, instance = output.latent, output.contrasts["instance"]
     for k in range(3):
         alone = model({**batch, "neg_ids": many["neg_ids"][:, k], "neg_mask": many["neg_mask"][:, k]}).latent
         torch.testing.assert_close(latent.d_neg[:, k], alone.d_neg, atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(latent.negative.mu[:, k], alone.negative.mu, atol=1e-5, rtol=1e-5)
     expected = instance_contrast(latent.d_pos, latent.d_neg, 0.1, many["has_negative"], form)
-    torch.testing.assert_close(latent.instance, expected)
+    torch.testing.assert_close(instance.loss, expected)
     nearest = [min(d[real].tolist()) for d, real in zip(latent.d_neg, many["has_negative"], strict=True)]
-    torch.testing.assert_close(latent.gap, (torch.tensor(nearest) - latent.d_pos.detach()) / 0.1, atol=1e-4, rtol=1e-4)
+    ahead = (torch.tensor(nearest) - latent.d_pos.detach()) / 0.1
+    torch.testing.assert_close(instance.gap, ahead, atol=1e-4, rtol=1e-4)
 
 
 def test_one_negative_in_the_shape_of_several_gives_the_same_numbers():
@@ -140,7 +142,7 @@ def test_items_without_any_negative_are_masked_and_counted_once():
     output = model(batch)
     assert BatchTotals.of(output).negatives == 2
     _, parts = objective(output, model.config, 1.0)
-    torch.testing.assert_close(parts["instance"], output.latent.instance[2:].mean())
+    torch.testing.assert_close(parts["instance"], output.contrasts["instance"].loss[2:].mean())
     monitor = Monitor(model.config)
     monitor.add(output)
     values = monitor.values()

@@ -69,9 +69,11 @@ def test_every_part_of_a_training_pass_is_float32_and_near_the_full_pass(groups)
         loss, parts = objective(output, model.config, 1.0)
         selecting = validation_loss(output, model.config)
     tensors = {"loss": loss, "selecting": selecting, "reconstruction": output.reconstruction,
-               **{name: getattr(output.latent, name) for name in ("kl_dims", "d_pos", "d_neg", "instance", "bow")},
-               **{name: getattr(output.keyword, name) for name in ("u_in", "u_imp", "s_out", "s_imp", "contrast")},
-               **{f"level {name}": getattr(output.level, name) for name in ("v_out", "d_out", "d_imp", "contrast")},
+               **{name: getattr(output.latent, name) for name in ("kl_dims", "d_pos", "d_neg", "bow")},
+               **{name: getattr(output.keyword, name) for name in ("u_in", "u_imp")},
+               **{f"{name} {part}": getattr(found, part) for name, found in output.contrasts.items()
+                  for part in ("right", "wrong", "loss", "gap")},
+               "points": output.contrasts["mahalanobis"].points,
                "mu": output.latent.posterior.mu, "logvar": output.latent.prior.logvar, **parts}
     assert {name: tensor.dtype for name, tensor in tensors.items() if tensor.dtype != torch.float32} == {}
     assert loss.item() == pytest.approx(full[0].item(), rel=0.05)
@@ -91,9 +93,11 @@ def test_gaussians_are_computed_in_full_from_what_the_encoder_gives(half):
 
 def test_cosines_are_those_of_the_vectors(half):
     model, batch = tiny_hcl.model(), tiny_hcl.batch()
-    keyword = model(batch).keyword
+    output = model(batch)
+    keyword = output.keyword
     with torch.autocast("cpu", enabled=False):
-        torch.testing.assert_close(keyword.s_out, cosine_similarity(keyword.u_in, keyword.u_out), atol=0, rtol=0)
+        cosine = cosine_similarity(keyword.u_in, keyword.u_out)
+    torch.testing.assert_close(output.contrasts["keyword"].right, cosine, atol=0, rtol=0)
 
 
 def test_unseen_keywords_and_validation_work_under_autocast(half):

@@ -72,7 +72,7 @@ def test_reconstructions_without_the_posterior_equal_those_of_whole_passes(batch
     model = tiny_hcl.model()
     values = validated(model, batches, every=1)
     for source in ("prior", "zero"):
-        expected = torch.cat([model.reconstruction(selecting(batch), source) for batch in batches]).mean()
+        expected = torch.cat([tiny_hcl.reconstruction(model, selecting(batch), source) for batch in batches]).mean()
         assert values[f"reconstruction_{source}"] == pytest.approx(float(expected), rel=1e-5)
     assert values["reconstruction_prior"] != values["reconstruction_zero"] != values["reconstruction"]
 
@@ -80,8 +80,9 @@ def test_reconstructions_without_the_posterior_equal_those_of_whole_passes(batch
 @torch.no_grad()
 def test_a_part_of_the_items_stands_for_all_however_they_fall_into_batches(batches):
     model = tiny_hcl.model()
-    worse = {source: torch.cat([model.reconstruction(selecting(batch), source) - model(selecting(batch)).reconstruction
-                                for batch in batches]) for source in ("prior", "zero")}
+    seen = [selecting(batch) for batch in batches]
+    worse = {source: torch.cat([tiny_hcl.reconstruction(model, batch, source) - model(batch).reconstruction
+                                for batch in seen]) for source in ("prior", "zero")}
     values = validated(model, batches, every=3)
     for source, difference in worse.items():
         expected = values["reconstruction"] + float(difference[::3].mean())
@@ -120,8 +121,9 @@ def test_monitors_equal_a_loop_over_items(batches):
     for number, (batch, output) in enumerate(zip(batches, outputs, strict=True)):
         for b in range(len(batch["kx"])):
             if output.keyword.mask[b] and not (number == 1 and b == 2):
-                losses.append(float(output.keyword.contrast[b]))
-                gaps.append(float(output.keyword.s_out[b] - output.keyword.s_imp[b]) / 0.02)
+                losses.append(float(output.contrasts["keyword"].loss[b]))
+                keyword = output.contrasts["keyword"]
+                gaps.append(float(keyword.right[b] - keyword.wrong[b]) / 0.02)
     assert values["keyword_masked"] == pytest.approx(1 - len(losses) / 11)
     assert values["keyword_loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-3)
     assert values["keyword_vanished"] == pytest.approx(sum(loss < 0.01 for loss in losses) / len(losses))

@@ -14,10 +14,10 @@ from ingest_rows import LABELLED, SHARES, by_key, corpus, dataset, ingested, raw
 
 from stages.artifacts.tables import read_frame, read_metadata
 from stages.data import ingest
-from stages.data.ingestion.pairs import take_rows
-from stages.data.ingestion.readers import RawRow
-from stages.data.ingestion.retrieval import retrieve
-from stages.data.ingestion.textkeys import jaccard, overlap_tokens, text_key
+from stages.data.deduplication.taken_rows import take_rows
+from stages.data.deduplication.text_keys import jaccard, overlap_tokens, text_key
+from stages.data.negatives.overlapping import retrieve
+from stages.data.reading.dataset import RawRow
 from stages.params.data import Ingest
 from stages.runtime.errors import InputError
 

@@ -9,11 +9,11 @@ import pytest
 from ingest_rows import dataset
 
 from stages.data import ingest
-from stages.data.ingestion import disk
-from stages.data.ingestion.components import components
-from stages.data.ingestion.disk import Buckets, RecordFile, TextFile, in_order
-from stages.data.ingestion.numbering import Numbering, new_numbers
-from stages.data.ingestion.readers import RawRow
+from stages.data.deduplication import on_disk as disk
+from stages.data.deduplication.numbering import Numbering, new_numbers
+from stages.data.deduplication.on_disk import Buckets, RecordFile, TextFile, in_order
+from stages.data.reading.dataset import RawRow
+from stages.data.splitting.components import components
 from stages.params.data import Ingest
 
 RECORD = np.dtype([("place", "<i8"), ("value", "<i4")])

@@ -3,8 +3,8 @@
 import pytest
 from ingest_rows import dataset, ingested
 
-from stages.data.ingestion import pairs
-from stages.data.ingestion.readers import RawRow
+from stages.data.deduplication import taken_rows as pairs
+from stages.data.reading.dataset import RawRow
 from stages.params.data import Ingest
 from stages.runtime.errors import InputError
 

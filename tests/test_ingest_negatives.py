@@ -7,9 +7,9 @@ import pytest
 from ingest_rows import SHARES, by_key, corpus, dataset, ingested, raw
 
 from stages.data import ingest
-from stages.data.ingestion.hashed import split_hashed
-from stages.data.ingestion.splits import TEST, TRAIN, VALIDATION
-from stages.data.ingestion.textkeys import jaccard, overlap_tokens, text_key
+from stages.data.deduplication.text_keys import jaccard, overlap_tokens, text_key
+from stages.data.splitting.by_hash import split_by_hash
+from stages.data.splitting.splits import TEST, TRAIN, VALIDATION
 from stages.params.data import Ingest
 from stages.runtime.errors import InputError
 
@@ -176,22 +176,22 @@ def test_hashed_shares_hold_on_average_and_large_components_are_of_training():
     marks = np.random.default_rng(0).integers(0, 2**63, 20_000, dtype=np.uint64)
     sizes = np.full(20_000, 2)
     sizes[:5] = 700
-    split = split_hashed(marks, sizes, 0.05, 0.1, seed=1)
+    split = split_by_hash(marks, sizes, 0.05, 0.1, seed=1)
     shares = np.bincount(split, minlength=3) / len(split)
     assert abs(shares[VALIDATION] - 0.05) < 0.005
     assert abs(shares[TEST] - 0.1) < 0.007
     assert (split[:5] == TRAIN).all()
-    drawn = split_hashed(marks[5:], sizes[5:], 0.05, 0.1, seed=1)
+    drawn = split_by_hash(marks[5:], sizes[5:], 0.05, 0.1, seed=1)
     assert (drawn == split[5:]).all()
 
 
 def test_published_splits_stay_under_hashing():
     marks = np.random.default_rng(0).integers(0, 2**63, 500, dtype=np.uint64)
     fixed = np.where(np.arange(500) < 100, TEST, TRAIN).astype(np.int8)
-    split = split_hashed(marks, np.full(500, 2), 0.1, 0.3, 1, fixed)
+    split = split_by_hash(marks, np.full(500, 2), 0.1, 0.3, 1, fixed)
     assert (split[:100] == TEST).all()
     assert not (split[100:] == TEST).any()
-    free = split_hashed(marks, np.full(500, 2), 0.1, 0.3, 1)
+    free = split_by_hash(marks, np.full(500, 2), 0.1, 0.3, 1)
     # What is drawn for validation does not depend on whether there is a published test split.
     assert ((split == VALIDATION) == (free == VALIDATION) & (fixed == TRAIN)).all()
     assert (split == VALIDATION).any()

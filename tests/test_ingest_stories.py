@@ -10,10 +10,10 @@ import pytest
 from ingest_rows import by_key, ingested
 
 from stages.data import ingest
-from stages.data.ingestion.bm25 import Bm25, terms
-from stages.data.ingestion.readers import RawRow, read_rows
-from stages.data.ingestion.stories import sentences
-from stages.data.ingestion.textkeys import text_key
+from stages.data.deduplication.text_keys import text_key
+from stages.data.layouts.stories import sentences
+from stages.data.negatives.bm25 import Bm25, terms
+from stages.data.reading.dataset import RawRow, read_rows
 from stages.params import parse_params
 from stages.params.data import Dataset, Ingest
 from stages.runtime.errors import InputError

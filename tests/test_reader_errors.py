@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from stages.data.ingestion.readers import RawRow, is_unicode, read_rows
+from stages.data.reading.dataset import RawRow, is_unicode, read_rows
 from stages.params.data import Dataset
 from stages.runtime.errors import InputError
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from pipeline.reproduction import check_sources
-from stages.data.ingestion import readers_document
-from stages.data.ingestion.layouts import needed_columns
-from stages.data.ingestion.readers import data_files, read_rows
-from stages.data.ingestion.readers_document import BrokenDocument, Document
+from stages.data.layouts.layout import needed_columns
+from stages.data.reading import json_document as readers_document
+from stages.data.reading.dataset import data_files, read_rows
+from stages.data.reading.json_document import BrokenDocument, Document
 from stages.params import parse_params
 from stages.params.data import Dataset
 from stages.runtime.errors import InputError

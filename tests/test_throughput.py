@@ -27,7 +27,7 @@ def counted(model, batch):
         output = model.train()(batch)
         loss = output.reconstruction.sum()
         if output.latent is not None:
-            loss = loss + output.latent.kl.sum() + output.latent.bow.sum() + output.latent.instance.sum()
+            loss = loss + output.latent.kl.sum() + output.latent.bow.sum() + output.contrasts["instance"].loss.sum()
         loss.backward()
     return counter.get_total_flops()
 

@@ -74,3 +74,13 @@ def batch(size=4, seed=0, extra=0):
         tensors[name] = torch.randint(0, NODES, (size,), generator=generator)
     tensors["eps"] = torch.randn(size, LATENT, generator=generator)
     return tensors
+
+
+@torch.no_grad()
+def reconstruction(model, batch, source):
+    """-log p(y+ | x, z) (B,) with z drawn from the ``prior``, or ``zero``."""
+    text, plan = model.texts(batch, ["x"])["x"], model.plan(batch)
+    keyword = model.keywords(batch, plan.keywords)
+    u_in = None if keyword is None else keyword.u_in
+    z = model.prior(text.vector, u_in).sample(batch["eps"]) if source == "prior" else 0.0 * batch["eps"]
+    return model.reconstruct(text.states, u_in, z, batch, plan.targets)

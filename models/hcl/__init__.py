@@ -5,8 +5,8 @@ from models.hcl.config import HclConfig
 from models.hcl.keyword_graph import KeywordGraph
 from models.hcl.model import HclModel
 from models.hcl.monitors import Monitor, training_monitors
-from models.hcl.objective import BatchTotals, annealing_end, kl_weight, objective, validation_loss
-from models.hcl.output import HclOutput
+from models.hcl.objective import annealing_end, kl_weight, objective, validation_loss
+from models.hcl.output import BatchTotals, HclOutput
 from models.hcl.validation import Validation
 from models.hcl.warm_start import InitReport, init_from
 

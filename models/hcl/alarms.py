@@ -4,11 +4,13 @@ Every threshold is a named constant with its reason. An alarm stands if its sign
 names the epoch since which it has been.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from models.hcl.config import HclConfig
-from models.hcl.monitors import CONTRASTS
+if TYPE_CHECKING:
+    from models.hcl.config import HclConfig
+    from models.hcl.contrasts import Contrast
 
 Row = Mapping[str, float]
 
@@ -26,8 +28,6 @@ IGNORED_MARGIN = 0.01
 VANISHED_SHARE = 0.9
 # A contrast that teaches falls by more than two percent in three epochs.
 STUCK_CHANGE, STUCK_EPOCHS = 0.02, 3
-# Distances go by 1 / s^2: at this fall of mean log s (half of log 2) all of them have doubled, and no vector moved.
-SHRUNK_LOG_SIGMA = 0.35
 _RECONSTRUCTIONS = ("validation_reconstruction", "validation_reconstruction_prior", "validation_reconstruction_zero")
 
 
@@ -37,7 +37,7 @@ class Alarm:
 
     Attributes:
         name: ``posterior_collapse``, ``latent_ignored``, ``contrast_vanished_<contrast>``,
-            ``contrast_stuck_<contrast>`` or ``spread_shrinking``.
+            ``contrast_stuck_<contrast>``, or an alarm that one contrast has beside these (``spread_shrinking``).
         epoch: 1-based epoch since which the sign has been there.
         message: what was seen, with figures.
         advice: what to try.
@@ -49,7 +49,7 @@ class Alarm:
     advice: str
 
 
-def find_alarms(rows: Sequence[Row], config: HclConfig) -> list[Alarm]:
+def find_alarms(rows: Sequence[Row], config: "HclConfig") -> list[Alarm]:
     """Return the alarms that stand after the last of ``rows``; none for what the configuration leaves out.
 
     Args:
@@ -62,21 +62,13 @@ def find_alarms(rows: Sequence[Row], config: HclConfig) -> list[Alarm]:
     found: list[Alarm | None] = []
     if config.latent["enabled"]:
         found += [_collapse(rows, config), _ignored(rows)]
-    for name in _contrasts(config):
-        vanished = _vanished(rows, config, name)
-        found += [vanished, _stuck(rows, config, name) if vanished is None else None]
-    if config.uses_mahalanobis:
-        found.append(_shrinking(rows))
+    for contrast in config.contrasts_used:
+        vanished = _vanished(rows, config, contrast.name)
+        found += [vanished, _stuck(rows, config, contrast) if vanished is None else None, *contrast.alarms(rows)]
     return [alarm for alarm in found if alarm is not None]
 
 
-def _contrasts(config: HclConfig) -> Iterator[str]:
-    used = {"instance": config.uses_instance, "keyword": config.uses_keyword_contrast,
-            "mahalanobis": config.uses_mahalanobis}
-    return (name for name in CONTRASTS if used[name])
-
-
-def _since(rows: Sequence[Row], columns: Sequence[str], holds: Callable[[Row], bool]) -> int | None:
+def holds_since(rows: Sequence[Row], columns: Sequence[str], holds: Callable[[Row], bool]) -> int | None:
     """Return the epoch since which ``holds`` has been true up to the last row; None if it is not true there."""
     epoch = None
     for row in reversed(rows):
@@ -86,7 +78,7 @@ def _since(rows: Sequence[Row], columns: Sequence[str], holds: Callable[[Row], b
     return epoch
 
 
-def _collapse(rows: Sequence[Row], config: HclConfig) -> Alarm | None:
+def _collapse(rows: Sequence[Row], config: "HclConfig") -> Alarm | None:
     free, fewest = ABOVE_FREE_BITS * config.latent["free_bits"], ACTIVE_SHARE * config.latent_size
 
     def collapsed(row: Row) -> bool:
@@ -94,7 +86,7 @@ def _collapse(rows: Sequence[Row], config: HclConfig) -> Alarm | None:
             return True
         return row["validation_kl"] <= free and _gain(row) < IGNORED_MARGIN
 
-    epoch = _since(rows, ("validation_kl", "validation_active_units"), collapsed)
+    epoch = holds_since(rows, ("validation_kl", "validation_active_units"), collapsed)
     if epoch is None:
         return None
     last = rows[-1]
@@ -118,7 +110,7 @@ def _gain(row: Row) -> float:
 
 
 def _ignored(rows: Sequence[Row]) -> Alarm | None:
-    epoch = _since(rows, _RECONSTRUCTIONS, lambda row: _gain(row) < IGNORED_MARGIN)
+    epoch = holds_since(rows, _RECONSTRUCTIONS, lambda row: _gain(row) < IGNORED_MARGIN)
     if epoch is None:
         return None
     prior, zero = (100 * share for share in _losses(rows[-1]))
@@ -131,9 +123,9 @@ def _ignored(rows: Sequence[Row]) -> Alarm | None:
     )
 
 
-def _vanished(rows: Sequence[Row], config: HclConfig, name: str) -> Alarm | None:
+def _vanished(rows: Sequence[Row], config: "HclConfig", name: str) -> Alarm | None:
     column = f"train_{name}_vanished"
-    epoch = _since(rows, (column,), lambda row: row[column] > VANISHED_SHARE)
+    epoch = holds_since(rows, (column,), lambda row: row[column] > VANISHED_SHARE)
     if epoch is None:
         return None
     temperature = config.contrasts[name]["temperature"]
@@ -145,42 +137,15 @@ def _vanished(rows: Sequence[Row], config: HclConfig, name: str) -> Alarm | None
     )
 
 
-def _stuck(rows: Sequence[Row], config: HclConfig, name: str) -> Alarm | None:
-    column = f"train_{name}"
+def _stuck(rows: Sequence[Row], config: "HclConfig", contrast: "Contrast") -> Alarm | None:
+    column = f"train_{contrast.name}"
     values = [row[column] for row in rows if column in row]
     largest = max(values, default=0.0)
     if len(values) < STUCK_EPOCHS or largest <= 0 or (largest - min(values)) / largest >= STUCK_CHANGE:
         return None
     return Alarm(
-        f"contrast_stuck_{name}", int(rows[0]["epoch"]),
-        f"the {name} contrast stayed between {min(values):.4g} and {largest:.4g} for {len(values)} epochs (log 2 = "
-        f"0.693 is where its two sides are equal)",
-        _unstick(config, name),
-    )
-
-
-def _unstick(config: HclConfig, name: str) -> str:
-    if name == "keyword" and config.graph["iterations"] == 0:
-        return ("without graph attention (graph.iterations 0) keyword vectors are the constants h0, and the contrast "
-                "has nothing to move: set its weight to 0, which changes no other term, or bring the graph back")
-    return (f"lower contrasts.{name}.temperature (now {config.contrasts[name]['temperature']:g}), raise its weight or "
-            f"the learning rate, and look at train_{name}_masked: few items may take part")
-
-
-def _shrinking(rows: Sequence[Row]) -> Alarm | None:
-    spread, contrast = "train_mean_log_sigma", "train_mahalanobis"
-    known = [row for row in rows if spread in row and contrast in row]
-    if len(known) < 2:
-        return None
-    first, last = known[0], known[-1]
-    epoch = _since(known, (spread,), lambda row: row[spread] < first[spread] - SHRUNK_LOG_SIGMA)
-    if epoch is None or last[contrast] >= first[contrast]:
-        return None
-    return Alarm(
-        "spread_shrinking", epoch,
-        f"mean log s of the posterior fell from {first[spread]:.3g} to {last[spread]:.3g} while the Mahalanobis "
-        f"contrast fell from {first[contrast]:.3g} to {last[contrast]:.3g}: both distances grow as s shrinks, so the "
-        f"contrast may fall without any vector moving",
-        "compare with contrasts.mahalanobis.weight 0; raise contrasts.mahalanobis.temperature or lower its weight, "
-        "so that the KL term holds the spread",
+        f"contrast_stuck_{contrast.name}", int(rows[0]["epoch"]),
+        f"the {contrast.name} contrast stayed between {min(values):.4g} and {largest:.4g} for {len(values)} epochs "
+        f"(log 2 = 0.693 is where its two sides are equal)",
+        contrast.advice_if_stuck(config),
     )

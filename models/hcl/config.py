@@ -1,13 +1,13 @@
 """Configuration of the HCL generator: the plain values that ``config.json`` of a saved model holds."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any
 
 from transformers import BertConfig, PretrainedConfig
 
+from models.hcl.contrasts import CONTRASTS, Contrast
 from models.hcl.latent_entry import ENTERS
-from models.losses import MULTI_NEG
 
 SPECIAL_TOKENS = ("pad", "bos", "eos", "unk", "mask")
 
@@ -23,23 +23,16 @@ _GROUPS: dict[str, dict[str, Any]] = {
         "bow_loss": True,
         "word_dropout": 0.0,
     },
-    "contrasts": {
-        "instance": {"weight": 1.0, "temperature": 0.1, "multi_neg": "infonce_negdist"},
-        "keyword": {"weight": 1.0, "temperature": 0.1},
-        "mahalanobis": {"weight": 1.0, "temperature": 0.5, "form": "inverse", "sqrt": False},
-        "dist_norm": "dim",
-    },
+    "contrasts": {"dist_norm": "dim"},  # and a block for each of CONTRASTS
     "decoder": {"layers": 6, "dropout": 0.1, "kw_memory": False},
 }
 
-_CHOICES: dict[tuple[str, ...], tuple[str, ...]] = {
+_CHOICES: dict[tuple[str, ...], Sequence[str]] = {
     ("graph", "edge_type"): ("shared", "signed"),
     ("keyword", "imp_weight"): ("attn", "mean", "linear"),
     ("keyword", "kw_anchor"): ("input", "output"),
     ("latent", "enters"): ENTERS,
     ("contrasts", "dist_norm"): ("dim", "none"),
-    ("contrasts", "instance", "multi_neg"): MULTI_NEG,
-    ("contrasts", "mahalanobis", "form"): ("inverse", "printed"),
 }
 
 
@@ -55,7 +48,8 @@ class HclConfig(PretrainedConfig):
         graph: graph attention; ``iterations`` 0 is the ablation without graph.
         keyword: use of keywords; ``condition`` False is the ablation without keyword.
         latent: latent variable; ``enabled`` False is the deterministic backbone.
-        contrasts: weights and temperatures of the three contrasts; weight 0 removes one.
+        contrasts: weight, temperature and so on of each contrast, see :data:`models.hcl.contrasts.CONTRASTS`; weight 0
+            removes one.
         decoder: depth, dropout and ``kw_memory``.
         special_ids: token ids by role: ``pad``, ``bos`` ([CLS]), ``eos`` ([SEP]), ``unk``, ``mask``.
         num_nodes: nodes of the keyword graph; sizes the buffers of a saved model.
@@ -168,20 +162,15 @@ class HclConfig(PretrainedConfig):
         return self.keyword["condition"] and (self.latent["enabled"] or self.decoder["kw_memory"])
 
     @property
-    def uses_instance(self) -> bool:
-        """Whether the instance contrast is part of the objective."""
-        return self.latent["enabled"] and self.contrasts["instance"]["weight"] > 0
+    def contrasts_used(self) -> list[Contrast]:
+        """The contrasts that are part of the objective, in its order."""
+        return [contrast for contrast in CONTRASTS.values() if self.contrasts[contrast.name]["weight"] > 0
+                and (self.latent["enabled"] or not contrast.needs_latent)
+                and (self.uses_keyword or not contrast.needs_keyword)]
 
-    @property
-    def uses_keyword_contrast(self) -> bool:
-        """Whether the keyword contrast is part of the objective."""
-        return self.uses_keyword and self.contrasts["keyword"]["weight"] > 0
-
-    @property
-    def uses_mahalanobis(self) -> bool:
-        """Whether the contrast between levels is part of the objective."""
-        weight = self.contrasts["mahalanobis"]["weight"]
-        return self.latent["enabled"] and self.uses_keyword and weight > 0
+    def uses_contrast(self, name: str) -> bool:
+        """Return whether the contrast ``name`` is part of the objective."""
+        return any(contrast.name == name for contrast in self.contrasts_used)
 
     @property
     def uses_bow(self) -> bool:
@@ -196,7 +185,7 @@ class HclConfig(PretrainedConfig):
     def _check(self) -> None:
         problems = [
             f"{'.'.join(path)} is {self._value(path)!r}, expected one of {', '.join(valid)}"
-            for path, valid in _CHOICES.items()
+            for path, valid in _choices().items()
             if self._value(path) not in valid
         ]
         missing = [role for role in SPECIAL_TOKENS if self.special_ids.get(role) is None]
@@ -219,8 +208,15 @@ class HclConfig(PretrainedConfig):
 def _filled(group: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return ``given`` over the defaults of its group, one level of nested dicts included."""
     defaults, values = _GROUPS[group], dict(given or {})
+    if group == "contrasts":
+        defaults = {name: dict(contrast.defaults) for name, contrast in CONTRASTS.items()} | defaults
     filled = {**defaults, **values}
     for key, default in defaults.items():
         if isinstance(default, dict):
             filled[key] = {**default, **dict(values.get(key) or {})}
     return filled
+
+
+def _choices() -> dict[tuple[str, ...], Sequence[str]]:
+    return _CHOICES | {("contrasts", name, setting): words for name, contrast in CONTRASTS.items()
+                       for setting, words in contrast.choices.items()}

@@ -1,40 +1,14 @@
 """Signs of collapse: is z used, and do the contrasts still pull? (METHODS A.5, A.6)"""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
 from models.hcl.config import HclConfig
-from models.hcl.objective import BatchTotals
-from models.hcl.output import HclOutput
+from models.hcl.contrasts import CONTRASTS
+from models.hcl.output import BatchTotals, HclOutput
 
 ACTIVE_VARIANCE = 0.01  # a unit is active if its posterior mean varies more than this over inputs
 VANISHED_LOSS = 0.01
-CONTRASTS = ("instance", "keyword", "mahalanobis")
-
-
-@dataclass(frozen=True)
-class _Contrast:
-    """One contrast of a batch: losses and gaps (B,), the samples that take part (B,)."""
-
-    name: str
-    loss: Tensor
-    gap: Tensor
-    mask: Tensor
-
-
-def _contrasts(output: HclOutput) -> Iterator[_Contrast]:
-    """Yield the contrasts, that of instances first; the other two are of the same samples."""
-    latent, keyword, level = output.latent, output.keyword, output.level
-    if latent is not None and latent.instance is not None:
-        assert latent.gap is not None and latent.instance_mask is not None  # come with the contrast
-        yield _Contrast("instance", latent.instance.detach(), latent.gap.detach(), latent.instance_mask)
-    if keyword is not None:
-        yield _Contrast("keyword", keyword.contrast.detach(), keyword.gap.detach(), keyword.mask)
-    if keyword is not None and level is not None:
-        yield _Contrast("mahalanobis", level.contrast.detach(), level.gap.detach(), keyword.mask)
 
 
 class Monitor:
@@ -62,8 +36,8 @@ class Monitor:
                        log_sigma=0.5 * logvar.mean(-1))
         if latent is not None and latent.kl_negative is not None and latent.has_negative is not None:
             self._keep(kl_negative=latent.kl_negative[latent.has_negative])
-        for contrast in _contrasts(output):
-            self._keep(**{f"{contrast.name}_{part}": getattr(contrast, part) for part in ("loss", "gap", "mask")})
+        for name, found in output.contrasts.items():
+            self._keep(**{f"{name}_{part}": getattr(found, part) for part in ("loss", "gap", "mask")})
 
     def values(self) -> dict[str, float]:
         """Return the monitors by name; those without any sample are left out.
@@ -117,22 +91,22 @@ def training_monitors(output: HclOutput, totals: BatchTotals) -> dict[str, Tenso
     shares: dict[str, Tensor | float] = {}
     if output.latent is not None:
         half = 0.5 * output.latent.posterior.logvar.detach()  # log sigma (B, dz)
-        sums = torch.stack([torch.exp(half), half]).sum((1, 2)) / (totals.items * half.shape[-1])
-        shares["sigma"], shares["mean_log_sigma"] = sums.unbind()
-    contrasts = list(_contrasts(output))
-    if not contrasts:
+        spread = torch.stack([torch.exp(half), half]).sum((1, 2)) / (totals.items * half.shape[-1])
+        shares["sigma"], shares["mean_log_sigma"] = spread.unbind()
+    if not output.contrasts:
         return shares
-    taking_part = {contrast.name: totals.impostors for contrast in contrasts} | {"instance": totals.negatives}
-    of_instance = [contrast.mask for contrast in contrasts if contrast.name == "instance"]
-    of_keywords = [contrast.mask for contrast in contrasts if contrast.name != "instance"]
-    weights = [mask / max(1, totals.negatives) for mask in of_instance]
-    weights += [of_keywords[0] / max(1, totals.impostors)] * len(of_keywords) if of_keywords else []
-    vanished = torch.stack([contrast.loss for contrast in contrasts]) < VANISHED_LOSS  # (C, B)
-    gaps = torch.stack([contrast.gap for contrast in contrasts]).abs()
-    shared = torch.stack(weights)
-    found = torch.stack([vanished * shared, gaps * shared]).sum(-1)  # (2, C)
+    counts = {name: CONTRASTS[name].count(totals) for name in output.contrasts}
+    weights: dict[int, Tensor] = {}  # of samples, by mask: several contrasts share one
+    for name, found in output.contrasts.items():
+        if id(found.mask) not in weights:
+            weights[id(found.mask)] = found.mask / max(1, counts[name])
+    every = output.contrasts.values()
+    vanished = torch.stack([found.loss.detach() for found in every]) < VANISHED_LOSS  # (C, B)
+    gaps = torch.stack([found.gap.detach() for found in every]).abs()
+    shared = torch.stack([weights[id(found.mask)] for found in every])
+    sums = torch.stack([vanished * shared, gaps * shared]).sum(-1)  # (2, C)
     part = len(output.reconstruction) / totals.items
-    for number, contrast in enumerate(contrasts):
-        shares[f"{contrast.name}_masked"] = part * (1 - taking_part[contrast.name] / totals.items)
-        shares[f"{contrast.name}_vanished"], shares[f"{contrast.name}_gap"] = found[0, number], found[1, number]
+    for number, name in enumerate(output.contrasts):
+        shares[f"{name}_masked"] = part * (1 - counts[name] / totals.items)
+        shares[f"{name}_vanished"], shares[f"{name}_gap"] = sums[0, number], sums[1, number]
     return shares

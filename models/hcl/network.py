@@ -2,7 +2,8 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Literal, Self, cast
+from dataclasses import replace
+from typing import Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -15,14 +16,14 @@ from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 from models.attention import Cache, past_length
 from models.encoders import encode, mean_pool
 from models.hcl.config import HclConfig
-from models.hcl.contrasts import keyword_output, latent_output, level_output
+from models.hcl.contrasts import CONTRASTS
 from models.hcl.decoder import Decoder
 from models.hcl.graph_attention import GraphAttention
 from models.hcl.impostor import Impostor, impostor_candidates
 from models.hcl.keyword_graph import KeywordGraph
-from models.hcl.latent import Gaussian, GaussianNetwork, in_full
+from models.hcl.latent import Gaussian, GaussianNetwork
 from models.hcl.latent_entry import LatentEntry
-from models.hcl.output import HclOutput, KeywordOutput, LatentOutput, LevelOutput
+from models.hcl.output import Contrasted, HclOutput, KeywordOutput, LatentOutput
 from models.hcl.plan import KEY, KeywordPlan, PackedPlan, Plan, Planner, Targets
 from models.hcl.segments import segment_sum, taken
 from models.hcl.texts import KEYS, Encoded, flat, joined_texts
@@ -98,7 +99,8 @@ class HclNetwork(PreTrainedModel):
         self.posterior = GaussianNetwork(width, size)
         self.latent_entry = LatentEntry(config)
         self.keyword_slot = nn.Linear(width, width)
-        self.keyword_points = nn.Linear(width, size, bias=False)  # P of the contrast between levels
+        for name, made in ((name, made) for contrast in CONTRASTS.values() for name, made in contrast.modules.items()):
+            self.add_module(name, made(config))
         self.bow_hidden = nn.Linear(width + size, width)
         self.bow_scores = TiedOutput(config.vocab_size)
         self._vectors: Tensor | None = None
@@ -162,7 +164,7 @@ class HclNetwork(PreTrainedModel):
             use_cache, return_dict: set by ``generate``.
         """
         if batch is not None:
-            return self._training_pass(batch)
+            return self.passed(batch)
         memory = encoder_outputs.last_hidden_state if encoder_outputs is not None else None
         if decoder_input_ids is None or memory is None or attention_mask is None:
             raise ValueError("HclModel: give a batch to train on, or call paraphrase() to generate")
@@ -171,20 +173,39 @@ class HclNetwork(PreTrainedModel):
         states = self.decode(decoder_input_ids, memory, attention_mask, latent, past_key_values)
         return Seq2SeqLMOutput(logits=self.score(states), past_key_values=past_key_values)
 
-    def _training_pass(self, batch: Mapping[str, Tensor]) -> HclOutput:
-        latent_texts = ["y", "neg"] if self.config.latent["enabled"] else []
-        texts = self.texts(batch, ["x", *latent_texts])
+    def passed(self, batch: Mapping[str, Tensor], validating: bool = False) -> HclOutput:
+        """Return all parts of a batch, z drawn from the posterior.
+
+        What selects a checkpoint may not depend on negatives, not even by rounding. So ``validating`` encodes them
+        apart, or texts would be padded to other lengths; and contrasts of keywords are then those of samples whose
+        input keyword is a node too.
+        """
+        has_latent = self.config.latent["enabled"]
+        read = ["x", "y", "neg"] if has_latent else ["x"]
+        parts = [read[:2], read[2:]] if validating else [read]
+        texts = {name: text for part in parts for name, text in self.texts(batch, part).items()}
         plan = self.plan(batch)
         keyword = self.keywords(batch, plan.keywords)
-        u_in = keyword.u_in if keyword is not None else None
-        latent, z, level = self.latents(texts, keyword, batch) if self.config.latent["enabled"] else (None, None, None)
-        reconstruction = self.reconstruct(texts["x"].states, u_in, z, batch, plan.targets)
-        return HclOutput(reconstruction, batch["y_in_mask"].sum(-1), latent, keyword, level)
+        if keyword is not None and validating:
+            keyword = replace(keyword, mask=keyword.mask & (batch["kx"] >= 0))
+        contrasts = self._contrasts(keyword, None)
+        latent, z = self.latent(texts, keyword, batch) if has_latent else (None, None)
+        contrasts |= self._contrasts(keyword, latent)
+        u_in, hidden = keyword.u_in if keyword is not None else None, texts["x"].states
+        reconstruction = self.reconstruct(hidden, u_in, z, batch, plan.targets)
+        return HclOutput(hidden, reconstruction, batch["y_in_mask"].sum(-1), latent, keyword,
+                         {name: contrasts[name] for name in CONTRASTS if name in contrasts})
 
-    def latents(
-        self, texts: Mapping[str, Encoded], keyword: KeywordOutput | None, batch: Mapping[str, Tensor]
-    ) -> tuple[LatentOutput, Tensor, LevelOutput | None]:
-        """Return the distributions over z, z drawn from the posterior (B, dz), and the contrast between levels.
+    def _contrasts(self, keyword: KeywordOutput | None, latent: LatentOutput | None) -> dict[str, Contrasted]:
+        """Return the contrasts that read ``latent``; without it those that do not."""
+        found = {name: contrast.of(self, keyword, latent) for name, contrast in CONTRASTS.items()
+                 if contrast.needs_latent == (latent is not None)
+                 and (keyword is not None or not contrast.needs_keyword)}
+        return {name: contrasted for name, contrasted in found.items() if contrasted is not None}
+
+    def latent(self, texts: Mapping[str, Encoded], keyword: KeywordOutput | None,
+               batch: Mapping[str, Tensor]) -> tuple[LatentOutput, Tensor]:
+        """Return the distributions over z, and z drawn from the posterior (B, dz).
 
         Args:
             texts: x, y and, if there are any, neg, from :meth:`texts`.
@@ -195,11 +216,7 @@ class HclNetwork(PreTrainedModel):
         prior, posteriors = self.prior(h_x, keyword.u_in if keyword is not None else None), self._posteriors(texts)
         z = posteriors.of_text(0).sample(self.noise(batch))
         bow = self._bow(h_x, z, batch) if self.config.uses_bow else None
-        latent = latent_output(self.config, prior, posteriors, batch.get("has_negative"), bow)
-        if keyword is None:
-            return latent, z, None
-        points = in_full(self.keyword_points, torch.stack([keyword.u_out, keyword.u_imp], dim=1))
-        return latent, z, level_output(self.config, latent.posterior, points)
+        return LatentOutput.of(self.config, prior, posteriors, batch.get("has_negative"), bow), z
 
     def _posteriors(self, texts: Mapping[str, Encoded]) -> Gaussian:
         """Return q(z | x, y) of the true output and of the negatives (B, 1 + K, dz)."""
@@ -214,23 +231,6 @@ class HclNetwork(PreTrainedModel):
         mu, logvar = (torch.cat([getattr(part, name) for part in parts], dim=1) for name in ("mu", "logvar"))
         return Gaussian(mu, logvar)
 
-    @torch.no_grad()
-    def reconstruction(self, batch: Mapping[str, Tensor], source: Literal["prior", "zero"]) -> Tensor:
-        """Return -log p(y+ | x, z) (B,) with z drawn from the prior, or z = 0.
-
-        Compared with ``HclOutput.reconstruction``, where z comes from the posterior, it shows whether the
-        decoder uses z at all.
-        """
-        if not self.config.latent["enabled"]:
-            raise ValueError("HclModel: this model has no latent variable")
-        text = self.texts(batch, ["x"])["x"]
-        plan = self.plan(batch)
-        keyword = self.keywords(batch, plan.keywords)
-        u_in, noise = keyword.u_in if keyword is not None else None, self.noise(batch)
-        prior = self.prior(text.vector, u_in)
-        z = prior.sample(noise) if source == "prior" else 0.0 * noise
-        return self.reconstruct(text.states, u_in, z, batch, plan.targets)
-
     # Encoding
 
     def encode(self, ids: Tensor, mask: Tensor) -> Tensor:
@@ -243,6 +243,8 @@ class HclNetwork(PreTrainedModel):
         A vector is the mean of the states of real tokens.
         """
         names = [name for name in names if f"{name}_ids" in batch]
+        if not names:
+            return {}
         rows = [flat(batch[f"{name}_ids"]).shape[0] for name in names]
         whole = {key: batch[key] for key in KEYS if key in batch and len(batch[key]) == sum(rows)}
         whole = whole or joined_texts(batch, names, self.config.special_ids["pad"])
@@ -294,7 +296,7 @@ class HclNetwork(PreTrainedModel):
         return impostor_candidates(self.graph, ky, kneg, neighbours=self.config.graph["iterations"] > 0)
 
     def keywords(self, batch: Mapping[str, Tensor], plan: KeywordPlan | None) -> KeywordOutput | None:
-        """Return keyword vectors and their contrast; None for a model that has no use for them."""
+        """Return keyword vectors, in float32 at least; None for a model that has no use for them."""
         if plan is None:
             return None
         if plan.around is not None:
@@ -308,7 +310,8 @@ class HclNetwork(PreTrainedModel):
             u_in = self._with_unseen(known, u_in, batch["unseen_vectors"])
         if not plan.all_known[1]:
             u_out = u_out.masked_fill(~has_output.unsqueeze(-1), 0.0)
-        return keyword_output(self.config, u_in, u_out, self.impostor(u_out, of_candidates, plan.samples), has_impostor)
+        u_in, u_out, u_imp = at_least_float32(u_in, u_out, self.impostor(u_out, of_candidates, plan.samples))
+        return KeywordOutput(u_in, u_out, u_imp, has_impostor)
 
     def _with_unseen(self, known: Tensor, seen: Tensor, vectors: Tensor) -> Tensor:
         """Return u_in (B, d): ``seen`` where the node is ``known``, a new node with its self loop elsewhere."""

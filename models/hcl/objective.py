@@ -1,39 +1,12 @@
 """From the parts of a batch to the number that training lowers, and to the one that selects a checkpoint."""
 
-from dataclasses import dataclass
 from math import ceil
 
 from torch import Tensor
 
 from models.hcl.config import HclConfig
-from models.hcl.output import HclOutput
+from models.hcl.output import BatchTotals, HclOutput
 from models.losses import free_bits_kl, masked_mean
-
-
-@dataclass(frozen=True)
-class BatchTotals:
-    """Sizes of a whole batch, by which the sums of its micro-batches are divided.
-
-    Attributes:
-        items: samples.
-        negatives: samples with a negative output.
-        impostors: samples with an impostor keyword.
-    """
-
-    items: int
-    negatives: int
-    impostors: int
-
-    @classmethod
-    def of(cls, output: HclOutput) -> "BatchTotals":
-        """Return the sizes of the batch that gave ``output``."""
-        latent, keyword = output.latent, output.keyword
-        negatives = latent.instance_mask if latent is not None else None
-        return cls(
-            items=len(output.reconstruction),
-            negatives=int(negatives.sum()) if negatives is not None else 0,
-            impostors=int(keyword.mask.sum()) if keyword is not None else 0,
-        )
 
 
 def kl_weight(step: int, annealing_steps: int, cycles: int = 1, total_steps: int = 0) -> float:
@@ -98,23 +71,11 @@ def objective(
         parts["bow"] = output.latent.bow.sum() / totals.items
         elbo = elbo + parts["bow"]
     loss = elbo / config.mean_target_length
-    for name, value in _contrasts(output, config, totals).items():
-        parts[name] = value
-        loss = loss + config.contrasts[name]["weight"] * value
+    for contrast in config.contrasts_used:
+        if (found := output.contrasts.get(contrast.name)) is not None:
+            parts[contrast.name] = masked_mean(found.loss, found.mask, contrast.count(totals))
+            loss = loss + config.contrasts[contrast.name]["weight"] * parts[contrast.name]
     return loss, {name: value.detach() for name, value in {"loss": loss, **parts}.items()}
-
-
-def _contrasts(output: HclOutput, config: HclConfig, totals: BatchTotals) -> dict[str, Tensor]:
-    values: dict[str, Tensor] = {}
-    latent, keyword, level = output.latent, output.keyword, output.level
-    if config.uses_instance and latent is not None and latent.instance is not None:
-        assert latent.instance_mask is not None  # comes with the contrast
-        values["instance"] = masked_mean(latent.instance, latent.instance_mask, totals.negatives)
-    if config.uses_keyword_contrast and keyword is not None:
-        values["keyword"] = masked_mean(keyword.contrast, keyword.mask, totals.impostors)
-    if config.uses_mahalanobis and keyword is not None and level is not None:
-        values["mahalanobis"] = masked_mean(level.contrast, keyword.mask, totals.impostors)
-    return values
 
 
 def validation_loss(output: HclOutput, config: HclConfig) -> Tensor:

@@ -1,33 +1,30 @@
 """What a training pass of the HCL model returns."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from models.hcl.latent import Gaussian
-from models.losses import gaussian_kl
+from models.losses import gaussian_kl, gaussian_kl_dims
+
+if TYPE_CHECKING:
+    from models.hcl.config import HclConfig
 
 
 @dataclass(frozen=True)
 class KeywordOutput:
-    """Keyword vectors of a batch and what the contrasts make of them.
+    """Keyword vectors of a batch.
 
     Attributes:
         u_in, u_out, u_imp: vectors of input, output and impostor keyword (B, d).
-        mask: samples with an output keyword and an impostor (B,); what follows holds for these alone.
-        s_out, s_imp: cosines to the anchor (B,).
-        contrast: keyword contrast (B,).
-        gap: how far the output keyword is ahead of the impostor, in units of the temperature (B,).
+        mask: samples with an output keyword and an impostor (B,).
     """
 
     u_in: Tensor
     u_out: Tensor
     u_imp: Tensor
     mask: Tensor
-    s_out: Tensor
-    s_imp: Tensor
-    contrast: Tensor
-    gap: Tensor
 
 
 @dataclass(frozen=True)
@@ -37,11 +34,9 @@ class LatentOutput:
     Attributes:
         prior, posterior, negative: p(z|x,u), q(z|x,y+), q(z|x,y-); ``negative`` is None without negatives.
         kl_dims: KL(q+ || p) by dimension (B, dz).
-        d_pos, d_neg: KL(q+ || p) and KL(q- || p) as the contrast saw them (``dist_norm``) (B,); with K negatives
+        d_pos, d_neg: KL(q+ || p) and KL(q- || p) as the contrast sees them (``dist_norm``) (B,); with K negatives
             per item, ``d_neg`` is (B, K) and ``negative`` (B, K, dz).
-        instance: instance contrast (B,).
         has_negative: which negatives are real, (B,) or (B, K).
-        gap: how far the true output is ahead of the nearest negative, in units of the temperature (B,).
         bow: bag-of-words loss, summed over tokens (B,).
     """
 
@@ -51,22 +46,37 @@ class LatentOutput:
     kl_dims: Tensor
     d_pos: Tensor
     d_neg: Tensor | None
-    instance: Tensor | None
     has_negative: Tensor | None
-    gap: Tensor | None
     bow: Tensor | None
+
+    @classmethod
+    def of(cls, config: "HclConfig", prior: Gaussian, texts: Gaussian, has_negative: Tensor | None,
+           bow: Tensor | None) -> "LatentOutput":
+        """Return the output of prior and posteriors.
+
+        ``texts`` holds the posteriors of the true output, first, and of K negatives (B, 1 + K, dz). There are none
+        (K = 0), one per sample, or several with ``has_negative`` (B, K).
+
+        Raises:
+            ValueError: negatives are given without ``has_negative``.
+        """
+        divisor = config.latent_size if config.contrasts["dist_norm"] == "dim" else 1
+        all_dims = gaussian_kl_dims(texts.mu, texts.logvar, prior.mu.unsqueeze(1), prior.logvar.unsqueeze(1))
+        distances, posterior = all_dims.sum(-1) / divisor, texts.of_text(0)  # (B, 1 + K), (B, dz)
+        kl_dims, d_pos = all_dims[:, 0], distances[:, 0]
+        if texts.mu.shape[1] == 1:
+            return cls(prior, posterior, None, kl_dims, d_pos, None, None, bow)
+        if has_negative is None:
+            raise ValueError("HclModel: a batch with neg_ids needs has_negative, (B,) or (B, K) as neg_ids")
+        several = has_negative.dim() == 2
+        d_neg = distances[:, 1:] if several else distances[:, 1]
+        negative = Gaussian(texts.mu[:, 1:], texts.logvar[:, 1:]) if several else texts.of_text(1)
+        return cls(prior, posterior, negative, kl_dims, d_pos, d_neg, has_negative.bool(), bow)
 
     @property
     def kl(self) -> Tensor:
         """KL(q+ || p), summed over dimensions (B,)."""
         return self.kl_dims.sum(-1)
-
-    @property
-    def instance_mask(self) -> Tensor | None:
-        """Samples with a real negative (B,)."""
-        if self.has_negative is None or self.has_negative.dim() == 1:
-            return self.has_negative
-        return self.has_negative.any(-1)
 
     @property
     def kl_negative(self) -> Tensor | None:
@@ -80,22 +90,24 @@ class LatentOutput:
 
 
 @dataclass(frozen=True)
-class LevelOutput:
-    """The contrast between levels.
+class Contrasted:
+    """What a contrast makes of a batch.
 
     Attributes:
-        v_out, v_imp: output and impostor keyword in latent space (B, dz).
-        d_out, d_imp: their Mahalanobis distances to q(z|x,y+), as the contrast saw them (B,).
-        contrast: Mahalanobis contrast (B,), under ``KeywordOutput.mask``.
-        gap: how far the output keyword is ahead of the impostor, in units of the temperature (B,).
+        right, wrong: distance or similarity of each sample's right candidate (B,), and of the wrong one, (B,) or, of
+            several, (B, K).
+        loss: of each sample (B,).
+        gap: how far the right candidate is ahead of the (nearest) wrong one, in units of the temperature (B,).
+        mask: samples that take part (B,); all else holds for these alone.
+        points: the right and the wrong candidate, if they are points of the latent space (B, 2, dz).
     """
 
-    v_out: Tensor
-    v_imp: Tensor
-    d_out: Tensor
-    d_imp: Tensor
-    contrast: Tensor
+    right: Tensor
+    wrong: Tensor
+    loss: Tensor
     gap: Tensor
+    mask: Tensor
+    points: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -103,15 +115,44 @@ class HclOutput:
     """Per-sample parts of a batch, before any weighting; a part that the configuration leaves out is None.
 
     Attributes:
+        hidden: encoder states of the input (B, Lx, d).
         reconstruction: -log p(y+ | x, z), summed over the target's tokens (B,).
         tokens: predicted tokens of each target (B,).
         latent: None for the deterministic backbone.
         keyword: None without keyword.
-        level: None unless there are both.
+        contrasts: by name, those of which the model and the batch have all that they read, in the order of
+            :data:`models.hcl.contrasts.CONTRASTS`, whatever their weight.
     """
 
+    hidden: Tensor
     reconstruction: Tensor
     tokens: Tensor
     latent: LatentOutput | None
     keyword: KeywordOutput | None
-    level: LevelOutput | None
+    contrasts: dict[str, Contrasted]
+
+
+@dataclass(frozen=True)
+class BatchTotals:
+    """Sizes of a whole batch, by which the sums of its micro-batches are divided.
+
+    Attributes:
+        items: samples.
+        negatives: samples with a negative output.
+        impostors: samples with an impostor keyword.
+    """
+
+    items: int
+    negatives: int
+    impostors: int
+
+    @classmethod
+    def of(cls, output: HclOutput) -> "BatchTotals":
+        """Return the sizes of the batch that gave ``output``."""
+        latent, keyword = output.latent, output.keyword
+        negatives = None if latent is None else latent.has_negative
+        return cls(
+            items=len(output.reconstruction),
+            negatives=0 if negatives is None else int(negatives.view(len(negatives), -1).any(-1).sum()),
+            impostors=0 if keyword is None else int(keyword.mask.sum()),
+        )

@@ -1,7 +1,6 @@
 """What validation says of an epoch: the loss that selects, and whether z and the contrasts still do their work."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -9,7 +8,7 @@ from torch import Tensor
 from models.hcl.monitors import Monitor
 from models.hcl.network import HclNetwork
 from models.hcl.objective import validation_loss
-from models.hcl.output import HclOutput, KeywordOutput
+from models.hcl.output import HclOutput
 from models.hcl.plan import Targets
 
 # Reconstructions from the prior and from zero cost a pass of the decoder each; with those of every fourth item,
@@ -41,7 +40,7 @@ class Validation:
 
     @torch.no_grad()
     def add(self, batch: Mapping[str, Tensor]) -> None:
-        """Take in a batch; texts are encoded once, the negatives apart from what the selecting loss reads.
+        """Take in a batch; see :meth:`HclNetwork.passed`.
 
         Raises:
             ValueError: the model is in training mode.
@@ -49,22 +48,11 @@ class Validation:
         model = self.model
         if model.training:
             raise ValueError("Validation: call eval() on the model, or dropout decides the values")
-        has_latent = model.config.latent["enabled"]
-        texts = model.texts(batch, ["x", "y"] if has_latent else ["x"])
-        plan = model.plan(batch)
-        hidden, keyword = texts["x"].states, model.keywords(batch, plan.keywords)
-        u_in = keyword.u_in if keyword is not None else None
-        latent, z, level = None, None, None
-        if has_latent:
-            # Apart: in one pass with them, texts would be padded to other lengths, and the loss round otherwise.
-            texts |= model.texts(batch, ["neg"])
-            latent, z, level = model.latents(texts, keyword, batch)
-        reconstruction = model.reconstruct(hidden, u_in, z, batch, plan.targets)
-        output = HclOutput(reconstruction, batch["y_in_mask"].sum(-1), latent, _known(keyword, batch), level)
-        self._keep(loss=validation_loss(output, model.config), reconstruction=reconstruction)
+        output = model.passed(batch, validating=True)
+        self._keep(loss=validation_loss(output, model.config), reconstruction=output.reconstruction)
         self._monitor.add(output)
-        self._probe_latent(output, hidden, batch)
-        self._items += len(reconstruction)
+        self._probe_latent(output, batch)
+        self._items += len(output.reconstruction)
 
     def values(self) -> dict[str, float]:
         """Return the values by name.
@@ -79,26 +67,21 @@ class Validation:
         found |= {name: found["reconstruction"] + float(worse.mean()) for name, worse in rows.items()}
         return found | self._monitor.values()
 
-    def _probe_latent(self, output: HclOutput, hidden: Tensor, batch: Mapping[str, Tensor]) -> None:
+    def _probe_latent(self, output: HclOutput, batch: Mapping[str, Tensor]) -> None:
         """Keep how much worse some items are reconstructed without the posterior."""
         if output.latent is None:
             return
         first = -self._items % self.every  # by the item's number, however items fall into batches
-        chosen = torch.arange(first, len(hidden), self.every, device=hidden.device)
+        chosen = torch.arange(first, len(output.hidden), self.every, device=output.hidden.device)
         if not len(chosen):
             return
         part = {name: batch[name][chosen] for name in ("x_mask", "y_in", "y_in_mask", "y_out")}
         u_in = output.keyword.u_in[chosen] if output.keyword is not None else None
         noise, targets = self.model.noise(batch), Targets.of(part["y_in_mask"])
         for name, z in (("prior", output.latent.prior.sample(noise)), ("zero", torch.zeros_like(noise))):
-            found = self.model.reconstruct(hidden[chosen], u_in, z[chosen], part, targets)
+            found = self.model.reconstruct(output.hidden[chosen], u_in, z[chosen], part, targets)
             self._keep(**{f"reconstruction_{name}": found - output.reconstruction[chosen]})
 
     def _keep(self, **tensors: Tensor) -> None:
         for name, tensor in tensors.items():
             self._rows.setdefault(name, []).append(tensor)
-
-
-def _known(keyword: KeywordOutput | None, batch: Mapping[str, Tensor]) -> KeywordOutput | None:
-    """Return ``keyword`` with its contrast on items alone whose input keyword is a node too."""
-    return None if keyword is None else replace(keyword, mask=keyword.mask & (batch["kx"] >= 0))

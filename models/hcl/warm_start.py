@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from models.hcl.config import HclConfig
+from models.hcl.contrasts import CONTRASTS
 from models.hcl.network import HclNetwork
 
 # Modules that training reaches whenever there is a latent variable.
@@ -72,17 +73,17 @@ def init_from(model: HclNetwork, other: HclNetwork) -> InitReport:
 
 def untrained_modules(config: HclConfig) -> tuple[str, ...]:
     """Return the names of modules and parameters that a model of this configuration has, and never trains."""
-    contrasts = config.uses_keyword_contrast or config.uses_mahalanobis
+    impostors = any(contrast.needs_keyword for contrast in config.contrasts_used)
     # Without a graph each impostor has one candidate, and a share of one does not depend on any weight.
     weighs = config.graph["iterations"] > 0 or config.keyword["imp_weight"] == "linear"
     keyword_prior = config.uses_keyword and config.latent["enabled"]
     trained = {
         "prior.of_condition": keyword_prior,
         "keyword_slot": config.decoder["kw_memory"],
-        "keyword_points": config.uses_mahalanobis,
+        **{module: config.uses_contrast(name) for name, contrast in CONTRASTS.items() for module in contrast.modules},
         "bow_hidden": config.uses_bow,
         "bow_scores": config.uses_bow,
-        "impostor": contrasts and weighs,
+        "impostor": impostors and weighs,
         **dict.fromkeys(_LATENT, config.latent["enabled"]),
         "attention": config.uses_keyword and config.graph["iterations"] > 0,
         "latent_entry.slot": "memory" in config.latent["enters"],

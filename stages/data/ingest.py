@@ -11,13 +11,15 @@ import numpy as np
 
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, table_writer, write_json
-from stages.data.ingestion.company import Settled, settled
-from stages.data.ingestion.counts import by_split, hashed_counts, negative_counts, row_counts, source_counts, summary
-from stages.data.ingestion.hashed import component_marks, split_hashed
-from stages.data.ingestion.items import Items
-from stages.data.ingestion.labelled import labelled_counts, labelled_examples
-from stages.data.ingestion.leaks import leak_report
-from stages.data.ingestion.negatives import (
+from stages.data.deduplication.row_log import KEPT
+from stages.data.deduplication.taken_rows import CONTINUATIONS, Taken, check_share, take_rows
+from stages.data.items.continuations import opening_marks
+from stages.data.items.counts import by_split, hashed_counts, negative_counts, row_counts, source_counts, summary
+from stages.data.items.items import Items
+from stages.data.items.labelled import labelled_counts, labelled_examples
+from stages.data.items.tables import example_batches, labelled_batches, text_batches, text_numbers, used_texts
+from stages.data.layouts.newsposts import stripped_posts
+from stages.data.negatives.sources import (
     check_source,
     left_out,
     made_items,
@@ -25,13 +27,11 @@ from stages.data.ingestion.negatives import (
     no_items,
     with_negatives,
 )
-from stages.data.ingestion.newsposts import stripped_posts
-from stages.data.ingestion.pairs import UNITS, Taken, check_share, take_rows
-from stages.data.ingestion.readers import RawRow, read_rows
-from stages.data.ingestion.rowlog import KEPT
-from stages.data.ingestion.splits import sample_items, split_groups, split_items
-from stages.data.ingestion.tables import example_batches, labelled_batches, text_batches, text_numbers, used_texts
-from stages.data.ingestion.units import unit_marks
+from stages.data.reading.dataset import RawRow, read_rows
+from stages.data.splitting.by_hash import component_marks, split_by_hash
+from stages.data.splitting.exclusions import Connected, connected
+from stages.data.splitting.leaks import leak_report
+from stages.data.splitting.splits import sample_items, split_groups, split_items
 from stages.params.data import Dataset, Ingest
 from stages.runtime.errors import InputError, nearest
 from stages.runtime.process import StageProcess, run_stage
@@ -75,10 +75,10 @@ def run(rows: Iterable[RawRow], dataset: Dataset, params: Ingest, seed: int, scr
     check_share(taken, params.max_rejected)
     if labelled:
         return _labelled(taken, dataset, params, seed)
-    return _contrasted(settled(taken, params.split_by, params.captions), dataset, params, seed)
+    return _contrasted(connected(taken, params.split_by, params.captions), dataset, params, seed)
 
 
-def _contrasted(found: Settled, dataset: Dataset, params: Ingest, seed: int) -> Ingested:
+def _contrasted(found: Connected, dataset: Dataset, params: Ingest, seed: int) -> Ingested:
     """Make items of source, target and negative."""
     counts = source_counts(found, params)
     whole = made_items(found, params, seed)
@@ -103,7 +103,7 @@ def _contrasted(found: Settled, dataset: Dataset, params: Ingest, seed: int) -> 
     return Ingested("examples", counts, {
         "examples": lambda: example_batches(items, split, group, text_numbers(used), origin),
         "texts": lambda: text_batches(found.taken.texts, used, dataset.language),
-        "rejected": lambda: _rejected(found.taken, found.company.of_takeable)})
+        "rejected": lambda: _rejected(found.taken, found.exclusions.of_takeable)})
 
 
 def _labelled(taken: Taken, dataset: Dataset, params: Ingest, seed: int) -> Ingested:
@@ -124,14 +124,14 @@ def _rejected(taken: Taken, later: Callable[[np.ndarray], np.ndarray]) -> Iterat
     return taken.log.rejected(taken.verdicts, taken.takeable, later, taken.labels)
 
 
-def _split(items: Items, found: Settled, params: Ingest, seed: int) -> tuple[np.ndarray, np.ndarray | None]:
+def _split(items: Items, found: Connected, params: Ingest, seed: int) -> tuple[np.ndarray, np.ndarray | None]:
     """Return the split of each item and, if components are kept together, of each component."""
     taken, group = found.taken, found.group
     if params.split_by == "pair":
         return split_items(items.rank, taken.published, params.validation, params.test, seed), None
     if params.split_by == "hashed":
-        marks = unit_marks(taken, group) if taken.structure in UNITS else component_marks(taken.texts, group)
-        of_group = split_hashed(marks, found.sizes, params.validation, params.test, seed, found.highest)
+        marks = opening_marks(taken, group) if taken.structure in CONTINUATIONS else component_marks(taken.texts, group)
+        of_group = split_by_hash(marks, found.sizes, params.validation, params.test, seed, found.highest)
     else:
         of_group = split_groups(group[items.source], int(group.max()) + 1, params.validation, params.test, seed,
                                 found.highest)

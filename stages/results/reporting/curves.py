@@ -14,12 +14,15 @@ from stages.results.reporting.labels import number, quantity_label
 
 _SPLITS = (("validation", "-", 1.7, 1.0), ("train", (0, (3.5, 1.8)), 1.1, 0.75))
 _MARKED = 60        # points of a line up to which each is marked
-_CONTRASTS = "instance|keyword|mahalanobis"
+_MONITORED = "_vanished"     # what is recorded of a contrast, and of nothing else
 
 
 @dataclass(frozen=True)
 class Question:
-    """What several plots answer together, a note, and a pattern of the quantities that they show."""
+    """What several plots answer together, a note, and a pattern of the quantities that they show.
+
+    In the pattern, ``{contrasts}`` stands for the names of the contrasts of which anything was recorded.
+    """
 
     title: str
     note: str
@@ -28,7 +31,7 @@ class Question:
 
 HCL_QUESTIONS = (
     Question("The loss and its parts", "What is minimised. The validation loss, without the contrasts, chooses the "
-             "weights.", rf"loss|reconstruction|kl|bow|{_CONTRASTS}"),
+             "weights.", r"loss|reconstruction|kl|bow|{contrasts}"),
     Question("Does the latent variable carry anything?", "Posterior collapse shows in a KL near zero, in few active "
              "units, and in a reconstruction that is as good with z from the prior, or with z = 0, as from the "
              "posterior. KL negative is that of the negative's posterior: the instance contrast wants it above the KL.",
@@ -36,7 +39,7 @@ HCL_QUESTIONS = (
     Question("Do the contrasts still teach?", "Of each contrast: masked, the share of items that take no part; of the "
              "others, the mean loss; vanished, the share with a loss below 0.01; ahead, the share in which the right "
              "candidate is ahead; gap, how far apart the candidates are, in units of the temperature.",
-             rf"({_CONTRASTS})_.*"),
+             r"({contrasts})_.*"),
     Question("Optimiser", "Rates, the weight of the KL term, and the size of the gradient.", r".*"),
 )
 PGKPR_QUESTIONS = (
@@ -79,8 +82,10 @@ def curve_groups(models: Sequence[ModelMaterial], questions: Sequence[Question] 
         quantities.update(dict.fromkeys(history_quantities(model.history)))
     places = {model.name: place for place, model in enumerate(models)}
     members: dict[str, list[Plot]] = {question.title: [] for question in questions}
+    contrasts = "|".join(re.escape(name.removesuffix(_MONITORED)) for name in quantities if name.endswith(_MONITORED))
+    patterns = {one.title: one.pattern.replace("{contrasts}", contrasts or "(?!)") for one in questions}
     for quantity in quantities:
-        title = next(one.title for one in questions if re.fullmatch(one.pattern, quantity))
+        title = next(title for title, pattern in patterns.items() if re.fullmatch(pattern, quantity))
         members[title].append(_plot(quantity, known, places, track))
     return [CurveGroup(one.title, one.note, members[one.title]) for one in questions if members[one.title]]
 

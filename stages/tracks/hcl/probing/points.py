@@ -48,7 +48,7 @@ def left_out(model: HclModel) -> dict[str, str]:
     config = model.config
     if not config.latent["enabled"]:
         return dict.fromkeys(KINDS, _NO_LATENT)
-    if config.uses_mahalanobis:
+    if config.uses_contrast("mahalanobis"):
         return {}
     return dict.fromkeys(KINDS[3:], _UNTRAINED if config.uses_keyword else _NO_KEYWORD)
 
@@ -115,29 +115,29 @@ def _points(chunk: pd.DataFrame, output: HclOutput, texts: dict[str, Sequence[st
 
 def _vectors(output: HclOutput) -> dict[str, tuple[Tensor, Tensor]]:
     """Return for each kind its vectors (B, dz) and which items have it (B,)."""
-    latent, keyword, level = output.latent, output.keyword, output.level
+    latent, keyword, contrasts = output.latent, output.keyword, output.contrasts
     assert latent is not None   # models without are left out before
     everyone = torch.ones(len(latent.prior.mu), dtype=torch.bool, device=latent.prior.mu.device)
     found = {"input": (latent.prior.mu, everyone), "positive": (latent.posterior.mu, everyone)}
-    if latent.negative is not None and latent.instance_mask is not None:
-        found["negative"] = (_single(latent.negative.mu, 2), latent.instance_mask)
-    if keyword is not None and level is not None:
+    if latent.negative is not None:
+        found["negative"] = (_single(latent.negative.mu, 2), contrasts["instance"].mask)
+    if keyword is not None and (points := contrasts["mahalanobis"].points) is not None:
         # Where the output keyword is no node its vector is zero.
-        found["output_keyword"] = (level.v_out, keyword.u_out.abs().sum(-1) > 0)
-        found["impostor_keyword"] = (level.v_imp, keyword.mask)
+        found["output_keyword"] = (points[:, 0], keyword.u_out.abs().sum(-1) > 0)
+        found["impostor_keyword"] = (points[:, 1], keyword.mask)
     return found
 
 
 def _pairs(chunk: pd.DataFrame, output: HclOutput, missing: set[str]) -> pd.DataFrame:
-    latent, keyword, level = output.latent, output.keyword, output.level
+    latent, instance, level = output.latent, output.contrasts.get("instance"), output.contrasts.get("mahalanobis")
     assert latent is not None
     nothing = torch.full_like(latent.d_pos, torch.nan)
     columns = {"kl_positive": latent.d_pos, "kl_negative": nothing, "level_output": nothing, "level_impostor": nothing}
-    if latent.d_neg is not None and latent.instance_mask is not None:
-        columns["kl_negative"] = torch.where(latent.instance_mask, _single(latent.d_neg, 1), nothing)
-    if keyword is not None and level is not None and "output_keyword" not in missing:
-        columns["level_output"] = torch.where(keyword.mask, level.d_out, nothing)
-        columns["level_impostor"] = torch.where(keyword.mask, level.d_imp, nothing)
+    if instance is not None:
+        columns["kl_negative"] = torch.where(instance.mask, _single(instance.wrong, 1), nothing)
+    if level is not None and "output_keyword" not in missing:
+        columns["level_output"] = torch.where(level.mask, level.right, nothing)
+        columns["level_impostor"] = torch.where(level.mask, level.wrong, nothing)
     return pd.DataFrame({"example_id": chunk["example_id"].to_numpy(),
                          **{name: values.double().cpu().numpy() for name, values in columns.items()}})
 

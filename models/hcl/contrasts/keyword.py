@@ -1,0 +1,48 @@
+"""Contrast between keywords: cos(u_in, u_out) against cos(anchor, u_imp)."""
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch.nn import functional as F
+
+from models.hcl.contrasts.contrast import Contrast
+from models.hcl.output import BatchTotals, Contrasted, KeywordOutput, LatentOutput
+from models.losses import keyword_contrast
+
+if TYPE_CHECKING:
+    from models.hcl.config import HclConfig
+    from models.hcl.network import HclNetwork
+
+_SHORTEST = 1e-8  # a zero vector has cosine 0 to everything
+
+
+class KeywordContrast(Contrast):
+    """Input and output keyword should be more alike than anchor and impostor; those without impostor take no part."""
+
+    name = "keyword"
+    defaults = {"weight": 1.0, "temperature": 0.1}
+    needs_keyword = True
+
+    def of(self, network: "HclNetwork", keyword: KeywordOutput | None,
+           latent: LatentOutput | None) -> Contrasted | None:
+        """Return the contrast."""
+        assert keyword is not None
+        vectors = torch.stack([keyword.u_in, keyword.u_out, keyword.u_imp])  # (3, B, d)
+        unit = F.normalize(vectors, dim=-1, eps=_SHORTEST)
+        of_input = network.config.keyword["kw_anchor"] == "input"
+        pairs = unit[0] * unit[1:] if of_input else unit[1] * unit[::2]
+        s_out, s_imp = pairs.sum(-1).unbind()  # (B,)
+        temperature = network.config.contrasts[self.name]["temperature"]
+        loss = keyword_contrast(s_out, s_imp, temperature)
+        return Contrasted(s_out, s_imp, loss, (s_out - s_imp) / temperature, keyword.mask)
+
+    def count(self, totals: BatchTotals) -> int:
+        """Return the number of samples with an impostor."""
+        return totals.impostors
+
+    def advice_if_stuck(self, config: "HclConfig") -> str:
+        """Return what to try; without graph attention there is nothing that could move."""
+        if config.graph["iterations"] > 0:
+            return super().advice_if_stuck(config)
+        return ("without graph attention (graph.iterations 0) keyword vectors are the constants h0, and the contrast "
+                "has nothing to move: set its weight to 0, which changes no other term, or bring the graph back")

@@ -1,0 +1,1 @@
+"""Rows checked, their texts numbered, repeated and contradictory ones set aside."""

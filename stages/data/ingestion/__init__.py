@@ -1,1 +1,0 @@
-"""From raw files to triples: readers, text keys, pairs, partners, splits and retrieved negatives."""

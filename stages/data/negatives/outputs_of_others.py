@@ -1,0 +1,150 @@
+"""Negatives that are outputs of other items: of the most similar, of random ones, or as the data set samples them."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from stages.data.deduplication.on_disk import TextFile
+from stages.data.deduplication.text_keys import text_key
+from stages.data.items.items import NO_TEXT, Items, TextLists
+from stages.data.layouts.dialogue import TURN
+from stages.data.negatives.bm25 import Bm25
+from stages.data.splitting.splits import TRAIN
+from stages.runtime.progress import progress
+from stages.runtime.seeds import derived_seed, generator
+
+_CELLS = 4_000_000
+_BATCH = 2**13
+
+
+class Outputs:
+    """Outputs that an item may have as negatives: of other components, and nothing that its own one says.
+
+    Args:
+        items: all items, whether they are kept or not.
+        group: (n_texts,) component of each text.
+    """
+
+    def __init__(self, items: Items, group: np.ndarray) -> None:
+        self._items, self._of_item = items, group[items.source]
+        self._order = np.argsort(self._of_item, kind="stable")
+        self._sorted = self._of_item[self._order]
+
+    def first(self, item: int, others: Iterator[int], count: int) -> list[int]:
+        """Return the outputs of the first ``others``, places of items, that ``item`` may have; none twice."""
+        refused, chosen = self.of_component(item), list[int]()
+        for other in others:
+            output = int(self._items.target[other])
+            if output not in refused and self._of_item[other] != self._of_item[item]:
+                chosen.append(output)
+                refused.add(output)
+                if len(chosen) == count:
+                    break
+        return chosen
+
+    def of_component(self, item: int) -> set[int]:
+        """Return the inputs and outputs of the component of ``item``."""
+        start, end = np.searchsorted(self._sorted, [self._of_item[item], self._of_item[item] + 1])
+        places = self._order[start:end]
+        return {*self._items.source[places].tolist(), *self._items.target[places].tolist()}
+
+
+def from_other_items(items: Items, split: np.ndarray, asked: np.ndarray, group: np.ndarray, texts: TextFile, way: str,
+             count: int, seed: int) -> np.ndarray:
+    """Return negatives of the items at ``asked``: outputs of items of the same split and of other components.
+
+    ``bm25`` takes the items whose inputs are most similar by BM25, ties by text key of input and output;
+    ``random`` takes the items that follow a place drawn by the seed and the item's texts, in an order drawn by
+    the seed. No output is taken that the item's own component has as input or output, and none twice. The
+    order of rows changes nothing. The inputs of a split and their terms lie in memory.
+
+    Args:
+        items: all items, whether they are kept or not.
+        split: (n_items,) index into ``SPLITS``.
+        asked: (n,) places of the items that are kept, rising.
+        group: (n_texts,) component of each text.
+        texts: all texts.
+        way: ``bm25`` or ``random``.
+        count: negatives per item.
+        seed: the project's seed.
+
+    Returns:
+        (n, count) text numbers, best first; ``NO_TEXT`` where the split has no further one.
+    """
+    found, outputs = np.full((len(asked), count), NO_TEXT, dtype=np.int32), Outputs(items, group)
+    for which in np.unique(split[asked]).tolist():
+        pool, surfaces, keys = _pool(items, np.flatnonzero(split == which), texts, len(group))
+        mine = np.flatnonzero(split[asked] == which)
+        queries = np.argsort(pool)[np.searchsorted(np.sort(pool), asked[mine])]
+        ranked = _similar(surfaces, queries) if way == "bm25" else _shuffled(keys, queries, seed)
+        for row, others in zip(mine.tolist(), ranked, strict=True):
+            chosen = outputs.first(int(asked[row]), (int(pool[other]) for other in others), count)
+            found[row, :len(chosen)] = chosen
+    return found
+
+
+def _pool(items: Items, pool: np.ndarray, texts: TextFile, n_texts: int) -> tuple[np.ndarray, list[str], list[str]]:
+    """Return the places in ``pool`` by rising text keys, and the inputs and keys in that order."""
+    read: dict[int, str] = {}
+    wanted = np.zeros(n_texts, dtype=bool)
+    wanted[items.source[pool]] = wanted[items.target[pool]] = True
+    numbers = iter(np.flatnonzero(wanted).tolist())
+    for batch in texts.batches(wanted, _BATCH):
+        read |= {next(numbers): text for text in batch}
+    sources = [read[number] for number in items.source[pool].tolist()]
+    keys = [f"{text_key(source)}\n{text_key(read[target])}"
+            for source, target in zip(sources, items.target[pool].tolist(), strict=True)]
+    order = sorted(range(len(pool)), key=keys.__getitem__)
+    return pool[order], [sources[place] for place in order], [keys[place] for place in order]
+
+
+def _similar(surfaces: list[str], queries: np.ndarray) -> Iterator[Iterator[int]]:
+    """Yield for each query the places of all texts, the most similar first; each to be used before the next."""
+    engine = Bm25([surface.replace(TURN, " ") for surface in surfaces])
+    step = max(1, _CELLS // max(1, len(surfaces)))
+    for start in progress(range(0, len(queries), step), "ingest: negatives", unit="chunk"):
+        for scores in engine.scores(queries[start:start + step]):
+            yield _falling(scores)
+
+
+def _falling(scores: np.ndarray) -> Iterator[int]:
+    for _ in range(len(scores)):
+        best = int(scores.argmax())
+        yield best
+        scores[best] = -1.0
+
+
+def _shuffled(keys: list[str], queries: np.ndarray, seed: int) -> Iterator[Iterator[int]]:
+    order = generator(seed, "ingest", "random negatives").permutation(len(keys))
+    for query in queries.tolist():
+        start = derived_seed(seed, "ingest", "random negative", keys[query]) % len(keys)
+        yield (int(order[(start + step) % len(keys)]) for step in range(len(keys)))
+
+
+def from_candidates(items: Items, split: np.ndarray, asked: np.ndarray, group: np.ndarray, candidates: TextLists,
+           count: int) -> np.ndarray:
+    """Return negatives of the items at ``asked``: the first of their own candidates that they may have.
+
+    A training item takes no text that an evaluated item has as input or output. What is evaluated takes its
+    candidates wherever they are from: data sets sample those of the test from training.
+
+    Args:
+        items: all items, one per list of candidates.
+        split: (n_items,) index into ``SPLITS``.
+        asked: (n,) places of the items that are kept.
+        group: (n_texts,) component of each text.
+        candidates: texts sampled for each item, best first.
+        count: negatives per item.
+
+    Returns:
+        (n, count) text numbers; ``NO_TEXT`` where there is no further one.
+    """
+    found, outputs = np.full((len(asked), count), NO_TEXT, dtype=np.int32), Outputs(items, group)
+    evaluated = np.zeros(len(group), dtype=bool)
+    evaluated[items.source[split != TRAIN]] = evaluated[items.target[split != TRAIN]] = True
+    for row, item in enumerate(asked.tolist()):
+        refused = outputs.of_component(item)
+        chosen = [text for text in candidates.of(item)
+                  if text not in refused and not (split[item] == TRAIN and evaluated[text])][:count]
+        found[row, :len(chosen)] = chosen
+    return found

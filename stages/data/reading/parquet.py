@@ -1,0 +1,82 @@
+"""Parquet files, batch by batch."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stages.data.layouts.layout import Layout, check_columns
+from stages.data.layouts.stories import SENTENCE_ROLES
+from stages.data.reading.compression import seekable
+from stages.data.reading.rows import RawRow, RowMaker
+from stages.runtime.errors import InputError
+
+_BATCH = 16_384
+_TEXTS = frozenset(("source", "target", "negative", "text", "split", "response", "ending", *SENTENCE_ROLES))
+# Of texts, or in one text; of texts; of numbers.
+_LISTS = {"story": "text or lists of texts", "context": "text or lists of texts", "candidates": "lists of texts",
+          "scores": "lists of numbers"}
+
+
+def read_parquet(path: Path, maker: RowMaker) -> Iterator[RawRow]:
+    """Yield the rows of a Parquet file; one inside an archive is unpacked to a temporary file first.
+
+    Raises:
+        InputError: the file cannot be read, has no rows, or a column is missing or of a type that cannot be used.
+    """
+    with seekable(path) as handle:
+        try:
+            with pq.ParquetFile(handle) as file:
+                schema = file.schema_arrow
+                check_columns(path, schema.names, maker.layout)
+                _check_types(path, schema, maker.layout)
+                if file.metadata.num_rows == 0:
+                    raise InputError(f"{path}: the file has no rows.")
+                done = 0
+                for batch in file.iter_batches(batch_size=_BATCH):
+                    batch.validate(full=True)
+                    yield from _rows(batch, done, maker)
+                    done += batch.num_rows
+        except (pa.ArrowInvalid, OSError) as error:
+            raise InputError(f"{path}: not a readable Parquet file ({error}). Fetch it again.") from error
+
+
+def _rows(batch: pa.RecordBatch, done: int, maker: RowMaker) -> Iterator[RawRow]:
+    """Yield the rows of ``batch``, before which ``done`` rows stand."""
+    names = tuple(batch.schema.names)
+    places = [(role, names.index(column)) for role, column in maker.layout.columns.items()]
+    columns = [column.to_pylist() for column in batch.columns]
+    for number, values in enumerate(zip(*columns, strict=True), start=done + 1):
+        yield maker.row(number, {role: values[place] for role, place in places}, names, values)
+
+
+def _check_types(path: Path, schema: pa.Schema, layout: Layout) -> None:
+    """Make sure that texts are text, and labels and groups single values."""
+    for role, column in layout.columns.items():
+        kind = found = schema.field(column).type
+        if pa.types.is_dictionary(kind):
+            kind = kind.value_type
+        simple = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+        # A column of nothing but gaps has type null; its rows say what is missing.
+        if pa.types.is_null(kind) or (role in _LISTS and _is_list(kind, role)):
+            continue
+        if role not in _LISTS and (_is_text(kind) or (simple and role not in _TEXTS)):
+            continue
+        wanted = _LISTS.get(role, "text" if role in _TEXTS else "text or whole numbers")
+        raise InputError(f"{path}: column {column!r} ({role}) is of type {found}, but must be {wanted}. Name another "
+                         f"column, or write this one anew as {wanted}.")
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+
+
+def _is_list(kind: pa.DataType, role: str) -> bool:
+    """Say whether a column of type ``kind`` may hold the lists of ``role``, or the texts that stand for them."""
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        inner = kind.value_type
+        if role == "scores":
+            return pa.types.is_floating(inner) or pa.types.is_integer(inner) or pa.types.is_null(inner)
+        return _is_text(inner) or pa.types.is_null(inner)
+    return role in ("story", "context") and _is_text(kind)

@@ -1,0 +1,120 @@
+"""A row as it was found: its values by role, its place, its published split, or why it cannot be read."""
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+from stages.data.layouts.layout import Layout
+
+_SPLITS = {"train": "train", "validation": "validation", "valid": "validation", "val": "validation",
+           "dev": "validation", "test": "test"}
+# Roles that name something; the same name may be a number in one file and text in another.
+_NAMES = {"labelled": "label", "captions": "group"}
+
+
+class RawRow(NamedTuple):
+    """One row as it was found; a tuple, because that is made three times as fast as a frozen data class.
+
+    Attributes:
+        file: name of the file inside the data set's folder.
+        row: 1-based number; the header of a CSV or TSV file is not counted, empty lines are.
+        content: values by role, as the layout has them (such as ``source``, ``target``, ``label``, ``split``), or
+            the line itself where it could not be parsed.
+        problem: why the row cannot be taken, ``category: detail``; empty if nothing speaks against it.
+        split: the published split: ``train``, ``validation``, ``test``, or None.
+        names: all columns of the row, as the file calls them.
+        values: their values.
+    """
+
+    file: str
+    row: int
+    content: Mapping[str, Any] | str
+    problem: str = ""
+    split: str | None = None
+    names: Collection[str] = ()
+    values: Collection[Any] = ()
+
+    @property
+    def raw(self) -> str:
+        """The row as JSON under its file's own column names, or the line that could not be parsed."""
+        if isinstance(self.content, str):
+            return self.content
+        content = dict(zip(self.names, self.values, strict=True)) if self.names else self.content
+        text = json.dumps(content, ensure_ascii=False, default=str)
+        return text if is_unicode(text) else json.dumps(content, default=str)
+
+
+class RowMaker:
+    """Makes the rows of one file.
+
+    Args:
+        file: name of the file inside the data set's folder.
+        layout: roles and their columns.
+        split: the published split of the whole file, or None.
+    """
+
+    def __init__(self, file: str, layout: Layout, split: str | None) -> None:
+        self.layout = layout
+        self.roles = tuple(layout.columns)
+        self._file, self._split = file, split
+        self._name = _NAMES.get(layout.structure)
+        self._checked = self._name is not None or "split" in layout.columns
+
+    def row(self, number: int, content: dict[str, Any], names: Collection[str], values: Collection[Any]) -> RawRow:
+        """Return row ``number`` with ``content`` by role, from ``values`` of the columns ``names``."""
+        if not self._checked:
+            return RawRow(self._file, number, content, "", self._split, names, values)
+        problem, split = self._finish(content)
+        return RawRow(self._file, number, content, problem, split, names, values)
+
+    def broken(self, number: int, line: str, problem: str) -> RawRow:
+        """Return row ``number`` of which there is only a ``line``, and the ``problem`` with it."""
+        return RawRow(self._file, number, line, problem, self._split)
+
+    def _finish(self, content: dict[str, Any]) -> tuple[str, str | None]:
+        """Spell names and splits in one way; return problem and split."""
+        try:
+            if self._name is not None:
+                content[self._name] = _name(content.get(self._name), self._name)
+            if "split" not in self.layout.columns:
+                return "", self._split
+            split = content["split"] = _published(content.get("split"))
+        except ValueError as error:
+            return str(error), self._split
+        if self._split not in (None, split):
+            return f"split: the row says {split}, but its file is named under splits.{self._split}", self._split
+        return "", split
+
+
+def _name(value: Any, role: str) -> str:
+    """Return a label or the name of a group as text; 1.0 is 1, as in columns of numbers with gaps."""
+    if value is None or value != value:
+        raise ValueError(f"{role}: is missing")
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, (int, str)):
+        raise ValueError(f"{role}: must be text or a whole number, found {value!r}")
+    name = str(value).strip()
+    if not name:
+        raise ValueError(f"{role}: is empty")
+    return name
+
+
+def _published(value: Any) -> str:
+    split = _SPLITS.get(value.strip().lower()) if isinstance(value, str) else None
+    if split is None:
+        raise ValueError(f"split: must be train, validation (or dev, val, valid) or test, found {value!r}")
+    return split
+
+
+def is_unicode(text: str) -> bool:
+    """Say whether ``text`` can be written as UTF-8, that is, holds no lone surrogate."""
+    if text.isascii():
+        return True
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
