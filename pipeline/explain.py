@@ -28,7 +28,7 @@ from stages.params.data import TextRank
 from stages.params.problems import problem_lines
 from stages.ranking.explain import Explanation, explain
 from stages.ranking.selection import InverseFrequency
-from stages.results.reporting.drawings import Word, word_graph_svg
+from stages.results.page.drawings import Word, word_graph_svg
 from stages.runtime.errors import InputError
 
 _TOP = 5

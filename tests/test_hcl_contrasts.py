@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 import tiny_training
 import torch
+from stages.results.page.gather import ModelMaterial
 from torch.nn.functional import softplus
 
 from models.hcl import HclConfig
@@ -13,8 +14,7 @@ from models.hcl.contrasts import CONTRASTS, Contrast
 from models.hcl.output import Contrasted
 from stages.artifacts.paths import ModelPaths
 from stages.params import hcl as params
-from stages.results.reporting.curves import curve_groups
-from stages.results.reporting.gather import ModelMaterial
+from stages.results.page.curves import curve_groups
 from stages.tracks.hcl.train import main
 
 

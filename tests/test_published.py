@@ -1,9 +1,7 @@
 """The published numbers agree with what the paper says of them, and our rows find theirs."""
 
 import pytest
-
-from stages.params import parse_params
-from stages.results.reporting.published import (
+from stages.results.page.published import (
     DROPS,
     GAINS,
     HEADINGS,
@@ -21,8 +19,10 @@ from stages.results.reporting.published import (
     removed_parts,
     row_name,
 )
-from stages.results.reporting.published_clld import CLLD_TABLES
-from stages.results.reporting.published_pgkpr import keywords_of, pgkpr_row, pgkpr_row_name, removed_terms
+from stages.results.page.published_clld import CLLD_TABLES
+from stages.results.page.published_pgkpr import keywords_of, pgkpr_row, pgkpr_row_name, removed_terms
+
+from stages.params import parse_params
 
 TABLE_1 = [(number, row) for number in ("1a", "1b", "1c") for row in TABLES[number].rows.values()]
 

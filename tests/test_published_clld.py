@@ -1,9 +1,9 @@
 """Tables II and III of CLLD, cell by cell, and the rows that ours correspond to."""
 
 import pytest
+from stages.results.page.published import HEADINGS, NOTES, PGKPR_TABLES, TABLES, dataset_kind_of
+from stages.results.page.published_clld import CLLD_TABLES, DATASETS, ENCODERS, clld_rows, encoder_of
 
-from stages.results.reporting.published import HEADINGS, NOTES, PGKPR_TABLES, TABLES, dataset_kind_of
-from stages.results.reporting.published_clld import CLLD_TABLES, DATASETS, ENCODERS, clld_rows, encoder_of
 from stages.tracks.clld.rows import LABELS
 
 # Written down a second time, column by column.

@@ -30,24 +30,24 @@ from report_artifacts import (
     write_run,
 )
 from report_outline import Outline, assert_sound, row_of
+from stages.results.page.alarms import alarm_name
+from stages.results.page.comparison_tables import printed_tables
+from stages.results.page.gather import DatasetMaterial, Material, ModelMaterial, RunMaterial
+from stages.results.page.results import MISSING, described, result_blocks
 
-import stages.results.reporting.page
+import stages.results.page.rendering
 from stages.artifacts.paths import COMPARISON, REPORT_PAGE, DatasetPaths, ModelPaths, ProbePaths, RunPaths
 from stages.artifacts.tables import read_frame, write_table
 from stages.figures import PALETTE, SERIES, inline_svg
+from stages.results.page.curves import best_epoch, curve_groups, history_quantities
+from stages.results.page.differences import difference_tables, whisker
+from stages.results.page.embedding import fitting, json_text, size
+from stages.results.page.examples import Segment, chosen_examples, segments
+from stages.results.page.explorer import explorer_data, largest, read_graph
+from stages.results.page.generations import generations_data
+from stages.results.page.labels import rows_of, settings_text
+from stages.results.page.plots import neighbourhood, top_keywords
 from stages.results.report import main
-from stages.results.reporting.alarms import alarm_name
-from stages.results.reporting.comparison_tables import printed_tables
-from stages.results.reporting.curves import best_epoch, curve_groups, history_quantities
-from stages.results.reporting.differences import difference_tables, whisker
-from stages.results.reporting.embedding import fitting, json_text, size
-from stages.results.reporting.examples import Segment, chosen_examples, segments
-from stages.results.reporting.explorer import explorer_data, largest, read_graph
-from stages.results.reporting.gather import DatasetMaterial, Material, ModelMaterial, RunMaterial
-from stages.results.reporting.generations import generations_data
-from stages.results.reporting.labels import rows_of, settings_text
-from stages.results.reporting.plots import neighbourhood, top_keywords
-from stages.results.reporting.results import MISSING, described, result_blocks
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_policy_allows_our_two_scripts_by_their_hashes_and_nothing_from_outside(
 
 
 def test_scripts_never_turn_text_into_markup():
-    folder = Path(stages.results.reporting.page.__file__).parent / "templates"
+    folder = Path(stages.results.page.rendering.__file__).parent / "templates"
     for file in folder.glob("*.js"):
         text = file.read_text()
         assert not re.search(r"(inner|outer|insertAdjacent)HTML|document\.write|\beval\b|new Function", text), file
@@ -157,7 +157,7 @@ def test_stage_replaces_the_whole_folder(project, page):
 
 def test_colours_have_contrast_in_light_and_dark():
     """Text of every colour on the page's background reaches 4.5 : 1 (WCAG 2 AA)."""
-    style = (Path(stages.results.reporting.page.__file__).parent / "templates" / "page.css").read_text()
+    style = (Path(stages.results.page.rendering.__file__).parent / "templates" / "page.css").read_text()
     pairs = re.findall(r"--([\w-]+): light-dark\((#\w{6}), (#\w{6})\)", style)
     light, dark = ({name: pair[place] for name, *pair in pairs} for place in (0, 1))
     assert {name: light[name] for name in PALETTE} == PALETTE
@@ -596,8 +596,8 @@ def test_generations_are_left_out_evenly(built):
 
 
 def test_page_says_what_it_left_out(project, monkeypatch):
-    monkeypatch.setattr(stages.results.reporting.context, "GRAPH_BYTES", 1500)
-    monkeypatch.setattr(stages.results.reporting.context, "GENERATION_BYTES", 4000)
+    monkeypatch.setattr(stages.results.page.context, "GRAPH_BYTES", 1500)
+    monkeypatch.setattr(stages.results.page.context, "GENERATION_BYTES", 4000)
     assert main([]) == 0
     text = REPORT_PAGE.read_text(encoding="utf-8")
     assert re.search(r"[1-5] of 6 keywords can be opened here", text)

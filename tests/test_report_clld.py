@@ -30,18 +30,18 @@ from classifier_artifacts import (
 )
 from report_artifacts import write_project, write_rewriting
 from report_outline import assert_sound, part, row_of, rows, track
+from stages.results.page.gather import gather
+from stages.results.page.gather_clld import LETTERS, ClassifierMaterial, RowKind
+from stages.results.page.steps import exact_values, steps
 
-import stages.results.reporting.classifiers
-import stages.results.reporting.context
+import stages.results.page.classifiers
+import stages.results.page.context
 from stages.artifacts.paths import COMPARISON, REPORT, REPORT_PAGE, ModelPaths, RunPaths
 from stages.artifacts.tables import write_json, write_table
 from stages.figures import Plot, file_name
 from stages.params import load_params
+from stages.results.page.classifiers import EXAMPLES, classifier_views, confused_pairs
 from stages.results.report import main
-from stages.results.reporting.classifiers import EXAMPLES, classifier_views, confused_pairs
-from stages.results.reporting.gather import gather
-from stages.results.reporting.gather_clld import LETTERS, ClassifierMaterial, RowKind
-from stages.results.reporting.steps import exact_values, steps
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def three(tmp_path_factory):
 def plain(tmp_path, monkeypatch):
     """A project without its report; curves are left out of it, because drawing takes seconds."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(stages.results.reporting.context, "curve_groups", lambda *_: [])
+    monkeypatch.setattr(stages.results.page.context, "curve_groups", lambda *_: [])
     write_classifiers()
     return tmp_path
 
@@ -84,7 +84,7 @@ def plain(tmp_path, monkeypatch):
 def project(plain, monkeypatch):
     """The same with pictures that nobody has drawn, of 30,000 bytes each."""
     for kind in ("confusion", "distance", "calibration"):
-        monkeypatch.setattr(stages.results.reporting.classifiers, f"{kind}_plot", lambda run, *_, kind=kind: Plot(
+        monkeypatch.setattr(stages.results.page.classifiers, f"{kind}_plot", lambda run, *_, kind=kind: Plot(
             file_name(kind, run), kind, "", f'<svg viewBox="0 0 9 9"><desc>{"x" * 30_000}</desc></svg>', b""))
     return plain
 
@@ -382,7 +382,7 @@ def test_a_perfect_classifier_confuses_nothing(project):
 
 
 def test_pictures_beyond_the_budget_stand_in_files_alone(project, monkeypatch):
-    monkeypatch.setattr(stages.results.reporting.context, "CLASS_BYTES", 150_000)
+    monkeypatch.setattr(stages.results.page.context, "CLASS_BYTES", 150_000)
     assert main([]) == 0
     text = REPORT_PAGE.read_text(encoding="utf-8")
     left_out = [name for name in CLASSIFIERS if "left out here to keep the page small" in details_of(text, name)]

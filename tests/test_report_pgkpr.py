@@ -26,18 +26,18 @@ from report_artifacts import (
     write_rewriting,
 )
 from report_outline import Outline, assert_sound, part, row_of, rows, track
+from stages.results.page.gather import CASES, DatasetMaterial, Material, PairsMaterial, RunMaterial, gather
+from stages.results.page.results import result_blocks
 
-import stages.results.reporting.context
+import stages.results.page.context
 from stages.artifacts.paths import REPORT_PAGE, ModelPaths, RunPaths
 from stages.artifacts.tables import read_frame, write_table
 from stages.params import load_params
+from stages.results.page.cases import case_study, two_parts
+from stages.results.page.examples import seeded_examples
+from stages.results.page.generations import generations_data
+from stages.results.page.parts_of_speech import PartsOfSpeech, parts_of_speech
 from stages.results.report import main
-from stages.results.reporting.cases import case_study, two_parts
-from stages.results.reporting.examples import seeded_examples
-from stages.results.reporting.gather import CASES, DatasetMaterial, Material, PairsMaterial, RunMaterial, gather
-from stages.results.reporting.generations import generations_data
-from stages.results.reporting.parts_of_speech import PartsOfSpeech, parts_of_speech
-from stages.results.reporting.results import result_blocks
 
 RUNS = [run for _, runs in REWRITERS.values() for run in runs]
 
@@ -62,7 +62,7 @@ def page(both):
 def project(tmp_path, monkeypatch):
     """A project of PGKPR alone, without its report; curves are left out of it, because drawing takes seconds."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(stages.results.reporting.context, "curve_groups", lambda *_: [])
+    monkeypatch.setattr(stages.results.page.context, "curve_groups", lambda *_: [])
     write_rewriting()
     return tmp_path
 

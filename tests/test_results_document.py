@@ -7,13 +7,13 @@ import pandas as pd
 import pytest
 import yaml
 from classifier_artifacts import CLASSIFIERS, write_classifiers
+from pipeline.results_material import read_material
+from pipeline.results_sections import duration
 from report_artifacts import write_rewriting
 
 from pipeline import results_document
 from pipeline.markdown import escaped, table
 from pipeline.results_document import begin, end, with_block
-from pipeline.results_material import read_material
-from pipeline.results_sections import duration
 from stages.artifacts.paths import COMPARISON, DatasetPaths, ModelPaths, RunPaths
 from stages.artifacts.tables import Provenance, write_json, write_table
 from stages.params import load_params

@@ -116,20 +116,21 @@ _ALL = [
         "unsmoothed; from 0 to 1.")),
     Metric("source_bleu", "source BLEU-4", "rewriting", "Corpus BLEU-4 of the outputs against their own sources; 1 for "
            "copies.", -1, short="src-B", judged=True),
-    Metric("source_bleu_4", "smoothed", "rewriting", "Mean over items of cumulative sentence BLEU-4 against the source, "
-           "smoothing method 7.", -1, full="source BLEU-4, smoothed", detail=True),
+    Metric("source_bleu_4", "smoothed", "rewriting", "Mean over items of cumulative sentence BLEU-4 against the "
+           "source, smoothing method 7.", -1, full="source BLEU-4, smoothed", detail=True),
     Metric("ibleu", "iBLEU", "rewriting", "0.8 times corpus BLEU-4 against the references, less 0.2 times source "
            "BLEU-4.", judged=True),
-    Metric("sacrebleu", "0 to 100", "sacrebleu", "Corpus BLEU-4 with the tokens and smoothing of its printed signature; "
-           "from 0 to 100.", digits=2, full="sacreBLEU", share=False, judged=True, statistic=sacrebleu_statistic),
+    Metric("sacrebleu", "0 to 100", "sacrebleu", "Corpus BLEU-4 with the tokens and smoothing of its printed "
+           "signature; from 0 to 100.", digits=2, full="sacreBLEU", share=False, judged=True,
+           statistic=sacrebleu_statistic),
     *_orders("cumulative_m7", "cumulative", "Mean over items of sentence BLEU with even weights on n-grams of length 1 "
              "to {n}, smoothing method 7.", detail=True),
     *(replace(one, meaning=f"{what}, stemmed: F1 with the best reference; 0 to 1.", judged=True)
       for one, what in zip(_rouge("rouge", "", ""), ("Shared words", "Shared pairs of words",
                                                      "Longest common subsequence of words"), strict=True)),
     *_rouge("py_rouge", "py-rouge", _POOLED.format("")),
-    *(Metric(key, label, "bertscore", f"{label} of greedy cosines between contextual word pieces, best reference, under "
-             f"the named encoder.", full=f"BERTScore, {label}", detail=label != "F1", judged=label == "F1")
+    *(Metric(key, label, "bertscore", f"{label} of greedy cosines between contextual word pieces, best reference, "
+             f"under the named encoder.", full=f"BERTScore, {label}", detail=label != "F1", judged=label == "F1")
       for key, label in (("bertscore_precision", "precision"), ("bertscore_recall", "recall"), ("bertscore", "F1"))),
     Metric("bertscore_rescaled", "rescaled", "bertscore", "F1 rescaled by the package's baseline, so that unrelated "
            "texts are near 0.", full="BERTScore, rescaled", detail=True),
@@ -140,15 +141,15 @@ _ALL = [
              detail=True),
     Metric("distinct_1", "Distinct-1", "distinct", "Different words over all words of the outputs; 0 to 1."),
     Metric("distinct_2", "Distinct-2", "distinct", "Different pairs of words over all pairs; 0 to 1."),
-    *(Metric(f"intra_distinct_{order}", f"Distinct-{order}", "within", f"Different {what} over all {what} of one item's "
-             f"samples, averaged over items.", full=f"Distinct-{order} within an item", detail=True)
+    *(Metric(f"intra_distinct_{order}", f"Distinct-{order}", "within", f"Different {what} over all {what} of one "
+             f"item's samples, averaged over items.", full=f"Distinct-{order} within an item", detail=True)
       for order, what in ((1, "words"), (2, "pairs of words"))),
     Metric("self_bleu", "self-BLEU", "sameness", "BLEU of each output against the other outputs: high where a system "
            "says the same to everything.", -1),
     Metric("keyword_kept", "input's", "kept", "Share of outputs in which the input's keyword occurs, by word stems, of "
            "the items that have one; 0 to 1.", full="input's keyword kept", judged=True),
-    Metric("target_keyword_kept", "target's", "kept", "Share of outputs in which the target's keyword occurs, likewise; "
-           "0 to 1.", full="target's keyword in the output", judged=True),
+    Metric("target_keyword_kept", "target's", "kept", "Share of outputs in which the target's keyword occurs, "
+           "likewise; 0 to 1.", full="target's keyword in the output", judged=True),
     Metric("prior_keyword_kept", "given one", "kept", "Share of outputs in which the keyword that was put in the place "
            "of the input's own occurs; 0 to 1.", full="given keyword in the output"),
     Metric("keywords_kept", "source's", "keywords", "Share of the source's keywords, by attribution from the source "
@@ -166,8 +167,8 @@ _ALL = [
            digits=4, short="wF1"),
     Metric("nll", "NLL", "probabilities", "Negative log-likelihood of the right class, mean over texts, in nats; 0 "
            "where it is certain and right.", -1, 4, short="NLL", share=False),
-    Metric("brier", "Brier", "probabilities", "Squared distance of the probabilities from the right answer, summed over "
-           "classes, mean over texts; 0 to 2.", -1, 4, short="Brier", share=False),
+    Metric("brier", "Brier", "probabilities", "Squared distance of the probabilities from the right answer, summed "
+           "over classes, mean over texts; 0 to 2.", -1, 4, short="Brier", share=False),
     Metric("ece", "ECE", "probabilities", "Expected calibration error: how far the probability of the named class is "
            "from the share of texts in which it is right, mean over bins of probability, each with the weight of its "
            "texts; 0 to 1.", -1, 4, short="ECE", share=False),

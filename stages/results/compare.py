@@ -93,7 +93,8 @@ def _work(process: StageProcess) -> None:
     from stages.params import load_params, stage_hash
 
     params = load_params()
-    runs = [read_evaluated(params, track, name) for track in TRACKS.values() for name in getattr(params.runs, track.key)]
+    runs = [read_evaluated(params, track, name) for track in TRACKS.values()
+            for name in getattr(params.runs, track.key)]
     result = run(runs, params.compare, params.seed)
     counts = {label: len(found["groups"]) for label, found in result.metrics.items()}
     process.log.info("%d tests; systems: %s", len(result.paired), counts or "none")

@@ -31,7 +31,10 @@ class TableLayout:
 
 @dataclass(frozen=True)
 class Question:
-    """What several plots of training answer together, a note, and a pattern of the quantities that they show."""
+    """What several plots of training answer together, a note, and a pattern of the quantities that they show.
+
+    In the pattern, ``{contrasts}`` stands for the names of the contrasts of which anything was recorded.
+    """
 
     title: str
     note: str
@@ -59,14 +62,18 @@ class Names:
     parts: Mapping[str, str] = field(default_factory=dict)
     switches: Mapping[str, str] = field(default_factory=dict)
 
+    def part(self, switch: str) -> str:
+        """Return the part that a switch turns off, in words; empty for a switch of another kind."""
+        return self.parts.get(switch) or (f"the {switch}" if switch.endswith(" contrast") else "")
+
     def label(self, row: Row) -> str:
         """Return the name of a row.
 
         >>> Names({"hcl": "HCL"}, {"graph": "the graph"}).label(Row("hcl", frozenset({"graph"})))
         'HCL without the graph'
         """
-        off = " and ".join(self.parts[one] for one in sorted(row.switches) if one in self.parts)
-        others = [self.switches.get(one, one) for one in sorted(row.switches) if one not in self.parts]
+        off = " and ".join(part for one in sorted(row.switches) if (part := self.part(one)))
+        others = [self.switches.get(one, one) for one in sorted(row.switches) if not self.part(one)]
         return ", ".join([self.architectures.get(row.architecture, row.architecture) + (off and f" without {off}"),
                           *others])
 
@@ -107,7 +114,10 @@ class TrackResults:
         title: short name.
         method: what it is.
         names: what its rows are called.
-        row: returns what a run is, from the params, the settings of its model and its decoding.
+        settings, decoding: return all settings of a model and of a run, nested like the params.
+        shown: returns which settings of a model the page shows; what a model does not read is left out.
+        named: settings of a model that say beside its overrides what it is.
+        row: returns what a run is, from the settings of its model and its decoding.
         full: the row of the full method; None where rows are compared step by step.
         tables: tables of results.
         reported: metrics that its paper reports, the leading one first, and those that go with them.
@@ -119,6 +129,7 @@ class TrackResults:
         data: data sets of the paper, for people.
         compared: how its runs are compared.
         family: returns all that decides the outputs of a run but for seeds, as plain values.
+        counts: data stages whose counts a document tells.
         same: metrics that say in another guise what reported ones say: no verdicts on them.
         headline: title of the table in a terminal.
         differs: what differs from the paper's runs, for people.
@@ -128,6 +139,7 @@ class TrackResults:
         items: what is evaluated.
         classifies: whether its runs name classes of texts, and do not write texts.
         many_keywords: whether a source has a set of keywords, stored joined by spaces, and not one.
+        bounded: whether shares of the graph's items bound what its contrasts can do.
         raises_alarms: whether trainings watch for what may go wrong.
         curve_names: put into the names of its plots of curves.
     """
@@ -136,6 +148,9 @@ class TrackResults:
     title: str
     method: str
     names: Names
+    settings: Callable[["Params", str], dict[str, Any]]
+    decoding: Callable[["Params", str], dict[str, Any]]
+    shown: Callable[[Mapping[str, Any]], Sequence[str]]
     row: Callable[[Mapping[str, Any], Mapping[str, Any]], Row]
     full: Row | None
     tables: tuple[TableLayout, ...]
@@ -146,8 +161,10 @@ class TrackResults:
     data: str
     compared: Compared
     family: Callable[["Params", str], list[Any]]
+    counts: tuple[str, ...]
     headline: str
     differs: str
+    named: Sequence[str] = ()
     scale: int = 1
     told: Collection[str] | None = None
     same: Collection[str] = ()
@@ -157,6 +174,7 @@ class TrackResults:
     items: str = "items"
     classifies: bool = False
     many_keywords: bool = False
+    bounded: bool = False
     raises_alarms: bool = True
     curve_names: str = ""
 
@@ -182,6 +200,10 @@ class TrackResults:
         further = {one.key for one in self.further}
         return [one for one in (*map(metric, self.reported), *(one for one in METRICS.values() if one.key in further))
                 if one.short]
+
+    def heading(self, one: Metric) -> str:
+        """Return the heading of a metric in a document: as the paper has it, where it has it."""
+        return one.label if any(one.key in table.metrics for table in self.published) else one.name
 
     def published_rows(self, row: Row, kind: str | None) -> list[PublishedRow]:
         """Return the published rows that a run corresponds to; none on data that the paper does not have.

@@ -50,11 +50,11 @@ def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
     """Return what a run is: its encoder, and its contrast as the one switch.
 
     Args:
-        settings: with ``contrast`` and ``encoder`` as ``models.clld.NAME`` has them.
+        settings: with ``kind`` and ``encoder``, which are ``contrast`` and ``encoder`` of ``models.clld.NAME``.
         decode: with ``split``; on another than the test split a run is no row of the paper.
     """
     other = {f"{decode['split']} split"} if decode.get("split", "test") != "test" else set()
-    return Row(str(settings["encoder"]), frozenset({str(settings["contrast"])} | other))
+    return Row(str(settings["encoder"]), frozenset({str(settings["kind"])} | other))
 
 
 def _printed_as(own: Row) -> Sequence[str]:
@@ -72,9 +72,11 @@ def _statistics(scores: pd.DataFrame, predicted: pd.DataFrame, settings: Mapping
     names = sorted({*scores["label"], *scores["predicted"]})
     places = {name: place for place, name in enumerate(names)}
     labels, said = (scores[column].map(places).to_numpy(np.int64) for column in ("label", "predicted"))
-    sure = [scores[column].to_numpy(np.float64, na_value=np.nan) for column in ("probability", "nll", "brier")]
-    known = not any(np.isnan(column).any() for column in sure)
-    return class_statistics(labels, said, len(names), Sureness(*sure, settings.get("bins", 15)) if known else None)
+    probability, nll, brier = (scores[column].to_numpy(np.float64, na_value=np.nan)
+                               for column in ("probability", "nll", "brier"))
+    known = not any(np.isnan(column).any() for column in (probability, nll, brier))
+    sureness = Sureness(probability, nll, brier, settings.get("bins", 15)) if known else None
+    return class_statistics(labels, said, len(names), sureness)
 
 
 def _family(params: "Params", run: str) -> list[Any]:
@@ -88,11 +90,28 @@ def _classifier_family(params: "Params", name: str) -> list[Any]:
             params.clld_model(name).model_dump(mode="json")]
 
 
+def _settings(params: "Params", model: str) -> dict[str, Any]:
+    block = params.models.clld[model]
+    own = {"kind": block.contrast, "row": LABELS.get(block.contrast, block.contrast),
+           "encoder": block.encoder or params.encoder.source}
+    return params.clld_model(model).model_dump(mode="json") | own | (
+        {"pairs_of": block.pairs_of} if block.pairs_of else {})
+
+
+def _shown(settings: Mapping[str, Any]) -> Sequence[str]:
+    groups = ["contrast"] if settings["kind"] != "none" else []
+    groups += ["distance"] if settings["kind"].startswith(("static", "adaptive")) else []
+    groups += ["textcnn"] if settings["encoder"] == "textcnn" else ["pool", "encoder_dropout"]
+    return ("row", "encoder", "max_length", "dropout", "ce_views", *groups)
+
+
 CLLD = TrackResults(
     "clld", "CLLD", "text classification with a contrast between classes, weighted by label distance",
     names=_EncoderNames({}), row=row, full=None, tables=_TABLES,
     reported=("accuracy", "macro_f1", "weighted_f1", "nll", "brier", "ece"), scale=100, questions=_QUESTIONS,
     published=tuple(TABLES.values()), printed_as=_printed_as, data="20NG, TREC_6, R8, R52 and MR", family=_family,
+    settings=_settings, decoding=lambda params, run: {"split": params.runs.clld[run].split}, shown=_shown,
+    counts=("ingest", "linear_floor"), named=("row", "encoder", "pairs_of"),
     compared=Compared("evaluate_clld", "class_predictions", "class_scores", "text", "label", "predicted", "predicted",
                       _statistics, ("example_id", "text", "label", "predicted"), exact=True),
     headline="CLLD. mF1, wF1: F1 by class, by text; ECE: calibration error",

@@ -16,10 +16,9 @@ from stages.results.tracks.texts import AS_HCL, CUMULATIVE, VARIETY, item_statis
 if TYPE_CHECKING:
     from stages.params.root import Params
 
-_CONTRASTS = "instance|keyword|mahalanobis"
 _QUESTIONS = (
     Question("The loss and its parts", "What is minimised. The validation loss, without the contrasts, chooses the "
-             "weights.", rf"loss|reconstruction|kl|bow|{_CONTRASTS}"),
+             "weights.", r"loss|reconstruction|kl|bow|{contrasts}"),
     Question("Does the latent variable carry anything?", "Posterior collapse shows in a KL near zero, in few active "
              "units, and in a reconstruction that is as good with z from the prior, or with z = 0, as from the "
              "posterior. KL negative is that of the negative's posterior: the instance contrast wants it above the KL.",
@@ -27,7 +26,7 @@ _QUESTIONS = (
     Question("Do the contrasts still teach?", "Of each contrast: masked, the share of items that take no part; of the "
              "others, the mean loss; vanished, the share with a loss below 0.01; ahead, the share in which the right "
              "candidate is ahead; gap, how far apart the candidates are, in units of the temperature.",
-             rf"({_CONTRASTS})_.*"),
+             r"({contrasts})_.*"),
     Question("Optimiser", "Rates, the weight of the KL term, and the size of the gradient.", r".*"),
 )
 _TABLES = (
@@ -44,11 +43,11 @@ _TABLES = (
 )
 _NAMES = Names(
     {"hcl": "HCL"},
-    {"graph": "the graph", "keyword": "the keyword with both its contrasts", "instance": "the instance contrast",
-     "keyword_contrast": "the keyword contrast", "mahalanobis": "the Mahalanobis contrast",
-     "latent": "the latent variable with all that hangs on it"})
+    {"graph": "the graph", "keyword": "the keyword with both its contrasts",
+     "mahalanobis contrast": "the Mahalanobis contrast", "latent": "the latent variable with all that hangs on it"})
 _PRINTED = {Row("hcl"): "Ours", **{Row("hcl", frozenset({part})): name for part, name in (
-    ("graph", "w/o graph"), ("keyword", "w/o keyword"), ("mahalanobis", "w/o MA"), ("latent", "BERT-GEN"))}}
+    ("graph", "w/o graph"), ("keyword", "w/o keyword"), ("mahalanobis contrast", "w/o MA"), ("latent", "BERT-GEN"))}}
+_OF_KEYWORDS = {"keyword contrast", "mahalanobis contrast"}
 # Decoding under which an output is another row's: name of the setting, and its usual value.
 _USUAL = {"keyword": "own", "z": "mean"}
 
@@ -67,8 +66,7 @@ def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
 def removed_parts(settings: Mapping[str, Any]) -> frozenset[str]:
     """Return the parts of the method that ``settings`` remove, what they bring with them left out.
 
-    Of ``latent``, ``graph``, ``keyword`` (condition and both contrasts over keywords), ``instance``,
-    ``keyword_contrast`` and ``mahalanobis``.
+    Of ``latent``, ``graph``, ``keyword`` (condition and both contrasts over keywords), and ``NAME contrast``.
     """
     def value(*names: str) -> Any:
         inner: Any = settings
@@ -76,13 +74,13 @@ def removed_parts(settings: Mapping[str, Any]) -> frozenset[str]:
             inner = inner.get(name) if isinstance(inner, Mapping) else None
         return inner
 
-    weights = {"instance": "instance", "keyword": "keyword_contrast", "mahalanobis": "mahalanobis"}
-    found = {part for name, part in weights.items() if value("contrasts", name, "weight") == 0}
+    found = {f"{name} contrast" for name, own in settings.get("contrasts", {}).items()
+             if isinstance(own, Mapping) and own.get("weight") == 0}
     if value("latent", "enabled") is False:
         return frozenset({"latent"})
     if value("keyword", "condition") is False:
         # Without keywords there is neither a graph nor a contrast over them.
-        return frozenset({"keyword"} | (found & {"instance"}))
+        return frozenset({"keyword"} | found - _OF_KEYWORDS)
     return frozenset(found | ({"graph"} if value("graph", "iterations") == 0 else set()))
 
 
@@ -102,12 +100,19 @@ def _model_family(params: "Params", name: str) -> list[Any]:
     return [model.dataset, params.hcl_model(name).model_dump(mode="json"), start]
 
 
+def _settings(params: "Params", model: str) -> dict[str, Any]:
+    return params.hcl_model(model).model_dump(mode="json")
+
+
 HCL = TrackResults(
     "hcl", "HCL", "hierarchical contrastive learning over keywords and instances",
     names=_NAMES, row=row, full=Row("hcl"), tables=_TABLES, reported=METRICS, questions=_QUESTIONS,
     published=tuple(TABLES.values()), printed_as=lambda own: [_PRINTED[own]] if own in _PRINTED else [], told=TOLD,
     data="QQP, Douban and RocStories", family=_family,
+    settings=_settings, decoding=lambda params, run: params.hcl_decoding(run).model_dump(mode="json"),
+    shown=lambda settings: ("graph", "keyword", "latent", "contrasts", "decoder"),
+    counts=("ingest", "graph", "keywords"),
     compared=Compared("generate_hcl", "predictions", "scores", "source", "references", "prediction", "output",
                       _statistics),
     headline="HCL. B-1..4: BLEU of one order, smoothing 7; src-B: BLEU against the source",
-    differs="Data, encoder, vocabulary and word vectors", scores="as in the first table")
+    differs="Data, encoder, vocabulary and word vectors", scores="as in the first table", bounded=True)

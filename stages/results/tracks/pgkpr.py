@@ -1,6 +1,6 @@
 """Results of the PGKPR track."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +41,9 @@ _TABLES = (
         (family("bertscore"), family("sacrebleu"), family("released_batch_bleu"))),
     VARIETY,
 )
+# Groups of ``train_pgkpr`` by the architecture that reads them; an architecture that is not here has its own.
+_READ_BY = {"pgkpr": ("keywords", "reconstruction", "contrast", "sizes"), "transformer": ("sizes",),
+            "ianet": ("sizes", "ianet")}
 _READS_KEYWORDS = ("pgkpr", "ianet")
 _NAMES = Names(
     {"pgkpr": "PGKPR", "transformer": "Transformer", "residual_lstm": "Residual-LSTM", "latent_bow": "LBOW",
@@ -106,6 +109,11 @@ def _statistics(scores: pd.DataFrame, predicted: pd.DataFrame, settings: Mapping
         range(1, ORDERS + 1))
 
 
+def _shown(settings: Mapping[str, Any]) -> Sequence[str]:
+    architecture = str(settings["architecture"])
+    return ("architecture", *_READ_BY.get(architecture, (architecture,)))
+
+
 def _words(texts: Iterable[str]) -> list[list[str]]:
     return [as_words(text) for text in texts]
 
@@ -116,12 +124,18 @@ def _family(params: "Params", run: str) -> list[Any]:
             params.pgkpr_decoding(run).model_dump(mode="json")]
 
 
+def _settings(params: "Params", model: str) -> dict[str, Any]:
+    return params.pgkpr_model(model).model_dump(mode="json")
+
+
 PGKPR = TrackResults(
     "pgkpr", "PGKPR", "paraphrasing with reconstruction of keywords and parts of speech, its ablations and baselines",
     names=_NAMES, row=row, full=Row("pgkpr"), tables=_TABLES,
     reported=(*METRICS, "source_bleu", "ibleu", "keywords_kept"), scale=100, questions=_QUESTIONS,
     published=tuple(TABLES.values()), printed_as=lambda own: [_ROWS[own]] if own in _ROWS else [],
     data="Quora and MSCOCO", family=_family, same=("rouge_1", "rouge_2", "rouge_l", "keyword_kept"),
+    settings=_settings, decoding=lambda params, run: params.pgkpr_decoding(run).model_dump(mode="json"), shown=_shown,
+    counts=("ingest", "paraphrase_items"),
     compared=Compared("generate_pgkpr", "predictions", "paraphrase_scores", "source", "references", "prediction",
                       "output", _statistics),
     headline="PGKPR, released norm. B: corpus BLEU; R: py-rouge; src-B: against the source",
