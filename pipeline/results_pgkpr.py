@@ -54,12 +54,12 @@ def counts(material: Material, block: Block) -> list[str]:
 
 def reading(block: Block) -> str:
     """Return what the main metrics are."""
+    cut = block.settings.get("reference_words", "?")
     return ("All times 100. BLEU-n is cumulative corpus BLEU without smoothing, ROUGE is F1 as py-rouge counts it; "
-            f"both under the released normalisation: references are cut to {block.settings.get('reference_words', '?')} "
-            "words, and words outside the vocabulary become [unk], which counts as a match (the next table has them "
-            "raw). Source BLEU compares an output with its own source; iBLEU weighs BLEU with 0.8 and source BLEU with "
-            "-0.2, both raw. Keywords kept: share of the source's keywords, by attribution from the source alone, that "
-            "the output shows.")
+            f"both under the released normalisation: references are cut to {cut} words, and words outside the "
+            "vocabulary become [unk], which counts as a match (the next table has them raw). Source BLEU compares an "
+            "output with its own source; iBLEU weighs BLEU with 0.8 and source BLEU with -0.2, both raw. Keywords "
+            "kept: share of the source's keywords, by attribution from the source alone, that the output shows.")
 
 
 def beside(block: Block) -> str:

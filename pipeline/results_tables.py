@@ -159,8 +159,8 @@ def _detail(system: System, one: Difference, block: Block) -> list[str]:
     column, scale = one.metric, block.track.scale if one.metric.key in block.track.reported else 1
     low, high = (column.text(end, scale, "+") for end in (one.low, one.high))
     return [escaped(system.name), block.track.heading(column), column.text(one.value, scale),
-            column.text(one.base_value, scale), column.text(one.difference, scale, "+"), f"{low} to {high}", p_text(one.p_value),
-            HELPS[one.verdict]]
+            column.text(one.base_value, scale), column.text(one.difference, scale, "+"), f"{low} to {high}",
+            p_text(one.p_value), HELPS[one.verdict]]
 
 
 def p_text(value: float) -> str:
