@@ -194,7 +194,9 @@ def inspect(path: Annotated[Path | None, typer.Argument(
 def explain(text: Annotated[str, typer.Argument(help="a text id of the data set, or a text", metavar="TEXT_ID|TEXT")],
             dataset: Annotated[str | None, typer.Option(
                 help="data set; may be left out if only one has tokens")] = None,
-            method: Annotated[str | None, typer.Option(help="ranking in place of textrank.method")] = None,
+            method: Annotated[str | None, typer.Option(
+                help="in place of that of the params: a ranking of textrank.method, or a keyword method, such as "
+                     "yake")] = None,
             as_text: Annotated[bool, typer.Option(
                 "--text", help="the argument is a text, though it is a number")] = False,
             svg: Annotated[Path | None, typer.Option(
@@ -265,8 +267,8 @@ def predict(run: Annotated[str, typer.Argument(help="a run of params.yaml")],
             texts: Annotated[list[str] | None, typer.Argument(
                 metavar="[TEXT]...", help="sentences; without any, lines of standard input")] = None,
             file: Annotated[Path | None, typer.Option(
-                help="CSV, TSV, JSONL or Parquet with a column of texts, or a file with one text per line; also as .gz "
-                     "or .zst")] = None,
+                help="CSV, TSV, JSONL or Parquet with a column of texts, or a file with one text per line; also "
+                     "packed: .gz, .bz2, .xz, .zst")] = None,
             column: Annotated[str | None, typer.Option(help="of the texts in a table; text by default")] = None,
             encoding: Annotated[str, typer.Option(help="of the file")] = "utf-8",
             keyword: Annotated[str | None, typer.Option(help="use this in place of each text's own keyword; for PGKPR "

@@ -10,10 +10,11 @@ from rich.table import Table
 from stages.metrics.registered import Metric
 from stages.params import Params
 from stages.results.artifacts import known_metrics
+from stages.results.track import FEW
 from stages.results.tracks import TRACKS
 
-# The report has all metrics; eighty columns, the width of a log, have room for these of six characters.
-_COLUMNS, _CHARACTERS = 8, 6
+# Of a column; the report has all metrics, and eighty columns, the width of a log, have room for a few.
+_CHARACTERS = 6
 _DIGITS = 3
 
 
@@ -29,7 +30,7 @@ def results_tables(params: Params, runs: Collection[str], root: Path = Path(), w
         metrics = dict(known_metrics([name for name in known if name in runs], root))
         if metrics:
             datasets = {name: getattr(params.models, key)[known[name].model].dataset for name in metrics}
-            columns = track.headlines[:_COLUMNS + max(0, width - 80) // _CHARACTERS]
+            columns = track.headlines[:FEW + max(0, width - 80) // _CHARACTERS]
             tables.append(_table(track.headline, columns, metrics, datasets))
     return tables
 

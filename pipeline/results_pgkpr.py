@@ -9,7 +9,7 @@ from pipeline.results_tables import NOTHING, worth
 from stages.artifacts.schemas import SPLITS
 from stages.params import Params
 from stages.results.model import Block, Model
-from stages.tracks.pgkpr.rates import RATES
+from stages.tracks.pgkpr.architectures import ARCHITECTURES
 
 TRAININGS = "validation losses of PGKPR's models"
 _ORDINARY = ("Of whole references and real words. Corpus BLEU is cumulative and unsmoothed. py-rouge pools counts over "
@@ -33,7 +33,7 @@ def _rates(params: Params) -> str:
         return f"learning rate {rate:g}"
     by_rate: dict[float, list[str]] = {}
     for architecture in dict.fromkeys(params.pgkpr_model(name).architecture for name in params.models.pgkpr):
-        by_rate.setdefault(RATES[architecture], []).append(escaped(architecture))
+        by_rate.setdefault(ARCHITECTURES[architecture].rate, []).append(escaped(architecture))
     return "learning rates " + ", ".join(f"{rate:g} ({', '.join(names)})" for rate, names in by_rate.items())
 
 

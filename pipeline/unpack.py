@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from pipeline.packed.run import CONTENTS, ENCODER, MODEL_FILES, RESULTS, RUN_FILES
+from stages.artifacts.model_folder import TRAINED_ON_FILE
 from stages.artifacts.paths import ModelPaths, RunPaths
 from stages.artifacts.tables import (
     METADATA_KEY,
@@ -30,8 +31,6 @@ from stages.params import Params, load_params, stage_hash
 from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import sha256_of
 from stages.runtime.process import RECORDS
-from stages.tracks.clld.lookup import TRAINED_ON_FILE as CLASSIFIED_ON_FILE
-from stages.tracks.hcl.lookup import TRAINED_ON_FILE
 
 # A clock may be a little off, and archives count in seconds.
 _CLOCK = 1.0
@@ -39,7 +38,7 @@ _RECORD = "record"
 # Schemas of tables that another track calls by the same file name.
 _OF_CLASSIFIERS = {"items": "labelled_items", "predictions": "class_predictions", "scores": "class_scores"}
 # Plain text that names the encoder which a classifier started from.
-_NAMING = ("metrics.json", CLASSIFIED_ON_FILE, "README.md")
+_NAMING = ("metrics.json", TRAINED_ON_FILE, "README.md")
 
 
 @dataclass(frozen=True)

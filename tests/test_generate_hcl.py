@@ -12,6 +12,7 @@ from test_train_hcl import graph, settings, trained_on
 from transformers import AutoTokenizer
 
 from pipeline.predict import predict
+from stages.artifacts.model_folder import save_notes
 from stages.artifacts.paths import ModelPaths, RunPaths
 from stages.artifacts.schemas import NO_KEYWORD, SCHEMAS
 from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
@@ -20,12 +21,12 @@ from stages.params import Params
 from stages.params.hcl import GenerateHcl
 from stages.runtime.errors import InputError
 from stages.runtime.precision import computed_in
+from stages.tracks.hcl.architectures.hcl import _model
 from stages.tracks.hcl.decoding import Paraphraser
 from stages.tracks.hcl.generate import main, run
 from stages.tracks.hcl.items import joined_items
 from stages.tracks.hcl.keywords import unseen_remark, with_keywords
-from stages.tracks.hcl.lookup import save_lookup
-from stages.tracks.hcl.train import _model
+from stages.tracks.hcl.lookup import notes_of
 
 
 def save_model(folder, encoder, **groups):
@@ -38,7 +39,7 @@ def save_model(folder, encoder, **groups):
                 parameter.normal_(std=0.3)
     model.save_pretrained(folder)
     AutoTokenizer.from_pretrained(encoder.location).save_pretrained(folder)
-    save_lookup(folder, tiny_items.NODES, trained_on(encoder))
+    save_notes(folder, notes_of(tiny_items.NODES, trained_on(encoder)))
     return folder
 
 

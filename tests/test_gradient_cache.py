@@ -15,10 +15,9 @@ from torch import distributed as group
 from models.rewriters.auto import rewriter_of
 from models.rewriters.config import RewriterConfig
 from models.training import Contrasting, Settings, Step, fit
-from models.training.contrast import CachedContrast
+from models.training.accumulation import CachedContrast
 from stages.runtime.seeds import derived_seed
 from stages.tracks.pgkpr.task import RewriteTask
-from stages.tracks.pgkpr.train import batches_of
 from stages.tracks.pgkpr.vocabulary import Vocabulary
 
 SEED = partial(derived_seed, 5, "test")
@@ -46,7 +45,7 @@ def rewriter(blocks, dropout=False, micro_batch=3, batch_size=None):
     """A PGKPR model in double precision, whose keywords are certain, and its task."""
     blocks = {"keywords": {"flip": "offline", "train_scores": "xy"}, **blocks}
     values, words = tiny_rewriters.settings(**blocks), Vocabulary.from_frame(tiny_rewriters.vocabulary_frame())
-    batches = batches_of(tiny_rewriters.items(), words, values, tiny_rewriters.MAX_LENGTH, seed=1)
+    batches = tiny_rewriters.batches_of(tiny_rewriters.items(), words, values, tiny_rewriters.MAX_LENGTH, seed=1)
     torch.manual_seed(0)
     model = rewriter_of(RewriterConfig.from_params(values, words.size, tiny_rewriters.MAX_LENGTH)).double()
     return RewriteTask(model.train(dropout), *batches, 1e-2, micro_batch, batch_size)

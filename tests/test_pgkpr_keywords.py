@@ -9,12 +9,12 @@ import tiny_rewriters
 import torch
 
 from stages.params.pgkpr import READING, Architecture
+from stages.tracks.pgkpr.architectures import ARCHITECTURES
 from stages.tracks.pgkpr.keywords import (
     COLUMNS,
     first_places,
     fixed_mask,
     fixed_masks,
-    keyword_rule,
     training_mask,
     training_passes,
 )
@@ -167,7 +167,7 @@ def test_models_without_keywords_have_one_pass_without_any():
 
 
 def test_architectures_know_their_keywords():
-    rules = {name: [keyword_rule(name, by) for by in ("attribution", "psi")] for name in get_args(Architecture)}
+    rules = {name: [ARCHITECTURES[name].rule(by) for by in ("attribution", "psi")] for name in get_args(Architecture)}
     assert {name for name, found in rules.items() if None not in found} == READING
     assert rules == {"pgkpr": ["attribution", "psi"], "ianet": ["psi", "psi"], "transformer": [None, None],
                      "residual_lstm": [None, None], "latent_bow": [None, None]}

@@ -12,6 +12,7 @@ from transformers import AutoTokenizer
 
 from models.encoders import load_encoder, special_ids
 from models.hcl import HclConfig, HclModel, KeywordGraph
+from stages.artifacts.model_folder import save_notes
 from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata
 from stages.encoders import resolve_encoder
 from stages.metrics.retention import shows_keyword
@@ -20,7 +21,7 @@ from stages.runtime.errors import InputError
 from stages.runtime.precision import computed_in
 from stages.tracks.hcl.decoding import Paraphraser
 from stages.tracks.hcl.items import joined_items
-from stages.tracks.hcl.lookup import TrainedOn, save_lookup
+from stages.tracks.hcl.lookup import TrainedOn, notes_of
 from stages.tracks.hcl.probe import _write, run
 from stages.tracks.hcl.probing.layout import tsne
 from stages.tracks.hcl.probing.measures import separation
@@ -71,8 +72,8 @@ def save_model(folder, encoder, **groups):
                 parameter.normal_(std=0.3)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    save_lookup(folder, tiny_items.NODES, TrainedOn("tiny", "en", f"path:{encoder.location}", encoder.description,
-                                                    "mean", 32, 12, 12, "first"))
+    on = TrainedOn("tiny", "en", f"path:{encoder.location}", encoder.description, "mean", 32, 12, 12, "first")
+    save_notes(folder, notes_of(tiny_items.NODES, on))
     return folder
 
 

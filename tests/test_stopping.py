@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import tiny_training
+from source_imports import ROOT
 
 from stages.artifacts.paths import ModelPaths
 from stages.tracks.hcl import train as train_hcl
@@ -15,8 +16,9 @@ from stages.tracks.hcl import train as train_hcl
 PROGRAM = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[1])
+from stages.runtime import stopping
+from stages.tracks import training
 from stages.tracks.hcl import train as train_hcl
-from stages.runtime import stopping, training
 
 class Bar:
     steps = 0
@@ -27,7 +29,7 @@ class Bar:
     def close(self):
         pass
 
-train_hcl.training_bar = lambda process: lambda total, done: Bar()
+training.training_bar = lambda process: lambda total, done: Bar()
 stopping.listen()
 sys.exit(train_hcl.main(["hcl"]))
 """
@@ -40,7 +42,7 @@ def test_a_training_that_is_asked_to_stop_saves_and_goes_on_to_the_same_bytes(tm
         monkeypatch.chdir(tmp_path / name)
         tiny_training.write_project(tmp_path / name, runtime={"checkpoint_minutes": 60})
         if name == "stopped":
-            ended = subprocess.run([sys.executable, "-c", PROGRAM, str(Path(train_hcl.__file__).parent.parent)],
+            ended = subprocess.run([sys.executable, "-c", PROGRAM, str(ROOT)],
                                    check=False, capture_output=True, text=True,
                                    env={**os.environ, "OMP_NUM_THREADS": "1"})
             assert ended.returncode == 128 + signal.SIGTERM, ended.stderr

@@ -24,13 +24,13 @@ from stages.runtime.errors import InputError
 from stages.runtime.precision import computed_in
 from stages.runtime.process import RECORDS
 from stages.tracks.clld import confusing_pairs
-from stages.tracks.clld.build import build
+from stages.tracks.clld.architectures import architecture_of
 from stages.tracks.clld.distances import matrix_at
 from stages.tracks.clld.lookup import TrainedOn, load_lookup
 from stages.tracks.clld.pairs import chosen_pairs, named_pairs
 from stages.tracks.clld.rows import LABELS
 from stages.tracks.clld.texts import class_numbers, classes_of, labelled_texts
-from stages.tracks.clld.train import main, run, with_own_rates
+from stages.tracks.clld.train import main
 
 ROWS = {"none": [], "uniform": [], "static_tau_pairs": [(1, 2)], "static_tau_all": [], "adaptive": [], "supcl_seq": [],
         "simcse": []}
@@ -42,8 +42,9 @@ def encoder(tmp_path_factory):
 
 
 def built(row="none", encoder=None, texts=("what is it",), **blocks):
-    return build(tiny_classes.settings("textcnn" if encoder is None else "bert", **blocks), row, ROWS[row], CLASSES,
-                 encoder, texts, seed=5)
+    kind = "textcnn" if encoder is None else "bert"
+    return architecture_of(kind).build(tiny_classes.settings(kind, **blocks), row, ROWS[row], CLASSES, encoder, texts,
+                                       seed=5)
 
 
 def test_texts_come_with_their_classes_in_the_order_of_ids():
@@ -144,19 +145,20 @@ def test_an_encoder_without_weights_for_its_pooler_is_refused(tmp_path):
 
 def test_rates_are_the_encoders_own_unless_they_are_given():
     values = {"training": {"learning_rate": None, "optimiser": None, "weight_decay": None, "head_rate": None}}
-    assert with_own_rates(values, "textcnn")["training"] == {"learning_rate": 1e-3, "optimiser": "adam",
-                                                             "weight_decay": 0.0, "head_rate": None}
-    assert with_own_rates(values, "hub:albert-base-v2")["training"] == {
+    assert architecture_of("textcnn").with_own_rates(values)["training"] == {
+        "learning_rate": 1e-3, "optimiser": "adam", "weight_decay": 0.0, "head_rate": None}
+    assert architecture_of("hub:albert-base-v2").with_own_rates(values)["training"] == {
         "learning_rate": 2e-5, "optimiser": "adamw", "weight_decay": 0.1, "head_rate": None}
     given = {"training": {"learning_rate": 0.5, "optimiser": "adam", "weight_decay": 0.0}}
-    assert with_own_rates(given, "bundled") == given
+    assert architecture_of("bundled").with_own_rates(given) == given
 
 
 def train(folder, row="none", items=None, encoder=None, store=FolderCheckpoints, key="a", **blocks):
     torch.use_deterministic_algorithms(True)
-    values = tiny_classes.settings("textcnn" if encoder is None else "bert", **blocks)
-    return run(tiny_classes.items() if items is None else items, values, row, ROWS[row], encoder, 13,
-               store(folder, key))
+    kind = "textcnn" if encoder is None else "bert"
+    values = tiny_classes.settings(kind, **blocks)
+    return architecture_of(kind).run(tiny_classes.items() if items is None else items, values, row, ROWS[row], encoder,
+                                     13, store(folder, key))
 
 
 @pytest.mark.parametrize("contrast", ROWS)

@@ -18,6 +18,7 @@ from tiny_training import DyingStore, Killed
 
 from models.hcl import HclModel
 from models.training import Step
+from stages.artifacts.model_folder import save_notes
 from stages.artifacts.paths import ModelPaths
 from stages.artifacts.tables import read_frame, read_metadata
 from stages.encoders import resolve_encoder
@@ -27,11 +28,12 @@ from stages.runtime.checkpoints import FolderCheckpoints
 from stages.runtime.errors import InputError
 from stages.runtime.precision import computed_in
 from stages.runtime.process import RECORDS
+from stages.tracks.hcl.architectures.hcl import _model, annealing_steps, keyword_graph, run
 from stages.tracks.hcl.batches import TripleBatches
 from stages.tracks.hcl.items import joined_items
-from stages.tracks.hcl.lookup import TrainedOn, UnseenKeywords, load_lookup, save_lookup
+from stages.tracks.hcl.lookup import TrainedOn, UnseenKeywords, load_lookup, notes_of
 from stages.tracks.hcl.task import HclTask, ValidationNoise
-from stages.tracks.hcl.train import _model, annealing_steps, keyword_graph, main, run
+from stages.tracks.hcl.train import main
 from stages.tracks.hcl.trained import training_metrics
 
 
@@ -160,7 +162,7 @@ def test_another_encoder_in_the_same_place_is_noticed(encoder):
 
 def test_the_lookup_travels_with_the_model(encoder, tmp_path):
     (tmp_path / "config.json").write_text("{}")
-    save_lookup(tmp_path, ["déjà vu", "dog"], trained_on(encoder))
+    save_notes(tmp_path, notes_of(["déjà vu", "dog"], trained_on(encoder)))
     assert load_lookup(tmp_path) == (["déjà vu", "dog"], trained_on(encoder))
     with pytest.raises(InputError, match=r"no trained HCL model .keywords.json is missing"):
         load_lookup(tmp_path / "nowhere")

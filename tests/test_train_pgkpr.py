@@ -9,6 +9,7 @@ import tiny_rewriters
 import torch
 from safetensors.torch import load_file
 from test_parallel_training import start_two
+from tiny_rewriters import batches_of, run
 from tiny_training import DyingStore, Killed
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -26,11 +27,11 @@ from stages.runtime.checkpoints import FolderCheckpoints
 from stages.runtime.errors import InputError
 from stages.runtime.precision import computed_in
 from stages.runtime.process import RECORDS
+from stages.tracks.pgkpr.architectures import ARCHITECTURES as KINDS
 from stages.tracks.pgkpr.batches import PairBatches, bags
 from stages.tracks.pgkpr.lookup import TrainedOn, load_lookup
-from stages.tracks.pgkpr.rates import RATES
 from stages.tracks.pgkpr.task import RewriteTask, part_weights
-from stages.tracks.pgkpr.train import batches_of, main, run
+from stages.tracks.pgkpr.train import main
 from stages.tracks.pgkpr.trained import plain_items, strongest_word
 from stages.tracks.pgkpr.vocabulary import Vocabulary
 
@@ -464,7 +465,7 @@ def test_stage_writes_model_history_items_pairs_and_metrics(trained, name):
     assert metrics["best_epoch"] == best["epoch"]
     for part, value in metrics["validation"].items():
         assert value == pytest.approx(best[f"validation_{part}"], rel=1e-6), part
-    assert set(history["rate_all"]) == {RATES[ARCHITECTURE_OF[name]]}
+    assert set(history["rate_all"]) == {KINDS[ARCHITECTURE_OF[name]].rate}
     kinds = vocabulary().kinds
     assert metrics["vocabulary"] == {kind: kinds.count(kind) for kind in ("special", "tag", "word")}
     assert metrics["pairs"] == {"train": 8, "validation": 2, "test": 3}

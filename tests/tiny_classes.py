@@ -9,8 +9,8 @@ from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, write_table
 from stages.params.clld import TrainClld
 from stages.params.presets import laid_over
+from stages.tracks.clld.architectures import architecture_of
 from stages.tracks.clld.texts import labelled_texts
-from stages.tracks.clld.train import with_own_rates
 
 CLASSES = ["number", "person", "place"]
 # Of each class; `run` and `eat` are of two, so that these are taken for each other.
@@ -56,7 +56,7 @@ def items():
 def settings(encoder="textcnn", **blocks):
     """Plain values of the block ``train_clld`` with rates; ``blocks`` are laid over those of ``BLOCK``."""
     values = TrainClld.model_validate(laid_over(BLOCK, blocks)).model_dump()
-    return with_own_rates(values, encoder)
+    return architecture_of(encoder).with_own_rates(values)
 
 
 def write_params(folder, models=None, runtime=None, **more):

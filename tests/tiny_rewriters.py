@@ -9,11 +9,12 @@ import yaml
 
 from models.rewriters.auto import rewriter_of
 from models.rewriters.config import RewriterConfig
+from stages.artifacts.model_folder import save_notes
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, write_table
 from stages.params.pgkpr import TrainPgkpr
-from stages.tracks.pgkpr.keywords import keyword_rule
-from stages.tracks.pgkpr.lookup import TrainedOn, save_lookup
+from stages.tracks.pgkpr.architectures import ARCHITECTURES
+from stages.tracks.pgkpr.lookup import TrainedOn, notes_of
 from stages.tracks.pgkpr.vocabulary import Vocabulary
 
 SPECIALS = ("[pad]", "[unk]", "<s>", "</s>", "<sep>", "[NOK]", "[MASK]")
@@ -103,8 +104,19 @@ def save_model(folder, architecture="pgkpr", rule="attribution", mark_all=False,
             if parameter.dim() > 1:
                 parameter.normal_(std=0.5)
     model.save_pretrained(folder)
-    save_lookup(folder, vocabulary, TrainedOn(DATASET, keyword_rule(architecture, rule), mark_all, MAX_LENGTH))
+    on = TrainedOn(DATASET, ARCHITECTURES[architecture].rule(rule), mark_all, MAX_LENGTH)
+    save_notes(folder, notes_of(vocabulary, on))
     return folder
+
+
+def run(pairs, vocabulary, values, *others):
+    """Train a model as ``values`` describe it."""
+    return ARCHITECTURES[values["architecture"]].run(pairs, vocabulary, values, *others)
+
+
+def batches_of(pairs, vocabulary, values, max_length, seed):
+    """Batches that it is trained and validated on."""
+    return ARCHITECTURES[values["architecture"]].batches(pairs, vocabulary, values, max_length, seed)
 
 
 def write_params(folder, models=None, runs=None, runtime=None, **blocks):

@@ -1,8 +1,9 @@
 """Transformer encoder-decoders over source words: what PGKPR builds on, and the plain baseline (METHODS C.5, C.7)."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -10,6 +11,7 @@ from models.decoding import BeamCache, CachedSteps, Decodable, WholeSteps, proje
 from models.rewriters.attention import Heads, masking
 from models.rewriters.base import Batch, Rewriter
 from models.rewriters.config import RewriterConfig
+from models.rewriters.cost import seq2seq_cost
 from models.rewriters.layers import Decoder, Embedder, Encoder, token_nll
 from models.rewriters.special import BOS, PAD
 from models.rows import RealTokens
@@ -121,6 +123,11 @@ class PlainTransformer(TransformerRewriter):
         """Return the sum of the generation loss."""
         batch = self.planned(batch)
         return {"generation": self.generation(batch, self.memory(batch, mask))}
+
+    def training_flops(self, words: Mapping[str, np.ndarray], keywords: np.ndarray) -> np.ndarray:
+        """Return what each pair costs."""
+        cost, x = seq2seq_cost(self.config), words["x"]
+        return cost.encoder(x) + cost.decoder(words["t"] + 1, x)
 
 
 def _starts(given: Sequence[Tensor]) -> Tensor:

@@ -12,6 +12,8 @@ from stages.artifacts.tables import atomic_file
 from stages.runtime.errors import InputError
 
 Note = TypeVar("Note")
+# Where a model came from, as far as using it depends on that.
+TRAINED_ON_FILE = "trained_on.json"
 
 
 def save_notes(folder: Path, notes: Mapping[str, Any]) -> None:
@@ -21,35 +23,29 @@ def save_notes(folder: Path, notes: Mapping[str, Any]) -> None:
                                    encoding="utf-8")
 
 
-def load_notes(folder: Path, names: Sequence[str], track: str) -> list[Any]:
-    """Return the notes called ``names`` of a trained model.
+def load_origin(folder: Path, kind: type[Note], names: Sequence[str], track: str) -> tuple[list[Any], Note]:
+    """Return the notes called ``names`` of a trained model, and where it came from.
 
     Args:
         folder: of the model.
+        kind: dataclass of which its origin was written.
         names: file names.
         track: of the model, for the error.
 
     Raises:
-        InputError: there is no model in ``folder``.
+        InputError: there is no model in ``folder``, or one of a version whose origin has other fields.
     """
-    missing = [name for name in (*names, "config.json") if not (folder / name).exists()]
+    files = (*names, TRAINED_ON_FILE)
+    missing = [name for name in (*files, "config.json") if not (folder / name).exists()]
     if missing:
         raise InputError(f"{folder}: no trained {track} model ({missing[0]} is missing). Train it with "
                          f"`keycontrast run`.")
-    return [json.loads((folder / name).read_text(encoding="utf-8")) for name in names]
-
-
-def as_note(kind: type[Note], values: Mapping[str, Any], file: Path) -> Note:
-    """Return ``values`` as the dataclass ``kind``, of which ``file`` was written.
-
-    Raises:
-        InputError: they are of a version that has other fields.
-    """
-    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-    if set(values) != names:
-        raise InputError(f"{file}: of another version of Keycontrast, which differs in "
-                         f"{', '.join(sorted(set(values) ^ names))}. Train the model again.")
-    return kind(**values)
+    *notes, values = (json.loads((folder / name).read_text(encoding="utf-8")) for name in files)
+    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    if set(values) != known:
+        raise InputError(f"{folder / TRAINED_ON_FILE}: of another version of Keycontrast, which differs in "
+                         f"{', '.join(sorted(set(values) ^ known))}. Train the model again.")
+    return notes, kind(**values)
 
 
 def write_history(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

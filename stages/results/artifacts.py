@@ -90,6 +90,12 @@ def wrong_predictions(track: TrackResults, run: str) -> pd.DataFrame:
     return table.filter(pc.not_equal(table["label"], table["predicted"])).to_pandas()
 
 
+def said_classes(track: TrackResults, run: str) -> pd.DataFrame:
+    """Return the class of every text and the one that a classifier says."""
+    path = require(RunPaths(run).predictions, f"{track.compared.made_by}@{run}")
+    return read_frame(path, track.compared.predictions, ["label", "predicted"])
+
+
 def item_scores(run: str) -> dict[int, list[float | None]]:
     """Return by example the scores that stand beside the output of a run; nothing where they were not kept."""
     path = RunPaths(run).scores

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from stages.params.root import Params
 
 
+FEW = 8     # metrics that sum up a run
+
+
 @dataclass(frozen=True)
 class TableLayout:
     """A table of results: its title, a note, its columns, and whether a document has them too (or the page alone)."""
@@ -196,7 +199,7 @@ class TrackResults:
 
     @property
     def headlines(self) -> list[Metric]:
-        """Metrics of the table in a terminal, the reported ones first."""
+        """Metrics that sum up a run, the reported ones first, as many as there is room for."""
         further = {one.key for one in self.further}
         return [one for one in (*map(metric, self.reported), *(one for one in METRICS.values() if one.key in further))
                 if one.short]

@@ -31,11 +31,12 @@ from stages.params.data import PairClassifier, STagger
 from stages.params.hcl import TrainHcl
 from stages.params.pgkpr import TrainPgkpr
 from stages.params.presets import laid_over
-from stages.tracks.clld import train as train_clld
-from stages.tracks.hcl import train as train_hcl
+from stages.tracks.clld import architecture as clld
+from stages.tracks.clld.architectures import architecture_of
+from stages.tracks.hcl.architectures import hcl as train_hcl
 from stages.tracks.hcl.items import joined_items
 from stages.tracks.hcl.lookup import TrainedOn, UnseenKeywords
-from stages.tracks.pgkpr import train as train_pgkpr
+from stages.tracks.pgkpr import architecture as pgkpr
 from stages.tracks.pgkpr.vocabulary import Vocabulary
 
 DEPTH = 6  # layers of the BERT
@@ -122,21 +123,22 @@ def rewriter(architecture, **blocks):
     vocabulary = Vocabulary.from_frame(tiny_rewriters.vocabulary_frame())
 
     def run(device=NAME, store=FORGETFUL):
-        return train_pgkpr.run(pairs, vocabulary, values, tiny_rewriters.MAX_LENGTH, 13, store, device)
+        return tiny_rewriters.run(pairs, vocabulary, values, tiny_rewriters.MAX_LENGTH, 13, store, device)
 
-    return Workload(train_pgkpr, run)
+    return Workload(pgkpr, run)
 
 
 def classifier(contrast, folder=None):
     """A training of CLLD: TextCNN, or a BERT of six layers in ``folder``."""
     found = encoder(folder / "bert") if folder is not None else None
-    values = tiny_classes.settings("textcnn" if found is None else "bert", training={"bucket": False})
+    kind = "textcnn" if found is None else "bert"
+    values = tiny_classes.settings(kind, training={"bucket": False})
     pairs = [(1, 2)] if contrast == "static_tau_pairs" else []
 
     def run(device=NAME, store=FORGETFUL):
-        return train_clld.run(tiny_classes.items(), values, contrast, pairs, found, 13, store, device)
+        return architecture_of(kind).run(tiny_classes.items(), values, contrast, pairs, found, 13, store, device)
 
-    return Workload(train_clld, run)
+    return Workload(clld, run)
 
 
 def pairs(folder):

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from stages.artifacts.paths import DatasetPaths, ModelPaths, ProbePaths
 from stages.artifacts.tables import read_frame, read_metadata, read_table
+from stages.keywords.methods import NAMING
 from stages.results.artifacts import first_predictions, item_scores, model_config, read_json
 from stages.results.gather import read_results
 from stages.results.model import Results, Run
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 # In the order in which a data set passes through them.
 _DATA_STAGES = ("ingest", "annotate", "textrank", "pair_classifier", "attribution", "word_vectors", "psi", "s_tagger",
                 "side_by_side", "keywords", "clusters", "graph", "node_vectors", "paraphrase_items", "linear_floor")
-_TABLES = ("examples", "texts", "tokens", "textrank", "attribution", "word_vectors", "psi", "s_tags", "side_by_side",
-           "keywords", "clusters", "nodes", "edges", "node_vectors", "paraphrase_items", "linear_floor")
+_TABLES = ("examples", "texts", "tokens", *NAMING, "word_vectors", "s_tags", "side_by_side", "keywords", "clusters",
+           "nodes", "edges", "node_vectors", "paraphrase_items", "linear_floor")
 _BESIDE = 8     # texts whose keywords are shown method by method
 CASES = 6       # items of the case study
 

@@ -1,11 +1,9 @@
 """What a saved classifier carries beside its weights, so that it can be used away from its artifacts."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-from stages.artifacts.model_folder import as_note, load_notes, save_notes
-
-TRAINED_ON_FILE = "trained_on.json"
+from stages.artifacts.model_folder import load_origin
 
 
 @dataclass(frozen=True)
@@ -32,16 +30,10 @@ class TrainedOn:
         return list(self.texts)
 
 
-def save_lookup(folder: Path, on: TrainedOn) -> None:
-    """Write where a model came from into its folder."""
-    save_notes(folder, {TRAINED_ON_FILE: asdict(on)})
-
-
 def load_lookup(folder: Path) -> TrainedOn:
-    """Return what :func:`save_lookup` wrote.
+    """Return where the model in ``folder`` came from.
 
     Raises:
         InputError: there is no model in ``folder``, or one of another version.
     """
-    values = load_notes(folder, (TRAINED_ON_FILE,), "CLLD")[0]
-    return as_note(TrainedOn, values, folder / TRAINED_ON_FILE)
+    return load_origin(folder, TrainedOn, (), "CLLD")[1]

@@ -17,13 +17,12 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from models.encoders import Pooling, load_encoder
-from stages.artifacts.model_folder import as_note, load_notes, save_notes
+from stages.artifacts.model_folder import TRAINED_ON_FILE, load_origin
 from stages.encoders import embed_texts, resolve_encoder
 from stages.runtime.errors import InputError
 from stages.tracks.hcl.batches import Keep
 
 KEYWORDS_FILE = "keywords.json"
-TRAINED_ON_FILE = "trained_on.json"
 _CHUNK = 64
 
 
@@ -54,19 +53,19 @@ class TrainedOn:
     keep: Keep
 
 
-def save_lookup(folder: Path, keywords: list[str], on: TrainedOn) -> None:
-    """Write the keyword of each node and the origin of the model into its folder."""
-    save_notes(folder, {KEYWORDS_FILE: keywords, TRAINED_ON_FILE: asdict(on)})
+def notes_of(keywords: list[str], on: TrainedOn) -> dict[str, Any]:
+    """Return the notes that go with a model's weights: the keyword of each node, and the model's origin."""
+    return {KEYWORDS_FILE: keywords, TRAINED_ON_FILE: asdict(on)}
 
 
 def load_lookup(folder: Path) -> tuple[list[str], TrainedOn]:
-    """Return what :func:`save_lookup` wrote.
+    """Return what :func:`notes_of` was given.
 
     Raises:
         InputError: there is no model in ``folder``, or one of another version.
     """
-    keywords, on = load_notes(folder, (KEYWORDS_FILE, TRAINED_ON_FILE), "HCL")
-    return keywords, as_note(TrainedOn, on, folder / TRAINED_ON_FILE)
+    (keywords,), on = load_origin(folder, TrainedOn, (KEYWORDS_FILE,), "HCL")
+    return keywords, on
 
 
 class UnseenKeywords:

@@ -24,16 +24,6 @@ COLUMNS: dict[str, str] = {"xx": "score_xx", "xy": "score_xy", "psi_xx": "primar
 _FLIPPED = ("xx", "xy")
 
 
-def keyword_rule(architecture: str, by: Rule) -> Rule | None:
-    """Return by what an architecture takes its keywords: IANet has primary words, the plain baselines none.
-
-    Args:
-        architecture: as the block ``train_pgkpr`` names it.
-        by: its ``keywords.by``, which decides for pgkpr.
-    """
-    return {"pgkpr": by, "ianet": "psi"}.get(architecture)  # type: ignore[return-value]
-
-
 def training_passes(items: pd.DataFrame, rule: Rule | None, keywords: Mapping[str, Any],
                     seed: int) -> list[list[np.ndarray]]:
     """Return, for each pass of an epoch over ``items``, the probability of every source word of being a keyword.
@@ -45,7 +35,7 @@ def training_passes(items: pd.DataFrame, rule: Rule | None, keywords: Mapping[st
 
     Args:
         items: rows of table ``paraphrase_items``.
-        rule: from :func:`keyword_rule`.
+        rule: by what the model takes its keywords; None for one that reads none.
         keywords: plain values of the block ``train_pgkpr.keywords``.
         seed: of the coins that are flipped once.
 

@@ -2,15 +2,15 @@
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from stages.artifacts.model_folder import as_note, load_notes, save_notes
+from stages.artifacts.model_folder import TRAINED_ON_FILE, load_origin
 from stages.tracks.pgkpr.keywords import Rule
 from stages.tracks.pgkpr.vocabulary import Vocabulary
 
 VOCABULARY_FILE = "vocabulary.json"
-TRAINED_ON_FILE = "trained_on.json"
 
 
 @dataclass(frozen=True)
@@ -30,18 +30,17 @@ class TrainedOn:
     max_length: int
 
 
-def save_lookup(folder: Path, vocabulary: Vocabulary, on: TrainedOn) -> None:
-    """Write the vocabulary and the origin of a model into its folder."""
+def notes_of(vocabulary: Vocabulary, on: TrainedOn) -> dict[str, Any]:
+    """Return the notes that go with a model's weights: its vocabulary and its origin."""
     columns = {"token": vocabulary.tokens, "kind": vocabulary.kinds, "count": vocabulary.counts}
-    save_notes(folder, {VOCABULARY_FILE: columns, TRAINED_ON_FILE: asdict(on)})
+    return {VOCABULARY_FILE: columns, TRAINED_ON_FILE: asdict(on)}
 
 
 def load_lookup(folder: Path) -> tuple[Vocabulary, TrainedOn]:
-    """Return what :func:`save_lookup` wrote.
+    """Return what :func:`notes_of` was given.
 
     Raises:
         InputError: there is no model in ``folder``, or one of another version.
     """
-    columns, on = load_notes(folder, (VOCABULARY_FILE, TRAINED_ON_FILE), "PGKPR")
-    frame = pd.DataFrame(columns).rename_axis("token_id").reset_index()
-    return Vocabulary.from_frame(frame), as_note(TrainedOn, on, folder / TRAINED_ON_FILE)
+    (columns,), on = load_origin(folder, TrainedOn, (VOCABULARY_FILE,), "PGKPR")
+    return Vocabulary.from_frame(pd.DataFrame(columns).rename_axis("token_id").reset_index()), on

@@ -9,10 +9,9 @@ from torch import Tensor
 from models.rewriters.base import Rewriter
 from models.rewriters.config import RewriterConfig
 from models.training import BatchedTask, Step, Work
-from models.training.prefetch import moved
-from models.training.sums import PartSums
+from models.training.accumulation import PartSums
+from models.training.batches import moved
 from stages.tracks.pgkpr.batches import PairBatches
-from stages.tracks.pgkpr.cost import training_flops
 from stages.tracks.pgkpr.keywords import training_mask
 
 
@@ -75,7 +74,7 @@ class RewriteTask(BatchedTask):
         self.learning_rate, self.batch_size = learning_rate, micro_batch
         self.contrasted = batch_size or micro_batch
         self.tokens = train.words["x"] + train.words["t"]
-        self.flops = training_flops(model.config, train)
+        self.flops = model.training_flops(train.words, train.keywords.numpy())
 
     def lengths(self) -> list[int]:
         """Return the words of each training pair's texts, both together."""

@@ -1,0 +1,229 @@
+"""The keyword of every text of a piece at once: best candidate, else best content word, else none (METHODS A.2)."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stages.artifacts.schemas import NO_KEYWORD, SCHEMAS
+from stages.keywords.methods import METHODS, Holds
+from stages.normal_form import normal_form
+from stages.ranking.blocks import Spans, TokenBlock, encode, encode_as
+from stages.ranking.selection import InverseFrequency, best_first
+from stages.runtime.errors import InputError
+
+STALE = "the tables are of different runs. Run `keycontrast run`."
+# Columns that choosing reads of table ``tokens``, and of a method's table by what it holds.
+TOKEN_COLUMNS = ["text_id", "token", "lemma", "is_stop"]
+_COLUMNS: dict[Holds, list[str]] = {
+    "phrases": ["text_id", "keyword", "score", "start", "end"],
+    "scores": ["text_id", "mode", "score"],
+    "primary words": ["text_id", "mode", "score", "primary"],
+}
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """What may become the keyword of the texts of a block.
+
+    Attributes:
+        spans: of each candidate.
+        score: under the method.
+        keyword: in normal form.
+        scored: whether the ranking says anything about each text, (texts,).
+    """
+
+    spans: Spans
+    score: np.ndarray
+    keyword: pa.Array
+    scored: np.ndarray
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Table ``keywords`` of some texts, and how many of them the ranking says nothing about."""
+
+    table: pa.Table
+    unscored: int
+
+
+def ranking_columns(method: str) -> list[str]:
+    """Return the columns that choosing reads of the table of ``method``."""
+    return _COLUMNS[METHODS[method].holds]
+
+
+def choose_keywords(tokens: pa.Table, ranking: pa.Table, method: str, idf: InverseFrequency,
+                    kw_lemma: bool = False) -> Choices:
+    """Choose the keyword of every text in ``tokens``.
+
+    The highest score wins; ties go to the higher IDF over training texts, then to the earliest position.
+    Candidates without a positive score are none: no node of the ranking stands behind them. If no candidate is
+    left, the content word (alphabetic, no stop word) with the highest IDF is taken, and without any ``<nokw>``.
+
+    Args:
+        tokens: rows of table ``tokens``, by text id.
+        ranking: the rows of table ``method`` for these texts.
+        method: that made the ranking. Candidates are its phrases, or else the content words of sources, of which
+            ``psi`` has those that are primary.
+        idf: IDF over training texts.
+        kw_lemma: put the lemma of a keyword's last word, its head, in the place of that word.
+
+    Raises:
+        InputError: the tables do not belong together.
+    """
+    block = TokenBlock(tokens)
+    found = _READERS[METHODS[method].holds](block, ranking, method)
+    held = found.score > 0
+    spans, score, keyword = found.spans.take(held), found.score[held], found.keyword.filter(pa.array(held))
+    best = _best_of_each(spans, score, idf.means(block, spans))
+    words = _content_words(block)
+    words = words.take(~np.isin(words.text, spans.text))
+    values = idf.means(block, words)
+    second = _best_of_each(words, values, values)
+    words, values = words.take(second), values[second]
+    spans = _joined(spans.take(best), words)
+    names = pa.concat_arrays([keyword.take(pa.array(best)), _normal_forms(block, words)])
+    if kw_lemma:
+        names = _lemmatised(block, spans, names)
+    methods = pa.array([method] * len(best) + ["idf"] * len(words), pa.string())
+    return Choices(_table(block, spans.text, names, methods, np.concatenate([score[best], values])),
+                   int((~found.scored).sum()))
+
+
+def beside(tokens: Iterable[pa.Table], ranking: Iterable[pa.Table], name: str) -> Iterator[tuple[pa.Table, pa.Table]]:
+    """Yield each piece of ``tokens`` with the rows of ``ranking`` for its texts; both come by text id.
+
+    Raises:
+        InputError: the ranking has texts after the last of the tokens.
+    """
+    batches = iter(ranking)
+    held = next(batches, SCHEMAS[name].arrow().empty_table().select(ranking_columns(name)))
+    for piece in tokens:
+        last = piece["text_id"][-1].as_py() if piece.num_rows else -1
+        # A batch may end within a text, so the next one is looked at too.
+        while not held.num_rows or held["text_id"][-1].as_py() <= last:
+            further = next(batches, None)
+            if further is None:
+                break
+            held = pa.concat_tables([held, further])
+        mine = pc.less_equal(held["text_id"], last)
+        yield piece, held.filter(mine)
+        held = held.filter(pc.invert(mine))
+    rest = np.unique(np.concatenate([table["text_id"].to_numpy() for table in (held, *batches)]))
+    if len(rest):
+        raise InputError(_not_in_both(name, rest))
+
+
+def _phrases(block: TokenBlock, ranking: pa.Table, name: str) -> Candidates:
+    """Return the ranked phrases; a text that has only a status has none."""
+    named = np.unique(ranking["text_id"].to_numpy())
+    strange = np.setxor1d(named, block.text_ids)
+    if len(strange):
+        raise InputError(_not_in_both(name, strange))
+    rows = ranking.filter(pc.is_valid(ranking["keyword"]))
+    text = np.searchsorted(block.text_ids, rows["text_id"].to_numpy())
+    start, end = (rows[name].to_numpy().astype(np.int64) for name in ("start", "end"))
+    lengths = np.diff(block.offsets)
+    late = np.flatnonzero(end > lengths[text])
+    if len(late):
+        first = text[late[0]]
+        raise InputError(f"{name}.parquet: a phrase of text {block.text_ids[first]} ends after its {lengths[first]} "
+                         f"tokens; {STALE}")
+    begin = block.offsets[text]
+    return Candidates(Spans(text, begin + start, begin + end), rows["score"].to_numpy(),
+                      rows["keyword"].combine_chunks(), np.ones(len(block.text_ids), dtype=bool))
+
+
+def _scored(block: TokenBlock, ranking: pa.Table, name: str) -> Candidates:
+    scored, score, _ = _word_scores(block, ranking, name)
+    return _words(block, scored, score, np.ones(len(score), dtype=bool))
+
+
+def _primary(block: TokenBlock, ranking: pa.Table, name: str) -> Candidates:
+    scored, score, rows = _word_scores(block, ranking, name)
+    primary = np.zeros(len(score), dtype=bool)
+    primary[np.flatnonzero(scored[block.text])] = pc.list_flatten(rows["primary"]).to_numpy().astype(bool)
+    return _words(block, scored, score, primary)
+
+
+def _words(block: TokenBlock, scored: np.ndarray, score: np.ndarray, eligible: np.ndarray) -> Candidates:
+    words = _content_words(block)
+    words = words.take(eligible[words.start] & scored[words.text])
+    return Candidates(words, score[words.start], _normal_forms(block, words), scored)
+
+
+def _word_scores(block: TokenBlock, ranking: pa.Table, name: str) -> tuple[np.ndarray, np.ndarray, pa.Table]:
+    """Return which texts have scores for the pair with themselves, the score of each token, and the rows."""
+    rows = ranking.filter(pc.equal(ranking["mode"], "xx")).sort_by("text_id")
+    ids = rows["text_id"].to_numpy()
+    lengths = np.zeros(len(ids), dtype=np.int64)
+    known = np.isin(ids, block.text_ids)
+    text = np.searchsorted(block.text_ids, ids[known])
+    lengths[known] = np.diff(block.offsets)[text]
+    given = pc.list_value_length(rows["score"]).to_numpy()
+    wrong = np.flatnonzero(~known | (given != lengths))
+    if len(wrong):
+        raise InputError(f"{name}.parquet: text {ids[wrong[0]]} has {given[wrong[0]]} scores for "
+                         f"{lengths[wrong[0]]} tokens; {STALE}")
+    scored = np.zeros(len(block.text_ids), dtype=bool)
+    scored[text] = True
+    score = np.zeros(len(block.text))
+    score[scored[block.text]] = pc.list_flatten(rows["score"]).to_numpy()
+    return scored, score, rows
+
+
+def _content_words(block: TokenBlock) -> Spans:
+    """Return the alphabetic tokens that are no stop words."""
+    codes, known = encode(block.tokens)
+    alphabetic = np.array([word.isalpha() for word in known.to_pylist()], dtype=bool)
+    stop = block.column("is_stop").to_numpy(zero_copy_only=False).astype(bool)
+    places = np.flatnonzero(alphabetic[codes] & ~stop) if len(codes) else np.zeros(0, dtype=np.int64)
+    return Spans(block.text[places], places, places + 1)
+
+
+def _best_of_each(spans: Spans, score: np.ndarray, idf: np.ndarray) -> np.ndarray:
+    order = best_first(spans.text, score, idf, spans.start, spans.end)
+    return order[np.append(True, np.diff(spans.text[order]) != 0)[:len(order)]]
+
+
+def _joined(first: Spans, second: Spans) -> Spans:
+    return Spans(*(np.concatenate([getattr(first, name), getattr(second, name)]) for name in ("text", "start", "end")))
+
+
+def _normal_forms(block: TokenBlock, words: Spans) -> pa.Array:
+    codes, forms = encode_as(block.tokens.take(pa.array(words.start)), normal_form)
+    return pa.array(forms, pa.string()).take(pa.array(codes))
+
+
+def _lemmatised(block: TokenBlock, spans: Spans, keywords: pa.Array) -> pa.Array:
+    """Put the lemma of each span's last token in its place, where the keyword ends with that token as written."""
+    heads = pa.array(spans.end - 1)
+    columns = (keywords, block.tokens.take(heads), block.column("lemma").take(heads))
+    return pa.array([_with_lemma(*row) for row in zip(*(column.to_pylist() for column in columns), strict=True)],
+                    pa.string())
+
+
+def _with_lemma(keyword: str, word: str, lemma: str) -> str:
+    word, lemma = normal_form(word), normal_form(lemma)
+    return keyword[:len(keyword) - len(word)] + lemma if lemma and word and keyword.endswith(word) else keyword
+
+
+def _table(block: TokenBlock, text: np.ndarray, keyword: pa.Array, method: pa.Array, score: np.ndarray) -> pa.Table:
+    """Return table ``keywords``; texts that are not in ``text`` have none."""
+    without = np.setdiff1d(np.arange(len(block.text_ids)), text)
+    order = pa.array(np.argsort(np.concatenate([text, without])))
+    columns = {"text_id": pa.array(block.text_ids[np.concatenate([text, without])]),
+               "keyword": pa.concat_arrays([keyword, pa.array([NO_KEYWORD] * len(without), pa.string())]),
+               "method": pa.concat_arrays([method, pa.array(["none"] * len(without), pa.string())]),
+               "score": pa.concat_arrays([pa.array(score), pa.nulls(len(without), pa.float64())])}
+    return pa.table(columns, schema=SCHEMAS["keywords"].arrow()).take(order)
+
+
+def _not_in_both(name: str, ids: np.ndarray) -> str:
+    return f"{name}.parquet: {len(ids)} texts, the first of them {ids[0]}, are not in both tables; {STALE}"
+
+
+_READERS: dict[Holds, Callable[[TokenBlock, pa.Table, str], Candidates]] = {
+    "phrases": _phrases, "scores": _scored, "primary words": _primary}

@@ -1,0 +1,87 @@
+"""Sum up every track in a few numbers per run, and its trainings in a curve per model: what is committed and compared.
+
+Writes into ``metrics/RECIPE/`` what git keeps and ``dvc metrics`` and ``dvc plots`` show, without an artifact being
+there: ``TRACK.json``, ``curves/TRACK.csv`` and, of classifiers, ``confusion/RUN.csv`` with a row per evaluated text.
+Numbers are rounded to four digits after the point here and nowhere else: readers that need all of them, such as the
+report, read the artifacts.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from stages.artifacts.paths import HeadlinePaths
+from stages.artifacts.tables import atomic_folder, write_json
+from stages.results.artifacts import model_history, require_trained, run_metrics, said_classes
+from stages.results.track import FEW
+from stages.results.tracks import TRACKS
+from stages.runtime.process import StageProcess, run_stage
+
+DIGITS = 4
+
+
+def headlines(metrics: Mapping[str, Mapping[str, Any]], names: Iterable[str]) -> dict[str, dict[str, float]]:
+    """Return the values called ``names`` of every run, rounded.
+
+    Args:
+        metrics: content of ``metrics.json`` by run.
+        names: of metrics; a run without one of them goes without it.
+    """
+    return {run: {name: round(found["run"][name], DIGITS) for name in names if found["run"].get(name) is not None}
+            for run, found in metrics.items()}
+
+
+def curves(histories: Mapping[str, pd.DataFrame], judged_by: str) -> pd.DataFrame:
+    """Return what tells how good each epoch was, the models below each other, rounded.
+
+    Args:
+        histories: ``history.csv`` by model.
+        judged_by: the column of a history that is taken.
+
+    Returns:
+        Columns ``epoch``, ``model`` and ``validation``.
+    """
+    parts = [pd.DataFrame({"epoch": history["epoch"], "model": model, "validation": history[judged_by].round(DIGITS)})
+             for model, history in histories.items()]
+    return pd.concat(parts) if parts else pd.DataFrame(columns=["epoch", "model", "validation"])
+
+
+def confusion(predictions: pd.DataFrame) -> pd.DataFrame:
+    """Return a row per text of table ``class_predictions``, as DVC's template ``confusion`` counts them."""
+    rows = predictions[["label", "predicted"]].rename(columns={"label": "actual"})
+    return rows.sort_values(["actual", "predicted"])
+
+
+def _work(process: StageProcess) -> None:
+    from stages.params import load_params
+
+    params = load_params()
+    require_trained(params, TRACKS)
+    paths, trained = HeadlinePaths(params.recipe), {}
+    for key, track in TRACKS.items():
+        metrics = {run: run_metrics(track, run) for run in getattr(params.runs, key)}
+        write_json(paths.metrics(key), headlines(metrics, [one.key for one in track.headlines[:FEW]]))
+        if models := getattr(params.models, key):
+            trained[key] = curves({name: history for name in models if (history := model_history(key, name)) is not None},
+                                  track.judged_by[0])
+    _write_tables(paths.curves, trained.items())
+    _write_tables(paths.confusion, ((run, confusion(said_classes(track, run))) for key, track in TRACKS.items()
+                                    if track.classifies for run in getattr(params.runs, key)))
+
+
+def _write_tables(folder: Path, tables: Iterable[tuple[str, pd.DataFrame]]) -> None:
+    with atomic_folder(folder) as temporary:
+        for name, rows in tables:
+            rows.to_csv(temporary / f"{name}.csv", index=False)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the stage; see ``--help``."""
+    return run_stage("headlines", _work, argv, instance=None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,41 @@
+"""A row of the HCL track's table, as its training finds it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from stages.artifacts.paths import DatasetPaths
+
+# What every architecture is trained on; an architecture may read further tables of the data set.
+TABLES = ("examples", "texts", "keywords", "nodes")
+
+
+@dataclass(frozen=True)
+class HclRow:
+    """A model to be trained.
+
+    Attributes:
+        name: of the model.
+        paths: of its data set.
+        seed: fans out by name into weights, order, dropout and noise.
+        values: plain values of the block ``train_hcl`` with the model's overrides.
+        items: from :func:`stages.tracks.hcl.items.joined_items`, all splits.
+        nodes: table ``nodes``.
+        language: ISO 639-1 code of its texts.
+        encoder: param ``encoder.source``.
+        node_vectors: plain values of the block of that name.
+        init_from: model that it starts from.
+    """
+
+    name: str
+    paths: DatasetPaths
+    seed: int
+    values: Mapping[str, Any]
+    items: pd.DataFrame
+    nodes: pd.DataFrame
+    language: str
+    encoder: str
+    node_vectors: Mapping[str, Any]
+    init_from: str | None = None

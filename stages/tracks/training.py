@@ -1,0 +1,121 @@
+"""The frame of every training: params, seed, fingerprint, processes, precision and checkpoints around a model's own.
+
+    def _work(process):
+        train(process, _prepared)
+
+A track prepares a :class:`Training`; everything else is here.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+import torch
+from transformers import PreTrainedModel
+
+from models.training import Bar, CheckpointStore, History
+from models.training.parallel import place
+from stages.artifacts.paths import ModelPaths
+from stages.artifacts.tables import Provenance
+from stages.runtime.code import code_of
+from stages.runtime.device import choose_device
+from stages.runtime.distributed import process_group
+from stages.runtime.fingerprint import hash_files, hash_values
+from stages.runtime.precision import settled_precision
+from stages.runtime.process import StageProcess
+from stages.runtime.seeds import derived_seed, seed_everything
+from stages.runtime.training import open_checkpoints, training_bar, training_record, warn_of_idle_processes
+from stages.tracks.trained import ModelFolder, write_model
+
+if TYPE_CHECKING:
+    from stages.params import Params
+
+# What no weight depends on, and what says so by itself: the architecture of a training names its own code.
+_GROUND = ("stages.artifacts", "stages.params", "stages.runtime")
+OpenBar = Callable[[int, int], Bar]
+
+
+class Trained(Protocol):
+    """What a training makes: the model with the weights of the best epoch, and what happened."""
+
+    @property
+    def model(self) -> PreTrainedModel:
+        """With the weights of the best epoch."""
+
+    @property
+    def history(self) -> History:
+        """Of the training."""
+
+
+Made = TypeVar("Made", bound=Trained)
+
+
+@dataclass(frozen=True)
+class Training(Generic[Made]):
+    """One training of a model, ready to begin.
+
+    Attributes:
+        code: dotted names of the modules that build and train the model.
+        settings: plain values of the model's block ``training``.
+        tables: files that it reads; with code and params they decide the weights.
+        fit: trains, given where its state is kept, the device, and what opens a bar from steps in all and done.
+        folder: says what the trained model leaves behind.
+        models: name of each model that it is made with, and its description.
+        further: whatever else decides the weights, plain.
+    """
+
+    code: Sequence[str]
+    settings: Mapping[str, Any]
+    tables: Sequence[Path]
+    fit: Callable[[CheckpointStore, str, OpenBar | None], Made]
+    folder: Callable[[Made], ModelFolder]
+    models: dict[str, Any] = field(default_factory=dict)
+    further: Mapping[str, Any] = field(default_factory=dict)
+
+
+def train(process: StageProcess, prepared: Callable[["Params", str], Training[Made]], entry: str) -> None:
+    """Train the model that ``process`` is an instance of, and write its folder.
+
+    Args:
+        process: of the stage.
+        prepared: given params and the model's name, returns its training.
+        entry: dotted name of the module that ``prepared`` is of.
+
+    Raises:
+        InputError: as of ``prepared`` and of the training; a device or precision that is not to be had.
+    """
+    from stages.params import load_params, stage_hash, stage_values
+
+    params, stage, name = load_params(), process.stage, process.instance
+    runtime = params.runtime
+    seed_everything(derived_seed(params.model_seed(name), stage), runtime.threads, runtime.deterministic, runtime.tf32)
+    training = prepared(params, name)
+    key = hash_values({**stage_values(params, stage, name), "data": hash_files(training.tables),
+                       "code": hash_files(_code(entry, training.code)), "torch": torch.__version__,
+                       "models": training.models, **training.further})
+    with process_group(choose_device(runtime.device)) as device:
+        precision = settled_precision(device, runtime, training.settings, f"{stage}.training")
+        store, count = open_checkpoints(process, key, runtime.checkpoint_minutes), place()[1]
+        warn_of_idle_processes(process, training.settings, count)
+        trained = training.fit(store, device, training_bar(process))
+    if not process.first:
+        return
+    trained.model.config.computed_in = precision
+    made = training.folder(trained)
+    for remark in made.remarks:
+        process.log.warning("%s: %s", process.name, remark)
+    write_model(ModelPaths(name), trained.model, trained.history, made,
+                Provenance(process.name, stage_hash(params, stage, name), training.models, precision=precision))
+    process.measured["training"] = training_record(trained.history, precision, device, count)
+    process.measured.update(made.measured)
+    store.clear()
+
+
+def _code(entry: str, architecture: Sequence[str]) -> list[Path]:
+    """Return the files that a checkpoint depends on: it goes on only under the code that began it.
+
+    Other architectures of the track, which its list of them imports, are none of these.
+    """
+    listed = f"{entry.rpartition('.')[0]}.architectures"
+    return [*code_of([entry, __name__], (*_GROUND, listed)), *code_of(architecture, _GROUND)]
