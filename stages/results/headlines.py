@@ -65,8 +65,8 @@ def _work(process: StageProcess) -> None:
         metrics = {run: run_metrics(track, run) for run in getattr(params.runs, key)}
         write_json(paths.metrics(key), headlines(metrics, [one.key for one in track.headlines[:FEW]]))
         if models := getattr(params.models, key):
-            trained[key] = curves({name: history for name in models if (history := model_history(key, name)) is not None},
-                                  track.judged_by[0])
+            histories = {name: model_history(key, name) for name in models}
+            trained[key] = curves({name: one for name, one in histories.items() if one is not None}, track.judged_by[0])
     _write_tables(paths.curves, trained.items())
     _write_tables(paths.confusion, ((run, confusion(said_classes(track, run))) for key, track in TRACKS.items()
                                     if track.classifies for run in getattr(params.runs, key)))
