@@ -33,7 +33,7 @@ from models.rewriters.config import RewriterConfig
 from models.rewriters.sequences import counterpart, perturbed
 from models.rewriters.special import BOS, EOS, IGNORE, PAD
 from models.training import Step, epoch_batches, fit
-from models.training.order import POOL
+from models.training.batches import POOL
 from stages.params.pgkpr import TrainPgkpr
 from stages.runtime.errors import InputError
 from stages.runtime.seeds import derived_seed

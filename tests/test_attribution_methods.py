@@ -18,7 +18,7 @@ from models.attribution import (
     siamese_saliency,
     word_saliency,
 )
-from models.attribution.paths import nodes
+from models.attribution.gradients import nodes
 from models.encoders import embed
 
 SOURCES = ["what is the best way to learn a new language", "unknown's dog", "cat"]

@@ -228,7 +228,7 @@ def test_problems_are_named_all_at_once():
                                          "contrast.kind is 'infonce', .*; contrast.wait is unknown, .*; "
                                          r"contrast.weight is 2, expected lambda in \[0, 1\]"):
         ClldConfig("rnn", pool="max", contrast={"kind": "infonce", "wait": 1, "weight": 2})
-    with pytest.raises(ValueError, match="expected at most one with two views"):
+    with pytest.raises(ValueError, match="expected at most 1 with 2 views"):
         ClldConfig("textcnn", contrast={"kind": "twin", "dropouts": [0.1, 0.2]})
     with pytest.raises(ValueError, match="encoder lacks model_type"):
         ClldModel(ClldConfig("encoder", CLASSES))

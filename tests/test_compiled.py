@@ -14,7 +14,7 @@ from test_train_hcl import train as train_hcl
 from torch import nn
 
 from models.training import Settings, fit
-from models.training.compiled import layers_of
+from models.training.loop import layers_of
 from stages.encoders import resolve_encoder
 from stages.runtime.checkpoints import FolderCheckpoints
 from stages.runtime.errors import InputError

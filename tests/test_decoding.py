@@ -12,10 +12,9 @@ from transformers import BertConfig
 from benchmarks import decoding
 from benchmarks.decoding import by_generate
 from benchmarks.harness import Disagreement
-from models.decoding import BeamCache, Rules, beam_search, contrastive_search, project
-from models.decoding.candidates import largest
+from models.decoding import BeamCache, CachedSteps, Rules, beam_search, contrastive_search, project
+from models.decoding.scores import largest
 from models.hcl import HclConfig, HclModel
-from models.hcl.steps import CachedSteps, WholeSteps
 
 END, PAD, START, WORDS = 1, 0, 2, 7
 BOS = tiny_hcl.SPECIAL_IDS["bos"]
@@ -296,7 +295,7 @@ def test_states_survive_any_change_of_beams_and_items():
     given = model.conditions(batch["x_ids"], batch["x_mask"], batch["kx"])
     z = given.latent()
     source = (*model.memory(given.hidden, given.mask, given.u_in, z), z)
-    cached, whole = CachedSteps(model, *source, slots=30), WholeSteps(model, *source)
+    cached, whole = model.steps(*source, slots=30), model.steps(*source, slots=None)
     draw = torch.Generator().manual_seed(0)
     tokens, items = torch.full((5, 1), BOS), 5
     for width in (3, 3, 1, 4, 2):

@@ -15,7 +15,7 @@ from torch import distributed as group
 from models.rewriters.auto import rewriter_of
 from models.rewriters.config import RewriterConfig
 from models.training import Contrasting, Settings, Step, fit
-from models.training.contrast import CachedContrast
+from models.training.accumulation import CachedContrast
 from stages.runtime.seeds import derived_seed
 from stages.tracks.pgkpr.task import RewriteTask
 from stages.tracks.pgkpr.vocabulary import Vocabulary

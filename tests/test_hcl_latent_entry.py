@@ -6,7 +6,7 @@ import torch
 
 from models.encoders import load_encoder
 from models.hcl import HclModel, objective
-from models.hcl.latent_entry import ENTERS, LatentEntry
+from models.hcl.latent import ENTERS, LatentEntry
 
 MAPS = {"memory": {"slot"}, "embed": {"embedding"}, "memory+embed": {"slot", "embedding"}, "bos": {"start"},
         "prefix": {"prefix"}, "output": {"state"}}

@@ -43,7 +43,6 @@ from models.clld import sequence_classifier as library_classifier
 from models.decoding import Decodable, Rules
 from models.encoders import load_encoder, special_ids
 from models.hcl import HclConfig, HclModel, KeywordGraph
-from models.hcl.steps import CachedSteps
 from models.rewriters.auto import rewriter_of
 from models.rewriters.base import Rewriter
 from models.rewriters.config import RewriterConfig
@@ -202,7 +201,7 @@ class Hcl(Subject):
         z = given.latent("mean")
         memory, mask = model.memory(given.hidden, given.mask, given.u_in, z)
         start = torch.full((len(mask),), model.config.special_ids["bos"], device=mask.device)
-        return CachedSteps(model, memory, mask, z, _MARGIN_SLOTS), start
+        return model.steps(memory, mask, z, _MARGIN_SLOTS), start
 
     def _graph(self, width: int) -> KeywordGraph:
         random, nodes = np.random.default_rng(SEED), self.size.nodes

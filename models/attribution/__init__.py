@@ -10,12 +10,18 @@ a word the mean of its pieces, and the words of a sentence are normalised to [0,
 pieces by |attribution|: integrated gradients of f, and the integrated Jacobians of a sentence encoder.
 """
 
-from models.attribution.batch import SaliencyBatch, WordPieces, from_characters, from_encoding, overlaps
-from models.attribution.outputs import ARGMAX_OF, TARGETS
-from models.attribution.points import POINTS
+from models.attribution.gradients import ARGMAX_OF, POINTS, TARGETS
 from models.attribution.saliency import METHODS, piece_attributions, piece_norms, word_saliency
-from models.attribution.scores import NORMALISATIONS, word_scores
 from models.attribution.siamese import SIMILARITIES, siamese_attributions, siamese_saliency
+from models.attribution.words import (
+           NORMALISATIONS,
+           SaliencyBatch,
+           WordPieces,
+           from_characters,
+           from_encoding,
+           overlaps,
+           word_scores,
+)
 
 __all__ = ["ARGMAX_OF", "METHODS", "NORMALISATIONS", "POINTS", "SIMILARITIES", "TARGETS", "SaliencyBatch",
            "WordPieces", "from_characters", "from_encoding", "overlaps", "piece_attributions", "piece_norms",

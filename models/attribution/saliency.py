@@ -7,11 +7,8 @@ import torch
 from torch import Tensor
 from transformers import BatchEncoding, PreTrainedModel
 
-from models.attribution.batch import SaliencyBatch, as_batch
-from models.attribution.outputs import Output, pulled_back
-from models.attribution.paths import integrated
-from models.attribution.points import POINTS, at_rest
-from models.attribution.scores import NORMALISATIONS, checked, word_scores
+from models.attribution.gradients import POINTS, Output, at_rest, integrated, pulled_back
+from models.attribution.words import NORMALISATIONS, SaliencyBatch, as_batch, checked, word_scores
 
 METHODS = ("gradient", "integrated_gradients")
 

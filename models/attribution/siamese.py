@@ -24,10 +24,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 from transformers import BatchEncoding, PreTrainedModel
 
-from models.attribution.batch import SaliencyBatch, as_batch
-from models.attribution.paths import integrated
-from models.attribution.points import Lookup, at_rest
-from models.attribution.scores import NORMALISATIONS, checked, word_scores
+from models.attribution.gradients import Lookup, at_rest, integrated
+from models.attribution.words import NORMALISATIONS, SaliencyBatch, as_batch, checked, word_scores
 from models.encoders import mean_pool
 
 # What turns the pooled state into g: the cosine is the product of vectors of length 1.

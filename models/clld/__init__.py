@@ -16,12 +16,9 @@ from models.clld.label_distance import (
     update_label_distance,
 )
 from models.clld.model import ClldModel, Views
-from models.clld.objective import balanced_weights
-from models.clld.sampling import SAMPLERS, sampled_batches
-from models.clld.task import ClldTask, Judgement
-from models.clld.textcnn import TextCnn
-from models.clld.texts import LabelledTexts
-from models.clld.words import word_tokenizer
+from models.clld.task import ClldTask, Judgement, balanced_weights
+from models.clld.textcnn import TextCnn, word_tokenizer
+from models.clld.texts import SAMPLERS, LabelledTexts, sampled_batches
 
 __all__ = ["NEWSGROUPS", "RULES", "SAMPLERS", "TAU", "AdaptiveSchedule", "ClldConfig", "ClldModel", "ClldTask",
            "Judgement", "LabelledTexts", "TextCnn", "Views", "balanced_weights", "counted_distance",

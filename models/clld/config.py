@@ -5,8 +5,9 @@ from typing import Any
 
 from transformers import PretrainedConfig
 
+from models.clld.contrasts import CONTRASTS
+
 ARCHITECTURES = ("encoder", "textcnn")
-CONTRASTS = ("none", "label_distance", "supervised", "twin")
 
 # Group by group what a model needs to know of itself.
 _GROUPS: dict[str, dict[str, Any]] = {
@@ -29,16 +30,12 @@ _GROUPS: dict[str, dict[str, Any]] = {
     },
 }
 
-_CHOICES: dict[tuple[str, str], tuple[str, ...]] = {
-    ("contrast", "kind"): CONTRASTS,
+_CHOICES: dict[tuple[str, str], Sequence[str]] = {
     ("contrast", "vectors"): ("head", "pooled"),
     ("distance", "kind"): ("ones", "static_tau_pairs", "static_tau_all", "adaptive"),
     ("distance", "ald_count"): ("minmax_sym", "prob", "log1p", "raw"),
     ("distance", "share_of"): ("texts", "errors"),
 }
-
-# Where `contrast.temperature` is None: none in CLLD, and what the papers of the other two have.
-TEMPERATURES = {"none": 1.0, "label_distance": 1.0, "supervised": 0.05, "twin": 0.05}
 
 
 class ClldConfig(PretrainedConfig):
@@ -52,11 +49,11 @@ class ClldConfig(PretrainedConfig):
             the ``mean`` over real tokens. TextCNN has its own.
         dropout: before the linear classifier.
         ce_views: ``first``, literal: the cross-entropy reads the first view; or ``both``.
-        contrast: ``kind`` (``none`` is CT); ``weight``, lambda of eq. 9, which is the cross-entropy's, the contrast
-            having 1 - lambda; ``temperature``, None for the paper's; ``projection``, width of the head; ``vectors``,
-            contrasted as they leave the ``head`` or as ``pooled``; ``dropouts``, rates of the encoder in further
-            views, one view each, in place of the second one (SupCL-Seq: 0.0, 0.05, 0.2); ``base_temperature``, see
-            :func:`models.losses.supervised_contrast`.
+        contrast: ``kind``, of :data:`models.clld.contrasts.CONTRASTS`, or ``none`` (CT); ``weight``, lambda of eq. 9,
+            which is the cross-entropy's, the contrast having 1 - lambda; ``temperature``, None for the paper's;
+            ``projection``, width of the head; ``vectors``, contrasted as they leave the ``head`` or as ``pooled``;
+            ``dropouts``, rates of the encoder in further views, one view each, in place of the second one (SupCL-Seq:
+            0.0, 0.05, 0.2); ``base_temperature``, see :func:`models.losses.batches`.
         distance: the label distance matrix: ``kind``, ``tau``, ``pairs`` (of class indices), and of an adaptive one
             ``ald_count`` and ``share_of``, see :func:`models.clld.counted_distance`.
         textcnn: ``vocabulary`` (ids, padding and unknown among them), ``embedding`` width, filter ``widths``,
@@ -118,15 +115,16 @@ class ClldConfig(PretrainedConfig):
 
     @property
     def contrast_temperature(self) -> float:
-        """Of the contrast, as given or as its paper has it."""
+        """Of the contrast, which must be one, as given or as its paper has it."""
         given = self.contrast["temperature"]
-        return TEMPERATURES[self.contrast["kind"]] if given is None else given
+        return CONTRASTS[self.contrast["kind"]].temperature if given is None else given
 
     def _check(self) -> None:
         problems = []
-        words: dict[str, tuple[Any, tuple[str, ...]]] = {
+        kind = self.contrast["kind"]
+        words: dict[str, tuple[Any, Sequence[str]]] = {
             "architecture": (self.architecture, ARCHITECTURES), "pool": (self.pool, ("cls", "pooler", "mean")),
-            "ce_views": (self.ce_views, ("first", "both"))}
+            "ce_views": (self.ce_views, ("first", "both")), "contrast.kind": (kind, ("none", *CONTRASTS))}
         words |= {f"{group}.{key}": (getattr(self, group)[key], valid) for (group, key), valid in _CHOICES.items()}
         problems += [f"{name} is {found!r}, expected one of {', '.join(valid)}"
                      for name, (found, valid) in words.items() if found not in valid]
@@ -135,8 +133,10 @@ class ClldConfig(PretrainedConfig):
                          for key in getattr(self, group) if key not in defaults]
         if not 0 <= self.contrast["weight"] <= 1:
             problems.append(f"contrast.weight is {self.contrast['weight']}, expected lambda in [0, 1]")
-        if self.contrast["kind"] == "twin" and len(self.contrast["dropouts"]) > 1:
-            problems.append("contrast.dropouts has several rates, expected at most one with two views (twin)")
+        most = CONTRASTS[kind].views if kind in CONTRASTS else None
+        if most is not None and 1 + len(self.contrast["dropouts"]) > most:
+            problems.append(f"contrast.dropouts has several rates, expected at most {most - 1} with {most} views "
+                            f"({kind})")
         if not all(0 <= rate < 1 for rate in (self.dropout, *self.contrast["dropouts"])):
             problems.append("dropout and contrast.dropouts must be in [0, 1)")
         if problems:

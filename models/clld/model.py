@@ -9,6 +9,7 @@ from transformers import PreTrainedModel
 from transformers import initialization as init
 
 from models.clld.config import ClldConfig
+from models.clld.contrasts import CONTRASTS
 from models.clld.encoders import build_encoder, dropout_rate, encode
 from models.clld.label_distance import static_tau_all, static_tau_pairs, uniform_distance
 from models.clld.textcnn import PAD, TextCnn
@@ -60,7 +61,7 @@ class ClldModel(PreTrainedModel):
             with torch.random.fork_rng(devices=[]):
                 self.head = nn.Sequential(nn.Linear(width, width), nn.ReLU(),
                                           nn.Linear(width, config.contrast["projection"]))
-        if config.contrasts and config.contrast["kind"] == "label_distance":
+        if config.contrasts and CONTRASTS[config.contrast["kind"]].reads_distance:
             self.register_buffer("ldm", first_distance(config))
         self.post_init()
 

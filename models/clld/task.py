@@ -2,19 +2,19 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
-from models.clld.cost import training_flops
+from models.clld.config import ClldConfig
+from models.clld.contrasts import CONTRASTS
 from models.clld.label_distance import AdaptiveSchedule, update_label_distance
 from models.clld.model import ClldModel, Views
-from models.clld.objective import contrast, summed_cross_entropy
-from models.clld.sampling import SAMPLERS, Sampler, sampled_batches
-from models.clld.texts import LabelledTexts
-from models.training import BatchedTask, Parameters, Step, Work, batches_in_order
+from models.clld.texts import SAMPLERS, LabelledTexts, Sampler, sampled_batches
+from models.training import BatchedTask, Parameters, Seq2SeqCost, Step, Work, batches_in_order
 
 
 @dataclass(frozen=True)
@@ -140,14 +140,12 @@ class ClldTask(BatchedTask):
 
         Of a row with a contrast it is called for whole batches alone.
         """
-        model, config, labels = self.module, self.module.config, batch["labels"]
-        views = model.train_views(batch["input_ids"], batch["attention_mask"])
+        labels, weight = batch["labels"], self.module.config.contrast["weight"]
+        views = self.module.train_views(batch["input_ids"], batch["attention_mask"])
         entropy, parts = self._entropy(views, labels, step)
         if views.vectors is None:
             return entropy, parts
-        found = contrast(config, views.vectors, labels, getattr(model, "ldm", None))
-        parts["contrast"] = found
-        weight = config.contrast["weight"]
+        parts["contrast"] = self._contrast(views.vectors, labels)
         return weight * entropy + (1 - weight) * parts["contrast"], parts
 
     @property
@@ -168,7 +166,7 @@ class ClldTask(BatchedTask):
         """Return the weighted contrast of the texts of a batch, of which ``vectors`` (B, V d) are the views."""
         config, labels = self.module.config, torch.from_numpy(self.train.labels[list(step.batch)])
         views = vectors.unflatten(1, (config.views, -1)).transpose(0, 1).flatten(0, 1)  # (V B, d)
-        found = contrast(config, views, labels.to(vectors.device), getattr(self.module, "ldm", None))
+        found = self._contrast(views, labels.to(vectors.device))
         return (1 - config.contrast["weight"]) * found, {"contrast": found}
 
     def validate(self) -> dict[str, float]:
@@ -196,7 +194,7 @@ class ClldTask(BatchedTask):
         found = self.judge()
         return {**found.values(), "confusion": found.confusion.tolist()}
 
-    def heed(self, steps: int, found: dict[str, Any] | None) -> None:
+    def act_on(self, steps: int, found: dict[str, Any] | None) -> None:
         """Move the label distance matrix if it is due (Algorithm 1)."""
         if found is None or self.schedule is None:
             return
@@ -228,6 +226,13 @@ class ClldTask(BatchedTask):
         right = (views.logits[:len(labels)].detach().argmax(-1) == labels).sum()
         return entropy, {"ce": entropy, "accuracy": right / len(step.batch)}
 
+    def _contrast(self, vectors: Tensor, labels: Tensor) -> Tensor:
+        """Return the contrast, a scalar, of ``vectors`` (V M, d) of the views of M texts, one view behind the other."""
+        config = self.module.config
+        classes = labels.repeat(len(vectors) // len(labels))  # in the order of the views (V M,)
+        ldm = cast(Tensor | None, getattr(self.module, "ldm", None))
+        return CONTRASTS[config.contrast["kind"]].loss(config, vectors, classes, ldm)
+
     @property
     def _classes(self) -> int:
         return self.module.config.n_classes
@@ -252,3 +257,48 @@ class ClldTask(BatchedTask):
             raise ValueError(f"ClldTask: sampler is {self.sampler!r}, expected one of {', '.join(SAMPLERS)}")
         if self.adaptive and self.schedule is None:
             raise ValueError("ClldTask: an adaptive label distance needs a schedule; see AdaptiveSchedule.of")
+
+
+def summed_cross_entropy(logits: Tensor, labels: Tensor, class_weights: Tensor | None = None) -> Tensor:
+    """Return the sum of the cross-entropies (nats) of M texts, the mean over views where there are several.
+
+    Args:
+        logits: (M, N), or (V M, N) of V views one behind the other.
+        labels: class of each text (M,).
+        class_weights: factor of each class (N,); None for 1.
+    """
+    views = len(logits) // len(labels)
+    return cross_entropy(logits.float(), labels.repeat(views), class_weights, reduction="sum") / views
+
+
+def balanced_weights(labels: Sequence[int], n_classes: int) -> Tensor:
+    """Return the weights n / (N n_c) of the classes (N,), under which every class counts the same; 1 without a text.
+
+    Args:
+        labels: classes of the training texts.
+        n_classes: N.
+    """
+    counts = torch.bincount(torch.as_tensor(labels), minlength=n_classes).double()
+    weights = len(labels) / (n_classes * counts.clamp(min=1))
+    return torch.where(counts > 0, weights, torch.ones_like(weights)).float()
+
+
+def training_flops(config: ClldConfig, lengths: np.ndarray, frozen_layers: int = 0) -> np.ndarray:
+    """Return the floating-point operations of a training step on each text (n,), for throughput and MFU.
+
+    Counted are the matrix products of the encoder, forward and backward, as :class:`models.training.Seq2SeqCost`
+    counts them, times the views; classifier, head and contrast are a few per mille.
+
+    Args:
+        config: of the model.
+        lengths: tokens of each text (n,), special ones included.
+        frozen_layers: lowest encoder layers that are not trained.
+    """
+    if config.architecture == "textcnn":
+        sizes = config.textcnn
+        each = sum(width * np.maximum(lengths - width + 1, 1) for width in sizes["widths"])
+        return config.views * 3 * 2.0 * sizes["embedding"] * sizes["filters"] * each
+    values = config.encoder
+    inner = values.get("intermediate_size", 4 * values["hidden_size"])
+    cost = Seq2SeqCost(values["hidden_size"], inner, values["num_hidden_layers"], 0, 0, frozen_layers)
+    return config.views * cost.encoder(lengths)

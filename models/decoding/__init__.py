@@ -3,9 +3,8 @@
 from models.decoding.beam import EarlyStopping, beam_search
 from models.decoding.cache import BeamCache
 from models.decoding.contrastive import contrastive_search
-from models.decoding.decodable import Decodable, Rules
-from models.decoding.projection import project, project_in_full
-from models.decoding.steps import CachedSteps, WholeSteps
+from models.decoding.scores import project, project_in_full
+from models.decoding.steps import CachedSteps, Decodable, Rules, WholeSteps
 
 __all__ = [
     "BeamCache",

@@ -5,8 +5,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from models.decoding.candidates import Candidates, best_continuations, full_precision
-from models.decoding.decodable import Decodable, Rules
+from models.decoding.scores import Candidates, best_continuations, full_precision
+from models.decoding.steps import Decodable, Rules
 
 EarlyStopping = bool | Literal["never"]
 

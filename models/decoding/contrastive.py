@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from models.decoding.candidates import full_precision, largest
-from models.decoding.decodable import Decodable, Rules
+from models.decoding.scores import full_precision, largest
+from models.decoding.steps import Decodable, Rules
 
 
 @torch.no_grad()

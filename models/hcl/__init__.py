@@ -4,10 +4,9 @@ from models.hcl.alarms import Alarm, find_alarms
 from models.hcl.config import HclConfig
 from models.hcl.keyword_graph import KeywordGraph
 from models.hcl.model import HclModel
-from models.hcl.monitors import Monitor, training_monitors
 from models.hcl.objective import annealing_end, kl_weight, objective, validation_loss
 from models.hcl.output import BatchTotals, HclOutput
-from models.hcl.validation import Validation
+from models.hcl.validation import Monitor, Validation, training_monitors
 from models.hcl.warm_start import InitReport, init_from
 
 __all__ = [

@@ -7,7 +7,7 @@ from typing import Any
 from transformers import BertConfig, PretrainedConfig
 
 from models.hcl.contrasts import CONTRASTS, Contrast
-from models.hcl.latent_entry import ENTERS
+from models.hcl.latent import ENTERS
 
 SPECIAL_TOKENS = ("pad", "bos", "eos", "unk", "mask")
 

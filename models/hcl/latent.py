@@ -1,9 +1,14 @@
-"""The latent variable: diagonal Gaussians whose parameters depend on the input text and one more vector."""
+"""The latent variable: Gaussians given the input text and one more vector, and how z enters the decoder."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from models.hcl.config import HclConfig
+
 
 LOGVAR_RANGE = (-8.0, 8.0)
 
@@ -62,3 +67,80 @@ class GaussianNetwork(nn.Module):
             hidden = hidden + in_full(self.of_condition, condition)
         mu, logvar = in_full(self.output, torch.tanh(hidden)).chunk(2, dim=-1)  # (B, dz) each
         return Gaussian(mu, logvar.clamp(*LOGVAR_RANGE))
+
+
+ENTERS = ("memory+embed", "memory", "embed", "bos", "prefix", "output")
+
+# Lengths at the start, where z is noise, in units of what stands around: a small share where W z is added to
+# something, all of it where W z stands alone.
+_ADDED, _ALONE = 0.15, 1.0
+
+
+class LatentEntry(nn.Module):
+    """Learned maps of z (B, dz) to the places where the decoder reads it.
+
+    ``memory``: a slot beside the encoder's states, [Wm z ; H_x]. ``embed``: We z added to every input embedding.
+    ``memory+embed``: both. ``bos``: Ws z takes the place of the start token's embedding. ``prefix``: each layer's
+    self-attention sees one more key and value, made from z, before those of the tokens; they stay out of the cache
+    of keys and values, whose length remains the number of tokens. ``output``: Wo z added to the state from which
+    words are scored; since [s ; z] W = s W_s + z W_z, this is the concatenation of the two under one linear map
+    that leaves the state as it is, and keeps the scores tied to the word embeddings.
+
+    Slot and embedding exist always, so that models may start from each other; the other maps where they are used.
+
+    Args:
+        config: the model's configuration.
+    """
+
+    def __init__(self, config: "HclConfig") -> None:
+        super().__init__()
+        size, width = config.latent_size, config.hidden_size
+        enters = config.latent["enters"]
+        self.places = frozenset(enters.split("+"))
+        self.layers = config.num_hidden_layers
+        self.slot = nn.Linear(size, width)  # Wm
+        self.embedding = nn.Linear(size, width, bias=False)  # We
+        if enters == "bos":
+            self.start = nn.Linear(size, width)  # Ws
+        if enters == "prefix":
+            self.prefix = nn.Linear(size, 2 * self.layers * width)
+        if enters == "output":
+            self.state = nn.Linear(size, width, bias=False)  # Wo
+
+    @torch.no_grad()
+    def hush(self, words: Tensor) -> None:
+        """Scale the maps to the word embeddings ``words`` (V, d), given that z is noise of variance 1.
+
+        With weights of the usual size, the image of z is several times as long as a word embedding of a sentence
+        encoder, and the decoder sees no word.
+        """
+        lengths = {"embedding": _ADDED * words.std()}
+        lengths |= {"start": _ALONE * words.std(), "state": torch.tensor(_ADDED)}  # states are normalised to 1
+        for name, length in lengths.items():
+            if hasattr(self, name):
+                weight = getattr(self, name).weight
+                weight.mul_(length / (weight.std() * weight.shape[1] ** 0.5))
+
+    def memory_slots(self, z: Tensor) -> list[Tensor]:
+        """Return the slots (B, d) that join the memory."""
+        return [self.slot(z)] if "memory" in self.places else []
+
+    def embedded(self, embedded: Tensor, z: Tensor, past: int) -> Tensor:
+        """Return input embeddings (B, L, d), of which the first stands at position ``past``, with z in them."""
+        if "embed" in self.places:
+            return embedded + self.embedding(z).unsqueeze(1)
+        if "bos" in self.places and past == 0:
+            start = self.start(z).to(embedded.dtype).unsqueeze(1)
+            return torch.cat([start, embedded[:, 1:]], dim=1)
+        return embedded
+
+    def prefixes(self, z: Tensor) -> list[tuple[Tensor, Tensor]] | None:
+        """Return a key and a value (B, d) for each layer; None where z enters otherwise."""
+        if "prefix" not in self.places:
+            return None
+        keys_values = self.prefix(z).chunk(2 * self.layers, dim=-1)
+        return list(zip(keys_values[::2], keys_values[1::2], strict=True))
+
+    def states(self, states: Tensor, z: Tensor) -> Tensor:
+        """Return the states (B, L, d) from which words are scored, with z in them."""
+        return states + self.state(z).unsqueeze(1) if "output" in self.places else states

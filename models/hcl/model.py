@@ -1,5 +1,6 @@
 """The HCL generator: the network with decoding: z from the prior, then beam or contrastive search."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -7,11 +8,21 @@ import torch
 from torch import Tensor
 from transformers import GenerationMixin
 
-from models.decoding import EarlyStopping, Rules, beam_search, contrastive_search
+from models.bert import additive_mask
+from models.decoding import (
+    BeamCache,
+    CachedSteps,
+    Decodable,
+    EarlyStopping,
+    Rules,
+    WholeSteps,
+    beam_search,
+    contrastive_search,
+    project_in_full,
+)
 from models.encoders import mean_pool
 from models.hcl.latent import Gaussian
 from models.hcl.network import HclNetwork
-from models.hcl.steps import CachedSteps, WholeSteps
 
 LatentSource = Literal["mean", "sample"]
 Search = Literal["beam", "contrastive"]
@@ -165,13 +176,36 @@ class HclModel(HclNetwork, GenerationMixin):
         rules = self._rules(min_length, max_length)
         memory, mask = self.memory(given.hidden, given.mask, given.u_in, z)
         slots = 1 + max_length * (num_beams if search == "beam" else top_k)
-        steps = CachedSteps(self, memory, mask, z, slots) if use_cache else WholeSteps(self, memory, mask, z)
+        steps = self.steps(memory, mask, z, slots if use_cache else None)
         start = torch.full((len(mask),), self.config.special_ids["bos"], device=mask.device)
         if search == "contrastive":
             return contrastive_search(steps, start, rules, top_k=top_k, alpha=alpha)
         return beam_search(
             steps, start, rules, num_beams=num_beams, length_penalty=length_penalty, early_stopping=early_stopping
         )
+
+    def steps(self, memory: Tensor, mask: Tensor, z: Tensor | None, slots: int | None) -> Decodable:
+        """Return what searches take steps with; memory and z are not repeated for each hypothesis.
+
+        Args:
+            memory: what the decoder attends to (B, S, d).
+            mask: True for its real slots (B, S).
+            z: latent vectors (B, dz); None for the deterministic backbone.
+            slots: tokens that will be tried per item; None keeps no keys and values, which is slow.
+        """
+        given = [memory, additive_mask(mask.bool(), memory.dtype)]  # the mask once for all tokens
+        if z is not None:
+            given.append(z)
+        if slots is None:
+            return WholeSteps(self._decoded, self._scored, given)
+        return CachedSteps(self._decoded, self._scored, given, slots)
+
+    def _decoded(self, tokens: Tensor, given: Sequence[Tensor], cache: BeamCache | None) -> Tensor:
+        memory, mask, *rest = given
+        return self.decode(tokens, memory, mask, rest[0] if rest else None, cache)
+
+    def _scored(self, states: Tensor) -> Tensor:
+        return project_in_full(states, self.get_input_embeddings().weight, self.word_scores.bias)
 
     def _rules(self, min_length: int, max_length: int) -> Rules:
         ids = self.config.special_ids

@@ -21,12 +21,10 @@ from models.hcl.decoder import Decoder
 from models.hcl.graph_attention import GraphAttention
 from models.hcl.impostor import Impostor, impostor_candidates
 from models.hcl.keyword_graph import KeywordGraph
-from models.hcl.latent import Gaussian, GaussianNetwork
-from models.hcl.latent_entry import LatentEntry
+from models.hcl.latent import Gaussian, GaussianNetwork, LatentEntry
 from models.hcl.output import Contrasted, HclOutput, KeywordOutput, LatentOutput
-from models.hcl.plan import KEY, KeywordPlan, PackedPlan, Plan, Planner, Targets
+from models.hcl.plan import KEY, KEYS, Encoded, KeywordPlan, PackedPlan, Plan, Planner, Targets, flat, joined_texts
 from models.hcl.segments import segment_sum, taken
-from models.hcl.texts import KEYS, Encoded, flat, joined_texts
 from models.losses import at_least_float32, bow_loss
 
 _WORDS = 64  # a vocabulary of so many words, or a multiple, lies well in the memory of a GPU

@@ -4,12 +4,13 @@ All of it follows from node ids, lengths and the graph's structure. A loader fin
 computes, so that the model neither counts nor searches there, for which the host would have to wait.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from models.hcl.config import HclConfig
 from models.hcl.impostor import impostor_candidates
@@ -163,3 +164,37 @@ def _mapped(part: Any, change: Callable[[Tensor], Tensor]) -> Any:
     if is_dataclass(part) and not isinstance(part, type):
         return replace(part, **{field.name: _mapped(getattr(part, field.name), change) for field in fields(part)})
     return part
+
+
+KEYS = ("texts_ids", "texts_mask")  # under which a batch may hold all of its texts joined
+_WASTE = 1.25  # texts share one pass if padding them to one length costs at most a quarter
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A kind of text: states (B, L, d), or (B K, L, d) of K negatives; vectors (B, d), or (B, K, d)."""
+
+    states: Tensor
+    vector: Tensor
+
+
+def flat(values: Tensor) -> Tensor:
+    """Return ids or mask with one text a row: (B, L) as it is, (B, K, L) as (B K, L)."""
+    return values.flatten(0, -2)
+
+
+def joined_texts(batch: Mapping[str, Tensor], names: Sequence[str], pad: int) -> dict[str, Tensor]:
+    """Return ids and mask (B', L) of all texts called ``names``, one kind below the other, as :data:`KEYS`.
+
+    Nothing where there are several kinds and their lengths are not alike.
+    """
+    ids, masks = ([flat(batch[f"{name}_{part}"]) for name in names] for part in ("ids", "mask"))
+    longest, rows = max(part.shape[1] for part in ids), sum(map(len, ids))
+    if rows * longest > _WASTE * sum(part.numel() for part in ids):
+        return {}
+    return {key: torch.cat([_widened(part, longest, fill) for part in parts])
+            for key, parts, fill in zip(KEYS, (ids, masks), (pad, 0), strict=True)}
+
+
+def _widened(values: Tensor, length: int, fill: int) -> Tensor:
+    return F.pad(values, (0, length - values.shape[1]), value=fill) if values.shape[1] < length else values

@@ -1,15 +1,121 @@
-"""What validation says of an epoch: the loss that selects, and whether z and the contrasts still do their work."""
+"""Signs of collapse: is z used, do the contrasts still pull? And the loss that selects (METHODS A.5, A.6, A.8)."""
 
 from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
-from models.hcl.monitors import Monitor
+from models.hcl.config import HclConfig
+from models.hcl.contrasts import CONTRASTS
 from models.hcl.network import HclNetwork
 from models.hcl.objective import validation_loss
-from models.hcl.output import HclOutput
+from models.hcl.output import BatchTotals, HclOutput
 from models.hcl.plan import Targets
+
+ACTIVE_VARIANCE = 0.01  # a unit is active if its posterior mean varies more than this over inputs
+VANISHED_LOSS = 0.01
+
+
+class Monitor:
+    """Collects outputs of an epoch's validation batches and sums them up.
+
+    >>> monitor = Monitor(model.config)
+    >>> for batch in batches:
+    ...     monitor.add(model(batch))
+    >>> monitor.values()
+
+    Args:
+        config: the model's configuration.
+    """
+
+    def __init__(self, config: HclConfig) -> None:
+        self.config = config
+        self._rows: dict[str, list[Tensor]] = {}
+
+    def add(self, output: HclOutput) -> None:
+        """Take in a batch."""
+        latent = output.latent
+        if latent is not None:
+            logvar = latent.posterior.logvar
+            self._keep(kl=latent.kl, mu=latent.posterior.mu, sigma=torch.exp(0.5 * logvar).mean(-1),
+                       log_sigma=0.5 * logvar.mean(-1))
+        if latent is not None and latent.kl_negative is not None and latent.has_negative is not None:
+            self._keep(kl_negative=latent.kl_negative[latent.has_negative])
+        for name, found in output.contrasts.items():
+            self._keep(**{f"{name}_{part}": getattr(found, part) for part in ("loss", "gap", "mask")})
+
+    def values(self) -> dict[str, float]:
+        """Return the monitors by name; those without any sample are left out.
+
+        ``kl``, ``kl_negative`` mean KL(q+ || p) and KL(q- || p) in nats; ``active_units`` number of dimensions of
+        z whose posterior mean varies over inputs; ``sigma``, ``mean_log_sigma`` mean spread of the posterior, and
+        mean of its logarithm. For each contrast: ``_masked`` share of samples that take no part; of the others
+        ``_loss`` mean loss, ``_vanished`` share with a loss below 0.01 (above 0.9: raise the temperature),
+        ``_ahead`` share in which the right candidate is ahead, ``_gap`` mean difference, without sign, of the two
+        candidates in units of the temperature.
+        """
+        rows = {name: torch.cat(parts) for name, parts in self._rows.items()}
+        found: dict[str, float] = {}
+        if "mu" in rows:
+            found["kl"], found["sigma"] = float(rows["kl"].mean()), float(rows["sigma"].mean())
+            found["mean_log_sigma"] = float(rows["log_sigma"].mean())
+            found["active_units"] = float((rows["mu"].var(0, correction=0) > ACTIVE_VARIANCE).sum())
+        if len(rows.get("kl_negative", ())):
+            found["kl_negative"] = float(rows["kl_negative"].mean())
+        for name in CONTRASTS:
+            if f"{name}_mask" in rows:
+                found |= _contrast_values(name, *(rows[f"{name}_{part}"] for part in ("loss", "gap", "mask")))
+        return found
+
+    def _keep(self, **tensors: Tensor) -> None:
+        for name, tensor in tensors.items():
+            self._rows.setdefault(name, []).append(tensor.detach())
+
+
+def _contrast_values(name: str, loss: Tensor, gap: Tensor, mask: Tensor) -> dict[str, float]:
+    values = {f"{name}_masked": float((~mask).float().mean())}
+    if mask.any():
+        loss, gap = loss[mask], gap[mask]
+        values |= {f"{name}_loss": float(loss.mean()),
+                   f"{name}_vanished": float((loss < VANISHED_LOSS).float().mean()),
+                   f"{name}_ahead": float((gap > 0).float().mean()), f"{name}_gap": float(gap.abs().mean())}
+    return values
+
+
+def training_monitors(output: HclOutput, totals: BatchTotals) -> dict[str, Tensor | float]:
+    """Return a micro-batch's shares in the monitors of its batch; over the micro-batches they add up.
+
+    ``sigma``, ``mean_log_sigma`` and, for each contrast, ``_masked``, ``_vanished`` and ``_gap`` as in
+    :meth:`Monitor.values`. Active units and the mean KL need no share: the one needs all items at once, the other
+    is a part of the objective.
+
+    Args:
+        output: of the model's training pass.
+        totals: sizes of the whole batch.
+    """
+    shares: dict[str, Tensor | float] = {}
+    if output.latent is not None:
+        half = 0.5 * output.latent.posterior.logvar.detach()  # log sigma (B, dz)
+        spread = torch.stack([torch.exp(half), half]).sum((1, 2)) / (totals.items * half.shape[-1])
+        shares["sigma"], shares["mean_log_sigma"] = spread.unbind()
+    if not output.contrasts:
+        return shares
+    counts = {name: CONTRASTS[name].count(totals) for name in output.contrasts}
+    weights: dict[int, Tensor] = {}  # of samples, by mask: several contrasts share one
+    for name, found in output.contrasts.items():
+        if id(found.mask) not in weights:
+            weights[id(found.mask)] = found.mask / max(1, counts[name])
+    every = output.contrasts.values()
+    vanished = torch.stack([found.loss.detach() for found in every]) < VANISHED_LOSS  # (C, B)
+    gaps = torch.stack([found.gap.detach() for found in every]).abs()
+    shared = torch.stack([weights[id(found.mask)] for found in every])
+    sums = torch.stack([vanished * shared, gaps * shared]).sum(-1)  # (2, C)
+    part = len(output.reconstruction) / totals.items
+    for number, name in enumerate(output.contrasts):
+        shares[f"{name}_masked"] = part * (1 - counts[name] / totals.items)
+        shares[f"{name}_vanished"], shares[f"{name}_gap"] = sums[0, number], sums[1, number]
+    return shares
+
 
 # Reconstructions from the prior and from zero cost a pass of the decoder each; with those of every fourth item,
 # validation takes about one and a half times as long as the selecting loss alone.

@@ -1,8 +1,7 @@
 """One training loop for every track: exact accumulation, exact resume, selection on validation."""
 
-from models.training.batched import BatchedTask, batches_in_order
+from models.training.batches import BatchedTask, batches_in_order, epoch_batches
 from models.training.loop import fit
-from models.training.order import epoch_batches
 from models.training.settings import Criterion, Settings, warmup_then_constant, warmup_then_decay
 from models.training.task import (
     Bar,

@@ -10,17 +10,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from torch import nn
 
 from models.precision import products
-from models.training.compiled import compiled
-from models.training.contrast import CachedContrast
-from models.training.gradients import add_gradients
-from models.training.order import epoch_batches
+from models.training.accumulation import CachedContrast, PartSums, add_gradients
+from models.training.batches import epoch_batches, loaded_ahead, moved, pinned
 from models.training.parallel import SharedGradients, SharedSums, from_first, place, spread, tensors_of_first
-from models.training.prefetch import loaded_ahead, moved, pinned
 from models.training.settings import Settings
 from models.training.state import State, load_optimiser, load_tensors, optimiser_tensors, trained_tensors
-from models.training.sums import PartSums
 from models.training.task import (
     Bar,
     Batch,
@@ -255,7 +252,7 @@ class _Loop:
         if not isinstance(task, Evaluating) or not task.evaluate_every or steps % task.evaluate_every:
             return
         found = from_first(lambda: self._judge(lambda: task.evaluate(steps)))
-        task.heed(steps, found)
+        task.act_on(steps, found)
         self.state.memory = task.memory()
         _train_mode(task.module)
 
@@ -339,3 +336,46 @@ def _seed_all(seed: int) -> None:
 def _finite(what: str, value: float) -> None:
     if not isfinite(value):
         raise FloatingPointError(f"{what} is {value}; lower the learning rate, or look at the data of that step")
+
+
+@contextmanager
+def compiled(module: nn.Module, wanted: bool) -> Iterator[None]:
+    """Have the layers of ``module`` compiled by ``torch.compile`` while the block lasts, if ``wanted``.
+
+    The kernels differ and sum in another order, so results agree with those of the layers as written up to rounding.
+    So do those of a training that was killed and went on: what torch compiles depends on the sizes that it sees first.
+    Layers of a kind share their code, and sizes are symbols in it: batches of any length, as of buckets, run through
+    the same kernels once two of them have been seen; torch compiles anew for a size of 1 and between training and
+    evaluation, and says so on its log if it gives up (``recompile_limit``). What stands between layers, and recurrent
+    layers, stay as they are.
+
+    Raises:
+        ValueError: there is no layer to compile.
+    """
+    if not wanted:
+        yield
+        return
+    layers = layers_of(module)
+    if not layers:
+        raise ValueError(f"compile: {type(module).__name__} has no layers that torch.compile could make faster; set it "
+                         f"to false for this model")
+    for layer in layers:
+        # fallback_random: dropout draws what it draws without compiling
+        found = torch.compile(layer.forward, dynamic=True, options={"fallback_random": True})
+        layer.forward = found  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        for layer in layers:
+            del layer.forward  # of the instance; that of its class is left
+
+
+def layers_of(module: nn.Module) -> list[nn.Module]:
+    """Return the outermost members of the lists of ``module`` that are made of several modules, none recurrent."""
+    if isinstance(module, nn.ModuleList):
+        return [part for part in module if list(part.children()) and not _recurrent(part)]
+    return [layer for part in module.children() for layer in layers_of(part)]
+
+
+def _recurrent(module: nn.Module) -> bool:
+    return any(isinstance(part, nn.RNNBase) for part in module.modules())

@@ -33,7 +33,7 @@ class Settings:
         schedule: of the rates after that: ``linear``, down to 0, or ``constant``.
         precision: ``fp32``, or ``bf16`` for the matrix products of forward and backward passes (autocast);
             weights, gradients and optimiser are fp32 either way, and the task sees to it that losses are.
-        compile: see :func:`models.training.compiled.compiled`.
+        compile: see :func:`models.training.loop.compiled`.
         bucket: batches of items of similar length, drawn anew each epoch; the task needs ``lengths()``.
         prefetch: micro-batches that a thread loads ahead of the one in work; 0 loads each when it is due.
         clip: largest norm of the accumulated gradient, over all groups together.

@@ -129,7 +129,7 @@ class Evaluating(Protocol):
         Called in evaluation mode, without gradients, and in the first of several processes alone.
         """
 
-    def heed(self, steps: int, found: Any) -> None:
+    def act_on(self, steps: int, found: Any) -> None:
         """Act on what :meth:`evaluate` found; called in every process."""
 
     def memory(self) -> dict[str, Any]:
@@ -143,7 +143,7 @@ class Evaluating(Protocol):
 class Contrasting(Protocol):
     """A task a part of whose loss contrasts the items of a batch with each other, so that no micro-batch has a share.
 
-    A batch of several micro-batches is trained by gradient caching (:mod:`models.training.contrast`): the number of
+    A batch of several micro-batches is trained by gradient caching (:mod:`models.training.accumulation`): the number of
     micro-batches then changes the result by rounding alone, and by what dropout draws in each.
     """
 

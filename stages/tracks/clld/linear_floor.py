@@ -26,7 +26,7 @@ from stages.runtime.process import StageProcess, run_stage
 from stages.tracks.clld.texts import class_numbers, classes_of, read_labelled_texts
 
 STAGE = "linear_floor"
-# Words with their inner apostrophes and hyphens, or single signs: those of TextCNN (models.clld.words).
+# Words with their inner apostrophes and hyphens, or single signs: those of TextCNN (models.clld.textcnn).
 WORD = r"\w+(?:['’-]\w+)*|[^\w\s]"
 _DECIMALS = 6
 

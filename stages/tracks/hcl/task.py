@@ -9,10 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from models.hcl import BatchTotals, HclModel, kl_weight, objective
-from models.hcl.monitors import training_monitors
-from models.hcl.plan import KEY, Planner
-from models.hcl.texts import joined_texts
-from models.hcl.validation import Validation
+from models.hcl.plan import KEY, Planner, joined_texts
+from models.hcl.validation import Validation, training_monitors
 from models.training import Parameters, Seq2SeqCost, Step, Work, batches_in_order
 from stages.tracks.hcl.batches import TripleBatches
 

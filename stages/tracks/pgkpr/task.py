@@ -9,8 +9,8 @@ from torch import Tensor
 from models.rewriters.base import Rewriter
 from models.rewriters.config import RewriterConfig
 from models.training import BatchedTask, Step, Work
-from models.training.prefetch import moved
-from models.training.sums import PartSums
+from models.training.accumulation import PartSums
+from models.training.batches import moved
 from stages.tracks.pgkpr.batches import PairBatches
 from stages.tracks.pgkpr.keywords import training_mask
 
