@@ -265,8 +265,8 @@ def predict(run: Annotated[str, typer.Argument(help="a run of params.yaml")],
             texts: Annotated[list[str] | None, typer.Argument(
                 metavar="[TEXT]...", help="sentences; without any, lines of standard input")] = None,
             file: Annotated[Path | None, typer.Option(
-                help="CSV, TSV, JSONL or Parquet with a column of texts, or a file with one text per line; also as .gz "
-                     "or .zst")] = None,
+                help="CSV, TSV, JSONL or Parquet with a column of texts, or a file with one text per line; also "
+                     "packed: .gz, .bz2, .xz, .zst")] = None,
             column: Annotated[str | None, typer.Option(help="of the texts in a table; text by default")] = None,
             encoding: Annotated[str, typer.Option(help="of the file")] = "utf-8",
             keyword: Annotated[str | None, typer.Option(help="use this in place of each text's own keyword; for PGKPR "

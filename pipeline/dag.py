@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from pipeline.lockfile import LOCK, UnreadableLock, read_lock
 from stages.runtime.errors import InputError, nearest
-from stages.runtime.guard import process_mark
+from stages.runtime.guard import alive as runs
 
 Subflow = Literal["prepare", "train", "evaluate"]
 SUBFLOWS: tuple[Subflow, ...] = ("prepare", "train", "evaluate")
@@ -252,7 +252,7 @@ def _live_entries(held: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
     dropped: set[str] = set()
 
     def alive(entry: dict[str, Any]) -> bool:
-        if process_mark(entry["pid"]) and _is_dvc(entry["pid"]):
+        if runs(entry["pid"]) and _is_dvc(entry["pid"]):
             return True
         dropped.add(str(entry["cmd"]))
         return False

@@ -63,7 +63,7 @@ def _outputs(body: dict[str, Any]) -> list[str]:
     for kind in ("outs", "metrics", "plots"):
         for item in body.get(kind, []):
             path = item if isinstance(item, str) else next(iter(item))
-            short = path.replace("artifacts/", "").replace("${key}", "*")
+            short = path.replace("artifacts/", "").replace("${key}", "*").replace("${recipe}", "*")
             names.append(f"`{short}`")
     return names
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from stages.runtime.guard import ORCHESTRATOR, process_mark
+from stages.runtime.guard import ORCHESTRATOR
 
 HOME = Path(".keycontrast")
 LOGS = HOME / "logs"
@@ -46,7 +46,7 @@ def child_environment(gpus: Sequence[str] = ()) -> dict[str, str]:
     Args:
         gpus: the devices that the child may see; none leaves the choice as it is.
     """
-    environment = {**os.environ, ORCHESTRATOR: process_mark(os.getpid()) or "",
+    environment = {**os.environ, ORCHESTRATOR: str(os.getpid()),
                    "DVC_NO_ANALYTICS": "true", "PYTHONUNBUFFERED": "1"}
     if gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)

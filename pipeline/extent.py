@@ -10,12 +10,13 @@ import numpy as np
 from stages.artifacts.schemas import SPLITS
 from stages.data.deduplication.checks import RowCheck, RowError
 from stages.data.reading.dataset import data_files, read_rows
+from stages.data.reading.text import COMPRESSIONS
 from stages.params import Params
 from stages.params.data import Dataset
 
 # Rows that are read; the count of all is exact up to here, and goes by the size of the files beyond.
 LOOKED_AT = 50_000
-_COMPRESSED = 3.0  # text in its own size over that in .gz, .zst or Parquet, roughly
+_COMPRESSED = 3.0  # text in its own size over that in an archive or in Parquet, roughly
 _RARE = 95  # texts longer than all but so many per cent are cut
 
 
@@ -81,5 +82,5 @@ def _words(text: str, dataset: Dataset) -> int:
 
 def _text_size(path: Path) -> float:
     files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
-    return sum(file.stat().st_size * (_COMPRESSED if file.suffix in (".gz", ".zst", ".parquet") else 1)
+    return sum(file.stat().st_size * (_COMPRESSED if file.suffix in (*COMPRESSIONS, ".parquet") else 1)
                for file in files)

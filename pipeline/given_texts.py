@@ -32,7 +32,8 @@ def texts_from(arguments: Sequence[str], file: Path | None, stream: TextIO, colu
 
     Args:
         arguments: texts.
-        file: CSV, TSV, JSONL or Parquet, one text a row; any other file has one a line. Each also as .gz or .zst.
+        file: CSV, TSV, JSONL or Parquet, one text a row; any other file has one a line. Each also packed: .gz,
+            .bz2, .xz or .zst.
         stream: one text a line, read if there is neither argument nor file. Empty lines are passed over.
         column: of a table; None for ``text``.
         encoding: of the file.

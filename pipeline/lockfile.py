@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from stages.artifacts.paths import METRICS
 from stages.runtime.errors import InputError
 
 LOCK = Path("dvc.lock")
@@ -93,7 +94,19 @@ def _content(entry: dict[str, Any], kind: str) -> dict[str, Any]:
 def committed_lock() -> dict[str, Any]:
     """Return the stages of the ``dvc.lock`` that git has committed; none if it has none, or none that can be read."""
     try:
-        shown = subprocess.run(["git", "show", f"HEAD:./{LOCK}"], capture_output=True, check=True).stdout
-        return stages_of(shown)
-    except (FileNotFoundError, subprocess.CalledProcessError, UnreadableLock):
+        return stages_of(_git("show", f"HEAD:./{LOCK}"))
+    except UnreadableLock:
         return {}
+
+
+def changed_results() -> list[str]:
+    """Return which of ``dvc.lock`` and the committed metrics are no longer as git has them; none outside of git."""
+    return _git("diff", "--name-only", "--relative", "HEAD", "--", str(LOCK), str(METRICS)).decode().splitlines()
+
+
+def _git(*words: str) -> bytes:
+    """Return what git answers, or nothing where it has none."""
+    try:
+        return subprocess.run(["git", *words], capture_output=True, check=True).stdout
+    except (FileNotFoundError, subprocess.CalledProcessError):
+        return b""

@@ -11,12 +11,12 @@ from rich.console import Console
 from pipeline.dag import Dag, bring_back, clear_dead_locks, read_dag
 from pipeline.display import RunDisplay, duration
 from pipeline.estimates import estimate
-from pipeline.lockfile import committed_lock, other_bytes, read_lock
+from pipeline.lockfile import LOCK, changed_results, committed_lock, other_bytes, read_lock
 from pipeline.machine import this_machine
 from pipeline.processes import LockLost, Processes, StageFailure
 from pipeline.results import results_tables
 from pipeline.server import prefect_server
-from stages.artifacts.paths import REPORT_PAGE
+from stages.artifacts.paths import METRICS, REPORT_PAGE
 from stages.data.reading.files import data_files, published_splits
 from stages.params import Params
 from stages.params.data import Dataset
@@ -91,12 +91,15 @@ def _wanted(targets: Sequence[str]) -> Dag:
 
 
 def _say_what_moved(before: dict[str, Any], after: dict[str, Any], console: Console) -> None:
-    """Say in one line that stages have written other bytes than the committed lock has, if this run changed it."""
+    """Name the committed files that this run has changed because stages have written other bytes from the same inputs.
+    """
     moved = other_bytes(committed_lock() or before, after) if after != before else []
     if moved:
-        console.print(f"dvc.lock: {len(moved)} of {len(after)} stages have written other bytes from the same inputs. "
-                      f"On another kind of processor that is expected (README: Which bytes are promised). Commit "
-                      f"dvc.lock to keep them; after `git checkout dvc.lock` the next run computes them again.",
+        changed = changed_results() or [str(LOCK)]
+        console.print(f"Changed: {', '.join(changed)}, because {len(moved)} of {len(after)} stages have written other "
+                      f"bytes from the same inputs. On another kind of processor that is expected (README: Which bytes "
+                      f"are promised). Commit them to keep what was made here; `git checkout {LOCK} {METRICS}` "
+                      f"restores what was committed, and the next run computes it again.",
                       highlight=False, soft_wrap=True)
 
 

@@ -45,7 +45,7 @@ def prefect_server() -> Iterator[Callable[[], None]]:
 
 def serve(port: int) -> None:
     """Serve the Prefect API on ``port`` of this machine alone, until the orchestrator ends."""
-    die_with([mark for mark in [os.environ.get(ORCHESTRATOR)] if mark])
+    die_with([int(pid) for pid in [os.environ.get(ORCHESTRATOR)] if pid])
     import uvicorn
 
     uvicorn.run("prefect.server.api.server:create_app", factory=True, host="127.0.0.1", port=port,

@@ -20,7 +20,7 @@ from pipeline.environment import settle_environment
 from pipeline.processes import BadInput, LockLost, StageCrash, failure_of, visible_gpus
 from pipeline.server import prefect_server
 from stages.runtime.errors import InputError
-from stages.runtime.guard import process_mark
+from stages.runtime.guard import alive
 
 ALL = ["evaluate_x@m1", "evaluate_x@m2", "ingest@d", "report", "side@d", "train_x@m1", "train_x@m2"]
 
@@ -142,18 +142,22 @@ def test_params_that_come_back_compute_nothing_and_a_failed_stage_is_restored_by
 def test_other_bytes_from_the_same_inputs_are_said_in_one_line(done, tmp_path):
     root = copied(done[0], tmp_path / "p")
     assert "other bytes" not in done[3].stdout
-    for line in (["add", "dvc.lock"], ["-c", "user.name=a", "-c", "user.email=a", "commit", "--quiet", "-m", "lock"]):
+    (root / "metrics").mkdir()
+    (root / "metrics/one.json").write_text("1")
+    for line in (["add", "dvc.lock", "metrics"], ["-c", "user.name=a", "-c", "user.email=a", "commit", "-qm", "lock"]):
         subprocess.run(["git", *line], cwd=root, check=True)
     (root / "raw").write_text("more\n")
     changed = keycontrast(root, "run", "side")
     assert changed.returncode == 0 and order(root) and "other bytes" not in changed.stdout
     (root / "raw").write_text("raw\n")
     (root / "processor").write_text("another\n")
+    (root / "metrics/one.json").write_text("2")
     for made in ("artifacts", ".dvc/cache"):
         shutil.rmtree(root / made)
     other = keycontrast(root, "run")
-    assert other.returncode == 0 and "dvc.lock: 7 of 7 stages have written other bytes" in other.stdout, other.stdout
-    assert "`git checkout dvc.lock`" in other.stdout and "Which bytes are promised" in other.stdout
+    assert other.returncode == 0 and (
+        "Changed: dvc.lock, metrics/one.json, because 7 of 7 stages have written other bytes" in other.stdout)
+    assert "`git checkout dvc.lock metrics`" in other.stdout and "Which bytes are promised" in other.stdout
     again = keycontrast(root, "run")
     assert again.returncode == 0 and "other bytes" not in again.stdout
 
@@ -233,7 +237,7 @@ def test_a_killed_run_leaves_nothing_behind_and_goes_on(done, tmp_path):
     assert refused.returncode == 1 and f"already running (process {command.pid}" in message
     command.send_signal(signal.SIGKILL)
     command.wait()
-    assert await_value(lambda: all(process_mark(pid) is None for pid in server))
+    assert await_value(lambda: all(not alive(pid) for pid in server))
     # This project's stages have no guard; real ones end with the command (tests/test_runtime.py).
     (root / "wait-ingest@d").unlink()
     again = keycontrast(root, "run", "ingest")
@@ -317,7 +321,7 @@ def test_an_interrupt_ends_the_children(done, tmp_path):
     command.send_signal(signal.SIGINT)
     _, message = command.communicate(timeout=60)
     assert command.returncode == 130 and "goes on from here" in message and "Traceback" not in message
-    assert await_value(lambda: all(process_mark(pid) is None for pid in child))
+    assert await_value(lambda: all(not alive(pid) for pid in child))
 
 
 def await_value(condition, seconds=90):

@@ -11,8 +11,8 @@ from stages.runtime.entries import module_of
 
 LAYERS = {"pipeline": {"pipeline", "stages", "models"}, "stages": {"stages", "models"}, "models": {"models"}}
 STAGES = sorted(yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"])
-# What a GPU machine has where nothing else can be installed; tqdm comes with transformers.
-GPU_MACHINE = {"torch", "transformers", "tokenizers", "safetensors", "numpy", "pandas", "pyarrow", "tqdm"}
+# What a GPU machine has where nothing else can be installed; filelock comes with torch, tqdm with transformers.
+GPU_MACHINE = {"torch", "filelock", "transformers", "tokenizers", "safetensors", "numpy", "pandas", "pyarrow", "tqdm"}
 MODELS = {"torch", "transformers", "tokenizers", "safetensors", "numpy"}
 ON_GPU_MACHINE = [name for name in STAGES if name.startswith(("train_", "generate_", "evaluate_"))
                   or name in ("pair_classifier", "attribution", "node_vectors", "s_tagger")]

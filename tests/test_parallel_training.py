@@ -31,6 +31,7 @@ from stages.runtime.checkpoints import FolderCheckpoints
 from stages.runtime.distributed import Processes
 from stages.runtime.entries import module_of
 from stages.runtime.errors import InputError
+from stages.runtime.guard import alive
 from stages.runtime.process import RECORDS, SCRATCH, run_stage
 from stages.tracks.hcl import train as train_hcl
 
@@ -164,7 +165,7 @@ def test_processes_end_with_the_one_that_started_them(script, tmp_path):
     until(lambda: all(note.exists() and note.read_text() for note in notes))
     launching.send_signal(signal.SIGKILL)
     launching.wait()
-    until(lambda: not any(distributed.process_mark(int(note.read_text())) for note in notes), seconds=10)
+    until(lambda: not any(alive(int(note.read_text())) for note in notes), seconds=10)
 
 
 def test_a_stage_starts_its_processes_unless_torchrun_has(tmp_path, monkeypatch, capsys):

@@ -243,11 +243,10 @@ def launcher(stages: Sequence[str]) -> Callable[[Job], Process]:
 
     The server never touches the device, so that each job begins as a new process would, some seconds sooner.
     """
-    from stages.runtime.guard import ORCHESTRATOR, process_mark
+    from stages.runtime.guard import ORCHESTRATOR
 
-    # The mark ends a stage whose runner was killed.
-    os.environ |= {ORCHESTRATOR: process_mark(os.getpid()) or "", "HF_HUB_OFFLINE": "1",
-                   "TOKENIZERS_PARALLELISM": "false"}
+    # Who is named so takes the stages with it when it is killed.
+    os.environ |= {ORCHESTRATOR: str(os.getpid()), "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([module_of(stage) for stage in stages])
 

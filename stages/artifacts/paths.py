@@ -7,6 +7,7 @@ ARTIFACTS = Path("artifacts")
 REPORT = ARTIFACTS / "report"
 REPORT_PAGE = REPORT / "index.html"
 COMPARISON = ARTIFACTS / "comparison"
+METRICS = Path("metrics")
 PARAMS = Path("params.yaml")
 RECIPES = Path("recipes")
 
@@ -152,3 +153,29 @@ class RunPaths:
     def scores(self) -> Path:
         """Per-example scores behind the metrics."""
         return self.folder / "scores.parquet"
+
+
+@dataclass(frozen=True)
+class HeadlinePaths:
+    """What git keeps of the results under a recipe, rounded: ``metrics/<recipe>/``."""
+
+    recipe: str
+
+    @property
+    def folder(self) -> Path:
+        """The recipe's folder."""
+        return METRICS / self.recipe
+
+    def metrics(self, track: str) -> Path:
+        """A few numbers per run of a track."""
+        return self.folder / f"{track}.json"
+
+    @property
+    def curves(self) -> Path:
+        """Folder of the learning curves, one table per track."""
+        return self.folder / "curves"
+
+    @property
+    def confusion(self) -> Path:
+        """Folder of actual and predicted classes, one table per run of the CLLD track."""
+        return self.folder / "confusion"

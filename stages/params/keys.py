@@ -39,6 +39,7 @@ STAGE_PARAMS: dict[str, tuple[str, ...]] = {
     "confusing_pairs": ("confusing_pairs",),
     "evaluate_clld": ("seed", *_COMPUTING, "evaluate_hcl", "evaluate_clld",
                       "runs.clld.{key}"),
+    "headlines": ("recipe", "models", "runs"),
     "compare": ("seed", "compare", "models", "runs"),
     "report": ("recipe", "seed", "datasets", "encoder", "train_pgkpr", "generate_pgkpr", "train_clld", "report",
                "models", "runs", "probes"),

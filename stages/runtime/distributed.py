@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.runtime.errors import InputError
-from stages.runtime.guard import ORCHESTRATOR, process_mark
+from stages.runtime.guard import ORCHESTRATOR
 
 # While the first process validates, the others wait for it; the default of ten minutes may be too short.
 _PATIENCE = timedelta(hours=6)
@@ -35,10 +35,9 @@ def is_first() -> bool:
     return not launched() or int(os.environ["RANK"]) == 0
 
 
-def launcher() -> list[str]:
-    """Return the mark of the process that started this one of several, whose death must end it."""
-    mark = process_mark(os.getppid()) if launched() else None
-    return [mark] if mark else []
+def launcher() -> list[int]:
+    """Return the process that started this one of several, whose death must end it."""
+    return [os.getppid()] if launched() else []
 
 
 def speaks() -> bool:
@@ -160,9 +159,7 @@ def start_processes(arguments: Sequence[str], processes: Processes) -> int:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    mark = process_mark(os.getpid())
-    if mark:
-        os.environ[ORCHESTRATOR] = mark
+    os.environ[ORCHESTRATOR] = str(os.getpid())
     if processes.nodes == 1 and Path("/sys/class/net/lo").exists():
         # One machine needs no other network, nor a name that resolves.
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")

@@ -4,14 +4,16 @@
 unseen would write into the checkpoints of the next attempt.
 """
 
-import fcntl
+import multiprocessing
 import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from stages.runtime.errors import InputError
 
@@ -22,50 +24,85 @@ _LOCK_SECONDS = 20.0
 _COMMANDS = {"dvc", "keycontrast", "make", "sh", "dash"}
 
 
-def process_mark(pid: int) -> str | None:
-    """Return ``pid:start time``, which names a process uniquely since boot; None if it is gone.
+def alive(pid: int) -> bool:
+    """Say whether process ``pid`` runs; a zombie, which holds nothing and does nothing any more, does not."""
+    return _watch(pid)()
 
-    A zombie counts as gone: it holds nothing and does nothing any more.
+
+def _watch(pid: int) -> Callable[[], bool]:
+    """Return what says whether the process that is ``pid`` now still runs.
+
+    Machines that only train may have no psutil; there a stage needs to know nothing but whether its parent runs.
     """
+    creator = multiprocessing.parent_process()
+    if creator is not None and creator.pid == pid:
+        return creator.is_alive
+    if pid == os.getppid():
+        return lambda: os.getppid() == pid
+    import psutil
+
+    def runs() -> bool:
+        try:
+            return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return False
+
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] in "ZX" else f"{pid}:{fields[19]}"
+        process = psutil.Process(pid)
+    except psutil.NoSuchProcess:
+        return lambda: False
+    return runs
 
 
-def watched_ancestors() -> list[str]:
-    """Return the marks of the commands above this process whose death must end it.
+def watched_ancestors() -> list[int]:
+    """Return the commands above this process whose death must end it.
 
     The chain is followed upwards while the programs are ``dvc``, ``keycontrast``, ``make`` or a plain shell
     that one of them started; a process named in the environment by the orchestrator always joins it.
     """
-    marks = [mark for mark in [os.environ.get(ORCHESTRATOR)] if mark]
-    pending: list[str] = []
-    pid = os.getppid()
-    while pid > 1 and _program(pid) in _COMMANDS:
-        mark = process_mark(pid)
-        if mark:
-            pending.append(mark)
-        if _program(pid) not in ("sh", "dash"):
+    found = [int(pid) for pid in [os.environ.get(ORCHESTRATOR)] if pid]
+    try:
+        import psutil
+    except ModuleNotFoundError:
+        return found  # DVC needs it: where it is missing there is no such chain
+    pending: list[int] = []
+    for process in psutil.Process().parents():
+        try:
+            program = _program(process.cmdline())
+        except psutil.Error:  # gone, or another user's
+            break
+        if program not in _COMMANDS or process.pid == 1:
+            break
+        pending.append(process.pid)
+        if program not in ("sh", "dash"):
             # A shell counts only below a command: `sh -c "dvc repro"` by a person is the person's.
-            marks.extend(pending)
+            found += pending
             pending = []
-        pid = _parent(pid)
-    return list(dict.fromkeys(marks))
+    return list(dict.fromkeys(found))
 
 
-def die_with(marks: list[str]) -> None:
-    """Start a thread that ends this process (and its children) when one of ``marks`` is gone."""
-    if not marks:
+def _program(command: Sequence[str]) -> str:
+    """Return the name of the program that ``command`` runs, behind Python if that runs it."""
+    names = [Path(part).name for part in command if part]
+    if names and names[0].lower().startswith("python"):
+        if names[1:3] == ["-m", "pipeline"]:
+            return "keycontrast"
+        names = names[1:2] if names[1:2] != ["-m"] else names[2:3]
+    return names[0] if names else ""
+
+
+def die_with(pids: Sequence[int]) -> None:
+    """Start a thread that ends this process (and its children) when one of ``pids`` is gone."""
+    if not pids:
         return
+    watches = [_watch(pid) for pid in pids]
 
-    def watch() -> None:
-        while all(process_mark(int(mark.split(":")[0])) == mark for mark in marks):
+    def end_with_them() -> None:
+        while all(runs() for runs in watches):
             time.sleep(_POLL_SECONDS)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    threading.Thread(target=watch, name="guard", daemon=True).start()
+    threading.Thread(target=end_with_them, name="guard", daemon=True).start()
 
 
 @contextmanager
@@ -76,43 +113,15 @@ def exclusive(folder: Path, what: str) -> Iterator[Path]:
         InputError: another live process still holds it after 20 seconds.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("a+") as handle:
-        _take(handle.fileno(), folder, what)
-        handle.truncate(0)
-        handle.write(f"{os.getpid()}\n")
-        handle.flush()
+    lock, holder = FileLock(folder / "lock"), folder / "holder"
+    try:
+        lock.acquire(timeout=_LOCK_SECONDS, poll_interval=_POLL_SECONDS)
+    except Timeout as error:
+        by = holder.read_text().strip() if holder.exists() else "unknown"
+        raise InputError(f"{what} is already running (process {by} holds {folder}). "
+                         f"Wait for it, or end that process, and try again.") from error
+    try:
+        holder.write_text(f"{os.getpid()}\n")
         yield folder
-
-
-def _take(descriptor: int, folder: Path, what: str) -> None:
-    deadline = time.monotonic() + _LOCK_SECONDS
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                holder = (folder / "lock").read_text().strip() or "unknown"
-                raise InputError(f"{what} is already running (process {holder} holds {folder}). "
-                                 f"Wait for it, or end that process, and try again.") from None
-            time.sleep(_POLL_SECONDS)
-
-
-def _program(pid: int) -> str:
-    try:
-        parts = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return ""
-    names = [Path(part.decode(errors="replace")).name for part in parts if part]
-    if names and names[0].startswith("python"):
-        if names[1:3] == ["-m", "pipeline"]:
-            return "keycontrast"
-        names = names[1:2] if names[1:2] != ["-m"] else names[2:3]
-    return names[0] if names else ""
-
-
-def _parent(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return 0
+    finally:
+        lock.release()

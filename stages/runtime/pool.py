@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeVar
 from stages.runtime.chunk_store import ChunkStore
 from stages.runtime.cluster_map import cluster_jobs
 from stages.runtime.errors import InputError
-from stages.runtime.guard import die_with, process_mark
+from stages.runtime.guard import die_with
 from stages.runtime.progress import advance, progress_bar
 
 Chunk = TypeVar("Chunk")
@@ -147,7 +147,7 @@ def _here(make: Make[Any, Any], arguments: tuple[Any, ...]) -> Iterator[Workers]
 def _processes(make: Make[Any, Any], arguments: tuple[Any, ...], workers: int, what: str) -> Iterator[Workers]:
     # Spawned, not forked: this process runs threads (guard, progress bar), whose locks a fork would copy.
     with ProcessPoolExecutor(workers, get_context("spawn"), _begin,
-                             (process_mark(os.getpid()), make, arguments)) as executor:
+                             (os.getpid(), make, arguments)) as executor:
         try:
             yield Workers(lambda chunk: executor.submit(_work, chunk), lambda: 2 * workers)
         except BrokenProcessPool as error:
@@ -157,9 +157,9 @@ def _processes(make: Make[Any, Any], arguments: tuple[Any, ...], workers: int, w
             executor.shutdown(wait=True, cancel_futures=True)
 
 
-def _begin(parent: str | None, make: Make[Any, Any], arguments: tuple[Any, ...]) -> None:
+def _begin(parent: int, make: Make[Any, Any], arguments: tuple[Any, ...]) -> None:
     """Prepare a worker: it dies with its parent and knows what to make."""
-    die_with([parent] if parent else [])
+    die_with([parent])
     _FACTORY[:] = [(make, arguments)]
 
 

@@ -1,7 +1,7 @@
 """Rows of a data set's files, each with its place, broken ones included.
 
-CSV, TSV, JSONL, Parquet, the captions of MSCOCO, dialogues and classified texts line by line, plain or as .gz or .zst,
-all read as streams; and the folders of 20 Newsgroups.
+CSV, TSV, JSONL, Parquet, the captions of MSCOCO, dialogues and classified texts line by line, plain or packed, all
+read as streams; and the folders of 20 Newsgroups.
 """
 
 from collections.abc import Callable, Iterator

@@ -4,13 +4,14 @@ from collections import Counter
 from pathlib import Path
 
 from stages.data.reading.newsgroups import group_folders
+from stages.data.reading.text import COMPRESSIONS
 from stages.params.data import Dataset
 from stages.runtime.errors import InputError, nearest
 
 # The order in which the files of a folder are read if `files` names none.
 FORMATS = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
-_COMPRESSIONS = ("", ".gz", ".zst")
 _DOCUMENT = ".json"
+_PACKED = f"{', '.join(COMPRESSIONS[:-1])} or {COMPRESSIONS[-1]}"
 _LINES = "text files with one dialogue per line, named .txt", "dialogue"
 # Layouts whose files come in these forms alone, what these are, and the layout of tables of the same.
 _PUBLISHED: dict[str, tuple[tuple[str, ...], str, str]] = {
@@ -78,7 +79,7 @@ def published_splits(dataset: Dataset) -> dict[str, str]:
 
 def file_format(path: Path) -> str:
     """Return the ending that says how a file is laid out, without that of its compression."""
-    return Path(path.stem if path.suffix.lower() in _COMPRESSIONS else path.name).suffix.lower()
+    return Path(path.stem if path.suffix.lower() in COMPRESSIONS else path.name).suffix.lower()
 
 
 def _check_file(path: Path, dataset: Dataset) -> None:
@@ -88,8 +89,8 @@ def _check_file(path: Path, dataset: Dataset) -> None:
         raise InputError(f"{path}: files of layout {dataset.layout} are {what}. Correct `files` or the data set's "
                          f"`layout`, which is {tables} for tables.")
     if form not in forms:
-        raise InputError(f"{path}: files of type {form!r} cannot be read, only those named below, each also as .gz "
-                         f"or .zst; {nearest(form, FORMATS)}")
+        raise InputError(f"{path}: files of type {form!r} cannot be read, only those named below, each also as "
+                         f"{_PACKED}; {nearest(form, FORMATS)}")
     if form == _DOCUMENT and dataset.layout != "mscoco_captions":
         raise InputError(f"{path}: one JSON document is read only in layout mscoco_captions. Write one object per "
                          f"line, and name the file .jsonl.")
@@ -111,7 +112,7 @@ def _inside(folder: Path, dataset: Dataset) -> list[tuple[str, Path]]:
             raise InputError(f"{folder}: holds {' and '.join(names)}. Say which is meant, in the data set's `splits`.")
         found |= {name: folder / name for name in names}
     if not found:
-        raise InputError(f"{folder}: holds no {', '.join(_forms(dataset))} file, nor one of them as .gz or .zst.")
+        raise InputError(f"{folder}: holds no {', '.join(_forms(dataset))} file, nor one of them as {_PACKED}.")
     if not named:
         _refuse_copies(found)
     if dataset.layout == "text_gcn" and len(found) > 1 and not named:
@@ -121,7 +122,7 @@ def _inside(folder: Path, dataset: Dataset) -> list[tuple[str, Path]]:
 
 
 def _patterns(dataset: Dataset) -> list[str]:
-    return [f"*{form}{packed}" for form in _forms(dataset) for packed in _COMPRESSIONS]
+    return [f"*{form}{packed}" for form in _forms(dataset) for packed in ("", *COMPRESSIONS)]
 
 
 def _forms(dataset: Dataset) -> list[str]:
@@ -178,7 +179,8 @@ def _matching(folder: Path, pattern: str, layout: str = "") -> list[str]:
 
 def _refuse_copies(found: dict[str, Path]) -> None:
     """Refuse a file beside its own archive, if nobody said that both are meant."""
-    plain = {name: name.removesuffix(".gz").removesuffix(".zst") for name in found}
+    plain = {name: name.removesuffix(Path(name).suffix) if Path(name).suffix in COMPRESSIONS else name
+             for name in found}
     copies = [name for name, count in Counter(plain.values()).items() if count > 1]
     if copies:
         names = " and ".join(name for name in found if plain[name] == copies[0])

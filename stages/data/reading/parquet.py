@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 
 from stages.data.layouts.layout import Layout, check_columns
 from stages.data.layouts.stories import SENTENCE_ROLES
-from stages.data.reading.compression import seekable
 from stages.data.reading.rows import RawRow, RowMaker
+from stages.data.reading.text import seekable
 from stages.runtime.errors import InputError
 
 _BATCH = 16_384

@@ -1,16 +1,24 @@
-"""Text out of bytes: encodings, marks, bytes that do not belong; each named, none guessed away."""
+"""Bytes out of files, packed or not, and text out of bytes: what is wrong is named, none of it guessed away."""
 
+import bz2
 import codecs
+import gzip
 import io
+import lzma
 import re
-from collections.abc import Iterator
+import shutil
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import IO, Any, BinaryIO, cast
 
-from stages.data.reading.compression import open_bytes
 from stages.data.reading.rows import is_unicode
 from stages.runtime.errors import InputError
 
 MARK = "\ufeff"
+_BUFFER = 1 << 17
 # The longer marks first: that of UTF-32 begins like that of UTF-16.
 _MARKS = (
     (codecs.BOM_UTF32_LE, "UTF-32", "utf-32", ("utf-32", "utf-32-le")),
@@ -23,6 +31,68 @@ _UNDECODED = re.compile("[\udc80-\udcff]")
 _UNSOUND = re.compile("[\0\ud800-\udfff]")
 ENCODING_REMEDY = ("If the file has another encoding, name it as the data set's `encoding` (latin-1, cp1252, utf-16, "
                    "gb18030, ...).")
+
+
+class _Archive(io.RawIOBase):
+    """What comes out of an archive; whatever is wrong with it becomes an error that names it."""
+
+    def __init__(self, stream: IO[bytes], path: Path) -> None:
+        self._stream, self._path = stream, path
+
+    def readable(self) -> bool:
+        """Say that bytes can be read."""
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        """Fill ``buffer`` as far as there is something, return how many bytes that are."""
+        try:
+            data = self._stream.read(len(buffer))
+        except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+            early = isinstance(error, EOFError) or "truncated" in str(error).lower()
+            what = "ends too early" if early else f"is damaged, or is no {self._path.suffix} at all ({error})"
+            raise InputError(f"{self._path}: the archive {what}. Fetch it again.") from error
+        buffer[:len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        """Close the archive too."""
+        self._stream.close()
+        super().close()
+
+
+def _open_zstd(path: Path) -> IO[bytes]:
+    import pyarrow as pa
+
+    return cast(IO[bytes], pa.input_stream(str(path), compression="zstd"))
+
+
+_OPENERS: dict[str, Callable[[Path], Any]] = {
+    ".gz": gzip.GzipFile, ".bz2": bz2.BZ2File, ".xz": lzma.LZMAFile, ".zst": _open_zstd}
+COMPRESSIONS = tuple(_OPENERS)
+
+
+def open_bytes(path: Path) -> io.BufferedReader:
+    """Open ``path`` for reading; what its ending says is packed is unpacked on the way, in constant memory.
+
+    Raises:
+        InputError: (also while reading) an archive is damaged or ends too early.
+    """
+    opener = _OPENERS.get(path.suffix.lower())
+    return path.open("rb") if opener is None else io.BufferedReader(_Archive(opener(path), path), _BUFFER)
+
+
+@contextmanager
+def seekable(path: Path) -> Iterator[BinaryIO]:
+    """Open ``path`` for reading at any place; an archive is unpacked into a temporary file first."""
+    with ExitStack() as stack:
+        handle = stack.enter_context(open_bytes(path))
+        if path.suffix.lower() in COMPRESSIONS:
+            unpacked = stack.enter_context(tempfile.TemporaryFile())
+            shutil.copyfileobj(handle, unpacked, _BUFFER)
+            unpacked.seek(0)
+            yield cast(BinaryIO, unpacked)
+        else:
+            yield handle
 
 
 def open_text(path: Path, encoding: str) -> io.TextIOWrapper:
