@@ -36,24 +36,24 @@ class KeywordFinder:
     def __post_init__(self) -> None:
         from pipeline.explain import training_idf
         from stages.data.annotate import annotator
-        from stages.keywords.textrank import engine, settings
+        from stages.keywords.methods import FOR_ANY_TEXT, METHODS
 
-        if self.params.keywords.method != "textrank":
-            raise InputError(f"keywords.method is {self.params.keywords.method!r}, which scores a text beside its "
-                             f"target; a new text's keyword is found by textrank only. Give one with --keyword.")
+        self._method = METHODS[self.params.keywords.method]
+        if not self._method.ranks_new_texts:
+            raise InputError(f"keywords.method is {self._method.name!r}, which scores a text beside its target; a new "
+                             f"text's keyword is found by {' or '.join(FOR_ANY_TEXT)}. Give one with --keyword.")
         language = self.params.datasets[self.dataset].language
         self._annotate = annotator(self.params.annotate.pipeline, language)
         self._idf = training_idf(DatasetPaths(self.dataset))
-        block = self.params.textrank
-        self._rank = engine(settings(block, language), block.phrases, self._idf)
+        self._rank = self._method.ranker(getattr(self.params, self._method.name), language, self._idf)
 
     def keywords(self, texts: Sequence[str]) -> list[tuple[str, str]]:
         """Return the keyword of each text and the method that found it."""
-        from stages.ranking.choice import choose_keywords
+        from stages.keywords.choice import choose_keywords
 
         chunk = pa.table({"text_id": pa.array(range(len(texts)), pa.int64()), "text": list(texts)})
         tokens = self._annotate(chunk)
-        chosen = choose_keywords(tokens, self._rank(tokens).table, "textrank", self._idf,
+        chosen = choose_keywords(tokens, self._rank(tokens).table, self._method.name, self._idf,
                                  self.params.keywords.kw_lemma).table.sort_by("text_id")
         return list(zip(chosen["keyword"].to_pylist(), chosen["method"].to_pylist(), strict=True))
 
