@@ -10,7 +10,8 @@ from ingest_rows import by_key, ingested
 from stages.data import ingest
 from stages.data.deduplication.text_keys import join_han, text_key
 from stages.data.layouts.dialogue import line_of_turns, line_with_samples
-from stages.data.reading.dataset import RawRow, read_rows
+from stages.data.reading.files import read_rows
+from stages.data.reading.rows import RawRow
 from stages.params import parse_params
 from stages.params.data import Dataset, Ingest
 from stages.runtime.errors import InputError

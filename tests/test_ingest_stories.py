@@ -13,7 +13,8 @@ from stages.data import ingest
 from stages.data.deduplication.text_keys import text_key
 from stages.data.layouts.stories import sentences
 from stages.data.negatives.bm25 import Bm25, terms
-from stages.data.reading.dataset import RawRow, read_rows
+from stages.data.reading.files import read_rows
+from stages.data.reading.rows import RawRow
 from stages.params import parse_params
 from stages.params.data import Dataset, Ingest
 from stages.runtime.errors import InputError

@@ -3,7 +3,7 @@
 import pytest
 from ingest_rows import ingested
 
-from stages.data.reading.dataset import read_rows
+from stages.data.reading.files import read_rows
 from stages.params.data import Dataset, Ingest
 from stages.runtime.errors import InputError
 

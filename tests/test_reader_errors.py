@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from stages.data.reading.dataset import RawRow, is_unicode, read_rows
+from stages.data.reading.files import read_rows
+from stages.data.reading.rows import RawRow, is_unicode
 from stages.params.data import Dataset
 from stages.runtime.errors import InputError
 

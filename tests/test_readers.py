@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from pipeline.reproduction import check_sources
-from stages.data.layouts.layout import needed_columns
+from stages.data.layouts.registry import needed_columns
 from stages.data.reading import json_document as readers_document
-from stages.data.reading.dataset import data_files, read_rows
+from stages.data.reading.files import data_files, read_rows
 from stages.data.reading.json_document import BrokenDocument, Document
 from stages.params import parse_params
 from stages.params.data import Dataset

@@ -24,7 +24,8 @@ from stages.data.deduplication.row_log import (
     RowLog,
 )
 from stages.data.items.items import TextLists, text_lists
-from stages.data.reading.dataset import RawRow
+from stages.data.layouts.registry import LAYOUTS, structure_of
+from stages.data.reading.rows import RawRow
 from stages.params.data import Dataset
 from stages.runtime.errors import InputError
 from stages.runtime.progress import progress
@@ -57,6 +58,7 @@ class Taken:
         takeable: one ``TAKEABLE`` per row that could be read.
         verdicts: one ``VERDICT`` likewise.
         outcomes: number of takeable rows by verdict.
+        in_order: categories of reasons for which nothing has to be corrected.
     """
 
     structure: str
@@ -70,6 +72,7 @@ class Taken:
     takeable: RecordFile
     verdicts: RecordFile
     outcomes: Counter[int]
+    in_order: tuple[str, ...]
     opening: np.ndarray
     further: TextLists
 
@@ -103,7 +106,7 @@ class Taken:
 
     def unusable(self) -> int:
         """Return how many rows have to be corrected to be taken."""
-        return sum(count for category, count in self.rejections().items() if category not in IN_ORDER)
+        return sum(count for category, count in self.rejections().items() if category not in self.in_order)
 
 
 def take_rows(rows: Iterable[RawRow], dataset: Dataset, folder: Path, mode: str = "ending",
@@ -165,8 +168,9 @@ class _Intake:
     """Gathers rows in batches and writes them down; then sorts out which are kept."""
 
     def __init__(self, dataset: Dataset, folder: Path, mode: str) -> None:
-        self._structure, self._folder = dataset.structure, folder
-        self._check, self._continuations = RowCheck(dataset, mode), dataset.structure in CONTINUATIONS
+        self._structure, self._folder = structure_of(dataset.layout), folder
+        self._check, self._continuations = RowCheck(dataset, mode), self._structure in CONTINUATIONS
+        self._in_order = (*IN_ORDER, *LAYOUTS[dataset.layout].set_aside)
         self._labels = {"0": 0, "1": 1} if self._structure != "labelled" else {}
         self._log = RowLog(folder / "rows")
         self._texts = TextFile(folder / "texts")
@@ -233,7 +237,7 @@ class _Intake:
                             else _NO_CONTINUATIONS)
         labels = {"labelled": list(self._labels), "dialogue": ["wrong", "right"]}.get(self._structure, [])
         return Taken(self._structure, self._texts, pairs, negative, label, rank, labels, self._log, takeable, verdicts,
-                     outcomes, opening, further)
+                     outcomes, self._in_order, opening, further)
 
     def _numbered(self) -> Iterator[np.ndarray]:
         """Yield the takeable rows with the numbers of their texts, and give the texts their numbers."""
