@@ -342,7 +342,7 @@ def test_columns_of_stories_must_fit_together():
     content = {"recipe": "r", "datasets": {
         "a": {"source": "x", "layout": "stories", "columns": {"sentences": ["a", "b"]}},
         "b": {"source": "x", "layout": "stories", "columns": {"sentences": list("abcde"), "ending": "e"}}}}
-    with pytest.raises(InputError, match=r"(?s)datasets\.a\.columns\.sentences: .*at least 5.*datasets\.b: layout "
+    with pytest.raises(InputError, match=r"(?s)datasets\.a: layout stories needs 5 columns in .*datasets\.b: layout "
                                          r"stories takes columns\.sentences or columns\.ending"):
         parse_params(content, "params.yaml")
 

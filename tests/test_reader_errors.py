@@ -20,7 +20,8 @@ LABELLED = {"text": "sentence", "label": "class"}
 
 
 def dataset(source, layout="pairs", columns=None, **more):
-    return Dataset(source=str(source), layout=layout, columns=PAIRS if columns is None else columns, **more)
+    columns = (PAIRS if layout == "pairs" else {}) if columns is None else columns
+    return Dataset(source=str(source), layout=layout, columns=columns, **more)
 
 
 def read(folder, name, content, **more):

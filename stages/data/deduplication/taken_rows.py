@@ -16,7 +16,6 @@ from stages.data.deduplication.row_log import (
     BOTH_LABELS,
     CATEGORIES,
     DUPLICATE,
-    IN_ORDER,
     KEPT,
     OTHER_SPLIT,
     TAKEABLE,
@@ -58,7 +57,6 @@ class Taken:
         takeable: one ``TAKEABLE`` per row that could be read.
         verdicts: one ``VERDICT`` likewise.
         outcomes: number of takeable rows by verdict.
-        in_order: categories of reasons for which nothing has to be corrected.
     """
 
     structure: str
@@ -72,7 +70,6 @@ class Taken:
     takeable: RecordFile
     verdicts: RecordFile
     outcomes: Counter[int]
-    in_order: tuple[str, ...]
     opening: np.ndarray
     further: TextLists
 
@@ -106,7 +103,7 @@ class Taken:
 
     def unusable(self) -> int:
         """Return how many rows have to be corrected to be taken."""
-        return sum(count for category, count in self.rejections().items() if category not in self.in_order)
+        return sum(count for category, count in self.rejections().items() if category not in self.log.in_order)
 
 
 def take_rows(rows: Iterable[RawRow], dataset: Dataset, folder: Path, mode: str = "ending",
@@ -170,9 +167,8 @@ class _Intake:
     def __init__(self, dataset: Dataset, folder: Path, mode: str) -> None:
         self._structure, self._folder = structure_of(dataset.layout), folder
         self._check, self._continuations = RowCheck(dataset, mode), self._structure in CONTINUATIONS
-        self._in_order = (*IN_ORDER, *LAYOUTS[dataset.layout].set_aside)
         self._labels = {"0": 0, "1": 1} if self._structure != "labelled" else {}
-        self._log = RowLog(folder / "rows")
+        self._log = RowLog(folder / "rows", LAYOUTS[dataset.layout].set_aside)
         self._texts = TextFile(folder / "texts")
         self._text_numbers, self._group_numbers = (Numbering(folder / name) for name in ("keys", "groups"))
         self._spans = RecordFile(folder / "occurrences", SPAN)
@@ -237,7 +233,7 @@ class _Intake:
                             else _NO_CONTINUATIONS)
         labels = {"labelled": list(self._labels), "dialogue": ["wrong", "right"]}.get(self._structure, [])
         return Taken(self._structure, self._texts, pairs, negative, label, rank, labels, self._log, takeable, verdicts,
-                     outcomes, self._in_order, opening, further)
+                     outcomes, opening, further)
 
     def _numbered(self) -> Iterator[np.ndarray]:
         """Yield the takeable rows with the numbers of their texts, and give the texts their numbers."""

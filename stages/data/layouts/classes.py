@@ -97,8 +97,9 @@ LAYOUTS = (
         "text": _TEXT, "label": _CLASS}, True, "none", "cp1252", (".pos", ".neg"),
         "text files named .pos and .neg, such as rt-polarity.pos", parse=_rt_polarity),
     Layout("text_gcn", "a line of an index such as `mr.txt` (name, split, class) and of `corpus/mr.txt` (Yao et al. "
-           "2019)", "labelled", {"text": _TEXT, "label": _CLASS, "split": Column("train or test", "split")}, True, "none",
-           "cp1252", (".txt",), "indices named .txt, such as mr.txt, beside the folder corpus",
+           "2019)", "labelled",
+           {"text": _TEXT, "label": _CLASS, "split": Column("train or test", "split")}, True, "none", "cp1252",
+           (".txt",), "indices named .txt, such as mr.txt, beside the folder corpus",
            index="layout text_gcn reads an index and its corpus, so `source` must be the folder that holds both; name "
                  "the index in `files`", parse=_indexed, read=_read_indexed),
 )
