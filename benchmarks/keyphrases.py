@@ -19,8 +19,10 @@ from benchmarks.package import pytextrank_phrases
 from stages.artifacts.tables import atomic_file
 from stages.data.language.annotators import load_annotator
 from stages.data.language.tokens import token_table
-from stages.keywords.agreement.keywords import yake_extractor
+from stages.keywords import yake
 from stages.metrics.keyphrases import KeyphraseScore, keyphrase_scores
+from stages.normal_form import normal_form
+from stages.params.data import Yake
 from stages.ranking import rank
 from stages.runtime.errors import InputError
 from stages.runtime.log import configure
@@ -94,11 +96,24 @@ def systems(language: str = "en") -> dict[str, Callable[[pa.Table, Sequence[str]
     for name, system in chunked.items():
         found[f"{name}, noun chunks"] = system
         found[f"{name}, chunks with adjectives"] = partial(_with_adjectives, system)
-    return {**found, "*YAKE*": lambda _, texts: yake_extractor(language, _PHRASES)(list(texts))}
+    return {**found, "YAKE": lambda tokens, texts: _listed(yake.run(tokens, Yake(phrases=_PHRASES)), texts),
+            "*YAKE (the package)*": lambda _, texts: package_phrases(texts, language)}
+
+
+def package_phrases(texts: Sequence[str], language: str = "en") -> Phrases:
+    """Return the phrases of each text by package yake, which brings tokens and stop words of its own."""
+    from yake import KeywordExtractor
+
+    extractor = KeywordExtractor(lan=language, n=3, top=_PHRASES)
+    return [list(dict.fromkeys(normal_form(phrase) for phrase, _ in extractor.extract_keywords(text)))
+            for text in texts]
 
 
 def _ours(method: str, tokens: pa.Table, texts: Sequence[str]) -> Phrases:
-    ranking = rank(tokens, method, phrases=_PHRASES)
+    return _listed(rank(tokens, method, phrases=_PHRASES), texts)
+
+
+def _listed(ranking: pa.Table, texts: Sequence[str]) -> Phrases:
     phrases: Phrases = [[] for _ in texts]
     for text, keyword in zip(ranking["text_id"].to_pylist(), ranking["keyword"].to_pylist(), strict=True):
         if keyword is not None:

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from stages.artifacts.example_texts import training_text_ids
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import read_frame, read_table
+from stages.keywords.choice import choose_keywords
 from stages.ranking import rank
-from stages.ranking.choice import choose_keywords
 from stages.ranking.selection import InverseFrequency
 from stages.runtime.errors import InputError
 

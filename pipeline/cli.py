@@ -194,7 +194,9 @@ def inspect(path: Annotated[Path | None, typer.Argument(
 def explain(text: Annotated[str, typer.Argument(help="a text id of the data set, or a text", metavar="TEXT_ID|TEXT")],
             dataset: Annotated[str | None, typer.Option(
                 help="data set; may be left out if only one has tokens")] = None,
-            method: Annotated[str | None, typer.Option(help="ranking in place of textrank.method")] = None,
+            method: Annotated[str | None, typer.Option(
+                help="in place of that of the params: a ranking of textrank.method, or a keyword method, such as "
+                     "yake")] = None,
             as_text: Annotated[bool, typer.Option(
                 "--text", help="the argument is a text, though it is a number")] = False,
             svg: Annotated[Path | None, typer.Option(

@@ -15,6 +15,7 @@ from stages.artifacts.schemas import SCHEMA_VERSION, SCHEMAS, TableSchema
 from stages.artifacts.tables import atomic_file
 from stages.data.layouts.layout import Layout
 from stages.data.layouts.registry import LAYOUTS
+from stages.keywords.methods import METHODS
 
 ROOT = Path(__file__).resolve().parent.parent
 DICTIONARY = Path("docs") / "data-dictionary.md"
@@ -52,13 +53,14 @@ def stage_table(dvc: dict[str, Any]) -> str:
 
 
 def _instance(entry: dict[str, Any]) -> str:
+    group, _, name = str(entry.get("foreach", "")).strip("${}").partition(".")
+    if group == "ranked_datasets":
+        return "data set of pairs" if METHODS[name].needs_pair else "data set"
     return {"datasets": "data set", "paired_datasets": "data set of pairs", "compared_datasets": "data set of pairs",
-            "attributed_datasets": "data set of pairs", "primary_datasets": "data set of pairs",
             "tagged_datasets": "data set of pairs", "contrasted_datasets": "data set of pairs",
             "paraphrase_datasets": "data set of pairs", "keyword_datasets": "data set",
             "classified_datasets": "data set of labelled texts", "consulted_models": "model", "models": "model",
-            "runs": "run", "probes": "probe"}.get(
-        str(entry.get("foreach", "")).strip("${}").split(".")[0], "project")
+            "runs": "run", "probes": "probe"}.get(group, "project")
 
 
 def _outputs(body: dict[str, Any]) -> list[str]:

@@ -23,10 +23,11 @@ from stages.artifacts.schemas import NO_KEYWORD
 from stages.artifacts.tables import check_columns, read_batches
 from stages.data.language.annotators import load_annotator
 from stages.data.language.tokens import token_table
+from stages.keywords.explanation import Explanation, explain
+from stages.keywords.methods import FOR_ANY_TEXT, METHODS, NAMING, KeywordMethod
 from stages.params import Params, load_params
 from stages.params.data import TextRank
 from stages.params.problems import problem_lines
-from stages.ranking.explain import Explanation, explain
 from stages.ranking.selection import InverseFrequency
 from stages.results.reporting.drawings import Word, word_graph_svg
 from stages.runtime.errors import InputError
@@ -76,7 +77,7 @@ def show(argument: str, dataset: str | None, method: str | None, as_text: bool, 
     Args:
         argument: a text id, or a text.
         dataset: data set of the text id, or whose IDF and pipeline a new text is read with.
-        method: ranking in place of ``textrank.method``.
+        method: keyword method in place of ``keywords.method``, or ranking in place of ``textrank.method``.
         as_text: take a number for a text, not for an id.
         svg: file of the drawing; None takes one below ``.keycontrast/graphs``.
 
@@ -87,31 +88,36 @@ def show(argument: str, dataset: str | None, method: str | None, as_text: bool, 
     if dataset in params.datasets and dataset not in params.keyword_datasets:
         raise InputError(f"--dataset {dataset}: its params say keywords: false, so its texts have none to explain. Let "
                          f"datasets.{dataset}.keywords be true, or leave out --dataset.")
-    settings = ranking_settings(params, method)
+    by, settings = ranking_settings(params, method)
     is_id = not as_text and re.fullmatch(r"[0-9]{1,18}", argument) is not None
     subject = stored_text(int(argument), dataset) if is_id else new_text(argument, dataset, params)
     idf = training_idf(subject.dataset) if subject.dataset is not None else None
-    found = explain(subject.tokens, idf=idf, language=subject.language, kw_lemma=params.keywords.kw_lemma,
-                    **settings.model_dump())
+    found = explain(subject.tokens, by.ranking(settings, subject.language), settings.phrases, method=by.name, idf=idf,
+                    kw_lemma=params.keywords.kw_lemma)
     console.print(Text(printable(subject.name), style="bold"))
     console.print(Text(printable(subject.text)))
     for sentence in subject.origin:
         console.print(Text(sentence, style="dim"))
-    print_explanation(found, settings, console)
+    print_explanation(found, console)
     if subject.text_id is not None:
-        _print_stored(subject, found, params, method, console)
+        _print_stored(subject, found, params, by, method, console)
     _draw(subject, found, svg, console)
 
 
-def ranking_settings(params: Params, method: str | None) -> TextRank:
-    """Return block ``textrank`` of the params, with another method if one is given.
+def ranking_settings(params: Params, method: str | None) -> tuple[KeywordMethod, Any]:
+    """Return the keyword method that ranks, and its block of the params.
+
+    Without ``method`` it is that of ``keywords.method``, or TextRank where that one needs a second text.
 
     Raises:
         InputError: there is no such method, or it does not go with the other settings.
     """
+    chosen = params.keywords.method if method is None else method
+    if chosen in FOR_ANY_TEXT:
+        return METHODS[chosen], getattr(params, chosen)
     changes = {} if method is None else {"method": method}
     try:
-        return TextRank.model_validate({**params.textrank.model_dump(), **changes})
+        return METHODS["textrank"], TextRank.model_validate({**params.textrank.model_dump(), **changes})
     except ValidationError as error:
         raise InputError("--method: " + "; ".join(problem_lines(error, "textrank", TextRank))) from error
 
@@ -167,7 +173,7 @@ def training_idf(paths: DatasetPaths) -> InverseFrequency:
                                         training_text_ids(read_examples(paths.table("examples"))))
 
 
-def print_explanation(found: Explanation, settings: TextRank, console: Console) -> None:
+def print_explanation(found: Explanation, console: Console) -> None:
     """Print tokens, graph, phrases and the choice."""
     if found.tokens:
         console.print()
@@ -175,11 +181,9 @@ def print_explanation(found: Explanation, settings: TextRank, console: Console) 
     if found.nodes:
         console.print()
         console.print(_node_table(found))
-        console.print(Text(f"{found.method}"
-                           + (f" (compat {found.compat})" if found.compat != "none" else "")
-                           + f", window {found.window}, damping {found.damping:g}: {found.iterations} iterations, "
-                           f"residual {found.residual:.2g} (tolerance {settings.tolerance:g})"
-                           + (", not converged" if found.status == "not_converged" else ""), style="dim"))
+        ended = "" if found.iterations is None else f": {found.iterations} iterations, residual {found.residual:.2g}"
+        console.print(Text(found.settings + ended + (", not converged" if found.status == "not_converged" else ""),
+                           style="dim"))
     if found.phrases:
         console.print()
         console.print(_phrase_table(found))
@@ -228,7 +232,8 @@ def _phrase_table(found: Explanation) -> Table:
     return shown
 
 
-def _print_stored(subject: Subject, found: Explanation, params: Params, method: str | None, console: Console) -> None:
+def _print_stored(subject: Subject, found: Explanation, params: Params, by: KeywordMethod, method: str | None,
+                  console: Console) -> None:
     """Print what ``keywords.parquet`` holds of the text, and why that may be another keyword."""
     assert subject.dataset is not None and subject.text_id is not None
     path = subject.dataset.table("keywords")
@@ -242,18 +247,18 @@ def _print_stored(subject: Subject, found: Explanation, params: Params, method: 
     stored = row.to_pylist()[0]
     score = "" if stored["score"] is None else f", score {stored['score']:.6g}"
     console.print(Text(f"\n{path}: {printable(stored['keyword'])} (by {stored['method']}{score})"), soft_wrap=True)
-    for sentence in _remarks(subject, found, stored, params, method):
+    for sentence in _remarks(subject, found, stored, params, by, method):
         console.print(Text(sentence))
 
 
-def _remarks(subject: Subject, found: Explanation, stored: dict[str, Any], params: Params,
+def _remarks(subject: Subject, found: Explanation, stored: dict[str, Any], params: Params, by: KeywordMethod,
              method: str | None) -> Iterator[str]:
-    chosen = params.keywords.method
-    if stored["method"] in ("attribution", "psi"):
-        yield (f"That keyword comes from {stored['method']}, not from TextRank: the ranking above did not choose it. "
-               + _scores(subject, stored["method"]))
+    chosen = METHODS[params.keywords.method]
+    if stored["method"] in NAMING and stored["method"] != by.name:
+        yield (f"That keyword comes from {stored['method']}, not from {by.title}: the ranking above did not choose it."
+               + (f" {_scores(subject, stored['method'])}" if METHODS[stored["method"]].needs_pair else ""))
     elif stored["method"] == "idf":
-        missing = "no phrase was ranked" if chosen == "textrank" else f"{chosen} says nothing of this text"
+        missing = "no phrase was ranked" if chosen.ranks_new_texts else f"{chosen.name} says nothing of this text"
         yield f"That is a fall-back: {missing}, so the word of highest IDF was taken."
     elif stored["method"] == "none":
         yield f"That is a fall-back: the text has no word to choose, and {NO_KEYWORD} forms no cluster."
@@ -264,7 +269,7 @@ def _remarks(subject: Subject, found: Explanation, stored: dict[str, Any], param
 
 
 def _scores(subject: Subject, kind: str) -> str:
-    """Return a sentence with the best words of a text under ``attribution`` or ``psi``, paired with itself."""
+    """Return a sentence with the best words of a text in the table of method ``kind``, paired with itself."""
     assert subject.dataset is not None and subject.text_id is not None
     path = subject.dataset.table(kind)
     if not path.exists():
@@ -289,7 +294,7 @@ def _chosen_tokens(found: Explanation) -> set[int]:
 
     The choice is looked up by its score too, because with ``keywords.kw_lemma`` it is not written as the phrase is.
     """
-    if found.keyword_method != "textrank" or found.keyword_score is None:
+    if found.keyword_method not in FOR_ANY_TEXT or found.keyword_score is None:
         return set()
     tied = [phrase for phrase in found.phrases if abs(phrase.score - found.keyword_score) < 1e-9]
     named = [phrase for phrase in tied if phrase.keyword == found.keyword]

@@ -18,7 +18,7 @@ from stages.runtime.log import logger
 from stages.tracks.hcl.keywords import given_keyword, unseen_remark, with_keywords
 
 if TYPE_CHECKING:
-    from stages.tracks.hcl.decoding import Paraphraser
+    from stages.tracks.hcl.rewriting import ItemRewriter
 
 
 @dataclass
@@ -36,24 +36,24 @@ class KeywordFinder:
     def __post_init__(self) -> None:
         from pipeline.explain import training_idf
         from stages.data.annotate import annotator
-        from stages.keywords.textrank import engine, settings
+        from stages.keywords.methods import FOR_ANY_TEXT, METHODS
 
-        if self.params.keywords.method != "textrank":
-            raise InputError(f"keywords.method is {self.params.keywords.method!r}, which scores a text beside its "
-                             f"target; a new text's keyword is found by textrank only. Give one with --keyword.")
+        self._method = METHODS[self.params.keywords.method]
+        if not self._method.ranks_new_texts:
+            raise InputError(f"keywords.method is {self._method.name!r}, which scores a text beside its target; a new "
+                             f"text's keyword is found by {' or '.join(FOR_ANY_TEXT)}. Give one with --keyword.")
         language = self.params.datasets[self.dataset].language
         self._annotate = annotator(self.params.annotate.pipeline, language)
         self._idf = training_idf(DatasetPaths(self.dataset))
-        block = self.params.textrank
-        self._rank = engine(settings(block, language), block.phrases, self._idf)
+        self._rank = self._method.ranker(getattr(self.params, self._method.name), language, self._idf)
 
     def keywords(self, texts: Sequence[str]) -> list[tuple[str, str]]:
         """Return the keyword of each text and the method that found it."""
-        from stages.ranking.choice import choose_keywords
+        from stages.keywords.choice import choose_keywords
 
         chunk = pa.table({"text_id": pa.array(range(len(texts)), pa.int64()), "text": list(texts)})
         tokens = self._annotate(chunk)
-        chosen = choose_keywords(tokens, self._rank(tokens).table, "textrank", self._idf,
+        chosen = choose_keywords(tokens, self._rank(tokens).table, self._method.name, self._idf,
                                  self.params.keywords.kw_lemma).table.sort_by("text_id")
         return list(zip(chosen["keyword"].to_pylist(), chosen["method"].to_pylist(), strict=True))
 
@@ -91,13 +91,13 @@ def predict(params: Params, run: str, texts: Iterable[str], keyword: str | None 
         raise InputError(f"no run is called {run!r}; {nearest(run, known)}")
     from stages.runtime.precision import computing
     from stages.runtime.seeds import seed_everything
-    from stages.tracks.hcl.decoding import Paraphraser
+    from stages.tracks.hcl.rewriting import load_item_rewriter
 
     decode = params.hcl_decoding(run).model_dump()
     decode["samples"] = decode["samples"] if samples is None else samples
     seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)
     with computing(params.runtime) as device:
-        paraphraser = Paraphraser(ModelPaths(params.runs.hcl[run].model).weights, device)
+        paraphraser = load_item_rewriter(ModelPaths(params.runs.hcl[run].model).weights, device)
     setting = decode["keyword"] if keyword is None else f"given:{keyword}"
     finder = _finder(params, paraphraser, setting)
     done = 0
@@ -119,19 +119,19 @@ def _classified(params: Params, run: str, texts: Iterable[str], keyword: str | N
     yield from classified(params, run, _batches(texts, batch_size or params.evaluate_clld.batch_size))
 
 
-def _finder(params: Params, paraphraser: "Paraphraser", setting: str) -> KeywordFinder | None:
+def _finder(params: Params, paraphraser: "ItemRewriter", setting: str) -> KeywordFinder | None:
     """Return what finds the texts' own keywords; None where they make no difference."""
     if not paraphraser.uses_keyword:
         return None
     if given_keyword(setting) is None:
-        return KeywordFinder(params, paraphraser.on.dataset)
-    remark = unseen_remark(setting, paraphraser.nodes.keywords)
+        return KeywordFinder(params, paraphraser.dataset)
+    remark = unseen_remark(setting, paraphraser.keywords)
     if remark is not None:
         logger("predict").warning("%s", remark)
     return None
 
 
-def _items(texts: list[str], first: int, finder: KeywordFinder | None, setting: str, paraphraser: "Paraphraser",
+def _items(texts: list[str], first: int, finder: KeywordFinder | None, setting: str, paraphraser: "ItemRewriter",
            seed: int) -> tuple[pd.DataFrame, dict[int, str]]:
     """Return the texts, numbered from ``first``, with their keywords, and how each keyword was come by."""
     numbers = range(first, first + len(texts))
@@ -142,7 +142,7 @@ def _items(texts: list[str], first: int, finder: KeywordFinder | None, setting: 
     if setting == "own" or not paraphraser.uses_keyword:
         return items, methods
     how = setting.partition(":")[0]
-    return with_keywords(items, setting, paraphraser.nodes.keywords, seed), dict.fromkeys(numbers, how)
+    return with_keywords(items, setting, paraphraser.keywords, seed), dict.fromkeys(numbers, how)
 
 
 def _batches(texts: Iterable[str], size: int) -> Iterator[list[str]]:

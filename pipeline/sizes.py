@@ -72,7 +72,8 @@ def sized_datasets(params: Params) -> dict[str, list[str]]:
     models = {"hcl": params.models.hcl, "pgkpr": params.models.pgkpr, "clld": params.models.clld}
     found = {track: list(dict.fromkeys(model.dataset for model in of_track.values()))  # type: ignore[attr-defined]
              for track, of_track in models.items()}
-    found["pairs"] = [name for name in params.datasets if name in params.attributed_datasets | params.primary_datasets]
+    ranked = params.ranked_datasets
+    found["pairs"] = [name for name in params.datasets if name in ranked["attribution"] | ranked["psi"]]
     return {track: names for track, names in found.items() if names}
 
 

@@ -129,9 +129,9 @@ def test_stages_stay_few_enough_for_dvc():
     for name in recipe_names(ROOT / "recipes"):
         recipe = yaml.safe_load((ROOT / "recipes" / f"{name}.yaml").read_text())
         params = parse_params(recipe, name)
-        maps = {f"${{{name}_datasets}}": getattr(params, f"{name}_datasets")
-                for name in ("attributed", "primary", "tagged", "contrasted")}
-        maps |= {"${datasets}": params.datasets, "${paired_datasets}": params.paired_datasets,
+        maps = {f"${{ranked_datasets.{name}}}": names for name, names in params.ranked_datasets.items()}
+        maps |= {"${tagged_datasets}": params.tagged_datasets, "${contrasted_datasets}": params.contrasted_datasets,
+                "${datasets}": params.datasets, "${paired_datasets}": params.paired_datasets,
                 "${compared_datasets}": params.compared_datasets, "${paraphrase_datasets}": params.paraphrase_datasets,
                 "${models.hcl}": params.models.hcl, "${runs.hcl}": params.runs.hcl, "${probes.hcl}": params.probes.hcl,
                 "${models.pgkpr}": params.models.pgkpr, "${runs.pgkpr}": params.runs.pgkpr,

@@ -13,7 +13,7 @@ from pipeline.explain import drawing_of, stored_text, training_idf
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import NO_KEYWORD, SCHEMAS
 from stages.artifacts.tables import Provenance, write_table
-from stages.ranking.explain import explain
+from stages.keywords.explanation import explain
 from stages.runtime.errors import InputError
 
 SVG = "{http://www.w3.org/2000/svg}"

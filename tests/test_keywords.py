@@ -16,9 +16,9 @@ import pytest
 from stages.artifacts.schemas import NO_KEYWORD, SCHEMAS
 from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.keywords import keywords
+from stages.keywords.choice import beside, choose_keywords, ranking_columns
 from stages.params.data import Keywords
 from stages.ranking.blocks import Spans, TokenBlock
-from stages.ranking.choice import RANKING_COLUMNS, beside, choose_keywords
 from stages.ranking.selection import InverseFrequency, content_words
 from stages.runtime.errors import InputError
 
@@ -242,7 +242,7 @@ def test_all_texts_at_once_are_chosen_as_a_loop_chooses_each(seed):
 
 
 def test_rankings_come_piece_by_piece_beside_the_tokens():
-    rows = ranking([*PHRASES[:5], *PHRASES[5:]]).select(RANKING_COLUMNS["textrank"])
+    rows = ranking([*PHRASES[:5], *PHRASES[5:]]).select(ranking_columns("textrank"))
     whole = [(piece["text_id"].to_pylist(), found["text_id"].to_pylist()) for piece, found in
              beside([TABLE.slice(0, 2), TABLE.slice(2, 3), TABLE.slice(5)],
                     [rows.slice(0, 2), rows.slice(2, 0), rows.slice(2, 1), rows.slice(3)], "textrank")]

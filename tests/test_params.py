@@ -99,13 +99,12 @@ def test_pairs_are_told_from_labelled_texts(sample):
         parse_params({**sample, "paired_datasets": {"questions": {}}}, "params.yaml")
 
 
-BRANCHES = ("attributed_datasets", "primary_datasets", "tagged_datasets", "contrasted_datasets")
-
-
 def branches(content):
     """Return the data sets of each branch that only some need, the comparison's first."""
     params = parse_params(content, "params.yaml")
-    return [list(getattr(params, name)) for name in ("compared_datasets", *BRANCHES)]
+    found = [params.compared_datasets, params.ranked_datasets["attribution"], params.ranked_datasets["psi"],
+             params.tagged_datasets, params.contrasted_datasets]
+    return [list(names) for names in found]
 
 
 def test_only_what_somebody_reads_is_trained(sample):
@@ -248,7 +247,8 @@ def with_pgkpr(content):
             "runs": {**runs, "pgkpr": {"pgkpr": {"model": "pgkpr"}}}}
 
 
-FILLED_IN = ("paired_datasets", "compared_datasets", *BRANCHES, "paraphrase_datasets", "keyword_datasets",
+FILLED_IN = ("paired_datasets", "compared_datasets", "ranked_datasets", "tagged_datasets", "contrasted_datasets",
+             "paraphrase_datasets", "keyword_datasets",
              "classified_datasets", "consulted_models")
 
 

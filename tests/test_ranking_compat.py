@@ -12,8 +12,8 @@ from ranking_tables import by_chance, row, table, tagged
 
 from stages.data.language.pipelines import load_pipeline
 from stages.data.language.tokens import annotate_texts, token_table
-from stages.ranking import rank
-from stages.ranking.explain import explain
+from stages.keywords.explanation import explain
+from stages.ranking import Settings, rank
 from stages.ranking.package import docs, package_component, rank_with_package
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -114,7 +114,7 @@ def test_scores_by_hand():
 def test_the_package_overwrites_weights_and_ours_adds_them():
     # "a b" twice and "b a" once, in three sentences: the package's weight is that of the direction it met last.
     tokens = tagged("a/NOUN b/NOUN ./PUNCT a/NOUN b/NOUN ./PUNCT b/NOUN a/NOUN ./PUNCT a/NOUN c/NOUN")
-    weights = {compat: [edge.weight for edge in explain(tokens, "pytextrank", compat=compat).edges]
+    weights = {compat: [edge.weight for edge in explain(tokens, Settings("pytextrank", compat)).edges]
                for compat in ("none", "pytextrank")}
     assert weights == {"none": [3.0, 1.0], "pytextrank": [1.0, 1.0]}
 
@@ -136,7 +136,7 @@ def expected_graph(record, lookback=3):
 @pytest.mark.parametrize("method", METHODS[:3])
 def test_corrected_scores_are_pagerank_to_the_tolerance(method):
     for record in by_chance(4, texts=25).to_pylist():
-        found = explain(table([record]), method, focus=focus(method))
+        found = explain(table([record]), Settings(method, focus=focus(method)))
         graph = expected_graph(record)
         restart = dict.fromkeys(graph, 1.0)
         if method == "positionrank":
@@ -154,7 +154,7 @@ def test_corrected_scores_are_pagerank_to_the_tolerance(method):
 
 def test_corrected_topics_are_ranked_to_the_tolerance():
     for record in by_chance(6, texts=25, longest=30).to_pylist():
-        found = explain(table([record]), "topicrank")
+        found = explain(table([record]), Settings("topicrank"))
         graph = nx.Graph()
         graph.add_nodes_from(range(len(found.nodes)))
         graph.add_weighted_edges_from((edge.first, edge.second, edge.weight) for edge in found.edges)
@@ -177,8 +177,8 @@ def test_corrected_phrases_differ_in_more_than_capitals():
 
 def test_a_window_of_the_package_is_its_look_back():
     tokens = tagged("a/NOUN b/NOUN c/NOUN d/NOUN")
-    assert len(explain(tokens, "pytextrank").edges) == 6
-    assert len(explain(tokens, "pytextrank", window=2).edges) == 5
+    assert len(explain(tokens, Settings("pytextrank")).edges) == 6
+    assert len(explain(tokens, Settings("pytextrank", window=2)).edges) == 5
 
 
 def test_a_package_that_would_give_up_has_not_converged():
@@ -187,7 +187,7 @@ def test_a_package_that_would_give_up_has_not_converged():
 
 
 def test_ranking_needs_neither_spacy_nor_the_package():
-    program = ("import sys, stages.ranking, stages.ranking.explain\n"
+    program = ("import sys, stages.ranking, stages.keywords.explanation\n"
                "import stages.keywords.textrank, stages.keywords.keywords\n"
                "heavy = {'spacy', 'pytextrank', 'torch', 'networkx'} & set(sys.modules)\nassert not heavy, heavy\n")
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)

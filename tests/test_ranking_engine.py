@@ -11,9 +11,9 @@ import pytest
 from ranking_tables import by_chance, row, table, tagged
 
 from stages.artifacts.tables import as_table
+from stages.keywords.explanation import explain
 from stages.ranking import Settings, rank, ranker
 from stages.ranking.blocks import blocks, pieces
-from stages.ranking.explain import explain
 from stages.ranking.selection import InverseFrequency
 from stages.runtime.errors import InputError
 
@@ -21,7 +21,7 @@ IDF = InverseFrequency(9, Counter({"graph": 7, "word": 2, "fast": 3, "text": 2, 
 
 
 def scores(tokens, **settings):
-    return {node.word: node.score for node in explain(tokens, **settings).nodes}
+    return {node.word: node.score for node in explain(tokens, Settings(**settings)).nodes}
 
 
 def text_of(edges):
@@ -208,7 +208,7 @@ def test_what_has_not_converged_says_so_and_keeps_its_phrases():
 
 
 def test_the_residual_is_what_one_more_step_would_change():
-    found = explain(tagged("a/NOUN b/NOUN c/NOUN sees/VERB c/NOUN d/NOUN"), tolerance=1e-3)
+    found = explain(tagged("a/NOUN b/NOUN c/NOUN sees/VERB c/NOUN d/NOUN"), Settings(tolerance=1e-3))
     score = {node.word: node.score for node in found.nodes}
     assert 0 < found.residual <= 1e-3
     again = 0.15 + 0.85 * (score["a"] + score["c"] / 2)
@@ -218,8 +218,8 @@ def test_the_residual_is_what_one_more_step_would_change():
 def test_a_tolerance_is_absolute_and_the_same_for_every_size():
     for size in (3, 30, 300):
         tokens = tagged(" ".join(f"w{n}/NOUN" for n in range(size)))
-        found = explain(tokens, tolerance=1e-6)
-        exact = explain(tokens, tolerance=1e-13)
+        found = explain(tokens, Settings(tolerance=1e-6))
+        exact = explain(tokens, Settings(tolerance=1e-13))
         assert found.residual <= 1e-6
         assert found.iterations < exact.iterations < 100
         assert max(abs(a.score - b.score) for a, b in zip(found.nodes, exact.nodes, strict=True)) < 1e-5
@@ -237,12 +237,12 @@ def test_chinese_has_the_candidates_and_the_window_of_jieba():
     words = [("北京", "ns"), ("的", "uj"), ("大学", "n"), ("很", "d"), ("好", "v"), ("研究", "vn"), ("喜欢", "v"),
              ("小明", "nr")]
     tokens = table([row(0, [(word, "X", word, tag) for word, tag in words], [False] * len(words))])
-    found = explain(tokens, language="zh")
+    found = explain(tokens, Settings(language="zh"))
     assert [node.word for node in found.nodes] == ["北京", "大学", "研究", "喜欢"]
     # Five tokens: at most four apart. "好" has one character, "小明" is a person's name.
     assert [(found.nodes[edge.first].word, found.nodes[edge.second].word) for edge in found.edges] == [
         ("北京", "大学"), ("大学", "研究"), ("大学", "喜欢"), ("研究", "喜欢")]
-    assert found.window == 5
+    assert "window 5" in found.settings
     assert [one.phrase for one in found.phrases] == ["大学", "研究"]
 
 

@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 from ranking_tables import by_chance, row, table, tagged
 
-from stages.ranking import rank
-from stages.ranking.choice import choose_keywords
-from stages.ranking.explain import explain
+from stages.keywords.choice import choose_keywords
+from stages.keywords.explanation import explain
+from stages.ranking import Settings, rank
 from stages.ranking.selection import InverseFrequency
 
 IDF = InverseFrequency(10, Counter({"common": 9, "middle": 2, "rare": 1, "odd": 1, "graph": 4, "fast": 2}))
@@ -23,8 +23,8 @@ def test_tokens_nodes_and_edges():
     assert [(node.word, node.kept, node.tokens) for node in found.nodes] == [
         ("old", True, (0, 4)), ("dogs", False, (1,)), ("men", False, (5,))]
     assert [(edge.first, edge.second, edge.weight) for edge in found.edges] == [(0, 1, 1.0), (0, 2, 1.0)]
-    assert (found.window, found.damping, found.status) == (2, 0.85, "ok")
-    assert (found.method, found.compat) == ("mihalcea", "none")
+    assert (found.method, found.status) == ("mihalcea", "ok")
+    assert found.settings == "mihalcea, window 2, damping 0.85, tolerance 1e-11"
     assert found.reason == "'old' is the only phrase."
 
 
@@ -40,7 +40,7 @@ def test_phrases_and_keywords_are_those_of_the_stages(settings):
     for line in ranking.to_pylist():
         rows.setdefault(line["text_id"], []).append(line)
     for place in range(tokens.num_rows):
-        found = explain(tokens.slice(place, 1), idf=idf, **settings)
+        found = explain(tokens.slice(place, 1), Settings(**settings), idf=idf)
         listed = [line for line in rows[place] if line["rank"]]
         assert [(one.rank, one.phrase, one.keyword, one.score, one.start, one.end) for one in found.phrases[:5]] == [
             tuple(line[name] for name in ("rank", "phrase", "keyword", "score", "start", "end")) for line in listed]
@@ -88,8 +88,9 @@ def test_a_keyword_by_its_lemma_is_named_as_it_is():
 
 def test_nodes_of_other_methods_have_their_names():
     tokens = tagged("old/ADJ Dog/PROPN Ada/PROPN and/CCONJ old/ADJ Dog/PROPN")
-    assert [node.word for node in explain(tokens, "pytextrank").nodes] == ["old ADJ", "dog PROPN", "ada PROPN"]
-    topics = explain(tokens, "topicrank")
+    lemmas = explain(tokens, Settings("pytextrank"))
+    assert [node.word for node in lemmas.nodes] == ["old ADJ", "dog PROPN", "ada PROPN"]
+    topics = explain(tokens, Settings("topicrank"))
     assert [(node.word, node.tokens) for node in topics.nodes] == [("Dog Ada", (1, 2, 5))]
 
 

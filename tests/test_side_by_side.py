@@ -8,13 +8,15 @@ import pyarrow as pa
 import pytest
 
 from stages.artifacts.schemas import SCHEMAS
+from stages.keywords import yake
 from stages.keywords.agreement.figure import pos_plot
-from stages.keywords.agreement.keywords import best, idf_keywords, scored_keywords, textrank_keywords, yake_extractor
+from stages.keywords.agreement.keywords import best, idf_keywords, phrase_keywords, scored_keywords
 from stages.keywords.agreement.measures import agreement, agreements
-from stages.keywords.agreement.pos_frequency import PosCounts, family, flips, frequency_table
-from stages.keywords.side_by_side import pos_counts, run
-from stages.params.data import SideBySide
+from stages.keywords.agreement.pos_frequency import PosCounts, family, flips, frequency_table, pos_counts
+from stages.keywords.side_by_side import run
+from stages.params.data import SideBySide, Yake
 from stages.ranking.selection import InverseFrequency
+from stages.runtime.errors import InputError
 from stages.tracks.pgkpr.keywords import fixed_masks
 
 TEXTS = ["The oven burns bread", "Bread needs an oven", "She sings loudly"]
@@ -42,8 +44,8 @@ def tables():
     psi = pa.table({**scores, "score": [[0.0, 0.3, -0.1, 0.2], [0.0] * 4, [0.0, 0.0, 0.4]],
                     "primary": [[False, True, False, True], [False] * 4, [False, False, True]]},
                    schema=SCHEMAS["psi"].arrow())
-    texts = pa.table({"text_id": range(3), "text": TEXTS, "language": ["en"] * 3}, schema=SCHEMAS["texts"].arrow())
-    return {"tokens": tokens, "texts": texts, "textrank": textrank, "attribution": attribution, "psi": psi}
+    by_yake = yake.run(tokens, Yake())
+    return {"tokens": tokens, "textrank": textrank, "attribution": attribution, "psi": psi, "yake": by_yake}
 
 
 def examples():
@@ -70,9 +72,10 @@ def test_counts_say_how_far_methods_agree_and_where_tags_were_counted():
     assert counts["pos_frequency"] == {"split": "test", "sources": 1}
 
 
-def test_any_number_of_workers_gives_the_same():
-    one, two = (run(tables(), examples(), SideBySide(), "en", seed=1, workers=n) for n in (1, 2))
-    assert one.table.equals(two.table) and one.counts == two.counts
+def test_a_ranking_of_other_texts_is_refused():
+    given = {**tables(), "textrank": tables()["textrank"].slice(2)}
+    with pytest.raises(InputError, match="textrank.parquet: 1 texts, the first of them 0, are not in both it and tok"):
+        run(given, examples(), SideBySide(), "en", seed=1)
 
 
 def test_agreement_by_hand():
@@ -142,14 +145,9 @@ def test_picture_names_methods_and_is_the_same_each_time():
     assert "PSI (primary words)" in text and "adjectives" in text
 
 
-def test_yake_gives_nothing_for_texts_without_words():
-    empty, emoji, phrases = yake_extractor("en", 3)(["", "\U0001f600", "The expensive gym"])
-    assert (empty, emoji, phrases[0]) == ([], [], "expensive gym")
-
-
 def test_rankings_without_phrases_and_other_modes():
     given = tables()
-    assert textrank_keywords(given["textrank"], 1) == {0: ["oven"], 1: ["bread"], 2: []}
+    assert phrase_keywords(given["textrank"], 1) == {0: ["oven"], 1: ["bread"], 2: []}
     stops = {0: [True, False, False, False], 2: [True, False, False]}
     assert scored_keywords(given["psi"], stops, 3) == {0: ["oven", "bread"], 2: ["loudly"]}
     idf = InverseFrequency.over([["a", "b"], ["a"]])

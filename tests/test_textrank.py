@@ -156,7 +156,7 @@ def test_settings_that_the_package_cannot_take_are_refused():
 
 
 def test_defaults_of_params_are_those_of_rank():
-    assert textrank.settings(TextRank(), "en") == Settings()
+    assert textrank.ranking(TextRank(), "en") == Settings()
 
 
 def test_normal_form_is_lower_case_with_single_spaces():

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from stages.keywords.methods import METHODS, NAMING
+
 SCHEMA_VERSION = 3
 SPLITS = ("train", "validation", "test")
 NO_KEYWORD = "<nokw>"
@@ -46,6 +48,18 @@ _SCORES: tuple[tuple[str, pa.DataType, str], ...] = (
     ("source_bleu_4", pa.float64(), "cumulative sentence BLEU-4 of the output against the source, smoothing "
                                     "method 7; lower means more rewriting"),
     ("keyword_kept", pa.bool_(), "the input keyword occurs in the output, by word stems; null without one"),
+)
+
+# Of every method that ranks phrases.
+_PHRASES: tuple[tuple[str, pa.DataType, str], ...] = (
+    ("text_id", pa.int64(), "text"),
+    ("rank", pa.int32(), "1 for the best phrase; 0 for a text without phrases"),
+    ("phrase", pa.string(), "phrase as written in the text; null without phrases"),
+    ("keyword", pa.string(), "normal form of the phrase, the identity of a graph node"),
+    ("score", pa.float64(), "rank score of the phrase"),
+    ("start", pa.int32(), "first token of the phrase's first occurrence"),
+    ("end", pa.int32(), "token after its last"),
+    ("status", pa.string(), "ok, not_converged, or why there is no phrase (empty_text, no_candidate)"),
 )
 
 _ALL = (
@@ -99,18 +113,8 @@ _ALL = (
             ("chunk_start", _INTS, "first token of each noun chunk"),
             ("chunk_end", _INTS, "token after the last of each noun chunk"),
         )),
-    TableSchema(
-        "textrank", "Ranked phrases of every text; one row with a status for a text that has none.",
-        ("text_id", "rank"), (
-            ("text_id", pa.int64(), "text"),
-            ("rank", pa.int32(), "1 for the best phrase; 0 for a text without phrases"),
-            ("phrase", pa.string(), "phrase as written in the text; null without phrases"),
-            ("keyword", pa.string(), "normal form of the phrase, the identity of a graph node"),
-            ("score", pa.float64(), "rank score of the phrase"),
-            ("start", pa.int32(), "first token of the phrase's first occurrence"),
-            ("end", pa.int32(), "token after its last"),
-            ("status", pa.string(), "ok, not_converged, or why there is no phrase (empty_text, no_candidate)"),
-        )),
+    *(TableSchema(method.name, "Ranked phrases of every text; one row with a status for a text that has none.",
+                  ("text_id", "rank"), _PHRASES) for method in METHODS.values() if method.holds == "phrases"),
     TableSchema(
         "attribution", "Saliency of each source word under the pair classifier or a Siamese encoder (PGKPR 3.1).",
         ("text_id", "mode", "pair"), (
@@ -147,17 +151,13 @@ _ALL = (
     TableSchema(
         "side_by_side", "The best keywords of each text by every method, best first.", ("text_id",), (
             ("text_id", pa.int64(), "text"),
-            ("textrank", _TEXTS, "phrases by the method of textrank.parquet"),
-            ("attribution", _TEXTS, "words by gradient attribution; null for a text that is no source"),
-            ("psi", _TEXTS, "words by paired semantic importance; null for a text that is no source"),
-            ("yake", _TEXTS, "phrases by YAKE"),
-            ("idf", _TEXTS, "words by inverse document frequency over the training texts"),
+            *((method.name, _TEXTS, method.shown) for method in METHODS.values()),
         )),
     TableSchema(
         "keywords", "The keyword of every text and how it was found.", ("text_id",), (
             ("text_id", pa.int64(), "text"),
             ("keyword", pa.string(), f"keyword in normal form; {NO_KEYWORD} where the text has none"),
-            ("method", pa.string(), "textrank, attribution, psi, idf (fall-back) or none"),
+            ("method", pa.string(), f"{', '.join(NAMING)}, idf (fall-back) or none"),
             ("score", pa.float64(), "score under that method; null for none"),
         )),
     TableSchema(

@@ -13,9 +13,9 @@ from stages.artifacts.example_texts import TextIds, all_text_ids, is_labelled, r
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, read_batches, read_metadata, table_writer, write_json
+from stages.keywords.choice import STALE, TOKEN_COLUMNS, beside, choose_keywords, ranking_columns
 from stages.params.data import Keywords
 from stages.ranking.blocks import pieces
-from stages.ranking.choice import RANKING_COLUMNS, STALE, TOKEN_COLUMNS, beside, choose_keywords
 from stages.ranking.selection import InverseFrequency
 from stages.runtime.errors import InputError
 from stages.runtime.process import StageProcess, run_stage
@@ -41,8 +41,8 @@ def run(tokens: pa.Table, ranking: pa.Table, examples: pa.Table, params: Keyword
 
     Args:
         tokens: table ``tokens``.
-        ranking: table ``textrank``, ``attribution`` or ``psi``, as ``params.method`` says. The latter two score
-            source texts only; other texts fall back to IDF, which is recorded.
+        ranking: table of ``params.method``. Methods that need a pair score source texts only; other texts fall back
+            to IDF, which is recorded.
         examples: table ``examples`` or ``labelled_examples``; IDF counts the texts of training examples and no
             others.
         params: the method.
@@ -53,7 +53,7 @@ def run(tokens: pa.Table, ranking: pa.Table, examples: pa.Table, params: Keyword
     ordered = tokens.sort_by("text_id")
     tables: list[pa.Table] = [SCHEMAS["keywords"].arrow().empty_table()]
     tally = choose_all(lambda columns: [ordered.select(columns)],
-                       [ranking.select(RANKING_COLUMNS[params.method]).sort_by("text_id")], examples, params,
+                       [ranking.select(ranking_columns(params.method)).sort_by("text_id")], examples, params,
                        tables.append)
     return Chosen(pa.concat_tables(tables), tally.counts(examples), tally.fallbacks())
 
@@ -167,7 +167,7 @@ def _work(process: StageProcess) -> None:
     provenance = Provenance(stage=process.name, params_hash=stage_hash(params, "keywords", process.instance))
     with table_writer(paths.table("keywords"), "keywords", provenance) as writer:
         tally = choose_all(lambda columns: read_batches(source, "tokens", columns, _BATCH),
-                           read_batches(ranking, chosen.method, RANKING_COLUMNS[chosen.method]), examples, chosen,
+                           read_batches(ranking, chosen.method, ranking_columns(chosen.method)), examples, chosen,
                            writer.write)
         provenance.models.update(read_metadata(ranking).get("models", {}))
         provenance.counts.update(tally.counts(examples))

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from stages.data.layouts.registry import LAYOUTS
+from stages.keywords.methods import FOR_ANY_TEXT, NAMING
 from stages.params.block import Block
 from stages.params.presets import filled
 from stages.runtime.errors import nearest
@@ -38,7 +39,7 @@ class Dataset(Block):
                                                               "comes as one text; turns are joined by [SEP]")
     join_han: bool = Field(False, description="take out the spaces between Chinese characters that word-segmented "
                                               "texts have")
-    side_by_side: bool = Field(False, description="also score keywords by attribution, PSI, YAKE and IDF, and compare, "
+    side_by_side: bool = Field(False, description="also find keywords by every other method, and compare, "
                                                   "which trains a pair classifier, word vectors and the S-Tagger; "
                                                   "models that read one of these have it trained anyway")
     keywords: bool = Field(True, description="annotate the texts and find their keywords; labelled texts, which are "
@@ -161,6 +162,14 @@ class TextRank(Block):
         return self
 
 
+class Yake(Block):
+    """Ranked phrases of each text by YAKE."""
+
+    phrases: int = Field(5, ge=1, description="phrases kept per text")
+    window: int = Field(1, ge=1, description="words to either side that count as neighbours of a word")
+    longest: int = Field(3, ge=1, le=3, description="words of a phrase at most")
+
+
 class PairClassifier(Block):
     """Classifier of sentence pairs whose gradients become keyword scores (METHODS C.2)."""
 
@@ -263,8 +272,16 @@ class SideBySide(Block):
 class Keywords(Block):
     """Which ranking names the keyword of a text."""
 
-    method: Literal["textrank", "attribution", "psi"] = "textrank"
+    method: str = Field("textrank", description=f"{', '.join(NAMING)}; of these, {', '.join(FOR_ANY_TEXT)} know the "
+                                                f"keyword of any text, the others those of texts with a target")
     kw_lemma: bool = Field(False, description="normal form by lemmas, not only in lower case")
+
+    @field_validator("method")
+    @classmethod
+    def _method_exists(cls, name: str) -> str:
+        if name not in NAMING:
+            raise ValueError(f"no value is called {name!r}; {nearest(name, NAMING)}")
+        return name
 
 
 # HCL 3.1 has no caps, and links no input keywords.

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from stages.data.layouts.registry import LAYOUTS
+from stages.keywords.methods import METHODS, ON_DEMAND
 from stages.params.classifying import consulted
 
 # Tables that are made and joined to the pairs of the PGKPR track only where a model or a run reads them, and what DVC
@@ -45,24 +46,24 @@ def _maps(content: Mapping[str, Any], datasets: Mapping[str, Any]) -> dict[str, 
     paraphrased = _named(_value(models, "pgkpr"), datasets)
     read = {name: _read(content, name) for name in paraphrased}
 
-    def needed(table: str) -> list[str]:
-        of_all = paired if table == method else []
+    def needed(table: str, among: list[str] = paired) -> list[str]:
+        of_all = among if table == method else []
         of_models = [name for name in paired if name in paraphrased and (table == "attribution" or table in read[name])]
-        return [name for name in paired if name in {*of_all, *of_models, *compared}]
+        return [name for name in among if name in {*of_all, *of_models, *compared}]
 
     reading = "that a comparison (side_by_side), keywords.method or models.pgkpr reads"
+    keyworded = [name for name in datasets if _value(datasets[name], "keywords") is not False]
     return {
         "paired_datasets": (_empty(paired), "data sets that are no labelled texts"),
         "compared_datasets": (_empty(compared), "data sets of pairs whose side_by_side is true"),
-        "attributed_datasets": (_empty(needed("attribution")), f"data sets of pairs with an attribution {reading}"),
-        "primary_datasets": (_empty(needed("psi")), f"data sets of pairs with primary words by PSI {reading}"),
+        "ranked_datasets": ({name: _empty(needed(name, paired if METHODS[name].needs_pair else keyworded))
+                             for name in ON_DEMAND}, f"methods, and to each the data sets with a ranking {reading}"),
         "tagged_datasets": (_empty(needed("s_tags")), f"data sets of pairs with an S-Tagger {reading}"),
         "contrasted_datasets": (_empty(_named(_value(models, "hcl"), datasets)), "data sets that models.hcl names"),
         "paraphrase_datasets": (
             {name: _watched(name, UNREAD if name in compared else read[name]) for name in paraphrased},
             "data sets that models.pgkpr names"),
-        "keyword_datasets": (_empty(name for name in datasets if _value(datasets[name], "keywords") is not False),
-                             "data sets whose keywords is not false"),
+        "keyword_datasets": (_empty(keyworded), "data sets whose keywords is not false"),
         "classified_datasets": (_empty(_named(_value(models, "clld"), datasets)), "data sets that models.clld names"),
         "consulted_models": (_empty(consulted(_value(models, "clld"))), "models that pairs_of of models.clld names")}
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from stages.params.block import Block
+from stages.params.pgkpr import Sizes
 from stages.params.presets import beneath, filled
 
 
@@ -120,9 +121,18 @@ _PRESETS: dict[str, dict[str, Any]] = {"paper": {
     "decoder": {"kw_memory": False}}}
 
 
-class TrainHcl(Block):
-    """Everything that defines an HCL model."""
+class WordTransformer(Sizes):
+    """A Transformer that reads and writes words, which knows neither keywords nor a latent variable."""
 
+    vocabulary: int = Field(30_000, ge=1, description="most frequent words of the training split; others are [unk]")
+
+
+class TrainHcl(Block):
+    """Everything that defines a model of the HCL track."""
+
+    architecture: Literal["hcl", "transformer"] = Field(
+        "hcl", description="hcl, and its ablations by the switches below; transformer: PGKPR's plain one on the "
+                           "same items, which reads its own sizes and `training` alone")
     preset: Literal["paper"] | None = Field(None, description="paper: every switch as the text has it, only clear "
                                                               "misprints corrected")
     graph: GraphAttention = GraphAttention()
@@ -130,6 +140,7 @@ class TrainHcl(Block):
     latent: Latent = Latent()
     contrasts: Contrasts = Contrasts()
     decoder: Decoder = Decoder()
+    transformer: WordTransformer = WordTransformer()
     training: Training = Training()
 
     @model_validator(mode="before")

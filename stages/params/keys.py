@@ -13,6 +13,7 @@ STAGE_PARAMS: dict[str, tuple[str, ...]] = {
     "ingest": ("seed", "ingest", "datasets.{key}"),
     "annotate": ("annotate", "datasets.{key}.language"),
     "textrank": ("textrank", "datasets.{key}.language"),
+    "yake": ("yake", "datasets.{key}.language"),
     "pair_classifier": ("seed", *_TRAINING, "encoder", "pair_classifier"),
     "attribution": (*_COMPUTING, "encoder", "attribution"),
     "word_vectors": ("seed", "word_vectors"),

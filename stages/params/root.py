@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from stages.keywords.methods import FOR_ANY_TEXT
 from stages.params.block import Block
 from stages.params.classifying import lonely_texts, unfit_sources, with_data_sets, with_watched_pairs
 from stages.params.clld import ClldModel, ClldRun, ConfusingPairs, EvaluateClld, LinearFloor, TrainClld
@@ -24,6 +25,7 @@ from stages.params.data import (
     STagger,
     TextRank,
     WordVectors,
+    Yake,
 )
 from stages.params.for_dvc import UNREAD, with_names
 from stages.params.hcl import (
@@ -155,11 +157,9 @@ class Params(Block):
         default_factory=dict, description="data sets that are no labelled texts, for DVC; filled in from `datasets`")
     compared_datasets: dict[Name, Empty] = Field(
         default_factory=dict, description="those of them with `side_by_side`, likewise")
-    attributed_datasets: dict[Name, Empty] = Field(
-        default_factory=dict, description="those whose attribution something reads: `side_by_side`, `keywords.method` "
-                                          "or models.pgkpr; likewise")
-    primary_datasets: dict[Name, Empty] = Field(
-        default_factory=dict, description="those whose primary words by PSI something reads, likewise")
+    ranked_datasets: dict[str, dict[Name, Empty]] = Field(
+        default_factory=dict, description="by keyword method, the data sets whose ranking something reads: "
+                                          "`side_by_side`, `keywords.method` or models.pgkpr; likewise")
     tagged_datasets: dict[Name, Empty] = Field(
         default_factory=dict, description="those whose S-Tagger something reads, likewise")
     contrasted_datasets: dict[Name, Empty] = Field(
@@ -176,6 +176,7 @@ class Params(Block):
     ingest: Ingest = Ingest()
     annotate: Annotate = Annotate()
     textrank: TextRank = TextRank()
+    yake: Yake = Yake()
     pair_classifier: PairClassifier = PairClassifier()
     attribution: Attribution = Attribution()
     word_vectors: WordVectors = WordVectors()
@@ -259,8 +260,9 @@ class Params(Block):
         problems += [f"datasets.{name}: the name is taken by a folder of the project; choose another"
                      for name in self.datasets if name in RESERVED]
         problems += [f"keywords.method: {self.keywords.method} scores pairs of texts, and data set {name} has labelled "
-                     f"texts; choose textrank" for name in sorted(self.datasets.keys() - self.paired_datasets.keys())
-                     if self.keywords.method != "textrank"]
+                     f"texts; choose {' or '.join(FOR_ANY_TEXT)}"
+                     for name in sorted(self.datasets.keys() - self.paired_datasets.keys())
+                     if self.keywords.method not in FOR_ANY_TEXT]
         problems += [f"models.hcl.{name}.dataset: {model.dataset} has labelled texts, and the model needs pairs"
                      for name, model in self.models.hcl.items()
                      if model.dataset in self.datasets.keys() - self.paired_datasets.keys()]

@@ -81,7 +81,7 @@ def word_graphs(block: TokenBlock, window: int, language: str) -> Graphs:
     places, place_in_text = _candidates(block, language)
     text = block.text[places]
     codes, words = encode_as(block.tokens.take(pa.array(places)), str.lower)
-    nodes, offsets = _number(text, codes, len(words), block.table.num_rows)
+    nodes, offsets = number_nodes(text, codes, len(words), block.table.num_rows)
     pairs = []
     for apart in range(1, window):
         near = (text[apart:] == text[:-apart]) & (place_in_text[apart:] - place_in_text[:-apart] < window)
@@ -105,7 +105,7 @@ def lemma_graphs(block: TokenBlock, lookback: int, last_direction: bool) -> Grap
     text, sentence = block.text[places], block.sentence[places]
     lemma, lemmas = encode(block.column("lemma").take(pa.array(places)))
     pos, tags = encode(block.column("pos").take(pa.array(places)))
-    nodes, offsets = _number(text, lemma.astype(np.int64) * len(tags) + pos, len(lemmas) * len(tags),
+    nodes, offsets = number_nodes(text, lemma.astype(np.int64) * len(tags) + pos, len(lemmas) * len(tags),
                              block.table.num_rows)
     pairs, orders = [], []
     for hop in range(1, lookback + 1):
@@ -138,7 +138,7 @@ def _names_something(word: str) -> bool:
     return word.isalnum() or any(char.isalnum() or unicodedata.category(char)[0] == "S" for char in word)
 
 
-def _number(text: np.ndarray, codes: np.ndarray, kinds: int, texts: int) -> tuple[np.ndarray, np.ndarray]:
+def number_nodes(text: np.ndarray, codes: np.ndarray, kinds: int, texts: int) -> tuple[np.ndarray, np.ndarray]:
     """Number the distinct (text, code) by first appearance; return each one's number and the texts' offsets."""
     _, first, inverse = np.unique(text * max(kinds, 1) + codes, return_index=True, return_inverse=True)
     order = np.argsort(first)

@@ -10,6 +10,7 @@ position) or as that package does it (``compat: pytextrank``).
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -93,6 +94,22 @@ class Settings:
         own = _WINDOWS.get(self.method, {"": _LOOKBACK})
         return own.get(self.language, own[""]) if self.window is None else self.window
 
+    @property
+    def described(self) -> str:
+        """Name and settings, for a person."""
+        compat = f" (compat {self.compat})" if self.compat != "none" else ""
+        return f"{self.method}{compat}, window {self.span}, damping {self.damping:g}, tolerance {self.tolerance:g}"
+
+    def solve(self, block: TokenBlock, idf: InverseFrequency | None) -> "Solved":
+        """Score the nodes and spans of every text of ``block``; a text's numbers depend on that text alone."""
+        return METHODS[self.method](block, self, idf)
+
+    def phrases(self, block: TokenBlock, solved: "Solved", idf: InverseFrequency | None, limit: int | None) -> Phrases:
+        """Rank the phrases that were scored; ``limit`` per text, or all."""
+        if self.as_package:
+            return rank_spans_as_pytextrank(block, solved.spans, solved.score, limit, self.method != "topicrank")
+        return rank_spans(block, solved.spans, solved.score, idf, limit, scrub=self.method != "mihalcea")
+
 
 @dataclass(frozen=True)
 class Solved:
@@ -104,6 +121,7 @@ class Solved:
         kept: nodes that phrases are built from, (nodes,).
         spans: occurrences of phrases.
         score: of each span.
+        iterated: whether the nodes' scores are those of an iteration.
     """
 
     graphs: Graphs
@@ -111,19 +129,25 @@ class Solved:
     kept: np.ndarray
     spans: Spans
     score: np.ndarray
+    iterated: bool = True
 
 
-def solve_block(block: TokenBlock, settings: Settings, idf: InverseFrequency | None) -> Solved:
-    """Score the nodes and spans of every text of ``block``; a text's numbers depend on that text alone."""
-    return METHODS[settings.method](block, settings, idf)
+class Ranking(Protocol):
+    """A way to rank the phrases of a text, with its settings."""
 
+    @property
+    def method(self) -> str:
+        """Its name."""
 
-def rank_block(block: TokenBlock, solved: Solved, settings: Settings, idf: InverseFrequency | None,
-               limit: int | None) -> Phrases:
-    """Rank the phrases that were scored; ``limit`` per text, or all."""
-    if settings.as_package:
-        return rank_spans_as_pytextrank(block, solved.spans, solved.score, limit, settings.method != "topicrank")
-    return rank_spans(block, solved.spans, solved.score, idf, limit, scrub=settings.method != "mihalcea")
+    @property
+    def described(self) -> str:
+        """Name and settings, for a person."""
+
+    def solve(self, block: TokenBlock, idf: InverseFrequency | None) -> Solved:
+        """Score the nodes and spans of every text of ``block``; a text's numbers depend on that text alone."""
+
+    def phrases(self, block: TokenBlock, solved: Solved, idf: InverseFrequency | None, limit: int | None) -> Phrases:
+        """Rank the phrases that were scored; ``limit`` per text, or all."""
 
 
 def _mihalcea(block: TokenBlock, settings: Settings, idf: InverseFrequency | None) -> Solved:

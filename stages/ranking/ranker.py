@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from stages.artifacts.schemas import SCHEMAS
 from stages.ranking.blocks import TokenBlock, blocks
-from stages.ranking.methods import TOLERANCE, Settings, Solved, rank_block, solve_block
+from stages.ranking.methods import TOLERANCE, Ranking, Settings, Solved
 from stages.ranking.phrases import Phrases
 from stages.ranking.selection import InverseFrequency
 
@@ -24,7 +24,7 @@ class Report:
 
     Attributes:
         texts: number of texts by status.
-        iterations: most iterations that a text took; None where the engine does not tell.
+        iterations: most iterations that a text took; None where there are none, or the engine does not tell.
         residual: largest change of a score at the last step of any text that converged; likewise.
     """
 
@@ -89,7 +89,7 @@ def rank(tokens: pa.Table, method: str = "mihalcea", phrases: int = 5, *, compat
     return ranker(settings, phrases, idf)(tokens).table
 
 
-def ranker(settings: Settings, phrases: int, idf: InverseFrequency | None = None) -> Callable[[pa.Table], Ranked]:
+def ranker(ranking: Ranking, phrases: int, idf: InverseFrequency | None = None) -> Callable[[pa.Table], Ranked]:
     """Return the function from token tables to rankings by our engine; see :func:`rank`."""
     if phrases < 1:
         raise ValueError(f"phrases must be at least 1, found {phrases}")
@@ -98,8 +98,8 @@ def ranker(settings: Settings, phrases: int, idf: InverseFrequency | None = None
         report = Report()
         tables = [SCHEMAS["textrank"].arrow().empty_table()]
         for block in blocks(tokens):
-            solved = solve_block(block, settings, idf)
-            rows, status = _rows(block, solved, rank_block(block, solved, settings, idf, phrases))
+            solved = ranking.solve(block, idf)
+            rows, status = _rows(block, solved, ranking.phrases(block, solved, idf, phrases))
             report.add(_report(solved, status))
             tables.append(rows)
         return Ranked(pa.concat_tables(tables).sort_by([("text_id", "ascending"), ("rank", "ascending")]), report)
@@ -143,5 +143,8 @@ def _column(name: str, values: Any, more: int) -> pa.Array:
 
 def _report(solved: Solved, status: np.ndarray) -> Report:
     counts = np.bincount(status, minlength=len(STATUSES)).tolist()
-    return Report(Counter(dict(zip(STATUSES, counts, strict=True))), int(solved.scores.iterations.max(initial=0)),
+    texts = Counter(dict(zip(STATUSES, counts, strict=True)))
+    if not solved.iterated:
+        return Report(texts)
+    return Report(texts, int(solved.scores.iterations.max(initial=0)),
                   float(solved.scores.residual[solved.scores.converged].max(initial=0.0)))

@@ -1,18 +1,46 @@
 """The best keywords of each text by each method, best first."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
+from stages.keywords.methods import METHODS
 from stages.normal_form import normal_form
 from stages.ranking.selection import InverseFrequency, content_words
-
-METHODS = ("textrank", "attribution", "psi", "yake", "idf")
-Keywords = Mapping[int, list[str]]
+from stages.runtime.errors import InputError
 
 
-def textrank_keywords(ranking: pa.Table, top: int) -> dict[int, list[str]]:
-    """Return the first ``top`` phrases of each text of table ``textrank``; an empty list for a text without any."""
+def keywords_by_method(tables: Mapping[str, pa.Table], idf: InverseFrequency,
+                       top: int) -> dict[str, list[list[str] | None]]:
+    """Return, by method, the ``top`` keywords of each text in the order of ``tokens``; None where it says nothing.
+
+    Args:
+        tables: ``tokens``, and that of each method that has one.
+        idf: IDF over training texts, which is a method itself.
+        top: how many.
+
+    Raises:
+        InputError: a ranking of other texts than those of ``tokens``.
+    """
+    ids = tables["tokens"]["text_id"].to_pylist()
+    words = dict(zip(ids, tables["tokens"]["token"].to_pylist(), strict=True))
+    stops = dict(zip(ids, tables["tokens"]["is_stop"].to_pylist(), strict=True))
+    found: dict[str, dict[int, list[str]]] = {}
+    for name, method in METHODS.items():
+        if method.holds == "nothing":
+            found[name] = idf_keywords(words, stops, idf, top)
+        elif method.holds == "phrases":
+            found[name] = phrase_keywords(tables[name], top)
+            if strange := found[name].keys() ^ words.keys():
+                raise InputError(f"{name}.parquet: {len(strange)} texts, the first of them {min(strange)}, are not in "
+                                 f"both it and tokens.parquet. Run `keycontrast run`.")
+        else:
+            found[name] = scored_keywords(tables[name], stops, top)
+    return {name: [of_text.get(text) for text in ids] for name, of_text in found.items()}
+
+
+def phrase_keywords(ranking: pa.Table, top: int) -> dict[int, list[str]]:
+    """Return the first ``top`` phrases of each text of a ranking; an empty list for a text without any."""
     found: dict[int, list[str]] = {}
     for text, keyword in zip(ranking["text_id"].to_pylist(), ranking["keyword"].to_pylist(), strict=True):
         phrases = found.setdefault(text, [])
@@ -22,7 +50,7 @@ def textrank_keywords(ranking: pa.Table, top: int) -> dict[int, list[str]]:
 
 
 def scored_keywords(table: pa.Table, stops: Mapping[int, list[bool]], top: int) -> dict[int, list[str]]:
-    """Return the ``top`` content words of each source text by the scores of table ``attribution`` or ``psi``.
+    """Return the ``top`` content words of each source text by the scores of a table of words.
 
     Scores are those of the text paired with itself (mode xx), which need no target. Words that score nothing are
     not named; of equal words the best counts; ties go to the earlier word.
@@ -47,21 +75,3 @@ def best(places: Iterable[int], words: Sequence[str], scores: Sequence[float], t
     """Return the ``top`` distinct words at ``places`` in normal form, by score, then by position."""
     ordered = sorted(places, key=lambda place: (-scores[place], place))
     return list(dict.fromkeys(normal_form(words[place]) for place in ordered))[:top]
-
-
-def yake_extractor(language: str, top: int) -> Callable[[list[str]], list[list[str]]]:
-    """Return the function from texts to their ``top`` phrases by YAKE, in normal form.
-
-    Args:
-        language: ISO 639-1 code; YAKE brings stop words for some thirty languages, and none for the others.
-        top: phrases per text.
-    """
-    from yake import KeywordExtractor
-
-    extractor = KeywordExtractor(lan=language, n=3, top=top)
-
-    def extract(texts: list[str]) -> list[list[str]]:
-        return [list(dict.fromkeys(normal_form(phrase) for phrase, _ in extractor.extract_keywords(text)))
-                for text in texts]
-
-    return extract

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from stages.keywords.bernoulli import flipped
 
@@ -40,6 +42,39 @@ class PosCounts:
                 self.families[family(tag, universal, penn)] += weight
                 self.exact[tag if tag in FAMILIES else OTHER] += weight
                 self.keywords += weight
+
+
+def pos_counts(tables: Mapping[str, pa.Table], sources: Mapping[int, int], language: str,
+               seed: int) -> dict[str, PosCounts]:
+    """Count keyword tokens by part of speech: flipped and expected by attribution, primary by PSI.
+
+    A source counts once per example, as each example has coins of its own; those are PGKPR's (METHODS C.6), but over
+    whole sources, since how many words models read is none of this stage's settings.
+
+    Args:
+        tables: ``tokens``, ``attribution`` and ``psi``.
+        sources: text by example.
+        language: of the texts, which says the kind of tags.
+        seed: the project's.
+    """
+    wanted = pa.array(sorted(set(sources.values())), pa.int64())
+    tokens = tables["tokens"].filter(pc.is_in(tables["tokens"]["text_id"], wanted)).to_pylist()
+    tags = {row["text_id"]: (row["tag"], row["pos"]) for row in tokens}
+    counts = {name: PosCounts() for name in ("attribution", "attribution_expected", "psi")}
+    penn = language == "en"
+    for name, column in (("attribution", "score"), ("psi", "primary")):
+        table = tables[name].filter(pc.equal(tables[name]["mode"], "xx"))
+        table = table.filter(pc.is_in(table["text_id"], wanted))
+        found = dict(zip(table["text_id"].to_pylist(), table[column].to_pylist(), strict=True))
+        for example, text in sources.items():
+            values = found.get(text)
+            if values is None:
+                continue
+            if name == "attribution":
+                counts["attribution_expected"].add(*tags[text], values, penn)
+                values = flips(values, seed, example).tolist()
+            counts[name].add(*tags[text], values, penn)
+    return counts
 
 
 def family(tag: str, universal: str, penn: bool) -> str:

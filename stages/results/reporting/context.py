@@ -8,6 +8,7 @@ import pandas as pd
 
 from stages.figures import Plot
 from stages.keywords.agreement.figure import pos_plot
+from stages.keywords.methods import METHODS
 from stages.results.reporting.alarms import Alarm, alarms_of
 from stages.results.reporting.cases import CaseStudy, case_study
 from stages.results.reporting.classifiers import ClassifierView, ClassTable, class_table, classifier_views
@@ -35,9 +36,8 @@ CLASS_BYTES = 900_000       # of pictures of classifiers; on a page without anot
 _BOUNDS = (("share_input_equals_output", "input and output have the same keyword"),
            ("share_output_equals_negative", "output and negative have the same keyword"),
            ("share_with_negative_neighbour", "the output keyword has at least one negative neighbour"))
-_KEYWORD_METHODS = {"textrank": "TextRank", "attribution": "attribution", "psi": "PSI", "idf": "IDF (fall-back)",
-                    "none": "no keyword"}
-_METHODS = {"textrank": "TextRank", "attribution": "attribution", "psi": "PSI", "yake": "YAKE", "idf": "IDF"}
+_METHODS = {name: method.title for name, method in METHODS.items()}
+_KEYWORD_METHODS = {**_METHODS, "idf": "IDF (fall-back)", "none": "no keyword"}
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from stages.artifacts.paths import COMPARISON, DatasetPaths, ModelPaths, ProbePaths, RunPaths
 from stages.artifacts.tables import read_frame, read_metadata, read_table
+from stages.keywords.methods import NAMING
 from stages.results.reporting.examples import seeded_examples
 from stages.results.reporting.explorer import GraphMaterial, read_graph
 from stages.results.reporting.gather_clld import ClassifierMaterial, read_classifier, row_kind, shown_settings
@@ -27,8 +28,8 @@ _SETTINGS = ("graph", "keyword", "latent", "contrasts", "decoder")
 # Groups of `train_pgkpr` by the architecture that reads them.
 _READ_BY = {"pgkpr": ("keywords", "reconstruction", "contrast", "sizes"), "transformer": ("sizes",),
             "residual_lstm": ("residual_lstm",), "latent_bow": ("latent_bow",), "ianet": ("sizes", "ianet")}
-_TABLES = ("examples", "texts", "tokens", "textrank", "attribution", "word_vectors", "psi", "s_tags", "side_by_side",
-           "keywords", "clusters", "nodes", "edges", "node_vectors", "paraphrase_items", "linear_floor")
+_TABLES = ("examples", "texts", "tokens", *NAMING, "word_vectors", "s_tags", "side_by_side", "keywords",
+           "clusters", "nodes", "edges", "node_vectors", "paraphrase_items", "linear_floor")
 _BESIDE = 8     # texts whose keywords are shown method by method
 CASES = 6       # items of the case study
 ITEM_SCORES = ("bleu_1", "bleu_2", "bleu_4")    # those that stand beside an output

@@ -6,20 +6,17 @@ METHODS E), ``intervals`` (bootstrap percentile intervals in the same shape), ``
 
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from stages.artifacts.paths import ModelPaths, RunPaths
 from stages.artifacts.schemas import NO_KEYWORD
-from stages.artifacts.tables import read_frame
 from stages.metrics import WordVectors, basic_tokens, intra_distinct, keyword_retention
 from stages.metrics.bertscore import BertScorer
 from stages.metrics.systems import ScoredItems
-from stages.runtime.precision import computed_in, computing
 from stages.runtime.process import StageProcess, run_stage
-from stages.runtime.seeds import seed_everything
+from stages.tracks.evaluating import Evaluated, evaluate
 from stages.tracks.evaluation.floors import FLOORS, floor_outputs
-from stages.tracks.evaluation.similarity import similarity_of
 from stages.tracks.evaluation.systems import (
     USUAL,
     Evaluation,
@@ -28,8 +25,10 @@ from stages.tracks.evaluation.systems import (
     first_samples,
     predicted_split,
     score_systems,
-    write_evaluation,
 )
+
+if TYPE_CHECKING:
+    from stages.params import Params
 
 # The metrics that lead tables under each reading of BLEU; the others stand beside them.
 LEADING = {"individual_m7": [f"bleu_{order}" for order in range(1, 5)],
@@ -95,22 +94,16 @@ def _prior_keyword(scored: pd.DataFrame, targets: ScoredItems) -> dict[str, floa
     return {"prior_keyword_kept": sum(kept) / len(kept)}
 
 
-def _work(process: StageProcess) -> None:
-    from stages.params import load_params, stage_hash
+def _scored(params: "Params", evaluated: Evaluated) -> Evaluation:
+    settings = params.evaluate_hcl
+    result = run(evaluated.predictions, evaluated.items, evaluated.similarity.vectors, settings.floors,
+                 evaluated.similarity.scorer, evaluated.resampling)
+    result.metrics["settings"] |= {"bleu_style": settings.bleu_style, "leading": LEADING[settings.bleu_style]}
+    return result
 
-    params, name = load_params(), process.instance
-    model, settings = params.runs.hcl[name].model, params.evaluate_hcl
-    predictions = read_frame(RunPaths(name).predictions, "predictions")
-    items = read_frame(ModelPaths(model).items, "items")
-    seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)
-    with computing(params.runtime) as device:
-        similarity = similarity_of(params, predictions, items, device)
-        result = run(predictions, items, similarity.vectors, settings.floors, similarity.scorer,
-                     Resampling(settings.resamples, settings.level, params.seed))
-    result.metrics["settings"] |= {"bleu_style": settings.bleu_style, "leading": LEADING[settings.bleu_style],
-                                   "model": model, **similarity.description}
-    write_evaluation(name, "scores", result, process.name, stage_hash(params, "evaluate_hcl", name),
-                     computed_in(params.runtime.precision, params.runtime.tf32))
+
+def _work(process: StageProcess) -> None:
+    evaluate(process, "hcl", "scores", _scored)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -9,12 +9,11 @@ PGKPR's code compares texts, cut and with [unk] for words outside the vocabulary
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from stages.artifacts.paths import ModelPaths, RunPaths
 from stages.artifacts.tables import read_frame
 from stages.metrics import Statistic, WordVectors, kept_shares, mean_statistic, rouge
 from stages.metrics.bertscore import BertScorer
@@ -24,11 +23,9 @@ from stages.metrics.rouge import MEASURES
 from stages.metrics.systems import ScoredItems, SystemScores
 from stages.metrics.tokens import Text
 from stages.runtime.errors import InputError
-from stages.runtime.precision import computed_in, computing
 from stages.runtime.process import StageProcess, run_stage
-from stages.runtime.seeds import seed_everything
+from stages.tracks.evaluating import Evaluated, evaluate
 from stages.tracks.evaluation.floors import FLOORS, floor_outputs
-from stages.tracks.evaluation.similarity import similarity_of
 from stages.tracks.evaluation.systems import (
     USUAL,
     Evaluation,
@@ -38,11 +35,13 @@ from stages.tracks.evaluation.systems import (
     first_samples,
     predicted_split,
     score_systems,
-    write_evaluation,
 )
 from stages.tracks.pgkpr.keywords import fixed_masks
 from stages.tracks.pgkpr.normalisation import UNKNOWN, ReleasedForm, as_text, as_words
 from stages.tracks.pgkpr.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from stages.params import Params
 
 STAGE = "evaluate_pgkpr"
 LEADING = [f"released_bleu_{order}" for order in range(1, ORDERS + 1)]
@@ -169,24 +168,18 @@ def _given_keywords(scored: pd.DataFrame) -> dict[str, Statistic]:
     return {"given_keywords_kept": mean_statistic(kept_shares(scored["prediction"].tolist(), given))}
 
 
-def _work(process: StageProcess) -> None:
-    from stages.params import load_params, stage_hash
+def _scored(params: "Params", evaluated: Evaluated) -> Evaluation:
+    pairs = read_frame(evaluated.paths.paraphrase_items, "paraphrase_items")
+    vocabulary = Vocabulary.from_frame(read_frame(evaluated.paths.vocabulary, "vocabulary"))
+    return run(evaluated.predictions, evaluated.items,
+               source_keywords(pairs, params.seed, params.paraphrase_items.max_length),
+               ReleasedForm(vocabulary.word_numbers, params.evaluate_pgkpr.reference_words),
+               evaluated.similarity.vectors, params.evaluate_hcl.floors, evaluated.similarity.scorer,
+               evaluated.resampling)
 
-    params, name = load_params(), process.instance
-    model, settings = params.runs.pgkpr[name].model, params.evaluate_hcl
-    paths = ModelPaths(model)
-    predictions = read_frame(RunPaths(name).predictions, "predictions")
-    items, pairs = read_frame(paths.items, "items"), read_frame(paths.paraphrase_items, "paraphrase_items")
-    vocabulary = Vocabulary.from_frame(read_frame(paths.vocabulary, "vocabulary"))
-    seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)
-    with computing(params.runtime) as device:
-        similarity = similarity_of(params, predictions, items, device, lambda text: tuple(as_words(text)))
-        result = run(predictions, items, source_keywords(pairs, params.seed, params.paraphrase_items.max_length),
-                     ReleasedForm(vocabulary.word_numbers, params.evaluate_pgkpr.reference_words), similarity.vectors,
-                     settings.floors, similarity.scorer, Resampling(settings.resamples, settings.level, params.seed))
-    result.metrics["settings"] |= {"model": model, **similarity.description}
-    write_evaluation(name, "paraphrase_scores", result, process.name, stage_hash(params, STAGE, name),
-                     computed_in(params.runtime.precision, params.runtime.tf32))
+
+def _work(process: StageProcess) -> None:
+    evaluate(process, "pgkpr", "paraphrase_scores", _scored, lambda text: tuple(as_words(text)))
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -3,7 +3,7 @@
     explanation = explain(tokens.slice(0, 1), idf=idf)
     explanation.keyword, explanation.reason
 
-The scores are the engine's own: :func:`explain` runs the same steps as ``stages.ranking.rank`` on one text.
+The scores are the engine's own: :func:`explain` runs the same steps as ``stages.ranking.ranker`` on one text.
 """
 
 from collections import Counter
@@ -13,12 +13,14 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from stages.keywords.choice import choose_keywords
 from stages.ranking.blocks import TokenBlock
-from stages.ranking.choice import choose_keywords
-from stages.ranking.methods import TOLERANCE, Settings, Solved, rank_block, solve_block
+from stages.ranking.methods import Ranking, Settings, Solved
 from stages.ranking.phrases import Phrases, span_text
 from stages.ranking.ranker import STATUSES, ranker, statuses
 from stages.ranking.selection import DIGITS, Choice, InverseFrequency
+
+MIHALCEA = Settings()
 
 
 @dataclass(frozen=True)
@@ -99,33 +101,29 @@ class Explanation:
 
     Attributes:
         text_id: the text.
-        method: ranking method, one of ``stages.ranking.METHODS``.
-        compat: ``none`` or ``pytextrank``.
-        window: co-occurrence window that was used.
-        damping: damping factor that was used.
+        method: name of the ranking, such as ``mihalcea``.
+        settings: name and settings of the ranking, for a person.
         status: ``ok``, ``empty_text``, ``no_candidate`` or ``not_converged``.
         tokens: of the text, in order.
         nodes: of the graph, in order of first appearance.
         edges: of the graph, sorted.
-        iterations: how many the scores took.
+        iterations: how many the scores took; None for scores that no iteration leads to.
         residual: largest change that one more step of the method's formula would make to a score.
         phrases: all of them, best first.
         keyword: the keyword chosen; ``<nokw>`` where the text has none.
-        keyword_method: ``textrank``, ``idf`` (fall-back) or ``none``.
+        keyword_method: the keyword method, ``idf`` (fall-back) or ``none``.
         keyword_score: its score under that method.
         reason: one sentence that says why it won.
     """
 
     text_id: int
     method: str
-    compat: str
-    window: int
-    damping: float
+    settings: str
     status: str
     tokens: tuple[ExplainedToken, ...]
     nodes: tuple[ExplainedNode, ...]
     edges: tuple[ExplainedEdge, ...]
-    iterations: int
+    iterations: int | None
     residual: float
     phrases: tuple[ExplainedPhrase, ...]
     keyword: str
@@ -134,46 +132,37 @@ class Explanation:
     reason: str
 
 
-def explain(tokens: pa.Table, method: str = "mihalcea", phrases: int = 5, *, compat: str = "none",
-            idf: InverseFrequency | None = None, language: str = "en", damping: float = 0.85,
-            tolerance: float = TOLERANCE, max_iterations: int = 100, window: int | None = None,
-            focus: str = "", engine: str = "ours", kw_lemma: bool = False) -> Explanation:
+def explain(tokens: pa.Table, ranking: Ranking = MIHALCEA, phrases: int = 5, *, method: str = "textrank",
+            idf: InverseFrequency | None = None, kw_lemma: bool = False) -> Explanation:
     """Explain the keyword of the one text in ``tokens``.
 
     Args:
         tokens: one row of table ``tokens``.
-        method: as the following, an argument of ``stages.ranking.rank``.
+        ranking: of the phrases, with its settings. Under ``engine: package`` the ranking is that of the pytextrank
+            package, computed by our engine.
         phrases: the keyword is chosen among so many; all are listed.
-        compat: likewise.
+        method: keyword method whose ranking it is.
         idf: IDF over training texts; without one, ties fall to the position.
-        language: likewise.
-        damping: likewise.
-        tolerance: likewise.
-        max_iterations: likewise.
-        window: likewise.
-        focus: likewise.
-        engine: ``package``: the ranking is that of the pytextrank package, computed by our engine.
         kw_lemma: as in the params of the stage ``keywords``.
 
     Raises:
         ValueError: ``tokens`` has not exactly one row.
-        InputError: no such method, or settings that do not go together.
     """
     if tokens.num_rows != 1:
         raise ValueError(f"one text is explained at a time, found {tokens.num_rows}")
-    settings = Settings(method, compat, language, damping, tolerance, max_iterations, window, focus, engine)
     block = TokenBlock(tokens)
-    solved = solve_block(block, settings, idf)
-    ranked = rank_block(block, solved, settings, idf, None)
+    solved = ranking.solve(block, idf)
+    ranked = ranking.phrases(block, solved, idf, None)
     listed = _phrases(block, ranked, idf)
     # Chosen as the stage `keywords` chooses; without an IDF all words count as equally frequent.
-    row = choose_keywords(tokens, ranker(settings, phrases, idf)(tokens).table, "textrank",
+    row = choose_keywords(tokens, ranker(ranking, phrases, idf)(tokens).table, method,
                           InverseFrequency(0, Counter()) if idf is None else idf, kw_lemma).table.to_pylist()[0]
     choice = Choice(row["keyword"], row["method"], row["score"])
     return Explanation(
-        text_id=int(block.text_ids[0]), method=method, compat=compat, window=settings.span, damping=damping,
+        text_id=int(block.text_ids[0]), method=ranking.method, settings=ranking.described,
         status=STATUSES[statuses(block, solved, ranked)[0]], tokens=_tokens(block, solved),
-        nodes=_nodes(block, solved, method), edges=_edges(solved), iterations=int(solved.scores.iterations[0]),
+        nodes=_nodes(block, solved, ranking.method), edges=_edges(solved),
+        iterations=int(solved.scores.iterations[0]) if solved.iterated else None,
         residual=float(solved.scores.residual[0]), phrases=listed, keyword=choice.keyword,
         keyword_method=choice.method, keyword_score=choice.score, reason=_reason(choice, listed[:phrases], idf))
 
@@ -202,7 +191,7 @@ def _names(block: TokenBlock, solved: Solved, method: str) -> list[str]:
     if method == "topicrank":
         return span_text(block, solved.spans).to_pylist()
     first = pa.array(solved.graphs.first_token)
-    if method == "mihalcea":
+    if method not in ("pytextrank", "positionrank", "biasedtextrank"):
         return [word.lower() for word in block.tokens.take(first).to_pylist()]
     columns = [block.column(name).take(first).to_pylist() for name in ("lemma", "pos")]
     return [" ".join(row) for row in zip(*columns, strict=True)]

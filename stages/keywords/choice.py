@@ -8,18 +8,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages.artifacts.schemas import NO_KEYWORD, SCHEMAS
+from stages.keywords.methods import METHODS, Holds
 from stages.normal_form import normal_form
 from stages.ranking.blocks import Spans, TokenBlock, encode, encode_as
 from stages.ranking.selection import InverseFrequency, best_first
 from stages.runtime.errors import InputError
 
 STALE = "the tables are of different runs. Run `keycontrast run`."
-# Columns that choosing reads of each table.
+# Columns that choosing reads of table ``tokens``, and of a method's table by what it holds.
 TOKEN_COLUMNS = ["text_id", "token", "lemma", "is_stop"]
-RANKING_COLUMNS = {
-    "textrank": ["text_id", "keyword", "score", "start", "end"],
-    "attribution": ["text_id", "mode", "score"],
-    "psi": ["text_id", "mode", "score", "primary"],
+_COLUMNS: dict[Holds, list[str]] = {
+    "phrases": ["text_id", "keyword", "score", "start", "end"],
+    "scores": ["text_id", "mode", "score"],
+    "primary words": ["text_id", "mode", "score", "primary"],
 }
 
 
@@ -48,6 +49,11 @@ class Choices:
     unscored: int
 
 
+def ranking_columns(method: str) -> list[str]:
+    """Return the columns that choosing reads of the table of ``method``."""
+    return _COLUMNS[METHODS[method].holds]
+
+
 def choose_keywords(tokens: pa.Table, ranking: pa.Table, method: str, idf: InverseFrequency,
                     kw_lemma: bool = False) -> Choices:
     """Choose the keyword of every text in ``tokens``.
@@ -59,8 +65,8 @@ def choose_keywords(tokens: pa.Table, ranking: pa.Table, method: str, idf: Inver
     Args:
         tokens: rows of table ``tokens``, by text id.
         ranking: the rows of table ``method`` for these texts.
-        method: ``textrank`` (phrases), ``attribution`` (content words of sources) or ``psi`` (those of them that
-            are primary).
+        method: that made the ranking. Candidates are its phrases, or else the content words of sources, of which
+            ``psi`` has those that are primary.
         idf: IDF over training texts.
         kw_lemma: put the lemma of a keyword's last word, its head, in the place of that word.
 
@@ -68,7 +74,7 @@ def choose_keywords(tokens: pa.Table, ranking: pa.Table, method: str, idf: Inver
         InputError: the tables do not belong together.
     """
     block = TokenBlock(tokens)
-    found = _READERS[method](block, ranking)
+    found = _READERS[METHODS[method].holds](block, ranking, method)
     held = found.score > 0
     spans, score, keyword = found.spans.take(held), found.score[held], found.keyword.filter(pa.array(held))
     best = _best_of_each(spans, score, idf.means(block, spans))
@@ -93,7 +99,7 @@ def beside(tokens: Iterable[pa.Table], ranking: Iterable[pa.Table], name: str) -
         InputError: the ranking has texts after the last of the tokens.
     """
     batches = iter(ranking)
-    held = next(batches, SCHEMAS[name].arrow().empty_table().select(RANKING_COLUMNS[name]))
+    held = next(batches, SCHEMAS[name].arrow().empty_table().select(ranking_columns(name)))
     for piece in tokens:
         last = piece["text_id"][-1].as_py() if piece.num_rows else -1
         # A batch may end within a text, so the next one is looked at too.
@@ -110,12 +116,12 @@ def beside(tokens: Iterable[pa.Table], ranking: Iterable[pa.Table], name: str) -
         raise InputError(_not_in_both(name, rest))
 
 
-def _phrases(block: TokenBlock, ranking: pa.Table) -> Candidates:
+def _phrases(block: TokenBlock, ranking: pa.Table, name: str) -> Candidates:
     """Return the ranked phrases; a text that has only a status has none."""
     named = np.unique(ranking["text_id"].to_numpy())
     strange = np.setxor1d(named, block.text_ids)
     if len(strange):
-        raise InputError(_not_in_both("textrank", strange))
+        raise InputError(_not_in_both(name, strange))
     rows = ranking.filter(pc.is_valid(ranking["keyword"]))
     text = np.searchsorted(block.text_ids, rows["text_id"].to_numpy())
     start, end = (rows[name].to_numpy().astype(np.int64) for name in ("start", "end"))
@@ -123,20 +129,20 @@ def _phrases(block: TokenBlock, ranking: pa.Table) -> Candidates:
     late = np.flatnonzero(end > lengths[text])
     if len(late):
         first = text[late[0]]
-        raise InputError(f"textrank.parquet: a phrase of text {block.text_ids[first]} ends after its {lengths[first]} "
+        raise InputError(f"{name}.parquet: a phrase of text {block.text_ids[first]} ends after its {lengths[first]} "
                          f"tokens; {STALE}")
     begin = block.offsets[text]
     return Candidates(Spans(text, begin + start, begin + end), rows["score"].to_numpy(),
                       rows["keyword"].combine_chunks(), np.ones(len(block.text_ids), dtype=bool))
 
 
-def _attributed(block: TokenBlock, ranking: pa.Table) -> Candidates:
-    scored, score, _ = _word_scores(block, ranking, "attribution")
+def _scored(block: TokenBlock, ranking: pa.Table, name: str) -> Candidates:
+    scored, score, _ = _word_scores(block, ranking, name)
     return _words(block, scored, score, np.ones(len(score), dtype=bool))
 
 
-def _primary(block: TokenBlock, ranking: pa.Table) -> Candidates:
-    scored, score, rows = _word_scores(block, ranking, "psi")
+def _primary(block: TokenBlock, ranking: pa.Table, name: str) -> Candidates:
+    scored, score, rows = _word_scores(block, ranking, name)
     primary = np.zeros(len(score), dtype=bool)
     primary[np.flatnonzero(scored[block.text])] = pc.list_flatten(rows["primary"]).to_numpy().astype(bool)
     return _words(block, scored, score, primary)
@@ -219,5 +225,5 @@ def _not_in_both(name: str, ids: np.ndarray) -> str:
     return f"{name}.parquet: {len(ids)} texts, the first of them {ids[0]}, are not in both tables; {STALE}"
 
 
-_READERS: dict[str, Callable[[TokenBlock, pa.Table], Candidates]] = {
-    "textrank": _phrases, "attribution": _attributed, "psi": _primary}
+_READERS: dict[Holds, Callable[[TokenBlock, pa.Table, str], Candidates]] = {
+    "phrases": _phrases, "scores": _scored, "primary words": _primary}
