@@ -18,8 +18,8 @@ from stages.data.items.counts import by_split, hashed_counts, negative_counts, r
 from stages.data.items.items import Items
 from stages.data.items.labelled import labelled_counts, labelled_examples
 from stages.data.items.tables import example_batches, labelled_batches, text_batches, text_numbers, used_texts
-from stages.data.layouts.layout import structure_of
-from stages.data.layouts.newsposts import stripped_posts
+from stages.data.layouts.newsgroups import stripped_posts
+from stages.data.layouts.registry import structure_of
 from stages.data.negatives.sources import (
     check_source,
     left_out,
@@ -28,12 +28,13 @@ from stages.data.negatives.sources import (
     no_items,
     with_negatives,
 )
-from stages.data.reading.dataset import RawRow, read_rows
+from stages.data.reading.files import read_rows
+from stages.data.reading.rows import RawRow
 from stages.data.splitting.by_hash import component_marks, split_by_hash
 from stages.data.splitting.exclusions import Connected, connected
 from stages.data.splitting.leaks import leak_report
 from stages.data.splitting.splits import sample_items, split_groups, split_items
-from stages.runtime.errors import InputError
+from stages.runtime.errors import InputError, nearest
 from stages.runtime.process import StageProcess, run_stage
 
 if TYPE_CHECKING:
@@ -154,8 +155,11 @@ def _check_filled(split: np.ndarray, params: "Ingest") -> None:
 
 
 def _work(process: StageProcess) -> None:
-    params, key, spool = process.params, process.instance, process.scratch / "spool"
-    dataset = params.datasets[key]
+    params = process.params
+    key = process.instance
+    if key not in params.datasets:
+        raise InputError(f"no data set is called {key!r}; {nearest(key, params.datasets)}")
+    dataset, spool = params.datasets[key], process.scratch / "spool"
     if spool.exists():
         rmtree(spool)  # left by an attempt that was killed
     spool.mkdir()

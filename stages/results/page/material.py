@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from stages.artifacts.paths import DatasetPaths, ModelPaths, ProbePaths
 from stages.artifacts.tables import read_frame, read_metadata, read_table
-from stages.data.layouts.layout import structure_of
+from stages.data.layouts.registry import structure_of
 from stages.keywords.methods import NAMING
 from stages.results.artifacts import first_predictions, item_scores, model_config, read_json
 from stages.results.gather import read_results
