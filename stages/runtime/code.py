@@ -25,6 +25,12 @@ def code_of(modules: Sequence[str], without: Sequence[str] = ()) -> list[Path]:
     return sorted(path for module in seen if (path := _path(module)) is not None)
 
 
+def has_code(path: Path) -> bool:
+    """Return whether there is anything but a docstring in the Python file ``path``."""
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    return any(not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)) for node in body)
+
+
 @cache
 def _imports(module: str) -> tuple[str, ...]:
     """Return what ``module`` imports of this project; packages count where something is taken from them by name."""
