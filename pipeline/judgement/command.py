@@ -166,7 +166,8 @@ def _track(run: str) -> str:
     stage = str(read_metadata(path).get("stage"))
     track = next((one for one in TRACKS.values() if stage.startswith(f"{one.compared.made_by}@")), TRACKS["hcl"])
     if track.classifies:
-        raise InputError(f"run {run} is of the {track.title} track, which classifies: it has written no texts to judge.")
+        raise InputError(f"run {run} is of the {track.title} track, which classifies: it has written no texts to "
+                         f"judge.")
     return track.key
 
 
