@@ -18,7 +18,8 @@ from stages.data.items.counts import by_split, hashed_counts, negative_counts, r
 from stages.data.items.items import Items
 from stages.data.items.labelled import labelled_counts, labelled_examples
 from stages.data.items.tables import example_batches, labelled_batches, text_batches, text_numbers, used_texts
-from stages.data.layouts.newsposts import stripped_posts
+from stages.data.layouts.newsgroups import stripped_posts
+from stages.data.layouts.registry import structure_of
 from stages.data.negatives.sources import (
     check_source,
     left_out,
@@ -27,7 +28,8 @@ from stages.data.negatives.sources import (
     no_items,
     with_negatives,
 )
-from stages.data.reading.dataset import RawRow, read_rows
+from stages.data.reading.files import read_rows
+from stages.data.reading.rows import RawRow
 from stages.data.splitting.by_hash import component_marks, split_by_hash
 from stages.data.splitting.exclusions import Connected, connected
 from stages.data.splitting.leaks import leak_report
@@ -69,7 +71,7 @@ def run(rows: Iterable[RawRow], dataset: Dataset, params: Ingest, seed: int, scr
         InputError: too many rows are unusable, or they give no examples under ``params``.
     """
     check_source(dataset, params)
-    labelled = dataset.structure == "labelled"
+    labelled = structure_of(dataset.layout) == "labelled"
     rows = stripped_posts(rows, params.ng_strip) if labelled else rows
     taken = take_rows(rows, dataset, scratch, params.roc_mode, labelled and params.labelled_copies == "keep")
     check_share(taken, params.max_rejected)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from stages.data.deduplication.text_keys import join_han, text_key
 from stages.data.layouts.dialogue import dialogue_texts
-from stages.data.layouts.layout import needed_columns
+from stages.data.layouts.registry import needed_columns, structure_of
 from stages.data.layouts.stories import story_sentences, story_texts
 from stages.data.reading.rows import RawRow, is_unicode
 from stages.params.data import Dataset
@@ -49,7 +49,7 @@ class RowCheck:
     """
 
     def __init__(self, dataset: Dataset, mode: str = "ending") -> None:
-        self._structure, self._mode = dataset.structure, mode
+        self._structure, self._mode = structure_of(dataset.layout), mode
         self._has_label = "label" in needed_columns(dataset)
         self._roles, self._continuations = TEXT_ROLES[self._structure], self._structure in ("stories", "dialogue")
         self._turn_mark = dataset.turn_mark

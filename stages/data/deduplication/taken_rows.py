@@ -16,7 +16,6 @@ from stages.data.deduplication.row_log import (
     BOTH_LABELS,
     CATEGORIES,
     DUPLICATE,
-    IN_ORDER,
     KEPT,
     OTHER_SPLIT,
     TAKEABLE,
@@ -24,7 +23,8 @@ from stages.data.deduplication.row_log import (
     RowLog,
 )
 from stages.data.items.items import TextLists, text_lists
-from stages.data.reading.dataset import RawRow
+from stages.data.layouts.registry import LAYOUTS, structure_of
+from stages.data.reading.rows import RawRow
 from stages.params.data import Dataset
 from stages.runtime.errors import InputError
 from stages.runtime.progress import progress
@@ -103,7 +103,7 @@ class Taken:
 
     def unusable(self) -> int:
         """Return how many rows have to be corrected to be taken."""
-        return sum(count for category, count in self.rejections().items() if category not in IN_ORDER)
+        return sum(count for category, count in self.rejections().items() if category not in self.log.in_order)
 
 
 def take_rows(rows: Iterable[RawRow], dataset: Dataset, folder: Path, mode: str = "ending",
@@ -165,10 +165,10 @@ class _Intake:
     """Gathers rows in batches and writes them down; then sorts out which are kept."""
 
     def __init__(self, dataset: Dataset, folder: Path, mode: str) -> None:
-        self._structure, self._folder = dataset.structure, folder
-        self._check, self._continuations = RowCheck(dataset, mode), dataset.structure in CONTINUATIONS
+        self._structure, self._folder = structure_of(dataset.layout), folder
+        self._check, self._continuations = RowCheck(dataset, mode), self._structure in CONTINUATIONS
         self._labels = {"0": 0, "1": 1} if self._structure != "labelled" else {}
-        self._log = RowLog(folder / "rows")
+        self._log = RowLog(folder / "rows", LAYOUTS[dataset.layout].set_aside)
         self._texts = TextFile(folder / "texts")
         self._text_numbers, self._group_numbers = (Numbering(folder / name) for name in ("keys", "groups"))
         self._spans = RecordFile(folder / "occurrences", SPAN)

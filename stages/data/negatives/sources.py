@@ -8,7 +8,7 @@ from stages.data.items.captions import caption_items
 from stages.data.items.continuations import story_items
 from stages.data.items.items import NO_TEXT, Items
 from stages.data.items.partners import given_items, labelled_items, paraphrase_items
-from stages.data.layouts.layout import needed_columns
+from stages.data.layouts.registry import needed_columns, structure_of
 from stages.data.negatives.outputs_of_others import from_candidates, from_other_items
 from stages.data.negatives.overlapping import retrieve
 from stages.data.splitting.exclusions import Connected
@@ -24,7 +24,7 @@ def check_source(dataset: Dataset, params: Ingest) -> None:
     Raises:
         InputError: it has not; the message says what to set instead.
     """
-    structure, columns = dataset.structure, needed_columns(dataset)
+    structure, columns = structure_of(dataset.layout), needed_columns(dataset)
     if params.neg_source == "given" and structure not in ("triples", "labelled"):
         labelled = structure == "pairs" or "label" in columns
         raise InputError(f"ingest.neg_source is given, but the data set has layout {dataset.layout}. Set neg_source to "
@@ -47,8 +47,9 @@ def check_source(dataset: Dataset, params: Ingest) -> None:
 
 def negative_origin(dataset: Dataset, params: Ingest) -> str:
     """Return how negatives are found, as the column ``negative_origin`` says it."""
-    if params.neg_source == "retrieved" and dataset.structure in CONTINUATIONS:
-        return params.roc_neg if dataset.structure == "stories" else params.douban_neg
+    structure = structure_of(dataset.layout)
+    if params.neg_source == "retrieved" and structure in CONTINUATIONS:
+        return params.roc_neg if structure == "stories" else params.douban_neg
     return params.neg_source
 
 
@@ -76,21 +77,22 @@ def rule_of(structure: str, params: Ingest) -> str:
 
 def no_items(dataset: Dataset, params: Ingest, taken: int) -> InputError:
     """Return the error of a data set of ``taken`` rows that gives no item."""
+    structure = structure_of(dataset.layout)
     message = f"no example could be made from {taken} usable rows (ingest.neg_source: {params.neg_source}). "
-    if dataset.structure == "captions" and params.captions is not None:
+    if structure == "captions" and params.captions is not None:
         remedy = (f"No group has exactly {params.captions} distinct texts; change ingest.captions (null takes any "
                   f"number from two), or name the column that texts of the same meaning share (columns.group).")
-    elif dataset.structure == "captions":
+    elif structure == "captions":
         remedy = "No group has two texts; name the column that texts of the same meaning share (columns.group)."
-    elif params.neg_source == "labelled" and "label" not in needed_columns(dataset) and dataset.structure == "pairs":
+    elif params.neg_source == "labelled" and "label" not in needed_columns(dataset) and structure == "pairs":
         remedy = "Name the label column (columns.label), or set ingest.neg_source to retrieved."
-    elif params.neg_source == "labelled" and dataset.structure == "dialogue":
+    elif params.neg_source == "labelled" and structure == "dialogue":
         remedy = ("No context has both a right and a wrong response; give more data, or set ingest.neg_source to "
                   "retrieved.")
     elif params.neg_source == "labelled":
         remedy = ("No text has both a paraphrase and a non-paraphrase; give more data, or set ingest.neg_source to "
                   "retrieved.")
-    elif dataset.structure in CONTINUATIONS:
+    elif structure in CONTINUATIONS:
         remedy = "Give rows that can be used (rejected rows say why they cannot); responses must be right ones."
     else:
         remedy = "Give rows that are paraphrases."
