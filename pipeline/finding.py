@@ -87,7 +87,7 @@ def _importance(params: Params, paths: DatasetPaths) -> Marker:
     from stages.keywords.psi import run
 
     vectors = VectorTable.from_arrow(read_table(paths.table("word_vectors"), "word_vectors"))
-    settings = Values({**dict(params.psi), "modes": ["xx"]})
+    settings: Any = Values({**dict(params.psi), "modes": ["xx"]})
     return lambda texts, tokens: pa.concat_tables(
         list(run(lambda: [tokens], _alone(texts), vectors, settings)))["primary"]
 
