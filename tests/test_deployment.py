@@ -9,8 +9,8 @@ import pytest
 from small_project import environment, make_project, order
 from source_imports import ROOT
 
-from pipeline.environment import settle_environment
-from pipeline.server import prefect_server
+from pipeline.running.environment import settle_environment
+from pipeline.running.server import prefect_server
 from stages.params import load_params
 
 

@@ -11,8 +11,8 @@ import tiny_project
 import yaml
 from source_imports import ROOT, closure, has_code, path_of
 
-from pipeline.dag import read_dag
 from pipeline.recipes import recipe_names
+from pipeline.running.dag import read_dag
 from stages.artifacts import paths
 from stages.artifacts.schemas import SCHEMAS
 from stages.params import STAGE_PARAMS, parse_params
