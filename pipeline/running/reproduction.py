@@ -14,7 +14,7 @@ from pipeline.running.display import RunDisplay, duration
 from pipeline.running.environment import RUN_LOCK, settle_environment
 from pipeline.running.lockfile import LOCK, changed_results, committed_lock, other_bytes, read_lock
 from pipeline.running.server import prefect_server
-from pipeline.running.workers import AT_ONCE, LockLost, StageFailure, Workers
+from pipeline.running.workers import LockLost, StageFailure, Workers
 from stages.artifacts.paths import METRICS, REPORT_PAGE
 from stages.data.reading.files import data_files, published_splits
 from stages.params import Params, load_params
@@ -129,7 +129,7 @@ def _reproduced(dag: Dag, forced: Sequence[str], params: Params, console: Consol
         return display, []
     workers = Workers()
     with nullcontext() if within_flow else prefect_server() as await_server, workers:
-        workers.start(AT_ONCE)
+        workers.start(1)  # which imports DVC while Prefect is imported here; further ones when two stages can run
         _say_estimate(params, forced or dag.out_of_date(), console)
         from pipeline.running.flows import (
             StagesFailed,
