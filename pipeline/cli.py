@@ -73,7 +73,7 @@ def run(targets: Annotated[list[str] | None, typer.Argument(
 
     Example: `keycontrast run`, or only one row of the results: `keycontrast run evaluate_hcl@hcl`
     """
-    from pipeline.reproduction import reproduce_project
+    from pipeline.running.reproduction import reproduce_project
 
     raise typer.Exit(0 if reproduce_project(targets or [], Console(), jobs=jobs) else 1)
 
@@ -96,10 +96,10 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
     Example: `keycontrast use cpu-hcl-qqp --data ../data --set train_hcl.training.epochs=2`
     """
     from pipeline import recipes
-    from pipeline.environment import RUN_LOCK, settle_environment
-    from pipeline.estimates import estimate_of_all
-    from pipeline.lockfile import read_lock
-    from pipeline.machine import this_machine
+    from pipeline.running.environment import RUN_LOCK, settle_environment
+    from pipeline.running.lockfile import read_lock
+    from pipeline.sizing.estimates import estimate_of_all
+    from pipeline.sizing.machine import this_machine
     from stages.runtime.guard import exclusive
     from stages.runtime.process import RECORDS
 
@@ -131,8 +131,8 @@ def stage(name: Annotated[str, typer.Argument(help="stage@key for one instance, 
 
     Example: `keycontrast stage train_hcl@hcl --force`
     """
-    from pipeline.environment import RUN_LOCK, settle_environment
-    from pipeline.reproduction import repeat_stage
+    from pipeline.running.environment import RUN_LOCK, settle_environment
+    from pipeline.running.reproduction import repeat_stage
     from stages.params import load_params
     from stages.runtime.guard import die_with, exclusive, watched_ancestors
 
@@ -357,7 +357,7 @@ def doctor() -> None:
     Example: `keycontrast doctor`
     """
     from pipeline.doctor import diagnose, report
-    from pipeline.environment import settle_environment
+    from pipeline.running.environment import settle_environment
 
     settle_environment(Path())
     findings = diagnose()

@@ -1,6 +1,7 @@
 """Finding keywords in new texts as the stages of a data set find them in its own."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa

@@ -14,11 +14,11 @@ from typing import Any
 
 import yaml
 
-from pipeline.dag import open_repo
-from pipeline.extent import extent_of
-from pipeline.lockfile import LOCK
-from pipeline.machine import this_machine
-from pipeline.sizes import fitting_sizes, sized_datasets, why
+from pipeline.running.dag import open_repo
+from pipeline.running.lockfile import LOCK
+from pipeline.sizing.extent import extent_of
+from pipeline.sizing.machine import this_machine
+from pipeline.sizing.sizes import fitting_sizes, sized_datasets, why
 from stages.artifacts.paths import (
     ARTIFACTS,
     COMPARISON,

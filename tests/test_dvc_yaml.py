@@ -11,9 +11,9 @@ import tiny_project
 import yaml
 from source_imports import ROOT, modules
 
-from pipeline.dag import read_dag
 from pipeline.dependencies import WITHOUT, code_dependencies, rewritten
 from pipeline.recipes import recipe_names
+from pipeline.running.dag import read_dag
 from stages.artifacts import paths
 from stages.artifacts.schemas import SCHEMAS
 from stages.params import parse_params

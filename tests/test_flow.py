@@ -14,12 +14,12 @@ import yaml
 from rich.console import Console
 from small_project import dvc, environment, keycontrast, lock, make_project, order
 
-from pipeline.dag import Dag, StageNode, clear_dead_locks, read_dag
-from pipeline.display import RunDisplay
-from pipeline.environment import settle_environment
-from pipeline.machine import visible_gpus
-from pipeline.server import prefect_server
-from pipeline.workers import BadInput, LockLost, StageCrash, failure_of
+from pipeline.running.dag import Dag, StageNode, clear_dead_locks, read_dag
+from pipeline.running.display import RunDisplay
+from pipeline.running.environment import settle_environment
+from pipeline.running.server import prefect_server
+from pipeline.running.workers import BadInput, LockLost, StageCrash, failure_of
+from pipeline.sizing.machine import visible_gpus
 from stages.runtime.errors import InputError
 from stages.runtime.guard import alive
 
@@ -220,7 +220,7 @@ def test_events_reach_the_server_before_it_ends(server):
     program = """
 from prefect.events import emit_event
 from prefect.events.worker import EventsWorker
-from pipeline.flows import events_delivered
+from pipeline.running.flows import events_delivered
 with events_delivered():
     for number in range(20):
         emit_event("keycontrast.test", {"prefect.resource.id": f"keycontrast.{number}"})
@@ -278,7 +278,7 @@ def test_trainings_of_two_processes_share_two_gpus(done, tmp_path):
 
 
 def session(gpus, processes=1, jobs=None):
-    from pipeline.flows import Session  # here: Prefect reads its settings once, when it is imported
+    from pipeline.running.flows import Session  # here: Prefect reads its settings once, when it is imported
 
     return Session(Dag(nodes=()), RunDisplay(Console(), 0), list(gpus), processes, jobs)
 
@@ -331,7 +331,7 @@ def await_value(condition, seconds=90):
 
 def server_of(pid):
     return [int(path.name) for path in Path("/proc").glob("[0-9]*") if read(path / "stat").rpartition(")")[2].split()[
-        1:2] == [str(pid)] and "pipeline.server" in read(path / "cmdline")]
+        1:2] == [str(pid)] and "pipeline.running.server" in read(path / "cmdline")]
 
 
 def working_in(root):

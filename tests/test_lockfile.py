@@ -7,8 +7,8 @@ from rich.console import Console
 from small_project import keycontrast, make_project
 
 from pipeline import doctor
-from pipeline.dag import read_dag
-from pipeline.lockfile import UnreadableLock, committed_lock, other_bytes, read_lock
+from pipeline.running.dag import read_dag
+from pipeline.running.lockfile import UnreadableLock, committed_lock, other_bytes, read_lock
 
 WHOLE = """schema: '2.0'
 stages:

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from pipeline.reproduction import check_sources
+from pipeline.running.reproduction import check_sources
 from stages.data.layouts.registry import needed_columns
 from stages.data.reading import json_document as readers_document
 from stages.data.reading.files import data_files, read_rows

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.environment import child_environment
+from pipeline.running.environment import child_environment
 
 ROOT = Path(__file__).resolve().parent.parent
 WAYS = ("dvc", "flow", "pack")

@@ -7,11 +7,12 @@ import pytest
 import yaml
 from source_imports import ROOT
 
-from pipeline import extent, machine, recipes, sizes
-from pipeline.extent import Extent, extent_of
-from pipeline.machine import Machine
+from pipeline import recipes
 from pipeline.recipes import plan, read_recipe
-from pipeline.sizes import BUDGET, EPOCHS, fitting_sizes, kind_of, sized_datasets
+from pipeline.sizing import extent, machine, sizes
+from pipeline.sizing.extent import Extent, extent_of
+from pipeline.sizing.machine import Machine
+from pipeline.sizing.sizes import BUDGET, EPOCHS, fitting_sizes, kind_of, sized_datasets
 from stages.params import Params, parse_params
 from stages.runtime.errors import InputError
 from stages.runtime.settings import laid_over

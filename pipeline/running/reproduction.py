@@ -8,13 +8,13 @@ from typing import Any
 
 from rich.console import Console
 
-from pipeline.dag import Dag, bring_back, clear_dead_locks, read_dag
-from pipeline.display import RunDisplay, duration
-from pipeline.environment import RUN_LOCK, settle_environment
-from pipeline.lockfile import LOCK, changed_results, committed_lock, other_bytes, read_lock
 from pipeline.results import results_tables
-from pipeline.server import prefect_server
-from pipeline.workers import AT_ONCE, LockLost, StageFailure, Workers
+from pipeline.running.dag import Dag, bring_back, clear_dead_locks, read_dag
+from pipeline.running.display import RunDisplay, duration
+from pipeline.running.environment import RUN_LOCK, settle_environment
+from pipeline.running.lockfile import LOCK, changed_results, committed_lock, other_bytes, read_lock
+from pipeline.running.server import prefect_server
+from pipeline.running.workers import LockLost, StageFailure, Workers
 from stages.artifacts.paths import METRICS, REPORT_PAGE
 from stages.data.reading.files import data_files, published_splits
 from stages.params import Params, load_params
@@ -129,9 +129,16 @@ def _reproduced(dag: Dag, forced: Sequence[str], params: Params, console: Consol
         return display, []
     workers = Workers()
     with nullcontext() if within_flow else prefect_server() as await_server, workers:
-        workers.start(AT_ONCE)
+        workers.start(1)  # which imports DVC while Prefect is imported here; further ones when two stages can run
         _say_estimate(params, forced or dag.out_of_date(), console)
-        from pipeline.flows import StagesFailed, events_delivered, reproduce, run_stages, session_of, without_heartbeats
+        from pipeline.running.flows import (
+            StagesFailed,
+            events_delivered,
+            reproduce,
+            run_stages,
+            session_of,
+            without_heartbeats,
+        )
 
         with session_of(dag, console, params.runtime, workers, jobs, forced) as session:
             if await_server is None:
@@ -145,8 +152,8 @@ def _reproduced(dag: Dag, forced: Sequence[str], params: Params, console: Consol
 
 
 def _say_estimate(params: Params, names: Sequence[str], console: Console) -> None:
-    from pipeline.estimates import estimate
-    from pipeline.machine import this_machine
+    from pipeline.sizing.estimates import estimate
+    from pipeline.sizing.machine import this_machine
 
     sentence = estimate(params, names, this_machine(params.runtime.device), RECORDS)
     console.print(sentence, highlight=False, markup=False, soft_wrap=True)

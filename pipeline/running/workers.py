@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from pipeline.environment import LOGS, child_environment
+from pipeline.running.environment import LOGS, child_environment
 
 _MESSAGE_LINES = 12
 _KILL_SECONDS = 10.0
@@ -101,7 +101,7 @@ class Workers(AbstractContextManager["Workers"]):
 
     def _started(self) -> "subprocess.Popen[str]":
         # Its own session: a worker and its stage with all processes can then be signalled as one group.
-        worker = subprocess.Popen([sys.executable, "-m", "pipeline.dvc_worker"], stdin=subprocess.PIPE,
+        worker = subprocess.Popen([sys.executable, "-m", "pipeline.running.dvc_worker"], stdin=subprocess.PIPE,
                                   stdout=subprocess.PIPE, text=True, env=child_environment(), start_new_session=True)
         self._all.append(worker)
         return worker
@@ -130,7 +130,7 @@ def failure_of(name: str, kind: str, error: str, output: str) -> StageFailure:
 
     Args:
         name: of the stage instance.
-        kind: ``command``, ``lock`` or ``stage``, see :mod:`pipeline.dvc_worker`.
+        kind: ``command``, ``lock`` or ``stage``, see :mod:`pipeline.running.dvc_worker`.
         error: what DVC says.
         output: of the stage.
     """

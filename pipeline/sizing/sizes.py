@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pipeline.extent import Extent
-from pipeline.machine import Machine
+from pipeline.sizing.extent import Extent
+from pipeline.sizing.machine import Machine
 from stages.params import Params
 
 Kind = Literal["few cores", "many cores", "GPU", "large GPU"]

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 
-from pipeline.workers import log_path
+from pipeline.running.workers import log_path
 
 _SIGNS = {"done": "[green]done   [/]", "restored": "[green]cache  [/]", "failed": "[red]failed [/]",
           "skipped": "[yellow]skipped[/]"}

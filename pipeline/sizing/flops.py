@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.extent import Extent
+from pipeline.sizing.extent import Extent
 from stages.params import Params
 
 _PIECES_PER_WORD = 1.3

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from pipeline.lockfile import LOCK, UnreadableLock, read_lock
+from pipeline.running.lockfile import LOCK, UnreadableLock, read_lock
 from stages.runtime.errors import InputError, nearest
 from stages.runtime.guard import alive as runs
 

@@ -15,7 +15,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from pipeline.environment import HOME, child_environment
+from pipeline.running.environment import HOME, child_environment
 from stages.runtime.errors import InputError
 from stages.runtime.guard import ORCHESTRATOR, die_with
 
@@ -34,7 +34,7 @@ def prefect_server() -> Iterator[Callable[[], None]]:
     port = _free_port()
     HOME.mkdir(exist_ok=True)
     with (HOME / "server.log").open("wb") as log:
-        process = subprocess.Popen([sys.executable, "-m", "pipeline.server", str(port)], stdout=log, stderr=log,
+        process = subprocess.Popen([sys.executable, "-m", "pipeline.running.server", str(port)], stdout=log, stderr=log,
                                    env=_server_environment(), start_new_session=True)
     os.environ |= {_API_URL: f"http://127.0.0.1:{port}/api", _OWN: "1"}
     try:

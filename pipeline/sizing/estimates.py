@@ -14,12 +14,12 @@ from typing import Any
 
 import yaml
 
-from pipeline.display import duration
-from pipeline.extent import Extent, extent_of
-from pipeline.flops import training_work
-from pipeline.machine import Machine
-from pipeline.sizes import Kind, kind_of
-from pipeline.workers import AT_ONCE
+from pipeline.running.display import duration
+from pipeline.running.workers import AT_ONCE
+from pipeline.sizing.extent import Extent, extent_of
+from pipeline.sizing.flops import training_work
+from pipeline.sizing.machine import Machine
+from pipeline.sizing.sizes import Kind, kind_of
 from stages.params import Params
 from stages.runtime.errors import InputError
 

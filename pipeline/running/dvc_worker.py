@@ -17,7 +17,7 @@ from dvc.repo import Repo
 from dvc.rwlock import RWLockFileCorruptedError, RWLockFileFormatError
 from dvc.stage.exceptions import StageCmdFailedError
 
-from pipeline.dag import cache_parsed_params, reason
+from pipeline.running.dag import cache_parsed_params, reason
 from stages.runtime.guard import ORCHESTRATOR, die_with
 
 _LOCK_ERRORS = (LockError, RWLockFileCorruptedError, RWLockFileFormatError)

@@ -31,11 +31,11 @@ from prefect.states import Completed
 from pydantic import Field
 from rich.console import Console
 
-from pipeline.dag import Dag, StageNode
-from pipeline.display import RunDisplay, duration
-from pipeline.machine import visible_gpus
-from pipeline.server import is_own_server
-from pipeline.workers import AT_ONCE, BadInput, LockLost, StageCrash, Workers, log_path
+from pipeline.running.dag import Dag, StageNode
+from pipeline.running.display import RunDisplay, duration
+from pipeline.running.server import is_own_server
+from pipeline.running.workers import AT_ONCE, BadInput, LockLost, StageCrash, Workers, log_path
+from pipeline.sizing.machine import visible_gpus
 from stages.params.root import Runtime
 from stages.runtime.distributed import check_devices
 from stages.runtime.process import RECORDS
@@ -186,7 +186,7 @@ def reproduce(recipe: RecipeName | None = None, targets: list[Target] | None = N
     """
     session = _SESSION.get(None)
     if session is None:
-        from pipeline.reproduction import reproduce_project
+        from pipeline.running.reproduction import reproduce_project
 
         # Started by a Prefect worker rather than by the command line.
         console = Console(stderr=True)
