@@ -35,7 +35,7 @@ class KeywordFinder:
 
     def __post_init__(self) -> None:
         from pipeline.explain import training_idf
-        from stages.data.annotate import annotator
+        from stages.data.language.annotation import annotator
         from stages.keywords.methods import FOR_ANY_TEXT, METHODS
 
         self._method = METHODS[self.params.keywords.method]

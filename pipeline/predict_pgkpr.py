@@ -77,7 +77,7 @@ class SourceReader:
 
     def __init__(self, params: Params, paraphraser: Paraphraser, setting: Which | None, given: str | None,
                  device: str) -> None:
-        from stages.data.annotate import annotator
+        from stages.data.language.annotation import annotator
 
         self._on, self._seed = paraphraser.on, params.seed
         self._which = which = paraphraser.which_keywords(setting)
