@@ -27,26 +27,13 @@ from pipeline.packed import run as packed_run
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import atomic_file, check_columns, read_metadata
 from stages.params import Params, load_params, stage_hash, stage_values
-from stages.params.clld import ClldModel, ClldRun
-from stages.params.hcl import HclModel, HclRun
-from stages.params.pgkpr import PgkprModel, PgkprRun
-from stages.runtime.errors import InputError, nearest
+from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import sha256_of
-from stages.tracks.clld.rows import TEXTCNN
+from stages.tracks.registry import TRACKS, all_models, all_runs, track_of_model, track_of_run
+from stages.tracks.track import Track
 
 LIMIT = 60_000_000
 FOLDER = "keycontrast-pack"
-# What the models of a track are trained on: the table and the stage that makes it; and the last of these stages.
-TABLES = {"hcl": {"examples": "ingest", "texts": "ingest", "keywords": "keywords", "nodes": "graph", "edges": "graph"},
-          "pgkpr": {"paraphrase_items": "paraphrase_items", "vocabulary": "paraphrase_items"},
-          "clld": {"examples": "ingest", "texts": "ingest", "linear_floor": "linear_floor"}}
-TRACKS = tuple(TABLES)
-# The stage that computes a run there.
-RUN_STAGES = {"hcl": "generate_hcl", "pgkpr": "generate_pgkpr", "clld": "evaluate_clld"}
-_LAST = {"hcl": "graph", "pgkpr": "paraphrase_items", "clld": "linear_floor"}
-_SCHEMAS = {("clld", "examples"): "labelled_examples"}
-AnyModel = HclModel | PgkprModel | ClldModel
-AnyRun = HclRun | PgkprRun | ClldRun
 _ROOT = Path(__file__).resolve().parent.parent
 _CODE = ("stages", "models", "benchmarks/gpu")
 _BESIDE = ("__init__", "decoding", "harness", "trainers", "trainings")  # modules of benchmarks that `--check` reads
@@ -100,8 +87,8 @@ def pack(file: Path, models: Sequence[str] | None = None) -> Packed:
     encoders = encoders_of(params, names)
     members: dict[str, bytes | Path] = {_SCRIPT: Path(packed_run.__file__), **_code(),
                                         "params.json": _as_bytes(packed_values(params, names, runs, encoders))}
-    for track in TRACKS:
-        known = getattr(params.models, track)
+    for track in TRACKS.values():
+        known = track.models(params)
         members |= _tables(params, track, list(dict.fromkeys(known[name].dataset for name in names if name in known)))
     for encoder in encoders.values():
         members |= encoder.members()
@@ -122,15 +109,11 @@ def chosen_models(params: Params, models: Sequence[str] | None) -> list[str]:
         InputError: no such model, or there is none at all.
     """
     known = all_models(params)
-    for name in models or []:
-        if name not in known:
-            raise InputError(f"no model is called {name!r}; {nearest(name, known)}")
     chosen: dict[str, None] = {}
 
     def add(name: str) -> None:
-        for earlier in (_start(params, name), _pairs_of(params, name)):
-            if earlier is not None:
-                add(earlier)
+        for earlier in track_of_model(params, name).follows(params, name).values():
+            add(earlier)
         chosen.setdefault(name)
 
     for name in models or known:
@@ -141,34 +124,10 @@ def chosen_models(params: Params, models: Sequence[str] | None) -> list[str]:
     return list(chosen)
 
 
-def all_runs(params: Params) -> dict[str, AnyRun]:
-    """Return the runs of every track by name; no two tracks have one of equal name."""
-    return {name: run for track in TRACKS for name, run in getattr(params.runs, track).items()}
-
-
-def all_models(params: Params) -> dict[str, AnyModel]:
-    """Return the models of every track by name; no two tracks have one of equal name."""
-    return {name: model for track in TRACKS for name, model in getattr(params.models, track).items()}
-
-
-def _start(params: Params, name: str) -> str | None:
-    """Return the model that model ``name`` starts from."""
-    return params.models.hcl[name].init_from if name in params.models.hcl else None
-
-
-def _pairs_of(params: Params, name: str) -> str | None:
-    """Return the model whose confusions say which classes model ``name`` sets apart."""
-    return params.models.clld[name].pairs_of if name in params.models.clld else None
-
-
-def _track(block: Any, name: str) -> str:
-    """Return the track of model or run ``name``, ``block`` being all models or all runs."""
-    return next(track for track in TRACKS if name in getattr(block, track))
-
-
 def _consulted(params: Params, models: Sequence[str]) -> list[str]:
     """Return the models whose confusing pairs others of ``models`` take."""
-    return list(dict.fromkeys(other for name in models if (other := _pairs_of(params, name)) is not None))
+    taken = (track_of_model(params, name).follows(params, name).get("pairs_of") for name in models)
+    return list(dict.fromkeys(other for other in taken if other is not None))
 
 
 def packed_values(params: Params, models: Sequence[str], runs: Sequence[str],
@@ -179,56 +138,49 @@ def packed_values(params: Params, models: Sequence[str], runs: Sequence[str],
     """
     tree = params.model_dump(mode="json")
     tree["encoder"]["source"] = f"path:{packed_run.ENCODER}"
+    tracks = {name: track_of_model(params, name) for name in models}
     for name, encoder in encoders.items():
-        if name in params.models.clld:
-            tree["models"]["clld"][name]["encoder"] = f"path:{encoder.folder}"
-    known = params.models.hcl
-    datasets = dict.fromkeys(known[name].dataset for name in models if name in known)
+        block = tree["models"][tracks[name].name][name]
+        block |= {"encoder": f"path:{encoder.folder}"} if "encoder" in block else {}
+    datasets = dict.fromkeys(track.models(params)[name].dataset for name, track in tracks.items() if track.vectors)
     instances = [*(("node_vectors", name) for name in datasets),
-                 *((f"train_{_track(params.models, name)}", name) for name in models),
+                 *((track.trained_by, name) for name, track in tracks.items()),
                  *(("confusing_pairs", name) for name in _consulted(params, models)),
-                 *((RUN_STAGES[_track(params.runs, name)], name) for name in runs)]
-    decoding = {name: _decoding(params, name) for name in runs if name not in params.runs.clld}
+                 *((track_of_run(params, name).computed_by, name) for name in runs)]
+    decoding = {name: track.decoding(params, name).model_dump(mode="json") for name in runs
+                if (track := track_of_run(params, name)).decoding is not None}
     return {"params": tree,
-            "models": {name: {"settings": _settings(params, name), "seed": params.model_seed(name)} for name in models},
+            "models": {name: {"settings": track.settings(params, name).model_dump(mode="json"),
+                              "seed": params.model_seed(name)} for name, track in tracks.items()},
             "runs": {name: {"decode": decode} for name, decode in decoding.items()},
             "stages": {f"{stage}@{key}": {"hash": stage_hash(params, stage, key),
                                           "values": stage_values(params, stage, key)} for stage, key in instances}}
 
 
-def _settings(params: Params, name: str) -> dict[str, Any]:
-    of_track = {"hcl": params.hcl_model, "pgkpr": params.pgkpr_model, "clld": params.clld_model}
-    return of_track[_track(params.models, name)](name).model_dump(mode="json")
-
-
-def _decoding(params: Params, name: str) -> dict[str, Any]:
-    found = params.hcl_decoding(name) if name in params.runs.hcl else params.pgkpr_decoding(name)
-    return found.model_dump(mode="json")
-
-
 def _contents(params: Params, models: Sequence[str], runs: Sequence[str], encoders: Mapping[str, PackedEncoder],
               members: Mapping[str, bytes | Path], digest: str) -> dict[str, Any]:
     """Return what the runner and `unpack` go by."""
-    of_models = {name: _track(params.models, name) for name in models}
-    of_runs = {name: RUN_STAGES[_track(params.runs, name)] for name in runs}
     return {"pack": digest,
-            "models": {name: {"track": track, "dataset": all_models(params)[name].dataset,
-                              "init_from": _start(params, name), "pairs_of": _pairs_of(params, name),
-                              "encoder": _encoder(track, encoders.get(name)),
-                              "params_hash": stage_hash(params, f"train_{track}", name)}
-                       for name, track in of_models.items()},
+            "models": {name: _model_contents(params, name, encoders.get(name)) for name in models},
             "confusing_pairs": {name: stage_hash(params, "confusing_pairs", name)
                                 for name in _consulted(params, models)},
-            "runs": {name: {"track": _track(params.runs, name), "model": all_runs(params)[name].model, "stage": stage,
-                            "params_hash": stage_hash(params, stage, name)} for name, stage in of_runs.items()},
+            "runs": {name: _run_contents(params, name) for name in runs},
             "tables": {name: _sha256(content) for name, content in members.items() if name.startswith("artifacts/")}}
 
 
-def _encoder(track: str, encoder: PackedEncoder | None) -> dict[str, Any] | None:
-    """Return what a model of ``track`` started from, as its artifacts say at home; None for the PGKPR track."""
-    if encoder is not None:
-        return encoder.contents()
-    return {"source": TEXTCNN, "folder": None, "description": {"name": TEXTCNN}} if track == "clld" else None
+def _model_contents(params: Params, name: str, encoder: PackedEncoder | None) -> dict[str, Any]:
+    track = track_of_model(params, name)
+    source = track.source(params, name)
+    beginning = None if source is None else {"source": source, "folder": None, "description": {"name": source}}
+    return {"track": track.name, "dataset": track.models(params)[name].dataset, "init_from": None, "pairs_of": None,
+            **track.follows(params, name), "encoder": beginning if encoder is None else encoder.contents(),
+            "params_hash": stage_hash(params, track.trained_by, name)}
+
+
+def _run_contents(params: Params, name: str) -> dict[str, Any]:
+    track = track_of_run(params, name)
+    return {"track": track.name, "model": track.runs(params)[name].model, "stage": track.computed_by,
+            "params_hash": stage_hash(params, track.computed_by, name)}
 
 
 def _code() -> dict[str, bytes | Path]:
@@ -244,18 +196,18 @@ def _code() -> dict[str, bytes | Path]:
     return found
 
 
-def _tables(params: Params, track: str, datasets: Sequence[str]) -> dict[str, bytes | Path]:
+def _tables(params: Params, track: Track, datasets: Sequence[str]) -> dict[str, bytes | Path]:
     found: dict[str, bytes | Path] = {}
     for dataset in datasets:
-        for kind, stage in TABLES[track].items():
+        for kind, stage in track.tables.items():
             path = DatasetPaths(dataset).table(kind)
             if not path.exists():
                 raise InputError(f"{path}: no such artifact, and a pack needs it. Prepare the data first: "
-                                 f"keycontrast run {_LAST[track]}@{dataset}")
-            check_columns(path, _SCHEMAS.get((track, kind), kind))
+                                 f"keycontrast run {track.prepared_by}@{dataset}")
+            check_columns(path, track.schema(kind))
             if read_metadata(path).get("params_hash") != stage_hash(params, stage, dataset):
                 raise InputError(f"{path}: made under other params than params.yaml has now. Bring it up to date "
-                                 f"first: keycontrast run {_LAST[track]}@{dataset}")
+                                 f"first: keycontrast run {track.prepared_by}@{dataset}")
             found[path.as_posix()] = path
     return found
 

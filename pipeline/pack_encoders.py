@@ -15,7 +15,7 @@ from pipeline.packed.run import ENCODER, HALF
 from stages.encoders import ResolvedEncoder, resolve_encoder
 from stages.params import Params
 from stages.runtime.errors import InputError
-from stages.tracks.clld.rows import TEXTCNN
+from stages.tracks.registry import track_of_model
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def encoders_of(params: Params, models: Sequence[str]) -> dict[str, PackedEncode
     others = [source for source in dict.fromkeys(sources.values()) if source != params.encoder.source]
     folders = {params.encoder.source: str(ENCODER)} | {
         source: f"{ENCODER}-{number}" for number, source in enumerate(others, 2)}
-    pooled = {source for name, source in sources.items() if _needs_pooler(params, name)}
+    pooled = {source for name, source in sources.items() if track_of_model(params, name).pooled(params, name)}
     packed = {source: PackedEncoder(source, folders[source], _with_weights(source), source in pooled)
               for source in dict.fromkeys(sources.values())}
     return {name: packed[source] for name, source in sources.items()}
@@ -75,16 +75,9 @@ def encoders_of(params: Params, models: Sequence[str]) -> dict[str, PackedEncode
 
 def _source(params: Params, name: str) -> str | None:
     """Return the encoder that model ``name`` starts from, None for one that starts from none."""
-    if name in params.models.hcl:
-        return params.encoder.source
-    if name not in params.models.clld:
-        return None
-    source = params.clld_encoder(name)
-    return None if source == TEXTCNN else source
-
-
-def _needs_pooler(params: Params, name: str) -> bool:
-    return name in params.models.clld and params.clld_model(name).pool == "pooler"
+    track = track_of_model(params, name)
+    source = track.source(params, name)
+    return source if source is not None and track.encoded(source) else None
 
 
 def _with_weights(source: str) -> ResolvedEncoder:

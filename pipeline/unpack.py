@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.text import Text
 
-from pipeline.packed.run import CONTENTS, ENCODER, MODEL_FILES, RESULTS, RUN_FILES
+from pipeline.packed.run import CONTENTS, ENCODER, MODEL_FILES, RESULTS
 from stages.artifacts.model_folder import TRAINED_ON_FILE
 from stages.artifacts.paths import ModelPaths, RunPaths
 from stages.artifacts.tables import (
@@ -31,12 +31,12 @@ from stages.params import Params, load_params, stage_hash
 from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import sha256_of
 from stages.runtime.process import RECORDS
+from stages.tracks.registry import TRACKS
+from stages.tracks.track import Track
 
 # A clock may be a little off, and archives count in seconds.
 _CLOCK = 1.0
 _RECORD = "record"
-# Schemas of tables that another track calls by the same file name.
-_OF_CLASSIFIERS = {"items": "labelled_items", "predictions": "class_predictions", "scores": "class_scores"}
 # Plain text that names the encoder which a classifier started from.
 _NAMING = ("metrics.json", TRAINED_ON_FILE, "README.md")
 
@@ -98,8 +98,8 @@ def show_unpacked(file: Path, force: bool, console: Console) -> None:
     if done.other_weights:
         lines.append(f"The weights in artifacts/models of {', '.join(done.other_weights)} are of another training; "
                      f"those of this one stayed on the machine (run_packed.py --weights brings them).")
-    scoring = {run: f"evaluate_{track}" for run, track in done.runs.items()}
-    unscored = [f"  keycontrast stage {stage}@{run}" for run, stage in scoring.items() if stage not in RUN_FILES]
+    scoring = {run: TRACKS[track] for run, track in done.runs.items()}
+    unscored = [f"  keycontrast stage {track.evaluated_by}@{run}" for run, track in scoring.items() if not track.scored]
     if unscored:
         lines += ["Now score them, stage by stage; `keycontrast run` would train again what has no weights here:",
                   *unscored]
@@ -138,7 +138,7 @@ def unpack(file: Path, force: bool = False) -> Unpacked:
     brought = {part.target for part in parts}
     others = [name for name in contents["models"]
               if ModelPaths(name).weights.exists() and ModelPaths(name).weights not in brought]
-    runs = {run: _track(contents, "runs", run) for run in contents["runs"]}
+    runs = {run: _track(contents, "runs", run).name for run in contents["runs"]}
     return Unpacked(contents["models"], runs, unfinished, contents["machine"], contents["overrides"], others)
 
 
@@ -169,11 +169,12 @@ def _check(file: Path, contents: Mapping[str, Any], params: Params) -> None:
     for block in ("models", "runs"):
         for name in contents[block]:
             track = _track(contents, block, name)
-            stage = f"train_{track}" if block == "models" else _run_stage(contents, name)
-            if name not in getattr(getattr(params, block), track):
-                problems.append(f"{block}.{track}.{name}: not in params.yaml")
+            stage = track.trained_by if block == "models" else _run_stage(contents, name)
+            known = track.models(params) if block == "models" else track.runs(params)
+            if name not in known:
+                problems.append(f"{block}.{track.name}.{name}: not in params.yaml")
             elif stage_hash(params, stage, name) != packed[block][name]["params_hash"]:
-                problems.append(f"{block}.{track}.{name}: params.yaml has other params for it now")
+                problems.append(f"{block}.{track.name}.{name}: params.yaml has other params for it now")
     problems += [f"{path}: is another table now" for path, digest in packed["tables"].items()
                  if Path(path).exists() and sha256_of(Path(path)) != digest]
     if problems:
@@ -182,9 +183,9 @@ def _check(file: Path, contents: Mapping[str, Any], params: Params) -> None:
                          f"Go back to the params and data that it was made from, or make a new pack.")
 
 
-def _track(contents: Mapping[str, Any], block: str, name: str) -> str:
+def _track(contents: Mapping[str, Any], block: str, name: str) -> Track:
     """Return the track of a model or run of a pack."""
-    return str(contents["pack"][block][name]["track"])
+    return TRACKS[contents["pack"][block][name]["track"]]
 
 
 def _run_stage(contents: Mapping[str, Any], run: str) -> str:
@@ -205,10 +206,9 @@ def _parts(folder: Path, contents: Mapping[str, Any]) -> Iterator[_Part]:
 
 def _parts_of_model(folder: Path, contents: Mapping[str, Any], name: str) -> Iterator[_Part]:
     paths, source, track = ModelPaths(name), folder / "models" / name, _track(contents, "models", name)
-    stage = f"train_{track}@{name}"
+    stage = f"{track.trained_by}@{name}"
     for kind, digest in contents["tables"][name].items():
-        schema = _OF_CLASSIFIERS.get(kind, kind) if track == "clld" else kind
-        yield _Part(folder / kind / f"{digest}.parquet", paths.folder / f"{kind}.parquet", schema,
+        yield _Part(folder / kind / f"{digest}.parquet", paths.folder / f"{kind}.parquet", track.schema(kind),
                     f"confusing_pairs@{name}" if kind == "confusing_pairs" else stage, name)
     for file in MODEL_FILES:
         if (source / file).exists():
@@ -219,10 +219,10 @@ def _parts_of_model(folder: Path, contents: Mapping[str, Any], name: str) -> Ite
 
 def _parts_of_run(folder: Path, contents: Mapping[str, Any], run: str) -> Iterator[_Part]:
     stage, model = _run_stage(contents, run), contents["pack"]["runs"][run]["model"]
-    for file in RUN_FILES.get(stage, ("predictions.parquet",)):
-        place, kind = Path(file), None
-        if place.suffix == ".parquet":
-            kind = _OF_CLASSIFIERS.get(place.stem, place.stem) if stage in RUN_FILES else place.stem
+    track = _track(contents, "runs", run)
+    for file in track.run_files:
+        place = Path(file)
+        kind = track.schema(place.stem) if place.suffix == ".parquet" else None
         yield _Part(folder / "runs" / run / file, RunPaths(run).folder / file, kind, f"{stage}@{run}", model)
 
 
@@ -302,15 +302,15 @@ def _write_table(part: _Part, target: Path, contents: Mapping[str, Any]) -> None
 
 
 def _put_weights(part: _Part, contents: Mapping[str, Any], params: Params) -> None:
-    """Put a model's folder here; keywords that a model of HCL lacks get vectors from this project's encoder."""
-    encoder = _encoder(contents, part.model) if part.stage.startswith("train_clld") else {}
+    """Put a model's folder here; one that embeds keywords it lacks does so with this project's encoder."""
+    encoder = _encoder(contents, part.model)
     with atomic_folder(part.target) as folder:
         for file in sorted(part.source.iterdir()):
             _put_file(file, folder / file.name, encoder)
-        if not part.stage.startswith("train_hcl"):
-            return
         place = folder / TRAINED_ON_FILE
         on = json.loads(place.read_text(encoding="utf-8"))
+        if "encoder_source" not in on:
+            return
         source = params.encoder.source
         on |= {"encoder_source": source, "encoder": resolve_encoder(source).description}
         place.write_text(json.dumps(on, ensure_ascii=False, indent=1, sort_keys=True) + "\n", encoding="utf-8")

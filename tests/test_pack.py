@@ -38,6 +38,7 @@ from stages.tracks.hcl import train as train_hcl
 from stages.tracks.pgkpr import evaluate as evaluate_pgkpr
 from stages.tracks.pgkpr import generate as generate_pgkpr
 from stages.tracks.pgkpr import train as train_pgkpr
+from stages.tracks.registry import TRACKS
 
 # All that a GPU machine may have; what these need counts too.
 PRESENT = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "pandas", "pyarrow", "tqdm")
@@ -119,7 +120,7 @@ def write_tables():
             "texts": tables["texts"], "keywords": tables["keywords"].assign(method="textrank", score=1.0),
             "nodes": nodes.assign(**degrees, centrality=0.1),
             "edges": pd.DataFrame({"target": [0, 1, 2, 3], "source": [1, 2, 3, 0], "sign": [1, -1, -1, 1], "count": 1})}
-    for kind, stage in packing.TABLES["hcl"].items():
+    for kind, stage in TRACKS["hcl"].tables.items():
         write_table(DatasetPaths("tiny").table(kind), kind, rows[kind],
                     Provenance(f"{stage}@tiny", stage_hash(now, stage, "tiny")))
 

@@ -9,7 +9,7 @@ import torch
 from typer.testing import CliRunner
 
 from models.s_tagger import STagger, STaggerConfig
-from pipeline import predict_pgkpr
+from pipeline import finding
 from pipeline.cli import app
 from pipeline.predict import predict
 from stages.artifacts.paths import DatasetPaths, ModelPaths
@@ -18,6 +18,7 @@ from stages.data.language.annotation import annotator
 from stages.keywords.s_tagger import word_tokenizer
 from stages.params import load_params
 from stages.runtime.errors import InputError
+from stages.tracks.pgkpr import new_texts
 from stages.tracks.pgkpr.keywords import fixed_mask
 
 TEXTS = ["What is the best way to learn a language?", "Don't eat the dog!", "who can play with the zebra ?"]
@@ -92,9 +93,9 @@ def test_attribution_is_that_of_the_stage(monkeypatch):
     scorer = ClassifierScorer(tiny_bert.classifier(), tiny_bert.tokenizer(DatasetPaths("tiny").folder),
                               load_params().attribution.model_dump())
     expected = [block.table["score"].to_pylist() for block in run(
-        predict_pgkpr._alone(texts), texts.to_pandas(), tokens, scorer, ["xx"])]
+        finding._alone(texts), texts.to_pandas(), tokens, scorer, ["xx"])]
     seen = []
-    monkeypatch.setattr(predict_pgkpr, "fixed_masks", lambda rows, *rest: seen.append(rows) or [
+    monkeypatch.setattr(new_texts, "fixed_masks", lambda rows, *rest: seen.append(rows) or [
         fixed_mask(row, *rest) for row in rows.to_dict("records")])
     lines("xx")
     scores = [list(row) for row in seen[0]["score_xx"]]

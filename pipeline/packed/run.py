@@ -31,6 +31,7 @@ from stages.artifacts.archives import write_archive
 from stages.runtime.entries import module_of
 from stages.runtime.errors import InputError
 from stages.runtime.versions import checked_versions
+from stages.tracks.registry import TRACKS
 
 PACK = Path("pack.json")
 OVERRIDES = Path("overrides.json")
@@ -44,10 +45,6 @@ _LOG_BYTES = 65_536
 # Tables of a model that travel home, each kind once for all models that have the same one.
 MODEL_TABLES = ("items", "paraphrase_items", "vocabulary", "validation_confusion", "label_distance", "confusing_pairs")
 MODEL_FILES = ("history.csv", "metrics.json", "evaluations.csv")
-# What a run leaves, by the stage that computes it there.
-RUN_FILES = {"evaluate_clld": ("predictions.parquet", "scores.parquet", "classes.parquet", "confusion.parquet",
-                               "calibration.parquet", "metrics.json")}
-_PREDICTIONS = ("predictions.parquet",)
 _VERSIONS = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "pandas", "pyarrow")
 
 
@@ -129,11 +126,11 @@ def jobs_of(pack: Mapping[str, Any], models: Sequence[str] | None) -> list[Job]:
 
     for name in models or known:
         add(name)
-    datasets = dict.fromkeys(known[name]["dataset"] for name in chosen if known[name]["track"] == "hcl")
+    datasets = dict.fromkeys(known[name]["dataset"] for name in chosen if TRACKS[known[name]["track"]].vectors)
     consulted = {known[name].get("pairs_of") for name in chosen}
     jobs = [Job("node_vectors", dataset, ()) for dataset in datasets]
     for name in chosen:
-        training = Job(f"train_{known[name]['track']}", name, _needs(known[name]))
+        training = Job(TRACKS[known[name]["track"]].trained_by, name, _needs(known[name]))
         jobs.append(training)
         if name in consulted:
             jobs.append(Job("confusing_pairs", name, (training.name,)))
@@ -144,10 +141,10 @@ def jobs_of(pack: Mapping[str, Any], models: Sequence[str] | None) -> list[Job]:
 
 def _needs(model: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the jobs that the training of a model waits for."""
-    if model["track"] == "hcl":
-        start = model["init_from"]
-        return (f"node_vectors@{model['dataset']}", *([f"train_hcl@{start}"] if start is not None else []))
-    return () if model.get("pairs_of") is None else (f"confusing_pairs@{model['pairs_of']}",)
+    track, start, other = TRACKS[model["track"]], model["init_from"], model.get("pairs_of")
+    return (*([f"node_vectors@{model['dataset']}"] if track.vectors else []),
+            *([f"{track.trained_by}@{start}"] if start is not None else []),
+            *([f"confusing_pairs@{other}"] if other is not None else []))
 
 
 class Runner:
@@ -344,7 +341,7 @@ def write_results(file: Path, pack: Mapping[str, Any], jobs: Sequence[Job], abou
         if weights:
             members |= {f"weights/{name}/{part.name}": part for part in sorted((folder / "model").iterdir())}
     members |= {f"runs/{run}/{part}": Path("artifacts/runs") / run / part for run in runs
-                for part in RUN_FILES.get(pack["runs"][run]["stage"], _PREDICTIONS)}
+                for part in TRACKS[pack["runs"][run]["track"]].run_files}
     members |= {f"records/{path.name}": path for path in sorted(Path(".keycontrast/records").glob("*.json"))}
     members |= {f"logs/{job.log.name}": _tail(job.log, _LOG_BYTES).encode() for job in jobs if job.log.exists()}
     states = {job.name: {"state": job.state, "seconds": round(job.seconds, 1)} for job in jobs}
@@ -402,7 +399,7 @@ def _run(arguments: argparse.Namespace) -> int:
     os.chdir(Path(__file__).resolve().parent)
     if arguments.check:
         widen_encoders()
-        check: Callable[..., int] = import_module("benchmarks.gpu.packed").check
+        check: Callable[..., int] = import_module("benchmarks.gpu.command").check
         return check(results.with_name(MEASURED), ENCODER, arguments.time_limit, arguments.device)
     pack = json.loads(PACK.read_text(encoding="utf-8"))
     jobs = jobs_of(pack, arguments.models)

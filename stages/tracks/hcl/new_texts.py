@@ -1,0 +1,66 @@
+"""Rewriting new texts with a run of the HCL track."""
+
+from typing import Any
+
+import pandas as pd
+
+from stages.artifacts.schemas import NO_KEYWORD
+from stages.runtime.log import logger
+from stages.tracks.hcl.keywords import given_keyword, unseen_remark, with_keywords
+from stages.tracks.hcl.rewriting import load_item_rewriter
+from stages.tracks.hcl.track import HCL
+from stages.tracks.track import Asked, Finding
+
+
+class NewTexts:
+    """Rewrites texts, under their own keywords, drawn ones, or one that is given.
+
+    Args:
+        asked: what for.
+        finding: finds the texts' own keywords, as the stages of the model's data set do.
+        device: to compute on.
+
+    Raises:
+        InputError: the model is not trained yet, or keywords cannot be found.
+    """
+
+    def __init__(self, asked: Asked, finding: Finding, device: str) -> None:
+        decode = asked.params.hcl_decoding(asked.run).model_dump()
+        self._decode = {**decode, "samples": decode["samples"] if asked.samples is None else asked.samples}
+        self._setting = decode["keyword"] if asked.keyword is None else f"given:{asked.keyword}"
+        self._rewriter = load_item_rewriter(HCL.weights(asked.params, asked.run), device)
+        self._seed, self._done, self.batch_size = asked.params.seed, 0, int(decode["batch_size"])
+        own = self._rewriter.uses_keyword and given_keyword(self._setting) is None
+        self._keywords = finding.keywords(self._rewriter.dataset) if own else None
+        remark = unseen_remark(self._setting, self._rewriter.keywords) if self._rewriter.uses_keyword else None
+        if remark is not None:
+            logger("predict").warning("%s", remark)
+
+    def lines(self, texts: list[str]) -> list[dict[str, Any]]:
+        """Return ``source``, ``prediction``, and for a model that reads keywords these, of each text."""
+        items, methods = self._items(texts)
+        self._done += len(texts)
+        decode = {**self._decode, "batch_size": len(texts)}
+        rows = pd.concat(list(self._rewriter.rewrite(items, decode, self._seed)))
+        return [self._line(same, methods[int(number)]) for number, same in rows.groupby("example_id", sort=True)]
+
+    def _items(self, texts: list[str]) -> tuple[pd.DataFrame, dict[int, str]]:
+        """Return the texts, numbered on, with their keywords, and how each keyword was come by."""
+        numbers = range(self._done, self._done + len(texts))
+        chosen = self._keywords(texts) if self._keywords is not None else [(NO_KEYWORD, "given")] * len(texts)
+        items = pd.DataFrame({"example_id": numbers, "source": texts, "keyword": [found for found, _ in chosen],
+                              "references": [[] for _ in texts]})
+        if self._setting == "own" or not self._rewriter.uses_keyword:
+            return items, dict(zip(numbers, [method for _, method in chosen], strict=True))
+        how = self._setting.partition(":")[0]
+        return with_keywords(items, self._setting, self._rewriter.keywords, self._seed), dict.fromkeys(numbers, how)
+
+    def _line(self, same: pd.DataFrame, method: str) -> dict[str, Any]:
+        first = same.iloc[0]
+        line: dict[str, Any] = {"source": first["source"], "prediction": first["prediction"]}
+        if self._rewriter.uses_keyword:
+            line |= {"keyword": None if first["keyword"] == NO_KEYWORD else first["keyword"], "keyword_from": method,
+                     "keyword_in_graph": bool(first["keyword_known"])}
+        if len(same) > 1:
+            line["samples"] = same["prediction"].iloc[1:].tolist()
+        return line

@@ -1,0 +1,100 @@
+"""Rewriting new texts with a run of the PGKPR track: words, tags and keywords as the data set's stages find them."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from stages.runtime.errors import InputError
+from stages.tracks.pgkpr.generation import Paraphraser, marked_words
+from stages.tracks.pgkpr.keywords import COLUMNS, Which, fixed_masks
+from stages.tracks.pgkpr.normalisation import as_words
+from stages.tracks.pgkpr.track import PGKPR
+from stages.tracks.pgkpr.words import list_lengths, read_words
+from stages.tracks.track import Asked, Finding
+
+GIVEN = "given"
+
+
+class NewTexts:
+    """Rewrites texts, read as stages annotate, attribution (or psi, or s_tagger) and paraphrase_items would.
+
+    Coins for scores are flipped with a seed of each text's own, so that a text has the same keywords at every place.
+
+    Args:
+        asked: what for; its ``keyword`` names words of the texts, parted by spaces.
+        finding: gives tokens and marks, as the stages of the model's data set do.
+        device: to compute on.
+
+    Raises:
+        InputError: the model or what finds its keywords is not there, or keywords cannot be found or used.
+    """
+
+    def __init__(self, asked: Asked, finding: Finding, device: str) -> None:
+        self._decode = asked.params.pgkpr_decoding(asked.run).model_dump()
+        self.batch_size = int(self._decode["batch_size"])
+        self._rewriter = Paraphraser(PGKPR.weights(asked.params, asked.run), device)
+        self._on, self._seed = self._rewriter.on, asked.params.seed
+        self._which = which = self._rewriter.which_keywords(self._decode["keywords"])
+        self._given = None if asked.keyword is None else _given_words(asked.keyword, which)
+        self._origin = which if self._given is None else GIVEN
+        if which in ("xy", "psi_xy") and self._given is None:
+            raise InputError(f"generate_pgkpr.keywords is {which!r}: these keywords are found beside a reference, and "
+                             f"a new text has none. Give them with --keyword, or take another run.")
+        dataset = self._on.dataset
+        self._marks = finding.marks(dataset, which, device) if which is not None and self._given is None else None
+        self._annotated = finding.annotated(dataset)
+
+    def lines(self, texts: list[str]) -> list[dict[str, Any]]:
+        """Return ``source``, ``prediction``, and for a model that reads keywords these, of each text.
+
+        ``keyword_from`` is where they come from: a value of ``generate_pgkpr.keywords``, or ``given``. Of given words,
+        ``keyword_missing`` lists those that the text does not have, or only beyond the words that the model reads.
+        """
+        items, missing = self._items(texts)
+        rows = pd.concat(list(self._rewriter.rewrite(items, {**self._decode, "batch_size": len(texts)})))
+        found = []
+        for text, prediction, keyword, lacking in zip(texts, rows["prediction"], rows["keyword"], missing, strict=True):
+            line: dict[str, Any] = {"source": text, "prediction": prediction}
+            if self._rewriter.uses_keywords:
+                line |= {"keyword": keyword or None, "keyword_from": self._origin}
+                line |= {"keyword_missing": lacking} if lacking else {}
+            found.append(line)
+        return found
+
+    def _items(self, texts: list[str]) -> tuple[pd.DataFrame, list[list[str]]]:
+        """Return what ``Paraphraser.rewrite`` reads of ``texts``, and of each text the given words that it lacks."""
+        chunk = pa.table({"text_id": pa.array(range(len(texts)), pa.int64()), "text": list(texts)})
+        tokens = self._annotated(chunk)
+        read = read_words(tokens)
+        items = pd.DataFrame({"example_id": range(len(texts)), "source_words": read.words.to_pylist(),
+                              "source_tags": read.tags.to_pylist(), "references": [[] for _ in texts]})
+        empty = np.flatnonzero(list_lengths(read.words) == 0)
+        if len(empty):
+            raise InputError(f"text {texts[empty[0]]!r} has no words; leave it out.")
+        if self._given is not None:
+            return self._with_given(items, self._given)
+        nothing: list[list[str]] = [[] for _ in texts]
+        if self._which is None or self._marks is None:
+            return items.assign(mask=[np.zeros(len(row), dtype=bool) for row in items["source_words"]]), nothing
+        marks = read.beside("tokens.parquet", np.arange(len(texts)), self._marks(chunk, tokens)).to_pylist()
+        # the text itself names its coins
+        rows = items.assign(example_id=texts, **{COLUMNS[self._which]: marks})
+        masks = fixed_masks(rows, self._which, self._seed, self._on.mark_all, self._on.max_length)
+        return items.assign(mask=masks), nothing
+
+    def _with_given(self, items: pd.DataFrame, given: list[str]) -> tuple[pd.DataFrame, list[list[str]]]:
+        masks = [np.isin(np.asarray(words, dtype=object), given) for words in items["source_words"]]
+        shown = [marked_words(words, mask[:self._on.max_length])
+                 for words, mask in zip(items["source_words"], masks, strict=True)]
+        return items.assign(mask=masks), [[word for word in given if word not in found] for found in shown]
+
+
+def _given_words(given: str, which: Which | None) -> list[str]:
+    if which is None:
+        raise InputError("--keyword: this model reads no keywords; leave it out.")
+    words = as_words(given.lower())
+    if not words:
+        raise InputError("--keyword: name at least one word of the text.")
+    return words

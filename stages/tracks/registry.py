@@ -1,0 +1,51 @@
+"""The tracks by name."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from stages.runtime.errors import InputError, nearest
+from stages.tracks.clld.track import CLLD
+from stages.tracks.hcl.track import HCL
+from stages.tracks.pgkpr.track import PGKPR
+from stages.tracks.track import Track
+
+if TYPE_CHECKING:
+    from stages.params import Params
+
+TRACKS: dict[str, Track] = {track.name: track for track in (HCL, PGKPR, CLLD)}
+
+
+def all_models(params: "Params") -> dict[str, Any]:
+    """Return the models of every track by name; no two tracks have one of equal name."""
+    return {name: model for track in TRACKS.values() for name, model in track.models(params).items()}
+
+
+def all_runs(params: "Params") -> dict[str, Any]:
+    """Return the runs of every track by name; no two tracks have one of equal name."""
+    return {name: run for track in TRACKS.values() for name, run in track.runs(params).items()}
+
+
+def track_of_model(params: "Params", name: str) -> Track:
+    """Return the track of model ``name``.
+
+    Raises:
+        InputError: there is no such model.
+    """
+    return _having(name, {track.name: track.models(params) for track in TRACKS.values()}, "model")
+
+
+def track_of_run(params: "Params", name: str) -> Track:
+    """Return the track of run ``name``.
+
+    Raises:
+        InputError: there is no such run.
+    """
+    return _having(name, {track.name: track.runs(params) for track in TRACKS.values()}, "run")
+
+
+def _having(name: str, known: Mapping[str, Mapping[str, Any]], what: str) -> Track:
+    found = next((track for track, names in known.items() if name in names), None)
+    if found is None:
+        everything = [one for names in known.values() for one in names]
+        raise InputError(f"no {what} is called {name!r}; {nearest(name, everything)}")
+    return TRACKS[found]

@@ -1,0 +1,146 @@
+"""What a track is to whoever does not care which: its names in params and artifacts, its models, and how they are used.
+
+Training, generating and evaluating are entries of their own (``stages/tracks/NAME/``); a track brings their parts
+together for predictions, packs and exports, and imports what these need when they ask for it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from stages.params import Params
+
+PREDICTIONS = ("predictions.parquet",)
+# Given texts and their tokens, returns scores or marks aligned with the tokens, in the order of text ids.
+Marker = Callable[["pa.Table", "pa.Table"], "pa.ChunkedArray"]
+
+
+class Finding(Protocol):
+    """Finds in new texts what the stages of a data set find in its own."""
+
+    def annotated(self, dataset: str) -> Callable[["pa.Table"], "pa.Table"]:
+        """Return what gives the tokens of texts (``text_id``, ``text``), in the language of ``dataset``."""
+
+    def keywords(self, dataset: str) -> Callable[[Sequence[str]], list[tuple[str, str]]]:
+        """Return what gives the keyword of each text, and the method that found it.
+
+        Raises:
+            InputError: the method needs more than a text.
+        """
+
+    def marks(self, dataset: str, which: str, device: str) -> Marker:
+        """Return what marks or scores words of texts; ``which`` is a value of ``generate_pgkpr.keywords``.
+
+        Raises:
+            InputError: the models of that stage are not there.
+        """
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request for predictions.
+
+    Attributes:
+        params: in force.
+        run: that predicts.
+        keyword: takes the place of the texts' own; None takes the run's setting.
+        samples: further outputs per text; None takes the run's setting.
+    """
+
+    params: "Params"
+    run: str
+    keyword: str | None = None
+    samples: int | None = None
+
+
+class Predictor(Protocol):
+    """A trained run that predicts.
+
+    Attributes:
+        batch_size: texts that are worked on together, as the params have it.
+    """
+
+    batch_size: int
+
+    def lines(self, texts: list[str]) -> list[dict[str, Any]]:
+        """Return one plain dictionary per text."""
+
+
+@dataclass(frozen=True)
+class Track:
+    """A track.
+
+    Attributes:
+        name: in params, artifacts and stages.
+        title: as people write it.
+        predictor: given a request, what finds keywords, and the device.
+        settings: given params and a model, its block with its own values.
+        decoding: given params and a run, likewise; None where a run has nothing of the kind.
+        tables: that models are trained on, and runs scored with, and the stage that makes each.
+        prepared_by: the last of the data stages.
+        computed_by: the stage that computes a run where nothing else is installed.
+        run_files: what it leaves.
+        schemas: of tables whose files are called as those of other tracks are.
+        follows: given params and a model, models that must be trained before, by why.
+        source: given params and a model, the encoder that it starts from, or what it has in its place; None for none.
+        encoded: whether such a source is an encoder's.
+        pooled: given params and a model, whether it needs the weights of its encoder's pooler.
+        vectors: models need stage ``node_vectors``.
+        unread: options of a prediction that mean nothing here, and why.
+    """
+
+    name: str
+    title: str
+    predictor: Callable[[Asked, Finding, str], Predictor]
+    settings: Callable[["Params", str], Any]
+    decoding: Callable[["Params", str], Any] | None
+    tables: Mapping[str, str]
+    prepared_by: str
+    computed_by: str
+    run_files: Sequence[str] = PREDICTIONS
+    schemas: Mapping[str, str] = field(default_factory=dict)
+    follows: Callable[["Params", str], Mapping[str, str]] = lambda params, name: {}
+    source: Callable[["Params", str], str | None] = lambda params, name: None
+    encoded: Callable[[str], bool] = lambda source: True
+    pooled: Callable[["Params", str], bool] = lambda params, name: False
+    vectors: bool = False
+    unread: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def trained_by(self) -> str:
+        """The stage that trains a model."""
+        return f"train_{self.name}"
+
+    @property
+    def evaluated_by(self) -> str:
+        """The stage that scores a run."""
+        return f"evaluate_{self.name}"
+
+    @property
+    def scored(self) -> bool:
+        """Whether a run is scored by the stage that computes it."""
+        return self.computed_by == self.evaluated_by
+
+    def models(self, params: "Params") -> Mapping[str, Any]:
+        """Return the models of this track by name."""
+        found: Mapping[str, Any] = getattr(params.models, self.name)
+        return found
+
+    def runs(self, params: "Params") -> Mapping[str, Any]:
+        """Return the runs of this track by name."""
+        found: Mapping[str, Any] = getattr(params.runs, self.name)
+        return found
+
+    def weights(self, params: "Params", run: str) -> Path:
+        """Return the folder of the model of ``run``."""
+        from stages.artifacts.paths import ModelPaths
+
+        return ModelPaths(self.runs(params)[run].model).weights
+
+    def schema(self, table: str) -> str:
+        """Return the schema of the table that is called ``table`` here."""
+        return self.schemas.get(table, table)
