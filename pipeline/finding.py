@@ -25,7 +25,7 @@ class StageFinding:
 
     def annotated(self, dataset: str) -> Callable[[pa.Table], pa.Table]:
         """Return what gives the tokens of texts, as stage annotate does."""
-        from stages.data.annotate import annotator
+        from stages.data.language.annotation import annotator
 
         return annotator(self.params.annotate.pipeline, self.params.datasets[dataset].language)
 

@@ -14,7 +14,7 @@ from pipeline.cli import app
 from pipeline.predict import predict
 from stages.artifacts.paths import DatasetPaths, ModelPaths
 from stages.artifacts.tables import Provenance, write_table
-from stages.data.annotate import annotator
+from stages.data.language.annotation import annotator
 from stages.keywords.s_tagger import word_tokenizer
 from stages.params import load_params
 from stages.runtime.errors import InputError
