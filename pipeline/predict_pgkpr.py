@@ -138,7 +138,8 @@ def _marker(params: Params, paths: DatasetPaths, which: Which, device: str) -> M
 
 
 def _attribution(params: Params, paths: DatasetPaths, device: str) -> Marker:
-    from stages.keywords.attribution import load_scorer, run
+    from stages.keywords.attribution import run
+    from stages.keywords.saliency.scorers import load_scorer
 
     values = params.attribution.model_dump()
 
@@ -166,7 +167,8 @@ def _importance(params: Params, paths: DatasetPaths) -> Marker:
 def _tags(params: Params, paths: DatasetPaths, device: str) -> Marker:
     from torch import nn
 
-    from stages.keywords.s_tagger import load_tagger, tag, word_ids
+    from stages.keywords.tagging.sources import word_ids
+    from stages.keywords.tagging.tagger import load_tagger, tag
 
     tagger, words = load_tagger(paths.s_tagger)
     nn.Module.to(tagger, device)
