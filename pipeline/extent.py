@@ -9,6 +9,7 @@ import numpy as np
 
 from stages.artifacts.schemas import SPLITS
 from stages.data.deduplication.checks import RowCheck, RowError
+from stages.data.layouts.layout import structure_of
 from stages.data.reading.dataset import data_files, read_rows
 from stages.data.reading.text import COMPRESSIONS
 from stages.params import Params
@@ -60,9 +61,9 @@ def extent_of(params: Params, name: str, root: Path = Path()) -> Extent:
             found = check(row)
         except RowError:
             continue
-        if dataset.structure in ("pairs", "dialogue") and found.label == "0" or found.group in groups:
+        if structure_of(dataset.layout) in ("pairs", "dialogue") and found.label == "0" or found.group in groups:
             continue
-        groups |= {found.group} if dataset.structure == "captions" else set()
+        groups |= {found.group} if structure_of(dataset.layout) == "captions" else set()
         splits[row.split] += 1
         lengths.append([_words(text, dataset) for text in (found.surfaces[0], found.surfaces[:2][-1])])
     scale = max(1.0, in_all / max(1, size)) if rows == LOOKED_AT else 1.0

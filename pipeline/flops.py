@@ -59,7 +59,7 @@ def training_work(params: Params, stage: str, key: str, extent: Extent) -> Work:
 
 
 def _hcl(params: Params, key: str, extent: Extent) -> Work:
-    settings, (width, inner, layers, words) = params.hcl_model(key), _shape(params.encoder.source)
+    settings, (width, inner, layers, words) = params.model(key), _shape(params.encoder.source)
     training, frozen = settings.training, min(settings.training.freeze_layers, layers)
     tokens = min(extent.words * _PIECES_PER_WORD, training.max_source) + 2
     encoder = _Stack(width, inner, layers, frozen)
@@ -70,7 +70,7 @@ def _hcl(params: Params, key: str, extent: Extent) -> Work:
 
 
 def _pgkpr(params: Params, key: str, extent: Extent) -> Work:
-    settings = params.pgkpr_model(key)
+    settings = params.model(key)
     both = settings.architecture == "pgkpr" and settings.keywords.by == "attribution" and (
         settings.keywords.train_scores == "both")
     tokens, words = min(extent.words + 1, params.paraphrase_items.max_length), params.paraphrase_items.vocabulary
@@ -92,7 +92,7 @@ def _pgkpr(params: Params, key: str, extent: Extent) -> Work:
 
 
 def _clld(params: Params, key: str, extent: Extent) -> Work:
-    settings, source = params.clld_model(key), params.clld_encoder(key)
+    settings, source = params.model(key), params.clld_encoder(key)
     views = _VIEWS.get(params.models.clld[key].contrast, 2)
     tokens = min(extent.words * _PIECES_PER_WORD + 2, settings.max_length)
     if source == "textcnn":

@@ -18,15 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
 from rich.console import Console
 from rich.text import Text
 
 from pipeline.pack_encoders import PackedEncoder, encoders_of
-from pipeline.packed import params as packed_params
 from pipeline.packed import run as packed_run
-from stages.artifacts.paths import DatasetPaths
+from stages.artifacts.paths import PARAMS, DatasetPaths
 from stages.artifacts.tables import atomic_file, check_columns, read_metadata
-from stages.params import Params, load_params, stage_hash, stage_values
+from stages.params import Params, load_params, stage_hash
 from stages.params.clld import ClldModel, ClldRun
 from stages.params.hcl import HclModel, HclRun
 from stages.params.pgkpr import PgkprModel, PgkprRun
@@ -98,8 +98,7 @@ def pack(file: Path, models: Sequence[str] | None = None) -> Packed:
     names = chosen_models(params, models)
     runs = [run for run, entry in all_runs(params).items() if entry.model in names]
     encoders = encoders_of(params, names)
-    members: dict[str, bytes | Path] = {_SCRIPT: Path(packed_run.__file__), **_code(),
-                                        "params.json": _as_bytes(packed_values(params, names, runs, encoders))}
+    members: dict[str, bytes | Path] = {_SCRIPT: Path(packed_run.__file__), **_code(), PARAMS.name: _params(params)}
     for track in TRACKS:
         known = getattr(params.models, track)
         members |= _tables(params, track, list(dict.fromkeys(known[name].dataset for name in names if name in known)))
@@ -171,39 +170,12 @@ def _consulted(params: Params, models: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(other for name in models if (other := _pairs_of(params, name)) is not None))
 
 
-def packed_values(params: Params, models: Sequence[str], runs: Sequence[str],
-                  encoders: Mapping[str, PackedEncoder]) -> dict[str, Any]:
-    """Return the params as plain values: the tree, settings of each model and run, and each stage's own with a hash.
-
-    See :mod:`pipeline.packed.params`, which reads them. Encoders are named by their folders in the pack.
-    """
-    tree = params.model_dump(mode="json")
-    tree["encoder"]["source"] = f"path:{packed_run.ENCODER}"
-    for name, encoder in encoders.items():
-        if name in params.models.clld:
-            tree["models"]["clld"][name]["encoder"] = f"path:{encoder.folder}"
-    known = params.models.hcl
-    datasets = dict.fromkeys(known[name].dataset for name in models if name in known)
-    instances = [*(("node_vectors", name) for name in datasets),
-                 *((f"train_{_track(params.models, name)}", name) for name in models),
-                 *(("confusing_pairs", name) for name in _consulted(params, models)),
-                 *((RUN_STAGES[_track(params.runs, name)], name) for name in runs)]
-    decoding = {name: _decoding(params, name) for name in runs if name not in params.runs.clld}
-    return {"params": tree,
-            "models": {name: {"settings": _settings(params, name), "seed": params.model_seed(name)} for name in models},
-            "runs": {name: {"decode": decode} for name, decode in decoding.items()},
-            "stages": {f"{stage}@{key}": {"hash": stage_hash(params, stage, key),
-                                          "values": stage_values(params, stage, key)} for stage, key in instances}}
-
-
-def _settings(params: Params, name: str) -> dict[str, Any]:
-    of_track = {"hcl": params.hcl_model, "pgkpr": params.pgkpr_model, "clld": params.clld_model}
-    return of_track[_track(params.models, name)](name).model_dump(mode="json")
-
-
-def _decoding(params: Params, name: str) -> dict[str, Any]:
-    found = params.hcl_decoding(name) if name in params.runs.hcl else params.pgkpr_decoding(name)
-    return found.model_dump(mode="json")
+def _differences(params: Params, encoders: Mapping[str, PackedEncoder]) -> dict[str, Any]:
+    """Return the params that a pack has in another way: encoders are its own folders, and its machine is alone."""
+    own = {name: {"encoder": f"path:{encoder.folder}"} for name, encoder in encoders.items()
+           if name in params.models.clld}
+    return {"encoder": {"source": f"path:{packed_run.ENCODER}"}, "models": {"clld": own},
+            "runtime": {"rendezvous": None}}
 
 
 def _contents(params: Params, models: Sequence[str], runs: Sequence[str], encoders: Mapping[str, PackedEncoder],
@@ -211,7 +183,7 @@ def _contents(params: Params, models: Sequence[str], runs: Sequence[str], encode
     """Return what the runner and `unpack` go by."""
     of_models = {name: _track(params.models, name) for name in models}
     of_runs = {name: RUN_STAGES[_track(params.runs, name)] for name in runs}
-    return {"pack": digest,
+    return {"pack": digest, "here": _differences(params, encoders),
             "models": {name: {"track": track, "dataset": all_models(params)[name].dataset,
                               "init_from": _start(params, name), "pairs_of": _pairs_of(params, name),
                               "encoder": _encoder(track, encoders.get(name)),
@@ -232,7 +204,7 @@ def _encoder(track: str, encoder: PackedEncoder | None) -> dict[str, Any] | None
 
 
 def _code() -> dict[str, bytes | Path]:
-    """Return the modules that run there, with the plain params in the place of the validated ones."""
+    """Return the modules that run there, and what they read; params are validated here, and there read as they are."""
     found: dict[str, bytes | Path] = {}
     for package in _CODE:
         for path in sorted((_ROOT / package).rglob("*.py")):
@@ -240,8 +212,7 @@ def _code() -> dict[str, bytes | Path]:
             if not name.startswith("stages/params/"):
                 found[name] = path
     found |= {f"benchmarks/{name}.py": _ROOT / "benchmarks" / f"{name}.py" for name in _BESIDE}
-    found["stages/params/__init__.py"] = Path(packed_params.__file__)
-    return found
+    return found | {"dvc.yaml": _ROOT / "dvc.yaml"}
 
 
 def _tables(params: Params, track: str, datasets: Sequence[str]) -> dict[str, bytes | Path]:
@@ -299,6 +270,10 @@ def _sha256(content: bytes | Path) -> str:
 
 def _content(content: bytes | Path) -> bytes:
     return content.read_bytes() if isinstance(content, Path) else content
+
+
+def _params(params: Params) -> bytes:
+    return yaml.safe_dump(params.plain(), sort_keys=False, allow_unicode=True).encode()
 
 
 def _as_bytes(values: Mapping[str, Any]) -> bytes:

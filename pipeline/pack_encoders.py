@@ -84,7 +84,7 @@ def _source(params: Params, name: str) -> str | None:
 
 
 def _needs_pooler(params: Params, name: str) -> bool:
-    return name in params.models.clld and params.clld_model(name).pool == "pooler"
+    return name in params.models.clld and params.model(name).pool == "pooler"
 
 
 def _with_weights(source: str) -> ResolvedEncoder:

@@ -81,7 +81,7 @@ def predict(params: Params, run: str, texts: Iterable[str], keyword: str | None 
 
         if samples:
             raise InputError(f"--samples: run {run} is of the PGKPR track, whose models draw nothing; leave it out.")
-        yield from rewritten(params, run, _batches(texts, batch_size or params.pgkpr_decoding(run).batch_size), keyword)
+        yield from rewritten(params, run, _batches(texts, batch_size or params.decoding(run).batch_size), keyword)
         return
     if run in params.runs.clld:
         yield from _classified(params, run, texts, keyword, samples, batch_size)
@@ -93,7 +93,7 @@ def predict(params: Params, run: str, texts: Iterable[str], keyword: str | None 
     from stages.runtime.seeds import seed_everything
     from stages.tracks.hcl.decoding import Paraphraser
 
-    decode = params.hcl_decoding(run).model_dump()
+    decode = params.decoding(run).model_dump()
     decode["samples"] = decode["samples"] if samples is None else samples
     seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)
     with computing(params.runtime) as device:

@@ -39,7 +39,7 @@ def rewritten(params: Params, run: str, batches: Iterable[list[str]], keyword: s
     Raises:
         InputError: the model or what finds its keywords is not there, or keywords cannot be found or used.
     """
-    decode = params.pgkpr_decoding(run).model_dump()
+    decode = params.decoding(run).model_dump()
     seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)
     device = choose_device(params.runtime.device)
     paraphraser = Paraphraser(ModelPaths(params.runs.pgkpr[run].model).weights, device)

@@ -31,8 +31,9 @@ from stages.artifacts.paths import (
     RunPaths,
 )
 from stages.artifacts.tables import atomic_file
-from stages.params import Params, laid_over, parse_params
+from stages.params import Params, parse_params
 from stages.runtime.errors import InputError, nearest
+from stages.runtime.settings import laid_over
 
 _DATA = "{data}"
 _HEADER = """\

@@ -7,10 +7,10 @@ from pipeline.markdown import escaped, table
 from pipeline.results_material import Evaluated, Material, System, Trained
 from pipeline.results_tracks import NOTHING
 from stages.artifacts.schemas import SPLITS
-from stages.params import Params
 from stages.results.reporting.classifiers import confused_pairs
 from stages.results.reporting.published_clld import PAPER_TEXTS
 from stages.results.reporting.steps import QUESTIONS, Step, exact_values, steps
+from stages.runtime.settings import Params
 from stages.tracks.clld.distances import moved_pairs
 
 READING = ("Accuracy and F1 in per cent. Macro F1 counts every class alike, weighted F1 by its texts. NLL: mean "

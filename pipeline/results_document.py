@@ -18,6 +18,7 @@ from pipeline.results_tracks import CLLD, HCL, PGKPR
 from pipeline.results_worth import worth
 from stages.artifacts.tables import atomic_file
 from stages.runtime.errors import InputError
+from stages.runtime.settings import read_params
 
 DOCUMENT = Path("docs") / "results.md"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
@@ -98,12 +99,11 @@ def write(name: str, out: Path = DOCUMENT) -> None:
     Raises:
         InputError: an artifact is missing (the message names the stage to run), or the document's marks are broken.
     """
-    from stages.params import load_params
 
     if not _NAME.fullmatch(name):
         raise InputError(f"{name!r} cannot name a block; take lower-case letters, digits, - and _, such as "
                          f"qqp-labelled.")
-    text = block(name, read_material(load_params()))
+    text = block(name, read_material(read_params()))
     try:
         before = out.read_text(encoding="utf-8") if out.exists() else ""
         made = with_block(before, name, text)

@@ -12,7 +12,6 @@ import pandas as pd
 from pipeline.results_tracks import CLLD, HCL, PGKPR, TRACKS, Track
 from stages.artifacts.paths import COMPARISON, DatasetPaths, ModelPaths, RunPaths
 from stages.artifacts.tables import read_frame
-from stages.params import Params
 from stages.results.reporting.differences import Exact, exact_tests
 from stages.results.reporting.gather_clld import ClassifierMaterial, RowKind, read_classifier, row_kind
 from stages.results.reporting.published import PublishedRow, dataset_kind_of, published_row, removed_parts
@@ -20,6 +19,7 @@ from stages.results.reporting.published_clld import clld_rows
 from stages.results.reporting.published_pgkpr import FULL, keywords_of, pgkpr_row, pgkpr_row_name, removed_terms
 from stages.runtime.errors import InputError
 from stages.runtime.process import RECORDS
+from stages.runtime.settings import Params
 
 # Data stages whose counts are told, by track.
 _COUNTS = {"hcl": ("ingest", "graph", "keywords"), "pgkpr": ("ingest", "paraphrase_items"),
@@ -248,7 +248,7 @@ def _systems(params: Params, track: Track, runs: list[str], groups: Mapping[str,
 
 def _described(params: Params, run: str, kind: str | None) -> tuple[str, bool, PublishedRow | None]:
     """Return what a run of HCL does without, whether it is the full method, and the row that it corresponds to."""
-    settings = params.hcl_model(params.runs.hcl[run].model).model_dump()
+    settings = params.model(params.runs.hcl[run].model).plain()
     removed = sorted(removed_parts(settings))
     decoded = any(key not in _SAME_OUTPUT for key in params.runs.hcl[run].decode)
     return (" and ".join(HCL.parts[part] for part in removed), not removed and not decoded,
@@ -257,8 +257,8 @@ def _described(params: Params, run: str, kind: str | None) -> tuple[str, bool, P
 
 def _rewriting(params: Params, run: str, kind: str | None) -> tuple[str, bool, PublishedRow | None]:
     """Return the same of a run of PGKPR; a baseline does without the method."""
-    settings = params.pgkpr_model(params.runs.pgkpr[run].model).model_dump()
-    decode = {"keywords": keywords_of(settings, params.pgkpr_decoding(run).model_dump())}
+    settings = params.model(params.runs.pgkpr[run].model).plain()
+    decode = {"keywords": keywords_of(settings, params.decoding(run).plain())}
     row = pgkpr_row_name(settings, decode)
     removed = " and ".join(PGKPR.parts[term] for term in sorted(removed_terms(settings)))
     without = removed or _OTHERWISE.get(str(row), "" if row == FULL else "keywords as PGKPR has them")

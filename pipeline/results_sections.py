@@ -8,9 +8,9 @@ from pipeline.markdown import escaped, table
 from pipeline.results_material import Evaluated, Material, System, Trained, Value, own
 from pipeline.results_tracks import CLLD, HCL, NOTHING, PGKPR, Column
 from stages.artifacts.schemas import SPLITS
-from stages.params import Params
 from stages.results.reporting.labels import settings_text
 from stages.results.reporting.published import NOTES, PAPER_TRIPLES, PublishedRow
+from stages.runtime.settings import Params
 from stages.tracks.pgkpr.architectures import ARCHITECTURES
 
 _BOUNDS = (("share_input_equals_output", "k_x = k_y+: nothing to pull together"),
@@ -56,7 +56,7 @@ def _rates(params: Params) -> str:
     if rate is not None:
         return f"learning rate {rate:g}"
     by_rate: dict[float, list[str]] = {}
-    for architecture in dict.fromkeys(params.pgkpr_model(name).architecture for name in params.models.pgkpr):
+    for architecture in dict.fromkeys(params.model(name).architecture for name in params.models.pgkpr):
         by_rate.setdefault(ARCHITECTURES[architecture].rate, []).append(escaped(architecture))
     return "learning rates " + ", ".join(f"{rate:g} ({', '.join(names)})" for rate, names in by_rate.items())
 

@@ -15,7 +15,7 @@ from pipeline.dag import read_dag
 from pipeline.recipes import recipe_names
 from stages.artifacts import paths
 from stages.artifacts.schemas import SCHEMAS
-from stages.params import STAGE_PARAMS, parse_params
+from stages.params import parse_params
 from stages.runtime.entries import module_of
 
 DVC = yaml.safe_load((ROOT / "dvc.yaml").read_text())
@@ -66,13 +66,6 @@ def test_a_stage_takes_the_python_on_path_or_says_that_none_will_do(tmp_path):
     paths = f"{tmp_path}:{Path(sys.executable).parent}"
     found = subprocess.run(line, cwd=ROOT, env={"PATH": paths}, capture_output=True, text=True)
     assert found.returncode == 0 and "example: python -m stages.data.ingest dataset" in found.stdout
-
-
-@pytest.mark.parametrize("stage", STAGES)
-def test_params_are_those_that_the_stage_may_read(stage):
-    named = [name.replace("${key}", "{key}") for name in STAGES[stage].get("params", [])]
-    assert sorted(named) == sorted(STAGE_PARAMS.get(stage, ()))
-    assert set(STAGE_PARAMS) <= set(STAGES)
 
 
 @pytest.mark.parametrize("stage", STAGES)

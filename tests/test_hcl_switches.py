@@ -111,7 +111,7 @@ def test_a_preset_spelt_out_in_full_is_the_preset():
 def test_ablations_stand_beside_a_preset(overrides):
     params = Params.model_validate({**PAPER, "models": {"hcl": {"m": {"dataset": "d", "overrides": overrides}}}})
     (group, changes), = overrides.items()
-    row = params.hcl_model("m").model_dump()
+    row = params.model("m").model_dump()
     for name, expected in changes.items():
         assert row[group][name] == expected or expected.items() <= row[group][name].items()
     assert row["contrasts"]["dist_norm"] == "none"
@@ -120,7 +120,7 @@ def test_ablations_stand_beside_a_preset(overrides):
 def test_a_single_model_may_have_the_preset_although_the_block_is_spelt_out():
     content = Params.model_validate(MINIMAL).model_dump(mode="json")
     content["models"]["hcl"]["m"]["overrides"] = {"preset": "paper", "latent": {"size": 64}}
-    row = parse_params(yaml.safe_load(yaml.safe_dump(content)), "params.yaml").hcl_model("m")
+    row = parse_params(yaml.safe_load(yaml.safe_dump(content)), "params.yaml").model("m")
     assert row == TrainHcl.model_validate({"preset": "paper", "latent": {"size": 64}})
     content["models"]["hcl"]["m"]["overrides"] = {"preset": "paper", "keyword": {"kw_anchor": "output"}}
     with pytest.raises(InputError, match="(?s)models.hcl.m.overrides.*preset paper contradicts 1 of the switches "

@@ -374,4 +374,4 @@ def test_nothing_is_written_when_the_stage_fails(tmp_path, monkeypatch, capsys):
     assert "b.jsonl row" in capsys.readouterr().err
     assert not (tmp_path / "artifacts").exists()
     assert ingest.main(["tyo"]) == 1
-    assert "no data set is called 'tyo'; did you mean 'toy'?" in capsys.readouterr().err
+    assert "params.yaml: datasets has no 'tyo'; did you mean 'toy'?" in capsys.readouterr().err

@@ -23,15 +23,16 @@ from rich.console import Console
 from transformers import BertModel
 
 from pipeline import pack as packing
-from pipeline.pack import FOLDER, pack, packed_values, show_pack
-from pipeline.packed import params as packed_params
-from pipeline.packed.run import Job, Refused, Runner, jobs_of, rows_digest, settle_overrides
+from pipeline.pack import FOLDER, pack, show_pack
+from pipeline.packed.run import Job, Refused, Runner, differences, jobs_of, rows_digest, settle_overrides
 from pipeline.unpack import show_unpacked, unpack
 from stages.artifacts.paths import DatasetPaths, ModelPaths, RunPaths
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
 from stages.graph import node_vectors
 from stages.params import load_params, parse_params, stage_hash
+from stages.runtime import settings
 from stages.runtime.errors import InputError
+from stages.runtime.settings import Params, on_this_machine, read_params, stage_params
 from stages.runtime.versions import FLOORS, wanting
 from stages.tracks.hcl import generate as generate_hcl
 from stages.tracks.hcl import train as train_hcl
@@ -313,19 +314,30 @@ def test_a_pack_is_the_same_each_time_and_brings_what_models_start_from(project,
     assert (tmp_path / "one.tar.gz").read_bytes() == (tmp_path / "two.tar.gz").read_bytes()
     with tarfile.open(tmp_path / "one.tar.gz") as archive:
         names = {name.removeprefix(f"{FOLDER}/") for name in archive.getnames()}
-    assert names >= {"run_packed.py", "params.json", "pack.json", "encoder/half.safetensors", "encoder/tokenizer.json",
-                     "artifacts/tiny/edges.parquet", "stages/params/__init__.py", "models/training/loop.py"}
-    assert not {name for name in names if name.startswith(("pipeline", "stages/params/h")) or "node_vectors.p" in name
+    assert names >= {"run_packed.py", "params.yaml", "dvc.yaml", "pack.json", "encoder/half.safetensors",
+                     "encoder/tokenizer.json", "artifacts/tiny/edges.parquet", "models/training/loop.py"}
+    assert not {name for name in names if name.startswith(("pipeline", "stages/params")) or "node_vectors.p" in name
                 and name.endswith("parquet")}
 
 
-def test_packed_values_are_those_of_the_params(project):
-    now = load_params()
-    values = packed_values(now, ["hcl", "later"], ["later"], {})
-    assert values["models"]["later"] == {"seed": 5, "settings": now.hcl_model("later").model_dump(mode="json")}
-    assert values["runs"]["later"]["decode"]["num_beams"] == 1
-    assert values["stages"]["train_hcl@later"]["hash"] == stage_hash(now, "train_hcl", "later")
-    assert values["params"]["encoder"]["source"] == "path:encoder"
+def test_params_of_a_pack_are_those_at_home_but_for_what_its_machine_has(project, tmp_path, monkeypatch):
+    now, home = load_params(), read_params()
+    pack(tmp_path / "pack.tar.gz", ["later"])
+    with tarfile.open(tmp_path / "pack.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    monkeypatch.chdir(tmp_path / FOLDER)
+    monkeypatch.setitem(sys.modules, "stages.params", None)     # as a machine without pydantic has none
+    packed = read_params()
+    assert packed == home
+    Path("machine.json").write_text(json.dumps(differences(json.loads(Path("pack.json").read_text()),
+                                                           {"precision": "bf16", "processes": 1, "device": None})))
+    there = stage_params(packed, "train_hcl", "later")
+    assert there.model("later").plain() == {**now.model("later").plain(), "training": {
+        **now.model("later").training.plain(), "precision": "bf16"}}
+    assert there.model_seed("later") == 5 and there.encoder.source == "path:encoder"
+    here = there.runtime
+    assert (here.precision, here.device, here.rendezvous) == ("bf16", home.runtime.device, None)
+    assert settings.stage_hash(packed, "train_hcl", "later") == stage_hash(now, "train_hcl", "later")
 
 
 def test_too_much_is_refused_with_what_is_large(project, tmp_path, monkeypatch):
@@ -463,9 +475,9 @@ def test_what_runs_at_the_deadline_is_stopped(folder, capsys):
 def test_a_pack_meets_no_other_machine_whatever_the_params_say(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     runtime = {"processes": 2, "rendezvous": {"endpoint": "gpu0:29400", "nodes": 2, "node": 0}}
-    Path("params.json").write_text(json.dumps({"params": {"runtime": runtime}}))
-    Path("overrides.json").write_text(json.dumps({"processes": 1}))
-    assert packed_params.load_params().runtime == {"processes": 1, "rendezvous": None}
+    here = {"encoder": {}, "runtime": {"rendezvous": None}}
+    Path("machine.json").write_text(json.dumps(differences({"models": {}, "here": here}, {"processes": 1})))
+    assert on_this_machine(Params({"runtime": runtime}))["runtime"] == {"processes": 1, "rendezvous": None}
 
 
 def test_results_under_other_options_are_not_mixed(folder):
@@ -552,16 +564,6 @@ def _made_by(model, run):
                                                        run.predictions)}
     files = [model.history, model.metrics, *sorted(model.weights.iterdir())]
     return tables | {path.name: path.read_bytes() for path in files}
-
-
-def test_a_pack_of_both_tracks_holds_what_either_needs(rewriters):
-    with chdir(rewriters):
-        now = load_params()
-        values = packed_values(now, ["plain"], ["greedy"], {})
-    assert values["models"]["plain"]["settings"]["architecture"] == "transformer"
-    assert set(values["stages"]) == {"train_pgkpr@plain", "generate_pgkpr@greedy"}
-    assert values["stages"]["generate_pgkpr@greedy"]["hash"] == stage_hash(now, "generate_pgkpr", "greedy")
-    assert values["runs"]["greedy"]["decode"]["max_length"] == tiny_rewriters.MAX_LENGTH
 
 
 def test_what_a_pack_of_rewriters_lacks_is_named(rewriters, tmp_path):

@@ -171,6 +171,7 @@ def test_processes_end_with_the_one_that_started_them(script, tmp_path):
 def test_a_stage_starts_its_processes_unless_torchrun_has(tmp_path, monkeypatch, capsys):
     """Two processes in params start ``python -m``; one that was started works, and is silent unless it is first."""
     monkeypatch.chdir(tmp_path)
+    tiny_training.write_params(tmp_path)
     started, worked = [], []
     monkeypatch.setattr(process, "start_processes", lambda *call: started.append(call) or 5)
 

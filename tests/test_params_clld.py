@@ -64,8 +64,8 @@ def test_overrides_reach_one_model_only_and_encoders_are_the_projects_unless_nam
     content = with_clld(sample, cnn={"dataset": "questions", "encoder": "textcnn", "seed": 3,
                                      "overrides": {"training": {"epochs": 7}, "textcnn": {"widths": [2]}}})
     params = parse_params({**content, "encoder": {"source": "hub:bert-base-uncased"}}, "recipe")
-    assert params.clld_model("cnn").training.epochs == 7 and params.clld_model("cnn").textcnn.widths == [2]
-    assert params.clld_model("ct") == params.train_clld
+    assert params.model("cnn").training.epochs == 7 and params.model("cnn").textcnn.widths == [2]
+    assert params.model("ct") == params.train_clld
     assert (params.clld_encoder("ct"), params.clld_encoder("cnn")) == ("hub:bert-base-uncased", "textcnn")
     assert (params.model_seed("ct"), params.model_seed("cnn")) == (params.seed, 3)
 
@@ -133,7 +133,7 @@ def test_a_contrast_needs_a_second_text(sample):
 def test_evaluations_that_make_one_update_are_enough(sample):
     overrides = {"distance": {"evaluations": 1}, "training": {"epochs": 10}}
     content = with_clld(sample, m={"dataset": "questions", "contrast": "adaptive", "overrides": overrides})
-    assert parse_params(content, "recipe").clld_model("m").distance.evaluations == 1
+    assert parse_params(content, "recipe").model("m").distance.evaluations == 1
 
 
 @pytest.mark.parametrize(("run", "line"), [

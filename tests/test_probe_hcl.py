@@ -82,7 +82,7 @@ def paraphraser(encoder, tmp_path_factory):
     return Paraphraser(save_model(tmp_path_factory.mktemp("model"), encoder))
 
 
-DECODE = GenerateHcl(num_beams=2, max_length=6, min_length=2)
+DECODE = GenerateHcl(num_beams=2, max_length=6, min_length=2).plain()
 
 
 def probe(paraphraser, rows, seed=1, **params):
@@ -279,7 +279,7 @@ def test_every_choice_has_its_keyword(paraphraser, items):
 def test_outputs_of_the_swap_are_those_of_the_paraphraser(paraphraser, items, probed):
     row = probed.swap[probed.swap["choice"] == "random"].iloc[0]
     item = items[items["example_id"] == row["example_id"]].assign(keyword=row["keyword"])
-    made = pd.concat(list(paraphraser.rewrite(item, DECODE.model_dump(), 1)))
+    made = pd.concat(list(paraphraser.rewrite(item, DECODE, 1)))
     assert made["prediction"].tolist() == [row["prediction"]]
 
 

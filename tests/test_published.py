@@ -150,8 +150,8 @@ def test_whole_settings_do_as_well_as_overrides():
     content = {"recipe": "x", "datasets": {"d": {"source": "d"}}, "models": {"hcl": {
         "full": {"dataset": "d"}, "flat": {"dataset": "d", "overrides": {"graph": {"iterations": 0}}}}}}
     params = parse_params(content, "params")
-    assert removed_parts(params.hcl_model("full").model_dump()) == frozenset()
-    assert row_name(params.hcl_model("flat").model_dump()) == "w/o graph"
+    assert removed_parts(params.model("full").model_dump()) == frozenset()
+    assert row_name(params.model("flat").model_dump()) == "w/o graph"
 
 
 def test_ablations_were_published_on_qqp_alone():
@@ -252,10 +252,10 @@ def test_whole_settings_and_decoding_of_pgkpr_do_as_well():
         "flat": {"dataset": "d", "overrides": {**NO_CON, **NO_REC}}}},
         "runs": {"pgkpr": {"ref": {"model": "full", "decode": {"keywords": "xy", "num_beams": 4}}}}}
     params = parse_params(content, "params")
-    decode = params.pgkpr_decoding("ref").model_dump()
-    names = {name: pgkpr_row_name(params.pgkpr_model(name).model_dump(), decode) for name in params.models.pgkpr}
+    decode = params.decoding("ref").model_dump()
+    names = {name: pgkpr_row_name(params.model(name).model_dump(), decode) for name in params.models.pgkpr}
     assert names == {"full": "PGKPR-ref", "released": "PGKPR-ref", "flat": None}
-    assert removed_terms(params.pgkpr_model("flat").model_dump()) == {"contrast", "reconstruction"}
+    assert removed_terms(params.model("flat").model_dump()) == {"contrast", "reconstruction"}
 
 
 def test_keywords_of_a_run_follow_its_model_unless_they_are_named():

@@ -3,6 +3,7 @@
 import pytest
 from ingest_rows import ingested
 
+from stages.data.layouts.layout import structure_of
 from stages.data.reading.dataset import read_rows
 from stages.params.data import Dataset, Ingest
 from stages.runtime.errors import InputError
@@ -169,5 +170,5 @@ def test_encodings_come_with_the_layout_and_can_be_named():
     assert Dataset(source="x", layout="rt_polarity").encoding == "cp1252"
     assert Dataset(source="x", layout="rt_polarity", encoding="utf-8").encoding == "utf-8"
     assert Dataset(source="x", layout="all_terms").encoding == "utf-8"
-    assert {Dataset(source="x", layout=name).structure for name in (
+    assert {structure_of(name) for name in (
         "newsgroups", "trec", "all_terms", "text_gcn", "rt_polarity")} == {"labelled"}

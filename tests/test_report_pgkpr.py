@@ -194,7 +194,7 @@ def test_training_has_no_alarms_and_its_own_curves(page):
     assert "alarms" not in training and "architecture" in training
     assert "The loss and its parts" in training and "Optimiser and the rest" in training
     assert "generation: pgkpr validation from 5.500 to 5.000" in training
-    assert ["w-o-con", "quora", "13", "contrast.weight = 0", "2", "2", "5.750"] in rows(training)
+    assert ["w-o-con", "quora", "13", "contrast.weight = 0.0", "2", "2", "5.750"] in rows(training)
     settings = training[training.index("Settings of lbow"):]
     assert "latent bow: gumbel" in settings and "residual" not in settings
 

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -38,6 +39,7 @@ def wait_until(condition, seconds=20.0):
 
 def test_an_input_error_is_a_message_and_status_1(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "params.yaml", tmp_path)
 
     def work(_process):
         raise InputError("a.csv, row 3: no text. Remove the row.")
@@ -48,6 +50,7 @@ def test_an_input_error_is_a_message_and_status_1(tmp_path, monkeypatch, capsys)
 
 def test_a_stage_knows_its_instance_and_leaves_a_record(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "params.yaml", tmp_path)
     seen = []
     assert run_stage("graph", lambda process: seen.append(process), ["sample"]) == 0
     assert seen[0].name == "graph@sample"

@@ -12,8 +12,9 @@ from pipeline.extent import Extent, extent_of
 from pipeline.machine import Machine
 from pipeline.recipes import plan, read_recipe
 from pipeline.sizes import BUDGET, EPOCHS, fitting_sizes, kind_of, sized_datasets
-from stages.params import Params, laid_over, parse_params
+from stages.params import Params, parse_params
 from stages.runtime.errors import InputError
+from stages.runtime.settings import laid_over
 
 SMALL, MANY, GPU, LARGE = Machine(2, 24), Machine(16, 64), Machine(16, 64, 24), Machine(32, 256, 80)
 MACHINES = {"few cores": SMALL, "many cores": MANY, "GPU": GPU, "large GPU": LARGE}

@@ -23,11 +23,11 @@ from stages.artifacts.paths import ModelPaths
 from stages.artifacts.tables import read_frame, read_metadata
 from stages.encoders import resolve_encoder
 from stages.params.hcl import TrainHcl
-from stages.params.presets import laid_over
 from stages.runtime.checkpoints import FolderCheckpoints
 from stages.runtime.errors import InputError
 from stages.runtime.precision import computed_in
 from stages.runtime.process import RECORDS
+from stages.runtime.settings import laid_over
 from stages.tracks.hcl.architectures.hcl import _model, annealing_steps, keyword_graph, run
 from stages.tracks.hcl.batches import TripleBatches
 from stages.tracks.hcl.items import joined_items

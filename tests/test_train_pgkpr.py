@@ -22,11 +22,11 @@ from models.training import Step
 from stages.artifacts.paths import DatasetPaths, ModelPaths
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
 from stages.params.pgkpr import TrainPgkpr
-from stages.params.presets import laid_over
 from stages.runtime.checkpoints import FolderCheckpoints
 from stages.runtime.errors import InputError
 from stages.runtime.precision import computed_in
 from stages.runtime.process import RECORDS
+from stages.runtime.settings import laid_over
 from stages.tracks.pgkpr.architectures import ARCHITECTURES as KINDS
 from stages.tracks.pgkpr.batches import PairBatches, bags
 from stages.tracks.pgkpr.lookup import TrainedOn, load_lookup

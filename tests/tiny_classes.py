@@ -8,7 +8,7 @@ import yaml
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, write_table
 from stages.params.clld import TrainClld
-from stages.params.presets import laid_over
+from stages.runtime.settings import laid_over
 from stages.tracks.clld.architectures import architecture_of
 from stages.tracks.clld.texts import labelled_texts
 

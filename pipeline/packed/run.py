@@ -30,6 +30,7 @@ from typing import Any, Protocol
 from stages.artifacts.archives import write_archive
 from stages.runtime.entries import module_of
 from stages.runtime.errors import InputError
+from stages.runtime.settings import MACHINE, laid_over
 from stages.runtime.versions import checked_versions
 
 PACK = Path("pack.json")
@@ -296,16 +297,32 @@ def _widen(half: Path, target: Path) -> None:
 
 
 def settle_overrides(overrides: Mapping[str, Any]) -> None:
-    """Say to the stages what this machine has in another way than the params.
+    """Make sure that nothing was done here under other options.
 
     Raises:
-        Refused: something was done here already under other options.
+        Refused: something was.
     """
     text = json.dumps(overrides, sort_keys=True)
     if OVERRIDES.exists() and OVERRIDES.read_text() != text and any(DONE.glob("*")):
         raise Refused(f"this folder has results under other options ({OVERRIDES.read_text()}, now {text}). Give the "
                       f"same ones, or take the pack apart in a new folder.")
     OVERRIDES.write_text(text)
+
+
+def differences(pack: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the params that this machine has in another way than ``params.yaml``, nested like that.
+
+    Args:
+        pack: content of ``pack.json``.
+        overrides: of the block ``runtime``; None leaves a value as it is. A precision is that of trainings too.
+    """
+    given = {name: value for name, value in overrides.items() if value is not None}
+    trainings: dict[str, Any] = {}
+    if "precision" in given:
+        training = {"training": {"precision": given["precision"]}}
+        for name, model in pack["models"].items():
+            trainings.setdefault("models", {}).setdefault(model["track"], {})[name] = {"overrides": training}
+    return laid_over(laid_over(pack["here"], trainings), {"runtime": given})
 
 
 def machine(device: str) -> dict[str, Any]:
@@ -412,6 +429,7 @@ def _run(arguments: argparse.Namespace) -> int:
     for folder in (LOGS, DONE):
         folder.mkdir(exist_ok=True)
     settle_overrides(overrides)
+    MACHINE.write_text(json.dumps(differences(pack, overrides)))
     widen_encoders()
     about = {"machine": machine(arguments.device), "overrides": overrides}
     say(f"pack {pack['pack']} on {about['machine']['device']}, torch {about['machine']['torch']}: "

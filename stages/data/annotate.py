@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,12 +21,14 @@ from stages.artifacts.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, read_batches, table_writer
 from stages.data.language.annotators import BUILT_IN, Annotator, load_annotator
 from stages.data.language.tokens import fixed_chunks, stream_chunks, token_table
-from stages.params.data import Annotate
 from stages.runtime.chunk_store import ChunkStore
 from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import hash_files, hash_values
 from stages.runtime.pool import map_chunks
 from stages.runtime.process import StageProcess, run_stage
+
+if TYPE_CHECKING:
+    from stages.params.data import Annotate
 
 _COLUMNS = ["text_id", "text"]
 # A row group is written when it has so many texts, or tokens: enough to compress well, few enough to hold.
@@ -34,7 +37,7 @@ _GROUP_TOKENS = 1 << 20
 _CODE = (Path(__file__), Path(str(language_package.__file__)).parent, Path(str(schemas.__file__)))
 
 
-def run(texts: pa.Table, params: Annotate, workers: int = 1, address: str | None = None) -> pa.Table:
+def run(texts: pa.Table, params: "Annotate", workers: int = 1, address: str | None = None) -> pa.Table:
     """Return the ``tokens`` table of ``texts``; the same whoever does the work.
 
     Args:
@@ -134,20 +137,18 @@ def _one_language(languages: set[str], place: str) -> str:
 
 
 def _work(process: StageProcess) -> None:
-    from stages.params import load_params, stage_hash, stage_values
-
-    params = load_params()
+    params = process.params
     paths = DatasetPaths(process.instance)
     source, chosen = paths.table("texts"), params.annotate
     languages, total = _survey(source)
     language = _one_language(languages or {params.datasets[process.instance].language}, str(source))
     by = reader(chosen.pipeline, language)
-    key = hash_values({**stage_values(params, "annotate", process.instance), "model": by.describe(),
+    key = hash_values({**process.computed_values, "model": by.describe(),
                        "code": hash_files(_CODE)})
     store = ChunkStore(process.scratch, key)
     chunks = stream_chunks(read_batches(source, "texts", _COLUMNS), chosen.chunk)
     tables = annotated(chunks, chosen.pipeline, language, total, params.runtime.workers, params.cluster.address, store)
-    provenance = Provenance(stage=process.name, params_hash=stage_hash(params, "annotate", process.instance),
+    provenance = Provenance(process.name, process.params_hash,
                             models={by.engine: by.describe()})
     with table_writer(paths.table("tokens"), "tokens", provenance) as writer:
         for group in row_groups(tables):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from stages.data.items.counts import by_split, hashed_counts, negative_counts, r
 from stages.data.items.items import Items
 from stages.data.items.labelled import labelled_counts, labelled_examples
 from stages.data.items.tables import example_batches, labelled_batches, text_batches, text_numbers, used_texts
+from stages.data.layouts.layout import structure_of
 from stages.data.layouts.newsposts import stripped_posts
 from stages.data.negatives.sources import (
     check_source,
@@ -32,9 +33,11 @@ from stages.data.splitting.by_hash import component_marks, split_by_hash
 from stages.data.splitting.exclusions import Connected, connected
 from stages.data.splitting.leaks import leak_report
 from stages.data.splitting.splits import sample_items, split_groups, split_items
-from stages.params.data import Dataset, Ingest
-from stages.runtime.errors import InputError, nearest
+from stages.runtime.errors import InputError
 from stages.runtime.process import StageProcess, run_stage
+
+if TYPE_CHECKING:
+    from stages.params.data import Dataset, Ingest
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class Ingested:
     pieces: Mapping[str, Callable[[], Iterable[Any]]]
 
 
-def run(rows: Iterable[RawRow], dataset: Dataset, params: Ingest, seed: int, scratch: Path) -> Ingested:
+def run(rows: Iterable[RawRow], dataset: "Dataset", params: "Ingest", seed: int, scratch: Path) -> Ingested:
     """Turn raw rows into examples (METHODS A.1).
 
     Texts and rows lie on disk; memory holds some tens of bytes per distinct text and per item. Retrieved
@@ -69,7 +72,7 @@ def run(rows: Iterable[RawRow], dataset: Dataset, params: Ingest, seed: int, scr
         InputError: too many rows are unusable, or they give no examples under ``params``.
     """
     check_source(dataset, params)
-    labelled = dataset.structure == "labelled"
+    labelled = structure_of(dataset.layout) == "labelled"
     rows = stripped_posts(rows, params.ng_strip) if labelled else rows
     taken = take_rows(rows, dataset, scratch, params.roc_mode, labelled and params.labelled_copies == "keep")
     check_share(taken, params.max_rejected)
@@ -78,7 +81,7 @@ def run(rows: Iterable[RawRow], dataset: Dataset, params: Ingest, seed: int, scr
     return _contrasted(connected(taken, params.split_by, params.captions), dataset, params, seed)
 
 
-def _contrasted(found: Connected, dataset: Dataset, params: Ingest, seed: int) -> Ingested:
+def _contrasted(found: Connected, dataset: "Dataset", params: "Ingest", seed: int) -> Ingested:
     """Make items of source, target and negative."""
     counts = source_counts(found, params)
     whole = made_items(found, params, seed)
@@ -106,7 +109,7 @@ def _contrasted(found: Connected, dataset: Dataset, params: Ingest, seed: int) -
         "rejected": lambda: _rejected(found.taken, found.exclusions.of_takeable)})
 
 
-def _labelled(taken: Taken, dataset: Dataset, params: Ingest, seed: int) -> Ingested:
+def _labelled(taken: Taken, dataset: "Dataset", params: "Ingest", seed: int) -> Ingested:
     """Make items of text and class."""
     kept, split = labelled_examples(taken, params, seed)
     texts, label = taken.first[kept], taken.label[kept]
@@ -124,7 +127,7 @@ def _rejected(taken: Taken, later: Callable[[np.ndarray], np.ndarray]) -> Iterat
     return taken.log.rejected(taken.verdicts, taken.takeable, later, taken.labels)
 
 
-def _split(items: Items, found: Connected, params: Ingest, seed: int) -> tuple[np.ndarray, np.ndarray | None]:
+def _split(items: Items, found: Connected, params: "Ingest", seed: int) -> tuple[np.ndarray, np.ndarray | None]:
     """Return the split of each item and, if components are kept together, of each component."""
     taken, group = found.taken, found.group
     if params.split_by == "pair":
@@ -138,7 +141,7 @@ def _split(items: Items, found: Connected, params: Ingest, seed: int) -> tuple[n
     return of_group[group[items.source]], of_group
 
 
-def _check_filled(split: np.ndarray, params: Ingest) -> None:
+def _check_filled(split: np.ndarray, params: "Ingest") -> None:
     empty = [name for name, count in by_split(split).items() if not count]
     if empty and params.split_by == "hashed":
         raise InputError(f"no example is left for {empty[0]}: under ingest.split_by hashed each component of texts is "
@@ -151,19 +154,14 @@ def _check_filled(split: np.ndarray, params: Ingest) -> None:
 
 
 def _work(process: StageProcess) -> None:
-    from stages.params import load_params, stage_hash
-
-    params = load_params()
-    key = process.instance
-    if key not in params.datasets:
-        raise InputError(f"no data set is called {key!r}; {nearest(key, params.datasets)}")
-    dataset, spool = params.datasets[key], process.scratch / "spool"
+    params, key, spool = process.params, process.instance, process.scratch / "spool"
+    dataset = params.datasets[key]
     if spool.exists():
         rmtree(spool)  # left by an attempt that was killed
     spool.mkdir()
     try:
         made = run(read_rows(dataset), dataset, params.ingest_settings(key), params.seed, spool)
-        provenance = Provenance(process.name, stage_hash(params, "ingest", key), counts=made.counts)
+        provenance = Provenance(process.name, process.params_hash, counts=made.counts)
         paths = DatasetPaths(key)
         for name, pieces in made.pieces.items():
             kind = made.examples if name == "examples" else name

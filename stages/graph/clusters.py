@@ -30,10 +30,8 @@ def run(examples: Rows, keywords: Rows, limits: JoinLimits = DEFAULT_LIMITS) -> 
 
 
 def _work(process: StageProcess) -> None:
-    from stages.params import load_params, stage_hash
-
-    params, paths = load_params(), DatasetPaths(process.instance)
-    provenance = Provenance(process.name, stage_hash(params, "clusters", process.instance), counts={"clusters": 0})
+    params, paths = process.params, DatasetPaths(process.instance)
+    provenance = Provenance(process.name, process.params_hash, counts={"clusters": 0})
     rows = run(paths.table("examples"), paths.table("keywords"),
                JoinLimits(params.runtime.memory_gib, process.scratch / "joins"))
     last = None

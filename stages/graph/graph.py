@@ -90,12 +90,10 @@ def _shape(ranks: Centrality, component: np.ndarray, found: Communities) -> dict
 
 
 def _work(process: StageProcess) -> None:
-    from stages.params import load_params, stage_hash
-
-    params, paths = load_params(), DatasetPaths(process.instance)
+    params, paths = process.params, DatasetPaths(process.instance)
     result = run(paths.table("examples"), paths.table("keywords"), paths.table("clusters"), params.graph,
                  JoinLimits(params.runtime.memory_gib, process.scratch / "joins"))
-    provenance = Provenance(process.name, stage_hash(params, "graph", process.instance),
+    provenance = Provenance(process.name, process.params_hash,
                             models={"communities": {"igraph": version("igraph")}}, counts=result.metrics)
     with table_writer(paths.table("edges"), "edges", provenance) as writer:
         for start in range(0, result.edges.num_rows, ROW_GROUP):

@@ -99,9 +99,7 @@ def _complain(missing: pd.Series, what: str, stage: str) -> None:
 
 
 def _work(process: StageProcess) -> None:
-    from stages.params import load_params, stage_hash
-
-    params, paths = load_params(), DatasetPaths(process.instance)
+    params, paths = process.params, DatasetPaths(process.instance)
     examples, texts, keywords, nodes = (read_frame(paths.table(kind), kind)
                                         for kind in ("examples", "texts", "keywords", "nodes"))
     resolved = resolve_encoder(params.encoder.source)
@@ -114,10 +112,10 @@ def _work(process: StageProcess) -> None:
     assert tokenizer is not None  # a location always has one
     with computing(params.runtime) as device:
         nn.Module.to(encoder, device)
-        made = run(examples, texts, keywords, nodes, encoder, tokenizer, params.node_vectors.model_dump(),
+        made = run(examples, texts, keywords, nodes, encoder, tokenizer, params.node_vectors.plain(),
                    lambda chunks: progress(chunks, process.name, unit="chunk"))
     write_table(paths.table(STAGE), STAGE, made.columns,
-                Provenance(process.name, stage_hash(params, STAGE, process.instance),
+                Provenance(process.name, process.params_hash,
                            {"encoder": resolved.description}, dict(made.counts),
                            precision=computed_in(params.runtime.precision, params.runtime.tf32)))
 

@@ -97,18 +97,16 @@ def fallbacks(counts: Mapping[str, int]) -> list[str]:
 
 
 def _work(process: StageProcess) -> None:
-    from stages.params import load_params, stage_hash
-
-    params, paths = load_params(), DatasetPaths(process.instance)
+    params, paths = process.params, DatasetPaths(process.instance)
     tables = [paths.table(kind) for kind in _READ]
     for path, kind in zip(tables, _READ, strict=True):
         check_columns(path, kind)
     examples, texts, tokens = (read_table(path, columns=_READ[kind])
                                for path, kind in zip(tables, _READ, strict=True))
-    values, device = params.attribution.model_dump(), choose_device(params.runtime.device)
+    values, device = params.attribution.plain(), choose_device(params.runtime.device)
     seed_everything(0, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)  # draws nothing
     scorer = load_scorer(values, paths, params.encoder.source, device)
-    params_hash = stage_hash(params, STAGE, process.instance)
+    params_hash = process.params_hash
     key = hash_values({"params": params_hash, "models": scorer.models, "device": device,
                        "data": hash_files(tables), "code": hash_files(code_of([f"stages.keywords.{STAGE}"], GROUND))})
     store = ChunkStore(process.scratch, key)

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,11 +14,13 @@ from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, read_batches, read_metadata, table_writer, write_json
 from stages.keywords.choice import STALE, TOKEN_COLUMNS, beside, choose_keywords, ranking_columns
-from stages.params.data import Keywords
 from stages.ranking.blocks import pieces
 from stages.ranking.selection import InverseFrequency
 from stages.runtime.errors import InputError
 from stages.runtime.process import StageProcess, run_stage
+
+if TYPE_CHECKING:
+    from stages.params.data import Keywords
 
 # Rows read at a time: few, since a text may be a whole document.
 _BATCH = 256
@@ -36,7 +38,7 @@ class Chosen:
     fallbacks: list[str]
 
 
-def run(tokens: pa.Table, ranking: pa.Table, examples: pa.Table, params: Keywords) -> Chosen:
+def run(tokens: pa.Table, ranking: pa.Table, examples: pa.Table, params: "Keywords") -> Chosen:
     """Choose the keyword of every text (METHODS A.2).
 
     Args:
@@ -58,7 +60,7 @@ def run(tokens: pa.Table, ranking: pa.Table, examples: pa.Table, params: Keyword
     return Chosen(pa.concat_tables(tables), tally.counts(examples), tally.fallbacks())
 
 
-def choose_all(tokens: Batches, ranking: Iterable[pa.Table], examples: pa.Table, params: Keywords,
+def choose_all(tokens: Batches, ranking: Iterable[pa.Table], examples: pa.Table, params: "Keywords",
                write: Callable[[pa.Table], Any]) -> "Tally":
     """Choose the keyword of every text, piece by piece, and hand each piece of table ``keywords`` to ``write``.
 
@@ -157,14 +159,12 @@ def _share(hits: np.ndarray) -> float | None:
 
 
 def _work(process: StageProcess) -> None:
-    from stages.params import load_params, stage_hash
-
-    params = load_params()
+    params = process.params
     paths = DatasetPaths(process.instance)
     chosen = params.keywords
     source, ranking = paths.table("tokens"), paths.table(chosen.method)
     examples = read_examples(paths.table("examples"))
-    provenance = Provenance(stage=process.name, params_hash=stage_hash(params, "keywords", process.instance))
+    provenance = Provenance(process.name, process.params_hash)
     with table_writer(paths.table("keywords"), "keywords", provenance) as writer:
         tally = choose_all(lambda columns: read_batches(source, "tokens", columns, _BATCH),
                            read_batches(ranking, chosen.method, ranking_columns(chosen.method)), examples, chosen,

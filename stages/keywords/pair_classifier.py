@@ -97,16 +97,14 @@ def _metrics(history: History, train: list[PairPoint], validation: list[PairPoin
 
 
 def _work(process: StageProcess) -> None:
-    from stages.params import load_params, stage_hash
-
-    params, paths = load_params(), DatasetPaths(process.instance)
+    params, paths = process.params, DatasetPaths(process.instance)
     tables = [paths.table("examples"), paths.table("texts")]
     examples, texts = read_frame(tables[0], "examples"), read_frame(tables[1], "texts")
     encoder = resolve_encoder(params.encoder.source)
     seed_everything(derived_seed(params.seed, STAGE, "weights"), params.runtime.threads,
                     params.runtime.deterministic, params.runtime.tf32)
-    values = params.pair_classifier.model_dump()
-    key = hash_values({"params": stage_hash(params, STAGE, process.instance), "encoder": encoder.description,
+    values = params.pair_classifier.plain()
+    key = hash_values({"params": process.params_hash, "encoder": encoder.description,
                        "data": hash_files(tables), "code": hash_files(code_of([f"stages.keywords.{STAGE}"], GROUND))})
     store = FolderCheckpoints(process.scratch, key, 60 * params.runtime.checkpoint_minutes)
     device = choose_device(params.runtime.device)

@@ -79,11 +79,9 @@ def counts(rows: pa.Table) -> dict[str, int]:
 
 
 def _work(process: StageProcess) -> None:
-    from stages.params import load_params, stage_hash
-
-    params, paths = load_params(), DatasetPaths(process.instance)
+    params, paths = process.params, DatasetPaths(process.instance)
     vectors = VectorTable.from_arrow(read_table(paths.table("word_vectors"), "word_vectors"))
-    provenance = Provenance(process.name, stage_hash(params, STAGE, process.instance),
+    provenance = Provenance(process.name, process.params_hash,
                             read_metadata(paths.table("word_vectors")).get("models", {}))
     pieces = run(lambda: read_batches(paths.table("tokens"), "tokens", ["text_id", "token"], CHUNK),
                  read_frame(paths.table("examples"), "examples"), vectors, params.psi)

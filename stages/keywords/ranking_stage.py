@@ -49,9 +49,7 @@ def rank_data_set(process: StageProcess, make: RankerOf, models: Mapping[str, An
         make: of the method.
         models: what else than the annotation decides the ranking, for the metadata.
     """
-    from stages.params import load_params, stage_hash
-
-    params = load_params()
+    params = process.params
     paths, kind = DatasetPaths(process.instance), process.stage
     source = paths.table("tokens")
     idf = InverseFrequency.over_tables(pieces(read_batches(source, "tokens", ["text_id", "token"], _BATCH)),
@@ -61,7 +59,7 @@ def rank_data_set(process: StageProcess, make: RankerOf, models: Mapping[str, An
     found = _ranked(make, arguments, pieces(read_batches(source, "tokens", _COLUMNS, _BATCH)), total,
                     params.runtime.workers, params.cluster.address, kind)
     # The tagger decides the candidates, so its version travels with the ranking.
-    provenance = Provenance(stage=process.name, params_hash=stage_hash(params, kind, process.instance),
+    provenance = Provenance(process.name, process.params_hash,
                             models={**read_metadata(source).get("models", {}), **models})
     report = Report()
     with table_writer(paths.table(kind), kind, provenance) as writer:

@@ -92,20 +92,18 @@ def _write(paths: DatasetPaths, trained: TrainedTagger, values: Mapping[str, Any
 
 
 def _work(process: StageProcess) -> None:
-    from stages.params import load_params, stage_hash
-
-    params, paths = load_params(), DatasetPaths(process.instance)
+    params, paths = process.params, DatasetPaths(process.instance)
     tables = [paths.table(kind) for kind in ("examples", "tokens", "psi")]
     examples = read_frame(tables[0], "examples")
     lower = read_lower(read_batches(tables[1], "tokens", ["text_id", "token"]))
     psi = read_table(tables[2], columns=["text_id", "mode", "pair", "primary"])
     seed_everything(derived_seed(params.seed, STAGE, "weights"), params.runtime.threads, params.runtime.deterministic,
                     params.runtime.tf32)
-    params_hash = stage_hash(params, STAGE, process.instance)
+    params_hash = process.params_hash
     key = hash_values({"params": params_hash, "data": hash_files(tables),
                        "code": hash_files(code_of([f"stages.keywords.{STAGE}"], GROUND)), "torch": torch.__version__})
     store = FolderCheckpoints(process.scratch, key, 60 * params.runtime.checkpoint_minutes)
-    values, device = params.s_tagger.model_dump(), choose_device(params.runtime.device)
+    values, device = params.s_tagger.plain(), choose_device(params.runtime.device)
     precision = settled_precision(device, params.runtime, values, STAGE)
     trained = run(examples, lower, psi, values, params.seed, store, device,
                   lambda total, done: progress_bar(process.name, total, "step", done))

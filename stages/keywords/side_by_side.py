@@ -84,9 +84,7 @@ def _counts(columns: dict[str, list[Any]], split: str, sources: int) -> dict[str
 
 
 def _work(process: StageProcess) -> None:
-    from stages.params import load_params, stage_hash
-
-    params, paths = load_params(), DatasetPaths(process.instance)
+    params, paths = process.params, DatasetPaths(process.instance)
     tables = {kind: read_table(paths.table(kind), kind) for kind in ("tokens", *NAMING)}
     made = run(tables, read_table(paths.table("examples"), "examples"), params.side_by_side,
                params.datasets[process.instance].language, params.seed)
@@ -96,7 +94,7 @@ def _work(process: StageProcess) -> None:
     with atomic_folder(paths.pos_frequency) as folder:
         _write_picture(made, folder)
     write_table(paths.table("side_by_side"), "side_by_side", made.table, Provenance(
-        stage=process.name, params_hash=stage_hash(params, "side_by_side", process.instance), models=models,
+        process.name, process.params_hash, models=models,
         counts=made.counts))
     write_json(paths.metrics("side_by_side"), made.counts)
 

@@ -40,9 +40,7 @@ def ranking(params: "TextRank", language: str) -> Settings:
 
 
 def _work(process: StageProcess) -> None:
-    from stages.params import load_params
-
-    packaged = load_params().textrank.engine == "package"
+    packaged = process.params.textrank.engine == "package"
     rank_data_set(process, ranker_of, {"pytextrank": {"version": version("pytextrank")}} if packaged else {})
 
 

@@ -79,7 +79,7 @@ def run(tokens: Iterable[pa.Table], examples: pd.DataFrame, params: "WordVectors
     vocabulary = read_vocabulary(tokens, examples)
     if params.source == "train":
         words, vectors = _trained(vocabulary, params, seed)
-        settings = params.model_dump(exclude={"source"})
+        settings = {name: value for name, value in dict(params).items() if name != "source"}
         description, duplicates = training_description(**settings), 0
     else:
         path = Path(params.source.removeprefix("path:"))
@@ -153,15 +153,13 @@ def _coverage(count: np.ndarray, known: np.ndarray) -> dict[str, float | None]:
 
 
 def _work(process: StageProcess) -> None:
-    from stages.params import load_params, stage_hash
-
-    params, paths = load_params(), DatasetPaths(process.instance)
+    params, paths = process.params, DatasetPaths(process.instance)
     made = run(read_batches(paths.table("tokens"), "tokens", ["text_id", "token"]),
                read_frame(paths.table("examples"), "examples"), params.word_vectors, params.seed)
     process.log.info("%s: %d words, %s", made.description["origin"], made.metrics["words"],
                      ", ".join(f"{split} {share['tokens']}" for split, share in made.metrics["coverage"].items()))
     write_table(paths.table(STAGE), STAGE, made.columns, Provenance(
-        process.name, stage_hash(params, STAGE, process.instance), {"word_vectors": made.description},
+        process.name, process.params_hash, {"word_vectors": made.description},
         made.metrics))
     write_json(paths.metrics(STAGE), made.metrics)
 

@@ -1,9 +1,43 @@
 """The base of every params block."""
 
-from pydantic import BaseModel, ConfigDict
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from stages.params.presets import Presets, beneath, filled
 
 
 class Block(BaseModel):
     """A block of params: unknown names are errors, values are checked, nothing is changed later."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), validate_default=True)
+
+    def plain(self) -> dict[str, Any]:
+        """Return a copy of dictionaries, lists and values alone, as stages read them."""
+        return self.model_dump(mode="json")
+
+    def under(self, own: Mapping[str, Any]) -> dict[str, Any]:
+        """Return plain values for ``own``, what a data set, model or run has in another way, to be laid over."""
+        return self.model_dump()
+
+
+class Switches(Block):
+    """A block whose ``preset`` sets some of its switches at once; ``presets`` has their values, nested like it."""
+
+    presets: ClassVar[Presets] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _preset_fills(cls, content: Any) -> Any:
+        return filled(content, cls.presets)
+
+    def under(self, own: Mapping[str, Any]) -> dict[str, Any]:
+        """Return plain values for ``own`` to be laid over: with a preset among these, its switches come first.
+
+        Without that, the values that this block has spelt out would contradict the preset of a single model.
+
+        Raises:
+            ValueError: they contradict the preset of this block.
+        """
+        return beneath(self.model_dump(), own, self.presets)

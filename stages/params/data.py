@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from encodings.aliases import aliases
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from stages.data.layouts.layout import structure_of
 from stages.keywords.methods import FOR_ANY_TEXT, NAMING
-from stages.params.block import Block
-from stages.params.presets import filled
+from stages.params.block import Block, Switches
+from stages.params.presets import Presets
 from stages.runtime.errors import nearest
 
 
@@ -37,8 +38,6 @@ class Columns(Block):
     scores: str | None = Field(None, description="layout dialogue: list of numbers, one per candidate")
 
 
-# Layouts whose rows are a text and its class.
-LABELLED_LAYOUTS = ("labelled", "newsgroups", "trec", "all_terms", "text_gcn", "rt_polarity")
 # What the publishers of these files wrote them in; all others are UTF-8 unless the params say otherwise.
 _ENCODINGS = {"trec": "latin-1", "rt_polarity": "cp1252", "text_gcn": "cp1252"}
 
@@ -80,18 +79,6 @@ class Dataset(Block):
     keywords: bool = Field(True, description="annotate the texts and find their keywords; labelled texts, which are "
                                              "classified without, may say false")
 
-    @property
-    def structure(self) -> Literal["pairs", "triples", "captions", "labelled", "dialogue", "stories"]:
-        """What a row is, whatever the layout of the file."""
-        if self.layout in ("glue_qqp", "kaggle_qqp", "quora_qqp"):
-            return "pairs"
-        if self.layout in ("douban_dialogue", "groupwise_dialogue"):
-            return "dialogue"
-        if self.layout in LABELLED_LAYOUTS:
-            return "labelled"
-        published = {"mscoco_captions": "captions", "rocstories": "stories"}
-        return published.get(self.layout, self.layout)  # type: ignore[return-value]
-
     @model_validator(mode="before")
     @classmethod
     def _encoding_of_layout(cls, content: Any) -> Any:
@@ -117,7 +104,7 @@ class Dataset(Block):
             raise ValueError("layout triples needs columns.negative")
         if self.layout == "triples" and self.columns.label is not None:
             raise ValueError("layout triples has no columns.label: its pairs are paraphrases by definition")
-        if not self.keywords and self.structure != "labelled":
+        if not self.keywords and structure_of(self.layout) != "labelled":
             raise ValueError(f"layout {self.layout} is of pairs, which are joined by their keywords; keywords: false "
                              f"is for labelled texts")
         if self.layout == "labelled" and self.columns.label is None:
@@ -241,8 +228,10 @@ _ATTRIBUTION_PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-class Attribution(Block):
+class Attribution(Switches):
     """Saliency of source words (METHODS C.2)."""
+
+    presets: ClassVar[Presets] = _ATTRIBUTION_PRESETS
 
     preset: Literal["paper", "released"] | None = Field(None, description="sets every switch below at once")
     method: Literal["gradient", "integrated_gradients", "siamese"] = "gradient"
@@ -256,11 +245,6 @@ class Attribution(Block):
     modes: list[Literal["xx", "xy"]] = ["xx", "xy"]
     steps: int = Field(32, ge=1, description="integrated_gradients and siamese: points of the path")
     batch_size: int = Field(64, ge=1, description="rows of a forward pass: pairs, or points of their paths")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _preset_fills(cls, content: Any) -> Any:
-        return filled(content, _ATTRIBUTION_PRESETS)
 
     @model_validator(mode="after")
     def _switches_fit(self) -> "Attribution":
@@ -337,8 +321,10 @@ _GRAPH_PRESETS: dict[str, dict[str, Any]] = {
     "paper": {"max_nbr": None, "max_cluster_outputs": None, "link_inputs": False}}
 
 
-class Graph(Block):
+class Graph(Switches):
     """The keyword graph (METHODS A.3)."""
+
+    presets: ClassVar[Presets] = _GRAPH_PRESETS
 
     preset: Literal["paper"] | None = Field(None, description="paper: no links of inputs, no caps")
     max_nbr: int | None = Field(16, ge=1, description="neighbours kept per node and sign, by count; null keeps all")
@@ -346,11 +332,6 @@ class Graph(Block):
                                                                    "keeps all")
     link_inputs: bool = True
     resolution: float = Field(1.0, gt=0, description="of the communities: higher gives more and smaller ones")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _preset_fills(cls, content: Any) -> Any:
-        return filled(content, _GRAPH_PRESETS)
 
 
 class NodeVectors(Block):

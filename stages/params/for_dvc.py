@@ -6,9 +6,9 @@ An instance exists only if something reads what it makes: a comparison that is s
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
+from stages.data.layouts.layout import LABELLED_LAYOUTS
 from stages.keywords.methods import METHODS, ON_DEMAND
 from stages.params.classifying import consulted
-from stages.params.data import LABELLED_LAYOUTS
 
 # Tables that are made and joined to the pairs of the PGKPR track only where a model or a run reads them, and what DVC
 # watches in their place where none does; any file that always exists would do, but no two may be the same.

@@ -1,12 +1,11 @@
 """Params of the HCL track: method, training, decoding, evaluation."""
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from stages.params.block import Block
-from stages.params.presets import beneath, filled
+from stages.params.block import Block, Switches
+from stages.params.presets import Presets
 
 
 class GraphAttention(Block):
@@ -120,8 +119,10 @@ _PRESETS: dict[str, dict[str, Any]] = {"paper": {
     "decoder": {"kw_memory": False}}}
 
 
-class TrainHcl(Block):
+class TrainHcl(Switches):
     """Everything that defines an HCL model."""
+
+    presets: ClassVar[Presets] = _PRESETS
 
     preset: Literal["paper"] | None = Field(None, description="paper: every switch as the text has it, only clear "
                                                               "misprints corrected")
@@ -131,21 +132,6 @@ class TrainHcl(Block):
     contrasts: Contrasts = Contrasts()
     decoder: Decoder = Decoder()
     training: Training = Training()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _preset_fills(cls, content: Any) -> Any:
-        return filled(content, _PRESETS)
-
-    def under(self, overrides: Mapping[str, Any]) -> dict[str, Any]:
-        """Return plain values for ``overrides`` to be laid over: with a preset among these, its switches come first.
-
-        Without that, the values that this block has spelt out would contradict the preset of a single model.
-
-        Raises:
-            ValueError: they contradict the preset of this block.
-        """
-        return beneath(self.model_dump(), overrides, _PRESETS)
 
 
 # The file that says how a model starts which starts from no other; any file that always exists would do for DVC.

@@ -9,12 +9,12 @@ from pydantic import ValidationError
 
 from stages.params.problems import problem_lines
 from stages.params.root import Params
+from stages.runtime import settings
 from stages.runtime.errors import InputError
+from stages.runtime.settings import PARAMS
 
-PARAMS_FILE = Path("params.yaml")
 
-
-def load_params(path: Path = PARAMS_FILE) -> Params:
+def load_params(path: Path = PARAMS) -> Params:
     """Return the validated params of the project in the working folder.
 
     Raises:
@@ -39,8 +39,18 @@ def parse_params(content: Any, place: str) -> Params:
     if not isinstance(content, Mapping):
         raise InputError(f"{place}: must hold names and values, found {type(content).__name__}.")
     try:
-        return Params.model_validate(content)
+        return Params.model_validate(content).settled()
     except ValidationError as error:
         lines = problem_lines(error, model=Params)
         count = f"{len(lines)} problem{'s' if len(lines) > 1 else ''}"
         raise InputError(f"{place}: {count}:\n" + "\n".join(f"  {line}" for line in lines)) from error
+
+
+def stage_hash(params: Params, stage: str, key: str = "") -> str:
+    """Return the hash of the params that stage instance ``stage@key`` declares; see :mod:`stages.runtime.settings`."""
+    return settings.stage_hash(params.plain(), stage, key)
+
+
+def stage_values(params: Params, stage: str, key: str = "") -> dict[str, Any]:
+    """Return the params that stage instance ``stage@key`` declares, by dotted name."""
+    return settings.stage_values(params.plain(), stage, key)

@@ -1,12 +1,11 @@
 """Params of the PGKPR track: its data, models, training, decoding, evaluation (METHODS C)."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from stages.params.block import Block
-from stages.params.presets import beneath, filled
+from stages.params.block import Block, Switches
+from stages.params.presets import Presets
 
 Architecture = Literal["pgkpr", "transformer", "residual_lstm", "latent_bow", "ianet"]
 # Those that read keywords of the source.
@@ -129,8 +128,10 @@ _PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-class TrainPgkpr(Block):
+class TrainPgkpr(Switches):
     """Everything that defines a model of the PGKPR track."""
+
+    presets: ClassVar[Presets] = _PRESETS
 
     preset: Literal["paper", "released"] | None = Field(
         None, description="sets the switches of keywords, reconstruction and contrast as the text, or the code, has "
@@ -144,19 +145,6 @@ class TrainPgkpr(Block):
     latent_bow: LatentBow = LatentBow()
     ianet: IaNet = IaNet()
     training: PgkprTraining = PgkprTraining()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _preset_fills(cls, content: Any) -> Any:
-        return filled(content, _PRESETS)
-
-    def under(self, overrides: Mapping[str, Any]) -> dict[str, Any]:
-        """Return plain values for ``overrides`` to be laid over: with a preset among these, its switches come first.
-
-        Raises:
-            ValueError: they contradict the preset of this block.
-        """
-        return beneath(self.model_dump(), overrides, _PRESETS)
 
 
 class PgkprModel(Block):

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from stages.runtime.settings import laid_over
+
 Presets = Mapping[str, Mapping[str, Any]]
 
 
@@ -45,15 +47,6 @@ def beneath(block: Mapping[str, Any], overrides: Mapping[str, Any], presets: Pre
                          f"{'; '.join(clashes)}. Add `preset: null` to these overrides, and they change the preset's "
                          f"switches for this model; or take them out.")
     return laid_over(block, presets.get(str(overrides.get("preset")), {}))
-
-
-def laid_over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``base`` with the nested ``changes`` laid over it; neither is altered."""
-    result = dict(base)
-    for name, value in changes.items():
-        inner = base.get(name)
-        result[name] = laid_over(inner, value) if isinstance(inner, Mapping) and isinstance(value, Mapping) else value
-    return result
 
 
 def _clashes(content: Mapping[str, Any], switches: Mapping[str, Any], place: str) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import combinations
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -48,10 +48,11 @@ from stages.params.pgkpr import (
     PgkprRun,
     TrainPgkpr,
 )
-from stages.params.presets import laid_over
 from stages.params.problems import problem_lines
 from stages.runtime.errors import nearest
+from stages.runtime.settings import laid_over
 
+Laid = TypeVar("Laid", bound=Block)
 # Names become folders, and parts of dotted params keys for DVC: no dots.
 Name = Annotated[str, Field(pattern="^[a-z0-9][a-z0-9_-]*$")]
 # Folders of artifacts/ that are no data set.
@@ -272,13 +273,13 @@ class Params(Block):
         for name in self.datasets:
             problems += _problems(f"datasets.{name}.ingest", partial(self.ingest_settings, name))
         for name, model in self.models.hcl.items():
-            wrong = _problems(f"models.hcl.{name}.overrides", partial(self.hcl_model, name))
+            wrong = _problems(f"models.hcl.{name}.overrides", partial(self._model, "hcl", name))
             problems += wrong
-            if not wrong and model.init_from is not None and self.hcl_model(name).preset == "paper":
+            if not wrong and model.init_from is not None and self._model("hcl", name).preset == "paper":
                 problems.append(f"models.hcl.{name}.init_from: under preset paper a model starts from the encoder "
                                 f"alone; take out init_from, or the preset")
         for name in self.runs.hcl:
-            problems += _problems(f"runs.hcl.{name}.decode", partial(self.hcl_decoding, name))
+            problems += _problems(f"runs.hcl.{name}.decode", partial(self._decoding, "hcl", name))
         problems += self._pgkpr_problems() + self._clld_problems()
         if problems:
             raise ValueError("\n".join(problems))
@@ -292,16 +293,16 @@ class Params(Block):
         problems = missing_modes(self.attribution, self.psi, bool(self.models.pgkpr), bool(self.tagged_datasets))
         unsound = set()
         for name in self.models.pgkpr:
-            wrong = _problems(f"models.pgkpr.{name}.overrides", partial(self.pgkpr_model, name))
+            wrong = _problems(f"models.pgkpr.{name}.overrides", partial(self._model, "pgkpr", name))
             if wrong:
                 unsound.add(name)
-            problems += wrong or idle_contrast(name, self.pgkpr_model(name))
+            problems += wrong or idle_contrast(name, self._model("pgkpr", name))
         for name, run in self.runs.pgkpr.items():
-            wrong = _problems(f"runs.pgkpr.{name}.decode", partial(self.pgkpr_decoding, name))
+            wrong = _problems(f"runs.pgkpr.{name}.decode", partial(self._decoding, "pgkpr", name))
             problems += wrong
             if not wrong and run.model in self.models.pgkpr.keys() - unsound:
-                problems += unread_keywords(name, run.decode, self.pgkpr_decoding(name),
-                                            self.pgkpr_model(run.model).architecture, run.model)
+                problems += unread_keywords(name, run.decode, self._decoding("pgkpr", name),
+                                            self._model("pgkpr", run.model).architecture, run.model)
         return problems
 
     def _clld_problems(self) -> list[str]:
@@ -311,35 +312,38 @@ class Params(Block):
                     for name, model in self.models.clld.items() if model.dataset in self.paired_datasets]
         problems += unfit_sources(self.models.clld)
         for name, model in self.models.clld.items():
-            wrong = _problems(f"models.clld.{name}.overrides", partial(self.clld_model, name))
-            problems += wrong or lonely_texts(name, model.contrast, self.clld_model(name))
+            wrong = _problems(f"models.clld.{name}.overrides", partial(self._model, "clld", name))
+            problems += wrong or lonely_texts(name, model.contrast, self._model("clld", name))
         return problems
 
     def ingest_settings(self, name: str) -> Ingest:
         """Return the ingest settings of data set ``name``: the ``ingest`` block with its own."""
-        return Ingest.model_validate(laid_over(self.ingest.model_dump(), self.datasets[name].ingest))
+        return _laid(self.ingest, self.datasets[name].ingest)
 
-    def hcl_model(self, name: str) -> TrainHcl:
-        """Return the settings of model ``name``: the ``train_hcl`` block with its overrides."""
-        overrides = self.models.hcl[name].overrides
-        return TrainHcl.model_validate(laid_over(self.train_hcl.under(overrides), overrides))
+    def model(self, name: str) -> Any:
+        """Return the settings of model ``name``: the block of its track's training with the model's overrides."""
+        return self._model(_track(self.models, name), name)
 
-    def hcl_decoding(self, run: str) -> GenerateHcl:
-        """Return the decoding settings of ``run``: the ``generate_hcl`` block with its own."""
-        return GenerateHcl.model_validate(laid_over(self.generate_hcl.model_dump(), self.runs.hcl[run].decode))
+    def decoding(self, run: str) -> Any:
+        """Return the decoding settings of ``run``: the block of its track with the run's own."""
+        return self._decoding(_track(self.runs, run), run)
 
-    def pgkpr_model(self, name: str) -> TrainPgkpr:
-        """Return the settings of model ``name``: the ``train_pgkpr`` block with its overrides."""
-        overrides = self.models.pgkpr[name].overrides
-        return TrainPgkpr.model_validate(laid_over(self.train_pgkpr.under(overrides), overrides))
+    def _model(self, track: str, name: str) -> Any:
+        return _laid(getattr(self, f"train_{track}"), getattr(self.models, track)[name].overrides)
 
-    def pgkpr_decoding(self, run: str) -> GeneratePgkpr:
-        """Return the decoding settings of ``run``: the ``generate_pgkpr`` block with its own."""
-        return GeneratePgkpr.model_validate(laid_over(self.generate_pgkpr.model_dump(), self.runs.pgkpr[run].decode))
+    def _decoding(self, track: str, run: str) -> Any:
+        return _laid(getattr(self, f"generate_{track}"), getattr(self.runs, track)[run].decode)
 
-    def clld_model(self, name: str) -> TrainClld:
-        """Return the settings of model ``name``: the ``train_clld`` block with its overrides."""
-        return TrainClld.model_validate(laid_over(self.train_clld.model_dump(), self.models.clld[name].overrides))
+    def settled(self) -> "Params":
+        """Return the same with all spelt out that data sets, models and runs lay over blocks, presets among it."""
+        datasets = {name: _spelt(dataset, "ingest", self.ingest_settings(name))
+                    for name, dataset in self.datasets.items()}
+        models = {track: {name: _spelt(model, "overrides", self.model(name)) for name, model in entries.items()}
+                  for track, entries in self.models}
+        runs = {track: {name: _spelt(run, "decode", self.decoding(name)) if hasattr(run, "decode") else run
+                        for name, run in entries.items()} for track, entries in self.runs}
+        return self.model_copy(update={"datasets": datasets, "models": self.models.model_copy(update=models),
+                                       "runs": self.runs.model_copy(update=runs)})
 
     def clld_encoder(self, name: str) -> str:
         """Return what model ``name`` starts from: ``textcnn``, or a source of an encoder."""
@@ -347,8 +351,29 @@ class Params(Block):
 
     def model_seed(self, name: str) -> int:
         """Return the seed of model ``name`` of any track; the project's where it names none."""
-        own = (self.models.hcl.get(name) or self.models.pgkpr.get(name) or self.models.clld[name]).seed
+        own = getattr(self.models, _track(self.models, name))[name].seed
         return self.seed if own is None else own
+
+
+def _laid(block: Laid, own: Mapping[str, Any]) -> Laid:
+    return type(block).model_validate(laid_over(block.under(own), own))
+
+
+def _spelt(entry: Laid, field: str, settings: Block) -> Laid:
+    """Return ``entry`` whose ``field`` holds the values that ``settings`` has for what it lays over a block."""
+    given = getattr(entry, field)
+    presets = getattr(settings, "presets", {})
+    whole = laid_over(presets.get(str(given.get("preset")), {}), given)
+    return entry.model_copy(update={field: _picked(settings.plain(), whole)})
+
+
+def _picked(values: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _picked(values[name], inner) if isinstance(inner, Mapping) else values[name]
+            for name, inner in names.items()}
+
+
+def _track(tracks: Models | Runs, name: str) -> str:
+    return next(track for track in type(tracks).model_fields if name in getattr(tracks, track))
 
 
 def _unknown_names(track: str, models: Mapping[str, Any], runs: Mapping[str, Any],

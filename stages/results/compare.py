@@ -44,11 +44,11 @@ from stages.results.classifiers import Discordance, class_metrics, discordances
 from stages.runtime.errors import InputError
 from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.seeds import derived_seed
+from stages.runtime.settings import Params
 from stages.tracks.pgkpr.normalisation import as_words
 
 if TYPE_CHECKING:
     from stages.params.hcl import Compare
-    from stages.params.root import Params
 
 STAGE = "compare"
 # Means of columns of table `scores`; the corpus metrics are computed from the outputs.
@@ -340,33 +340,33 @@ def _rounded(row: dict[str, Any]) -> dict[str, Any]:
     return {name: round(value, _DECIMALS) if isinstance(value, float) else value for name, value in row.items()}
 
 
-def family(params: "Params", run_name: str) -> str:
+def family(params: Params, run_name: str) -> str:
     """Return all that decides the outputs of a run, but for seeds, as text."""
     if run_name in params.runs.hcl:
-        decode = params.hcl_decoding(run_name).model_dump(mode="json")
+        decode = params.decoding(run_name).plain()
         return json.dumps([_model_family(params, params.runs.hcl[run_name].model), decode], sort_keys=True)
     if run_name in params.runs.clld:
         run = params.runs.clld[run_name]
         return json.dumps([_classifier_family(params, run.model), run.split], sort_keys=True)
     name = params.runs.pgkpr[run_name].model
-    return json.dumps([params.models.pgkpr[name].dataset, params.pgkpr_model(name).model_dump(mode="json"),
-                       params.pgkpr_decoding(run_name).model_dump(mode="json")], sort_keys=True)
+    return json.dumps([params.models.pgkpr[name].dataset, params.model(name).plain(),
+                       params.decoding(run_name).plain()], sort_keys=True)
 
 
-def _model_family(params: "Params", name: str) -> list[Any]:
+def _model_family(params: Params, name: str) -> list[Any]:
     model = params.models.hcl[name]
     start = None if model.init_from is None else _model_family(params, model.init_from)
-    return [model.dataset, params.hcl_model(name).model_dump(mode="json"), start]
+    return [model.dataset, params.model(name).plain(), start]
 
 
-def _classifier_family(params: "Params", name: str) -> list[Any]:
+def _classifier_family(params: Params, name: str) -> list[Any]:
     model = params.models.clld[name]
     pairs_of = None if model.pairs_of is None else _classifier_family(params, model.pairs_of)
     return [model.dataset, model.encoder, model.contrast, model.pairs, pairs_of,
-            params.clld_model(name).model_dump(mode="json")]
+            params.model(name).plain()]
 
 
-def read_run(params: "Params", name: str) -> EvaluatedRun:
+def read_run(params: Params, name: str) -> EvaluatedRun:
     """Return run ``name`` with its tables.
 
     Raises:
@@ -393,17 +393,15 @@ def _require(needed: Iterable[tuple[Path, str]], name: str, track: str) -> None:
 
 
 def _work(process: StageProcess) -> None:
-    from stages.params import load_params, stage_hash
-
-    params = load_params()
+    params = process.params
     runs = [read_run(params, name) for track in _KINDS for name in getattr(params.runs, track)]
     result = run(runs, params.compare, params.seed)
     counts = {label: len(found["groups"]) for label, found in result.metrics.items()}
     process.log.info("%d tests; systems: %s", len(result.paired), counts or "none")
     write_table(COMPARISON / "paired.parquet", "paired", result.paired, Provenance(
-        process.name, stage_hash(params, STAGE), {"test": TEST}, {"systems": counts}))
+        process.name, process.params_hash, {"test": TEST}, {"systems": counts}))
     write_table(COMPARISON / "mcnemar.parquet", "mcnemar", result.mcnemar, Provenance(
-        process.name, stage_hash(params, STAGE)))
+        process.name, process.params_hash))
     write_json(COMPARISON / "metrics.json", result.metrics)
 
 

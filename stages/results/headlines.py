@@ -20,7 +20,7 @@ from stages.runtime.errors import InputError
 from stages.runtime.process import StageProcess, run_stage
 
 if TYPE_CHECKING:
-    from stages.params.root import Params
+    from stages.runtime.settings import Params
 
 DIGITS = 4
 # Of each track the metrics that its table in the terminal shows, and the column of the history that judges an epoch.
@@ -64,9 +64,7 @@ def confusion(predictions: pd.DataFrame) -> pd.DataFrame:
 
 
 def _work(process: StageProcess) -> None:
-    from stages.params import load_params
-
-    params = load_params()
+    params = process.params
     paths = HeadlinePaths(params.recipe)
     for track, (names, _) in HEADLINES.items():
         metrics = {run: json.loads(_made(RunPaths(run).metrics).read_text(encoding="utf-8"))

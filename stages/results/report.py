@@ -27,9 +27,7 @@ def run(material: Material, params: "Report") -> dict[str, bytes]:
 
 
 def _work(process: StageProcess) -> None:
-    from stages.params import load_params
-
-    params = load_params()
+    params = process.params
     files = run(gather(params), params.report)
     with atomic_folder(REPORT) as folder:
         for name, content in files.items():

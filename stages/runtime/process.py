@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from stages.runtime.distributed import Processes, is_first, launched, launcher, 
 from stages.runtime.errors import InputError, unwritten
 from stages.runtime.guard import die_with, exclusive, watched_ancestors
 from stages.runtime.log import configure, logger
+from stages.runtime.settings import Params, computed_values, read_params, stage_hash, stage_params
 
 # Neither is an artifact: both may be deleted at any time, at the cost of repeated work.
 SCRATCH = Path(".keycontrast") / "scratch"
@@ -44,6 +46,21 @@ class StageProcess:
         """Name as DVC writes it, ``stage@instance``."""
         return f"{self.stage}@{self.instance}" if self.instance else self.stage
 
+    @cached_property
+    def params(self) -> Params:
+        """The params that dvc.yaml declares for it, as they are on this machine."""
+        return stage_params(self._all_params, self.stage, self.instance)
+
+    @property
+    def params_hash(self) -> str:
+        """Hash of the declared params, for the metadata of what it makes."""
+        return stage_hash(self._all_params, self.stage, self.instance)
+
+    @property
+    def computed_values(self) -> dict[str, Any]:
+        """The declared params by dotted name, and how this machine differs: the key of what goes on after a kill."""
+        return computed_values(self._all_params, self.stage, self.instance)
+
     @property
     def first(self) -> bool:
         """Whether this process writes and shows progress; of several, one does."""
@@ -53,6 +70,10 @@ class StageProcess:
     def log(self) -> logging.Logger:
         """Logger of this stage."""
         return logger(self.stage)
+
+    @cached_property
+    def _all_params(self) -> Params:
+        return read_params()
 
 
 def run_stage(stage: str, work: Callable[[StageProcess], None], argv: list[str] | None = None,
@@ -86,6 +107,7 @@ def run_stage(stage: str, work: Callable[[StageProcess], None], argv: list[str] 
             return start_processes(["-m", module, *([key] if key else [])], wanted)
         with _scratch(stage, key) as scratch:
             process = StageProcess(stage, key, scratch)
+            process.params  # noqa: B018 - invalid params stop any stage before it works, started by whatever
             work(process)
         if is_first():
             _record(process, time.monotonic() - started)

@@ -14,6 +14,7 @@ from stages.runtime.distributed import Processes, check_devices
 from stages.runtime.errors import InputError
 from stages.runtime.process import StageProcess
 from stages.runtime.progress import progress_bar
+from stages.runtime.settings import on_this_machine, read_params
 
 
 def loop_settings(training: Mapping[str, Any]) -> Settings:
@@ -92,9 +93,7 @@ def processes() -> Processes:
     Raises:
         InputError: they are to compute on GPUs, and this machine shows fewer of them.
     """
-    from stages.params import load_params
-
-    runtime = load_params().runtime
+    runtime = on_this_machine(read_params()).runtime
     if runtime.processes > 1 and choose_device(runtime.device) == "cuda":
         check_devices(runtime.processes, torch.cuda.device_count())
     meeting = runtime.rendezvous

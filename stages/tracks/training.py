@@ -9,7 +9,7 @@ A track prepares a :class:`Training`; everything else is here.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 from transformers import PreTrainedModel
@@ -25,11 +25,9 @@ from stages.runtime.fingerprint import hash_files, hash_values
 from stages.runtime.precision import settled_precision
 from stages.runtime.process import StageProcess
 from stages.runtime.seeds import derived_seed, seed_everything
+from stages.runtime.settings import Params
 from stages.runtime.training import open_checkpoints, training_bar, training_record, warn_of_idle_processes
 from stages.tracks.trained import ModelFolder, write_model
-
-if TYPE_CHECKING:
-    from stages.params import Params
 
 OpenBar = Callable[[int, int], Bar]
 
@@ -72,7 +70,7 @@ class Training(Generic[Made]):
     further: Mapping[str, Any] = field(default_factory=dict)
 
 
-def train(process: StageProcess, prepared: Callable[["Params", str], Training[Made]], entry: str) -> None:
+def train(process: StageProcess, prepared: Callable[[Params, str], Training[Made]], entry: str) -> None:
     """Train the model that ``process`` is an instance of, and write its folder.
 
     Args:
@@ -83,13 +81,11 @@ def train(process: StageProcess, prepared: Callable[["Params", str], Training[Ma
     Raises:
         InputError: as of ``prepared`` and of the training; a device or precision that is not to be had.
     """
-    from stages.params import load_params, stage_hash, stage_values
-
-    params, stage, name = load_params(), process.stage, process.instance
+    params, stage, name = process.params, process.stage, process.instance
     runtime = params.runtime
     seed_everything(derived_seed(params.model_seed(name), stage), runtime.threads, runtime.deterministic, runtime.tf32)
     training = prepared(params, name)
-    key = hash_values({**stage_values(params, stage, name), "data": hash_files(training.tables),
+    key = hash_values({**process.computed_values, "data": hash_files(training.tables),
                        "code": hash_files(_code(entry, training.code)), "torch": torch.__version__,
                        "models": training.models, **training.further})
     with process_group(choose_device(runtime.device)) as device:
@@ -104,7 +100,7 @@ def train(process: StageProcess, prepared: Callable[["Params", str], Training[Ma
     for remark in made.remarks:
         process.log.warning("%s: %s", process.name, remark)
     write_model(ModelPaths(name), trained.model, trained.history, made,
-                Provenance(process.name, stage_hash(params, stage, name), training.models, precision=precision))
+                Provenance(process.name, process.params_hash, training.models, precision=precision))
     process.measured["training"] = training_record(trained.history, precision, device, count)
     process.measured.update(made.measured)
     store.clear()

@@ -31,7 +31,7 @@ from stages.keywords.tagging.sources import LowerTexts
 from stages.params.data import PairClassifier, STagger
 from stages.params.hcl import TrainHcl
 from stages.params.pgkpr import TrainPgkpr
-from stages.params.presets import laid_over
+from stages.runtime.settings import laid_over
 from stages.tracks.clld import architecture as clld
 from stages.tracks.clld.architectures import architecture_of
 from stages.tracks.hcl.architectures import hcl as train_hcl

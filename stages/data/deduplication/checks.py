@@ -1,14 +1,16 @@
 """What a row must be to be taken: texts with letters or digits, no two of them the same, a label that is one."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stages.data.deduplication.text_keys import join_han, text_key
 from stages.data.layouts.dialogue import dialogue_texts
-from stages.data.layouts.layout import needed_columns
+from stages.data.layouts.layout import needed_columns, structure_of
 from stages.data.layouts.stories import story_sentences, story_texts
 from stages.data.reading.rows import RawRow, is_unicode
-from stages.params.data import Dataset
+
+if TYPE_CHECKING:
+    from stages.params.data import Dataset
 
 _PARAPHRASE = {0: "0", 1: "1", "0": "0", "1": "1"}
 TEXT_ROLES: Mapping[str, tuple[str, ...]] = {
@@ -48,8 +50,8 @@ class RowCheck:
         mode: ``roc_mode``, what stories give.
     """
 
-    def __init__(self, dataset: Dataset, mode: str = "ending") -> None:
-        self._structure, self._mode = dataset.structure, mode
+    def __init__(self, dataset: "Dataset", mode: str = "ending") -> None:
+        self._structure, self._mode = structure_of(dataset.layout), mode
         self._has_label = "label" in needed_columns(dataset)
         self._roles, self._continuations = TEXT_ROLES[self._structure], self._structure in ("stories", "dialogue")
         self._turn_mark = dataset.turn_mark

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,10 +25,13 @@ from stages.data.deduplication.row_log import (
     RowLog,
 )
 from stages.data.items.items import TextLists, text_lists
+from stages.data.layouts.layout import structure_of
 from stages.data.reading.dataset import RawRow
-from stages.params.data import Dataset
 from stages.runtime.errors import InputError
 from stages.runtime.progress import progress
+
+if TYPE_CHECKING:
+    from stages.params.data import Dataset
 
 _BATCH = 4096
 _CLASSES = 10_000
@@ -106,7 +110,7 @@ class Taken:
         return sum(count for category, count in self.rejections().items() if category not in IN_ORDER)
 
 
-def take_rows(rows: Iterable[RawRow], dataset: Dataset, folder: Path, mode: str = "ending",
+def take_rows(rows: Iterable[RawRow], dataset: "Dataset", folder: Path, mode: str = "ending",
               copies: bool = False) -> Taken:
     """Check ``rows`` and keep each pair (in either order), triple, caption of a group, labelled text, story or
     context with its response once.
@@ -164,9 +168,9 @@ def _contradictions(taken: Taken) -> list[tuple[int, int, str]]:
 class _Intake:
     """Gathers rows in batches and writes them down; then sorts out which are kept."""
 
-    def __init__(self, dataset: Dataset, folder: Path, mode: str) -> None:
-        self._structure, self._folder = dataset.structure, folder
-        self._check, self._continuations = RowCheck(dataset, mode), dataset.structure in CONTINUATIONS
+    def __init__(self, dataset: "Dataset", folder: Path, mode: str) -> None:
+        self._structure, self._folder = structure_of(dataset.layout), folder
+        self._check, self._continuations = RowCheck(dataset, mode), structure_of(dataset.layout) in CONTINUATIONS
         self._labels = {"0": 0, "1": 1} if self._structure != "labelled" else {}
         self._log = RowLog(folder / "rows")
         self._texts = TextFile(folder / "texts")

@@ -1,7 +1,7 @@
 """What the stage counts, and the lines that it prints of it."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +16,9 @@ from stages.data.negatives.sources import rule_of
 from stages.data.splitting.by_hash import large_components
 from stages.data.splitting.exclusions import Connected
 from stages.data.splitting.leaks import leak_lines
-from stages.params.data import Ingest
+
+if TYPE_CHECKING:
+    from stages.params.data import Ingest
 
 # HCL, section 4.1: stories of ROCStories; dialogues of Douban, training, validation and test together.
 PAPER_STORIES, PAPER_DIALOGUES = 98_163, 218_039 + 2 * 10_000
@@ -34,7 +36,7 @@ def row_counts(taken: Taken) -> dict[str, Any]:
             "duplicates": reasons.get("duplicate", 0), "not_taken_by_reason": reasons}
 
 
-def source_counts(found: Connected, params: Ingest) -> dict[str, Any]:
+def source_counts(found: Connected, params: "Ingest") -> dict[str, Any]:
     """Return the counts of what was read, and of the triples under every rule and source of negatives."""
     taken, partners, sizes = found.taken, found.partners, found.sizes
     counts: dict[str, Any] = {
@@ -56,7 +58,7 @@ def source_counts(found: Connected, params: Ingest) -> dict[str, Any]:
         "paper_triples": PAPER_TRIPLES, "rule_nearest_to_paper": nearest_rule(rules)}
 
 
-def _continuation_counts(found: Connected, labelled: int, params: Ingest) -> dict[str, Any]:
+def _continuation_counts(found: Connected, labelled: int, params: "Ingest") -> dict[str, Any]:
     """Return the counts of stories or of dialogues."""
     taken = found.taken
     good = int(np.count_nonzero(taken.label == 1))
@@ -81,7 +83,7 @@ def negative_counts(items: Items, asked: int) -> dict[str, Any]:
                                       if count}}
 
 
-def hashed_counts(found: Connected, of_group: np.ndarray, params: Ingest) -> dict[str, Any]:
+def hashed_counts(found: Connected, of_group: np.ndarray, params: "Ingest") -> dict[str, Any]:
     """Return how the components fell under ``split_by: hashed``.
 
     Args:

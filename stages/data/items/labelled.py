@@ -1,6 +1,6 @@
 """Labelled texts: one example per text or row, by published splits or drawn class by class."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -8,10 +8,12 @@ from stages.artifacts.schemas import SPLITS
 from stages.data.deduplication.row_log import OTHER_SPLIT
 from stages.data.deduplication.taken_rows import Taken
 from stages.data.splitting.splits import TRAIN, sample_items, split_classes
-from stages.params.data import Ingest
+
+if TYPE_CHECKING:
+    from stages.params.data import Ingest
 
 
-def labelled_examples(taken: Taken, params: Ingest, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def labelled_examples(taken: Taken, params: "Ingest", seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the places in ``taken`` of the examples, and their splits as indices into ``SPLITS``.
 
     Raises:

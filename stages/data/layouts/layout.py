@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from stages.data.layouts.stories import SENTENCE_ROLES
-from stages.params.data import Dataset
 from stages.runtime.errors import InputError, nearest
+
+if TYPE_CHECKING:
+    from stages.params.data import Dataset
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,11 @@ class Layout:
     named_by: str = ""
 
 
+# Layouts whose rows are a text and its class.
+LABELLED_LAYOUTS = ("labelled", "newsgroups", "trec", "all_terms", "text_gcn", "rt_polarity")
+_STRUCTURES = {"glue_qqp": "pairs", "kaggle_qqp": "pairs", "quora_qqp": "pairs", "mscoco_captions": "captions",
+               "rocstories": "stories", "douban_dialogue": "dialogue", "groupwise_dialogue": "dialogue",
+               **dict.fromkeys(LABELLED_LAYOUTS, "labelled")}
 _QUESTIONS = {"source": "question1", "target": "question2", "label": "is_duplicate"}
 # GLUE writes train.tsv and dev.tsv without any quoting; Kaggle and Quora quote as RFC 4180 says.
 _PUBLISHED: dict[str, tuple[dict[str, str], Literal["standard", "none"]]] = {
@@ -54,9 +61,14 @@ _ROLES = {"pairs": ("source", "target", "label"), "triples": ("source", "target"
           "dialogue": ("context", "response", "label", "candidates", "scores")}
 
 
-def layout_of(dataset: Dataset) -> Layout:
+def structure_of(layout: str) -> str:
+    """Return what a row is under ``layout``, however its files are laid out: pairs, triples, captions, ..."""
+    return _STRUCTURES.get(layout, layout)
+
+
+def layout_of(dataset: "Dataset") -> Layout:
     """Return the layout that the params of ``dataset`` name, with the columns of its roles."""
-    structure = dataset.structure
+    structure = structure_of(dataset.layout)
     columns, quoting = _PUBLISHED.get(dataset.layout, ({}, dataset.quoting))
     if not columns:
         columns = _named(dataset, structure)
@@ -65,7 +77,7 @@ def layout_of(dataset: Dataset) -> Layout:
     return Layout(dataset.layout, structure, columns, quoting, dataset.layout in _PUBLISHED)
 
 
-def _named(dataset: Dataset, structure: str) -> dict[str, str]:
+def _named(dataset: "Dataset", structure: str) -> dict[str, str]:
     """Return the columns that the params name, by role."""
     columns = dataset.columns
     if structure != "stories":
@@ -78,7 +90,7 @@ def _named(dataset: Dataset, structure: str) -> dict[str, str]:
     return {"story": columns.story}
 
 
-def needed_columns(dataset: Dataset) -> dict[str, str]:
+def needed_columns(dataset: "Dataset") -> dict[str, str]:
     """Return the column that holds each role in use, roles in the order of ``RawRow.content``."""
     return dict(layout_of(dataset).columns)
 

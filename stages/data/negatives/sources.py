@@ -1,5 +1,7 @@
 """The items of a data set, and where their negatives are from (METHODS A.1, steps 4 to 7)."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from stages.artifacts.schemas import SPLITS
@@ -8,23 +10,25 @@ from stages.data.items.captions import caption_items
 from stages.data.items.continuations import story_items
 from stages.data.items.items import NO_TEXT, Items
 from stages.data.items.partners import given_items, labelled_items, paraphrase_items
-from stages.data.layouts.layout import needed_columns
+from stages.data.layouts.layout import needed_columns, structure_of
 from stages.data.negatives.outputs_of_others import from_candidates, from_other_items
 from stages.data.negatives.overlapping import retrieve
 from stages.data.splitting.exclusions import Connected
 from stages.data.splitting.splits import TRAIN
-from stages.params.data import Dataset, Ingest
 from stages.runtime.errors import InputError
 from stages.runtime.seeds import generator
 
+if TYPE_CHECKING:
+    from stages.params.data import Dataset, Ingest
 
-def check_source(dataset: Dataset, params: Ingest) -> None:
+
+def check_source(dataset: "Dataset", params: "Ingest") -> None:
     """Make sure that the data set has what ``neg_source`` takes negatives from.
 
     Raises:
         InputError: it has not; the message says what to set instead.
     """
-    structure, columns = dataset.structure, needed_columns(dataset)
+    structure, columns = structure_of(dataset.layout), needed_columns(dataset)
     if params.neg_source == "given" and structure not in ("triples", "labelled"):
         labelled = structure == "pairs" or "label" in columns
         raise InputError(f"ingest.neg_source is given, but the data set has layout {dataset.layout}. Set neg_source to "
@@ -45,14 +49,14 @@ def check_source(dataset: Dataset, params: Ingest) -> None:
                          "that hold them (columns.candidates and columns.scores), or set douban_neg to bm25 or random.")
 
 
-def negative_origin(dataset: Dataset, params: Ingest) -> str:
+def negative_origin(dataset: "Dataset", params: "Ingest") -> str:
     """Return how negatives are found, as the column ``negative_origin`` says it."""
-    if params.neg_source == "retrieved" and dataset.structure in CONTINUATIONS:
-        return params.roc_neg if dataset.structure == "stories" else params.douban_neg
+    if params.neg_source == "retrieved" and structure_of(dataset.layout) in CONTINUATIONS:
+        return params.roc_neg if structure_of(dataset.layout) == "stories" else params.douban_neg
     return params.neg_source
 
 
-def made_items(found: Connected, params: Ingest, seed: int) -> Items:
+def made_items(found: Connected, params: "Ingest", seed: int) -> Items:
     """Return the items; with their negatives, if these are given or labelled."""
     taken = found.taken
     if found.captions is not None:
@@ -69,28 +73,29 @@ def made_items(found: Connected, params: Ingest, seed: int) -> Items:
     return paraphrase_items(found.partners)
 
 
-def rule_of(structure: str, params: Ingest) -> str:
+def rule_of(structure: str, params: "Ingest") -> str:
     """Return the rule of labelled triples; a response is never an input, so dialogues have only one direction."""
     return f"question1_{params.qqp_rule.partition('_')[2]}" if structure == "dialogue" else params.qqp_rule
 
 
-def no_items(dataset: Dataset, params: Ingest, taken: int) -> InputError:
+def no_items(dataset: "Dataset", params: "Ingest", taken: int) -> InputError:
     """Return the error of a data set of ``taken`` rows that gives no item."""
+    structure = structure_of(dataset.layout)
     message = f"no example could be made from {taken} usable rows (ingest.neg_source: {params.neg_source}). "
-    if dataset.structure == "captions" and params.captions is not None:
+    if structure == "captions" and params.captions is not None:
         remedy = (f"No group has exactly {params.captions} distinct texts; change ingest.captions (null takes any "
                   f"number from two), or name the column that texts of the same meaning share (columns.group).")
-    elif dataset.structure == "captions":
+    elif structure == "captions":
         remedy = "No group has two texts; name the column that texts of the same meaning share (columns.group)."
-    elif params.neg_source == "labelled" and "label" not in needed_columns(dataset) and dataset.structure == "pairs":
+    elif params.neg_source == "labelled" and "label" not in needed_columns(dataset) and structure == "pairs":
         remedy = "Name the label column (columns.label), or set ingest.neg_source to retrieved."
-    elif params.neg_source == "labelled" and dataset.structure == "dialogue":
+    elif params.neg_source == "labelled" and structure == "dialogue":
         remedy = ("No context has both a right and a wrong response; give more data, or set ingest.neg_source to "
                   "retrieved.")
     elif params.neg_source == "labelled":
         remedy = ("No text has both a paraphrase and a non-paraphrase; give more data, or set ingest.neg_source to "
                   "retrieved.")
-    elif dataset.structure in CONTINUATIONS:
+    elif structure in CONTINUATIONS:
         remedy = "Give rows that can be used (rejected rows say why they cannot); responses must be right ones."
     else:
         remedy = "Give rows that are paraphrases."
@@ -98,7 +103,7 @@ def no_items(dataset: Dataset, params: Ingest, taken: int) -> InputError:
 
 
 def with_negatives(items: Items, split: np.ndarray, kept: np.ndarray, of_group: np.ndarray | None, found: Connected,
-                   dataset: Dataset, params: Ingest, seed: int) -> tuple[Items, np.ndarray]:
+                   dataset: "Dataset", params: "Ingest", seed: int) -> tuple[Items, np.ndarray]:
     """Return the items at the places ``kept`` and their splits, with negatives of the same split.
 
     Those for which there is no negative are left out; of stories and dialogues those of training alone, since
@@ -148,7 +153,7 @@ def _reason(way: str) -> str:
     return "all its texts are connected by pairs"
 
 
-def _homes(items: Items, split: np.ndarray, of_group: np.ndarray | None, found: Connected, params: Ingest,
+def _homes(items: Items, split: np.ndarray, of_group: np.ndarray | None, found: Connected, params: "Ingest",
            seed: int) -> np.ndarray:
     """Return the splits in which each paired text may be a negative, (n_texts,) one bit per split.
 
@@ -184,7 +189,7 @@ def _retrieved(items: Items, split: np.ndarray, homes: np.ndarray, found: Connec
     return negatives
 
 
-def left_out(asked: int, items: Items, dataset: Dataset, params: Ingest) -> dict[str, int]:
+def left_out(asked: int, items: Items, dataset: "Dataset", params: "Ingest") -> dict[str, int]:
     """Return the counts of items for which stories and dialogues have found no negative.
 
     Args:

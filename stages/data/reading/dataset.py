@@ -6,6 +6,7 @@ read as streams; and the folders of 20 Newsgroups.
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stages.data.layouts.layout import layout_of, needed_columns
 from stages.data.reading.classes import read_classes, read_indexed
@@ -17,7 +18,9 @@ from stages.data.reading.mscoco import read_captions
 from stages.data.reading.newsgroups import read_posts
 from stages.data.reading.parquet import read_parquet
 from stages.data.reading.rows import RawRow, RowMaker, is_unicode
-from stages.params.data import Dataset
+
+if TYPE_CHECKING:
+    from stages.params.data import Dataset
 
 __all__ = ["RawRow", "data_files", "is_unicode", "needed_columns", "read_rows"]
 
@@ -27,7 +30,7 @@ _BY_LAYOUT: dict[str, Callable[[Path, str, RowMaker], Iterator[RawRow]]] = {
     "rt_polarity": read_classes, "text_gcn": read_indexed, "newsgroups": read_posts}
 
 
-def read_rows(dataset: Dataset) -> Iterator[RawRow]:
+def read_rows(dataset: "Dataset") -> Iterator[RawRow]:
     """Yield the rows of all files of ``dataset``, file after file in the order of ``data_files``.
 
     Raises:

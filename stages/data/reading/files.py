@@ -2,11 +2,14 @@
 
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stages.data.reading.newsgroups import group_folders
 from stages.data.reading.text import COMPRESSIONS
-from stages.params.data import Dataset
 from stages.runtime.errors import InputError, nearest
+
+if TYPE_CHECKING:
+    from stages.params.data import Dataset
 
 # The order in which the files of a folder are read if `files` names none.
 FORMATS = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
@@ -28,7 +31,7 @@ _SPLITS: dict[str, dict[str, str]] = {
     "all_terms": {"train": "*train-all-terms.txt*", "test": "*test-all-terms.txt*"}}
 
 
-def data_files(dataset: Dataset) -> list[tuple[str, Path]]:
+def data_files(dataset: "Dataset") -> list[tuple[str, Path]]:
     """Return name and path of each file, in the order of ``dataset.files``, sorted within a pattern.
 
     Files that only ``dataset.splits`` names follow, training first. Where neither names any, the folder is
@@ -54,7 +57,7 @@ def data_files(dataset: Dataset) -> list[tuple[str, Path]]:
     return found
 
 
-def published_splits(dataset: Dataset) -> dict[str, str]:
+def published_splits(dataset: "Dataset") -> dict[str, str]:
     """Return the split of each file that ``dataset.splits`` names, or the layout where the params name no files.
 
     Raises:
@@ -82,7 +85,7 @@ def file_format(path: Path) -> str:
     return Path(path.stem if path.suffix.lower() in COMPRESSIONS else path.name).suffix.lower()
 
 
-def _check_file(path: Path, dataset: Dataset) -> None:
+def _check_file(path: Path, dataset: "Dataset") -> None:
     form = file_format(path)
     forms, what, tables = _PUBLISHED.get(dataset.layout, (FORMATS, "", ""))
     if form not in forms and what:
@@ -101,7 +104,7 @@ def _check_file(path: Path, dataset: Dataset) -> None:
         raise InputError(f"{path}: the file is empty. Remove it from `files`, or fetch it again.")
 
 
-def _inside(folder: Path, dataset: Dataset) -> list[tuple[str, Path]]:
+def _inside(folder: Path, dataset: "Dataset") -> list[tuple[str, Path]]:
     named = _named(dataset)
     found: dict[str, Path] = {}
     for pattern in named or _patterns(dataset):
@@ -121,23 +124,23 @@ def _inside(folder: Path, dataset: Dataset) -> list[tuple[str, Path]]:
     return list(found.items())
 
 
-def _patterns(dataset: Dataset) -> list[str]:
+def _patterns(dataset: "Dataset") -> list[str]:
     return [f"*{form}{packed}" for form in _forms(dataset) for packed in ("", *COMPRESSIONS)]
 
 
-def _forms(dataset: Dataset) -> list[str]:
+def _forms(dataset: "Dataset") -> list[str]:
     if dataset.layout in _PUBLISHED:
         return list(_PUBLISHED[dataset.layout][0])
     return [form for form in FORMATS if form != _DOCUMENT or dataset.layout == "mscoco_captions"]
 
 
-def _named(dataset: Dataset) -> list[str]:
+def _named(dataset: "Dataset") -> list[str]:
     """Return the names and patterns that the params give, or the layout if they give none."""
     splits = _named_splits(dataset)
     return dataset.files + [pattern for split in ("train", "validation", "test") for pattern in splits.get(split, [])]
 
 
-def _named_splits(dataset: Dataset) -> dict[str, list[str]]:
+def _named_splits(dataset: "Dataset") -> dict[str, list[str]]:
     """Return names and patterns of the published splits: the params', or those of the layout."""
     if dataset.files or dataset.splits or Path(dataset.source).is_file():
         return {str(split): patterns for split, patterns in dataset.splits.items()}
@@ -148,7 +151,7 @@ def _named_splits(dataset: Dataset) -> dict[str, list[str]]:
     return {split: [pattern] for split, pattern in published.items()}
 
 
-def _group_folders(dataset: Dataset) -> list[tuple[str, Path]]:
+def _group_folders(dataset: "Dataset") -> list[tuple[str, Path]]:
     """Return name and path of the folders of 20 Newsgroups that hold posts, those of training first."""
     source = Path(dataset.source)
     if source.is_file():

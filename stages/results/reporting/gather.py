@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -11,15 +11,14 @@ import pyarrow.compute as pc
 
 from stages.artifacts.paths import COMPARISON, DatasetPaths, ModelPaths, ProbePaths, RunPaths
 from stages.artifacts.tables import read_frame, read_metadata, read_table
+from stages.data.layouts.layout import structure_of
 from stages.keywords.methods import NAMING
 from stages.results.reporting.examples import seeded_examples
 from stages.results.reporting.explorer import GraphMaterial, read_graph
 from stages.results.reporting.gather_clld import ClassifierMaterial, read_classifier, row_kind, shown_settings
 from stages.results.reporting.published_pgkpr import keywords_of
 from stages.runtime.errors import InputError
-
-if TYPE_CHECKING:
-    from stages.params import Params
+from stages.runtime.settings import Params
 
 # In the order in which a data set passes through them.
 _DATA_STAGES = ("ingest", "annotate", "textrank", "pair_classifier", "attribution", "word_vectors", "psi", "s_tagger",
@@ -162,7 +161,7 @@ class Material:
                        probes=self.probes if track == "hcl" else [])
 
 
-def gather(params: "Params") -> Material:
+def gather(params: Params) -> Material:
     """Read the artifacts of every data set, model and run that the params list.
 
     Raises:
@@ -178,7 +177,7 @@ def gather(params: "Params") -> Material:
     comparison = COMPARISON / "metrics.json"
     return Material(
         recipe=params.recipe, seed=params.seed, encoder=params.encoder.source,
-        datasets=[replace(_dataset(name, block.model_dump(mode="json")), labelled=name not in params.paired_datasets)
+        datasets=[replace(_dataset(name, block.plain()), labelled=structure_of(block.layout) == "labelled")
                   for name, block in params.datasets.items()],
         models=models, runs=[*runs, *rewriting, *classifying],
         details={name: _details(name, [run for run in runs if run.dataset == name]) for name in params.datasets},
@@ -225,7 +224,7 @@ def _beside(paths: DatasetPaths) -> pd.DataFrame | None:
     return named.assign(text=named["text_id"].map(texts))[["text", *methods]]
 
 
-def _model(name: str, params: "Params") -> ModelMaterial:
+def _model(name: str, params: Params) -> ModelMaterial:
     block = params.models.hcl[name]
     config = ModelPaths(name).weights / "config.json"
     settings = _json(config) if config.exists() else {}
@@ -233,15 +232,15 @@ def _model(name: str, params: "Params") -> ModelMaterial:
                          {group: settings[group] for group in _SETTINGS if group in settings}, _training(name))
 
 
-def _rewriter(name: str, params: "Params") -> ModelMaterial:
+def _rewriter(name: str, params: Params) -> ModelMaterial:
     """Return a model of PGKPR; its config.json leaves out what only training reads, so the params are taken."""
-    block, settings = params.models.pgkpr[name], params.pgkpr_model(name).model_dump(mode="json")
+    block, settings = params.models.pgkpr[name], params.model(name).plain()
     shown = ("architecture", *_READ_BY[settings["architecture"]])
     return ModelMaterial(name, block.dataset, params.model_seed(name), block.overrides, _history("pgkpr", name),
                          {group: settings[group] for group in shown}, _training(name), "pgkpr")
 
 
-def _classifier(name: str, params: "Params") -> ModelMaterial:
+def _classifier(name: str, params: Params) -> ModelMaterial:
     """Return a model of CLLD; which row it is, and with which encoder, stands before its overrides."""
     block, settings = params.models.clld[name], shown_settings(row_kind(name, params))
     given = {"pairs_of": block.pairs_of} if block.pairs_of else {}
@@ -264,7 +263,7 @@ def _training(name: str) -> dict[str, Any]:
     return _json(path) if path.exists() else {}
 
 
-def _classifying(name: str, dataset: str, params: "Params") -> RunMaterial:
+def _classifying(name: str, dataset: str, params: Params) -> RunMaterial:
     run = params.runs.clld[name]
     metrics = _evaluated("clld", name)
     return RunMaterial(name, run.model, dataset, {"split": run.split}, metrics, pd.DataFrame(), track="clld",
@@ -287,9 +286,9 @@ def _evaluated(track: str, name: str) -> dict[str, Any]:
     return metrics
 
 
-def _rewriting(name: str, dataset: str, params: "Params") -> RunMaterial:
+def _rewriting(name: str, dataset: str, params: Params) -> RunMaterial:
     run = params.runs.pgkpr[name]
-    keywords = keywords_of(params.pgkpr_model(run.model).model_dump(), params.pgkpr_decoding(name).model_dump())
+    keywords = keywords_of(params.model(run.model).plain(), params.decoding(name).plain())
     return replace(_run("pgkpr", name, run.model, dataset, run.decode), keywords=keywords)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,10 +11,8 @@ import pyarrow.compute as pc
 from stages.artifacts.paths import ModelPaths, RunPaths
 from stages.artifacts.tables import read_frame, read_table
 from stages.runtime.errors import InputError
+from stages.runtime.settings import Params
 from stages.tracks.clld.rows import LABELS
-
-if TYPE_CHECKING:
-    from stages.params import Params
 
 LETTERS = 400       # of a text; what is beyond is left out
 TABLES = ("classes", "confusion", "calibration")
@@ -75,7 +73,7 @@ class ClassifierMaterial:
         return self.classes["class"].tolist()
 
 
-def read_classifier(run: str, params: "Params") -> ClassifierMaterial:
+def read_classifier(run: str, params: Params) -> ClassifierMaterial:
     """Read the tables of ``run`` and of its model.
 
     Raises:
@@ -99,11 +97,11 @@ def read_classifier(run: str, params: "Params") -> ClassifierMaterial:
                                                            "label_distance"))
 
 
-def row_kind(model: str, params: "Params") -> RowKind:
+def row_kind(model: str, params: Params) -> RowKind:
     """Return which row of the table ``model`` is."""
     block = params.models.clld[model]
     return RowKind(block.contrast, block.encoder or params.encoder.source,
-                   params.clld_model(model).model_dump(mode="json"), block.pairs_of or "")
+                   params.model(model).plain(), block.pairs_of or "")
 
 
 def shown_settings(kind: RowKind) -> dict[str, Any]:

@@ -27,14 +27,12 @@ def run(confusion: pd.DataFrame, share: float) -> pd.DataFrame:
 
 
 def _work(process: StageProcess) -> None:
-    from stages.params import load_params, stage_hash
-
-    params, paths = load_params(), ModelPaths(process.instance)
+    params, paths = process.params, ModelPaths(process.instance)
     pairs = run(read_frame(paths.table("validation_confusion"), "validation_confusion"), params.confusing_pairs.share)
     for row in pairs[pairs["chosen"]].to_dict("records"):
         process.log.info("%s and %s: %d texts confused", row["class"], row["other"], row["confused"])
     write_table(paths.table(STAGE), STAGE, pairs,
-                Provenance(process.name, stage_hash(params, STAGE, process.instance),
+                Provenance(process.name, process.params_hash,
                            counts={"chosen": int(pairs["chosen"].sum())}))
 
 

@@ -162,9 +162,7 @@ def floor_systems(items: pd.DataFrame, on: TrainedOn, linear: pd.DataFrame) -> d
 
 
 def _work(process: StageProcess) -> None:
-    from stages.params import load_params, stage_hash
-
-    params, name = load_params(), process.instance
+    params, name = process.params, process.instance
     block, settings = params.runs.clld[name], params.evaluate_clld
     paths, table = ModelPaths(block.model), DatasetPaths(block.dataset).table("linear_floor")
     on, items = load_lookup(paths.weights), read_frame(paths.items, "labelled_items")
@@ -182,7 +180,7 @@ def _work(process: StageProcess) -> None:
     result.metrics["settings"] |= {"split": block.split, "model": block.model, "dataset": on.dataset,
                                    "contrast": on.contrast, "row": LABELS[on.contrast], "encoder": on.encoder,
                                    "max_length": on.max_length}
-    write(name, result, Provenance(process.name, stage_hash(params, STAGE, name), counts=result.metrics["counts"],
+    write(name, result, Provenance(process.name, process.params_hash, counts=result.metrics["counts"],
                                    precision=computed_in(params.runtime.precision, params.runtime.tf32)))
 
 

@@ -101,16 +101,14 @@ def _rows(part: pd.DataFrame, probabilities: np.ndarray, classes: list[str]) -> 
 
 
 def _work(process: StageProcess) -> None:
-    from stages.params import load_params, stage_hash
-
-    params, paths = load_params(), DatasetPaths(process.instance)
-    floor = run(read_labelled_texts(paths), params.linear_floor.model_dump())
+    params, paths = process.params, DatasetPaths(process.instance)
+    floor = run(read_labelled_texts(paths), params.linear_floor.plain())
     if floor.metrics["unfinished"]:
         process.log.warning("%s: not finished after %d iterations with C of %s. Raise linear_floor.max_iterations, or "
                             "take these out of linear_floor.strengths.", process.name,
                             params.linear_floor.max_iterations, ", ".join(map(str, floor.metrics["unfinished"])))
     write_table(paths.table(STAGE), STAGE, floor.predictions,
-                Provenance(process.name, stage_hash(params, STAGE, process.instance),
+                Provenance(process.name, process.params_hash,
                            counts={"features": floor.metrics["features"]}))
     write_json(paths.metrics(STAGE), floor.metrics)
 

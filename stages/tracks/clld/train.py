@@ -15,6 +15,7 @@ from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import read_frame
 from stages.runtime.memory import keep_freed_memory
 from stages.runtime.process import StageProcess, run_stage
+from stages.runtime.settings import Params
 from stages.runtime.training import processes
 from stages.tracks.clld.architecture import STAGE, ClldRow
 from stages.tracks.clld.architectures import architecture_of
@@ -23,7 +24,6 @@ from stages.tracks.clld.texts import classes_of, read_labelled_texts
 from stages.tracks.training import Training, train
 
 if TYPE_CHECKING:
-    from stages.params import Params
     from stages.params.clld import ClldModel as ModelBlock
 
 
@@ -40,11 +40,11 @@ def _pairs(name: str, block: "ModelBlock", classes: Sequence[str]) -> Pairs:
     return []
 
 
-def _prepared(params: "Params", name: str) -> Training[Any]:
+def _prepared(params: Params, name: str) -> Training[Any]:
     block, paths = params.models.clld[name], DatasetPaths(params.models.clld[name].dataset)
     items, source = read_labelled_texts(paths), params.clld_encoder(name)
     place = "encoder.source" if block.encoder is None else f"models.clld.{name}.encoder"
-    row = ClldRow(name, paths, params.model_seed(name), params.clld_model(name).model_dump(), block.contrast,
+    row = ClldRow(name, paths, params.model_seed(name), params.model(name).plain(), block.contrast,
                   _pairs(name, block, classes_of(items)), source, place, items)
     return architecture_of(source).prepared(row)
 

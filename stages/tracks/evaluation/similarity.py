@@ -14,11 +14,11 @@ from stages.metrics.tokens import Text
 from stages.metrics.word_tables import vectors_from_file, vectors_from_training
 from stages.runtime.errors import InputError
 from stages.runtime.seeds import derived_seed
+from stages.runtime.settings import Params
 from stages.tracks.evaluation.floors import SEEDED_AS
 
 if TYPE_CHECKING:
     from stages.params.hcl import BertScore
-    from stages.params.root import Params
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Similarity:
     description: dict[str, Any]
 
 
-def similarity_of(params: "Params", predictions: pd.DataFrame, items: pd.DataFrame, device: str,
+def similarity_of(params: Params, predictions: pd.DataFrame, items: pd.DataFrame, device: str,
                   cut: Callable[[str], Text] = str) -> Similarity:
     """Return what the block ``evaluate_hcl`` of ``params`` names; further arguments as in :func:`word_vectors`.
 

@@ -96,9 +96,7 @@ def _prior_keyword(scored: pd.DataFrame, targets: ScoredItems) -> dict[str, floa
 
 
 def _work(process: StageProcess) -> None:
-    from stages.params import load_params, stage_hash
-
-    params, name = load_params(), process.instance
+    params, name = process.params, process.instance
     model, settings = params.runs.hcl[name].model, params.evaluate_hcl
     predictions = read_frame(RunPaths(name).predictions, "predictions")
     items = read_frame(ModelPaths(model).items, "items")
@@ -109,7 +107,7 @@ def _work(process: StageProcess) -> None:
                      Resampling(settings.resamples, settings.level, params.seed))
     result.metrics["settings"] |= {"bleu_style": settings.bleu_style, "leading": LEADING[settings.bleu_style],
                                    "model": model, **similarity.description}
-    write_evaluation(name, "scores", result, process.name, stage_hash(params, "evaluate_hcl", name),
+    write_evaluation(name, "scores", result, process.name, process.params_hash,
                      computed_in(params.runtime.precision, params.runtime.tf32))
 
 

@@ -50,18 +50,16 @@ def run(items: pd.DataFrame, paraphraser: Paraphraser, decode: Mapping[str, Any]
 
 
 def _work(process: StageProcess) -> None:
-    from stages.params import load_params, stage_hash
-
-    params, name = load_params(), process.instance
+    params, name = process.params, process.instance
     paths = ModelPaths(params.runs.hcl[name].model)
     seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)
-    decode = params.hcl_decoding(name).model_dump()
+    decode = params.decoding(name).plain()
     with computing(params.runtime) as device:
         paraphraser = Paraphraser(paths.weights, device)
         predictions = run(read_frame(paths.items, "items"), paraphraser, decode, params.seed,
                           lambda chunks: progress(chunks, process.name, unit="chunk"))
     weights = paths.weights / "model.safetensors"
-    provenance = Provenance(process.name, stage_hash(params, STAGE, name),
+    provenance = Provenance(process.name, process.params_hash,
                             {"model": {"name": paths.weights.as_posix(), "sha256": sha256_of(weights)}},
                             precision=computed_in(params.runtime.precision, params.runtime.tf32))
     remark = unseen_remark(decode["keyword"], paraphraser.nodes.keywords)

@@ -5,9 +5,11 @@ picture as SVG and PNG. Outputs are decoded by the defaults of `generate_hcl`, w
 """
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +18,6 @@ from stages.artifacts.paths import ModelPaths, ProbePaths
 from stages.artifacts.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, atomic_folder, read_frame, write_json, write_table
 from stages.figures import Plot
-from stages.params.hcl import GenerateHcl, ProbeHcl
 from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import sha256_of
 from stages.runtime.precision import computed_in, computing
@@ -30,7 +31,13 @@ from stages.tracks.hcl.probing.points import KINDS, has_impostor, latent_points,
 from stages.tracks.hcl.probing.sample import Sample, draw
 from stages.tracks.hcl.probing.swap import keyword_choices, swap_measures, swapped
 
+if TYPE_CHECKING:
+    from stages.params.hcl import ProbeHcl
+
 STAGE = "probe_hcl"
+# Beam search with the defaults of `generate_hcl`.
+DECODING = {"search": "beam", "num_beams": 4, "min_length": 5, "max_length": 20, "length_penalty": 1.0, "top_k": 5,
+            "alpha": 0.6, "z": "mean", "samples": 0, "batch_size": 32}
 _DECIMALS = 6
 _NO_KEYWORD = "the model has no keyword, so that a swap changes nothing: one output per item"
 
@@ -45,7 +52,7 @@ class Probed:
     plot: Plot
 
 
-def run(name: str, paraphraser: Paraphraser, items: pd.DataFrame, params: ProbeHcl, decode: GenerateHcl,
+def run(name: str, paraphraser: Paraphraser, items: pd.DataFrame, params: "ProbeHcl", decode: Mapping[str, Any],
         seed: int) -> Probed:
     """Probe a model.
 
@@ -70,7 +77,7 @@ def run(name: str, paraphraser: Paraphraser, items: pd.DataFrame, params: ProbeH
                                  "settings": {"model": name, "split": params.split}}, plot)
 
 
-def _latent(name: str, paraphraser: Paraphraser, items: pd.DataFrame, params: ProbeHcl,
+def _latent(name: str, paraphraser: Paraphraser, items: pd.DataFrame, params: "ProbeHcl",
             seed: int) -> tuple[pd.DataFrame, dict[str, Any], Plot]:
     """Return table ``latent``, its measures and the picture."""
     sample = draw(items, _whole(paraphraser, items), params.items, seed, "latent")
@@ -114,8 +121,8 @@ def _remark(left_out: dict[str, str], measures: dict[str, Any]) -> str:
     return " ".join(parts)
 
 
-def _swap(paraphraser: Paraphraser, items: pd.DataFrame, training: pd.DataFrame, params: ProbeHcl,
-          decode: GenerateHcl, seed: int) -> tuple[pd.DataFrame, dict[str, Any]]:
+def _swap(paraphraser: Paraphraser, items: pd.DataFrame, training: pd.DataFrame, params: "ProbeHcl",
+          decode: Mapping[str, Any], seed: int) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Return table ``keyword_swap`` of the first items drawn, and the measures over all of them."""
     if not params.swaps:
         return pd.DataFrame({name: [] for name, _, _ in SCHEMAS["keyword_swap"].fields}, dtype=object), {}
@@ -123,7 +130,7 @@ def _swap(paraphraser: Paraphraser, items: pd.DataFrame, training: pd.DataFrame,
     sample = draw(items, known, max(params.items, params.swaps), seed, "swap")
     drawn = sample.first(len(sample.items))
     choices = keyword_choices(drawn, training, paraphraser.nodes.keywords, paraphraser.model.graph, params.given, seed)
-    rows = swapped(paraphraser, drawn, choices, decode.model_dump(), seed)
+    rows = swapped(paraphraser, drawn, choices, decode, seed)
     shown = rows[rows["example_id"].isin(sample.items["example_id"].head(params.swaps))]
     metrics: dict[str, Any] = {**_counts(sample), **swap_measures(rows)}
     return shown, metrics | ({} if paraphraser.uses_keyword else {"remark": _NO_KEYWORD})
@@ -150,17 +157,16 @@ def _write_picture(folder: Path, plot: Plot) -> None:
 
 
 def _work(process: StageProcess) -> None:
-    from stages.params import load_params, stage_hash
-
-    params = load_params()
+    params = process.params
     model = params.probes.hcl[process.instance].model
     paths = ModelPaths(model)
     seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)
     items = read_frame(paths.items, "items")
     with computing(params.runtime) as device:
-        probed = run(model, Paraphraser(paths.weights, device), items, params.probe_hcl, GenerateHcl(), params.seed)
+        settings: Any = SimpleNamespace(**params.probe_hcl)  # one of them is called `items`
+        probed = run(model, Paraphraser(paths.weights, device), items, settings, DECODING, params.seed)
     _write(process.instance, probed, Provenance(
-        process.name, stage_hash(params, STAGE, process.instance),
+        process.name, process.params_hash,
         {"model": {"name": paths.weights.as_posix(), "sha256": sha256_of(paths.weights / "model.safetensors")}},
         fallbacks=[f"{kind}: {reason}" for kind, reason in probed.metrics["latent"]["left_out"].items()],
         precision=computed_in(params.runtime.precision, params.runtime.tf32)))

@@ -6,30 +6,28 @@ will be evaluated on. With runtime.processes above 1, or under torchrun, several
 """
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import read_frame
 from stages.runtime.memory import keep_freed_memory
 from stages.runtime.process import StageProcess, run_stage
+from stages.runtime.settings import Params
 from stages.runtime.training import processes
 from stages.tracks.hcl.architectures import ARCHITECTURES
 from stages.tracks.hcl.items import joined_items
 from stages.tracks.hcl.row import TABLES, HclRow
 from stages.tracks.training import Training, train
 
-if TYPE_CHECKING:
-    from stages.params import Params
-
 STAGE = "train_hcl"
 
 
-def _prepared(params: "Params", name: str) -> Training[Any]:
-    model, values = params.models.hcl[name], params.hcl_model(name).model_dump()
+def _prepared(params: Params, name: str) -> Training[Any]:
+    model, values = params.models.hcl[name], params.model(name).plain()
     paths = DatasetPaths(model.dataset)
     examples, texts, keywords, nodes = (read_frame(paths.table(kind), kind) for kind in TABLES)
     row = HclRow(name, paths, params.model_seed(name), values, joined_items(examples, texts, keywords, nodes), nodes,
-                 str(texts["language"].iloc[0]), params.encoder.source, params.node_vectors.model_dump(),
+                 str(texts["language"].iloc[0]), params.encoder.source, params.node_vectors.plain(),
                  model.init_from)
     return ARCHITECTURES["hcl"].prepared(row)
 

@@ -170,9 +170,7 @@ def _given_keywords(scored: pd.DataFrame) -> dict[str, Statistic]:
 
 
 def _work(process: StageProcess) -> None:
-    from stages.params import load_params, stage_hash
-
-    params, name = load_params(), process.instance
+    params, name = process.params, process.instance
     model, settings = params.runs.pgkpr[name].model, params.evaluate_hcl
     paths = ModelPaths(model)
     predictions = read_frame(RunPaths(name).predictions, "predictions")
@@ -185,7 +183,7 @@ def _work(process: StageProcess) -> None:
                      ReleasedForm(vocabulary.word_numbers, params.evaluate_pgkpr.reference_words), similarity.vectors,
                      settings.floors, similarity.scorer, Resampling(settings.resamples, settings.level, params.seed))
     result.metrics["settings"] |= {"model": model, **similarity.description}
-    write_evaluation(name, "paraphrase_scores", result, process.name, stage_hash(params, STAGE, name),
+    write_evaluation(name, "paraphrase_scores", result, process.name, process.params_hash,
                      computed_in(params.runtime.precision, params.runtime.tf32))
 
 

@@ -47,18 +47,16 @@ def run(pairs: pd.DataFrame, paraphraser: Paraphraser, decode: Mapping[str, Any]
 
 
 def _work(process: StageProcess) -> None:
-    from stages.params import load_params, stage_hash
-
-    params, name = load_params(), process.instance
+    params, name = process.params, process.instance
     paths = ModelPaths(params.runs.pgkpr[name].model)
     seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)
     pairs = read_frame(paths.paraphrase_items, "paraphrase_items")
     with computing(params.runtime) as device:
-        predictions = run(pairs, Paraphraser(paths.weights, device), params.pgkpr_decoding(name).model_dump(),
+        predictions = run(pairs, Paraphraser(paths.weights, device), params.decoding(name).plain(),
                           params.seed, lambda chunks: progress(chunks, process.name, unit="chunk"))
     digest = sha256_of(paths.weights / "model.safetensors")
     write_table(RunPaths(name).predictions, "predictions", predictions, Provenance(
-        process.name, stage_hash(params, STAGE, name),
+        process.name, process.params_hash,
         {"model": {"name": paths.weights.as_posix(), "sha256": digest}},
         precision=computed_in(params.runtime.precision, params.runtime.tf32)))
 

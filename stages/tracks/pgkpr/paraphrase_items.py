@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -18,11 +18,13 @@ import pyarrow.compute as pc
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import SPLITS
 from stages.artifacts.tables import Provenance, read_metadata, read_table, write_json, write_table
-from stages.params.pgkpr import ParaphraseItems
-from stages.runtime.errors import InputError, nearest
+from stages.runtime.errors import InputError
 from stages.runtime.process import StageProcess, run_stage
 from stages.tracks.pgkpr.vocabulary import PENN_WORD_TAGS, Vocabulary
 from stages.tracks.pgkpr.words import STALE, TextWords, list_lengths, positions, read_words, within
+
+if TYPE_CHECKING:
+    from stages.params.pgkpr import ParaphraseItems
 
 STAGE = "paraphrase_items"
 # What is read of each table.
@@ -67,7 +69,7 @@ class Pairs:
     left_out: dict[str, int]
 
 
-def run(tables: Mapping[str, pa.Table], params: ParaphraseItems) -> Paraphrases:
+def run(tables: Mapping[str, pa.Table], params: "ParaphraseItems") -> Paraphrases:
     """Return the pairs of a data set as words with tags and keyword scores, and their vocabulary.
 
     An example whose source or target has no words is left out, and so is a further reference without words; both are
@@ -255,20 +257,15 @@ def _fallbacks(left_out: Mapping[str, int]) -> list[str]:
 
 
 def _work(process: StageProcess) -> None:
-    from stages.params import load_params, stage_hash
-
-    params, paths = load_params(), DatasetPaths(process.instance)
-    if process.instance not in params.paraphrase_datasets:
-        raise InputError(f"models.pgkpr names no model of data set {process.instance!r}, and this stage is for "
-                         f"those; {nearest(process.instance, params.paraphrase_datasets)}")
-    joined = params.paraphrase_datasets[process.instance].model_dump()
+    params, paths = process.params, DatasetPaths(process.instance)
+    joined = params.paraphrase_datasets[process.instance]
     tables = {kind: read_table(paths.table(kind), kind).select(columns) for kind, columns in _READ.items()
               if kind not in joined or Path(joined[kind]) == paths.table(kind)}
     made = run(tables, params.paraphrase_items)
     models: dict[str, Any] = {}
     for kind in ("attribution", *(kind for kind in joined if kind in tables)):
         models |= read_metadata(paths.table(kind)).get("models", {})
-    provenance = Provenance(process.name, stage_hash(params, STAGE, process.instance), models, made.metrics,
+    provenance = Provenance(process.name, process.params_hash, models, made.metrics,
                             made.fallbacks)
     for sentence in made.fallbacks:
         process.log.info(sentence)

@@ -6,26 +6,24 @@ With runtime.processes above 1, or under torchrun, several processes share the m
 """
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import read_frame, read_metadata
 from stages.runtime.memory import keep_freed_memory
 from stages.runtime.process import StageProcess, run_stage
+from stages.runtime.settings import Params
 from stages.runtime.training import processes
 from stages.tracks.pgkpr.architecture import STAGE, PgkprRow
 from stages.tracks.pgkpr.architectures import ARCHITECTURES
 from stages.tracks.pgkpr.vocabulary import Vocabulary
 from stages.tracks.training import Training, train
 
-if TYPE_CHECKING:
-    from stages.params import Params
-
 TABLES = ("paraphrase_items", "vocabulary")
 
 
-def _prepared(params: "Params", name: str) -> Training[Any]:
-    dataset, values = params.models.pgkpr[name].dataset, params.pgkpr_model(name).model_dump()
+def _prepared(params: Params, name: str) -> Training[Any]:
+    dataset, values = params.models.pgkpr[name].dataset, params.model(name).plain()
     tables = [DatasetPaths(dataset).table(kind) for kind in TABLES]
     pairs, words = (read_frame(path, kind) for path, kind in zip(tables, TABLES, strict=True))
     row = PgkprRow(name, dataset, params.model_seed(name), values, pairs, Vocabulary.from_frame(words),

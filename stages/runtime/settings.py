@@ -1,0 +1,182 @@
+"""Params as plain values: what ``dvc.yaml`` declares for a stage instance, and their hash.
+
+A stage reads nothing else of ``params.yaml``, so that DVC knows whatever its artifacts depend on. That the values are
+sound is looked after elsewhere, in ``stages.params``.
+"""
+
+import json
+from collections.abc import Mapping
+from copy import deepcopy
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from stages.runtime.errors import InputError, nearest
+from stages.runtime.fingerprint import hash_values
+
+PARAMS = Path("params.yaml")
+# What a machine has in another way than the params say, laid over them; never part of their hash.
+MACHINE = Path("machine.json")
+_DVC = Path(__file__).resolve().parents[2] / "dvc.yaml"
+# Where and how a stage runs. Those of these that decide bytes are declared besides, one by one.
+_ANYWHERE = ("runtime", "cluster")
+
+
+class Values(dict[str, Any]):
+    """A block of params: a dictionary whose keys are attributes too."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the value called ``name``; attributes of a dictionary go before."""
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"no param is called {name!r} here; a stage reads what dvc.yaml declares for it, and "
+                                 f"of that there are {', '.join(self) or 'none'}") from None
+
+    def plain(self) -> dict[str, Any]:
+        """Return a copy of dictionaries, lists and values alone."""
+        return {name: value.plain() if isinstance(value, Values) else deepcopy(value) for name, value in self.items()}
+
+
+class Params(Values):
+    """The params, or those of them that one stage instance reads."""
+
+    def model(self, name: str) -> Values:
+        """Return the settings of model ``name`` of any track: the training's block with what the model overrides."""
+        track = _track(self.models, name)
+        return _laid(self[f"train_{track}"], self.models[track][name].overrides)
+
+    def decoding(self, name: str) -> Values:
+        """Return the decoding settings of run ``name``: the block of its track with the run's own."""
+        track = _track(self.runs, name)
+        return _laid(self[f"generate_{track}"], self.runs[track][name].decode)
+
+    def ingest_settings(self, name: str) -> Any:
+        """Return the ingest settings of data set ``name``: the block ``ingest`` with its own."""
+        return _laid(self.ingest, self.datasets[name].ingest)
+
+    def clld_encoder(self, name: str) -> str:
+        """Return what model ``name`` of the CLLD track starts from: ``textcnn``, or a source of an encoder."""
+        return self.models.clld[name].encoder or self.encoder.source
+
+    def model_seed(self, name: str) -> int:
+        """Return the seed of model ``name`` of any track; the project's where it names none."""
+        own = self.models[_track(self.models, name)][name].seed
+        return int(self.seed if own is None else own)
+
+
+def read_params(path: Path = PARAMS) -> Params:
+    """Return all params of the project in the working folder.
+
+    Raises:
+        InputError: the file is missing or broken, or any name or value in it is wrong.
+    """
+    # By name, so that no stage depends on its code: it can stop a stage, and fills in what the file leaves out, but
+    # `keycontrast use` leaves nothing out. A machine without it has a pack's params, which were validated at home.
+    try:
+        content = import_module("stages.params").load_params(path).model_dump(mode="json")
+    except ModuleNotFoundError as missing:
+        if missing.name not in ("pydantic", "stages.params"):
+            raise
+        if not path.exists():
+            raise InputError(f"{path}: not found. Run this in the project's folder.") from missing
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return Params(_as_values(content))
+
+
+def on_this_machine(params: Params) -> Params:
+    """Return params with what the machine has in another way."""
+    return Params(_as_values(laid_over(params, _machine()))) if MACHINE.exists() else params
+
+
+def stage_params(params: Params, stage: str, key: str = "") -> Params:
+    """Return what stage instance ``stage@key`` reads: the params that it declares, as they are on this machine."""
+    here = on_this_machine(params)
+    found: dict[str, Any] = {name: here[name] for name in _ANYWHERE}
+    for name in declared(stage):
+        _put(found, _parts(name, key), here)
+    return Params(_as_values(found))
+
+
+def stage_values(params: Mapping[str, Any], stage: str, key: str = "") -> dict[str, Any]:
+    """Return the value of every param that ``stage@key`` declares, by dotted name, as ``params.yaml`` has it."""
+    return {name.replace("{key}", key): _at(params, _parts(name, key)) for name in declared(stage)}
+
+
+def stage_hash(params: Mapping[str, Any], stage: str, key: str = "") -> str:
+    """Return the hash of :func:`stage_values`, as stored in the metadata of the stage's artifacts."""
+    return hash_values(stage_values(params, stage, key))
+
+
+def computed_values(params: Mapping[str, Any], stage: str, key: str = "") -> dict[str, Any]:
+    """Return :func:`stage_values` with what this machine has in another way, for what goes on here after a kill."""
+    return {**stage_values(params, stage, key), **({"here": _machine()} if MACHINE.exists() else {})}
+
+
+@cache
+def declared(stage: str) -> tuple[str, ...]:
+    """Return the params that ``dvc.yaml`` declares for ``stage``, ``{key}`` standing for its instance.
+
+    Raises:
+        KeyError: there is no such stage.
+    """
+    entry = _stages()[stage]
+    return tuple(name.replace("${key}", "{key}") for name in entry.get("do", entry).get("params", ()))
+
+
+def laid_over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``base`` with the nested ``changes`` laid over it; neither is altered."""
+    result = dict(base)
+    for name, value in changes.items():
+        inner = base.get(name)
+        result[name] = laid_over(inner, value) if isinstance(inner, Mapping) and isinstance(value, Mapping) else value
+    return result
+
+
+@cache
+def _stages() -> dict[str, Any]:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    found: dict[str, Any] = yaml.load(_DVC.read_text(encoding="utf-8"), loader)["stages"]
+    return found
+
+
+def _parts(name: str, key: str) -> list[str]:
+    # Instance names may hold dots, so the key is put in after the template is split.
+    return [key if part == "{key}" else part for part in name.split(".")]
+
+
+def _at(tree: Mapping[str, Any], parts: list[str]) -> Any:
+    node: Any = tree
+    for number, part in enumerate(parts):
+        if part not in node:
+            raise InputError(f"{PARAMS}: {'.'.join(parts[:number])} has no {part!r}; {nearest(part, node)}")
+        node = node[part]
+    return node
+
+
+def _put(target: dict[str, Any], parts: list[str], source: Mapping[str, Any]) -> None:
+    value = _at(source, parts)
+    for part in parts[:-1]:
+        target = target.setdefault(part, {})
+    target[parts[-1]] = value
+
+
+def _machine() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(MACHINE.read_text(encoding="utf-8"))
+    return found
+
+
+def _laid(block: Mapping[str, Any], own: Mapping[str, Any]) -> Values:
+    return _as_values(laid_over(block, own))
+
+
+def _as_values(content: Mapping[str, Any]) -> Values:
+    return Values({name: _as_values(value) if isinstance(value, Mapping) else value
+                   for name, value in content.items()})
+
+
+def _track(tracks: Mapping[str, Any], name: str) -> str:
+    return next(track for track, entries in tracks.items() if name in entries)
