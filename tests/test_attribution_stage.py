@@ -17,7 +17,7 @@ from models.attribution import from_characters, siamese_saliency, word_saliency
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
 from stages.keywords import attribution
-from stages.keywords.saliency.blocks import Attributed, gathered
+from stages.keywords.saliency.blocks import Attributed, fallbacks, gathered
 from stages.keywords.saliency.scorers import ClassifierScorer, SiameseScorer, texts_of_a_chunk
 from stages.params.data import Attribution
 from stages.runtime.errors import InputError
@@ -111,10 +111,10 @@ def test_words_that_were_cut_off_score_zero_and_are_reported(tokenizer):
     assert len(long["score"]) == len(long["word"]) == 10
     assert list(long["score"][5:]) == [0.0] * 5 and max(long["score"]) == 1.0
     assert made.counts["unaligned_words"] >= 5 and made.counts["rows_xx"] == 4
-    assert attribution.fallbacks(made.counts)[0].startswith(
+    assert fallbacks(made.counts)[0].startswith(
         f"{made.counts['unaligned_words']} of {made.counts['words']} words score 0")
     tokenizer.model_max_length = 64
-    assert attribution.fallbacks(attributed(tokenizer)[0][0].counts) == []
+    assert fallbacks(attributed(tokenizer)[0][0].counts) == []
 
 
 @pytest.mark.parametrize("changes", [{}, {"method": "integrated_gradients", "steps": 8}])

@@ -7,8 +7,7 @@ writes attribution.parquet with one row per source text paired with itself (mode
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pandas as pd
@@ -20,6 +19,7 @@ from stages.keywords.saliency.blocks import (
     BLOCK_CHUNKS,
     Attributed,
     Bar,
+    fallbacks,
     gathered,
     keep_block,
     kept_block,
@@ -27,7 +27,7 @@ from stages.keywords.saliency.blocks import (
     score_block,
     token_rows,
 )
-from stages.keywords.saliency.scorers import Scorer, load_scorer
+from stages.keywords.saliency.scorers import Scorer, load_scorer, settings
 from stages.keywords.source_pairs import source_pairs
 from stages.runtime.chunk_store import ChunkStore
 from stages.runtime.code import GROUND, code_of
@@ -42,8 +42,6 @@ STAGE = "attribution"
 # Tables and the columns of them that are needed.
 _READ = {"examples": ["source_id", "reference_ids"], "texts": ["text_id", "text"],
          "tokens": ["text_id", "token", "start", "end"]}
-# Values of the params that are bugs of the released code; they are named in the table's metadata.
-BUGS = {"argmax_of": "first_row", "embedding": "block_output", "token_types": False}
 
 
 def run(examples: pd.DataFrame, texts: pd.DataFrame, tokens: pa.Table, scorer: Scorer, modes: Sequence[str],
@@ -81,19 +79,6 @@ def run(examples: pd.DataFrame, texts: pd.DataFrame, tokens: pa.Table, scorer: S
         yield made
     if bar:
         bar.close()
-
-
-def settings(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return every switch of the params block, and the bugs of the released code that are among them by name."""
-    bugs = sorted(name for name, bug in BUGS.items() if values[name] == bug)
-    return {**values, "bugs_of_the_released_code": [f"{name}: {values[name]}" for name in bugs]}
-
-
-def fallbacks(counts: Mapping[str, int]) -> list[str]:
-    """Return one sentence if words were left at 0 for want of word pieces."""
-    unaligned, words = counts["unaligned_words"], counts["words"]
-    return [f"{unaligned} of {words} words score 0: cut off by the network's length, or without "
-            f"word pieces of their own"] if unaligned else []
 
 
 def _work(process: StageProcess) -> None:

@@ -20,16 +20,11 @@ from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import atomic_folder, read_frame, write_json
 from stages.encoders import ResolvedEncoder, resolve_encoder
 from stages.keywords.pair_points import model_card, split_points
-from stages.runtime.checkpoints import FolderCheckpoints
-from stages.runtime.code import GROUND, code_of
-from stages.runtime.device import choose_device
 from stages.runtime.errors import InputError
-from stages.runtime.fingerprint import hash_files, hash_values
 from stages.runtime.memory import keep_freed_memory
-from stages.runtime.precision import settled_precision
 from stages.runtime.process import StageProcess, run_stage
-from stages.runtime.progress import progress_bar
-from stages.runtime.seeds import derived_seed, seed_everything
+from stages.runtime.seeds import derived_seed
+from stages.runtime.training import fit_of_data_set
 
 STAGE = "pair_classifier"
 
@@ -101,16 +96,9 @@ def _work(process: StageProcess) -> None:
     tables = [paths.table("examples"), paths.table("texts")]
     examples, texts = read_frame(tables[0], "examples"), read_frame(tables[1], "texts")
     encoder = resolve_encoder(params.encoder.source)
-    seed_everything(derived_seed(params.seed, STAGE, "weights"), params.runtime.threads,
-                    params.runtime.deterministic, params.runtime.tf32)
     values = params.pair_classifier.plain()
-    key = hash_values({"params": process.params_hash, "encoder": encoder.description,
-                       "data": hash_files(tables), "code": hash_files(code_of([f"stages.keywords.{STAGE}"], GROUND))})
-    store = FolderCheckpoints(process.scratch, key, 60 * params.runtime.checkpoint_minutes)
-    device = choose_device(params.runtime.device)
-    precision = settled_precision(device, params.runtime, values, STAGE)
-    trained = run(examples, texts, values, encoder, params.seed, store, device,
-                  lambda total, done: progress_bar(process.name, total, "step", done))
+    trained, precision, store = fit_of_data_set(process, values, tables, lambda store, device, open_bar: run(
+        examples, texts, values, encoder, params.seed, store, device, open_bar), encoder=encoder.description)
     trained.classifier.config.computed_in = precision
     with atomic_folder(paths.pair_classifier) as folder:
         trained.classifier.save_pretrained(folder)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import torch
 from torch import nn
 
 from models.precision import products
@@ -32,15 +31,11 @@ from stages.artifacts.tables import (
 )
 from stages.keywords.tagging.sources import LowerTexts, labelled_sources, read_lower, vocabulary, word_ids
 from stages.keywords.tagging.tagger import TrainedTagger, model_card, tag, tag_columns, tagger_metrics, word_tokenizer
-from stages.runtime.checkpoints import FolderCheckpoints
-from stages.runtime.code import GROUND, code_of
-from stages.runtime.device import choose_device
-from stages.runtime.fingerprint import hash_files, hash_values, sha256_of
+from stages.runtime.fingerprint import sha256_of
 from stages.runtime.memory import keep_freed_memory
-from stages.runtime.precision import settled_precision
 from stages.runtime.process import StageProcess, run_stage
-from stages.runtime.progress import progress_bar
-from stages.runtime.seeds import derived_seed, seed_everything
+from stages.runtime.seeds import derived_seed
+from stages.runtime.training import fit_of_data_set
 
 STAGE = "s_tagger"
 
@@ -97,19 +92,13 @@ def _work(process: StageProcess) -> None:
     examples = read_frame(tables[0], "examples")
     lower = read_lower(read_batches(tables[1], "tokens", ["text_id", "token"]))
     psi = read_table(tables[2], columns=["text_id", "mode", "pair", "primary"])
-    seed_everything(derived_seed(params.seed, STAGE, "weights"), params.runtime.threads, params.runtime.deterministic,
-                    params.runtime.tf32)
-    params_hash = process.params_hash
-    key = hash_values({"params": params_hash, "data": hash_files(tables),
-                       "code": hash_files(code_of([f"stages.keywords.{STAGE}"], GROUND)), "torch": torch.__version__})
-    store = FolderCheckpoints(process.scratch, key, 60 * params.runtime.checkpoint_minutes)
-    values, device = params.s_tagger.plain(), choose_device(params.runtime.device)
-    precision = settled_precision(device, params.runtime, values, STAGE)
-    trained = run(examples, lower, psi, values, params.seed, store, device,
-                  lambda total, done: progress_bar(process.name, total, "step", done))
+    values = params.s_tagger.plain()
+    trained, precision, store = fit_of_data_set(process, values, tables, lambda store, device, open_bar: run(
+        examples, lower, psi, values, params.seed, store, device, open_bar))
     trained.tagger.config.computed_in = precision
-    _write(paths, trained, values, Provenance(process.name, params_hash, read_metadata(tables[2]).get("models", {}),
-                                              precision=precision))
+    provenance = Provenance(process.name, process.params_hash, read_metadata(tables[2]).get("models", {}),
+                            precision=precision)
+    _write(paths, trained, values, provenance)
     store.clear()
 
 

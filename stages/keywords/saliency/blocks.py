@@ -131,3 +131,10 @@ def gathered(blocks: Iterable[Attributed], counts: Counter[str]) -> Iterator[pa.
             waiting = []
     if waiting:
         yield pa.concat_tables(waiting)
+
+
+def fallbacks(counts: Mapping[str, int]) -> list[str]:
+    """Return one sentence if words were left at 0 for want of word pieces."""
+    unaligned, words = counts["unaligned_words"], counts["words"]
+    return [f"{unaligned} of {words} words score 0: cut off by the network's length, or without "
+            f"word pieces of their own"] if unaligned else []

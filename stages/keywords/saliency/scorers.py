@@ -18,6 +18,9 @@ from stages.encoders import encode_texts, resolve_encoder
 from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import sha256_of
 
+# Values of the params that are bugs of the released code; they are named in the table's metadata.
+BUGS = {"argmax_of": "first_row", "embedding": "block_output", "token_types": False}
+
 
 @dataclass(frozen=True)
 class Pairs:
@@ -159,3 +162,9 @@ def _on(batch: SaliencyBatch, network: PreTrainedModel) -> SaliencyBatch:
     """Return ``batch`` with its inputs on the network's device."""
     return SaliencyBatch({name: value.to(network.device) for name, value in batch.inputs.items()}, batch.words,
                          batch.special)
+
+
+def settings(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return every switch of the params block, and the bugs of the released code that are among them by name."""
+    bugs = sorted(name for name, bug in BUGS.items() if values[name] == bug)
+    return {**values, "bugs_of_the_released_code": [f"{name}: {values[name]}" for name in bugs]}
