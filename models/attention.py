@@ -1,6 +1,7 @@
-"""Multi-head attention and the decoder layers of Transformers, with a key/value cache."""
+"""Multi-head attention and decoder layers of Transformers: joined projections, heads of packed rows, caches."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -8,16 +9,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import EncoderDecoderCache
 
-from models.bert import joined
 from models.decoding.cache import BeamCache, Pair
+from models.rows import RealTokens, gathered
 
 Cache = EncoderDecoderCache | BeamCache
-# What each query may see: under a tensor of booleans, or of numbers added to scores; True: none that comes later
+Projection = tuple[Tensor, Tensor]  # weight and bias, as F.linear takes them
+# What each query may see: under a tensor of booleans, or of numbers added to products; True: none that comes later
 Visible = Tensor | bool | None
 
 
 class Attention(nn.Module):
-    """Multi-head attention with separate projections, deterministic without dropout.
+    """Multi-head attention, whose projections of what it reads may be joined with others.
 
     Args:
         width: d.
@@ -31,47 +33,137 @@ class Attention(nn.Module):
         self.query, self.key = nn.Linear(width, width), nn.Linear(width, width)
         self.value, self.output = nn.Linear(width, width), nn.Linear(width, width)
 
-    def keys_values(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Project states (B, S, d) to keys and values (B, H, S, d / H)."""
-        return self._split(self.key(states)), self._split(self.value(states))
-
-    def before(self, prefix: tuple[Tensor, Tensor], keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Put a key and a value (B, d) before keys and values (B, H, S, d / H)."""
-        first = (self._split(part.to(keys.dtype).unsqueeze(1)) for part in prefix)  # (B, H, 1, d / H) each
-        key, value = (torch.cat(pair, dim=2) for pair in zip(first, (keys, values), strict=True))
-        return key, value
-
-    def of_itself(self, states: Tensor, weights: Pair | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """Project states (B, L, d) to queries, keys and values (B, H, L, d / H).
-
-        In one product by ``weights`` and biases of :attr:`projections`, joined; without them in three.
-        """
-        if weights is None:
-            return self._split(self.query(states)), *self.keys_values(states)
-        all_three = F.linear(states, *weights)  # (B, L, 3 d)
-        query, key, value = all_three.unflatten(-1, (3, self.heads, -1)).unbind(2)
-        return query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)
-
     @property
     def projections(self) -> tuple[nn.Linear, nn.Linear, nn.Linear]:
         """The layers of queries, keys and values."""
         return self.query, self.key, self.value
 
-    def forward(self, hidden: Tensor, keys: Tensor, values: Tensor, mask: Visible) -> Tensor:
-        """Attend from hidden (B, L, d); ``mask`` True where attending is allowed."""
-        return self.attend(self._split(self.query(hidden)), keys, values, mask)
+    def forward(self, queries: Tensor, keys: Tensor, values: Tensor, visible: Visible, places: "Heads") -> Tensor:
+        """Return what queries (B, H, L, d / H) draw from keys and values, as ``places`` has vectors.
 
-    def attend(self, query: Tensor, keys: Tensor, values: Tensor, mask: Visible) -> Tensor:
-        """Attend with queries (B, H, L, d / H); returns (B, L, d)."""
-        heads = F.scaled_dot_product_attention(
-            query, keys, values, attn_mask=mask if isinstance(mask, Tensor) else None,
-            dropout_p=self.dropout if self.training else 0.0, is_causal=mask is True
-        )  # (B, H, L, d / H)
-        return self.output(heads.transpose(1, 2).flatten(-2))
+        Args:
+            queries, keys, values: from :meth:`Heads.split`.
+            visible: which keys they may see, for all heads.
+            places: of the queries.
+        """
+        drawn = F.scaled_dot_product_attention(
+            queries, keys, values, attn_mask=visible if isinstance(visible, Tensor) else None,
+            dropout_p=self.dropout if self.training else 0.0, is_causal=visible is True)
+        return self.output(places.joined(drawn))
 
-    def _split(self, states: Tensor) -> Tensor:
-        batch, length, width = states.shape
-        return states.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
+
+def joined_groups(groups: Sequence[Sequence[nn.Module]]) -> list[Projection]:
+    """Return each group of linear layers as one, whose outputs stand one behind the other; two copies for all groups.
+
+    Under autocast they are in its precision, converted in one go.
+    """
+    parts = [layer for group in groups for layer in group]
+    weight, bias = (torch.cat([layer.get_parameter(name) for layer in parts]) for name in ("weight", "bias"))
+    weight, bias = (part.to(precision(part)) for part in (weight, bias))
+    sizes = [sum(len(layer.get_parameter("bias")) for layer in group) for group in groups]
+    return list(zip(weight.split(sizes), bias.split(sizes), strict=True))
+
+
+class Heads:
+    """Vectors of the tokens of a batch as the heads of attention, and back.
+
+    Args:
+        heads: H.
+        tokens: whose rows (M, d) the vectors are; None: they are (B, L, d).
+    """
+
+    def __init__(self, heads: int, tokens: RealTokens | None = None) -> None:
+        self.heads, self.tokens = heads, tokens
+        self._known: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def split(self, vectors: Tensor, parts: int) -> tuple[Tensor, ...]:
+        """Return the ``parts`` that stand one behind the other in vectors (M, parts d), (B, H, L, d / H) each."""
+        size = vectors.shape[-1] // (parts * self.heads)
+        if self.tokens is None and parts == 1:
+            return (vectors.unflatten(-1, (self.heads, size)).transpose(1, 2),)
+        if self.tokens is None:
+            return tuple(part.transpose(1, 2) for part in vectors.unflatten(-1, (parts, self.heads, size)).unbind(2))
+        batch, length = self.tokens.real.shape
+        found = gathered(vectors.view(-1, size), *self._places(parts))
+        return found.view(parts, batch, self.heads, length, size).unbind(0)
+
+    def joined(self, drawn: Tensor) -> Tensor:
+        """Return the vectors (M, d) of which ``drawn`` (B, H, L, d / H) are the heads."""
+        by_token = drawn.transpose(1, 2)
+        if self.tokens is None:
+            return by_token.flatten(2)
+        if by_token.is_contiguous():  # as fused kernels leave it
+            return self.tokens.rows(by_token.flatten(2))
+        into, back = self._places(1)
+        return gathered(drawn.reshape(-1, drawn.shape[-1]), back, into).view(-1, self.heads * drawn.shape[-1])
+
+    def _places(self, parts: int) -> tuple[Tensor, Tensor]:
+        """Return, for heads (parts, B, H, L), where each stands among rows (M, parts, H), and the other way round."""
+        if parts not in self._known:
+            tokens = self.tokens
+            assert tokens is not None
+            (batch, length), count = tokens.real.shape, parts * self.heads
+            device = tokens.index.device
+            kinds = torch.arange(count, device=device).view(parts, 1, self.heads, 1)
+            into = torch.add(kinds, tokens.inverse.view(batch, 1, length), alpha=count)
+            first = torch.arange(0, count * batch * length, length, device=device)  # of every head of every text
+            back = self._start.view(-1, 1, 1) + first.view(parts, batch, self.heads)[:, 0]
+            self._known[parts] = into.flatten(), back.flatten()
+        return self._known[parts]
+
+    @cached_property
+    def _start(self) -> Tensor:
+        """Where each row (M,) stands in the first head of its text, among heads (B, H, L)."""
+        assert self.tokens is not None
+        return torch.add(self.tokens.index * self.heads, self.tokens.columns, alpha=1 - self.heads)
+
+
+class DecoderStep:
+    """What all layers of a decoder share in one pass.
+
+    Args:
+        places: of the vectors.
+        projections: of each layer, to queries, keys and values of self-attention; None: they are not joined.
+        visible: which tokens each may see.
+        memories: by memory, keys and values of each layer.
+        biases: hides padding of each memory.
+        noise: of every addition of all layers, from :func:`residual_noise`, or dropout that is drawn for each.
+        cache: keys and values of earlier tokens, extended in place.
+        prefixes: of each layer a key and a value (B, d), which every token may see; never cached.
+    """
+
+    def __init__(self, places: Heads, projections: Sequence[Projection | None], visible: Visible,
+                 memories: Sequence[Sequence[Pair]], biases: Sequence[Tensor],
+                 noise: Sequence[Tensor | None] | nn.Dropout, cache: Cache | None = None,
+                 prefixes: Sequence[Pair] | None = None) -> None:
+        self.places, self.projections, self.visible = places, projections, visible
+        self.memories, self.biases, self.noise = memories, biases, noise
+        self.cache, self.prefixes = cache, prefixes
+
+    def own(self, number: int, attention: Attention, normed: Tensor) -> Tensor:
+        """Return what self-attention of layer ``number`` adds."""
+        projection, split = self.projections[number], self.places.split
+        if projection is None:
+            queries, keys, values = (split(layer(normed), 1)[0] for layer in attention.projections)
+        else:
+            queries, keys, values = split(F.linear(normed, *projection), 3)
+        if self.cache is not None:
+            keys, values = self.cache.self_attention_cache.update(keys, values, number)
+        if self.prefixes is not None:
+            first = (split(part.to(keys.dtype).unsqueeze(1), 1)[0] for part in self.prefixes[number])
+            keys, values = (torch.cat(pair, dim=2) for pair in zip(first, (keys, values), strict=True))
+        return attention(queries, keys, values, self.visible, self.places)
+
+    def drawn(self, number: int, memory: int, attention: Attention, normed: Tensor) -> Tensor:
+        """Return what attention of layer ``number`` draws from a memory."""
+        (queries,) = self.places.split(attention.query(normed), 1)
+        return attention(queries, *self.memories[memory][number], self.biases[memory], self.places)
+
+    def added(self, hidden: Tensor, part: Tensor, place: int) -> Tensor:
+        """Return ``hidden`` plus ``part``, some of it dropped, as addition ``place`` of all layers."""
+        if isinstance(self.noise, nn.Dropout):
+            return hidden + self.noise(part)
+        return added(hidden, part, self.noise[place])
 
 
 class DecoderLayer(nn.Module):
@@ -82,86 +174,82 @@ class DecoderLayer(nn.Module):
         heads: of both attentions.
         feed_forward: width inside the feed-forward network.
         dropout: on attention weights and on what each part adds, in training.
-        number: position in the stack, under which keys and values are cached.
+        activation: inside the feed-forward network.
     """
 
-    def __init__(self, width: int, heads: int, feed_forward: int, dropout: float, number: int) -> None:
+    memories = 1
+    additions = 3
+
+    def __init__(self, width: int, heads: int, feed_forward: int, dropout: float,
+                 activation: Callable[[Tensor], Tensor] = F.relu) -> None:
         super().__init__()
-        self.number = number
         self.self_attention = Attention(width, heads, dropout)
         self.cross_attention = Attention(width, heads, dropout)
         self.widen = nn.Linear(width, feed_forward)
         self.narrow = nn.Linear(feed_forward, width)
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(3))
-        self.dropout = nn.Dropout(dropout)
+        self.activation = activation
 
-    def forward(
-        self,
-        hidden: Tensor,
-        causal: Visible,
-        memory: Tensor | Pair,
-        mask: Tensor,
-        cache: Cache | None,
-        prefix: tuple[Tensor, Tensor] | None = None,
-        weights: Pair | None = None,
-    ) -> Tensor:
-        """Transform hidden (B, L, d) given memory (B, S, d), its mask (B, 1, 1, S) and a first key and value.
+    def to_memories(self) -> list[Attention]:
+        """Return the attention to each memory."""
+        return [self.cross_attention]
 
-        Memory may be keys and values already; see :func:`memory_keys_values`. ``weights`` are those of self-attention's
-        projections, joined.
-        """
-        query, keys, values = self.self_attention.of_itself(self.norms[0](hidden), weights)
-        if cache is not None:
-            keys, values = cache.self_attention_cache.update(keys, values, self.number)
-        if prefix is not None:
-            keys, values = self.self_attention.before(prefix, keys, values)
-        hidden = hidden + self.dropout(self.self_attention.attend(query, keys, values, causal))
-        normed = self.norms[1](hidden)
-        keys, values = self._of_memory(memory, cache)
-        hidden = hidden + self.dropout(self.cross_attention(normed, keys, values, mask))
-        normed = self.norms[2](hidden)
-        return hidden + self.dropout(self.narrow(F.gelu(self.widen(normed))))
-
-    def _of_memory(self, memory: Tensor | Pair, cache: Cache | None) -> Pair:
-        if isinstance(memory, tuple):
-            return memory
-        if cache is None:
-            return self.cross_attention.keys_values(memory)
-        if isinstance(cache, BeamCache):
-            return cache.memory(self.number, lambda: self.cross_attention.keys_values(memory))
-        if not cache.is_updated.get(self.number):
-            cache.cross_attention_cache.update(*self.cross_attention.keys_values(memory), self.number)
-            cache.is_updated[self.number] = True
-        kept: Any = cache.cross_attention_cache.layers[self.number]
-        return kept.keys, kept.values
+    def forward(self, hidden: Tensor, step: DecoderStep, number: int) -> Tensor:
+        """Transform hidden, the vectors of ``step``, as layer ``number`` of a stack."""
+        first = self.additions * number
+        hidden = step.added(hidden, step.own(number, self.self_attention, self.norms[0](hidden)), first)
+        hidden = step.added(hidden, step.drawn(number, 0, self.cross_attention, self.norms[1](hidden)), first + 1)
+        return step.added(hidden, self.narrow(self.activation(self.widen(self.norms[2](hidden)))), first + 2)
 
 
-def memory_keys_values(layers: Sequence[DecoderLayer], memory: Tensor) -> list[Pair]:
-    """Project memory (B, S, d) to the keys and values of all layers in one product."""
-    attentions = [layer.cross_attention for layer in layers]
-    weights = joined([part for attention in attentions for part in (attention.key, attention.value)])
-    together = F.linear(memory, *weights)  # (B, S, 2 n d)
-    parts = together.unflatten(-1, (2 * len(attentions), attentions[0].heads, -1)).unbind(2)
-    found = [part.transpose(1, 2) for part in parts]  # (B, H, S, d / H) each
-    return list(zip(found[::2], found[1::2], strict=True))
+def precision(like: Tensor) -> torch.dtype:
+    """Return in which type products with tensors like ``like`` are computed: under autocast, in its."""
+    kind = like.device.type
+    lowered = like.dtype == torch.float32 and torch.is_autocast_enabled(kind)
+    return torch.get_autocast_dtype(kind) if lowered else like.dtype
 
 
-def places(embedded: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor | None]:
-    """Return the positions of the tokens and which keys each may see; None if it is all of them."""
-    length, device = embedded.shape[1], embedded.device
-    if isinstance(cache, BeamCache):
-        return cache.places(length, device)
-    past = past_length(cache)
-    return torch.arange(past, past + length, device=device), causal_mask(length, past, device)
+def masking(real: Tensor, like: Tensor) -> Tensor:
+    """Return what to add to products with places (..., S): 0 where they are ``real``, minus infinity elsewhere.
+
+    Rows begin at multiples of eight numbers, as fused kernels want them.
+    """
+    length = real.shape[-1]
+    aligned = F.pad(real, (0, -length % 8))
+    return torch.zeros_like(aligned, dtype=precision(like)).masked_fill_(~aligned, -torch.inf)[..., :length]
 
 
-def past_length(cache: Cache | None) -> int:
-    """Return the number of tokens whose keys and values ``cache`` holds."""
-    return int(cache.get_seq_length()) if cache is not None else 0
-
-
-def causal_mask(length: int, past: int, device: torch.device) -> Tensor | None:
-    """Return which of ``past + length`` keys each of ``length`` queries may see; None if it is all of them."""
+def causal(length: int, like: Tensor) -> Tensor | None:
+    """Return what hides later tokens from each of ``length``, (length, length); None if there is but one."""
     if length == 1:
         return None
-    return torch.ones(length, past + length, dtype=torch.bool, device=device).tril(past)
+    hidden = like.new_full((length, length + -length % 8), -torch.inf, dtype=precision(like)).triu_(1)
+    return hidden[:, :length]
+
+
+def residual_noise(like: Tensor, rate: float, count: int, training: bool) -> Sequence[Tensor | None]:
+    """Return factors of ``count`` parts that are added to vectors like ``like``: dropout, drawn for all in one go."""
+    if not training or rate == 0:
+        return [None] * count
+    kept = 1 - rate
+    return like.new_empty(count, *like.shape).bernoulli_(kept).div_(kept).unbind(0)
+
+
+def added(hidden: Tensor, part: Tensor, noise: Tensor | None) -> Tensor:
+    """Return ``hidden`` plus ``part``, of which ``noise`` drops some."""
+    return hidden + part if noise is None else _Added.apply(hidden, part, noise)
+
+
+class _Added(torch.autograd.Function):
+    """One product fewer in the backward pass than torch makes of ``addcmul``, which multiplies by its factor of 1."""
+
+    @staticmethod
+    def forward(context: Any, hidden: Tensor, part: Tensor, noise: Tensor) -> Tensor:
+        context.save_for_backward(noise)
+        context.kind = part.dtype
+        return torch.addcmul(hidden, part.to(hidden.dtype), noise)
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+        (noise,) = context.saved_tensors
+        return gradients[0], (gradients[0] * noise).to(context.kind), None

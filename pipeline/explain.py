@@ -29,7 +29,7 @@ from stages.params import Params, load_params
 from stages.params.data import TextRank
 from stages.params.problems import problem_lines
 from stages.ranking.selection import InverseFrequency
-from stages.results.reporting.drawings import Word, word_graph_svg
+from stages.results.page.drawings import Word, word_graph_svg
 from stages.runtime.errors import InputError
 
 _TOP = 5

@@ -28,7 +28,9 @@ from stages.artifacts.tables import (
     write_json,
     write_table,
 )
-from stages.results.reporting.published import HEADINGS, HUMAN_KAPPA, NOTES, PGKPR_HUMAN, TABLES, PublishedTable
+from stages.results.published.hcl import HUMAN_KAPPA, TABLES
+from stages.results.published.pgkpr import HUMAN
+from stages.results.published.printed import NOTES, PublishedTable
 from stages.runtime.errors import InputError, nearest
 
 KEY, SHEETS = "key.json", "sheets"
@@ -237,7 +239,7 @@ def _tests(found: dict[str, Any]) -> list[str]:
 
 def _published(design: Design) -> PublishedTable | None:
     """Return the published table whose criteria and scale are those of ``design``."""
-    for like, beside in (("hcl", TABLES["3"]), ("pgkpr", PGKPR_HUMAN)):
+    for like, beside in (("hcl", TABLES["3"]), ("pgkpr", HUMAN)):
         preset = PRESETS[like]
         if (design.criteria, design.points) == (preset.criteria, preset.points):
             return beside
@@ -250,7 +252,7 @@ def _published_lines(beside: PublishedTable) -> list[str]:
              "so that only differences within a table mean anything.", ""]
     if beside is TABLES["3"]:
         rows.append(["kappa", *(f"{HUMAN_KAPPA[name]:.2f}" for name in beside.metrics)])
-    lines += table(["system", *(HEADINGS[name] for name in beside.metrics)], rows)
+    lines += table(["system", *beside.headings], rows)
     return lines + [line for flag in beside.flags for line in ("", NOTES[flag])]
 
 

@@ -21,7 +21,7 @@ from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import NO_KEYWORD
 from stages.artifacts.tables import atomic_file, check_columns
 from stages.normal_form import normal_form
-from stages.results.reporting.drawings import Neighbour, SignedEdge, neighbourhood_svg
+from stages.results.page.drawings import Neighbour, SignedEdge, neighbourhood_svg
 from stages.runtime.errors import InputError
 
 DRAWINGS = Path(".keycontrast") / "graphs"

@@ -18,7 +18,7 @@ from stages.runtime.log import logger
 from stages.tracks.hcl.keywords import given_keyword, unseen_remark, with_keywords
 
 if TYPE_CHECKING:
-    from stages.tracks.hcl.decoding import Paraphraser
+    from stages.tracks.hcl.rewriting import ItemRewriter
 
 
 @dataclass
@@ -91,13 +91,13 @@ def predict(params: Params, run: str, texts: Iterable[str], keyword: str | None 
         raise InputError(f"no run is called {run!r}; {nearest(run, known)}")
     from stages.runtime.precision import computing
     from stages.runtime.seeds import seed_everything
-    from stages.tracks.hcl.decoding import Paraphraser
+    from stages.tracks.hcl.rewriting import load_item_rewriter
 
     decode = params.decoding(run).model_dump()
     decode["samples"] = decode["samples"] if samples is None else samples
     seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)
     with computing(params.runtime) as device:
-        paraphraser = Paraphraser(ModelPaths(params.runs.hcl[run].model).weights, device)
+        paraphraser = load_item_rewriter(ModelPaths(params.runs.hcl[run].model).weights, device)
     setting = decode["keyword"] if keyword is None else f"given:{keyword}"
     finder = _finder(params, paraphraser, setting)
     done = 0
@@ -119,19 +119,19 @@ def _classified(params: Params, run: str, texts: Iterable[str], keyword: str | N
     yield from classified(params, run, _batches(texts, batch_size or params.evaluate_clld.batch_size))
 
 
-def _finder(params: Params, paraphraser: "Paraphraser", setting: str) -> KeywordFinder | None:
+def _finder(params: Params, paraphraser: "ItemRewriter", setting: str) -> KeywordFinder | None:
     """Return what finds the texts' own keywords; None where they make no difference."""
     if not paraphraser.uses_keyword:
         return None
     if given_keyword(setting) is None:
-        return KeywordFinder(params, paraphraser.on.dataset)
-    remark = unseen_remark(setting, paraphraser.nodes.keywords)
+        return KeywordFinder(params, paraphraser.dataset)
+    remark = unseen_remark(setting, paraphraser.keywords)
     if remark is not None:
         logger("predict").warning("%s", remark)
     return None
 
 
-def _items(texts: list[str], first: int, finder: KeywordFinder | None, setting: str, paraphraser: "Paraphraser",
+def _items(texts: list[str], first: int, finder: KeywordFinder | None, setting: str, paraphraser: "ItemRewriter",
            seed: int) -> tuple[pd.DataFrame, dict[int, str]]:
     """Return the texts, numbered from ``first``, with their keywords, and how each keyword was come by."""
     numbers = range(first, first + len(texts))
@@ -142,7 +142,7 @@ def _items(texts: list[str], first: int, finder: KeywordFinder | None, setting: 
     if setting == "own" or not paraphraser.uses_keyword:
         return items, methods
     how = setting.partition(":")[0]
-    return with_keywords(items, setting, paraphraser.nodes.keywords, seed), dict.fromkeys(numbers, how)
+    return with_keywords(items, setting, paraphraser.keywords, seed), dict.fromkeys(numbers, how)
 
 
 def _batches(texts: Iterable[str], size: int) -> Iterator[list[str]]:

@@ -1,23 +1,19 @@
-"""What the results document tells of CLLD alone: its settings and texts, what each step adds, what is confused."""
+"""What the results document says of CLLD alone: its settings and texts, what each step adds, what is confused."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from pipeline.markdown import escaped, table
-from pipeline.results_material import Evaluated, Material, System, Trained
-from pipeline.results_tracks import NOTHING
-from stages.artifacts.schemas import SPLITS
-from stages.results.reporting.classifiers import confused_pairs
-from stages.results.reporting.published_clld import PAPER_TEXTS
-from stages.results.reporting.steps import QUESTIONS, Step, exact_values, steps
+from pipeline.results_pgkpr import at_best
+from pipeline.results_run import Material, sizes
+from pipeline.results_tables import NOTHING, p_text
+from stages.metrics.registered import metric
+from stages.results.classifiers import QUESTIONS, Classifier, Step, steps
+from stages.results.model import BETTER, HELPS, Block, Difference, Model
+from stages.results.published.clld import PAPER_TEXTS
 from stages.runtime.settings import Params
 from stages.tracks.clld.distances import moved_pairs
 
-READING = ("Accuracy and F1 in per cent. Macro F1 counts every class alike, weighted F1 by its texts. NLL: mean "
-           "surprise in nats; Brier: mean squared error of the probabilities, 0 to 2; ECE: how far the probability of "
-           "the named class is from how often it is right. *Majority* says the most frequent class of training, "
-           "*linear* is a logistic regression on TF-IDF.")
-_VERDICTS = ("helps", "hurts", "cannot be told")
+TRAININGS = "validation of CLLD's models"
 _PAIRS = 3
 
 
@@ -31,125 +27,106 @@ def settings(params: Params) -> str:
             f"{escaped(distance.ald_count)}")
 
 
-def texts(material: Material, evaluated: Evaluated) -> list[str]:
+def counts(material: Material, block: Block) -> list[str]:
     """Return how many texts and classes there are, beside those of the paper, and what the linear floor is."""
-    ingest, linear = (material.counts[evaluated.dataset].get(stage, {}) for stage in ("ingest", "linear_floor"))
-    examples = ingest.get("examples", {})
-    sizes = ", ".join(f"{examples[split]:,} {split}" for split in SPLITS if split in examples)
-    said = f"**{escaped(evaluated.dataset)}**: {sizes} texts"
+    linear = material.counts[block.dataset].get("linear_floor", {})
+    said = f"**{escaped(block.dataset)}**: {sizes(material, block)} texts"
     if linear.get("classes"):
         said += f" in {linear['classes']} classes"
-    if evaluated.kind in PAPER_TEXTS:
-        train, test = PAPER_TEXTS[evaluated.kind]
+    if block.kind in PAPER_TEXTS:
+        train, test = PAPER_TEXTS[block.kind]
         said += f" (in the paper {train:,} train, of which it validates on some, and {test:,} test)"
     if "strength" in linear:
         said += f". Linear floor: C = {linear['strength']:g} by validation, {linear.get('features', 0):,} features"
     return [said + "."]
 
 
-def beside(evaluated: Evaluated) -> str:
+def reading(block: Block) -> str:
+    """Return what the main metrics are."""
+    return ("Accuracy and F1 in per cent. Macro F1 counts every class alike, weighted F1 by its texts. NLL: mean "
+            "surprise in nats; Brier: mean squared error of the probabilities, 0 to 2; ECE: how far the probability of "
+            "the named class is from how often it is right. *Majority* says the most frequent class of training, "
+            "*linear* is a logistic regression on TF-IDF.")
+
+
+def beside(block: Block) -> str:
     """Return how far the published rows may be compared with ours."""
-    known = PAPER_TEXTS.get(str(evaluated.kind))
-    same = known is not None and evaluated.counts.get("examples") == known[1]
+    known = PAPER_TEXTS.get(str(block.kind))
+    same = known is not None and block.counts.get("examples") == known[1]
     return (f"*Paper* rows are as published, {'on the same test texts' if same else 'on other test texts'}. The "
             "validation split, the epochs and the length of texts are not the paper's, and the bundled encoder, which "
             "stands beside BERT, has 6 layers of width 384.")
 
 
-def steps_table(evaluated: Evaluated, level: float) -> list[str]:
+def sections(material: Material, block: Block) -> list[tuple[str, list[str]]]:
+    """Return the sections after the main table: title and lines."""
+    known = {run.name: run.classifier for run in material.results.runs if run.classifier is not None}
+    return [("what each step adds", steps_table(block, material.params.compare.level)),
+            ("what is confused", confusions(block, known))]
+
+
+def steps_table(block: Block, level: float) -> list[str]:
     """Return whether the contrast helps, whether the label distance helps beyond it, and who beats the linear floor."""
-    systems = {system.name: system for system in evaluated.systems}
-    kinds = {name: system.kind for name, system in systems.items() if system.kind is not None}
-    found = [(step, row) for step in steps(kinds) if (row := _difference(evaluated, step.name, step.base_name))]
-    floors = [(system, row) for system in evaluated.systems
-              if (row := _difference(evaluated, system.name, "floor linear"))]
-    answers = [_answer(question, [row for step, row in found if step.question == question])
-               for question, *_ in QUESTIONS]
-    lines = [f"Differences of accuracy in points on the same {evaluated.counts.get('examples', 0):,} texts, of systems "
+    found = steps(block)
+    answers = [_answer(question, [step for step in found if step.question == question]) for question, *_ in QUESTIONS]
+    floors = (block.difference(system.name, "floor linear", block.lead) for system in block.systems)
+    lines = [f"Differences of accuracy in points on the same {block.counts.get('examples', 0):,} texts, of systems "
              f"with the same encoder and settings. A step *helps* if the {100 * level:g} % bootstrap interval lies "
              "above 0, it *hurts* if it lies below, and else that *cannot be told* on these texts. Exact p: McNemar's "
              "test, seed by seed. Texts are resampled and trained models stay as they are: a difference within the "
              "standard deviation over seeds may be one of seeds.", "",
-             *(f"- {line}" for line in (*filter(None, answers), *_over_floor(floors)))]
+             *(f"- {line}" for line in (*filter(None, answers), *_over_floor([one for one in floors if one])))]
     if not found:
         return lines
     heads = ["step", "encoder", "question", "verdict", "accuracy", "difference", f"{100 * level:g} % interval", "p",
              "exact p", "macro F1"]
-    return [*lines, "", *table(heads, [_row(evaluated, systems, step, row) for step, row in found], left=4)]
+    return [*lines, "", *table(heads, [_row(step, block.track.scale) for step in found], left=4)]
 
 
-def _answer(question: str, rows: Sequence[Mapping[str, Any]]) -> str:
+def _answer(question: str, found: Sequence[Step]) -> str:
     """Return in one line how often a step helped; empty where it was not tried."""
-    if not rows:
+    if not found:
         return ""
-    counts = [sum(_verdict(row) == verdict for row in rows) for verdict in _VERDICTS]
-    told = ", ".join(f"{verdict} in {count}" for verdict, count in zip(_VERDICTS, counts, strict=True) if count)
-    return f"**{question}** Of {len(rows)} {'comparison' if len(rows) == 1 else 'comparisons'} it {told}."
+    verdicts = [step.accuracy.verdict for step in found]
+    told = ", ".join(f"{word} in {verdicts.count(verdict)}" for verdict, word in HELPS.items() if verdict in verdicts)
+    return f"**{question}** Of {len(found)} {'comparison' if len(found) == 1 else 'comparisons'} it {told}."
 
 
-def _over_floor(rows: Sequence[tuple[System, Mapping[str, Any]]]) -> list[str]:
-    by_verdict = [[escaped(system.name) for system, row in rows if _verdict(row) == verdict] for verdict in _VERDICTS]
-    said = [f"{what}: {', '.join(names)}" for what, names in zip(("better", "worse", "cannot be told"), by_verdict,
-                                                                 strict=True) if names]
+def _over_floor(found: Sequence[Difference]) -> list[str]:
+    by_verdict = {word: [escaped(one.name) for one in found if one.verdict == verdict]
+                  for verdict, word in BETTER.items()}
+    said = [f"{word}: {', '.join(names)}" for word, names in by_verdict.items() if names]
     return [f"**Against the linear floor** {'; '.join(said)}."] if said else []
 
 
-def _row(evaluated: Evaluated, systems: Mapping[str, System], step: Step, row: Mapping[str, Any]) -> list[str]:
-    one, other = systems[step.name], systems[step.base_name]
-    exact = exact_values({"runs": one.runs, "seeds": one.seeds}, {"runs": other.runs, "seeds": other.seeds},
-                         (one.name, other.name), evaluated.exact)
-    macro = _difference(evaluated, step.name, step.base_name, "macro_f1")
+def _row(step: Step, scale: int) -> list[str]:
+    one, column = step.accuracy, metric("accuracy")
+    difference, low, high = (column.text(value, scale, "+") for value in (one.difference, one.low, one.high))
     return [f"{escaped(step.name)} − {escaped(step.base_name)}", escaped(step.encoder),
-            f"{escaped(step.row)} − {escaped(step.base)}", _verdict(row),
-            f"{100 * row['first_value']:.2f}", f"{100 * row['difference']:+.2f}",
-            f"{100 * row['low']:+.2f} to {100 * row['high']:+.2f}", _p(row["p_value"]),
-            ", ".join(map(_p, exact)) or NOTHING, NOTHING if macro is None else f"{100 * macro['difference']:+.2f}"]
+            f"{escaped(step.row)} − {escaped(step.base)}", HELPS[one.verdict], column.text(one.value, scale),
+            difference, f"{low} to {high}", p_text(one.p_value), ", ".join(map(p_text, one.exact)) or NOTHING,
+            NOTHING if step.macro_f1 is None else column.text(step.macro_f1.difference, scale, "+")]
 
 
-def _difference(evaluated: Evaluated, name: str, base: str, metric: str = "accuracy") -> Mapping[str, Any] | None:
-    """Return ``name`` minus ``base`` on a metric; None if that was not compared."""
-    for row in evaluated.paired.to_dict("records"):
-        if row["metric"] == metric and {row["first"], row["second"]} == {name, base}:
-            if row["first"] == name:
-                return row
-            return row | {"first_value": row["second_value"], "second_value": row["first_value"],
-                          "difference": -row["difference"], "low": -row["high"], "high": -row["low"]}
-    return None
-
-
-def _verdict(row: Mapping[str, Any]) -> str:
-    return _VERDICTS[0] if row["low"] > 0 else _VERDICTS[1] if row["high"] < 0 else _VERDICTS[2]
-
-
-def _p(value: float) -> str:
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
-
-
-def confusions(material: Material, evaluated: Evaluated) -> list[str]:
+def confusions(block: Block, known: Mapping[str, Classifier]) -> list[str]:
     """Return the most confused pairs of classes of each row, and the pairs whose label distance moved most."""
     rows = []
-    for system in evaluated.systems:
-        one = material.classifiers[system.runs[0]]
-        pairs = [f"{escaped(pair.one)} / {escaped(pair.other)} ({pair.as_other} + {pair.as_one})"
-                 for pair in confused_pairs(one, _PAIRS)]
+    for system in block.systems:
+        found = known[system.runs[0]]
+        pairs = [f"{escaped(found.names[one])} / {escaped(found.names[other])} ({found.confusion[one, other]} + "
+                 f"{found.confusion[other, one]})" for one, other in found.confused(_PAIRS)]
         moved = [f"{escaped(row['class'])} / {escaped(row['other'])} ({row['first']:.2f} to {row['last']:.2f})"
-                 for row in moved_pairs(one.distances, _PAIRS).to_dict("records")]
+                 for row in moved_pairs(found.distances, _PAIRS).to_dict("records")]
         rows.append([escaped(system.name), "; ".join(pairs) or NOTHING, "; ".join(moved) or NOTHING])
     return ["Of the first seed of each row: the pairs of classes that it takes for each other most often on the test "
             "texts (texts of the first class + of the second), and those whose label distance moved most in training.",
             "", *table(["row", "most confused", "moved most"], rows, left=3)]
 
 
-def validations(trained: Sequence[Trained]) -> list[str]:
+def trainings(models: Sequence[Model]) -> list[str]:
     """Return what the validation split said of each model at the epoch that was kept."""
-    names = ("accuracy", "macro_f1", "loss")
-    rows = []
-    for model in trained:
-        kept = model.history[model.history["epoch"] == model.metrics.get("best_epoch")]
-        values = kept.iloc[-1].to_dict() if len(kept) else {}
-        found = [values.get(f"validation_{name}") for name in names]
-        rows.append([escaped(model.name), *(NOTHING if value is None or value != value else f"{value:.4f}"
-                                            for value in found), str(model.metrics.get("updates", NOTHING))])
+    rows = [[escaped(model.name), *at_best(model, ("accuracy", "macro_f1", "loss")),
+             str(model.metrics.get("updates", NOTHING))] for model in models]
     return ["On validation, at the epoch that was kept, which accuracy chooses. The loss is the cross-entropy in nats; "
             "updates are those of an adaptive label distance.", "",
             *table(["model", "accuracy", "macro F1", "loss", "updates"], rows)]

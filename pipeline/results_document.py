@@ -10,17 +10,18 @@ import re
 import sys
 from pathlib import Path
 
-from pipeline import results_clld as clld
-from pipeline import results_sections as sections
+from pipeline import results_clld, results_hcl, results_pgkpr
 from pipeline.markdown import escaped
-from pipeline.results_material import Material, read_material
-from pipeline.results_tracks import CLLD, HCL, PGKPR
-from pipeline.results_worth import worth
+from pipeline.results_run import Material, durations, read_material, rows_run, unique
+from pipeline.results_tables import has_published, main_table
 from stages.artifacts.tables import atomic_file
+from stages.results.tracks import TRACKS
 from stages.runtime.errors import InputError
 from stages.runtime.settings import read_params
 
 DOCUMENT = Path("docs") / "results.md"
+# What the document says of each track.
+_SAID = {"hcl": results_hcl, "pgkpr": results_pgkpr, "clld": results_clld}
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 
 
@@ -35,26 +36,34 @@ def end(name: str) -> str:
 
 
 def block(name: str, material: Material) -> str:
-    """Return the text of a block: what was run, the tables of each data set, and the monitors."""
-    params = material.params
-    lines = [f"### {name}: what was run", "", *sections.what_was_run(material)]
-    for evaluated in material.evaluated:
-        place = f"{name}, {escaped(evaluated.label)}"
-        lines += ["", f"### {place}: as {evaluated.track.title} reports it", "",
-                  *sections.main_table(evaluated, params.evaluate_hcl.level)]
-        if evaluated.track is CLLD:
-            lines += ["", f"### {place}: what each step adds", "", *clld.steps_table(evaluated, params.compare.level),
-                      "", f"### {place}: what is confused", "", *clld.confusions(material, evaluated)]
-            continue
-        lines += ["", f"### {place}: ordinary metrics", "", *sections.ordinary_table(evaluated),
-                  "", f"### {place}: what each part is worth", "", *worth(evaluated, params.compare.level)]
-    for track, title, made in ((HCL, "monitors and alarms", sections.monitors),
-                               (PGKPR, "validation losses of PGKPR's models", sections.losses),
-                               (CLLD, "validation of CLLD's models", clld.validations)):
-        trained = [model for model in material.trained if model.track == track.key]
-        if trained:
-            lines += ["", f"### {name}: {title}", "", *made(trained)]
+    """Return the text of a block: what was run, the tables of each data set, and the trainings."""
+    lines = [f"### {name}: what was run", "", *_what_was_run(material)]
+    for found in material.results.blocks:
+        said, place = _SAID[found.track.key], f"{name}, {escaped(found.label)}"
+        lines += ["", f"### {place}: as {found.track.title} reports it", "",
+                  f"Split {found.split}, {found.counts.get('examples', 0):,} {found.track.items}. "
+                  f"{said.reading(found)} Means over seeds ± their standard deviation; intervals are bootstrapped over "
+                  "items.", "", *([said.beside(found), ""] if has_published(found) else []),
+                  *main_table(found, material.params.evaluate_hcl.level)]
+        for title, section in said.sections(material, found):
+            lines += ["", f"### {place}: {title}", "", *section]
+    for track in TRACKS.values():
+        if models := material.results.models_of(track):
+            said = _SAID[track.key]
+            lines += ["", f"### {name}: {said.TRAININGS}", "", *said.trainings(models)]
     return "\n".join(lines)
+
+
+def _what_was_run(material: Material) -> list[str]:
+    """Return recipe, settings, sizes, rows with seeds, and durations."""
+    blocks, lines = material.results.blocks, []
+    recipe = f"Recipe {escaped(material.params.recipe)}; "
+    for number, track in enumerate(dict.fromkeys(found.track.key for found in blocks)):
+        settings = _SAID[track].settings(material.params)
+        lines += [f"{recipe if not number else f'{TRACKS[track].title}: '}{settings}, unless a row says otherwise.", ""]
+    for found in unique(blocks):
+        lines += [*_SAID[found.track.key].counts(material, found), ""]
+    return [*lines, *rows_run(material), "", *durations(material)]
 
 
 def with_block(document: str, name: str, text: str) -> str:

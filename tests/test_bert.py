@@ -5,10 +5,11 @@ import tiny_hcl
 import torch
 from transformers import AlbertConfig, AlbertModel, BertForSequenceClassification, BertModel
 
-from models.attention import DecoderLayer, memory_keys_values
+from models.attention import DecoderLayer, Heads
 from models.bert import additive_mask, bert_states, joined_by_layer
 from models.encoders import encode, encoder_pass, freeze_lower_layers
 from models.hcl import objective
+from models.hcl.decoder import memory_keys_values
 from models.hcl.network import TiedOutput, padded_words
 from models.hcl.plan import KEY, joined_texts
 from models.pair_classifier import pair_logits
@@ -86,9 +87,10 @@ def test_an_additive_mask_lies_well_in_memory_and_hides_what_the_boolean_one_doe
 
 
 def test_the_memory_of_all_layers_in_one_product_is_that_of_each():
-    layers, memory = [DecoderLayer(16, 2, 32, 0.0, number) for number in range(3)], torch.randn(2, 5, 16)
-    for layer, found in zip(layers, memory_keys_values(layers, memory), strict=True):
-        for one, expected in zip(found, layer.cross_attention.keys_values(memory), strict=True):
+    layers, memory, heads = [DecoderLayer(16, 2, 32, 0.0) for _ in range(3)], torch.randn(2, 5, 16), Heads(2)
+    for layer, found in zip(layers, memory_keys_values(layers, memory, heads, None), strict=True):
+        for one, of in zip(found, (layer.cross_attention.key, layer.cross_attention.value), strict=True):
+            (expected,) = heads.split(of(memory), 1)
             torch.testing.assert_close(one, expected, atol=1e-6, rtol=1e-5)
 
 

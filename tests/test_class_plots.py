@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stages.results.reporting.class_plots import calibration_plot, confusion_plot, distance_plot
+from stages.results.page.class_plots import calibration_plot, confusion_plot, distance_plot
 
 CLASSES = ["alt.atheism", "<script>alert('x')</script>", "עברית & \x00\x1b control", "", "talk.religion.misc"]
 

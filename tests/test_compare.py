@@ -11,15 +11,21 @@ import yaml
 from nltk.translate.bleu_score import corpus_bleu
 
 from stages.artifacts.paths import COMPARISON, RunPaths
+from stages.artifacts.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_json, write_table
 from stages.metrics import bleu, mean_statistic, paired_bootstrap
+from stages.metrics.registered import METRICS
 from stages.params import parse_params
 from stages.params.hcl import Compare
-from stages.results.compare import MEANS, PGKPR_MEANS, EvaluatedRun, family, main, pooled_name, run
+from stages.results.compare import main, run
+from stages.results.comparison import EvaluatedRun, pooled_name
+from stages.results.tracks import TRACKS
 from stages.runtime.seeds import derived_seed
 
 ITEMS = 24
 SETTINGS = Compare(resamples=200)
+MEANS, PGKPR_MEANS = ([name for name, *_ in SCHEMAS[kind].fields if name in METRICS]
+                      for kind in ("scores", "paraphrase_scores"))
 REFERENCES = [[f"what is the best way to learn thing {number} ?", f"how do i learn thing {number} quickly ?"]
               for number in range(ITEMS)]
 SOURCES = [f"how can thing {number} be learned ?" for number in range(ITEMS)]
@@ -47,7 +53,7 @@ def evaluated(name, gain=0.0, seed=1, kind="a", items=ITEMS, split="test", datas
     draw = np.random.default_rng(sum(map(ord, name)))
     outputs = [f"{references[number][0]} {name if draw.random() > gain else ''}" for number in range(items)]
     return EvaluatedRun(name, dataset, split, seed, kind, predictions_frame(outputs, references),
-                        scores_frame(outputs, gain, draw))
+                        scores_frame(outputs, gain, draw), TRACKS["hcl"])
 
 
 def row_of(result, metric, first, second):
@@ -158,7 +164,7 @@ def test_runs_share_a_floor_unless_its_outputs_differ():
     one, two = evaluated("one"), evaluated("two", kind="b")
     other = two.scores.copy()
     other.loc[other["system"] == "copy", "output"] = "something else"
-    result = run([one, EvaluatedRun("two", "data", "test", 1, "b", two.predictions, other)], SETTINGS, 1)
+    result = run([one, EvaluatedRun("two", "data", "test", 1, "b", two.predictions, other, TRACKS["hcl"])], SETTINGS, 1)
     assert list(result.metrics["data/test"]["groups"]) == ["one", "two", "floor copy", "floor copy of two"]
 
 
@@ -175,7 +181,7 @@ def test_a_metric_that_one_run_lacks_is_left_out_of_its_pairs_only():
 def test_order_of_rows_does_not_matter_and_the_seed_does():
     runs = [evaluated("one"), evaluated("two", 0.02, kind="b")]
     shuffled = [EvaluatedRun(one.name, one.dataset, one.split, one.seed, one.family, one.predictions[::-1],
-                             one.scores.sample(frac=1, random_state=1)) for one in runs]
+                             one.scores.sample(frac=1, random_state=1), one.track) for one in runs]
     result, again = run(runs, SETTINGS, 1), run(shuffled, SETTINGS, 1)
     pd.testing.assert_frame_equal(result.paired, again.paired)
     assert result.metrics == again.metrics
@@ -186,7 +192,7 @@ def test_nothing_to_compare():
     result = run([], SETTINGS, 1)
     assert result.metrics == {} and as_table("paired", result.paired).num_rows == 0
     one = evaluated("one")
-    alone = EvaluatedRun("one", "data", "test", 1, "a", one.predictions, one.scores[one.scores["system"] == "run"])
+    alone = replace(one, scores=one.scores[one.scores["system"] == "run"])
     result = run([alone], SETTINGS, 1)
     assert as_table("paired", result.paired).num_rows == 0
     assert list(result.metrics["data/test"]["groups"]) == ["one"]
@@ -201,7 +207,7 @@ def rewriting(name, gain=0.0, seed=1, kind="a"):
                                released_references=[[" ".join(text.split()[:4]) for text in texts]
                                                     for texts in REFERENCES] * 2)
     further = {column: 0.5 for column in PGKPR_MEANS if column not in MEANS}
-    return replace(one, scores=scores.assign(**further), track="pgkpr")
+    return replace(one, scores=scores.assign(**further), track=TRACKS["pgkpr"])
 
 
 def test_runs_of_the_pgkpr_track_are_compared_word_by_word_and_under_both_norms():
@@ -263,7 +269,7 @@ def test_families_differ_in_seeds_alone():
               "same": {"dataset": "data", "overrides": {"latent": {"size": 200}}}}
     runs = {name: {"model": name} for name in models} | {"wide": {"model": "a1", "decode": {"num_beams": 8}}}
     params = parse_params({**PARAMS, "models": {"hcl": models}, "runs": {"hcl": runs}}, "params")
-    found = {name: family(params, name) for name in runs}
+    found = {name: str(TRACKS["hcl"].family(params, name)) for name in runs}
     assert found["a1"] == found["a2"] == found["same"]      # an override that says the default changes nothing
     assert found["d1"] == found["d2"]
     assert len(set(found.values())) == 6
@@ -274,7 +280,7 @@ def test_families_of_the_pgkpr_track():
               "b1": {"dataset": "data", "overrides": {"architecture": "transformer"}}}
     runs = {name: {"model": name} for name in models} | {"ref": {"model": "a1", "decode": {"keywords": "xy"}}}
     params = parse_params({**PARAMS, "models": {"pgkpr": models}, "runs": {"pgkpr": runs}}, "params")
-    found = {name: family(params, name) for name in runs}
+    found = {name: str(TRACKS["pgkpr"].family(params, name)) for name in runs}
     assert found["a1"] == found["a2"] and len(set(found.values())) == 3
 
 

@@ -25,8 +25,9 @@ from stages.artifacts.tables import as_table, read_frame, write_table
 from stages.metrics import mean_statistic, paired_bootstrap
 from stages.params import load_params
 from stages.params.hcl import Compare
-from stages.results.classifiers import mcnemar
-from stages.results.compare import EvaluatedRun, family, main, run
+from stages.results.compare import main, run
+from stages.results.comparison import EvaluatedRun, mcnemar
+from stages.results.tracks.clld import CLLD
 from stages.runtime.seeds import derived_seed
 
 SETTINGS = Compare(resamples=200)
@@ -37,7 +38,8 @@ def classifier(name, right=0.7, seed=1, kind="a", split="test", count=60):
     labels, texts = texts_of(count)
     found = answers(sum(map(ord, name)), right, labels)
     scores = pd.concat([class_scores("run", labels, found), majority_scores(labels)], ignore_index=True)
-    return EvaluatedRun(name, "20ng", split, seed, kind, class_predictions(labels, texts, found), scores, "clld", BINS)
+    return EvaluatedRun(name, "20ng", split, seed, kind, class_predictions(labels, texts, found), scores, CLLD,
+                        {"bins": BINS})
 
 
 def pair(result, metric, first, second):
@@ -73,7 +75,7 @@ def test_every_metric_is_compared_with_its_bootstrap():
 def test_the_order_of_rows_decides_nothing():
     runs = [classifier("one"), classifier("two", 0.4, kind="b")]
     turned = [EvaluatedRun(each.name, each.dataset, each.split, each.seed, each.family, each.predictions[::-1],
-                           each.scores.sample(frac=1, random_state=3), "clld", BINS) for each in runs]
+                           each.scores.sample(frac=1, random_state=3), CLLD, each.settings) for each in runs]
     one, other = run(runs, SETTINGS, 1), run(turned, SETTINGS, 1)
     pd.testing.assert_frame_equal(one.paired, other.paired)
     pd.testing.assert_frame_equal(one.mcnemar, other.mcnemar)
@@ -118,7 +120,7 @@ def test_only_the_same_texts_with_the_same_classes_are_compared():
     relabelled = other.predictions.assign(label="alt.atheism")
     runs = [classifier("one"), classifier("two", kind="b"), classifier("short", kind="d", count=20),
             classifier("validation", kind="e", split="validation"),
-            EvaluatedRun("other", "20ng", "test", 1, "c", relabelled, other.scores, "clld", BINS)]
+            EvaluatedRun("other", "20ng", "test", 1, "c", relabelled, other.scores, CLLD, other.settings)]
     found = run(runs, SETTINGS, 1)
     assert {label: [name for name in one["groups"] if not name.startswith("floor")]
             for label, one in found.metrics.items()} == {
@@ -145,7 +147,7 @@ def project(tmp_path, monkeypatch):
 
 def test_families_differ_in_seeds_alone(project):
     params = load_params()
-    found = {name: family(params, name) for name in params.runs.clld}
+    found = {name: str(CLLD.family(params, name)) for name in params.runs.clld}
     assert found["ct"] == found["ct-2"] and found["cl"] == found["cl-2"]
     assert len(set(found.values())) == len(found) - 2
 

@@ -309,13 +309,11 @@ def test_states_survive_any_change_of_beams_and_items():
     torch.testing.assert_close(cached.step(tokens), whole.step(tokens))
 
 
-def test_memory_is_projected_once_and_never_repeated(monkeypatch):
+def test_memory_is_projected_once_and_never_repeated():
     model, batch = tiny_hcl.model(), tiny_hcl.batch(3)
     seen = []
     attention = model.decoder.layers[0].cross_attention
-    project_memory = attention.keys_values
-    monkeypatch.setattr(attention, "keys_values",
-                        lambda states: seen.append(states.shape) or project_memory(states))
+    attention.key.register_forward_hook(lambda layer, given, found: seen.append(given[0].shape))
     model.paraphrase(batch["x_ids"], batch["x_mask"], batch["kx"], num_beams=4)
     assert seen == [(3, batch["x_ids"].shape[1] + 1, tiny_hcl.WIDTH)]
 
@@ -405,7 +403,7 @@ def test_scores_over_the_vocabulary(shape, dtype):
     (lambda: beam_search(Oracle(1), start(1), rules(banned=(PAD, *range(2, WORDS)))), "too much is banned"),
     (lambda: contrastive_search(Oracle(1), start(1), rules(), top_k=0), "top_k is 0, alpha 0.6"),
     (lambda: contrastive_search(Oracle(1), start(1), rules(), alpha=1.5), "alpha 1.5; expected .* 0 <= alpha <= 1"),
-    (lambda: BeamCache(4).places(2, torch.device("cpu")), "2 hypotheses, but reorder"),
+    (lambda: BeamCache(4).allowed(2, torch.device("cpu")), "2 hypotheses, but reorder"),
     (lambda: generated(tiny_hcl.model(), search="sampling"), "search is 'sampling', expected 'beam' or 'contrastive'"),
 ])
 def test_bad_options_are_named(make, message):

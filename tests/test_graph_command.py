@@ -12,7 +12,7 @@ from pipeline.cli import app
 from pipeline.neighbourhood import direct_neighbours, example_texts, near_keywords, neighbourhood, node_of, slug
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import write_table
-from stages.results.reporting.drawings import Neighbour, SignedEdge, Word, neighbourhood_svg, word_graph_svg, xml_text
+from stages.results.page.drawings import Neighbour, SignedEdge, Word, neighbourhood_svg, word_graph_svg, xml_text
 from stages.runtime.errors import InputError
 
 SVG = "{http://www.w3.org/2000/svg}"

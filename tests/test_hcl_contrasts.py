@@ -13,8 +13,9 @@ from models.hcl.contrasts import CONTRASTS, Contrast
 from models.hcl.output import Contrasted
 from stages.artifacts.paths import ModelPaths
 from stages.params import hcl as params
-from stages.results.reporting.curves import curve_groups
-from stages.results.reporting.gather import ModelMaterial
+from stages.results.model import Model
+from stages.results.page.curves import curve_groups
+from stages.results.tracks.hcl import HCL
 from stages.tracks.hcl.train import main
 
 
@@ -69,7 +70,7 @@ def test_a_registered_contrast_is_trained_watched_drawn_and_told_of(topic, tmp_p
     assert (history["train_topic_masked"] == 0).all()
     metrics = json.loads(paths.metrics.read_text())
     assert "contrast_stuck_topic" in [alarm["name"] for alarm in metrics["alarms"]]  # under a temperature of 100
-    groups = curve_groups([ModelMaterial("hcl", "tiny", 13, {}, history, metrics=metrics)])
+    groups = curve_groups([Model("hcl", "hcl", "tiny", 13, metrics=metrics, history=history)], HCL.questions)
     drawn = {group.title: [plot.title for plot in group.plots] for group in groups}
     assert "topic" in drawn["The loss and its parts"]
     assert {"topic gap", "topic loss", "topic vanished"} <= set(drawn["Do the contrasts still teach?"])

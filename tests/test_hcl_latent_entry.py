@@ -4,6 +4,7 @@ import pytest
 import tiny_hcl
 import torch
 
+from models.attention import DecoderStep, Heads
 from models.encoders import load_encoder
 from models.hcl import HclModel, objective
 from models.hcl.latent import ENTERS, LatentEntry
@@ -73,10 +74,9 @@ def test_a_prefix_is_one_more_key_and_value_in_every_layer():
     assert len(prefixes) == 2
     layer = model.decoder.layers[0]
     hidden = torch.randn(4, 3, tiny_hcl.WIDTH)
-    keys, values = layer.self_attention.keys_values(hidden)
-    keys, values = layer.self_attention.before(prefixes[0], keys, values)
     mask = torch.ones(3, 4, dtype=torch.bool).tril(1)  # each token sees the prefix, itself and those before
-    found = layer.self_attention(hidden, keys, values, mask)
+    step = DecoderStep(Heads(2), [None, None], mask, [], [], model.decoder.dropout, prefixes=prefixes)
+    found = step.own(0, layer.self_attention, hidden)
     heads, width = 2, tiny_hcl.WIDTH // 2
     for b in range(4):
         all_keys = torch.cat([prefixes[0][0][[b]], layer.self_attention.key(hidden[b])])

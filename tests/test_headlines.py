@@ -9,7 +9,8 @@ import pandas as pd
 from source_imports import ROOT
 
 from stages.params import load_params
-from stages.results.headlines import HEADLINES, confusion, curves, headlines
+from stages.results.headlines import confusion, curves, headlines
+from stages.results.tracks import TRACKS
 
 
 def test_a_few_numbers_per_run_with_four_digits():
@@ -45,14 +46,14 @@ def test_a_fresh_clone_shows_metrics_and_plots_without_running_anything(tmp_path
         clld.write_text(json.dumps(now))
     params = load_params(ROOT / "params.yaml")
     shown = json.loads(dvc(tmp_path, "metrics", "show", "--json"))[""]["data"]
-    for track in HEADLINES:
+    for track in TRACKS:
         assert set(shown[f"metrics/sample/{track}.json"]["data"]) == set(getattr(params.runs, track))
     # The handful that a table of results has, not the two thousand numbers of all artifacts.
     assert 0 < sum(len(run) for one in shown.values() for run in one["data"].values()) < 100
     difference = json.loads(dvc(tmp_path, "metrics", "diff", "HEAD~1", "--json"))
     assert difference["metrics/sample/clld.json"]["ct.nll"]["old"] == 9.0
     plots = json.loads(dvc(tmp_path, "plots", "show", "--json"))["data"]
-    assert set(plots) == {*(f"metrics/sample/curves/{track}.csv" for track in HEADLINES),
+    assert set(plots) == {*(f"metrics/sample/curves/{track}.csv" for track in TRACKS),
                           *(f"metrics/sample/confusion/{run}.csv" for run in params.runs.clld)}
 
 

@@ -9,11 +9,11 @@ import torch
 from torch.nn import functional as F
 from transformer_cases import FIRST_WORD, RULES, VOCABULARY, encoded, model, peaked, tagged_batch
 
-from models.rewriters.attention import Heads, masking
+from models.attention import DecoderStep, Heads, masking
 from models.rewriters.auto import rewriter_of
 from models.rewriters.config import RewriterConfig
 from models.rewriters.ianet import AggregationLayer, primary_secondary
-from models.rewriters.layers import Decoder, DecoderStep
+from models.rewriters.layers import Decoder
 from models.rewriters.special import EOS, MASK, PAD
 from stages.tracks.pgkpr.vocabulary import Vocabulary
 
@@ -121,8 +121,8 @@ def test_a_layer_attends_to_both_memories_from_one_state_and_normalises_the_sum(
     places, hide = Heads(2), torch.zeros(4, 4).masked_fill(~causal, -math.inf)
     biases = [masking(real, hidden)[:, None, None] for _, real in memories]
     given = [part for number, (states, _) in enumerate(memories) for part in decoder.project(number, states, places)]
-    step = DecoderStep(places, decoder._projections(None), hide, [[given[:2]], [given[2:]]], biases, None)
-    found = layer(hidden, step, 0, [None] * 4)
+    step = DecoderStep(places, decoder._projections(None), hide, [[given[:2]], [given[2:]]], biases, [None] * 4)
+    found = layer(hidden, step, 0)
     for item in range(3):
         normed = layer.self_norm(hidden[item])
         x = hidden[item] + attended(layer.self_attention, normed, normed, causal)

@@ -3,26 +3,14 @@
 import pytest
 
 from stages.params import parse_params
-from stages.results.reporting.published import (
-    DROPS,
-    GAINS,
-    HEADINGS,
-    HUMAN_KAPPA,
-    METRICS,
-    NOTES,
-    PAPER_TRIPLES,
-    PGKPR_HUMAN,
-    PGKPR_METRICS,
-    PGKPR_TABLES,
-    TABLES,
-    dataset_kind_of,
-    published_row,
-    published_table,
-    removed_parts,
-    row_name,
-)
-from stages.results.reporting.published_clld import CLLD_TABLES
-from stages.results.reporting.published_pgkpr import keywords_of, pgkpr_row, pgkpr_row_name, removed_terms
+from stages.results.published import clld
+from stages.results.published.hcl import HUMAN_KAPPA, METRICS, PAPER_TRIPLES, TABLES, TOLD
+from stages.results.published.pgkpr import HUMAN as PGKPR_HUMAN
+from stages.results.published.pgkpr import METRICS as PGKPR_METRICS
+from stages.results.published.pgkpr import TABLES as PGKPR_TABLES
+from stages.results.published.printed import NOTES, dataset_kind_of
+from stages.results.tracks.hcl import HCL, removed_parts
+from stages.results.tracks.pgkpr import PGKPR, keywords_of
 
 TABLE_1 = [(number, row) for number in ("1a", "1b", "1c") for row in TABLES[number].rows.values()]
 
@@ -91,21 +79,31 @@ def test_remarks_hold():
 
 
 def test_every_flag_has_a_note_and_is_used():
-    used = {flag for table in (*TABLES.values(), *PGKPR_TABLES.values(), *CLLD_TABLES.values())
+    used = {flag for table in (*TABLES.values(), *PGKPR_TABLES.values(), *clld.TABLES.values())
             for flag in table.flags}
     assert used == set(NOTES)
     assert TABLES["1c"].flags == ["!1", "!2", "!3"]
 
 
-@pytest.mark.parametrize("change", [change for change in (*DROPS, *GAINS) if change.quoted is not None],
-                         ids=lambda change: f"{change.table} {change.row} {change.metric}")
-def test_percentages_of_the_text_recompute_from_the_cells(change):
-    assert round(change.percent, 1) == change.quoted
+# Table, row, base, metric, and the change in per cent as the text of the paper has it.
+QUOTED = [("2", "w/o keyword", "Ours", "bleu_1", -10.4), ("2", "w/o graph", "Ours", "bleu_1", -2.1),
+          *((number, "Ours", "T5-CLAPS", metric, quoted) for number, values in
+            (("1a", (2.7, 3.6)), ("1b", (20.3, 24.9)), ("1c", (3.9, 6.3)))
+            for metric, quoted in zip(("bleu_1", "bleu_2"), values, strict=True))]
 
 
-def test_the_percentages():
-    assert [round(change.percent, 2) for change in DROPS] == [-10.36, -2.10, -6.49]
-    assert [change.quoted for change in GAINS] == [2.7, 3.6, 20.3, 24.9, 3.9, 6.3]
+def percent(table, row, base, metric):
+    rows = TABLES[table].rows
+    return 100 * (rows[row].cells[metric].value / rows[base].cells[metric].value - 1)
+
+
+@pytest.mark.parametrize(("table", "row", "base", "metric", "quoted"), QUOTED)
+def test_percentages_of_the_text_recompute_from_the_cells(table, row, base, metric, quoted):
+    assert round(percent(table, row, base, metric), 1) == quoted
+
+
+def test_what_is_told_of_the_ablations():
+    assert [round(percent("2", row, "Ours", "bleu_1"), 2) for row in TOLD] == [-10.36, -2.10, -6.49]
 
 
 def test_both_tables_of_qqp_have_the_same_row_of_ours():
@@ -118,9 +116,15 @@ def test_triples_of_the_paper_add_up():
 
 def test_human_tables_have_their_criteria():
     assert tuple(HUMAN_KAPPA) == TABLES["3"].metrics
-    assert all(set(table.metrics) <= set(HEADINGS) for table in (*TABLES.values(), *PGKPR_TABLES.values()))
+    assert TABLES["3"].headings == ["Fluency", "Meaningfulness", "Differential"] and TABLES["3"].human
+    assert TABLES["1a"].headings == ["BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "Extrema", "Average", "Greedy"]
+    assert PGKPR_TABLES["2a"].headings[3:] == ["BLEU-4", "ROUGE-1", "ROUGE-2", "ROUGE-L"]
     assert TABLES["3"].rows["Ours"].cells["differential"].text == "2.43"
     assert PGKPR_HUMAN.rows["Target"].flag == "r5"
+
+
+def names_of(track, settings, decode, kind):
+    return [row.name for row in track.published_rows(track.row(settings, decode), kind)]
 
 
 NO_KEYWORD = {"keyword": {"condition": False}}
@@ -142,8 +146,9 @@ NO_CONTRAST = {"contrasts": {name: {"weight": 0} for name in ("instance", "keywo
     ({**NO_KEYWORD, **NO_CONTRAST}, None),
 ])
 def test_rows_of_ours_find_the_published_ones(overrides, name):
-    row = published_row(overrides, "qqp")
-    assert (None if row is None else row.name) == name == row_name(overrides)
+    assert names_of(HCL, overrides, {}, "qqp") == [name] * (name is not None)
+    assert names_of(HCL, {"architecture": "another", **overrides}, {}, "qqp") == []
+    assert names_of(HCL, overrides, {"keyword": "random"}, "qqp") == []
 
 
 def test_whole_settings_do_as_well_as_overrides():
@@ -151,15 +156,36 @@ def test_whole_settings_do_as_well_as_overrides():
         "full": {"dataset": "d"}, "flat": {"dataset": "d", "overrides": {"graph": {"iterations": 0}}}}}}
     params = parse_params(content, "params")
     assert removed_parts(params.model("full").model_dump()) == frozenset()
-    assert row_name(params.model("flat").model_dump()) == "w/o graph"
+    assert names_of(HCL, params.model("flat").model_dump(), {}, "qqp") == ["w/o graph"]
 
 
 def test_ablations_were_published_on_qqp_alone():
-    assert published_row({"graph": {"iterations": 0}}, "douban") is None
-    assert published_row({"graph": {"iterations": 0}}, None) is None
-    assert published_row({"latent": {"enabled": False}}, "douban") is TABLES["1b"].rows["BERT-GEN"]
-    assert published_row({}, "rocstories") is TABLES["1c"].rows["Ours"]
-    assert published_table("qqp") is TABLES["1a"] and published_table("other") is None
+    assert names_of(HCL, {"graph": {"iterations": 0}}, {}, "douban") == []
+    assert names_of(HCL, {"graph": {"iterations": 0}}, {}, None) == []
+    assert HCL.published_rows(HCL.row({"latent": {"enabled": False}}, {}), "douban") == [TABLES["1b"].rows["BERT-GEN"]]
+    assert HCL.published_rows(HCL.row({}, {}), "rocstories") == [TABLES["1c"].rows["Ours"]]
+
+
+UNKNOWN = [(HCL, "hcl"), (PGKPR, "pgkpr")]
+
+
+@pytest.mark.parametrize(("track", "own"), UNKNOWN)
+def test_an_unknown_architecture_is_called_by_its_own_name_and_matches_no_published_row(track, own):
+    row = track.row({"architecture": "novel"}, {})
+    assert track.names.label(row) == "novel" and track.full.architecture == own != row.architecture
+    for kind in ("qqp", "douban", "rocstories", "mscoco"):
+        assert track.published_rows(row, kind) == []
+    assert track.published_rows(track.row({}, {}), "qqp")
+
+
+@pytest.mark.parametrize(("settings", "label"), [
+    ({}, "HCL"), ({"graph": {"iterations": 0}}, "HCL without the graph"),
+    ({"contrasts": {"instance": {"weight": 0}, "mahalanobis": {"weight": 0}}},
+     "HCL without the instance contrast and the Mahalanobis contrast"),
+    ({"contrasts": {"novel": {"weight": 0}}}, "HCL without the novel contrast")])
+def test_a_row_is_called_by_what_it_does_without(settings, label):
+    assert HCL.names.label(HCL.row(settings, {})) == label
+    assert HCL.names.label(HCL.row(settings, {"keyword": "random"})) == f"{label}, keyword random"
 
 
 @pytest.mark.parametrize(("given", "kind"), [
@@ -241,9 +267,7 @@ IANET = {"architecture": "ianet"}
     ({"architecture": "latent_bow"}, None, "LBOW-Topk"),
     ({"architecture": "latent_bow", "latent_bow": {"gumbel": True}}, None, "LBOW-gumbel")])
 def test_runs_of_pgkpr_find_the_published_rows(settings, keywords, name):
-    assert pgkpr_row_name(settings, {"keywords": keywords}) == name
-    row = pgkpr_row(settings, {"keywords": keywords}, "qqp")
-    assert (None if row is None else row.name) == name
+    assert names_of(PGKPR, settings, {"keywords": keywords}, "qqp") == [name] * (name is not None)
 
 
 def test_whole_settings_and_decoding_of_pgkpr_do_as_well():
@@ -253,9 +277,10 @@ def test_whole_settings_and_decoding_of_pgkpr_do_as_well():
         "runs": {"pgkpr": {"ref": {"model": "full", "decode": {"keywords": "xy", "num_beams": 4}}}}}
     params = parse_params(content, "params")
     decode = params.decoding("ref").model_dump()
-    names = {name: pgkpr_row_name(params.model(name).model_dump(), decode) for name in params.models.pgkpr}
-    assert names == {"full": "PGKPR-ref", "released": "PGKPR-ref", "flat": None}
-    assert removed_terms(params.model("flat").model_dump()) == {"contrast", "reconstruction"}
+    names = {name: names_of(PGKPR, params.model(name).model_dump(), decode, "qqp")
+             for name in params.models.pgkpr}
+    assert names == {"full": ["PGKPR-ref"], "released": ["PGKPR-ref"], "flat": []}
+    assert PGKPR.row(params.model("flat").model_dump(), {}).switches == {"contrast", "reconstruction"}
 
 
 def test_keywords_of_a_run_follow_its_model_unless_they_are_named():
@@ -266,6 +291,6 @@ def test_keywords_of_a_run_follow_its_model_unless_they_are_named():
 
 
 def test_rows_of_pgkpr_are_those_of_the_data_set():
-    assert pgkpr_row(NO_CON, {}, "mscoco") is PGKPR_TABLES["3b"].rows["w/o L_con"]
-    assert pgkpr_row({}, {}, "mscoco") is PGKPR_TABLES["2b"].rows["PGKPR"]
-    assert pgkpr_row({}, {}, None) is None and pgkpr_row({}, {}, "douban") is None
+    assert PGKPR.published_rows(PGKPR.row(NO_CON, {}), "mscoco") == [PGKPR_TABLES["3b"].rows["w/o L_con"]]
+    assert PGKPR.published_rows(PGKPR.row({}, {}), "mscoco") == [PGKPR_TABLES["2b"].rows["PGKPR"]]
+    assert names_of(PGKPR, {}, {}, None) == names_of(PGKPR, {}, {}, "douban") == []

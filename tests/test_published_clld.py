@@ -2,8 +2,10 @@
 
 import pytest
 
-from stages.results.reporting.published import HEADINGS, NOTES, PGKPR_TABLES, TABLES, dataset_kind_of
-from stages.results.reporting.published_clld import CLLD_TABLES, DATASETS, ENCODERS, clld_rows, encoder_of
+from stages.results.published import hcl, pgkpr
+from stages.results.published.clld import DATASETS, ENCODERS, TABLES, encoder_of
+from stages.results.published.printed import NOTES, dataset_kind_of
+from stages.results.tracks.clld import CLLD
 from stages.tracks.clld.rows import LABELS
 
 # Written down a second time, column by column.
@@ -16,12 +18,12 @@ TABLE_III = {"CT": "85.30", "CT+CL": "86.30", "CT+CLSLED": "86.60", "CT+CLALD": 
 
 
 def cell(number, row):
-    return CLLD_TABLES[number].rows[row].cells["accuracy"]
+    return TABLES[number].rows[row].cells["accuracy"]
 
 
 @pytest.mark.parametrize("place", range(5), ids=COLUMN)
 def test_table_ii_cell_by_cell(place):
-    table = CLLD_TABLES[f"II, {COLUMN[place]}"]
+    table = TABLES[f"II, {COLUMN[place]}"]
     assert list(table.rows) == list(TABLE_II) and table.metrics == ("accuracy",) and table.scale == 100
     for row, column in TABLE_II.items():
         found = cell(table.number, row)
@@ -30,16 +32,16 @@ def test_table_ii_cell_by_cell(place):
 
 
 def test_table_iii_cell_by_cell():
-    table = CLLD_TABLES["III"]
+    table = TABLES["III"]
     assert {name: row.cells["accuracy"].text for name, row in table.rows.items()} == TABLE_III
     assert all(float(row.cells["accuracy"].text) == row.cells["accuracy"].value for row in table.rows.values())
     assert table.kind == "20ng"
 
 
 def test_there_are_no_other_tables():
-    assert list(CLLD_TABLES) == [*(f"II, {name}" for name in COLUMN), "III"]
-    assert sum(len(table.rows) for table in CLLD_TABLES.values()) == 34
-    assert not set(CLLD_TABLES) & {*TABLES, *PGKPR_TABLES} and HEADINGS["accuracy"] == "Accuracy"
+    assert list(TABLES) == [*(f"II, {name}" for name in COLUMN), "III"]
+    assert sum(len(table.rows) for table in TABLES.values()) == 34
+    assert not set(TABLES) & {*hcl.TABLES, *pgkpr.TABLES} and TABLES["III"].headings == ["Accuracy"]
 
 
 def test_the_misprint_is_kept_and_marked():
@@ -48,7 +50,7 @@ def test_the_misprint_is_kept_and_marked():
     assert "almost surely 87.0" in NOTES["!8"]
     gains = {(number, encoder): table.rows[f"{encoder}+CLLD"].cells["accuracy"].value
              - table.rows[encoder].cells["accuracy"].value
-             for number, table in CLLD_TABLES.items() if number != "III" for encoder in ENCODERS}
+             for number, table in TABLES.items() if number != "III" for encoder in ENCODERS}
     assert [key for key, gain in gains.items() if not 0 < gain < 1.35] == [("II, MR", "ALBERT")]
     assert gains["II, MR", "ALBERT"] == pytest.approx(10.4)
     assert found.presumed - cell("II, MR", "ALBERT").value == pytest.approx(0.4)
@@ -63,7 +65,7 @@ def test_remarks_hold():
     deviation = 100 * (0.866 * 0.134 / 7532)**0.5
     assert deviation == pytest.approx(0.4, abs=0.05)
     assert cell("III", "CT").value == cell("II, 20NG", "BERT").value
-    flags = {found.flag for table in CLLD_TABLES.values() for row in table.rows.values()
+    flags = {found.flag for table in TABLES.values() for row in table.rows.values()
              for found in row.cells.values()}
     assert flags == {"", "!8", "r7", "r8"}
 
@@ -80,16 +82,18 @@ def test_remarks_hold():
     ("none", "hub:FacebookAI/roberta-base", "r8", []), ("none", "scratch", "r8", []), ("none", "textcnn", None, []),
     ("none", "textcnn", "qqp", []), ("supcl_seq", "bundled", "r8", [])])
 def test_runs_of_ours_find_the_published_rows(contrast, source, kind, names):
-    assert [row.name for row in clld_rows(contrast, source, kind)] == names
-    for row in clld_rows(contrast, source, kind):
-        assert any(table.rows.get(row.name) is row for table in CLLD_TABLES.values() if table.kind == kind)
+    found = CLLD.published_rows(CLLD.row({"kind": contrast, "encoder": source}, {"split": "test"}), kind)
+    assert [one.name for one in found] == names
+    for one in found:
+        assert any(table.rows.get(one.name) is one for table in TABLES.values() if table.kind == kind)
+    assert CLLD.published_rows(CLLD.row({"kind": contrast, "encoder": source}, {"split": "validation"}), kind) == []
 
 
 def test_every_contrast_and_encoder_is_known():
     for contrast in LABELS:
         for source in ("textcnn", "bundled", "path:weights/albert"):
             for kind in DATASETS:
-                clld_rows(contrast, source, kind)
+                CLLD.published_rows(CLLD.row({"kind": contrast, "encoder": source}, {}), kind)
     assert [encoder_of(source) for source in ("path:weights/albert", "path:BERT", "hub:distilbert-base")] == [
         "ALBERT", "BERT", None]
 

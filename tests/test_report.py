@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -31,23 +32,25 @@ from report_artifacts import (
 )
 from report_outline import Outline, assert_sound, row_of
 
-import stages.results.reporting.page
+import stages.results.page.rendering
 from stages.artifacts.paths import COMPARISON, REPORT_PAGE, DatasetPaths, ModelPaths, ProbePaths, RunPaths
 from stages.artifacts.tables import read_frame, write_table
 from stages.figures import PALETTE, SERIES, inline_svg
+from stages.metrics.registered import metric
+from stages.results.gather import blocks_of
+from stages.results.model import Difference, Model, Run
+from stages.results.page.context import alarm_name
+from stages.results.page.curves import best_epoch, curve_groups, history_quantities
+from stages.results.page.differences import difference_tables, whisker
+from stages.results.page.embedding import fitting, json_text, size
+from stages.results.page.examples import Segment, chosen_examples, segments
+from stages.results.page.explorer import explorer_data, largest, read_graph
+from stages.results.page.generations import generations_data
+from stages.results.page.labels import rows_of, settings_text
+from stages.results.page.plots import neighbourhood, top_keywords
+from stages.results.page.tables import MISSING, described, printed_tables, result_tables
 from stages.results.report import main
-from stages.results.reporting.alarms import alarm_name
-from stages.results.reporting.comparison_tables import printed_tables
-from stages.results.reporting.curves import best_epoch, curve_groups, history_quantities
-from stages.results.reporting.differences import difference_tables, whisker
-from stages.results.reporting.embedding import fitting, json_text, size
-from stages.results.reporting.examples import Segment, chosen_examples, segments
-from stages.results.reporting.explorer import explorer_data, largest, read_graph
-from stages.results.reporting.gather import DatasetMaterial, Material, ModelMaterial, RunMaterial
-from stages.results.reporting.generations import generations_data
-from stages.results.reporting.labels import rows_of, settings_text
-from stages.results.reporting.plots import neighbourhood, top_keywords
-from stages.results.reporting.results import MISSING, described, result_blocks
+from stages.results.tracks.hcl import HCL
 
 
 @pytest.fixture
@@ -95,7 +98,7 @@ def test_policy_allows_our_two_scripts_by_their_hashes_and_nothing_from_outside(
 
 
 def test_scripts_never_turn_text_into_markup():
-    folder = Path(stages.results.reporting.page.__file__).parent / "templates"
+    folder = Path(stages.results.page.rendering.__file__).parent / "templates"
     for file in folder.glob("*.js"):
         text = file.read_text()
         assert not re.search(r"(inner|outer|insertAdjacent)HTML|document\.write|\beval\b|new Function", text), file
@@ -157,7 +160,7 @@ def test_stage_replaces_the_whole_folder(project, page):
 
 def test_colours_have_contrast_in_light_and_dark():
     """Text of every colour on the page's background reaches 4.5 : 1 (WCAG 2 AA)."""
-    style = (Path(stages.results.reporting.page.__file__).parent / "templates" / "page.css").read_text()
+    style = (Path(stages.results.page.rendering.__file__).parent / "templates" / "page.css").read_text()
     pairs = re.findall(r"--([\w-]+): light-dark\((#\w{6}), (#\w{6})\)", style)
     light, dark = ({name: pair[place] for name, *pair in pairs} for place in (0, 1))
     assert {name: light[name] for name in PALETTE} == PALETTE
@@ -357,28 +360,28 @@ def test_runs_on_other_examples_get_their_own_block():
     def material(name, split, copied):
         metrics = {"run": metrics_of(0.5, 0.1), "floors": {"copy": metrics_of(copied, 1.0)},
                    "counts": {"examples": 3}, "settings": {"split": split}}
-        return RunMaterial(name, name, "tiny", {}, metrics, pd.DataFrame())
+        return Run(name, "hcl", name, "tiny", 1, HCL.row({}, {}), metrics)
 
-    blocks = result_blocks([material("a", "test", 0.9), material("b", "validation", 0.8), material("c", "test", 0.9)])
-    assert [(block.split, block.runs) for block in blocks] == [("test", ["a", "c"]), ("validation", ["b"])]
-    assert [row.name for row in blocks[1].tables[0].rows] == ["copy", "b"]
+    blocks = blocks_in(material("a", "test", 0.9), material("b", "validation", 0.8), material("c", "test", 0.9))
+    assert [(block.split, [run.name for run in block.runs]) for block in blocks] == [
+        ("test", ["a", "c"]), ("validation", ["b"])]
+    assert [row.name for row in result_tables(blocks[1])[0].rows] == ["copy", "b"]
 
 
 def test_the_reading_that_leads_comes_first():
     material = run_material("a")
-    assert result_blocks([material])[0].tables[0].title == "As HCL reports them"
+    assert tables_of(material)[0].title == "As HCL reports them"
     material.metrics["settings"]["leading"] = ["corpus_bleu_1"]
-    block, = result_blocks([material])
-    assert (block.lead, block.tables[0].title) == ("corpus_bleu_1", "Ordinary BLEU and rewriting")
-    assert block.tables[1].title == "As HCL reports them"
+    block, = blocks_in(material)
+    titles = [table.title for table in result_tables(block)]
+    assert (block.lead, titles[:2]) == ("corpus_bleu_1", ["Ordinary BLEU and rewriting", "As HCL reports them"])
 
 
 def test_variety_within_items_gets_columns_only_where_it_was_measured():
     metrics = {"run": metrics_of(0.5, 0.1, intra_distinct_1=0.25, intra_distinct_2=0.75), "counts": {"examples": 1},
                "floors": {"copy": metrics_of(0.9, 1.0)}, "settings": {"split": "test"}}
     plain = {**metrics, "run": metrics_of(0.5, 0.1)}
-    tables, without = (result_blocks([RunMaterial("a", "a", "tiny", {}, found, pd.DataFrame())])[0].tables
-                       for found in (metrics, plain))
+    tables, without = (tables_of(replace(run_material("a"), metrics=found)) for found in (metrics, plain))
     table = next(table for table in tables if "Within an item" in [group.label for group in table.groups])
     place = [column.key for column in table.columns].index("intra_distinct_2")
     assert [row.cells[place].text for row in table.rows] == [MISSING, "0.750"]
@@ -417,10 +420,18 @@ def test_a_small_number_is_not_shown_as_nothing():
 
 # -- comparison and published numbers -------------------------------------------------------------------------
 
-def run_material(name, bleu_1=0.5, model=None, **decode):
+def run_material(name, bleu_1=0.5, settings=None, **decode):
     metrics = {"run": metrics_of(bleu_1, 0.1), "floors": {"copy": metrics_of(0.9, 1.0)}, "counts": {"examples": 3},
                "settings": {"split": "test"}}
-    return RunMaterial(name, model or name, "d", decode, metrics, pd.DataFrame())
+    return Run(name, "hcl", name, "d", 1, HCL.row(settings or {}, decode), metrics, decode=decode)
+
+
+def blocks_in(*runs, comparison=None, paired=()):
+    return blocks_of(HCL, runs, {"d": "qqp"}, comparison or {}, pd.DataFrame(paired), pd.DataFrame())
+
+
+def tables_of(*runs):
+    return result_tables(blocks_in(*runs)[0])
 
 
 def group(*runs, mean=0.5, sd=None):
@@ -438,46 +449,44 @@ def test_runs_that_differ_in_their_seed_are_compared_as_one():
     comparison = {"d/test": {"groups": {"hcl (2 seeds)": group("hcl-s1", "hcl-s2", sd=0.02), "plain": group("plain"),
                                         "hcl-s1": group("hcl-s1"), "hcl-s2": group("hcl-s2"),
                                         "floor copy": group()}}}
-    block, = result_blocks([run_material("hcl-s1"), run_material("hcl-s2"), run_material("plain")], comparison)
-    seeds = block.tables[0].rows[-1]
+    paired = [pair("hcl (2 seeds)", "plain", 0.1, 0.05), pair("hcl-s1", "plain", 0.3, 0.05),
+              pair("hcl (2 seeds)", "floor copy", -0.4, 0.5), pair("hcl (2 seeds)", "plain", 0.1, 0.05, "source_bleu")]
+    runs = run_material("hcl-s1", 0.4), run_material("hcl-s2", 0.6), run_material("plain")
+    block, = blocks_in(*runs, comparison=comparison, paired=paired)
+    seeds = result_tables(block)[0].rows[-1]
     assert (seeds.name, seeds.kind, seeds.cells[0].text, seeds.cells[0].more) == (
         "hcl (2 seeds)", "seeds", "0.500", "± 0.020")
-    assert seeds.cells[1].text == MISSING       # a metric that the comparison does not have
-    paired = pd.DataFrame([pair("hcl (2 seeds)", "plain", 0.1, 0.05), pair("hcl-s1", "plain", 0.3, 0.05),
-                           pair("hcl (2 seeds)", "floor copy", -0.4, 0.5),
-                           pair("hcl (2 seeds)", "plain", 0.1, 0.05, "source_bleu")])
-    tables = difference_tables(paired, block)
+    # A metric that the comparison does not have is taken from the runs.
+    assert (seeds.cells[1].text, seeds.cells[1].more) == ("0.250", "± 0.071")
+    tables = difference_tables(block)
     assert [(table.column.key, table.base) for table in tables] == [
         ("bleu_1", "hcl (2 seeds)"), ("source_bleu", "hcl (2 seeds)")]
     plain, copy = tables[0].rows
-    assert (plain.name, plain.verdict, plain.values["difference"], plain.values["interval"]) == (
-        "plain", -1, "\u22120.100", "\u22120.150 to \u22120.050")
-    assert (copy.name, copy.verdict) == ("floor copy", 0)
-    assert tables[1].rows[0].verdict == 1       # less of a source is better
-    assert difference_tables(pd.DataFrame(), block) == []
-    assert difference_tables(paired, result_blocks([run_material("other")], comparison)[0]) == []
+    assert (plain.difference.name, plain.verdict, plain.signed, plain.interval) == (
+        "plain", "worse-text", "\u22120.100", "\u22120.150 to \u22120.050")
+    assert (copy.difference.name, copy.verdict) == ("floor copy", "")
+    assert tables[1].rows[0].verdict == "better-text"       # less of a source is better
+    assert difference_tables(blocks_in(*runs, comparison=comparison)[0]) == []
+    assert difference_tables(blocks_in(run_material("other"), comparison=comparison, paired=paired)[0]) == []
 
 
 def test_whisker_has_zero_in_the_middle_and_its_ends_within():
-    drawn = whisker(-0.1, 0.0, 0.2, 0.2, 0, 'a "name" <b>')
+    one = Difference(metric("bleu_1"), "a", "b", 0.5, 0.5, 0.0, -0.1, 0.2, 0.9)
+    drawn = whisker(one, 0.2, 'a "name" <b>')
     assert 'aria-label="a &#34;name&#34; &lt;b&gt;"' in drawn and 'class="whisker unclear"' in drawn
     assert 'cx="100.0"' in drawn and "M54.0 10H192.0" in drawn
     ElementTree.fromstring(drawn)
 
 
 def test_measured_rows_stand_below_the_published_ones():
-    def material(*runs, comparison=None):
-        models = [ModelMaterial("hcl", "d", 1, {}), ModelMaterial("cut", "d", 1, {"graph": {"iterations": 0}})]
-        return Material("r", 1, "bundled", [DatasetMaterial("d", {"layout": "kaggle_qqp"})], models, list(runs), {},
-                        comparison=comparison or {})
-
-    tables = {table.title: table for table in printed_tables(material(
-        run_material("one", 0.6123, "hcl"), run_material("cut", model="cut"),
-        run_material("swapped", model="hcl", keyword="random")))}
+    found = blocks_in(run_material("one", 0.6123), run_material("cut", settings={"graph": {"iterations": 0}}),
+                      run_material("swapped", keyword="random"), run_material("new", settings={"architecture": "new"}))
+    tables = {table.title: table for table in printed_tables(found, HCL)}
     rows = tables["Table 2: Ablations, QQP"].rows
-    names = [(row.name, row.measured) for row in rows]
-    assert names[:4] == [("Ours", False), ("one", True), ("w/o graph", False), ("cut", True)]
-    assert "swapped" not in dict(names) and rows[1].cells[0].text == "0.6123" and rows[0].cells[0].text == "0.6430"
+    names = [(row.name, row.kind) for row in rows]
+    assert names[:4] == [("Ours", "published"), ("one", "measured"), ("w/o graph", "published"), ("cut", "measured")]
+    assert not {"swapped", "new"} & set(dict(names))
+    assert rows[1].cells[0].text == "0.6123" and rows[0].cells[0].text == "0.6430"
     stories = tables["Table 1c: Storytelling, RocStories"]
     assert not stories.measured and tables["Table 1a: Paraphrasing, QQP"].measured
     # Cells that do not add up are printed as published, with a note.
@@ -486,9 +495,8 @@ def test_measured_rows_stand_below_the_published_ones():
     assert "Printed without" in stories.notes[cells["DialoGPT"][6].note - 1]
     assert "digits transposed" in stories.notes[cells["Transformer"][1].note - 1]
     comparison = {"d/test": {"groups": {"hcl (2 seeds)": group("one", "two", mean=0.4, sd=0.01)}}}
-    pooled = printed_tables(material(run_material("one", model="hcl"), run_material("two", model="hcl"),
-                                     comparison=comparison))[0].rows
-    ours = [row for row in pooled if row.measured]
+    pooled = printed_tables(blocks_in(run_material("one"), run_material("two"), comparison=comparison), HCL)[0].rows
+    ours = [row for row in pooled if row.kind == "measured"]
     assert [(row.name, row.cells[0].text, row.cells[0].more) for row in ours] == [
         ("hcl (2 seeds)", "0.4000", "± 0.0100")]
 
@@ -496,7 +504,7 @@ def test_measured_rows_stand_below_the_published_ones():
 def test_metrics_that_nobody_described_are_shown_all_the_same():
     material = run_material("a")
     material.metrics["run"]["new_metric"] = 0.25
-    table = result_blocks([material])[0].tables[-1]
+    table = tables_of(material)[-1]
     assert (table.title, table.columns[0].label, table.rows[-1].cells[0].text) == (
         "Further metrics", "new metric", "0.250")
     assert described({"name": "x", "version": "1", "sha256": "ab"}) == "x, version 1" and described(None) == ""
@@ -583,7 +591,8 @@ def test_generations_are_left_out_evenly(built):
     with contextlib.chdir(built):
         predictions = read_frame(RunPaths("full").predictions, "predictions")
     metrics = {"counts": {"examples": ITEMS}}
-    runs = [RunMaterial("full", "full", "tiny", {}, metrics, predictions, {6: [0.1, None, 0.2]})]
+    runs = [Run("full", "hcl", "full", "tiny", 1, HCL.row({}, {}), metrics, predictions=predictions,
+                item_scores={6: [0.1, None, 0.2]})]
     details = pd.DataFrame({"example_id": [6], "reference_keyword": ["fat"], "negative": [None],
                             "negative_keyword": [None]}, dtype=object)
     whole, cut = (generations_data(runs, details, budget) for budget in (10**6, 2000))
@@ -596,8 +605,8 @@ def test_generations_are_left_out_evenly(built):
 
 
 def test_page_says_what_it_left_out(project, monkeypatch):
-    monkeypatch.setattr(stages.results.reporting.context, "GRAPH_BYTES", 1500)
-    monkeypatch.setattr(stages.results.reporting.context, "GENERATION_BYTES", 4000)
+    monkeypatch.setattr(stages.results.page.context, "GRAPH_BYTES", 1500)
+    monkeypatch.setattr(stages.results.page.context, "GENERATION_BYTES", 4000)
     assert main([]) == 0
     text = REPORT_PAGE.read_text(encoding="utf-8")
     assert re.search(r"[1-5] of 6 keywords can be opened here", text)
@@ -607,11 +616,11 @@ def test_page_says_what_it_left_out(project, monkeypatch):
 def test_curves_are_grouped_by_the_question_they_answer():
     history = pd.DataFrame({"epoch": [1, 2], "validation_loss": [2.0, 1.0], "validation_active_units": [3, 4],
                             "train_keyword_vanished": [0.0, 1.0], "rate_rest": [0.1, 0.2]})
-    groups = curve_groups([ModelMaterial("a", "d", 1, {}, history), ModelMaterial("b", "d", 1, {})])
+    groups = curve_groups([Model("a", "hcl", "d", 1, history=history), Model("b", "hcl", "d", 1)], HCL.questions)
     assert [[plot.name for plot in group.plots] for group in groups] == [
         ["history--loss"], ["history--active_units"], ["history--keyword_vanished"], ["history--rate_rest"]]
     assert groups[0].plots[0].notes == {"series-0": "a: validation from 2.000 to 1.000 over 2 epochs"}
-    assert curve_groups([ModelMaterial("b", "d", 1, {})]) == []
+    assert curve_groups([Model("b", "hcl", "d", 1)], HCL.questions) == []
 
 
 def test_missing_probe_and_comparison_are_left_out(project):

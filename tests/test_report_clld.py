@@ -6,7 +6,9 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from html import unescape
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -31,17 +33,18 @@ from classifier_artifacts import (
 from report_artifacts import write_project, write_rewriting
 from report_outline import assert_sound, part, row_of, rows, track
 
-import stages.results.reporting.classifiers
-import stages.results.reporting.context
+import stages.results.page.classifiers
+import stages.results.page.context
 from stages.artifacts.paths import COMPARISON, REPORT, REPORT_PAGE, ModelPaths, RunPaths
 from stages.artifacts.tables import write_json, write_table
 from stages.figures import Plot, file_name
 from stages.params import load_params
+from stages.results.classifiers import LETTERS, Classifier, steps
+from stages.results.model import Block, System
+from stages.results.page.classifiers import EXAMPLES, classifier_views, confused_pairs
+from stages.results.page.material import gather
 from stages.results.report import main
-from stages.results.reporting.classifiers import EXAMPLES, classifier_views, confused_pairs
-from stages.results.reporting.gather import gather
-from stages.results.reporting.gather_clld import LETTERS, ClassifierMaterial, RowKind
-from stages.results.reporting.steps import exact_values, steps
+from stages.results.tracks.clld import CLLD
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +78,7 @@ def three(tmp_path_factory):
 def plain(tmp_path, monkeypatch):
     """A project without its report; curves are left out of it, because drawing takes seconds."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(stages.results.reporting.context, "curve_groups", lambda *_: [])
+    monkeypatch.setattr(stages.results.page.context, "curve_groups", lambda *_: [])
     write_classifiers()
     return tmp_path
 
@@ -84,7 +87,7 @@ def plain(tmp_path, monkeypatch):
 def project(plain, monkeypatch):
     """The same with pictures that nobody has drawn, of 30,000 bytes each."""
     for kind in ("confusion", "distance", "calibration"):
-        monkeypatch.setattr(stages.results.reporting.classifiers, f"{kind}_plot", lambda run, *_, kind=kind: Plot(
+        monkeypatch.setattr(stages.results.page.classifiers, f"{kind}_plot", lambda run, *_, kind=kind: Plot(
             file_name(kind, run), kind, "", f'<svg viewBox="0 0 9 9"><desc>{"x" * 30_000}</desc></svg>', b""))
     return plain
 
@@ -174,7 +177,7 @@ def test_the_results_have_floors_runs_intervals_and_seeds(page, alone):
     found = {row[0]: row[1:] for row in rows(results) if row}
     assert found["system"] == ["accuracy ↑", "macro F1 ↑", "weighted F1 ↑", "NLL ↓", "Brier ↓", "ECE ↓"]
     assert found["majority"][3:] == ["–"] * 3 and found["majority"][0] == "0.2500"
-    own = material_of(alone).runs[0].metrics["run"]["accuracy"]
+    own = material_of(alone).results.runs[0].metrics["run"]["accuracy"]
     assert found["ct"][0] == f"{own:.4f}{own - 0.05:.4f} to {own + 0.05:.4f}"
     assert found["ct (2 seeds)mean ± sd over seeds"][:2] == ["0.7123± 0.0123"] * 2
     best = row_of(page, "mini-cl", "accuracy ↑")
@@ -224,32 +227,47 @@ def test_without_a_comparison_there_are_neither_steps_nor_differences(project):
     assert "mean ± sd" not in results
 
 
-def kind(row, encoder="textcnn", **settings):
-    return RowKind(row, encoder, {"max_length": 128, "contrast": {"weight": 0.5}, "distance": {"tau": 5.0},
-                                       **settings})
+def system(name, kind, encoder="textcnn", **settings):
+    own = {"max_length": 128, "contrast": {"weight": 0.5}, "distance": {"tau": 5.0}, **settings}
+    return System(name, "run", {}, (name,), (13,), settings={"kind": kind, "row": kind, "encoder": encoder, **own})
+
+
+def block_of(systems, paired=(), exact=None, groups=()):
+    return Block(CLLD, "d", None, "test", {}, {}, [], systems, list(groups), "d/test",
+                 [one.name for one in systems], pd.DataFrame(paired), exact or {})
+
+
+def pairs_of(systems):
+    return [{"metric": "accuracy", "first": one.name, "second": other.name, "items": 9, "first_value": 0.5,
+             "second_value": 0.5, "difference": 0.0, "low": 0.0, "high": 0.0, "p_value": 1.0}
+            for one, other in combinations(systems, 2)]
 
 
 def test_steps_compare_like_with_like():
-    kinds = {"ct": kind("none"), "cl": kind("uniform"), "ald": kind("adaptive"),
-             "ald-tau3": kind("adaptive", distance={"tau": 3.0}), "cl-hot": kind("uniform", contrast={"weight": 0.9}),
-             "short-ct": kind("none", max_length=32), "short-ald": kind("adaptive", max_length=32),
-             "bert-cl": kind("uniform", "bundled"), "simcse": kind("simcse", contrast={"weight": 0.1}),
-             "ald-hot": kind("adaptive", contrast={"weight": 0.9})}
-    assert [(step.question.split()[1], step.name, step.base_name) for step in steps(kinds)] == [
+    systems = [system("ct", "none"), system("cl", "uniform"), system("ald", "adaptive"),
+               system("ald-tau3", "adaptive", distance={"tau": 3.0}),
+               system("cl-hot", "uniform", contrast={"weight": 0.9}), system("short-ct", "none", max_length=32),
+               system("short-ald", "adaptive", max_length=32), system("bert-cl", "uniform", "bundled"),
+               system("simcse", "simcse", contrast={"weight": 0.1}),
+               system("ald-hot", "adaptive", contrast={"weight": 0.9})]
+    found = steps(block_of(systems, pairs_of(systems)))
+    assert [(step.question.split()[1], step.name, step.base_name) for step in found] == [
         ("the", "cl", "ct"), ("the", "cl-hot", "ct"), ("the", "ald", "cl"), ("the", "ald-tau3", "cl"),
         ("the", "ald-hot", "cl-hot"), ("both", "ald", "ct"), ("both", "ald-tau3", "ct"),
         ("both", "short-ald", "short-ct"), ("both", "ald-hot", "ct"), ("another", "simcse", "ct")]
-    assert steps({}) == []
+    assert steps(block_of(systems)) == []
 
 
 def test_exact_values_are_of_equal_seeds():
-    one = {"runs": ["a1", "a2", "a3"], "seeds": [1, 2, 3]}
-    other = {"runs": ["b2", "b1"], "seeds": [2, 1]}
+    one, other = (System(name, "seeds", {}, runs, seeds) for name, runs, seeds in (
+        ("a", ("a1", "a2", "a3"), (1, 2, 3)), ("b", ("b2", "b1"), (2, 1))))
     exact = {frozenset(pair): p for pair, p in ((("a1", "b1"), 0.1), (("b2", "a2"), 0.2), (("a1", "b2"), 0.9),
                                                  (("a3", "floor linear"), 0.3))}
-    assert exact_values(one, other, ("a", "b"), exact) == [0.1, 0.2]
-    assert exact_values(one, {"runs": [], "seeds": []}, ("a", "floor linear"), exact) == [0.3]
-    assert exact_values(other, one, ("b", "a"), {}) == []
+    systems = [one, other, System("floor linear", "run", {})]
+    block = block_of([], pairs_of(systems), exact, [one, other])
+    assert block.difference("a", "b", "accuracy").exact == [0.1, 0.2]
+    assert block.difference("a", "floor linear", "accuracy").exact == [0.3]
+    assert block_of([], pairs_of(systems), {}, [one, other]).difference("a", "b", "accuracy").exact == []
 
 
 # -- published --------------------------------------------------------------------------------------------------
@@ -265,7 +283,7 @@ def test_runs_stand_below_their_published_rows_in_per_cent(page, alone):
                      "measured ct (2 seeds)", "TextCNN+CLLD", "measured clsled", "measured clald"]
     found = {row[0]: row[1] for row in rows(tables[0], "<tbody>")}
     assert found["measured ct (2 seeds)"] == "71.23± 1.23" and found["BERT"] == "85.3"
-    own = {run.name: run.metrics["run"]["accuracy"] for run in material_of(alone).runs}
+    own = {run.name: run.metrics["run"]["accuracy"] for run in material_of(alone).results.runs}
     assert found["measured clald"] == f"{100 * own['clald']:.2f}"
     assert [row[0] for row in rows(tables[5], "<tbody>")] == ["CT", "measured mini", "CT+CL", "measured mini-cl",
                                                               "CT+CLSLED", "CT+CLALD"]
@@ -319,7 +337,7 @@ def test_a_run_opens_its_most_confused_pairs_with_the_surest_texts(page, alone):
 
 
 def test_long_texts_are_cut(alone):
-    mistakes = pd.concat([run.classifier.mistakes for run in material_of(alone).runs])
+    mistakes = pd.concat([run.classifier.mistakes for run in material_of(alone).results.runs])
     assert mistakes["text"].str.len().max() == LETTERS and mistakes["text"].str.endswith("…").any()
     assert (mistakes["label"] != mistakes["predicted"]).all()
 
@@ -336,7 +354,7 @@ def test_f1_by_class_sums_up_seeds(page, alone):
     classes = part(page, "clld-classes")
     table = rows(classes)
     assert table[0][2:] == ["ct (2 seeds)", "cl (2 seeds)", "clsled", "clald", "mini", "mini-cl", "simcse"]
-    runs = {run.name: run.classifier.classes for run in material_of(alone).runs}
+    runs = {run.name: run.classifier.classes for run in material_of(alone).results.runs}
     mean = np.mean([runs[name]["f1"][ATHEISM] for name in ("ct", "ct-2")])
     row = next(row for row in table if row[0] == "alt.atheism")
     assert row[2] == f"{mean:.3f}" and row[6] == f"{runs['mini']['f1'][ATHEISM]:.3f}"
@@ -361,28 +379,28 @@ def test_label_distances_are_told_as_the_matrix_is(page):
 
 def test_all_pairs_apart_and_a_matrix_that_never_moved_are_said(project):
     material = material_of(project)
-    run = next(run for run in material.runs if run.name == "clald")
+    run = next(run for run in material.results.runs if run.name == "clald")
     first = run.classifier.distances[run.classifier.distances["evaluation"] == 0]
     far = first.assign(distance=np.where(first["class"] == first["other"], 1.0, 3.0))
     for contrast, table, said in (("adaptive", first, "Adaptive, but the training ended before the matrix moved"),
                                   ("static_tau_all", far, "Static: every two classes are 3 apart.")):
-        made = ClassifierMaterial(RowKind(contrast, "textcnn"), run.classifier.classes, run.classifier.confusion,
-                                  run.classifier.calibration, run.classifier.mistakes, table)
-        view, = classifier_views([run], {"clald": made}, 10**6)
+        made = replace(run, classifier=replace(run.classifier, distances=table),
+                       settings={**run.settings, "kind": contrast})
+        view, = classifier_views([made], 10**6)
         assert view.distances.about.startswith(said) and view.distances.plot is None
 
 
 def test_a_perfect_classifier_confuses_nothing(project):
     material = material_of(project)
-    one = material.runs[0].classifier
-    perfect = ClassifierMaterial(one.kind, one.classes, np.diag(np.arange(len(CLASSES))), one.calibration,
-                                 one.mistakes[:0], one.distances)
+    one = material.results.runs[0].classifier
+    perfect = Classifier(one.classes, np.diag(np.arange(len(CLASSES))), one.calibration, one.mistakes[:0],
+                         one.distances)
     assert confused_pairs(perfect) == []
     assert one.confusion[EMPTY].sum() == 0
 
 
 def test_pictures_beyond_the_budget_stand_in_files_alone(project, monkeypatch):
-    monkeypatch.setattr(stages.results.reporting.context, "CLASS_BYTES", 150_000)
+    monkeypatch.setattr(stages.results.page.context, "CLASS_BYTES", 150_000)
     assert main([]) == 0
     text = REPORT_PAGE.read_text(encoding="utf-8")
     left_out = [name for name in CLASSIFIERS if "left out here to keep the page small" in details_of(text, name)]

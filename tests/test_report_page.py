@@ -9,8 +9,8 @@ from classifier_artifacts import write_classifiers
 from report_artifacts import ATTACK, CLOSING, IMAGE, ITEMS, SCRIPTS, TEXTS, write_project, write_rewriting
 
 from stages.artifacts.paths import REPORT_PAGE
+from stages.results.page.examples import segments
 from stages.results.report import main
-from stages.results.reporting.examples import segments
 
 WIDE, PHONE = 1200, 360
 TOO_WIDE = """[...document.querySelectorAll("main *")].filter((one) => !one.closest(".scroll")

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -27,17 +28,19 @@ from report_artifacts import (
 )
 from report_outline import Outline, assert_sound, part, row_of, rows, track
 
-import stages.results.reporting.context
+import stages.results.page.context
 from stages.artifacts.paths import REPORT_PAGE, ModelPaths, RunPaths
 from stages.artifacts.tables import read_frame, write_table
 from stages.params import load_params
+from stages.results.gather import blocks_of
+from stages.results.model import Run
+from stages.results.page.cases import case_study, two_parts
+from stages.results.page.examples import seeded_examples
+from stages.results.page.generations import generations_data
+from stages.results.page.material import CASES, DatasetMaterial, PairsMaterial, gather
+from stages.results.page.parts_of_speech import PartsOfSpeech, parts_of_speech
 from stages.results.report import main
-from stages.results.reporting.cases import case_study, two_parts
-from stages.results.reporting.examples import seeded_examples
-from stages.results.reporting.gather import CASES, DatasetMaterial, Material, PairsMaterial, RunMaterial, gather
-from stages.results.reporting.generations import generations_data
-from stages.results.reporting.parts_of_speech import PartsOfSpeech, parts_of_speech
-from stages.results.reporting.results import result_blocks
+from stages.results.tracks import TRACKS
 
 RUNS = [run for _, runs in REWRITERS.values() for run in runs]
 
@@ -62,7 +65,7 @@ def page(both):
 def project(tmp_path, monkeypatch):
     """A project of PGKPR alone, without its report; curves are left out of it, because drawing takes seconds."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(stages.results.reporting.context, "curve_groups", lambda *_: [])
+    monkeypatch.setattr(stages.results.page.context, "curve_groups", lambda *_: [])
     write_rewriting()
     return tmp_path
 
@@ -118,14 +121,13 @@ def test_the_same_artifacts_give_the_same_bytes(both, tmp_path, monkeypatch):
 def test_tracks_on_the_same_items_keep_their_own_comparison():
     def run(name, own):
         metrics = {"run": {"bleu_1": 0.5}, "floors": {}, "counts": {"examples": 3}, "settings": {"split": "test"}}
-        return RunMaterial(name, name, "d", {}, metrics, pd.DataFrame(), track=own)
+        return Run(name, own, name, "d", 1, TRACKS[own].row({}, {}), metrics)
 
     comparison = {"d/test": {"groups": {"hcl": {"runs": ["hcl"]}, "floor copy": {"runs": []}}},
                   "d/test (PGKPR)": {"groups": {"pgkpr": {"runs": ["pgkpr"]}}}}
-    material = Material("r", 1, "bundled", [], [], [run("hcl", "hcl"), run("pgkpr", "pgkpr")], {},
-                        comparison=comparison)
-    found = {key: result_blocks(material.of(key).runs, comparison)[0] for key in ("hcl", "pgkpr")}
-    assert {key: (block.label, block.systems_in_order) for key, block in found.items()} == {
+    found = {key: blocks_of(TRACKS[key], [run(key, key)], {}, comparison, pd.DataFrame(), pd.DataFrame())[0]
+             for key in ("hcl", "pgkpr")}
+    assert {key: (block.label, block.compared) for key, block in found.items()} == {
         "hcl": ("d/test", ["hcl", "floor copy"]), "pgkpr": ("d/test (PGKPR)", ["pgkpr"])}
 
 
@@ -140,9 +142,9 @@ def test_the_leading_table_has_released_values_with_raw_ones_beside_them(page):
     found = {row[0]: row[1:] for row in rows(first) if row}
     assert found["pgkpr"][:5] == ["0.6100.550 to 0.650", "0.310", "0.210", "0.160", "0.600"]
     assert found["copy"][:5] == ["0.710", "0.360", "0.243", "0.185", "0.700"]
-    assert found["pgkpr"][-3:] == ["0.300", "0.100", "0.750"]
-    # Seeds stand below the runs, with what the comparison knows of them.
-    assert found["pgkpr (2 seeds)mean ± sd over seeds"][:2] == ["0.543± 0.012", "–"]
+    assert found["pgkpr"][-4:] == ["0.300", "0.400", "0.100", "0.750"]
+    # Seeds stand below the runs, with what the comparison knows of them, or else their runs.
+    assert found["pgkpr (2 seeds)mean ± sd over seeds"][:2] == ["0.543± 0.012", "0.285± 0.035"]
     assert '<td class="best" data-value="0.61">0.610' in first
     assert list(found)[-len(RUNS) - 2:] == ["copy", *RUNS, "pgkpr (2 seeds)mean ± sd over seeds"]
 
@@ -181,7 +183,7 @@ def test_runs_stand_below_their_published_rows_in_the_paper_s_unit(page):
     assert "measured w-o-con" not in names and "measured pgkpr" not in names
     found = {row[0]: row[1:] for row in rows(tables[0], "<tbody>")}
     assert found["measured pgkpr-ref"][:4] == ["61.00", "31.00", "21.00", "16.00"]
-    assert found["measured pgkpr (2 seeds)"][:2] == ["54.32± 1.23", "–"]
+    assert found["measured pgkpr (2 seeds)"][:2] == ["54.32± 1.23", "28.50± 3.54"]
     assert found["PGKPR-ref"][0] == "58.891" and "suspicious coincidence" in tables[0]
     ablations = rows(tables[2], "<tbody>")
     assert [row[0] for row in ablations][:4] == ["PGKPR", "measured pgkpr (2 seeds)", "w/o L_con", "measured w-o-con"]
@@ -230,10 +232,9 @@ def test_two_parts_are_those_of_the_paper_s_example():
 
 def study_of(folder, *names):
     with contextlib.chdir(folder):
-        material = gather(load_params()).of("pgkpr")
-    settings = {model.name: model.settings for model in material.models}
-    runs = [run for run in material.runs if not names or run.name in names]
-    return case_study(runs, material.pairs, settings, material.seed), runs
+        material = gather(load_params())
+    runs = [run for run in material.results.runs if run.track == "pgkpr" and (not names or run.name in names)]
+    return case_study(runs, material.pairs, material.results.seed), runs
 
 
 def test_cases_show_what_the_first_run_reads_and_what_all_write(both):
@@ -274,8 +275,8 @@ def test_a_word_that_occurs_twice_is_marked_where_it_is_a_keyword(both):
     _, runs = study_of(both, "pgkpr")
     pairs = {"pgkpr": PairsMaterial(frame, READ)}
     for mark_all, marked in ((False, [False, False, True]), (True, [True, False, True])):
-        settings = {"pgkpr": {"architecture": "pgkpr", "keywords": {"mark_all": mark_all}}}
-        case, = case_study(runs, pairs, settings, 13).cases
+        settings = {"architecture": "pgkpr", "keywords": {"mark_all": mark_all}}
+        case, = case_study([replace(runs[0], settings=settings)], pairs, 13).cases
         assert [token.keyword for token in case.parts[0]] == marked
         assert [piece.marked for piece in case.source if piece.text != " "] == marked
 
@@ -285,11 +286,11 @@ def test_models_that_do_not_read_two_parts_show_none(both):
     assert plain.run == "" and not any(piece.marked for case in plain.cases for piece in case.source)
     assert all(case.parts == [] for case in plain.cases)
     _, runs = study_of(both, "psi-s")
-    ianet = case_study(runs, {"psi-s": PairsMaterial(paraphrase_items().head(1), READ)},
-                       {"psi": {"architecture": "ianet"}}, 13)
+    ianet = case_study([replace(runs[0], settings={"architecture": "ianet"})],
+                       {"psi-s": PairsMaterial(paraphrase_items().head(1), READ)}, 13)
     assert (ianet.run, ianet.where_from, ianet.has_inputs) == ("psi-s", "the S-Tagger", False)
     assert any(piece.marked for piece in ianet.cases[0].source)
-    assert case_study(runs, {}, {}, 13) is None
+    assert case_study(runs, {}, 13) is None
 
 
 def test_the_case_study_on_the_page(page):
@@ -357,7 +358,8 @@ def test_generations_mark_every_keyword_of_the_source(page, both):
     assert data["items"][0][9][0] == [0.25, 0.25, 0.25]
     with contextlib.chdir(both):
         predictions = read_frame(RunPaths("pgkpr").predictions, "predictions")
-    runs = [RunMaterial("pgkpr", "pgkpr", "quora", {}, {"counts": {}}, predictions)]
+    runs = [Run("pgkpr", "pgkpr", "pgkpr", "quora", 1, TRACKS["pgkpr"].row({}, {}), {"counts": {}},
+                predictions=predictions)]
     assert "many" not in generations_data(runs, None, 10**6)
 
 

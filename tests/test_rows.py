@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from models.rewriters.attention import Heads, masking
+from models.attention import Heads, masking
 from models.rewriters.layers import Embedder, Encoder
 from models.rows import RealTokens
 

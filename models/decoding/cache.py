@@ -41,12 +41,12 @@ class BeamCache:
         """Return the number of tokens that each hypothesis holds."""
         return self.steps
 
-    def places(self, width: int, device: torch.device) -> tuple[Tensor, Tensor | None]:
-        """Open a step: return the position (1,) of its tokens and what they may attend to.
+    def allowed(self, width: int, device: torch.device) -> Tensor | None:
+        """Open a step, whose tokens all stand at position ``steps``: return what they may attend to.
 
         Args:
             width: W, hypotheses per item.
-            device: where the position is needed.
+            device: where it is needed.
 
         Returns:
             The mask (B, 1, W, slots so far and W new ones), True for ancestors and for the token itself; None where
@@ -55,10 +55,6 @@ class BeamCache:
         Raises:
             ValueError: several hypotheses at the first step, which share nothing.
         """
-        return torch.full((1,), self.steps, device=device), self.allowed(width, device)
-
-    def allowed(self, width: int, device: torch.device) -> Tensor | None:
-        """Open a step: return the mask of :meth:`places` alone, for a caller who takes the position from ``steps``."""
         if self._ancestors is None:
             if width > 1:
                 raise ValueError(f"BeamCache: {width} hypotheses, but reorder() has made none of the first one")

@@ -1,14 +1,16 @@
 """Transformer decoder over a memory of encoder states and latent slots, with a key/value cache."""
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.attention import Cache, DecoderLayer, Visible, memory_keys_values, places
-from models.bert import Pair, additive_mask, joined, joined_by_layer
-from models.decoding.cache import BeamCache
+from models.attention import Cache, DecoderLayer, DecoderStep, Heads, Visible
+from models.bert import additive_mask, joined, joined_by_layer
+from models.decoding.cache import BeamCache, Pair
 from models.hcl.config import HclConfig
 
 
@@ -20,12 +22,14 @@ class Decoder(nn.Module):
 
     def __init__(self, config: HclConfig) -> None:
         super().__init__()
-        width = config.hidden_size
+        width, heads, dropout = config.hidden_size, config.num_attention_heads, config.decoder["dropout"]
+        self.heads = heads
         self.positions = nn.Embedding(int(config.encoder["max_position_embeddings"]), width)
         self.input_norm = nn.LayerNorm(width)
-        self.dropout = nn.Dropout(config.decoder["dropout"])
-        sizes = width, config.num_attention_heads, int(config.encoder["intermediate_size"]), config.decoder["dropout"]
-        self.layers = nn.ModuleList(DecoderLayer(*sizes, number) for number in range(config.num_hidden_layers))
+        self.dropout = nn.Dropout(dropout)
+        inner = int(config.encoder["intermediate_size"])
+        self.layers = nn.ModuleList(DecoderLayer(width, heads, inner, dropout, F.gelu)
+                                    for _ in range(config.num_hidden_layers))
         self.output_norm = nn.LayerNorm(width)
         self.transform = nn.Linear(width, width)
         self.transform_norm = nn.LayerNorm(width)
@@ -36,7 +40,7 @@ class Decoder(nn.Module):
         memory: Tensor,
         memory_mask: Tensor,
         cache: Cache | None = None,
-        prefixes: Sequence[tuple[Tensor, Tensor]] | None = None,
+        prefixes: Sequence[Pair] | None = None,
     ) -> Tensor:
         """Return the states (B, L, d) from which the next token is predicted.
 
@@ -48,40 +52,72 @@ class Decoder(nn.Module):
                 the next ones of as many beams, all at one position.
             prefixes: a key and a value (B, d) for each layer, which every token may attend to; never cached.
         """
-        positions, causal = self._places(embedded, cache)
+        positions, visible = self._places(embedded, cache)
         hidden = self.dropout(self.input_norm(embedded + positions))
         mask = memory_mask if memory_mask.dim() == 4 else additive_mask(memory_mask.bool(), embedded.dtype)
-        if prefixes is not None and causal is not None:
-            causal = F.pad(causal if isinstance(causal, Tensor) else _seen(embedded), (1, 0), value=True)
-        of_memory = memory_keys_values(self._stack, memory) if cache is None else [memory] * len(self.layers)
-        weights = self._joined() if not isinstance(cache, BeamCache) else cache.once(self._kept)
+        if prefixes is not None and visible is not None:
+            visible = visible if isinstance(visible, Tensor) else _earlier(embedded.shape[1], 0, embedded.device)
+            visible = F.pad(visible, (1, 0), value=True)
+        heads = Heads(self.heads)
+        memories = [memory_keys_values(self._stack, memory, heads, cache)]
+        step = DecoderStep(heads, self._projections(cache), visible, memories, [mask], self.dropout, cache, prefixes)
         for number, layer in enumerate(self.layers):
-            prefix = prefixes[number] if prefixes is not None else None
-            hidden = layer(hidden, causal, of_memory[number], mask, cache, prefix,
-                           weights=weights[number])
+            hidden = layer(hidden, step, number)
         # as BERT's head for masked words: the embedding matrix, shared with the input, wants states of its own kind
         return self.transform_norm(F.gelu(self.transform(self.output_norm(hidden))))
 
     @property
     def _stack(self) -> list[DecoderLayer]:
-        return [layer for layer in self.layers if isinstance(layer, DecoderLayer)]
+        return [cast(DecoderLayer, layer) for layer in self.layers]
 
-    def _joined(self) -> list[Pair | None]:
-        return joined_by_layer([layer.self_attention.projections for layer in self._stack])
-
-    def _kept(self) -> list[Pair | None]:
-        return [joined(layer.self_attention.projections) for layer in self._stack]  # once for all tokens
+    def _projections(self, cache: Cache | None) -> Sequence[Pair | None]:
+        parts = [layer.self_attention.projections for layer in self._stack]
+        if isinstance(cache, BeamCache):
+            return cache.once(lambda: [joined(layers) for layers in parts])  # once for all tokens
+        return joined_by_layer(parts)
 
     def _places(self, embedded: Tensor, cache: Cache | None) -> tuple[Tensor, Visible]:
         """Return the embeddings of the tokens' positions, and which keys each token may see."""
+        length, device = embedded.shape[1], embedded.device
         if cache is None:
-            return self.positions.weight[: embedded.shape[1]], True
+            return self.positions.weight[:length], True
         if isinstance(cache, BeamCache):  # the tokens of all beams stand at one position
-            return self.positions.weight[cache.steps], cache.allowed(embedded.shape[1], embedded.device)
-        numbers, causal = places(embedded, cache)
-        return self.positions(numbers), causal
+            return self.positions.weight[cache.steps], cache.allowed(length, device)
+        past = past_length(cache)
+        numbers = torch.arange(past, past + length, device=device)
+        return self.positions(numbers), None if length == 1 else _earlier(length, past, device)
 
 
-def _seen(embedded: Tensor) -> Tensor:
-    length = embedded.shape[1]
-    return torch.ones(length, length, dtype=torch.bool, device=embedded.device).tril()
+def memory_keys_values(layers: Sequence[DecoderLayer], memory: Tensor, heads: Heads, cache: Cache | None
+                       ) -> list[Pair]:
+    """Return the keys and values (B, H, S, d / H) of memory (B, S, d) for each layer.
+
+    Without a cache they come from one product; with one they are those of its first step.
+    """
+    attentions = [layer.cross_attention for layer in layers]
+    if cache is None:
+        weights = joined([part for attention in attentions for part in (attention.key, attention.value)])
+        parts = heads.split(F.linear(memory, *weights), 2 * len(attentions))
+        return list(zip(parts[::2], parts[1::2], strict=True))
+
+    def projected(number: int) -> Pair:
+        return (heads.split(attentions[number].key(memory), 1)[0], heads.split(attentions[number].value(memory), 1)[0])
+
+    if isinstance(cache, BeamCache):
+        return [cache.memory(number, partial(projected, number)) for number in range(len(layers))]
+    for number in range(len(layers)):
+        if not cache.is_updated.get(number):
+            cache.cross_attention_cache.update(*projected(number), number)
+            cache.is_updated[number] = True
+    kept: list[Any] = cache.cross_attention_cache.layers
+    return [(layer.keys, layer.values) for layer in kept]
+
+
+def past_length(cache: Cache | None) -> int:
+    """Return the number of tokens whose keys and values ``cache`` holds."""
+    return int(cache.get_seq_length()) if cache is not None else 0
+
+
+def _earlier(length: int, past: int, device: torch.device) -> Tensor:
+    """Return which of ``past + length`` keys each of ``length`` queries may see."""
+    return torch.ones(length, past + length, dtype=torch.bool, device=device).tril(past)

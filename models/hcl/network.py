@@ -13,11 +13,11 @@ from transformers import initialization as init
 from transformers.cache_utils import EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
-from models.attention import Cache, past_length
+from models.attention import Cache
 from models.encoders import encode, mean_pool
 from models.hcl.config import HclConfig
 from models.hcl.contrasts import CONTRASTS
-from models.hcl.decoder import Decoder
+from models.hcl.decoder import Decoder, past_length
 from models.hcl.graph_attention import GraphAttention
 from models.hcl.impostor import Impostor, impostor_candidates
 from models.hcl.keyword_graph import KeywordGraph

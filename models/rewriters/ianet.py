@@ -7,11 +7,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.rewriters.attention import Attention, added
+from models.attention import Attention, DecoderLayer, DecoderStep
 from models.rewriters.base import Batch
 from models.rewriters.config import RewriterConfig
 from models.rewriters.cost import seq2seq_cost
-from models.rewriters.layers import Decoder, DecoderLayer, DecoderStep, Encoder, Noise
+from models.rewriters.layers import Decoder, Encoder
 from models.rewriters.special import MASK, PAD
 from models.rewriters.transformer import AttentiveRewriter
 from models.rows import RealTokens
@@ -71,7 +71,7 @@ class AggregationLayer(DecoderLayer):
     """
 
     memories = 2
-    noises = 4
+    additions = 4
 
     def __init__(self, width: int, heads: int, feed_forward: int, dropout: float) -> None:
         nn.Module.__init__(self)
@@ -85,14 +85,15 @@ class AggregationLayer(DecoderLayer):
         """Return the attentions to the primary memory and to the secondary one."""
         return [self.to_primary, self.to_secondary]
 
-    def forward(self, hidden: Tensor, step: DecoderStep, number: int, noise: Noise) -> Tensor:
+    def forward(self, hidden: Tensor, step: DecoderStep, number: int) -> Tensor:
         """Transform hidden, the vectors of ``step``, as layer ``number`` of a stack."""
-        hidden = added(hidden, step.own(number, self.self_attention, self.self_norm(hidden)), noise[0])
+        first = self.additions * number
+        hidden = step.added(hidden, step.own(number, self.self_attention, self.self_norm(hidden)), first)
         queries = self.cross_norm(hidden)
-        one, two = (added(hidden, step.drawn(number, memory, attention, queries), noise[1 + memory])
+        one, two = (step.added(hidden, step.drawn(number, memory, attention, queries), first + 1 + memory)
                     for memory, attention in enumerate(self.to_memories()))
         hidden = self.joint_norm(one + two)
-        return added(hidden, self.narrow(F.relu(self.widen(hidden))), noise[3])
+        return step.added(hidden, self.narrow(F.relu(self.widen(hidden))), first + 3)
 
 
 class IaNet(AttentiveRewriter):

@@ -2,25 +2,26 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.decoding import BeamCache
-from models.losses import at_least_float32
-from models.rewriters.attention import (
+from models.attention import (
     Attention,
+    DecoderLayer,
+    DecoderStep,
     Heads,
-    Pair,
     Projection,
     added,
     causal,
-    joined,
+    joined_groups,
     masking,
     residual_noise,
 )
+from models.decoding import BeamCache
+from models.losses import at_least_float32
 from models.rows import RealTokens
 
 Noise = Sequence[Tensor | None]
@@ -98,7 +99,7 @@ class EncoderLayer(nn.Module):
         Args:
             hidden: rows.
             projection: to queries, keys and values.
-            bias: see :class:`models.rewriters.attention.Attention`.
+            bias: see :class:`models.attention.Attention`.
             places: of the rows.
             noise: of both parts.
         """
@@ -128,72 +129,10 @@ class Encoder(nn.Module):
         assert tokens is not None
         hidden = embedder.rows(ids, tokens)
         noise = residual_noise(hidden, self.dropout, 2 * len(self.layers), self.training)
-        projections = joined([_self_projections(layer.attention) for layer in self.layers])
+        projections = joined_groups([cast(EncoderLayer, layer).attention.projections for layer in self.layers])
         for number, (layer, projection) in enumerate(zip(self.layers, projections, strict=True)):
             hidden = layer(hidden, projection, bias, places, noise[2 * number:])
         return self.norm(hidden)
-
-
-class DecoderLayer(nn.Module):
-    """Self-attention, attention to the memory and a feed-forward network, each normalised before.
-
-    Args:
-        width: d.
-        heads: of both attentions.
-        feed_forward: width inside the feed-forward network.
-        dropout: on attention weights and on what each part adds, in training.
-    """
-
-    memories = 1
-    noises = 3  # parts that are added
-
-    def __init__(self, width: int, heads: int, feed_forward: int, dropout: float) -> None:
-        super().__init__()
-        self.self_attention = Attention(width, heads, dropout)
-        self.cross_attention = Attention(width, heads, dropout)
-        self.widen = nn.Linear(width, feed_forward)
-        self.narrow = nn.Linear(feed_forward, width)
-        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(3))
-
-    def to_memories(self) -> list[Attention]:
-        """Return the attention to each memory."""
-        return [self.cross_attention]
-
-    def forward(self, hidden: Tensor, step: "DecoderStep", number: int, noise: Noise) -> Tensor:
-        """Transform hidden, the vectors of ``step``, as layer ``number`` of a stack."""
-        hidden = added(hidden, step.own(number, self.self_attention, self.norms[0](hidden)), noise[0])
-        hidden = added(hidden, step.drawn(number, 0, self.cross_attention, self.norms[1](hidden)), noise[1])
-        return added(hidden, self.narrow(F.relu(self.widen(self.norms[2](hidden)))), noise[2])
-
-
-class DecoderStep:
-    """What all layers of a decoder share in one pass.
-
-    Args:
-        places: of the vectors.
-        projections: of each layer, to queries, keys and values of self-attention.
-        own_bias: hides later tokens, or what is no ancestor; None to hide nothing.
-        memories: by memory, keys and values of each layer.
-        biases: hides padding of each memory.
-        cache: keys and values of earlier tokens, extended in place.
-    """
-
-    def __init__(self, places: Heads, projections: Sequence[Projection], own_bias: Tensor | None,
-                 memories: Sequence[Sequence[Pair]], biases: Sequence[Tensor], cache: BeamCache | None) -> None:
-        self.places, self.projections, self.own_bias = places, projections, own_bias
-        self.memories, self.biases, self.cache = memories, biases, cache
-
-    def own(self, number: int, attention: Attention, normed: Tensor) -> Tensor:
-        """Return what self-attention of layer ``number`` adds."""
-        queries, keys, values = self.places.split(F.linear(normed, *self.projections[number]), 3)
-        if self.cache is not None:
-            keys, values = self.cache.update(keys, values, number)
-        return attention(queries, keys, values, self.own_bias, self.places)
-
-    def drawn(self, number: int, memory: int, attention: Attention, normed: Tensor) -> Tensor:
-        """Return what attention of layer ``number`` draws from a memory."""
-        (queries,) = self.places.split(attention.query(normed), 1)
-        return attention(queries, *self.memories[memory][number], self.biases[memory], self.places)
 
 
 class Decoder(nn.Module):
@@ -212,12 +151,12 @@ class Decoder(nn.Module):
         self.layers = nn.ModuleList(kind(*layer_sizes(sizes)) for _ in range(count))
         self.norm = nn.LayerNorm(sizes["width"])
         self.dropout, self.heads = sizes["dropout"], sizes["heads"]
-        self.memories, self.noises = kind.memories, kind.noises
+        self.memories, self.additions = kind.memories, kind.additions
 
     def project(self, memory: int, states: Tensor, places: Heads) -> list[Tensor]:
         """Return keys and values (B, H, S, d / H) of every layer, in turn, of a memory's states (M, d)."""
         attentions: list[Attention] = [layer.to_memories()[memory] for layer in self.layers]  # type: ignore[operator]
-        (projection,) = joined([[part for one in attentions for part in (one.key, one.value)]])
+        (projection,) = joined_groups([[part for one in attentions for part in (one.key, one.value)]])
         return list(places.split(F.linear(states, *projection), 2 * len(attentions)))
 
     def forward(self, embedder: Embedder, ids: Tensor, given: Sequence[Tensor], cache: BeamCache | None = None,
@@ -236,10 +175,11 @@ class Decoder(nn.Module):
         biases, count = given[:self.memories], 2 * len(self.layers)
         flat = [given[self.memories + number * count:][:count] for number in range(self.memories)]
         memories = [list(zip(parts[::2], parts[1::2], strict=True)) for parts in flat]
-        step = DecoderStep(Heads(self.heads, tokens), self._projections(cache), own_bias, memories, biases, cache)
-        noise = residual_noise(hidden, self.dropout, self.noises * len(self.layers), self.training)
+        noise = residual_noise(hidden, self.dropout, self.additions * len(self.layers), self.training)
+        projections = self._projections(cache)
+        step = DecoderStep(Heads(self.heads, tokens), projections, own_bias, memories, biases, noise, cache)
         for number, layer in enumerate(self.layers):
-            hidden = layer(hidden, step, number, noise[self.noises * number:])
+            hidden = layer(hidden, step, number)
         return self.norm(hidden)
 
     def _embedded(self, embedder: Embedder, ids: Tensor, cache: BeamCache | None,
@@ -253,13 +193,9 @@ class Decoder(nn.Module):
 
     def _projections(self, cache: BeamCache | None) -> Sequence[Projection]:
         def made() -> list[Projection]:
-            return joined([_self_projections(layer.self_attention) for layer in self.layers])
+            return joined_groups([cast(DecoderLayer, layer).self_attention.projections for layer in self.layers])
 
         return made() if cache is None else cache.once(made)
-
-
-def _self_projections(attention: Any) -> list[nn.Module]:
-    return [attention.query, attention.key, attention.value]
 
 
 def layer_sizes(sizes: Mapping[str, Any]) -> tuple[int, int, int, float]:

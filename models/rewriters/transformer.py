@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from models.attention import Heads, masking
 from models.decoding import BeamCache, CachedSteps, Decodable, WholeSteps, project_in_full
-from models.rewriters.attention import Heads, masking
 from models.rewriters.base import Batch, Rewriter
 from models.rewriters.config import RewriterConfig
 from models.rewriters.cost import seq2seq_cost

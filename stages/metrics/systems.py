@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stages.metrics.bleu import ORDERS, BleuScores, MatchCounts, bleu, bleu_from_counts, count_matches
-from stages.metrics.corpus_statistics import corpus_bleu_statistic, ibleu_statistic, sacrebleu_statistic
+from stages.metrics.corpus_statistics import corpus_bleu_statistic, ibleu_statistic
 from stages.metrics.diversity import IBLEU_ALPHA, distinct, self_bleu
 from stages.metrics.embeddings import WordVectors, embedding_similarity
+from stages.metrics.registered import standing_alone
 from stages.metrics.resampling import Statistic, interval, mean_statistic, resampled
 from stages.metrics.retention import keyword_retention
 from stages.metrics.rouge import CONVENTIONS, MEASURES, rouge
@@ -88,7 +89,7 @@ def score_system(outputs: Sequence[Text], items: ScoredItems, vectors: WordVecto
                 "greedy": similar.greedy, **_rouge_per_item(outputs, items), **_kept_per_item(outputs, items),
                 **_bertscore_per_item(bertscores), "mean_length": counts.lengths.astype(np.float64)}
     statistics = {name: mean_statistic(values) for name, values in per_item.items()} | _corpus(counts, copied)
-    statistics["sacrebleu"] = sacrebleu_statistic(outputs, items.references)
+    statistics |= {key: made(outputs, items.references) for key, made in standing_alone().items()}
     values = {name: statistic.value() for name, statistic in statistics.items()}
     values |= {"sacrebleu": sacrebleu[ORDERS - 1], "self_bleu": self_bleu(outputs, seed=seed),
                "distinct_1": distinct(outputs, 1), "distinct_2": distinct(outputs, 2)}
@@ -98,7 +99,7 @@ def score_system(outputs: Sequence[Text], items: ScoredItems, vectors: WordVecto
 
 def corpus_statistics(outputs: Sequence[Text], references: Sequence[Sequence[Text]], sources: Sequence[Text],
                       orders: Sequence[int] = (ORDERS,)) -> dict[str, Statistic]:
-    """Return the corpus metrics of a system as statistics: corpus BLEU, BLEU against sources, iBLEU, sacreBLEU.
+    """Return the corpus metrics of a system as statistics: corpus BLEU, BLEU against sources, iBLEU, and those alone.
 
     Args:
         outputs: one text per item, string or list of words.
@@ -109,7 +110,7 @@ def corpus_statistics(outputs: Sequence[Text], references: Sequence[Sequence[Tex
     counts, copied = count_matches(outputs, references), count_matches(outputs, [[source] for source in sources])
     wanted = {f"corpus_bleu_{order}" for order in orders} | {"source_bleu", "ibleu"}
     found = {name: statistic for name, statistic in _corpus(counts, copied).items() if name in wanted}
-    return found | {"sacrebleu": sacrebleu_statistic(outputs, references)}
+    return found | {key: made(outputs, references) for key, made in standing_alone().items()}
 
 
 def _bleu_per_item(counts: MatchCounts, copied: MatchCounts) -> dict[str, np.ndarray]:

@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from stages.params.block import Block, Switches
+from stages.params.pgkpr import Sizes
 from stages.params.presets import Presets
 
 
@@ -119,11 +120,20 @@ _PRESETS: dict[str, dict[str, Any]] = {"paper": {
     "decoder": {"kw_memory": False}}}
 
 
+class WordTransformer(Sizes):
+    """A Transformer that reads and writes words, which knows neither keywords nor a latent variable."""
+
+    vocabulary: int = Field(30_000, ge=1, description="most frequent words of the training split; others are [unk]")
+
+
 class TrainHcl(Switches):
-    """Everything that defines an HCL model."""
+    """Everything that defines a model of the HCL track."""
 
     presets: ClassVar[Presets] = _PRESETS
 
+    architecture: Literal["hcl", "transformer"] = Field(
+        "hcl", description="hcl, and its ablations by the switches below; transformer: PGKPR's plain one on the "
+                           "same items, which reads its own sizes and `training` alone")
     preset: Literal["paper"] | None = Field(None, description="paper: every switch as the text has it, only clear "
                                                               "misprints corrected")
     graph: GraphAttention = GraphAttention()
@@ -131,6 +141,7 @@ class TrainHcl(Switches):
     latent: Latent = Latent()
     contrasts: Contrasts = Contrasts()
     decoder: Decoder = Decoder()
+    transformer: WordTransformer = WordTransformer()
     training: Training = Training()
 
 

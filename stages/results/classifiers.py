@@ -1,74 +1,119 @@
-"""Classifiers on the same texts: their metrics as statistics, and McNemar's exact test of their accuracies."""
+"""Classifiers class by class: what they take for what; and what each step of CLLD adds to another."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import bdtr
 
-from stages.metrics.classification import Sureness, class_statistics
-from stages.metrics.resampling import Statistic
+from stages.results.artifacts import model_table, run_table, wrong_predictions
+from stages.results.model import Block, Difference, System
+from stages.results.track import TrackResults
+from stages.results.tracks.clld import encoder_name
+from stages.runtime.errors import InputError
+
+LETTERS = 400       # of a text; what is beyond is left out
+_DISTANCE = ("static_tau_pairs", "static_tau_all", "adaptive")
+# Question; rows that are asked about; the row that they are compared with.
+QUESTIONS = (("Does the contrast help?", ("uniform",), "none"),
+             ("Does the label distance help beyond it?", _DISTANCE, "uniform"),
+             ("Do both together help?", _DISTANCE, "none"),
+             ("Does another contrast help?", ("supcl_seq", "simcse"), "none"))
 
 
 @dataclass(frozen=True)
-class Discordance:
-    """How often two classifiers are right on the same texts.
+class Classifier:
+    """A run of CLLD, class by class.
 
     Attributes:
-        both_right, first_only, second_only, both_wrong: texts.
-        p_value: of McNemar's exact test, see :func:`mcnemar`.
+        classes: table ``classes``, in the order of the classes.
+        confusion: texts (N, N), rows true, columns predicted, in that order.
+        calibration: table ``calibration``.
+        mistakes: texts that it has wrong: example_id, text (cut), label, predicted, probability.
+        distances: table ``label_distance`` of its model; empty for a model without such a matrix.
     """
 
-    both_right: int
-    first_only: int
-    second_only: int
-    both_wrong: int
-    p_value: float
+    classes: pd.DataFrame
+    confusion: np.ndarray
+    calibration: pd.DataFrame
+    mistakes: pd.DataFrame
+    distances: pd.DataFrame
+
+    @property
+    def names(self) -> list[str]:
+        """Name of each class, by index."""
+        return self.classes["class"].tolist()
+
+    def confused(self, count: int) -> list[tuple[int, int]]:
+        """Return the pairs of classes that are taken for each other most often, equal counts in the order of classes.
+        """
+        both = self.confusion + self.confusion.T
+        pairs = [(one, other) for one, other in zip(*map(np.ndarray.tolist, np.triu_indices(len(both), 1)), strict=True)
+                 if both[one, other]]
+        return sorted(pairs, key=lambda pair: -int(both[pair]))[:count]
 
 
-def mcnemar(first: np.ndarray, second: np.ndarray) -> Discordance:
-    """Compare two classifiers by the texts that one of them alone has right.
+@dataclass(frozen=True)
+class Step:
+    """Two systems whose difference answers a question.
 
-    If both were equally good, each of these n texts would fall to either with probability 1/2. The p value is the
-    two-sided one of that binomial, 2 P(X <= min(b, c)), at most 1; 1 without such a text.
-
-    Args:
-        first: which texts the first has right (n,) bool.
-        second: the same of the second.
-
-    References:
-        McNemar 1947; Dietterich 1998, section 2.1, there by its approximation.
+    Attributes:
+        question: see ``QUESTIONS``.
+        encoder: of both, for people.
+        row, base: their rows in print.
+        name, base_name: their names in the comparison.
+        accuracy: the difference; ``macro_f1`` likewise, None if that was not compared.
     """
-    b, c = int((first & ~second).sum()), int((second & ~first).sum())
-    p = min(1.0, 2 * float(bdtr(min(b, c), b + c, 0.5))) if b + c else 1.0
-    return Discordance(int((first & second).sum()), b, c, int((~first & ~second).sum()), p)
+
+    question: str
+    encoder: str
+    row: str
+    base: str
+    name: str
+    base_name: str
+    accuracy: Difference
+    macro_f1: Difference | None = None
 
 
-def discordances(correct: Sequence[tuple[str, np.ndarray]]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of table ``mcnemar`` on one set of texts, all columns but ``dataset``; every pair once.
+def read_classifier(track: TrackResults, run: str, model: str) -> Classifier:
+    """Read the tables of ``run`` and of its model.
 
-    Args:
-        correct: name of each run or floor, and which texts it has right.
+    Raises:
+        InputError: one is missing, or they are of other classes.
     """
-    for (first, one), (second, other) in combinations(correct, 2):
-        found = mcnemar(one, other)
-        yield {"first": first, "second": second, "items": len(one), **vars(found)}
+    classes, confusion, calibration = (run_table(track, run, kind) for kind in ("classes", "confusion", "calibration"))
+    names = classes["class"].tolist()
+    if sorted(names) != sorted(confusion["label"].unique()):
+        raise InputError(f"run {run}: confusion.parquet is of other classes than classes.parquet. Make both again "
+                         f"with `keycontrast run evaluate_clld@{run}`.")
+    square = confusion.pivot(index="label", columns="predicted", values="texts").loc[names, names]
+    wrong = wrong_predictions(track, run)
+    cut = [text if len(text) <= LETTERS else text[:LETTERS - 1] + "…" for text in wrong["text"]]
+    return Classifier(classes, square.to_numpy(np.int64), calibration, wrong.assign(text=cut),
+                      model_table(track.key, model, "label_distance"))
 
 
-def class_metrics(scores: pd.DataFrame, bins: int) -> dict[str, Statistic]:
-    """Return every metric of one system as a statistic; of floor ``majority``, which gives no probabilities, fewer.
+def steps(block: Block) -> list[Step]:
+    """Return the steps that were compared on the texts of ``block``, by question, then in the order of systems."""
+    found = []
+    for question, rows, base_row in QUESTIONS:
+        for system in block.systems:
+            base = _base(system, base_row, block.systems) if system.settings["kind"] in rows else None
+            accuracy = None if base is None else block.difference(system.name, base.name, "accuracy")
+            if base is not None and accuracy is not None:
+                found.append(Step(question, encoder_name(system.settings["encoder"]), system.settings["row"],
+                                  base.settings["row"], system.name, base.name, accuracy,
+                                  block.difference(system.name, base.name, "macro_f1")))
+    return found
 
-    Args:
-        scores: rows of table ``class_scores``, all of one system.
-        bins: of the calibration error.
-    """
-    names = sorted({*scores["label"], *scores["predicted"]})
-    places = {name: place for place, name in enumerate(names)}
-    labels, predicted = (scores[column].map(places).to_numpy(np.int64) for column in ("label", "predicted"))
-    probability, nll, brier = (scores[column].to_numpy(np.float64, na_value=np.nan)
-                               for column in ("probability", "nll", "brier"))
-    known = not any(np.isnan(column).any() for column in (probability, nll, brier))
-    return class_statistics(labels, predicted, len(names), Sureness(probability, nll, brier, bins) if known else None)
+
+def _base(system: System, row: str, systems: Sequence[System]) -> System | None:
+    """Return the first system of ``row`` with the same settings but for those that ``row`` does not read."""
+    unread = {"kind", "row", "pairs_of", "distance", *(() if row == "uniform" else ("contrast",))}
+    return next((other for other in systems if other.settings["kind"] == row
+                 and _without(other.settings, unread) == _without(system.settings, unread)), None)
+
+
+def _without(settings: Mapping[str, Any], unread: set[str]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name not in unread}

@@ -6,29 +6,21 @@ Numbers are rounded to four digits after the point here and nowhere else: reader
 report, read the artifacts.
 """
 
-import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
-from stages.artifacts.paths import HeadlinePaths, ModelPaths, RunPaths
-from stages.artifacts.tables import atomic_folder, read_frame, write_json
-from stages.runtime.errors import InputError
+from stages.artifacts.paths import HeadlinePaths
+from stages.artifacts.tables import atomic_folder, write_json
+from stages.results.artifacts import model_history, require_trained, run_metrics, said_classes
+from stages.results.track import FEW
+from stages.results.tracks import TRACKS
 from stages.runtime.process import StageProcess, run_stage
 
-if TYPE_CHECKING:
-    from stages.runtime.settings import Params
-
 DIGITS = 4
-# Of each track the metrics that its table in the terminal shows, and the column of the history that judges an epoch.
-HEADLINES = {
-    "hcl": (("bleu_1", "bleu_2", "bleu_3", "bleu_4", "extrema", "average", "greedy", "source_bleu"), "validation_loss"),
-    "pgkpr": ((*(f"released_bleu_{order}" for order in range(1, 5)),
-               *(f"released_py_rouge_{kind}" for kind in ("1", "2", "l")), "source_bleu"), "validation_loss"),
-    "clld": (("accuracy", "macro_f1", "weighted_f1", "nll", "brier", "ece"), "validation_accuracy")}
 
 
 def headlines(metrics: Mapping[str, Mapping[str, Any]], names: Iterable[str]) -> dict[str, dict[str, float]]:
@@ -65,27 +57,17 @@ def confusion(predictions: pd.DataFrame) -> pd.DataFrame:
 
 def _work(process: StageProcess) -> None:
     params = process.params
-    paths = HeadlinePaths(params.recipe)
-    for track, (names, _) in HEADLINES.items():
-        metrics = {run: json.loads(_made(RunPaths(run).metrics).read_text(encoding="utf-8"))
-                   for run in getattr(params.runs, track)}
-        write_json(paths.metrics(track), headlines(metrics, names))
-    _write_tables(paths.curves, _curves(params))
-    _write_tables(paths.confusion, ((run, confusion(read_frame(
-        _made(RunPaths(run).predictions), "class_predictions", ["label", "predicted"]))) for run in params.runs.clld))
-
-
-def _curves(params: "Params") -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yield the curves of each track that has models."""
-    for track, (_, judged_by) in HEADLINES.items():
-        if models := getattr(params.models, track):
-            yield track, curves({name: pd.read_csv(_made(ModelPaths(name).history)) for name in models}, judged_by)
-
-
-def _made(path: Path) -> Path:
-    if not path.exists():
-        raise InputError(f"{path}: no such artifact. Make it with `keycontrast run`.")
-    return path
+    require_trained(params, TRACKS)
+    paths, trained = HeadlinePaths(params.recipe), {}
+    for key, track in TRACKS.items():
+        metrics = {run: run_metrics(track, run) for run in getattr(params.runs, key)}
+        write_json(paths.metrics(key), headlines(metrics, [one.key for one in track.headlines[:FEW]]))
+        if models := getattr(params.models, key):
+            histories = {name: model_history(key, name) for name in models}
+            trained[key] = curves({name: one for name, one in histories.items() if one is not None}, track.judged_by[0])
+    _write_tables(paths.curves, trained.items())
+    _write_tables(paths.confusion, ((run, confusion(said_classes(track, run))) for key, track in TRACKS.items()
+                                    if track.classifies for run in getattr(params.runs, key)))
 
 
 def _write_tables(folder: Path, tables: Iterable[tuple[str, pd.DataFrame]]) -> None:

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 from stages.artifacts.paths import REPORT
 from stages.artifacts.tables import atomic_folder
-from stages.results.reporting.context import build
-from stages.results.reporting.gather import Material, gather
-from stages.results.reporting.page import rendered
+from stages.results.page.context import build
+from stages.results.page.material import Material, gather
+from stages.results.page.rendering import rendered
 from stages.runtime.process import StageProcess, run_stage
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def run(material: Material, params: "Report") -> dict[str, bytes]:
     No time, duration or machine enters them: the same material gives the same bytes.
 
     Args:
-        material: params, metrics, histories and tables, as :func:`stages.results.reporting.gather.gather` reads them.
+        material: params, metrics, histories and tables, as :func:`stages.results.page.material.gather` reads them.
         params: block ``report``.
     """
     return rendered(build(material, params.examples))

@@ -29,11 +29,11 @@ def code_of(modules: Sequence[str], without: Sequence[str] = ()) -> list[Path]:
 
 @cache
 def _imports(module: str) -> tuple[str, ...]:
-    """Return what ``module`` imports of this project, and the package that it lies in."""
+    """Return what ``module`` imports of this project; packages count where something is taken from them by name."""
     path = _path(module)
     if path is None:  # a name within a module, which is reached by that module's own name
         return ()
-    found = [module.rpartition(".")[0]] if "." in module else []
+    found: list[str] = []
     for node in _statements(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]

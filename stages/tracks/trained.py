@@ -58,12 +58,13 @@ class ModelFolder:
     measured: Mapping[str, Any] = field(default_factory=dict)
 
 
-def write_model(paths: ModelPaths, model: PreTrainedModel, history: History, made: ModelFolder,
+def write_model(paths: ModelPaths, architecture: str, model: PreTrainedModel, history: History, made: ModelFolder,
                 provenance: Provenance) -> None:
     """Write the folder ``artifacts/models/NAME``.
 
     Args:
         paths: of the model.
+        architecture: its name in the params.
         model: with the weights of the best epoch.
         history: of its training.
         made: everything else.
@@ -82,7 +83,7 @@ def write_model(paths: ModelPaths, model: PreTrainedModel, history: History, mad
             rows.to_csv(file, index=False, float_format="%.9g", lineterminator="\n")
     for table in made.tables:
         write_table(paths.table(table.name), table.schema, table.rows, provenance)
-    write_json(paths.metrics, {**selection(history), **made.metrics})
+    write_json(paths.metrics, {**selection(history), "architecture": architecture, **made.metrics})
 
 
 def model_card(title: str, task: str, intro: str, facts: Sequence[str], use: str, more: str = "") -> str:

@@ -53,6 +53,7 @@ class Training(Generic[Made]):
 
     Attributes:
         code: dotted names of the modules that build and train the model.
+        architecture: its name.
         settings: plain values of the model's block ``training``.
         tables: files that it reads; with code and params they decide the weights.
         fit: trains, given where its state is kept, the device, and what opens a bar from steps in all and done.
@@ -62,6 +63,7 @@ class Training(Generic[Made]):
     """
 
     code: Sequence[str]
+    architecture: str
     settings: Mapping[str, Any]
     tables: Sequence[Path]
     fit: Callable[[CheckpointStore, str, OpenBar | None], Made]
@@ -99,7 +101,7 @@ def train(process: StageProcess, prepared: Callable[[Params, str], Training[Made
     made = training.folder(trained)
     for remark in made.remarks:
         process.log.warning("%s: %s", process.name, remark)
-    write_model(ModelPaths(name), trained.model, trained.history, made,
+    write_model(ModelPaths(name), training.architecture, trained.model, trained.history, made,
                 Provenance(process.name, process.params_hash, training.models, precision=precision))
     process.measured["training"] = training_record(trained.history, precision, device, count)
     process.measured.update(made.measured)

@@ -34,6 +34,7 @@ from stages.tracks.clld.lookup import TrainedOn, load_lookup
 from stages.tracks.clld.rows import LABELS
 from stages.tracks.clld.sureness import brier, nll, sureness_of
 from stages.tracks.clld.texts import class_numbers
+from stages.tracks.evaluating import resampling_of
 from stages.tracks.evaluation.systems import Resampling, rounded
 
 STAGE = "evaluate_clld"
@@ -175,8 +176,7 @@ def _work(process: StageProcess) -> None:
         probabilities = class_probabilities(model, AutoTokenizer.from_pretrained(paths.weights), items["text"].tolist(),
                                             on.max_length, settings.batch_size,
                                             lambda chunks: progress(chunks, process.name, unit="batch"))
-    resampling = Resampling(params.evaluate_hcl.resamples, params.evaluate_hcl.level, params.seed)
-    result = run(items, probabilities, floors, on.classes, settings.bins, resampling)
+    result = run(items, probabilities, floors, on.classes, settings.bins, resampling_of(params))
     result.metrics["settings"] |= {"split": block.split, "model": block.model, "dataset": on.dataset,
                                    "contrast": on.contrast, "row": LABELS[on.contrast], "encoder": on.encoder,
                                    "max_length": on.max_length}

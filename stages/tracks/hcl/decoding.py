@@ -38,6 +38,16 @@ class Paraphraser:
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
 
     @property
+    def dataset(self) -> str:
+        """Name of the data set that it was trained on."""
+        return self.on.dataset
+
+    @property
+    def keywords(self) -> Sequence[str]:
+        """Keywords of the training graph."""
+        return self.nodes.keywords
+
+    @property
     def uses_keyword(self) -> bool:
         """Whether the keyword of a text has any influence."""
         return self.model.config.uses_keyword

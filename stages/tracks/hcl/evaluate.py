@@ -9,17 +9,14 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from stages.artifacts.paths import ModelPaths, RunPaths
 from stages.artifacts.schemas import NO_KEYWORD
-from stages.artifacts.tables import read_frame
 from stages.metrics import WordVectors, basic_tokens, intra_distinct, keyword_retention
 from stages.metrics.bertscore import BertScorer
 from stages.metrics.systems import ScoredItems
-from stages.runtime.precision import computed_in, computing
 from stages.runtime.process import StageProcess, run_stage
-from stages.runtime.seeds import seed_everything
+from stages.runtime.settings import Params
+from stages.tracks.evaluating import Evaluated, evaluate
 from stages.tracks.evaluation.floors import FLOORS, floor_outputs
-from stages.tracks.evaluation.similarity import similarity_of
 from stages.tracks.evaluation.systems import (
     USUAL,
     Evaluation,
@@ -28,7 +25,6 @@ from stages.tracks.evaluation.systems import (
     first_samples,
     predicted_split,
     score_systems,
-    write_evaluation,
 )
 
 # The metrics that lead tables under each reading of BLEU; the others stand beside them.
@@ -95,20 +91,16 @@ def _prior_keyword(scored: pd.DataFrame, targets: ScoredItems) -> dict[str, floa
     return {"prior_keyword_kept": sum(kept) / len(kept)}
 
 
+def _scored(params: Params, evaluated: Evaluated) -> Evaluation:
+    settings = params.evaluate_hcl
+    result = run(evaluated.predictions, evaluated.items, evaluated.similarity.vectors, settings.floors,
+                 evaluated.similarity.scorer, evaluated.resampling)
+    result.metrics["settings"] |= {"bleu_style": settings.bleu_style, "leading": LEADING[settings.bleu_style]}
+    return result
+
+
 def _work(process: StageProcess) -> None:
-    params, name = process.params, process.instance
-    model, settings = params.runs.hcl[name].model, params.evaluate_hcl
-    predictions = read_frame(RunPaths(name).predictions, "predictions")
-    items = read_frame(ModelPaths(model).items, "items")
-    seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)
-    with computing(params.runtime) as device:
-        similarity = similarity_of(params, predictions, items, device)
-        result = run(predictions, items, similarity.vectors, settings.floors, similarity.scorer,
-                     Resampling(settings.resamples, settings.level, params.seed))
-    result.metrics["settings"] |= {"bleu_style": settings.bleu_style, "leading": LEADING[settings.bleu_style],
-                                   "model": model, **similarity.description}
-    write_evaluation(name, "scores", result, process.name, process.params_hash,
-                     computed_in(params.runtime.precision, params.runtime.tf32))
+    evaluate(process, "hcl", "scores", _scored)
 
 
 def main(argv: list[str] | None = None) -> int:

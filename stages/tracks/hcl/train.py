@@ -29,7 +29,7 @@ def _prepared(params: Params, name: str) -> Training[Any]:
     row = HclRow(name, paths, params.model_seed(name), values, joined_items(examples, texts, keywords, nodes), nodes,
                  str(texts["language"].iloc[0]), params.encoder.source, params.node_vectors.plain(),
                  model.init_from)
-    return ARCHITECTURES["hcl"].prepared(row)
+    return ARCHITECTURES[values["architecture"]].prepared(row)
 
 
 def _work(process: StageProcess) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from stages.artifacts.paths import ModelPaths, RunPaths
 from stages.artifacts.tables import read_frame
 from stages.metrics import Statistic, WordVectors, kept_shares, mean_statistic, rouge
 from stages.metrics.bertscore import BertScorer
@@ -24,11 +23,10 @@ from stages.metrics.rouge import MEASURES
 from stages.metrics.systems import ScoredItems, SystemScores
 from stages.metrics.tokens import Text
 from stages.runtime.errors import InputError
-from stages.runtime.precision import computed_in, computing
 from stages.runtime.process import StageProcess, run_stage
-from stages.runtime.seeds import seed_everything
+from stages.runtime.settings import Params
+from stages.tracks.evaluating import Evaluated, evaluate
 from stages.tracks.evaluation.floors import FLOORS, floor_outputs
-from stages.tracks.evaluation.similarity import similarity_of
 from stages.tracks.evaluation.systems import (
     USUAL,
     Evaluation,
@@ -38,7 +36,6 @@ from stages.tracks.evaluation.systems import (
     first_samples,
     predicted_split,
     score_systems,
-    write_evaluation,
 )
 from stages.tracks.pgkpr.keywords import fixed_masks
 from stages.tracks.pgkpr.normalisation import UNKNOWN, ReleasedForm, as_text, as_words
@@ -169,22 +166,18 @@ def _given_keywords(scored: pd.DataFrame) -> dict[str, Statistic]:
     return {"given_keywords_kept": mean_statistic(kept_shares(scored["prediction"].tolist(), given))}
 
 
+def _scored(params: Params, evaluated: Evaluated) -> Evaluation:
+    pairs = read_frame(evaluated.paths.paraphrase_items, "paraphrase_items")
+    vocabulary = Vocabulary.from_frame(read_frame(evaluated.paths.vocabulary, "vocabulary"))
+    return run(evaluated.predictions, evaluated.items,
+               source_keywords(pairs, params.seed, params.paraphrase_items.max_length),
+               ReleasedForm(vocabulary.word_numbers, params.evaluate_pgkpr.reference_words),
+               evaluated.similarity.vectors, params.evaluate_hcl.floors, evaluated.similarity.scorer,
+               evaluated.resampling)
+
+
 def _work(process: StageProcess) -> None:
-    params, name = process.params, process.instance
-    model, settings = params.runs.pgkpr[name].model, params.evaluate_hcl
-    paths = ModelPaths(model)
-    predictions = read_frame(RunPaths(name).predictions, "predictions")
-    items, pairs = read_frame(paths.items, "items"), read_frame(paths.paraphrase_items, "paraphrase_items")
-    vocabulary = Vocabulary.from_frame(read_frame(paths.vocabulary, "vocabulary"))
-    seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)
-    with computing(params.runtime) as device:
-        similarity = similarity_of(params, predictions, items, device, lambda text: tuple(as_words(text)))
-        result = run(predictions, items, source_keywords(pairs, params.seed, params.paraphrase_items.max_length),
-                     ReleasedForm(vocabulary.word_numbers, params.evaluate_pgkpr.reference_words), similarity.vectors,
-                     settings.floors, similarity.scorer, Resampling(settings.resamples, settings.level, params.seed))
-    result.metrics["settings"] |= {"model": model, **similarity.description}
-    write_evaluation(name, "paraphrase_scores", result, process.name, process.params_hash,
-                     computed_in(params.runtime.precision, params.runtime.tf32))
+    evaluate(process, "pgkpr", "paraphrase_scores", _scored, lambda text: tuple(as_words(text)))
 
 
 def main(argv: list[str] | None = None) -> int:

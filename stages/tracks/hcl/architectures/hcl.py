@@ -50,7 +50,7 @@ def prepared(row: HclRow) -> Training[TrainedHcl]:
                    max_length=row.node_vectors["max_length"],
                    **{name: training[name] for name in ("max_source", "max_target", "keep")})
     graph = keyword_graph(row.nodes, *(read_frame(row.paths.table(kind), kind) for kind in _GRAPH))
-    return Training([__name__], training, [row.paths.table(kind) for kind in (*TABLES, *_GRAPH)],
+    return Training([__name__], "hcl", training, [row.paths.table(kind) for kind in (*TABLES, *_GRAPH)],
                     partial(run, row.items, graph, row.values, encoder, UnseenKeywords(on), row.seed, start=start),
                     partial(_folder, row, on, encoder), {"encoder": encoder.description, **described})
 

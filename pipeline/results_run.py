@@ -1,0 +1,135 @@
+"""What the results document is made from, and its first section: what was run, how large it was, how long it took."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.markdown import escaped, table
+from stages.artifacts.paths import DatasetPaths
+from stages.artifacts.schemas import SPLITS
+from stages.results.artifacts import read_json, require_comparison, require_trained
+from stages.results.gather import read_results
+from stages.results.model import Block, Results
+from stages.results.page.labels import settings_text
+from stages.results.tracks import TRACKS
+from stages.runtime.errors import InputError
+from stages.runtime.process import RECORDS
+from stages.runtime.settings import Params
+
+
+@dataclass(frozen=True)
+class Material:
+    """Everything the document shows.
+
+    Attributes:
+        results: models, runs and systems.
+        counts: of each data set, the metrics of the data stages that its tracks tell of.
+        seconds: recorded duration of each stage instance.
+        devices: where those ran that did not run on this machine.
+    """
+
+    params: Params
+    results: Results
+    counts: dict[str, dict[str, dict[str, Any]]]
+    seconds: dict[str, float]
+    devices: list[str]
+
+
+def read_material(params: Params) -> Material:
+    """Read what the project in the working folder has made.
+
+    Raises:
+        InputError: something is missing or broken; the message names the stage to run.
+    """
+    stages: dict[str, dict[str, None]] = {}
+    for key, track in TRACKS.items():
+        for run in getattr(params.runs, key).values():
+            dataset = getattr(params.models, key)[run.model].dataset
+            stages.setdefault(dataset, {}).update(dict.fromkeys(track.counts))
+    if not stages:
+        raise InputError("params.yaml: runs.hcl, runs.pgkpr and runs.clld are empty, so that there are no results. "
+                         "Take a recipe with runs: `keycontrast use cpu-hcl-qqp --data DIR`.")
+    counts = {name: {stage: read_json(DatasetPaths(name).metrics(stage), f"{stage}@{name}") for stage in own}
+              for name, own in stages.items()}
+    require_comparison(params, TRACKS)
+    require_trained(params, TRACKS)
+    names = {name for key in TRACKS for block in (params.models, params.runs) for name in getattr(block, key)}
+    records = _records({*stages, *names, "all"})
+    return Material(params, read_results(params), counts,
+                    {name: float(record["seconds"]) for name, record in records.items() if "seconds" in record},
+                    sorted({str(record["device"]) for record in records.values() if "device" in record}))
+
+
+def _records(instances: set[str]) -> dict[str, dict[str, Any]]:
+    """Return what is recorded of each stage instance (duration, memory, device); records are no artifacts.
+
+    Args:
+        instances: those of the params; records of other recipes may lie beside theirs.
+    """
+    return {path.stem: read_json(path, path.stem.removesuffix("@all")) for path in sorted(RECORDS.glob("*.json"))
+            if path.stem.partition("@")[2] in instances}
+
+
+def unique(blocks: Iterable[Block]) -> list[Block]:
+    """Return the first of each data set and track."""
+    return list({(one.dataset, one.track.key): one for one in reversed(list(blocks))}.values())[::-1]
+
+
+def sizes(material: Material, block: Block) -> str:
+    """Return how many items each split has."""
+    examples = material.counts[block.dataset].get("ingest", {}).get("examples", {})
+    return ", ".join(f"{examples[split]:,} {split}" for split in SPLITS if split in examples)
+
+
+def percent(share: float) -> str:
+    """Return a share in per cent."""
+    return f"{100 * share:.1f} %"
+
+
+def rows_run(material: Material) -> list[str]:
+    """Return each row: what it is, what differs from the recipe, its seeds, and the epochs that it was trained."""
+    trained = {model.name: model for model in material.results.models}
+    models = {run.name: trained[run.model] for run in material.results.runs}
+    rows = []
+    for block in material.results.blocks:
+        for system in block.systems:
+            own = list({models[run].name: models[run] for run in system.runs}.values())
+            epochs = " ".join(f"{model.metrics.get('best_epoch')}/{model.metrics.get('epochs')}" for model in own)
+            starts = dict.fromkeys(_start(material.params, model.name) for model in own)
+            changes = [settings_text(system.changes), *(f"starts from {name}" for name in starts if name)]
+            rows.append([escaped(system.name), escaped(system.label),
+                         escaped("; ".join(filter(None, changes)) or "nothing"), ", ".join(map(str, system.seeds)),
+                         epochs])
+    return table(["row", "what it is", "what differs from the recipe", "seeds", "epoch kept/run"], rows, left=3)
+
+
+def _start(params: Params, model: str) -> str | None:
+    block = next(models[model] for key in TRACKS if model in (models := getattr(params.models, key)))
+    return getattr(block, "init_from", None)
+
+
+def durations(material: Material) -> list[str]:
+    """Return how long stages took, by what they do."""
+    sums: dict[str, float] = {}
+    for name, seconds in material.seconds.items():
+        stage = name.partition("@")[0]
+        kind = "training" if stage.startswith("train_") else "decoding" if stage.startswith("generate_") else (
+            "evaluation" if stage.startswith(("evaluate_", "compare")) else "data, keywords and the rest")
+        sums[kind] = sums.get(kind, 0.0) + seconds
+    if not sums:
+        return ["No durations were recorded here: the artifacts were made elsewhere."]
+    missing = [model.name for model in material.results.models
+               if f"train_{model.track}@{model.name}" not in material.seconds]
+    said = ", ".join(f"{kind} {duration(seconds)}" for kind, seconds in sorted(sums.items()))
+    line = f"Durations of the stages, summed ({duration(sum(sums.values()))}; some ran side by side): {said}."
+    if material.devices:
+        line += f" Some of it was computed on another machine: {', '.join(map(escaped, material.devices))}."
+    return [line + (f" Trained elsewhere: {', '.join(map(escaped, missing))}." if missing else "")]
+
+
+def duration(seconds: float) -> str:
+    """Return a duration for people: ``duration(4000) == "1 h 7 min"``."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"

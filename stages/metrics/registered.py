@@ -1,0 +1,201 @@
+"""Every metric once: its name, which way is better, how it is printed, and, where it stands alone, how it is computed.
+
+From here it goes wherever metrics are shown or compared: the report, the results document, the table that ends a run,
+and the comparison of runs. A new metric of texts is a function that returns a :class:`Statistic` and an entry in
+``_ALL``; it stands beside the metrics of its family, or on a page without that family under further metrics.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from stages.metrics.corpus_statistics import sacrebleu_statistic
+from stages.metrics.resampling import Statistic
+from stages.metrics.tokens import Text
+
+# Decimals in a document and in the unit of a paper, where the page shows three.
+_FINE, _PER_CENT = 4, 2
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric.
+
+    Attributes:
+        key: name in ``metrics.json``; where scores are kept per item, also the column of the table of scores.
+        label: heading below that of its family.
+        family: key of :data:`FAMILIES`: metrics that stand together.
+        meaning: what it measures and in which unit, for people.
+        direction: 1 if more is better, -1 if less is, 0 if neither.
+        digits: decimals.
+        full: name where the heading of its family does not stand above it; empty for the label.
+        short: heading where there is little room, in a terminal; empty where it is left out there.
+        share: it is a share of 1, which papers print in per cent.
+        detail: it only goes with another of its family, and is shown where there is room for all.
+        judged: whether a part of a method helps is judged by it too: one metric of each kind.
+        statistic: returns it from outputs and references; None if it is computed with others of its family.
+    """
+
+    key: str
+    label: str
+    family: str = ""
+    meaning: str = ""
+    direction: int = 1
+    digits: int = 3
+    full: str = ""
+    short: str = ""
+    share: bool = True
+    detail: bool = False
+    judged: bool = False
+    statistic: Callable[[Sequence[Text], Sequence[Sequence[Text]]], Statistic] | None = None
+
+    @property
+    def name(self) -> str:
+        """Name that needs no heading above it."""
+        return self.full or self.label
+
+    @property
+    def arrow(self) -> str:
+        """Direction as a sign; empty without one."""
+        return {1: "↑", -1: "↓", 0: ""}[self.direction]
+
+    @property
+    def hint(self) -> str:
+        """Meaning and direction in words."""
+        return f"{self.meaning} {('', 'Higher is better.', 'Lower is better.')[self.direction]}".strip()
+
+    def text(self, value: float, scale: int = 1, sign: str = "") -> str:
+        """Return a value as a document has it, beside a paper: shares times ``scale``, more decimals than the page.
+
+        >>> metric("bleu_1").text(0.25), metric("bleu_1").text(0.25, 100, "+"), metric("sacrebleu").text(12.5, 100)
+        ('0.2500', '+25.00', '12.50')
+        """
+        scale = scale if self.share else 1
+        digits = _PER_CENT if scale == 100 else self.digits if self.digits <= _PER_CENT else _FINE
+        return f"{scale * value:{sign}.{digits}f}"
+
+
+@dataclass(frozen=True)
+class Family:
+    """Metrics that stand together under a heading."""
+
+    label: str
+    columns: tuple[Metric, ...]
+
+
+def _orders(prefix: str, kind: str, meaning: str, detail: bool = False) -> list[Metric]:
+    return [Metric(f"{prefix}_{order}", f"BLEU-{order}", prefix, meaning.format(n=order), full=f"BLEU-{order}, {kind}",
+                   detail=detail) for order in range(1, 5)]
+
+
+def _rouge(prefix: str, kind: str, meaning: str) -> list[Metric]:
+    return [Metric(f"{prefix}_{one}", f"ROUGE-{one.upper()}", prefix, meaning,
+                   full=f"ROUGE-{one.upper()}{kind and f', {kind}'}") for one in ("1", "2", "l")]
+
+
+def _short(metrics: Iterable[Metric], letter: str) -> list[Metric]:
+    return [replace(one, short=f"{letter}-{one.label.rpartition('-')[2]}") for one in metrics]
+
+
+_POOLED = "F1 by the rules of py-rouge{}: counts are pooled over all references; 0 to 1."
+_ALL = [
+    *_short(_orders("bleu", "order alone", "Mean over items of sentence BLEU with all weight on n-grams of length {n}, "
+                    "smoothing method 7; from 0 to a little above 1."), "B"),
+    Metric("extrema", "Extrema", "similarity", "Cosine of the two texts' vectors of extreme values per dimension; from "
+           "-1 to 1, under the named word vectors only.", short="Extr"),
+    Metric("average", "Average", "similarity", "Cosine of the two texts' mean word vectors; from -1 to 1, under the "
+           "named word vectors only.", short="Avg"),
+    Metric("greedy", "Greedy", "similarity", "Each word's best cosine in the other text, averaged, both ways; from -1 "
+           "to 1, under the named word vectors only.", short="Greed"),
+    *_short(_orders("released_bleu", "released", "BLEU over the whole corpus, cumulative over n-grams of length 1 to "
+                    "{n} in the weights of the published code, unsmoothed; references are cut and have [unk] for rare "
+                    "words; from 0 to 1."), "B"),
+    *_short(_rouge("released_py_rouge", "py-rouge, released", _POOLED.format(
+        " against cut references with [unk] for rare words")), "R"),
+    *(replace(one, judged=one.key.endswith("4")) for one in _orders(
+        "corpus_bleu", "corpus", "BLEU over the whole corpus with even weights on n-grams of length 1 to {n}, "
+        "unsmoothed; from 0 to 1.")),
+    Metric("source_bleu", "source BLEU-4", "rewriting", "Corpus BLEU-4 of the outputs against their own sources; 1 for "
+           "copies.", -1, short="src-B", judged=True),
+    Metric("source_bleu_4", "smoothed", "rewriting", "Mean over items of cumulative sentence BLEU-4 against the "
+           "source, smoothing method 7.", -1, full="source BLEU-4, smoothed", detail=True),
+    Metric("ibleu", "iBLEU", "rewriting", "0.8 times corpus BLEU-4 against the references, less 0.2 times source "
+           "BLEU-4.", judged=True),
+    Metric("sacrebleu", "0 to 100", "sacrebleu", "Corpus BLEU-4 with the tokens and smoothing of its printed "
+           "signature; from 0 to 100.", digits=2, full="sacreBLEU", share=False, judged=True,
+           statistic=sacrebleu_statistic),
+    *_orders("cumulative_m7", "cumulative", "Mean over items of sentence BLEU with even weights on n-grams of length 1 "
+             "to {n}, smoothing method 7.", detail=True),
+    *(replace(one, meaning=f"{what}, stemmed: F1 with the best reference; 0 to 1.", judged=True)
+      for one, what in zip(_rouge("rouge", "", ""), ("Shared words", "Shared pairs of words",
+                                                     "Longest common subsequence of words"), strict=True)),
+    *_rouge("py_rouge", "py-rouge", _POOLED.format("")),
+    *(Metric(key, label, "bertscore", f"{label} of greedy cosines between contextual word pieces, best reference, "
+             f"under the named encoder.", full=f"BERTScore, {label}", detail=label != "F1", judged=label == "F1")
+      for key, label in (("bertscore_precision", "precision"), ("bertscore_recall", "recall"), ("bertscore", "F1"))),
+    Metric("bertscore_rescaled", "rescaled", "bertscore", "F1 rescaled by the package's baseline, so that unrelated "
+           "texts are near 0.", full="BERTScore, rescaled", detail=True),
+    Metric("bertscore_over_shuffled", "over shuffled", "bertscore", "F1 rescaled so that the floor of shuffled "
+           "references is 0 and identity is 1.", full="BERTScore, over shuffled", detail=True),
+    *_orders("released_batch_bleu", "batches, released", "Released corpus BLEU of each 100 items, n-grams of length 1 "
+             "to {n}, averaged as LBOW's code does; not comparable with BLEU over the whole corpus; from 0 to 1.",
+             detail=True),
+    Metric("distinct_1", "Distinct-1", "distinct", "Different words over all words of the outputs; 0 to 1."),
+    Metric("distinct_2", "Distinct-2", "distinct", "Different pairs of words over all pairs; 0 to 1."),
+    *(Metric(f"intra_distinct_{order}", f"Distinct-{order}", "within", f"Different {what} over all {what} of one "
+             f"item's samples, averaged over items.", full=f"Distinct-{order} within an item", detail=True)
+      for order, what in ((1, "words"), (2, "pairs of words"))),
+    Metric("self_bleu", "self-BLEU", "sameness", "BLEU of each output against the other outputs: high where a system "
+           "says the same to everything.", -1),
+    Metric("keyword_kept", "input's", "kept", "Share of outputs in which the input's keyword occurs, by word stems, of "
+           "the items that have one; 0 to 1.", full="input's keyword kept", judged=True),
+    Metric("target_keyword_kept", "target's", "kept", "Share of outputs in which the target's keyword occurs, "
+           "likewise; 0 to 1.", full="target's keyword in the output", judged=True),
+    Metric("prior_keyword_kept", "given one", "kept", "Share of outputs in which the keyword that was put in the place "
+           "of the input's own occurs; 0 to 1.", full="given keyword in the output"),
+    Metric("keywords_kept", "source's", "keywords", "Share of the source's keywords, by attribution from the source "
+           "alone for every run, that occur in the output, by word stems; mean over the items that have any; 0 to 1.",
+           full="source's keywords kept", judged=True),
+    Metric("given_keywords_kept", "given", "keywords", "The same of the keywords that the model was given.",
+           full="given keywords kept"),
+    Metric("mean_length", "tokens", "length", "Mean number of tokens of an output.", 0, 1,
+           share=False),
+    Metric("accuracy", "accuracy", "classes", "Share of texts whose most probable class is right; 0 to 1.", digits=4,
+           short="Acc"),
+    Metric("macro_f1", "macro F1", "classes", "Mean over classes of F1, of precision and recall the harmonic mean; a "
+           "class that is neither there nor predicted is left out; 0 to 1.", digits=4, short="mF1"),
+    Metric("weighted_f1", "weighted F1", "classes", "The same mean, each class with the weight of its texts; 0 to 1.",
+           digits=4, short="wF1"),
+    Metric("nll", "NLL", "probabilities", "Negative log-likelihood of the right class, mean over texts, in nats; 0 "
+           "where it is certain and right.", -1, 4, short="NLL", share=False),
+    Metric("brier", "Brier", "probabilities", "Squared distance of the probabilities from the right answer, summed "
+           "over classes, mean over texts; 0 to 2.", -1, 4, short="Brier", share=False),
+    Metric("ece", "ECE", "probabilities", "Expected calibration error: how far the probability of the named class is "
+           "from the share of texts in which it is right, mean over bins of probability, each with the weight of its "
+           "texts; 0 to 1.", -1, 4, short="ECE", share=False),
+]
+METRICS: Mapping[str, Metric] = {metric.key: metric for metric in _ALL}
+# Headings of families.
+FAMILIES = {
+    "bleu": "Sentence BLEU, one order each, smoothing 7", "similarity": "Embedding similarity",
+    "released_bleu": "Corpus BLEU, released", "released_py_rouge": "ROUGE of py-rouge, released",
+    "corpus_bleu": "Corpus BLEU, cumulative, unsmoothed", "rewriting": "Rewriting", "sacrebleu": "sacreBLEU",
+    "cumulative_m7": "Sentence BLEU, cumulative, smoothing 7", "rouge": "ROUGE, F1",
+    "py_rouge": "ROUGE as PGKPR counts it", "bertscore": "BERTScore",
+    "released_batch_bleu": "BLEU of batches of 100, released", "distinct": "Distinct", "within": "Within an item",
+    "sameness": "Sameness", "kept": "Keyword kept", "keywords": "Keywords kept", "length": "Length",
+    "classes": "Classes", "probabilities": "Probabilities"}
+
+
+def metric(key: str) -> Metric:
+    """Return a metric; one that is not registered is shown by its key, without a direction."""
+    return METRICS.get(key) or Metric(key, key.replace("_", " "), direction=0)
+
+
+def family(name: str, label: str = "") -> Family:
+    """Return a family of :data:`FAMILIES`, under another heading if ``label`` says one."""
+    return Family(label or FAMILIES[name], tuple(one for one in _ALL if one.family == name))
+
+
+def standing_alone() -> dict[str, Callable[[Sequence[Text], Sequence[Sequence[Text]]], Statistic]]:
+    """Return what computes each metric that is computed by itself, from outputs and references."""
+    return {one.key: one.statistic for one in _ALL if one.statistic is not None}

@@ -1,0 +1,267 @@
+"""Systems on the same items: runs, groups of seeds and floors, with every metric on the same resamples."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations
+from os.path import commonprefix
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import bdtr
+
+from stages.artifacts.paths import RunPaths
+from stages.metrics.resampling import Statistic, difference, interval, resampled
+from stages.results.track import TrackResults
+from stages.runtime.errors import InputError
+
+_DECIMALS = 6
+
+
+@dataclass(frozen=True)
+class EvaluatedRun:
+    """A run with all that was scored in it.
+
+    Attributes:
+        name: of the run.
+        dataset, split: what it was evaluated on.
+        seed: of its model.
+        family: equal for runs that differ in their model's seed alone.
+        predictions, scores: tables of the kinds that its track has.
+        track: of the run.
+        settings: of its evaluation.
+    """
+
+    name: str
+    dataset: str
+    split: str
+    seed: int
+    family: str
+    predictions: pd.DataFrame
+    scores: pd.DataFrame
+    track: TrackResults
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def items(self) -> pd.DataFrame:
+        """Predictions that are scored, sorted by example: the first sample of each."""
+        rows = self.predictions[self.predictions["sample"] == 0] if "sample" in self.predictions else self.predictions
+        return rows.sort_values("example_id", ignore_index=True)
+
+    @property
+    def fingerprint(self) -> str:
+        """What it was evaluated on: ids, inputs and references, or classes."""
+        rows, compared = self.items, self.track.compared
+        targets = [one if isinstance(one, str) else list(one) for one in rows[compared.targets]]
+        return hashlib.sha256(json.dumps([[int(number), *texts] for number, *texts in zip(
+            rows["example_id"], rows[compared.inputs], targets, strict=True)]).encode()).hexdigest()
+
+    def scored(self, system: str) -> pd.DataFrame:
+        """Return the scores of ``run`` or of a floor, sorted by example.
+
+        Raises:
+            InputError: they are not of these predictions.
+        """
+        rows = self.scores[self.scores["system"] == system].sort_values("example_id", ignore_index=True)
+        items, compared = self.items, self.track.compared
+        differ = system == "run" and rows[compared.answer].tolist() != items[compared.predicted].tolist()
+        if differ or rows["example_id"].tolist() != items["example_id"].tolist():
+            raise InputError(f"{RunPaths(self.name).scores}: the scores are not those of the run's predictions. Score "
+                             f"them again with `keycontrast run evaluate_{self.track.key}@{self.name}`.")
+        return rows
+
+    def statistics(self, system: str) -> dict[str, Statistic]:
+        """Return every metric of ``run`` or of a floor."""
+        return self.track.compared.statistics(self.scored(system), self.items, self.settings)
+
+
+@dataclass(frozen=True)
+class ComparedSystem:
+    """Something with a row in a table of results: a run, several runs that differ in their seed, or a floor.
+
+    Attributes:
+        name: as in table ``paired``.
+        members: metrics of each of its runs (or of the floor) as statistics.
+        runs, seeds: of its runs; empty for a floor.
+    """
+
+    name: str
+    members: list[dict[str, Statistic]]
+    runs: list[str] = field(default_factory=list)
+    seeds: list[int] = field(default_factory=list)
+
+    @property
+    def metrics(self) -> list[str]:
+        """Metrics that all members have."""
+        return [name for name in self.members[0] if all(name in member for member in self.members)]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A metric of a system: of each member, and of their mean on every resample (R,)."""
+
+    values: list[float]
+    samples: np.ndarray
+
+    @property
+    def mean(self) -> float:
+        """Mean over the members."""
+        return float(np.mean(self.values))
+
+
+@dataclass(frozen=True)
+class Discordance:
+    """How often two classifiers are right on the same texts.
+
+    Attributes:
+        both_right, first_only, second_only, both_wrong: texts.
+        p_value: of McNemar's exact test, see :func:`mcnemar`.
+    """
+
+    both_right: int
+    first_only: int
+    second_only: int
+    both_wrong: int
+    p_value: float
+
+
+def comparable(runs: Sequence[EvaluatedRun]) -> dict[str, list[EvaluatedRun]]:
+    """Return the runs that may be compared, by ``DATASET/SPLIT``.
+
+    Where runs of one data set and split were evaluated on different items, there are several such groups, and all
+    but the first are called ``DATASET/SPLIT (as RUN)`` after their first run. Of several tracks, the first group of
+    each further one is called ``DATASET/SPLIT (TRACK)``.
+    """
+    found: dict[str, list[EvaluatedRun]] = {}
+    labels: dict[tuple[str, str, str, str], str] = {}
+    for one in runs:
+        key, label = (one.track.key, one.dataset, one.split, one.fingerprint), f"{one.dataset}/{one.split}"
+        if key not in labels:
+            others = {other.track.key for other in found.get(label, [])} - {one.track.key}
+            names = [label, *([f"{label} ({one.track.title})"] if others else []), f"{label} (as {one.name})"]
+            labels[key] = next(name for name in names if name not in found)
+        found.setdefault(labels[key], []).append(one)
+    return found
+
+
+def systems_of(runs: Sequence[EvaluatedRun]) -> list[ComparedSystem]:
+    """Return groups of seeds, runs and floors of comparable runs, in that order."""
+    members = {one.name: one.statistics("run") for one in runs}
+    single = [ComparedSystem(one.name, [members[one.name]], [one.name], [one.seed]) for one in runs]
+    floors = [ComparedSystem(name, [one.statistics(floor)]) for name, one, floor in _distinct_floors(runs)]
+    return [*_pooled(runs, members), *single, *floors]
+
+
+def pooled_name(names: Sequence[str]) -> str:
+    """Return the name of runs that differ in their seed: ``hcl-s1``, ``hcl-s2`` become ``hcl (2 seeds)``.
+
+    What the names have in common, without digits that the comparison cut in two, without ``-s`` or ``-seed`` and a
+    number, and without a hyphen at the end; the first name if nothing is left.
+    """
+    common = commonprefix(list(names))
+    if all(name[len(common):len(common) + 1].isdigit() for name in names):
+        common = common.rstrip("0123456789")
+    stem = re.sub(r"[-_](?:seed|s)?[-_]?\d*$", "", common)
+    return f"{stem or names[0]} ({len(names)} seeds)"
+
+
+def _pooled(runs: Sequence[EvaluatedRun], members: Mapping[str, dict[str, Statistic]]) -> list[ComparedSystem]:
+    families: dict[str, dict[int, str]] = {}
+    for one in runs:    # of two runs of one family and seed, the first stands for both
+        families.setdefault(one.family, {}).setdefault(one.seed, one.name)
+    systems: list[ComparedSystem] = []
+    for seeds in families.values():
+        if len(seeds) > 1:
+            names = list(seeds.values())
+            name = pooled_name(names)
+            if name in (system.name for system in systems):
+                name = " + ".join(names)
+            systems.append(ComparedSystem(name, [members[one] for one in names], names, list(seeds)))
+    return systems
+
+
+def _distinct_floors(runs: Sequence[EvaluatedRun]) -> Iterator[tuple[str, EvaluatedRun, str]]:
+    """Yield name, run and floor of every distinct one; runs share theirs unless their models have other training items.
+    """
+    seen: dict[str, list[list[str]]] = {}
+    for one in runs:
+        for floor in sorted(set(one.scores["system"]) - {"run"}):
+            outputs = one.scored(floor)[one.track.compared.answer].tolist()
+            if outputs not in seen.setdefault(floor, []):
+                seen[floor].append(outputs)
+                yield f"floor {floor}" + (f" of {one.name}" if len(seen[floor]) > 1 else ""), one, floor
+
+
+def measured_systems(systems: Sequence[ComparedSystem], resamples: int, seed: int) -> dict[str, dict[str, Measured]]:
+    """Return every metric of every system by name, on the same resamples of the items."""
+    distinct = {id(member): member for system in systems for member in system.members}
+    samples = resampled({f"{key}/{name}": statistic for key, member in distinct.items()
+                         for name, statistic in member.items()}, resamples, seed)
+    found: dict[str, dict[str, Measured]] = {}
+    for system in systems:
+        found[system.name] = {
+            name: Measured([member[name].value() for member in system.members],
+                           np.mean([samples[f"{id(member)}/{name}"] for member in system.members], axis=0))
+            for name in system.metrics}
+    return found
+
+
+def paired_rows(systems: Sequence[ComparedSystem], measured: Mapping[str, Mapping[str, Measured]],
+                level: float) -> Iterator[dict[str, Any]]:
+    """Yield the rows of table ``paired`` on one set of items, all columns but data set and items; every pair once."""
+    for first, second in combinations(systems, 2):
+        if set(first.runs) & set(second.runs):
+            continue    # a run and the group that it belongs to
+        for metric, left in measured[first.name].items():
+            right = measured[second.name].get(metric)
+            if right is not None:
+                found = difference(left.mean, right.mean, left.samples, right.samples, level)
+                yield rounded({"metric": metric, "first": first.name, "second": second.name,
+                               "first_value": found.first, "second_value": found.second,
+                               "difference": found.difference, "low": found.low, "high": found.high,
+                               "p_value": found.p_value})
+
+
+def summary(system: ComparedSystem, measured: Mapping[str, Measured], level: float) -> dict[str, Any]:
+    """Return runs and seeds of a system, and mean, standard deviation over seeds and interval of each metric."""
+    found: dict[str, Any] = {"runs": system.runs, "seeds": system.seeds}
+    for name, one in measured.items():
+        low, high = interval(one.samples, level)
+        sd = float(np.std(one.values, ddof=1)) if len(one.values) > 1 else None
+        found[name] = rounded({"mean": one.mean, "sd": sd, "low": low, "high": high})
+    return found
+
+
+def mcnemar(first: np.ndarray, second: np.ndarray) -> Discordance:
+    """Compare two classifiers by the texts that one of them alone has right.
+
+    If both were equally good, each of these n texts would fall to either with probability 1/2. The p value is the
+    two-sided one of that binomial, 2 P(X <= min(b, c)), at most 1; 1 without such a text.
+
+    Args:
+        first: which texts the first has right (n,) bool.
+        second: the same of the second.
+
+    References:
+        McNemar 1947; Dietterich 1998, section 2.1, there by its approximation.
+    """
+    b, c = int((first & ~second).sum()), int((second & ~first).sum())
+    p = min(1.0, 2 * float(bdtr(min(b, c), b + c, 0.5))) if b + c else 1.0
+    return Discordance(int((first & second).sum()), b, c, int((~first & ~second).sum()), p)
+
+
+def exact_rows(runs: Sequence[EvaluatedRun]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of table ``mcnemar`` on one set of texts, all columns but ``dataset``; every pair once."""
+    systems = [*((one.name, one, "run") for one in runs), *_distinct_floors(runs)]
+    correct = [(name, one.scored(system)["correct"].to_numpy(bool)) for name, one, system in systems]
+    for (first, right), (second, other) in combinations(correct, 2):
+        yield rounded({"first": first, "second": second, "items": len(right), **vars(mcnemar(right, other))})
+
+
+def rounded(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``row`` with every float in it rounded to six decimals."""
+    return {name: round(value, _DECIMALS) if isinstance(value, float) else value for name, value in row.items()}

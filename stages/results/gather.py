@@ -1,0 +1,121 @@
+"""From artifacts to the model of results: every model, run and comparison that the params list."""
+
+import json
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import pandas as pd
+
+from stages.results.artifacts import model_history, model_metrics, read_comparison, run_metrics
+from stages.results.classifiers import read_classifier
+from stages.results.model import Block, Model, Results, Run, System, compared_values, values_of
+from stages.results.published.printed import dataset_kind_of
+from stages.results.track import TrackResults
+from stages.results.tracks import TRACKS
+from stages.results.tracks.pgkpr import keywords_of
+from stages.results.tracks.texts import SAME_OUTPUT
+from stages.runtime.settings import Params
+
+
+def read_results(params: Params) -> Results:
+    """Read what was trained and evaluated.
+
+    Raises:
+        InputError: a listed run has not been evaluated, or a file cannot be read.
+    """
+    models = [_model(params, track, name) for track in TRACKS.values() for name in getattr(params.models, track.key)]
+    by_name = {model.name: model for model in models}
+    runs = [_run(params, track, name, by_name[run.model]) for track in TRACKS.values()
+            for name, run in getattr(params.runs, track.key).items()]
+    kinds = {name: dataset_kind_of(name, block.layout, block.source) for name, block in params.datasets.items()}
+    comparison = read_comparison()
+    blocks = [block for track in TRACKS.values()
+              for block in blocks_of(track, [run for run in runs if run.track == track.key], kinds, *comparison)]
+    return Results(params.recipe, params.seed, params.encoder.source, models, runs, blocks)
+
+
+def _model(params: Params, track: TrackResults, name: str) -> Model:
+    block, settings = getattr(params.models, track.key)[name], track.settings(params, name)
+    own = {key: settings[key] for key in track.named if key in settings}
+    return Model(name, track.key, block.dataset, params.model_seed(name), {**own, **block.overrides}, settings,
+                 {group: settings[group] for group in track.shown(settings) if group in settings},
+                 model_metrics(track.key, name), model_history(track.key, name))
+
+
+def _run(params: Params, track: TrackResults, name: str, model: Model) -> Run:
+    decode = track.decoding(params, name)
+    given = getattr(getattr(params.runs, track.key)[name], "decode", decode)
+    return Run(name, track.key, model.name, model.dataset, model.seed, track.row(model.settings, decode),
+               run_metrics(track, name), model.overrides, model.settings, given,
+               keywords_of(model.settings, decode) if track.many_keywords else None,
+               read_classifier(track, name, model.name) if track.classifies else None)
+
+
+def blocks_of(track: TrackResults, runs: Sequence[Run], kinds: Mapping[str, str | None], comparison: Mapping[str, Any],
+              paired: pd.DataFrame, exact: pd.DataFrame) -> list[Block]:
+    """Return runs on the same items (hence with the same floors) together.
+
+    Args:
+        track: of the runs.
+        runs: in the order of the params.
+        kinds: which of the papers' data sets each data set is.
+        comparison: what the comparison reported, by label; means and deviations over seeds are taken from it.
+        paired, exact: tables ``paired`` and ``mcnemar``; may be empty.
+    """
+    def place(run: Run) -> tuple[str, str, str, str]:
+        metrics, split = run.metrics, str(run.metrics["settings"].get("split", ""))
+        return (run.dataset, split, _label(comparison, run.dataset, split, run.name),
+                json.dumps([metrics["floors"], metrics["counts"].get("examples")], sort_keys=True))
+
+    # Runs keep their order within a block, blocks that of their first run.
+    order: dict[tuple[str, str, str, str], int] = {}
+    for run in runs:
+        order.setdefault(place(run), len(order))
+    placed = sorted(runs, key=lambda run: order[place(run)])
+    return [_block(track, list(members), dataset, kinds.get(dataset), split, label, comparison.get(label, {}),
+                   *(table[table["dataset"] == label] if len(table) else table for table in (paired, exact)))
+            for (dataset, split, label, _), members in groupby(placed, place)]
+
+
+def _label(comparison: Mapping[str, Any], dataset: str, split: str, run: str) -> str:
+    """Return the name under which a run was compared.
+
+    Runs of one data set and split on different items were compared apart, under names that begin alike.
+    """
+    label = f"{dataset}/{split}"
+    return next((name for name, found in comparison.items() if (name == label or name.startswith(f"{label} ("))
+                 and any(run in group["runs"] for group in found.get("groups", {}).values())), label)
+
+
+def _block(track: TrackResults, runs: Sequence[Run], dataset: str, kind: str | None, split: str, label: str,
+           compared: Mapping[str, Any], paired: pd.DataFrame, exact: pd.DataFrame) -> Block:
+    first, known = runs[0].metrics, {run.name: run for run in runs}
+    groups = {name: group for name, group in compared.get("groups", {}).items()
+              if not group["runs"] or known.keys() & set(group["runs"])}
+    intervals = first.get("intervals", {}).get("floors", {})
+    floors = [System(name, "floor", values_of([values], intervals.get(name, {})))
+              for name, values in first["floors"].items()]
+    single = [_system(track, run.name, [run], kind) for run in runs]
+    places = {run.name: place for place, run in enumerate(runs)}
+    pooled = [_system(track, name, [known[run] for run in group["runs"] if run in known], kind, group)
+              for name, group in groups.items() if len(group["runs"]) > 1]
+    pooled.sort(key=lambda system: places[system.runs[0]])
+    tests = {frozenset((row["first"], row["second"])): float(row["p_value"]) for row in exact.to_dict("records")}
+    of_runs = {name for name, group in groups.items() if group["runs"]}
+    names = [*(one.name for one in (*pooled, *single) if one.name in of_runs), *sorted(groups.keys() - of_runs)]
+    return Block(track, dataset, kind, split, first["counts"], first["settings"], floors, single, pooled, label,
+                 names if of_runs else [], paired if of_runs else paired.iloc[:0], tests)
+
+
+def _system(track: TrackResults, name: str, runs: Sequence[Run], kind: str | None,
+            compared: Mapping[str, Any] | None = None) -> System:
+    """Return a run, or several that differ in their seed with what the comparison says of them."""
+    first = runs[0]
+    intervals = {} if compared else first.metrics.get("intervals", {}).get("run", {})
+    values = values_of([run.metrics["run"] for run in runs], intervals) | dict(compared_values(compared or {}))
+    decode = {key: value for key, value in first.decode.items() if key not in SAME_OUTPUT}
+    return System(name, "seeds" if compared else "run", values, tuple(run.name for run in runs),
+                  tuple(run.seed for run in runs), first.row, track.names.label(first.row),
+                  {**first.overrides, **({"decode": decode} if decode else {})}, first.settings,
+                  track.published_rows(first.row, kind))

@@ -1,0 +1,306 @@
+"""The results of a project as they are shown: models, runs, and systems on the same items with their differences.
+
+One model of them all, which the page, the results document and the table in a terminal render.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from stages.metrics.registered import Metric, metric
+from stages.results.published.printed import PublishedRow
+from stages.results.track import Row, TrackResults
+
+if TYPE_CHECKING:
+    from stages.results.classifiers import Classifier
+
+# What a difference says of a system, and of the part that a system has and another lacks.
+BETTER = {1: "better", -1: "worse", 0: "cannot be told"}
+HELPS = {1: "helps", -1: "hurts", 0: "cannot be told"}
+FLOOR = "floor "        # before the name of a floor in the comparison
+
+
+@dataclass(frozen=True)
+class Value:
+    """A metric of a system: its mean over seeds, their standard deviation (None for one), its interval (or None)."""
+
+    mean: float
+    sd: float | None = None
+    interval: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Model:
+    """A trained model.
+
+    Attributes:
+        track: key.
+        overrides: what it is beside the recipe.
+        settings: all its settings, nested like the params.
+        shown: those of them that it reads.
+        metrics: what its training reported; ``alarms`` are a list in it.
+        history: one row per epoch; None where none was kept.
+    """
+
+    name: str
+    track: str
+    dataset: str
+    seed: int
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    shown: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    history: pd.DataFrame | None = None
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """Row of the history whose weights were kept; nothing if it is not there."""
+        if self.history is None:
+            return {}
+        rows = self.history[self.history["epoch"] == self.metrics.get("best_epoch")]
+        return {str(name): value for name, value in rows.iloc[-1].to_dict().items()} if len(rows) else {}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of a model.
+
+    Attributes:
+        track: key.
+        model: its name; ``settings`` are the model's.
+        seed: of its model.
+        row: what it is.
+        decode: what differs from the recipe's decoding.
+        metrics: what its evaluation reported.
+        keywords: where it takes keywords from; None without any.
+        classifier: what it says of each class; None for a run that writes texts.
+        predictions: rows of table ``predictions`` with sample 0; none where nobody asked for them.
+        item_scores: by example, the scores that stand beside its output, likewise.
+    """
+
+    name: str
+    track: str
+    model: str
+    dataset: str
+    seed: int
+    row: Row
+    metrics: Mapping[str, Any]
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    decode: Mapping[str, Any] = field(default_factory=dict)
+    keywords: str | None = None
+    classifier: "Classifier | None" = None
+    predictions: pd.DataFrame = field(default_factory=pd.DataFrame)
+    item_scores: Mapping[int, list[float | None]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class System:
+    """A row of results: a floor, a run, or several runs that differ in their seed alone.
+
+    Attributes:
+        name: as the comparison has it, of floors without the word.
+        kind: ``floor``, ``run`` or ``seeds``.
+        values: by metric.
+        runs, seeds: of its runs; none for a floor.
+        row: what it is; None for a floor.
+        label: what it is, in words.
+        changes: overrides of model and decoding that make it what it is.
+        settings: of its models.
+        published: rows of the paper that it corresponds to.
+    """
+
+    name: str
+    kind: str
+    values: Mapping[str, Value]
+    runs: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = ()
+    row: Row | None = None
+    label: str = ""
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    published: Sequence[PublishedRow] = ()
+
+    @property
+    def compared_as(self) -> str:
+        """Its name in the comparison."""
+        return f"{FLOOR}{self.name}" if self.kind == "floor" else self.name
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One system less another on one metric, on the same items.
+
+    Attributes:
+        name, base: of both in the comparison.
+        value, base_value: of both.
+        low, high: interval of the difference.
+        exact: p of McNemar's exact test, one per seed that both have; empty where there was none.
+    """
+
+    metric: Metric
+    name: str
+    base: str
+    value: float
+    base_value: float
+    difference: float
+    low: float
+    high: float
+    p_value: float
+    items: int = 0
+    exact: Sequence[float] = ()
+
+    @property
+    def verdict(self) -> int:
+        """1 better, -1 worse, 0 where the interval holds zero or the metric has no direction."""
+        return (1 if self.low > 0 else -1 if self.high < 0 else 0) * self.metric.direction
+
+    def turned(self) -> "Difference":
+        """Return the other system less this one."""
+        return replace(self, name=self.base, base=self.name, value=self.base_value, base_value=self.value,
+                       difference=-self.difference, low=-self.high, high=-self.low)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Systems on the same items.
+
+    Attributes:
+        kind: of its data set among the papers'; None for any other.
+        counts, settings: of the first run's evaluation.
+        floors: the same for all runs.
+        runs: in the order of the params.
+        groups: runs that differ in their seed alone, taken together.
+        label: name of the comparison of these runs: data set and split, and more where that is not enough.
+        compared: names of all that was compared; empty if nothing was.
+        paired: rows of table ``paired`` on them.
+        exact: p of McNemar's exact test by pair of runs and floors.
+    """
+
+    track: TrackResults
+    dataset: str
+    kind: str | None
+    split: str
+    counts: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    floors: list[System]
+    runs: list[System]
+    groups: list[System]
+    label: str
+    compared: Sequence[str] = ()
+    paired: pd.DataFrame = field(default_factory=pd.DataFrame)
+    exact: Mapping[frozenset[str], float] = field(default_factory=dict)
+
+    @property
+    def systems(self) -> list[System]:
+        """Every run once, in the largest group that it belongs to, in the order of the params."""
+        own = {run: group for group in self.groups for run in group.runs}
+        return list({found.name: found for one in self.runs if (found := own.get(one.name, one))}.values())
+
+    @property
+    def lead(self) -> str:
+        """The metric that leads."""
+        return next(iter(self.settings.get("leading", [])), self.track.lead)
+
+    @property
+    def full(self) -> System | None:
+        """The full method, with which others are compared: of several readings of the paper the recipe's own."""
+        found = [system for system in self.systems if system.row == self.track.full]
+        return min(found, key=lambda system: bool(system.changes), default=None)
+
+    @property
+    def measured(self) -> list[str]:
+        """Keys of all metrics that any system has."""
+        return list(dict.fromkeys(key for system in (*self.runs, *self.floors) for key in system.values))
+
+    def difference(self, name: str, base: str, key: str) -> Difference | None:
+        """Return ``name`` less ``base``, both as the comparison has them; None if that was not compared."""
+        found = self._differences.get((key, frozenset((name, base))))
+        return found if found is None or found.name == name else found.turned()
+
+    def differences_from(self, base: str, key: str) -> list[Difference]:
+        """Return every system that was compared with ``base`` less it."""
+        found = (self.difference(name, base, key) for name in self.compared if name != base)
+        return [one for one in found if one is not None]
+
+    @property
+    def tested(self) -> list[str]:
+        """Keys of the metrics on which anything was compared."""
+        return list(dict.fromkeys(key for key, _ in self._differences))
+
+    @cached_property
+    def _differences(self) -> dict[tuple[str, frozenset[str]], Difference]:
+        return {(row["metric"], frozenset((row["first"], row["second"]))): Difference(
+            metric(row["metric"]), row["first"], row["second"], float(row["first_value"]), float(row["second_value"]),
+            float(row["difference"]), float(row["low"]), float(row["high"]), float(row["p_value"]), int(row["items"]),
+            self._exact(row["first"], row["second"]) if row["metric"] == self.track.lead else ())
+            for row in self.paired.to_dict("records")}
+
+    def _exact(self, name: str, base: str) -> list[float]:
+        """Return p of the exact test in the order of the seeds of ``name``; against a floor, one per run."""
+        pairs = [frozenset((one, other)) for one, seed in self._members(name) for other, its in self._members(base)
+                 if seed is None or its is None or seed == its]
+        return [self.exact[pair] for pair in pairs if pair in self.exact]
+
+    def _members(self, name: str) -> list[tuple[str, int | None]]:
+        system = next((one for one in (*self.groups, *self.runs) if one.name == name), None)
+        return [(name, None)] if system is None else list(zip(system.runs, system.seeds, strict=True))
+
+
+@dataclass(frozen=True)
+class Results:
+    """Everything that was trained and evaluated.
+
+    Attributes:
+        recipe, seed, encoder: of the params.
+    """
+
+    recipe: str
+    seed: int
+    encoder: str
+    models: list[Model]
+    runs: list[Run]
+    blocks: list[Block]
+
+    def models_of(self, track: TrackResults) -> list[Model]:
+        """Return the models of one track."""
+        return [model for model in self.models if model.track == track.key]
+
+    def runs_of(self, track: TrackResults) -> list[Run]:
+        """Return the runs of one track."""
+        return [run for run in self.runs if run.track == track.key]
+
+    def blocks_of(self, track: TrackResults) -> list[Block]:
+        """Return the blocks of one track."""
+        return [block for block in self.blocks if block.track is track]
+
+
+def values_of(runs: Sequence[Mapping[str, Any]], intervals: Mapping[str, Any]) -> dict[str, Value]:
+    """Return mean and standard deviation over ``runs`` of the metrics that all of them have.
+
+    Args:
+        runs: metrics of each.
+        intervals: by metric, of one run alone.
+    """
+    found = {}
+    for name in runs[0]:
+        values = [float(value) for run in runs if isinstance(value := run.get(name), int | float) and value == value]
+        if len(values) == len(runs):
+            sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
+            found[name] = Value(float(np.mean(values)), sd, _interval(*intervals.get(name, (None, None))))
+    return found
+
+
+def compared_values(group: Mapping[str, Any]) -> Iterator[tuple[str, Value]]:
+    """Yield every metric of a system as the comparison has it."""
+    for name, found in group.items():
+        if isinstance(found, Mapping) and found["mean"] is not None:
+            yield name, Value(found["mean"], found.get("sd"), _interval(found.get("low"), found.get("high")))
+
+
+def _interval(low: float | None, high: float | None) -> tuple[float, float] | None:
+    return None if low is None or high is None else (float(low), float(high))

@@ -1,0 +1,426 @@
+"""Turn gathered material into what the templates show: plain values, no artifacts, no files."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pandas as pd
+
+from stages.figures import Plot
+from stages.keywords.agreement.figure import pos_plot
+from stages.keywords.methods import METHODS
+from stages.metrics.registered import Metric
+from stages.results.model import Block, Model, Run
+from stages.results.page.cases import CaseStudy, case_study
+from stages.results.page.classifiers import ClassifierView, ClassTable, class_table, classifier_views
+from stages.results.page.curves import CurveGroup, best_epoch, curve_groups, series_colour
+from stages.results.page.differences import DifferenceTable, StepRow, difference_tables, step_tables
+from stages.results.page.examples import Segment, chosen_examples, segments
+from stages.results.page.explorer import explorer_data
+from stages.results.page.generations import generations_data
+from stages.results.page.labels import number, percentage, rows_of, settings_text, stage_label, value_text
+from stages.results.page.latent_map import ProbeView, probe_view
+from stages.results.page.material import DatasetMaterial, Material
+from stages.results.page.parts_of_speech import PartsOfSpeech, parts_of_speech
+from stages.results.page.plots import degree_plot, keyword_plot, neighbourhood_plots
+from stages.results.page.tables import PrintedTable, ResultTable, described, level, printed_tables, result_tables
+from stages.results.track import TrackResults
+from stages.results.tracks import TRACKS
+
+# Bytes of embedded data, shared by all data sets and by all blocks of results; with the tables and pictures of a
+# recipe of ordinary size the page stays below 5 MB.
+GRAPH_BYTES = 1_800_000
+GENERATION_BYTES = 1_600_000
+CLASS_BYTES = 900_000       # of pictures of classifiers; on a page without another track, three times as many
+# They bound what a contrast over keywords can do (METHODS A.3).
+_BOUNDS = (("share_input_equals_output", "input and output have the same keyword"),
+           ("share_output_equals_negative", "output and negative have the same keyword"),
+           ("share_with_negative_neighbour", "the output keyword has at least one negative neighbour"))
+_METHODS = {name: method.title for name, method in METHODS.items()}
+_KEYWORD_METHODS = {**_METHODS, "idf": "IDF (fall-back)", "none": "no keyword"}
+
+
+# Alarms of one contrast: the end of their names is the contrast.
+_OF_CONTRAST = re.compile("contrast_(vanished|stuck)_(.+)")
+
+
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """An alarm that a training raised: its name for people, the epoch since which it stands, and what to try."""
+
+    model: str
+    name: str
+    epoch: int | None
+    message: str
+    advice: str
+
+
+@dataclass(frozen=True)
+class ExampleView:
+    """One example: its texts cut at their keywords, and the output of every run."""
+
+    example_id: int
+    keyword: str | None
+    known: bool
+    source: list[Segment]
+    references: list[list[Segment]]
+    reference_keyword: str | None
+    negative: list[Segment] | None
+    negative_keyword: str | None
+    outputs: list[tuple[str, list[Segment]]]
+
+
+@dataclass(frozen=True)
+class DatasetView:
+    """One data set: counts under headings, keyword and graph statistics, plots, and what the explorer can open."""
+
+    name: str
+    origin: str
+    language: str
+    counts: list[tuple[str, list[tuple[str, str]]]]
+    fallbacks: list[str]
+    keyword_counts: list[tuple[str, str]]
+    methods: list[tuple[str, str]]
+    keywords: Plot | None
+    graph_counts: list[tuple[str, str]]
+    bounds: list[tuple[str, str]]
+    degrees: Plot | None
+    neighbourhoods: list[Plot]
+    agreement: list[tuple[str, ...]]
+    parts_of_speech: Plot | None
+    beside_methods: list[str]
+    beside: list[tuple[str, list[str]]]
+    graph_data: str
+    openable: int
+    nodes: int
+    labelled: bool = False
+
+
+@dataclass(frozen=True)
+class ModelView:
+    """One trained model: its colour among the curves, its selected epoch (0 if unknown), settings and alarms.
+
+    Attributes:
+        judged: what the validation split said of the selected epoch, see ``TrackResults.judged_by``.
+    """
+
+    name: str
+    dataset: str
+    seed: int
+    overrides: str
+    colour: str
+    epochs: int
+    best_epoch: int
+    judged: str
+    settings: list[tuple[str, str]]
+    alarms: list[Alarm]
+
+
+@dataclass(frozen=True)
+class BlockView:
+    """Systems on the same items: tables, differences, and the generations (``data`` is the id of all of them).
+
+    Runs of a classifier have no generations, and are opened class by class.
+    """
+
+    about: Block
+    tables: list[ResultTable]
+    differences: list[DifferenceTable]
+    examples: list[ExampleView]
+    data: str
+    left_out: int
+    study: CaseStudy | None = None
+    steps: list[tuple[str, list[StepRow]]] = field(default_factory=list)
+    classifiers: list[ClassifierView] = field(default_factory=list)
+    by_class: ClassTable | None = None
+
+    @property
+    def heading(self) -> str:
+        """Data set and split."""
+        return f"{self.about.dataset}, {self.about.split} split"
+
+    @property
+    def level(self) -> str:
+        """Level of the intervals."""
+        return level(self.about)
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether any value has small print below it."""
+        return any(cell.more for table in self.tables for row in table.rows for cell in row.cells)
+
+    def setting(self, name: str) -> str:
+        """Return a setting of the evaluation in one line; empty if it does not say."""
+        return described(self.about.settings.get(name))
+
+
+@dataclass(frozen=True)
+class TrackView:
+    """Everything of one method: its results, generations, trainings and probes, and keywords by part of speech."""
+
+    about: TrackResults
+    models: list[ModelView]
+    runs: list[tuple[str, str, str, str]]
+    blocks: list[BlockView]
+    printed: list[PrintedTable]
+    curves: list[CurveGroup]
+    probes: list[ProbeView]
+    parts: list[PartsOfSpeech]
+
+    @property
+    def studied(self) -> list[BlockView]:
+        """Blocks with a case study."""
+        return [block for block in self.blocks if block.study is not None]
+
+    @property
+    def glossary(self) -> list[tuple[str, tuple[Metric, ...]]]:
+        """Columns of all tables by the heading of their group, each once."""
+        groups = {group.label: group.columns for block in self.blocks for table in block.tables
+                  for group in table.groups}
+        return list(groups.items())
+
+    def has_floor(self, name: str) -> bool:
+        """Return whether a floor of that name was scored."""
+        return any(name == floor.name for block in self.blocks for floor in block.about.floors)
+
+    @property
+    def alarms(self) -> list[Alarm]:
+        """Alarms of all models."""
+        return [alarm for model in self.models for alarm in model.alarms]
+
+
+@dataclass(frozen=True)
+class Page:
+    """Everything that the templates need.
+
+    Attributes:
+        data: what scripts read, by the id of its element.
+        shown: items of the generations shown at a time.
+    """
+
+    recipe: str
+    seed: int
+    encoder: str
+    encoders: list[dict[str, Any]]
+    datasets: list[DatasetView]
+    tracks: list[TrackView]
+    shown: int
+    data: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def plots(self) -> list[Plot]:
+        """Every plot of the page, in its order."""
+        found = [plot for track in self.tracks for group in track.curves for plot in group.plots]
+        found += [part.plot for track in self.tracks for part in track.parts]
+        found += [plot for track in self.tracks for block in track.blocks for view in block.classifiers
+                  for plot in view.plots]
+        for dataset in self.datasets:
+            found += [plot for plot in (dataset.keywords, dataset.parts_of_speech, dataset.degrees) if plot]
+            found += dataset.neighbourhoods
+        return found
+
+    @property
+    def keyworded(self) -> list[DatasetView]:
+        """Data sets of which there are keywords, or ought to be."""
+        return [view for view in self.datasets if not view.labelled or view.methods or view.keyword_counts]
+
+    @property
+    def graphed(self) -> list[DatasetView]:
+        """Data sets of which there is a keyword graph, or ought to be."""
+        return [view for view in self.datasets if not view.labelled]
+
+    @property
+    def alarms(self) -> list[Alarm]:
+        """Alarms of all tracks."""
+        return [alarm for track in self.tracks for alarm in track.alarms]
+
+    def count(self, what: str) -> int:
+        """Return how many ``models`` or ``runs`` all tracks have."""
+        return sum(len(getattr(track, what)) for track in self.tracks)
+
+    def language(self, dataset: str) -> str:
+        """Return the language code of a data set's texts."""
+        return next((view.language for view in self.datasets if view.name == dataset), "")
+
+
+def build(material: Material, examples: int) -> Page:
+    """Return the page's content.
+
+    Args:
+        material: what :func:`stages.results.page.material.gather` read.
+        examples: items of the generations shown at a time; with 0 there are none.
+    """
+    data: dict[str, Any] = {}
+    graphs = [dataset for dataset in material.datasets if dataset.graph is not None]
+    for dataset in graphs:
+        if dataset.graph is not None:
+            data[f"graph-{dataset.name}"] = explorer_data(dataset.graph, GRAPH_BYTES // len(graphs))
+    results = material.results
+    # A track is shown where it has runs; the first one also where nothing else is.
+    shown = [track for track in TRACKS.values() if results.runs_of(track)]
+    first = next(iter(TRACKS.values()))
+    if first not in shown and (results.models_of(first) or not shown):
+        shown.insert(0, first)
+    writing = sum(len(results.blocks_of(track)) for track in shown if not track.classifies)
+    pictures = CLASS_BYTES * (1 if len(shown) > 1 else 3)
+    budgets = {track.key: pictures // max(1, len(results.blocks_of(track))) if track.classifies
+               else GENERATION_BYTES // max(1, writing) for track in shown}
+    return Page(
+        recipe=results.recipe, seed=results.seed, encoder=results.encoder, encoders=_encoders(material),
+        datasets=[_dataset(dataset, data) for dataset in material.datasets],
+        tracks=[_track(track, material, examples, data, budgets[track.key]) for track in shown],
+        shown=examples, data=data)
+
+
+def _track(track: TrackResults, material: Material, examples: int, data: dict[str, Any], budget: int) -> TrackView:
+    """Return what the page shows of one track."""
+    results = material.results
+    blocks, models, runs = results.blocks_of(track), results.models_of(track), results.runs_of(track)
+    used = {run.dataset for run in runs}
+    return TrackView(
+        track, [_model(model, track, place) for place, model in enumerate(models)],
+        [(run.name, track.names.label(run.row), run.model, settings_text(run.decode) or "none") for run in runs],
+        [_classes(block, f"classes-{track.key}-{place}", runs, budget) if track.classifies
+         else _block(block, f"generations-{track.key}-{place}", material, examples, data, budget)
+         for place, block in enumerate(blocks)],
+        printed_tables(blocks, track), curve_groups(models, track.questions, track.curve_names),
+        [probe_view(probe) for probe in material.probes if probe.model in [model.name for model in models]],
+        [found for dataset in material.datasets if track.many_keywords and dataset.name in used
+         and (found := parts_of_speech(dataset)) is not None])
+
+
+def _block(block: Block, name: str, material: Material, examples: int, data: dict[str, Any],
+           budget: int) -> BlockView:
+    left_out, study, many = 0, None, block.track.many_keywords
+    if examples:
+        runs = _runs_of(block, material.results.runs)
+        data[name] = generations_data(runs, None if many else material.details[block.dataset], budget, many)
+        left_out = data[name]["total"] - len(data[name]["items"])
+        study = case_study(runs, material.pairs, material.results.seed)
+    return BlockView(block, result_tables(block), difference_tables(block), example_views(block, material, examples),
+                     name, left_out, study)
+
+
+def _classes(block: Block, name: str, runs: Sequence[Run], budget: int) -> BlockView:
+    """Return runs of classifiers on the same texts."""
+    own = _runs_of(block, runs)
+    return BlockView(block, result_tables(block), difference_tables(block), [], name, 0, steps=step_tables(block),
+                     classifiers=classifier_views(own, budget), by_class=class_table(block, own))
+
+
+def _runs_of(block: Block, runs: Sequence[Run]) -> list[Run]:
+    names = [system.name for system in block.runs]
+    return [run for run in runs if run.name in names]
+
+
+def example_views(block: Block, material: Material, count: int) -> list[ExampleView]:
+    """Return the shown examples of one block, each with the outputs of all its runs side by side.
+
+    Args:
+        block: the runs.
+        material: with their predictions.
+        count: how many examples.
+    """
+    runs, many = _runs_of(block, material.results.runs), block.track.many_keywords
+    rows = {run.name: {row.example_id: row for row in run.predictions.itertuples()} for run in runs}
+    shared = set.intersection(*(set(found) for found in rows.values()))
+    known = [] if many else material.details[block.dataset].itertuples()
+    details = {row.example_id: row for row in known}
+    return [_example(number, runs, rows, details.get(number), many) for number in chosen_examples(shared, count)]
+
+
+def _example(number: int, runs: Sequence[Run], rows: dict[str, dict[int, Any]], detail: Any,
+             many: bool) -> ExampleView:
+    # A run without keyword has none in its predictions; another of the same data set knows it.
+    own = [rows[run.name][number] for run in runs]
+    first = next((row for row in own if isinstance(row.keyword, str)), own[0])
+    keyword = first.keyword if isinstance(first.keyword, str) else None
+    words = keyword.split() if many and keyword else [keyword]
+    target, negative, impostor = (None, None, None) if detail is None else (
+        detail.reference_keyword, detail.negative, detail.negative_keyword)
+    return ExampleView(
+        number, keyword, bool(first.keyword_known), segments(first.source, words),
+        [segments(text, [target] if target else words) for text in first.references], target,
+        None if negative is None else segments(negative, [impostor]), impostor,
+        [(run.name, segments(row.prediction, [*words, target])) for run, row in zip(runs, own, strict=True)])
+
+
+def _dataset(dataset: DatasetMaterial, data: dict[str, Any]) -> DatasetView:
+    settings, graph = dataset.settings, dataset.metrics.get("graph", {})
+    counts = [(stage_label(stage), list(rows_of(content))) for stage, content in dataset.metrics.items()
+              if stage not in ("keywords", "graph", "side_by_side")]
+    beside = dataset.beside if dataset.beside is not None else pd.DataFrame({"text": []})
+    methods = [name for name in beside if name != "text"]
+    return DatasetView(
+        dataset.name, f"{settings.get('source', '')} ({settings.get('layout', '')})", settings.get("language", ""),
+        counts, dataset.fallbacks, list(rows_of(dataset.metrics.get("keywords", {}))), _methods(dataset),
+        keyword_plot(dataset), list(rows_of({key: value for key, value in graph.items() if key not in dict(_BOUNDS)})),
+        [(text, percentage(graph[key])) for key, text in _BOUNDS if key in graph],
+        degree_plot(dataset), neighbourhood_plots(dataset), _agreement(dataset), _parts_of_speech(dataset),
+        [_METHODS.get(name, name) for name in methods],
+        [(row["text"], [", ".join(row[name]) for name in methods]) for _, row in beside.iterrows()],
+        f"graph-{dataset.name}", len(data.get(f"graph-{dataset.name}", {}).get("nodes", [])),
+        0 if dataset.graph is None else dataset.graph.total, dataset.labelled)
+
+
+def _agreement(dataset: DatasetMaterial) -> list[tuple[str, ...]]:
+    """One row per two methods: names, texts, same best keyword, shared word, overlap of all words."""
+    pairs = dataset.metrics.get("side_by_side", {}).get("agreement", {})
+    return [(" and ".join(_METHODS.get(name, name) for name in pair.split("~")), number(found["texts"]),
+             *(percentage(found[share]) for share in ("same_best", "shared_word", "jaccard")))
+            for pair, found in pairs.items()]
+
+
+def _parts_of_speech(dataset: DatasetMaterial) -> Plot | None:
+    counted = dataset.metrics.get("side_by_side", {}).get("pos_frequency")
+    if counted is None or dataset.frequencies is None:
+        return None
+    plot = pos_plot(dataset.frequencies, counted["sources"], counted["split"])
+    return replace(plot, name=f"{plot.name}-{dataset.name}")
+
+
+def _model(model: Model, track: TrackResults, place: int) -> ModelView:
+    history = model.history
+    epochs, best = 0 if history is None else len(history), best_epoch(history)
+    settings = [row for group in sorted(model.shown) for row in rows_of({group: model.shown[group]})]
+    column, _ = track.judged_by
+    kept = [] if history is None or column not in history else history.loc[history["epoch"] == best, column].tolist()
+    return ModelView(model.name, model.dataset, model.seed, settings_text(model.overrides) or "none",
+                     series_colour(place), epochs, best, value_text(float(kept[0])) if kept else "–", settings,
+                     alarms_of(model))
+
+
+def alarms_of(model: Model) -> list[Alarm]:
+    """Return the alarms of a model's training, in the order of their raising."""
+    return [Alarm(model.name, alarm_name(str(found.get("name", ""))), found.get("epoch"),
+                  str(found.get("message", "")).rstrip("."), str(found.get("advice", "")).rstrip("."))
+            for found in model.metrics.get("alarms", [])]
+
+
+def alarm_name(name: str) -> str:
+    """Return an alarm's name for people: ``contrast_stuck_keyword`` becomes ``Keyword contrast stuck``."""
+    found = _OF_CONTRAST.fullmatch(name)
+    if found:
+        return f"{found[2].capitalize()} contrast {found[1]}"
+    return name.replace("_", " ").strip().capitalize() or "Alarm"
+
+
+def _methods(dataset: DatasetMaterial) -> list[tuple[str, str]]:
+    """Share of texts by the method that found their keyword."""
+    if dataset.keywords is None or dataset.keywords.empty:
+        return []
+    counts = dataset.keywords["method"].value_counts()
+    return [(_KEYWORD_METHODS.get(method, method),
+             f"{number(int(counts[method]))} text{'' if counts[method] == 1 else 's'}, "
+             f"{percentage(counts[method] / counts.sum())}")
+            for method in sorted(counts.index)]
+
+
+def _encoders(material: Material) -> list[dict[str, Any]]:
+    """Distinct encoder descriptions among those that tables and metrics name."""
+    found = [one for dataset in material.datasets for one in dataset.encoders]
+    found += [emb for run in material.results.runs if isinstance(emb := run.metrics["settings"].get("emb"), dict)]
+    return [one for place, one in enumerate(found) if one not in found[:place]]

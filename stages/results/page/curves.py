@@ -1,0 +1,121 @@
+"""Training curves: one plot per quantity with all models in it, in groups that answer one question each."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from stages.figures import PALETTE, SERIES, Plot, drawing, file_name, finished
+from stages.results.model import Model
+from stages.results.page.labels import number, quantity_label
+from stages.results.track import Question
+
+_SPLITS = (("validation", "-", 1.7, 1.0), ("train", (0, (3.5, 1.8)), 1.1, 0.75))
+_MARKED = 60        # points of a line up to which each is marked
+_MONITORED = "_vanished"     # what is recorded of a contrast, and of nothing else
+
+
+@dataclass(frozen=True)
+class CurveGroup:
+    """Plots that answer one question."""
+
+    title: str
+    note: str
+    plots: list[Plot]
+
+
+def curve_groups(models: Sequence[Model], questions: Sequence[Question],
+                 track: str = "") -> list[CurveGroup]:
+    """Return the plots of all quantities that any model has kept, by the question they answer.
+
+    Args:
+        models: of one track, in the order of the params.
+        questions: a quantity goes to the first whose pattern it matches.
+        track: put into the plots' names, where another track has plots of the same quantities.
+    """
+    known = [model for model in models if model.history is not None and not model.history.empty]
+    quantities: dict[str, None] = {}
+    for model in known:
+        quantities.update(dict.fromkeys(history_quantities(model.history)))
+    places = {model.name: place for place, model in enumerate(models)}
+    members: dict[str, list[Plot]] = {question.title: [] for question in questions}
+    contrasts = "|".join(re.escape(name.removesuffix(_MONITORED)) for name in quantities if name.endswith(_MONITORED))
+    patterns = {one.title: one.pattern.replace("{contrasts}", contrasts or "(?!)") for one in questions}
+    for quantity in quantities:
+        title = next(title for title, pattern in patterns.items() if re.fullmatch(pattern, quantity))
+        members[title].append(_plot(quantity, known, places, track))
+    return [CurveGroup(one.title, one.note, members[one.title]) for one in questions if members[one.title]]
+
+
+def history_quantities(history: pd.DataFrame | None) -> dict[str, dict[str, str]]:
+    """Group numeric columns by quantity: ``{"loss": {"train": "train_loss", "validation": "validation_loss"}}``.
+
+    A column without either prefix counts as training. Columns without any value are left out. What validation
+    knows comes first.
+    """
+    quantities: dict[str, dict[str, str]] = {}
+    if history is None:
+        return quantities
+    for column in history.select_dtypes("number").columns:
+        if column in ("epoch", "step") or history[column].isna().all():
+            continue
+        found = re.fullmatch(r"(train|validation)_(.+)", column)
+        split, quantity = (found[1], found[2]) if found else ("train", column)
+        quantities.setdefault(quantity, {})[split] = column
+    return dict(sorted(quantities.items(), key=lambda item: "validation" not in item[1]))
+
+
+def best_epoch(history: pd.DataFrame | None) -> int:
+    """Return the epoch whose weights were kept: the last one flagged ``best``; 0 if none is."""
+    if history is None or "best" not in history or not history["best"].any():
+        return 0
+    return int(history.loc[history["best"].astype(bool), "epoch"].iloc[-1])
+
+
+def series_colour(place: int) -> str:
+    """Return the palette's name for the model that stands at ``place`` in the params."""
+    return SERIES[place % len(SERIES)]
+
+
+def _plot(quantity: str, models: Sequence[Model], places: dict[str, int], track: str) -> Plot:
+    notes, ends = {}, []
+    with drawing(3.1, 2.0) as figure:
+        axes = figure.add_subplot()
+        for model in models:
+            columns = history_quantities(model.history).get(quantity)
+            if columns:
+                place = places[model.name]
+                text = _draw(axes, model, columns, place)
+                notes[f"series-{place}"] = f"{model.name}: {text}"
+                ends.append(f"{model.name} {text}")
+        axes.set_title(quantity_label(quantity))
+        axes.set_xlabel("epoch")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+        axes.legend(fontsize=6.5).set_gid("legend")
+        name = file_name("history", *([track] if track else []), quantity)
+        return finished(figure, name, quantity_label(quantity), "; ".join(ends), notes)
+
+
+def _draw(axes: Axes, model: Model, columns: dict[str, str], place: int) -> str:
+    """Draw one model's lines, and return them in words."""
+    history = model.history
+    assert history is not None      # only models with a history are drawn
+    colour, texts, named = PALETTE[series_colour(place)], [], False
+    marker = "o" if len(history) <= _MARKED else ""
+    for split, line, width, opacity in _SPLITS:
+        if split not in columns:
+            continue
+        values = history[columns[split]]
+        axes.plot(history["epoch"], values, linestyle=line, color=colour, linewidth=width, alpha=opacity,
+                  marker=marker, markersize=2.6, label=None if named else model.name, gid=f"series-{place}")
+        named = True
+        known = values.dropna()
+        texts.append(f"{split} from {number(float(known.iloc[0]))} to {number(float(known.iloc[-1]))}")
+        kept = history["epoch"] == best_epoch(history)
+        if kept.any() and split == next(iter(split for split, *_ in _SPLITS if split in columns)):
+            axes.plot(history["epoch"][kept], values[kept], marker="o", markersize=6.5, markerfacecolor="none",
+                      markeredgecolor=colour, linestyle="none", gid=f"series-{place}")
+    return f"{', '.join(texts)} over {len(history)} epochs"

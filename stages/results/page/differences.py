@@ -1,0 +1,127 @@
+"""Paired differences of each run from the first, and of CLLD's steps, with their intervals as small pictures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup, escape
+
+from stages.metrics.registered import Metric, metric
+from stages.results.classifiers import QUESTIONS, Step, steps
+from stages.results.model import BETTER, FLOOR, HELPS, Block, Difference
+from stages.results.page.labels import number
+
+_WIDTH, _HEIGHT, _EDGE = 200, 20, 8
+# So far behind that beside it no other difference could be seen.
+_FAR = (f"{FLOOR}majority",)
+
+
+@dataclass(frozen=True)
+class DifferenceRow:
+    """A difference as texts: of the system, of the base, their difference, its interval, p and exact p; a picture."""
+
+    difference: Difference
+    value: str
+    base: str
+    signed: str
+    interval: str
+    p: str
+    exact: str
+    whisker: Markup
+
+    @property
+    def verdict(self) -> str:
+        """Class of text of its verdict; empty where that cannot be told."""
+        return {0: ""}.get(self.difference.verdict, f"{BETTER[self.difference.verdict]}-text")
+
+
+@dataclass(frozen=True)
+class DifferenceTable:
+    """All systems against the first on one metric."""
+
+    column: Metric
+    base: str
+    items: int
+    rows: list[DifferenceRow]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether there is an exact test beside the bootstrap."""
+        return any(row.exact for row in self.rows)
+
+
+@dataclass(frozen=True)
+class StepRow:
+    """One step of CLLD: its differences on accuracy and macro F1 (None if that was not compared)."""
+
+    step: Step
+    accuracy: DifferenceRow
+    macro_f1: DifferenceRow | None
+
+    @property
+    def verdict(self) -> str:
+        """What its accuracy says of what was added."""
+        return HELPS[self.step.accuracy.verdict]
+
+
+def step_tables(block: Block) -> list[tuple[str, list[StepRow]]]:
+    """Return what each step of CLLD adds on the texts of ``block``, by question; nothing if none was compared."""
+    found = steps(block)
+    reach = _reach([one for step in found for one in (step.accuracy, step.macro_f1) if one is not None])
+    rows = [StepRow(step, _row(step.accuracy, reach),
+                    None if step.macro_f1 is None else _row(step.macro_f1, reach)) for step in found]
+    return [(question, own) for question, *_ in QUESTIONS if (own := [row for row in rows
+                                                                      if row.step.question == question])]
+
+
+def difference_tables(block: Block) -> list[DifferenceTable]:
+    """Return one table per metric of ``block``, the leading one first; none if its runs were not compared.
+
+    Systems are compared with the first run. Runs that differ in their seed alone are taken together, as the
+    comparison did: if the first run is one of them, all of them are what the others are compared with.
+    """
+    if not block.compared:
+        return []
+    base, floors = block.systems[0].name, [name for name in block.compared if name.startswith(FLOOR)]
+    others = [name for name in (*(system.name for system in block.systems), *floors) if name not in (base, *_FAR)]
+    order = [block.lead, *(column.key for layout in block.track.tables for column in layout.columns)]
+    keys = sorted(block.tested, key=lambda key: order.index(key) if key in order else len(order))
+    tables = []
+    for key in keys:
+        found = [one for name in others if (one := block.difference(name, base, key)) is not None]
+        if found:
+            reach = _reach(found)
+            tables.append(DifferenceTable(metric(key), base, max(one.items for one in found),
+                                          [_row(one, reach) for one in found]))
+    return tables
+
+
+def _reach(differences: Sequence[Difference]) -> float:
+    return max((abs(end) for one in differences for end in (one.low, one.high, one.difference)), default=0.0) or 1.0
+
+
+def _row(one: Difference, reach: float) -> DifferenceRow:
+    digits = one.metric.digits
+    # Adding 0 turns a minus zero, which a tiny difference becomes, into zero.
+    signed, low, high = (f"{round(value, digits) + 0.0:+.{digits}f}".replace("-", "\u2212")
+                         for value in (one.difference, one.low, one.high))
+    picture = whisker(one, reach, f"{one.name}: {signed}, interval {low} to {high}")
+    return DifferenceRow(one, number(one.value, digits), number(one.base_value, digits), signed, f"{low} to {high}",
+                         _p_text(one.p_value), " · ".join(map(_p_text, one.exact)), picture)
+
+
+def _p_text(value: float) -> str:
+    return "–" if value != value else "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def whisker(one: Difference, reach: float, text: str) -> Markup:
+    """Return a dot with whiskers around a line at zero; ``reach`` is what lies at both edges."""
+    def x(value: float) -> str:
+        return f"{_WIDTH / 2 + value / reach * (_WIDTH / 2 - _EDGE):.1f}"
+
+    centre = _HEIGHT // 2
+    kind = {0: "unclear"}.get(one.verdict, BETTER[one.verdict])
+    return Markup(
+        f'<svg class="whisker {kind}" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(text)}">'
+        f'<path class="zero" d="M{_WIDTH // 2} 0V{_HEIGHT}"/>'
+        f'<path d="M{x(one.low)} {centre}H{x(one.high)}M{x(one.low)} {centre - 4}v8M{x(one.high)} {centre - 4}v8"/>'
+        f'<circle cx="{x(one.difference)}" cy="{centre}" r="4"/></svg>')    # numbers of ours and escaped text

@@ -1,0 +1,58 @@
+"""Render the page: one self-contained HTML file, and every plot beside it."""
+
+import base64
+import hashlib
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from stages.results.page.context import Page
+from stages.results.page.embedding import json_markup
+
+_TEMPLATES = Path(__file__).parent / "templates"
+PAGE_FILE = "index.html"
+# In the head, before anything is drawn; and at the end of the body, where each finds what those before it define.
+_FIRST = ("theme.js",)
+_SCRIPTS = ("dom.js", "marks.js", "hints.js", "tables.js", "curves.js", "explorer.js", "generations.js")
+
+
+def rendered(page: Page) -> dict[str, bytes]:
+    """Return the files of the report by name: the page, and ``plots/<name>.svg`` and ``.png``."""
+    files = {PAGE_FILE: html(page).encode()}
+    for plot in page.plots:
+        files[f"plots/{plot.name}.svg"] = plot.svg.encode()
+        files[f"plots/{plot.name}.png"] = plot.png
+    return files
+
+
+def html(page: Page) -> str:
+    """Return the page as HTML; whatever comes from data is escaped."""
+    environment = Environment(loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined,
+                              trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    environment.filters["embedded"] = json_markup
+    first, scripts = _script(_FIRST), _script(_SCRIPTS)
+    return environment.get_template("page.html").render(
+        page=page, style=Markup(_own("page.css")), first=Markup(first), scripts=Markup(scripts),
+        policy=_policy(first, scripts))
+
+
+def _script(names: tuple[str, ...]) -> str:
+    """Return our scripts as one, in a scope of their own."""
+    body = "\n".join(_own(name) for name in names)
+    return f"(() => {{\n\"use strict\";\n{body}}})();\n"
+
+
+def _own(name: str) -> str:
+    return (_TEMPLATES / name).read_text(encoding="utf-8")      # our own file, no data in it
+
+
+def _policy(*scripts: str) -> str:
+    """Return the Content-Security-Policy: these scripts and no other, nothing from any network.
+
+    Styles are allowed inline because matplotlib writes them as attributes; they can load nothing either.
+    """
+    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+                      for script in scripts)
+    return (f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+            f"form-action 'none'")

@@ -1,0 +1,217 @@
+"""What of the results differs from track to track; each track fills it in, in ``stages.results.tracks``."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from stages.metrics.registered import METRICS, Family, Metric, metric
+from stages.metrics.resampling import Statistic
+from stages.results.published.printed import PublishedRow, PublishedTable
+from stages.runtime.settings import Params
+
+FEW = 8     # metrics that sum up a run
+
+
+@dataclass(frozen=True)
+class TableLayout:
+    """A table of results: its title, a note, its columns, and whether a document has them too (or the page alone)."""
+
+    title: str
+    note: str
+    groups: tuple[Family, ...]
+    brief: bool = True
+
+    @property
+    def columns(self) -> list[Metric]:
+        """Columns of all groups, from left to right."""
+        return [column for group in self.groups for column in group.columns]
+
+
+@dataclass(frozen=True)
+class Question:
+    """What several plots of training answer together, a note, and a pattern of the quantities that they show.
+
+    In the pattern, ``{contrasts}`` stands for the names of the contrasts of which anything was recorded.
+    """
+
+    title: str
+    note: str
+    pattern: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a system is: an architecture and the switches in which it differs from the full method.
+
+    Attributes:
+        architecture: as the params name it.
+        switches: names of parts that are off, and of other settings that make it another row.
+    """
+
+    architecture: str
+    switches: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Names:
+    """What rows are called: architectures, parts that may be off, and other switches, in words; others as they are."""
+
+    architectures: Mapping[str, str]
+    parts: Mapping[str, str] = field(default_factory=dict)
+    switches: Mapping[str, str] = field(default_factory=dict)
+
+    def part(self, switch: str) -> str:
+        """Return the part that a switch turns off, in words; empty for a switch of another kind."""
+        return self.parts.get(switch) or (f"the {switch}" if switch.endswith(" contrast") else "")
+
+    def label(self, row: Row) -> str:
+        """Return the name of a row.
+
+        >>> Names({"hcl": "HCL"}, {"graph": "the graph"}).label(Row("hcl", frozenset({"graph"})))
+        'HCL without the graph'
+        """
+        off = " and ".join(part for one in sorted(row.switches) if (part := self.part(one)))
+        others = [self.switches.get(one, one) for one in sorted(row.switches) if not self.part(one)]
+        return ", ".join([self.architectures.get(row.architecture, row.architecture) + (off and f" without {off}"),
+                          *others])
+
+
+@dataclass(frozen=True)
+class Compared:
+    """How runs are compared on the same items.
+
+    Attributes:
+        made_by: stage that writes predictions.
+        predictions, scores: kinds of both tables.
+        read: columns of predictions that are read; None for all.
+        inputs, targets, predicted: columns of predictions.
+        answer: the column of scores that says the same as ``predicted``.
+        statistics: returns the metrics of one system from its rows of scores, the predictions of the same items in
+            the same order, and the settings of the evaluation.
+        exact: whether McNemar's test is made too.
+    """
+
+    made_by: str
+    predictions: str
+    scores: str
+    inputs: str
+    targets: str
+    predicted: str
+    answer: str
+    statistics: Callable[[pd.DataFrame, pd.DataFrame, Mapping[str, Any]], dict[str, Statistic]]
+    read: Sequence[str] | None = None
+    exact: bool = False
+
+
+@dataclass(frozen=True)
+class TrackResults:
+    """One method with its ablations and baselines, as results show it.
+
+    Attributes:
+        key: as in the params.
+        title: short name.
+        method: what it is.
+        names: what its rows are called.
+        settings, decoding: return all settings of a model and of a run, nested like the params.
+        shown: returns which settings of a model the page shows; what a model does not read is left out.
+        named: settings of a model that say beside its overrides what it is.
+        row: returns what a run is, from the settings of its model and its decoding.
+        full: the row of the full method; None where rows are compared step by step.
+        tables: tables of results.
+        reported: metrics that its paper reports, the leading one first, and those that go with them.
+        scale: what these are multiplied by where the paper's unit is wanted.
+        questions: groups of training curves.
+        published: tables of the paper.
+        printed_as: returns the names under which the paper has a row.
+        told: published rows whose relation to the full method the paper speaks of; None for all.
+        data: data sets of the paper, for people.
+        compared: how its runs are compared.
+        family: returns all that decides the outputs of a run but for seeds, as plain values.
+        counts: data stages whose counts a document tells.
+        same: metrics that say in another guise what reported ones say: no verdicts on them.
+        headline: title of the table in a terminal.
+        differs: what differs from the paper's runs, for people.
+        remark: a note on the published rows.
+        scores: what the small numbers beside an output are, for people.
+        judged_by: the column of the history that tells how good an epoch was, and its name.
+        items: what is evaluated.
+        classifies: whether its runs name classes of texts, and do not write texts.
+        many_keywords: whether a source has a set of keywords, stored joined by spaces, and not one.
+        bounded: whether shares of the graph's items bound what its contrasts can do.
+        raises_alarms: whether trainings watch for what may go wrong.
+        curve_names: put into the names of its plots of curves.
+    """
+
+    key: str
+    title: str
+    method: str
+    names: Names
+    settings: Callable[[Params, str], dict[str, Any]]
+    decoding: Callable[[Params, str], dict[str, Any]]
+    shown: Callable[[Mapping[str, Any]], Sequence[str]]
+    row: Callable[[Mapping[str, Any], Mapping[str, Any]], Row]
+    full: Row | None
+    tables: tuple[TableLayout, ...]
+    reported: tuple[str, ...]
+    questions: tuple[Question, ...]
+    published: tuple[PublishedTable, ...]
+    printed_as: Callable[[Row], Sequence[str]]
+    data: str
+    compared: Compared
+    family: Callable[[Params, str], list[Any]]
+    counts: tuple[str, ...]
+    headline: str
+    differs: str
+    named: Sequence[str] = ()
+    scale: int = 1
+    told: Collection[str] | None = None
+    same: Collection[str] = ()
+    remark: str = ""
+    scores: str = ""
+    judged_by: tuple[str, str] = ("validation_loss", "validation loss")
+    items: str = "items"
+    classifies: bool = False
+    many_keywords: bool = False
+    bounded: bool = False
+    raises_alarms: bool = True
+    curve_names: str = ""
+
+    @property
+    def lead(self) -> str:
+        """The metric that leads where an evaluation names none."""
+        return self.reported[0]
+
+    @property
+    def further(self) -> list[Metric]:
+        """Metrics that a document has beside the reported ones, one or more of every kind."""
+        return [one for table in self.tables if table.brief for one in table.columns
+                if not one.detail and one.key not in self.reported]
+
+    @property
+    def judged(self) -> list[Metric]:
+        """Metrics by which parts of the method are judged."""
+        return [*map(metric, self.reported), *(one for one in self.further if one.judged and one.key not in self.same)]
+
+    @property
+    def headlines(self) -> list[Metric]:
+        """Metrics that sum up a run, the reported ones first, as many as there is room for."""
+        further = {one.key for one in self.further}
+        return [one for one in (*map(metric, self.reported), *(one for one in METRICS.values() if one.key in further))
+                if one.short]
+
+    def heading(self, one: Metric) -> str:
+        """Return the heading of a metric in a document: as the paper has it, where it has it."""
+        return one.label if any(one.key in table.metrics for table in self.published) else one.name
+
+    def published_rows(self, row: Row, kind: str | None) -> list[PublishedRow]:
+        """Return the published rows that a run corresponds to; none on data that the paper does not have.
+
+        Args:
+            row: what the run is; how large it is, and how long it was trained, does not count.
+            kind: of its data set, see :func:`stages.results.published.printed.dataset_kind_of`.
+        """
+        found = [table.rows[name] for name in self.printed_as(row) for table in self.published
+                 if table.kind == kind and not table.human and name in table.rows]
+        return list({one.name: one for one in reversed(found)}.values())[::-1]

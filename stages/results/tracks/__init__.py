@@ -1,0 +1,8 @@
+"""What each track shows of its results; a track is registered here once."""
+
+from stages.results.track import TrackResults
+from stages.results.tracks.clld import CLLD
+from stages.results.tracks.hcl import HCL
+from stages.results.tracks.pgkpr import PGKPR
+
+TRACKS: dict[str, TrackResults] = {track.key: track for track in (HCL, PGKPR, CLLD)}

@@ -1,0 +1,120 @@
+"""Results of the CLLD track."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from stages.metrics.classification import Sureness, class_statistics
+from stages.metrics.registered import family
+from stages.metrics.resampling import Statistic
+from stages.results.published.clld import TABLES, encoder_of
+from stages.results.track import Compared, Names, Question, Row, TableLayout, TrackResults
+from stages.runtime.settings import Params
+from stages.tracks.clld.rows import LABELS
+
+_QUESTIONS = (
+    Question("How well are classes told apart?", "Share of texts that are classified rightly, and mean F1 over "
+             "classes. The accuracy on the validation split chooses the weights. In training it is that of the first "
+             "view, under dropout.", r"accuracy|macro_f1"),
+    Question("The loss and its parts", "What is minimised: the weighted sum of cross-entropy and contrast, in nats per "
+             "text. The validation loss is the cross-entropy alone.", r"loss|ce|contrast"),
+    Question("Optimiser and the rest", "Rates, the size of the gradient, and what else was recorded.", r".*"),
+)
+_TABLES = (
+    TableLayout(
+        "As CLLD reports it, with what accuracy hides", "CLLD reports accuracy alone, in per cent. Macro F1 counts "
+        "every class alike, however rare. The last three judge the probabilities, not the classes that they name.",
+        (family("classes"), family("probabilities"))),
+)
+_ENCODERS = {"textcnn": "TextCNN", "bundled": "bundled encoder", "scratch": "encoder from scratch"}
+
+
+def encoder_name(source: str) -> str:
+    """Return an encoder for people: ``textcnn``, or as ``encoder.source``."""
+    return _ENCODERS.get(source) or source.partition(":")[2] or source
+
+
+class _EncoderNames(Names):
+    """Rows of classifiers are called by their contrast, then by their encoder."""
+
+    def label(self, row: Row) -> str:
+        """Return the name of a row."""
+        return f"{', '.join(LABELS.get(one, one) for one in sorted(row.switches))}, {encoder_name(row.architecture)}"
+
+
+def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
+    """Return what a run is: its encoder, and its contrast as the one switch.
+
+    Args:
+        settings: with ``kind`` and ``encoder``, which are ``contrast`` and ``encoder`` of ``models.clld.NAME``.
+        decode: with ``split``; on another than the test split a run is no row of the paper.
+    """
+    other = {f"{decode['split']} split"} if decode.get("split", "test") != "test" else set()
+    return Row(str(settings["encoder"]), frozenset({str(settings["kind"])} | other))
+
+
+def _printed_as(own: Row) -> Sequence[str]:
+    """Return names in Tables II and III. Table II does not say which of its matrices CLLD has there: it has both."""
+    encoder, contrast = encoder_of(own.architecture), LABELS.get(" ".join(own.switches))
+    if encoder is None or contrast is None:
+        return []
+    name = contrast.partition(" ")[0]
+    named = {"CT": encoder, "CT+CLSLED": f"{encoder}+CLLD", "CT+CLALD": f"{encoder}+CLLD"}
+    return [*([named[name]] if name in named else []), *([name] if encoder == "BERT" else [])]
+
+
+def _statistics(scores: pd.DataFrame, predicted: pd.DataFrame, settings: Mapping[str, Any]) -> dict[str, Statistic]:
+    """Return every metric; of floor ``majority``, which gives no probabilities, fewer."""
+    names = sorted({*scores["label"], *scores["predicted"]})
+    places = {name: place for place, name in enumerate(names)}
+    labels, said = (scores[column].map(places).to_numpy(np.int64) for column in ("label", "predicted"))
+    probability, nll, brier = (scores[column].to_numpy(np.float64, na_value=np.nan)
+                               for column in ("probability", "nll", "brier"))
+    known = not any(np.isnan(column).any() for column in (probability, nll, brier))
+    sureness = Sureness(probability, nll, brier, settings.get("bins", 15)) if known else None
+    return class_statistics(labels, said, len(names), sureness)
+
+
+def _family(params: Params, run: str) -> list[Any]:
+    return [_classifier_family(params, params.runs.clld[run].model), params.runs.clld[run].split]
+
+
+def _classifier_family(params: Params, name: str) -> list[Any]:
+    model = params.models.clld[name]
+    pairs_of = None if model.pairs_of is None else _classifier_family(params, model.pairs_of)
+    return [model.dataset, model.encoder, model.contrast, model.pairs, pairs_of,
+            params.model(name).plain()]
+
+
+def _settings(params: Params, model: str) -> dict[str, Any]:
+    block = params.models.clld[model]
+    own = {"kind": block.contrast, "row": LABELS.get(block.contrast, block.contrast),
+           "encoder": block.encoder or params.encoder.source}
+    return params.model(model).plain() | own | (
+        {"pairs_of": block.pairs_of} if block.pairs_of else {})
+
+
+def _shown(settings: Mapping[str, Any]) -> Sequence[str]:
+    groups = ["contrast"] if settings["kind"] != "none" else []
+    groups += ["distance"] if settings["kind"].startswith(("static", "adaptive")) else []
+    groups += ["textcnn"] if settings["encoder"] == "textcnn" else ["pool", "encoder_dropout"]
+    return ("row", "encoder", "max_length", "dropout", "ce_views", *groups)
+
+
+CLLD = TrackResults(
+    "clld", "CLLD", "text classification with a contrast between classes, weighted by label distance",
+    names=_EncoderNames({}), row=row, full=None, tables=_TABLES,
+    reported=("accuracy", "macro_f1", "weighted_f1", "nll", "brier", "ece"), scale=100, questions=_QUESTIONS,
+    published=tuple(TABLES.values()), printed_as=_printed_as, data="20NG, TREC_6, R8, R52 and MR", family=_family,
+    settings=_settings, decoding=lambda params, run: {"split": params.runs.clld[run].split}, shown=_shown,
+    counts=("ingest", "linear_floor"), named=("row", "encoder", "pairs_of"),
+    compared=Compared("evaluate_clld", "class_predictions", "class_scores", "text", "label", "predicted", "predicted",
+                      _statistics, ("example_id", "text", "label", "predicted"), exact=True),
+    headline="CLLD. mF1, wF1: F1 by class, by text; ECE: calibration error",
+    differs="Encoders, length of texts, time of training and the validation split",
+    remark="Accuracies are in per cent; the bundled encoder is a BERT of 6 layers and width 384 and stands below BERT. "
+           "Table II does not say whether its label distance is static or adaptive: both stand below it.",
+    judged_by=("validation_accuracy", "validation accuracy"), items="texts", classifies=True, raises_alarms=False,
+    curve_names="clld")

@@ -1,0 +1,116 @@
+"""Results of the HCL track."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from stages.metrics.registered import family
+from stages.metrics.resampling import Statistic
+from stages.metrics.systems import corpus_statistics
+from stages.results.published.hcl import METRICS, TABLES, TOLD
+from stages.results.track import Compared, Names, Question, Row, TableLayout, TrackResults
+from stages.results.tracks.texts import AS_HCL, CUMULATIVE, VARIETY, item_statistics
+from stages.runtime.settings import Params
+
+_QUESTIONS = (
+    Question("The loss and its parts", "What is minimised. The validation loss, without the contrasts, chooses the "
+             "weights.", r"loss|reconstruction|kl|bow|{contrasts}"),
+    Question("Does the latent variable carry anything?", "Posterior collapse shows in a KL near zero, in few active "
+             "units, and in a reconstruction that is as good with z from the prior, or with z = 0, as from the "
+             "posterior. KL negative is that of the negative's posterior: the instance contrast wants it above the KL.",
+             r"active_units|(mean_log_)?sigma|kl_.*|reconstruction_.*"),
+    Question("Do the contrasts still teach?", "Of each contrast: masked, the share of items that take no part; of the "
+             "others, the mean loss; vanished, the share with a loss below 0.01; ahead, the share in which the right "
+             "candidate is ahead; gap, how far apart the candidates are, in units of the temperature.",
+             r"({contrasts})_.*"),
+    Question("Optimiser", "Rates, the weight of the KL term, and the size of the gradient.", r".*"),
+)
+_TABLES = (
+    AS_HCL,
+    TableLayout(
+        "Ordinary BLEU and rewriting", "Source BLEU compares an output with its own source: lower means more "
+        "rewriting. iBLEU weighs BLEU against the references with 0.8 and source BLEU with -0.2.",
+        (family("corpus_bleu"), family("sacrebleu"), family("rewriting"))),
+    replace(CUMULATIVE, note="The same smoothing as in the first table, with even weights on orders 1 to n."),
+    TableLayout(
+        "ROUGE and BERTScore", "ROUGE is F1. Raw BERTScore of unrelated texts is far above 0: look at it rescaled.",
+        (family("rouge"), family("py_rouge"), family("bertscore"))),
+    VARIETY,
+)
+_NAMES = Names(
+    {"hcl": "HCL"},
+    {"graph": "the graph", "keyword": "the keyword with both its contrasts",
+     "mahalanobis contrast": "the Mahalanobis contrast", "latent": "the latent variable with all that hangs on it"})
+_PRINTED = {Row("hcl"): "Ours", **{Row("hcl", frozenset({part})): name for part, name in (
+    ("graph", "w/o graph"), ("keyword", "w/o keyword"), ("mahalanobis contrast", "w/o MA"), ("latent", "BERT-GEN"))}}
+_OF_KEYWORDS = {"keyword contrast", "mahalanobis contrast"}
+# Decoding under which an output is another row's: name of the setting, and its usual value.
+_USUAL = {"keyword": "own", "z": "mean"}
+
+
+def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
+    """Return what a run is.
+
+    Args:
+        settings: nested like ``train_hcl``: its block with the model's overrides, or a part of it.
+        decode: nested like ``generate_hcl``, likewise.
+    """
+    other = {f"{name} {decode[name]}" for name, usual in _USUAL.items() if decode.get(name, usual) != usual}
+    return Row(str(settings.get("architecture", "hcl")), removed_parts(settings) | other)
+
+
+def removed_parts(settings: Mapping[str, Any]) -> frozenset[str]:
+    """Return the parts of the method that ``settings`` remove, what they bring with them left out.
+
+    Of ``latent``, ``graph``, ``keyword`` (condition and both contrasts over keywords), and ``NAME contrast``.
+    """
+    def value(*names: str) -> Any:
+        inner: Any = settings
+        for name in names:
+            inner = inner.get(name) if isinstance(inner, Mapping) else None
+        return inner
+
+    found = {f"{name} contrast" for name, own in settings.get("contrasts", {}).items()
+             if isinstance(own, Mapping) and own.get("weight") == 0}
+    if value("latent", "enabled") is False:
+        return frozenset({"latent"})
+    if value("keyword", "condition") is False:
+        # Without keywords there is neither a graph nor a contrast over them.
+        return frozenset({"keyword"} | found - _OF_KEYWORDS)
+    return frozenset(found | ({"graph"} if value("graph", "iterations") == 0 else set()))
+
+
+def _statistics(scores: pd.DataFrame, predicted: pd.DataFrame, settings: Mapping[str, Any]) -> dict[str, Statistic]:
+    references = [list(texts) for texts in predicted["references"]]
+    return item_statistics(scores) | corpus_statistics(scores["output"].tolist(), references,
+                                                       predicted["source"].tolist())
+
+
+def _family(params: Params, run: str) -> list[Any]:
+    return [_model_family(params, params.runs.hcl[run].model), params.decoding(run).plain()]
+
+
+def _model_family(params: Params, name: str) -> list[Any]:
+    model = params.models.hcl[name]
+    start = None if model.init_from is None else _model_family(params, model.init_from)
+    return [model.dataset, params.model(name).plain(), start]
+
+
+def _settings(params: Params, model: str) -> dict[str, Any]:
+    return params.model(model).plain()
+
+
+HCL = TrackResults(
+    "hcl", "HCL", "hierarchical contrastive learning over keywords and instances",
+    names=_NAMES, row=row, full=Row("hcl"), tables=_TABLES, reported=METRICS, questions=_QUESTIONS,
+    published=tuple(TABLES.values()), printed_as=lambda own: [_PRINTED[own]] if own in _PRINTED else [], told=TOLD,
+    data="QQP, Douban and RocStories", family=_family,
+    settings=_settings, decoding=lambda params, run: params.decoding(run).plain(),
+    shown=lambda settings: ("graph", "keyword", "latent", "contrasts", "decoder"),
+    counts=("ingest", "graph", "keywords"),
+    compared=Compared("generate_hcl", "predictions", "scores", "source", "references", "prediction", "output",
+                      _statistics),
+    headline="HCL. B-1..4: BLEU of one order, smoothing 7; src-B: BLEU against the source",
+    differs="Data, encoder, vocabulary and word vectors", scores="as in the first table", bounded=True)

@@ -1,0 +1,143 @@
+"""Results of the PGKPR track."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from stages.metrics.bleu import ORDERS, RELEASED_WEIGHTS, count_matches
+from stages.metrics.corpus_statistics import corpus_bleu_statistic
+from stages.metrics.registered import family
+from stages.metrics.resampling import Statistic
+from stages.metrics.systems import corpus_statistics
+from stages.results.published.pgkpr import METRICS, TABLES
+from stages.results.track import Compared, Names, Question, Row, TableLayout, TrackResults
+from stages.results.tracks.texts import AS_HCL, CUMULATIVE, VARIETY, item_statistics
+from stages.runtime.settings import Params
+from stages.tracks.pgkpr.normalisation import as_words
+
+_QUESTIONS = (
+    Question("The loss and its parts", "What is minimised, in nats: generation per word of the target; reconstruction "
+             "per token of the two-part input; contrast per pair; bow, the bag of words of the latent-bow models, per "
+             "pair. The validation loss chooses the weights.", r"loss|generation|reconstruction|contrast|bow"),
+    Question("Optimiser and the rest", "Rates, the size of the gradient, and what else was recorded.", r".*"),
+)
+# The metrics that lead are those of the paper, under the normalisation of its code; each stands beside its raw reading.
+_TABLES = (
+    TableLayout(
+        "As PGKPR reports them", "Released: as in the published code, references are cut and words outside the "
+        "vocabulary become [unk], which counts as a match; that lifts scores. Raw: whole references, real words. The "
+        "paper prints BLEU and ROUGE times 100.",
+        (family("released_bleu"), family("corpus_bleu", "Corpus BLEU, raw"), family("released_py_rouge"),
+         family("py_rouge", "ROUGE of py-rouge, raw"), family("rouge", "ROUGE of rouge_score, raw"),
+         family("rewriting"), family("keywords"))),
+    replace(AS_HCL, brief=False),
+    CUMULATIVE,
+    TableLayout(
+        "BERTScore and others", "Raw BERTScore of unrelated texts is far above 0: look at it rescaled.",
+        (family("bertscore"), family("sacrebleu"), family("released_batch_bleu"))),
+    VARIETY,
+)
+# Groups of ``train_pgkpr`` by the architecture that reads them; an architecture that is not here has its own.
+_READ_BY = {"pgkpr": ("keywords", "reconstruction", "contrast", "sizes"), "transformer": ("sizes",),
+            "ianet": ("sizes", "ianet")}
+_READS_KEYWORDS = ("pgkpr", "ianet")
+_NAMES = Names(
+    {"pgkpr": "PGKPR", "transformer": "Transformer", "residual_lstm": "Residual-LSTM", "latent_bow": "LBOW",
+     "ianet": "IANet"},
+    {"contrast": "the contrast of pairs", "reconstruction": "the reconstruction of tags and keywords"},
+    {"psi": "keywords by PSI", "xx": "given keywords by attribution, from the source alone",
+     "xy": "given keywords of the reference too, an oracle", "psi_xx": "given keywords by PSI, from the source alone",
+     "psi_xy": "given keywords by PSI, of the reference too, an oracle",
+     "s_tagger": "given keywords as the S-Tagger sees them", "gumbel": "words of the bag drawn by Gumbel-softmax"})
+_PRINTED = {
+    ("pgkpr", ""): "PGKPR", ("pgkpr", "xy"): "PGKPR-ref", ("pgkpr", "psi"): "PGKPR-PSI+X",
+    ("pgkpr", "psi s_tagger"): "PGKPR-PSI+S", ("pgkpr", "contrast"): "w/o L_con",
+    ("pgkpr", "reconstruction"): "w/o L_rec", ("pgkpr", "contrast reconstruction"): "w/o L_con and L_rec",
+    ("residual_lstm", ""): "Residual-LSTM", ("transformer", ""): "Transformer", ("latent_bow", ""): "LBOW-Topk",
+    ("latent_bow", "gumbel"): "LBOW-gumbel", ("ianet", ""): "IANet+X", ("ianet", "s_tagger"): "IANet+S"}
+_ROWS = {Row(architecture, frozenset(switches.split())): name for (architecture, switches), name in _PRINTED.items()}
+
+
+def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
+    """Return what a run is.
+
+    Only the architecture, the parts that were removed, and where keywords come from count: a model that reads the
+    paper another way, is smaller, or is decoded by beam search is the same row.
+
+    >>> sorted(row({"contrast": {"weight": 0}}, {"keywords": "xy"}).switches)
+    ['contrast', 'xy']
+
+    Args:
+        settings: nested like ``train_pgkpr``: its block with the model's overrides, or a part of it.
+        decode: nested like ``generate_pgkpr``, likewise with the run's own.
+    """
+    architecture = str(settings.get("architecture", "pgkpr"))
+    given, switches = keywords_of(settings, decode), set()
+    if architecture == "pgkpr":
+        switches = {part for part in _NAMES.parts if settings.get(part, {}).get("weight") == 0}
+        switches |= {"psi"} if _by_psi(settings) else set()
+    if architecture == "latent_bow" and settings.get("latent_bow", {}).get("gumbel"):
+        switches = {"gumbel"}
+    return Row(architecture, frozenset(switches | ({given} - {keywords_of(settings, {})} if given else set())))
+
+
+def keywords_of(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> str | None:
+    """Return where a run takes the keywords of a source from; None for a model that has none.
+
+    ``xx``, ``xy``, ``psi_xx``, ``psi_xy`` or ``s_tagger``, as ``generate_pgkpr.keywords`` names them.
+    """
+    if settings.get("architecture", "pgkpr") not in _READS_KEYWORDS:
+        return None
+    return str(decode.get("keywords") or ("psi_xx" if _by_psi(settings) else "xx"))
+
+
+def _by_psi(settings: Mapping[str, Any]) -> bool:
+    return settings.get("architecture") == "ianet" or settings.get("keywords", {}).get("by") == "psi"
+
+
+def _statistics(scores: pd.DataFrame, predicted: pd.DataFrame, settings: Mapping[str, Any]) -> dict[str, Statistic]:
+    counts = count_matches(_words(scores["released_output"]),
+                           [_words(texts) for texts in scores["released_references"]])
+    released = {f"released_bleu_{order}": corpus_bleu_statistic(counts, order, RELEASED_WEIGHTS)
+                for order in range(1, ORDERS + 1)}
+    return item_statistics(scores) | released | corpus_statistics(
+        _words(scores["output"]), [_words(texts) for texts in predicted["references"]], _words(predicted["source"]),
+        range(1, ORDERS + 1))
+
+
+def _shown(settings: Mapping[str, Any]) -> Sequence[str]:
+    architecture = str(settings["architecture"])
+    return ("architecture", *_READ_BY.get(architecture, (architecture,)))
+
+
+def _words(texts: Iterable[str]) -> list[list[str]]:
+    return [as_words(text) for text in texts]
+
+
+def _family(params: Params, run: str) -> list[Any]:
+    name = params.runs.pgkpr[run].model
+    return [params.models.pgkpr[name].dataset, params.model(name).plain(),
+            params.decoding(run).plain()]
+
+
+def _settings(params: Params, model: str) -> dict[str, Any]:
+    return params.model(model).plain()
+
+
+PGKPR = TrackResults(
+    "pgkpr", "PGKPR", "paraphrasing with reconstruction of keywords and parts of speech, its ablations and baselines",
+    names=_NAMES, row=row, full=Row("pgkpr"), tables=_TABLES,
+    reported=(*METRICS, "source_bleu", "ibleu", "keywords_kept"), scale=100, questions=_QUESTIONS,
+    published=tuple(TABLES.values()), printed_as=lambda own: [_ROWS[own]] if own in _ROWS else [],
+    data="Quora and MSCOCO", family=_family, same=("rouge_1", "rouge_2", "rouge_l", "keyword_kept"),
+    settings=_settings, decoding=lambda params, run: params.decoding(run).plain(), shown=_shown,
+    counts=("ingest", "paraphrase_items"),
+    compared=Compared("generate_pgkpr", "predictions", "paraphrase_scores", "source", "references", "prediction",
+                      "output", _statistics),
+    headline="PGKPR, released norm. B: corpus BLEU; R: py-rouge; src-B: against the source",
+    differs="Data, sizes of the models, time of training and tokens",
+    remark="Measured values are of the released normalisation and times 100, as in the paper.",
+    scores="of one order each with smoothing 7, as HCL reports it", many_keywords=True, raises_alarms=False,
+    curve_names="pgkpr")

@@ -1,0 +1,72 @@
+"""The frame of every evaluation of outputs that are texts: params, seed, what similarity is measured by, provenance.
+
+    def _work(process):
+        evaluate(process, "hcl", "scores", _scored)
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pandas as pd
+
+from stages.artifacts.paths import ModelPaths, RunPaths
+from stages.artifacts.tables import read_frame
+from stages.metrics.tokens import Text
+from stages.runtime.precision import computed_in, computing
+from stages.runtime.process import StageProcess
+from stages.runtime.seeds import seed_everything
+from stages.runtime.settings import Params
+from stages.tracks.evaluation.similarity import Similarity, similarity_of
+from stages.tracks.evaluation.systems import Evaluation, Resampling, write_evaluation
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """A run that is evaluated.
+
+    Attributes:
+        predictions: table of that name.
+        items: table ``items`` of its model.
+        paths: of its model.
+        similarity: what similarity is measured by.
+        resampling: of intervals, and seed.
+    """
+
+    predictions: pd.DataFrame
+    items: pd.DataFrame
+    paths: ModelPaths
+    similarity: Similarity
+    resampling: Resampling
+
+
+def evaluate(process: StageProcess, track: str, kind: str, scored: Callable[[Params, Evaluated], Evaluation],
+             cut: Callable[[str], Text] = str) -> None:
+    """Write scores and metrics of the run that ``process`` is an instance of.
+
+    Args:
+        process: of the stage.
+        track: that the run is of.
+        kind: schema of its scores.
+        scored: returns them.
+        cut: makes a text what is scored.
+
+    Raises:
+        InputError: as of ``scored``, or an encoder or a file of vectors cannot be had.
+    """
+    params, name = process.params, process.instance
+    runtime, model = params.runtime, getattr(params.runs, track)[name].model
+    paths, predictions = ModelPaths(model), read_frame(RunPaths(name).predictions, "predictions")
+    items = read_frame(paths.items, "items")
+    seed_everything(params.seed, runtime.threads, runtime.deterministic, runtime.tf32)
+    with computing(runtime) as device:
+        similarity = similarity_of(params, predictions, items, device, cut)
+        result = scored(params, Evaluated(predictions, items, paths, similarity, resampling_of(params)))
+    result.metrics["settings"] |= {"model": model, **similarity.description}
+    write_evaluation(name, kind, result, process.name, process.params_hash,
+                     computed_in(runtime.precision, runtime.tf32))
+
+
+def resampling_of(params: Params) -> Resampling:
+    """Return how the evaluation of every track makes its intervals."""
+    settings = params.evaluate_hcl
+    return Resampling(settings.resamples, settings.level, params.seed)

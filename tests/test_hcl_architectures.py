@@ -1,0 +1,98 @@
+"""A model of another architecture, trained on the items of the HCL track, stands in its table like any other row."""
+
+import json
+import re
+
+import pandas as pd
+import pytest
+import tiny_training
+import yaml
+
+from pipeline.predict import predict
+from stages.artifacts.paths import ModelPaths, RunPaths
+from stages.artifacts.tables import read_frame
+from stages.params import load_params
+from stages.tracks.hcl import evaluate, generate, train
+from stages.tracks.hcl.architectures import ARCHITECTURES
+from stages.tracks.training import _code
+
+WORDS = {"architecture": "transformer", "training": {"epochs": 3},
+         "transformer": {"layers": 1, "heads": 2, "width": 16, "feed_forward": 32}}
+MODELS = {"hcl": {"dataset": "tiny"}, "words": {"dataset": "tiny", "overrides": WORDS}}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("project")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        tiny_training.write_project(folder, MODELS)
+        params = yaml.safe_load((folder / "params.yaml").read_text())
+        params["runs"] = {"hcl": {name: {"model": name, "decode": {"min_length": 1}} for name in MODELS}}
+        (folder / "params.yaml").write_text(yaml.safe_dump(params))
+        for name in MODELS:
+            assert train.main([name]) == generate.main([name]) == evaluate.main([name]) == 0
+    return folder
+
+
+def test_rows_of_one_table_are_of_the_same_items(project, monkeypatch):
+    monkeypatch.chdir(project)
+    items = {name: read_frame(ModelPaths(name).items, "items") for name in MODELS}
+    assert items["hcl"].equals(items["words"])
+    predictions = {name: read_frame(RunPaths(name).predictions, "predictions") for name in MODELS}
+    for column in ("example_id", "source"):
+        assert predictions["hcl"][column].tolist() == predictions["words"][column].tolist()
+    assert predictions["words"]["keyword"].isna().all() and not predictions["words"]["keyword_known"].any()
+    assert not predictions["words"]["prediction"].str.contains("[unk]", regex=False).any()
+    metrics = {name: json.loads(RunPaths(name).metrics.read_text()) for name in MODELS}
+    assert metrics["hcl"]["run"].keys() == metrics["words"]["run"].keys()
+    assert metrics["hcl"]["floors"] == metrics["words"]["floors"]
+
+
+def test_a_model_says_its_architecture_and_learns(project, monkeypatch):
+    monkeypatch.chdir(project)
+    metrics = json.loads(ModelPaths("words").metrics.read_text())
+    assert metrics["architecture"] == "transformer" and metrics["epochs"] == 3
+    assert json.loads(ModelPaths("hcl").metrics.read_text())["architecture"] == "hcl"
+    losses = pd.read_csv(ModelPaths("words").history)["train_generation"]
+    assert losses.iloc[-1] < losses.iloc[0]
+
+
+def test_new_texts_are_rewritten_without_keywords(project, monkeypatch):
+    monkeypatch.chdir(project)
+    texts = read_frame(RunPaths("words").predictions, "predictions")
+    lines = list(predict(load_params(), "words", texts["source"]))
+    assert lines == [{"source": source, "prediction": prediction}
+                     for source, prediction in zip(texts["source"], texts["prediction"], strict=True)]
+
+
+@pytest.mark.parametrize(("model", "decode", "message"), [
+    ({"init_from": "hcl"}, {}, "init_from: a model of architecture transformer starts from drawn weights"),
+    ({}, {"search": "contrastive"}, r"generate_hcl.search is 'contrastive', and this model \(transformer\) is decoded"),
+    ({}, {"keyword": "random"}, "generate_hcl.keyword is 'random', but this model has no keyword"),
+])
+def test_what_it_cannot_do_is_refused(project, monkeypatch, capsys, model, decode, message):
+    monkeypatch.chdir(project)
+    before = (project / "params.yaml").read_text()
+    params = yaml.safe_load(before)
+    params["models"]["hcl"]["words"] |= model
+    params["runs"]["hcl"]["words"]["decode"] |= decode
+    (project / "params.yaml").write_text(yaml.safe_dump(params))
+    try:
+        assert (train.main(["words"]) if model else generate.main(["words"])) == 1
+    finally:
+        (project / "params.yaml").write_text(before)
+    said = capsys.readouterr().err
+    assert re.search(message, said), said
+
+
+def test_a_checkpoint_depends_on_the_code_of_its_own_architecture_alone():
+    code = {name: {path.as_posix().partition("/stages/tracks/")[2] or path.name
+                   for path in _code("stages.tracks.hcl.train", [f"stages.tracks.hcl.architectures.{name}"])}
+            for name in ARCHITECTURES}
+    assert "hcl/architectures/hcl.py" in code["hcl"] - code["transformer"]
+    assert {"hcl/architectures/transformer.py", "pgkpr/task.py"} <= code["transformer"] - code["hcl"]
+    shared = code["hcl"] & code["transformer"]
+    assert {"training.py", "trained.py", "hcl/train.py", "hcl/items.py", "loop.py"} <= shared
+    used = {"hcl/decoding.py", "generating.py", "hcl/rewriting.py", "evaluating.py", "params.py", "process.py"}
+    assert not used & (code["hcl"] | code["transformer"])
