@@ -16,7 +16,7 @@ from stages.artifacts.schemas import SPLITS
 from stages.artifacts.tables import Provenance, read_frame, table_writer
 from stages.data import ingest
 from stages.data.deduplication.text_keys import jaccard, overlap_tokens, text_key
-from stages.data.reading.dataset import read_rows
+from stages.data.reading.files import read_rows
 from stages.data.splitting.splits import split_groups
 from stages.params.data import Dataset, Ingest
 from stages.runtime.seeds import derived_seed

@@ -5,7 +5,6 @@ Prefect, DVC and torch are imported by the commands that need them: ``--help`` a
 
 import os
 import sys
-import time
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -74,21 +73,9 @@ def run(targets: Annotated[list[str] | None, typer.Argument(
 
     Example: `keycontrast run`, or only one row of the results: `keycontrast run evaluate_hcl@hcl`
     """
-    from pipeline.environment import RUN_LOCK, settle_environment
-    from pipeline.reproduction import check_sources
-    from stages.params import load_params
-    from stages.runtime.guard import die_with, exclusive, watched_ancestors
+    from pipeline.reproduction import reproduce_project
 
-    started = time.monotonic()
-    params = load_params()
-    check_sources(params)
-    settle_environment(Path())
-    die_with(watched_ancestors())
-    with exclusive(RUN_LOCK, "keycontrast run"):
-        from pipeline.reproduction import reproduce_targets
-
-        succeeded = reproduce_targets(params, targets or [], Console(), started, jobs)
-    raise typer.Exit(0 if succeeded else 1)
+    raise typer.Exit(0 if reproduce_project(targets or [], Console(), jobs=jobs) else 1)
 
 
 @app.command()

@@ -10,9 +10,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 
-from pipeline.processes import log_path
+from pipeline.workers import log_path
 
-_SIGNS = {"done": "[green]done   [/]", "failed": "[red]failed [/]", "skipped": "[yellow]skipped[/]"}
+_SIGNS = {"done": "[green]done   [/]", "restored": "[green]cache  [/]", "failed": "[red]failed [/]",
+          "skipped": "[yellow]skipped[/]"}
 _REFRESH_SECONDS = 1.0
 _LAST_BYTES = 400
 
@@ -40,10 +41,10 @@ class RunDisplay:
         self.console.print(f"[cyan]start  [/] {escape(name)}  [dim]{escape(description)}[/]", highlight=False,
                            soft_wrap=True)
 
-    def ended(self, name: str, status: str, seconds: float = 0.0, message: str = "") -> None:
+    def ended(self, name: str, status: str, message: str = "") -> None:
         """Say how a stage ended; stages that were up to date are counted, not listed."""
         with self._guard:
-            self._running.pop(name, None)
+            seconds = time.monotonic() - self._running.pop(name, time.monotonic())
             self._ended += 1
             self._cached += status == "cached"
             count = f"{self._ended}/{self._total}"

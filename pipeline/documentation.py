@@ -1,10 +1,11 @@
-"""The documents that are made from the code: ``docs/data-dictionary.md`` and the README's stage table.
+"""The documents that are made from the code: ``docs/data-dictionary.md``, the README's tables of stages and layouts.
 
 ``python -m pipeline.documentation`` writes them; ``--check`` only compares, for the tests.
 """
 
 import argparse
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,15 @@ import yaml
 
 from stages.artifacts.schemas import SCHEMA_VERSION, SCHEMAS, TableSchema
 from stages.artifacts.tables import atomic_file
+from stages.data.layouts.layout import Layout
+from stages.data.layouts.registry import LAYOUTS
 from stages.keywords.methods import METHODS
 
 ROOT = Path(__file__).resolve().parent.parent
 DICTIONARY = Path("docs") / "data-dictionary.md"
 README = Path("README.md")
-BEGIN = "<!-- stages: made by `python -m pipeline.documentation` -->"
-END = "<!-- /stages -->"
+MARKS = {name: (f"<!-- {name}: made by `python -m pipeline.documentation` -->", f"<!-- /{name} -->")
+         for name in ("stages", "layouts")}
 
 
 def data_dictionary() -> str:
@@ -70,17 +73,32 @@ def _outputs(body: dict[str, Any]) -> list[str]:
     return names
 
 
-def readme_with_stages(readme: str, dvc: dict[str, Any]) -> str:
-    """Return ``readme`` with the table between its two marks made anew.
+def layout_table(layouts: Iterable[Layout]) -> str:
+    """Return ``layouts`` as a Markdown table."""
+    return "\n".join(["| layout | a row is | columns |", "| --- | --- | --- |",
+                      *(f"| `{layout.name}` | {_cell(layout.row)} | {_columns(layout)} |" for layout in layouts)])
+
+
+def _columns(layout: Layout) -> str:
+    if layout.published:
+        return _cell(layout.files) or "its own"
+    listed = {needed: ", ".join(f"`{role}` ({column.meaning})" for role, column in layout.columns.items()
+                                if column.needed == needed) for needed in (True, False)}
+    return _cell(listed[True] + (f"; perhaps {listed[False]}" if listed[False] else ""))
+
+
+def with_table(readme: str, name: str, table: str) -> str:
+    """Return ``readme`` with the table between the two marks called ``name`` made anew.
 
     Raises:
         ValueError: the marks are missing.
     """
-    before, begin, rest = readme.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    first, last = MARKS[name]
+    before, begin, rest = readme.partition(first)
+    _, end, after = rest.partition(last)
     if not begin or not end:
-        raise ValueError(f"README.md lacks the marks {BEGIN} and {END}")
-    return f"{before}{BEGIN}\n{stage_table(dvc)}\n{END}{after}"
+        raise ValueError(f"README.md lacks the marks {first} and {last}")
+    return f"{before}{first}\n{table}\n{last}{after}"
 
 
 def _cell(text: str) -> str:
@@ -91,7 +109,8 @@ def documents(root: Path = ROOT) -> dict[Path, str]:
     """Return each generated document's path (below ``root``) and the text that it should have."""
     dvc = yaml.safe_load((root / "dvc.yaml").read_text(encoding="utf-8"))
     readme = (root / README).read_text(encoding="utf-8")
-    return {DICTIONARY: data_dictionary(), README: readme_with_stages(readme, dvc)}
+    readme = with_table(with_table(readme, "stages", stage_table(dvc)), "layouts", layout_table(LAYOUTS.values()))
+    return {DICTIONARY: data_dictionary(), README: readme}
 
 
 def main(argv: list[str] | None = None) -> int:

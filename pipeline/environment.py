@@ -5,7 +5,6 @@ Nothing here imports Prefect: its settings are read once, when it is imported, s
 
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from stages.runtime.guard import ORCHESTRATOR
@@ -17,8 +16,11 @@ PREFECT_HOME = HOME / "prefect"
 
 # Deployments and a person's own Prefect settings win over each of these.
 _PREFECT_DEFAULTS = {
-    "PREFECT_LOGGING_LEVEL": "CRITICAL",
-    "PREFECT_LOGGING_TO_API_ENABLED": "false",
+    # The terminal has lines of its own; the server keeps what stages say.
+    "PREFECT_LOGGING_LEVEL": "INFO",
+    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
+    "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
+    "PREFECT_SERVER_CONCURRENCY_MAXIMUM_CONCURRENCY_SLOT_WAIT_SECONDS": "0.5",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_CLI_COLORS": "false",
     "PREFECT_SERVER_UI_ENABLED": "false",
@@ -40,14 +42,6 @@ def settle_environment(root: Path) -> None:
         os.environ.setdefault(name, value)
 
 
-def child_environment(gpus: Sequence[str] = ()) -> dict[str, str]:
-    """Return the environment of a child that has to die with this process.
-
-    Args:
-        gpus: the devices that the child may see; none leaves the choice as it is.
-    """
-    environment = {**os.environ, ORCHESTRATOR: str(os.getpid()),
-                   "DVC_NO_ANALYTICS": "true", "PYTHONUNBUFFERED": "1"}
-    if gpus:
-        environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
-    return environment
+def child_environment() -> dict[str, str]:
+    """Return the environment of a child that has to die with this process."""
+    return {**os.environ, ORCHESTRATOR: str(os.getpid()), "DVC_NO_ANALYTICS": "true", "PYTHONUNBUFFERED": "1"}

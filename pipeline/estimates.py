@@ -19,10 +19,10 @@ from pipeline.extent import Extent, extent_of
 from pipeline.flops import training_work
 from pipeline.machine import Machine
 from pipeline.sizes import Kind, kind_of
+from pipeline.workers import AT_ONCE
 from stages.params import Params
 from stages.runtime.errors import InputError
 
-SIDE_BY_SIDE = 2  # stages that `keycontrast run` runs at a time
 # Seconds of a stage before and after its own work, DVC's included: with torch to be loaded, and without.
 START_TORCH, START_PLAIN = 6.0, 2.0
 # Floating-point operations per second, of one thread or of a GPU. Those of CPU threads are of the sample's trainings on
@@ -159,7 +159,7 @@ def dataset_of(params: Params, stage: str, key: str) -> str:
 
 def total_seconds(params: Params, found: Mapping[str, Cost], machine: Machine) -> float:
     """Return the time by the clock: stages run two at a time, but none before what it reads."""
-    at_once = min(SIDE_BY_SIDE, machine.cores)
+    at_once = min(AT_ONCE, machine.cores)
     way: dict[str, float] = {"": 0.0}
     last = 0.0
     for name, cost in found.items():
@@ -189,7 +189,7 @@ def _chains(params: Params) -> Iterator[tuple[str, list[str]]]:
 def in_words(params: Params, found: Mapping[str, Cost], machine: Machine, rates: Rates) -> str:
     """Return the estimate as a sentence for a person: time, memory, what takes longest, and what it is drawn from."""
     longest = sorted(found, key=lambda name: -found[name].seconds)[:2]
-    gib = sum(sorted((cost.gib for cost in found.values()), reverse=True)[:SIDE_BY_SIDE])
+    gib = sum(sorted((cost.gib for cost in found.values()), reverse=True)[:AT_ONCE])
     shown = ", ".join(f"{name} {duration(round(found[name].seconds))}" for name in longest)
     table = "rates of another machine" if "cores" in kind_of(machine) else "rates that nobody has measured"
     count = f"{rates.trainings} training{'s' if rates.trainings > 1 else ''}"

@@ -9,8 +9,8 @@ import numpy as np
 
 from stages.artifacts.schemas import SPLITS
 from stages.data.deduplication.checks import RowCheck, RowError
-from stages.data.layouts.layout import structure_of
-from stages.data.reading.dataset import data_files, read_rows
+from stages.data.layouts.registry import structure_of
+from stages.data.reading.files import data_files, read_rows
 from stages.data.reading.text import COMPRESSIONS
 from stages.params import Params
 from stages.params.data import Dataset
@@ -53,6 +53,7 @@ def extent_of(params: Params, name: str, root: Path = Path()) -> Extent:
     """
     dataset, settings = params.datasets[name], params.ingest_settings(name)
     dataset = dataset.model_copy(update={"source": str(root / dataset.source)})
+    structure = structure_of(dataset.layout)
     check, lengths, splits, groups = RowCheck(dataset, settings.roc_mode), [], Counter[str | None](), set()
     rows, size, in_all = 0, 0, sum(_text_size(path) for _, path in data_files(dataset))
     for row in islice(read_rows(dataset), LOOKED_AT):
@@ -61,9 +62,9 @@ def extent_of(params: Params, name: str, root: Path = Path()) -> Extent:
             found = check(row)
         except RowError:
             continue
-        if structure_of(dataset.layout) in ("pairs", "dialogue") and found.label == "0" or found.group in groups:
+        if structure in ("pairs", "dialogue") and found.label == "0" or found.group in groups:
             continue
-        groups |= {found.group} if structure_of(dataset.layout) == "captions" else set()
+        groups |= {found.group} if structure == "captions" else set()
         splits[row.split] += 1
         lengths.append([_words(text, dataset) for text in (found.surfaces[0], found.surfaces[:2][-1])])
     scale = max(1.0, in_all / max(1, size)) if rows == LOOKED_AT else 1.0

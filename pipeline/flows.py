@@ -1,58 +1,55 @@
-"""The Prefect flow ``reproduce``: DVC's DAG, each stage instance a task, in three subflows.
+"""The Prefect flow ``reproduce``: DVC's DAG, each stage instance a task that waits for those it reads from.
 
-DVC decides what is up to date and stores what is made; Prefect orders, runs side by side, retries and
-records. A stage is run by a ``dvc repro -s`` process of its own, so that the artifacts and the
-``dvc.lock`` are those that ``dvc repro`` makes.
+DVC decides what is up to date and stores what is made; Prefect orders, runs side by side, retries and records. A stage
+is brought up to date by DVC itself, in one of a few lasting processes, so that the artifacts and the ``dvc.lock`` are
+those that ``dvc repro`` makes.
 """
 
 import json
 import logging
-import queue
 import re
+import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from prefect import flow, task
-from prefect.artifacts import create_markdown_artifact
+from prefect import flow, get_run_logger, task
+from prefect.artifacts import create_markdown_artifact, create_table_artifact
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import GlobalConcurrencyLimitUpdate
 from prefect.client.schemas.objects import State, TaskRun
+from prefect.concurrency.sync import concurrency
 from prefect.events.worker import EventsWorker
 from prefect.futures import PrefectFuture
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 from prefect.states import Completed
-from prefect.task_runners import ThreadPoolTaskRunner
+from pydantic import Field
 from rich.console import Console
 
-from pipeline.dag import SUBFLOWS, Dag, StageNode, Subflow, read_dag, subflow_of
+from pipeline.dag import Dag, StageNode
 from pipeline.display import RunDisplay, duration
-from pipeline.environment import settle_environment
-from pipeline.processes import BadInput, LockLost, Processes, StageCrash, log_path, visible_gpus
-from stages.params import load_params
+from pipeline.machine import visible_gpus
+from pipeline.server import is_own_server
+from pipeline.workers import AT_ONCE, BadInput, LockLost, StageCrash, Workers, log_path
 from stages.params.root import Runtime
 from stages.runtime.distributed import check_devices
 from stages.runtime.process import RECORDS
 
-# Measured: two `dvc repro -s` in one repository are safe; of eight, 3 in 100 lose the lock, and are tried again.
-SIDE_BY_SIDE = 2
+# Prefect's concurrency limits, which its interface shows and lets a person change on a server of their own.
+PROCESSOR, GPU = "keycontrast-processor", "keycontrast-gpu"
 _LOCK_RETRIES = 5
 _RETRY_DELAY_SECONDS = 2
 _DELIVERY_SECONDS = 30.0
+_LOGGED_CHARACTERS = 100_000
 
-Status = Literal["cached", "done", "failed", "skipped"]
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """A stage instance that has been handed to Prefect."""
-
-    node: StageNode
-    gpus: tuple[str, ...]
-    started: float
-    future: PrefectFuture[Any]
+Status = Literal["cached", "restored", "done", "failed", "skipped"]
+RecipeName = Annotated[str, Field(pattern=r"^[\w.-]+$", description="a recipe whose params are to be in force")]
+Target = Annotated[str, Field(pattern=r"^\w+(@[\w.-]+)?$", description="a stage, or an instance such as train_hcl@hcl")]
 
 
 class StagesFailed(Exception):
@@ -69,9 +66,9 @@ class Session:
         gpus: all devices that stages may take.
         training_processes: of one training, each of which takes a device.
         jobs: stages that share a device, or those at a time where there is none; None for one, and two at a time.
-        processes: the running children.
+        forced: stage instances that run though nothing has changed.
+        workers: the processes that run stages.
         outcomes: how each stage instance ended.
-        places: how many stages may still start on each device.
     """
 
     dag: Dag
@@ -79,36 +76,42 @@ class Session:
     gpus: list[str] = field(default_factory=list)
     training_processes: int = 1
     jobs: int | None = None
-    processes: Processes = field(default_factory=Processes)
+    forced: frozenset[str] = frozenset()
+    workers: Workers = field(default_factory=Workers)
     outcomes: dict[str, Status] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.places = dict.fromkeys(self.gpus, self.jobs or 1)
+        self._users, self._guard = dict.fromkeys(self.gpus, 0), threading.Lock()
 
     @property
-    def side_by_side(self) -> int:
-        """How many stages may run at a time."""
-        return max(SIDE_BY_SIDE, len(self.gpus)) if self.jobs is None else self.jobs * max(1, len(self.gpus))
+    def limits(self) -> dict[str, int]:
+        """How many stages may run at a time, and on how many devices, each counted once per stage on it."""
+        share = self.jobs or 1
+        at_once = max(AT_ONCE, len(self.gpus)) if self.jobs is None else share * max(1, len(self.gpus))
+        return {PROCESSOR: at_once, **({GPU: share * len(self.gpus)} if self.gpus else {})}
 
     def needed_gpus(self, node: StageNode) -> int:
         """Return how many devices a stage instance takes: a training one for each of its processes."""
         return (self.training_processes if node.is_training else 1) if node.gpu and self.gpus else 0
 
-    def take(self, node: StageNode) -> tuple[str, ...]:
-        """Return the devices that ``node`` now has, and count it on them."""
-        gpus = tuple(self.free_gpus()[:self.needed_gpus(node)])
-        for gpu in gpus:
-            self.places[gpu] -= 1
-        return gpus
+    @contextmanager
+    def devices(self, node: StageNode) -> Iterator[tuple[str, ...]]:
+        """Yield the devices that ``node`` now has, those with the fewest stages on them."""
+        with self._guard:
+            gpus = tuple(sorted(self._users, key=lambda gpu: self._users[gpu])[:self.needed_gpus(node)])
+            for gpu in gpus:
+                self._users[gpu] += 1
+        try:
+            yield gpus
+        finally:
+            with self._guard:
+                for gpu in gpus:
+                    self._users[gpu] -= 1
 
-    def give_back(self, gpus: Sequence[str]) -> None:
-        """Count a stage that had ``gpus`` as ended."""
-        for gpu in gpus:
-            self.places[gpu] += 1
-
-    def free_gpus(self) -> list[str]:
-        """Return the devices on which another stage may start, the least used first."""
-        return sorted((gpu for gpu in self.gpus if self.places[gpu]), key=lambda gpu: -self.places[gpu])
+    def is_current(self, node: StageNode) -> bool:
+        """Tell whether DVC found it up to date, and nothing that it reads has been made again since."""
+        return not node.changed and node.name not in self.forced and all(
+            self.outcomes.get(name) not in ("done", "restored") for name in node.upstream)
 
     def failed(self) -> list[str]:
         """Return the stage instances that failed themselves."""
@@ -119,14 +122,16 @@ _SESSION: ContextVar[Session] = ContextVar("session")
 
 
 @contextmanager
-def session_of(dag: Dag, console: Console, runtime: Runtime, jobs: int | None = None) -> Iterator[Session]:
-    """Yield the session in which ``reproduce`` runs; its children end with it, however it ends.
+def session_of(dag: Dag, console: Console, runtime: Runtime, workers: Workers, jobs: int | None = None,
+               forced: Sequence[str] = ()) -> Iterator[Session]:
+    """Yield the session in which ``reproduce`` runs.
 
     Args:
         dag: the stage instances to bring up to date.
         console: where progress is shown.
         runtime: of the params: device, and processes of a training.
-        jobs: as of :class:`Session`.
+        workers: the processes that run stages.
+        jobs, forced: as of :class:`Session`.
 
     Raises:
         InputError: a training is to have more processes than there are devices.
@@ -134,13 +139,13 @@ def session_of(dag: Dag, console: Console, runtime: Runtime, jobs: int | None = 
     gpus = visible_gpus(runtime.device)
     if gpus and any(node.gpu and node.is_training for node in dag.nodes):
         check_devices(runtime.processes, len(gpus))
-    session = Session(dag, RunDisplay(console, len(dag.nodes)), gpus, runtime.processes, jobs)
+    display = RunDisplay(console, len(dag.nodes))
+    session = Session(dag, display, gpus, runtime.processes, jobs, frozenset(forced), workers)
     token = _SESSION.set(session)
     try:
         with session.display.live():
             yield session
     finally:
-        session.processes.end()
         _SESSION.reset(token)
 
 
@@ -167,178 +172,142 @@ def events_delivered() -> Iterator[None]:
         EventsWorker.drain_all(timeout=_DELIVERY_SECONDS, at_exit=False)
 
 
-@flow(name="reproduce", description="Bring every artifact up to date.", validate_parameters=False)
-def reproduce(targets: list[str] | None = None) -> None:
+@flow(name="reproduce", description="Bring every artifact up to date.")
+def reproduce(recipe: RecipeName | None = None, targets: list[Target] | None = None, force: bool = False) -> None:
     """Bring ``targets`` and what they need up to date; everything by default.
 
     Args:
+        recipe: whose params are to be in force, as ``keycontrast use`` writes them; by default those that are.
         targets: stages or instances such as ``evaluate_hcl@hcl``.
+        force: run the targets, or everything, though nothing has changed.
 
     Raises:
         StagesFailed: at least one stage failed. All that did not depend on it has been done.
     """
     session = _SESSION.get(None)
     if session is None:
+        from pipeline.reproduction import reproduce_project
+
         # Started by a Prefect worker rather than by the command line.
-        settle_environment(Path())
-        dag = read_dag()
-        wanted = dag.subset(dag.resolve(targets)) if targets else dag
-        with session_of(wanted, Console(stderr=True), load_params().runtime):
-            return reproduce.fn(targets)
-    parts = subflow_of(session.dag.nodes)
-    for part in SUBFLOWS:
-        if part in parts.values():
-            _run_subflow(_FLOWS[part], sorted(name for name in parts if parts[name] == part))
+        console = Console(stderr=True)
+        if not reproduce_project(targets or [], console, recipe=recipe, force=force, within_flow=True):
+            raise StagesFailed("the logs of the task runs say why")
+        return
+    run_stages(session)
     if session.failed():
         raise StagesFailed(f"{', '.join(session.failed())} failed")
-    return None
 
 
-def _run_subflow(subflow: Any, names: list[str]) -> None:
-    """Run a subflow; failed stages are noted in the session and do not end the parent here."""
-    # The state would also hide errors of this module, so only one kind is let pass.
-    runner: Any = ThreadPoolTaskRunner(max_workers=_SESSION.get().side_by_side)
-    with suppress(StagesFailed):
-        subflow.with_options(task_runner=runner)(names)
+def run_stages(session: Session) -> None:
+    """Run the stage instances of ``session`` within the present flow run, each as soon as what it reads is there."""
+    set_limits(session)
+    futures: dict[str, PrefectFuture[Any]] = {}
+    try:
+        for node in session.dag.nodes:
+            # A task that waits holds a thread, and nothing else.
+            before = {name: futures[name] for name in node.upstream if name in futures}
+            futures[node.name] = _as_task(session, node).submit(node, wait_for=list(before.values()))
+            futures[node.name].add_done_callback(partial(_note_end, session, node, before))
+        for future in futures.values():
+            future.wait()
+    except BaseException:
+        # Threads of the task runner wait for their workers: without this an interrupt would wait too.
+        session.workers.end()
+        raise
 
 
-@flow(name="prepare", description="Everything that a training needs.", validate_parameters=False)
-def prepare(names: list[str]) -> None:
-    """Run the stage instances ``names``."""
-    _run_part(names)
+def set_limits(session: Session) -> None:
+    """Set Prefect's concurrency limits; on a server of somebody's own, only those that it lacks or a person asks for.
 
-
-@flow(name="train", description="Trainings, and what no training waits for.", validate_parameters=False)
-def train(names: list[str]) -> None:
-    """Run the stage instances ``names``."""
-    _run_part(names)
-
-
-@flow(name="evaluate", description="Generation, metrics, report.", validate_parameters=False)
-def evaluate(names: list[str]) -> None:
-    """Run the stage instances ``names``."""
-    _run_part(names)
-
-
-_FLOWS: dict[Subflow, Any] = {"prepare": prepare, "train": train, "evaluate": evaluate}
+    Our own server has nobody but this run: what a killed one has left taken is free again.
+    """
+    with get_client(sync_client=True) as client:
+        known = {one.name for one in client.read_global_concurrency_limits(limit=200)}
+        for name, limit in session.limits.items():
+            if is_own_server() or session.jobs is not None or name not in known:
+                client.upsert_global_concurrency_limit_by_name(name, limit)
+            if is_own_server():
+                client.update_global_concurrency_limit(name, GlobalConcurrencyLimitUpdate(active_slots=0))
 
 
 @task(name="stage", persist_result=False)
-def run_stage_instance(node: StageNode, gpus: tuple[str, ...]) -> State[Any]:
-    """Bring one stage instance up to date and leave links to what it made."""
+def run_stage_instance(node: StageNode) -> State[Any]:
+    """Bring one stage instance up to date and leave its output, its metrics and links to what it made."""
     session = _SESSION.get()
-    started = time.monotonic()
-    if _is_current(node, session):
+    if session.is_current(node):
+        session.outcomes[node.name] = "cached"
+        session.display.ended(node.name, "cached")
         return Completed(name="Cached", message="up to date")
-    session.display.started(node.name, node.description)
-    if not session.processes.repro(node.name, gpus):
+    with ExitStack() as held:
+        if needed := session.needed_gpus(node):
+            held.enter_context(concurrency(GPU, occupy=needed))
+        held.enter_context(concurrency(PROCESSOR))
+        gpus = held.enter_context(session.devices(node))
+        started = time.monotonic()
+        session.display.started(node.name, node.description)
+        try:
+            made = session.workers.repro(node.name, gpus, force=node.name in session.forced)
+        finally:
+            _log_output(node)
+    seconds = time.monotonic() - started
+    session.outcomes[node.name] = made
+    session.display.ended(node.name, made)
+    if made == "cached":
         return Completed(name="Cached", message="its inputs were made again with the same content")
-    leave_artifact(node, time.monotonic() - started)
-    return Completed(message="done")
+    leave_artifacts(node, seconds)
+    return Completed(name="Restored", message="from DVC's cache") if made == "restored" else Completed(message="done")
 
 
-def leave_artifact(node: StageNode, seconds: float) -> None:
-    """Leave links to the outs of ``node``, its duration and its peak memory with the current task run."""
+def _log_output(node: StageNode) -> None:
+    """Give Prefect what the stage wrote, the end of it if that is much."""
+    log = log_path(node.name)
+    if log.exists() and (text := log.read_text(encoding="utf-8", errors="replace")[-_LOGGED_CHARACTERS:].strip()):
+        get_run_logger().info(text)
+
+
+def leave_artifacts(node: StageNode, seconds: float) -> None:
+    """Leave metrics as tables, links to the outs of ``node``, its duration and its peak memory with the task run."""
     record = RECORDS / f"{node.stage}@{node.key or 'all'}.json"
     memory = json.loads(record.read_text())["peak_memory_mib"] if record.exists() else None
     lines = [f"- [{out}]({Path(out).resolve().as_uri()})" for out in node.outs]
     lines += ["", f"Duration: {duration(seconds)}", "",
               f"Peak memory: {memory} MiB" if memory is not None else "Peak memory: not recorded"]
+    create_markdown_artifact("\n".join(lines), key=_artifact_key(node.name), description=node.description or node.name)
+    for path in map(Path, node.metrics):
+        rows = [{"run": run, **values} for run, values in json.loads(path.read_text(encoding="utf-8")).items()]
+        if rows:
+            create_table_artifact(rows, key=_artifact_key(f"metrics-{path.stem}"), description=str(path))
+
+
+def _artifact_key(name: str) -> str:
     # Prefect takes lower-case letters, digits and dashes only.
-    create_markdown_artifact("\n".join(lines), key=re.sub("[^a-z0-9]+", "-", node.name.lower()).strip("-"),
-                             description=node.description or node.name)
+    return re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
-def _is_current(node: StageNode, session: Session) -> bool:
-    """Tell whether DVC found it up to date, and nothing that it reads has been made again since."""
-    return not node.changed and all(session.outcomes.get(name) != "done" for name in node.upstream)
-
-
-def _as_task(node: StageNode) -> Any:
+def _as_task(session: Session, node: StageNode) -> Any:
     """Return the task of one stage instance, with the retries that make sense for it."""
 
     def worth_another(_: Any, run: TaskRun, state: State[Any]) -> bool:
-        if isinstance(state.data, LockLost):
-            return True
-        return isinstance(state.data, StageCrash) and run.run_count <= node.retries
+        if session.workers.stopped:
+            return False
+        return isinstance(state.data, LockLost) or isinstance(state.data, StageCrash) and run.run_count <= node.retries
 
     return run_stage_instance.with_options(
         name=node.stage, task_run_name=node.name, retries=max(_LOCK_RETRIES, node.retries),
         retry_delay_seconds=_RETRY_DELAY_SECONDS, retry_condition_fn=worth_another)
 
 
-def _run_part(names: list[str]) -> None:
-    """Run stage instances, each as soon as what it needs is there, and wait for all of them.
-
-    A task is handed to Prefect only when it can start: one that waits would hold a worker.
-    """
-    session = _SESSION.get()
-    # Trainings first: what takes longest must not be the last to start.
-    waiting = sorted((node for node in session.dag.nodes if node.name in names), key=lambda node: not node.is_training)
-    running: dict[str, Attempt] = {}
-    ended: queue.Queue[Attempt] = queue.Queue()
-    try:
-        while waiting or running:
-            waiting = _without_dependents(session, waiting)
-            while (node := _startable(session, waiting, len(running))) is not None:
-                waiting.remove(node)
-                running[node.name] = _start(session, node, ended)
-            if waiting and not running:
-                raise RuntimeError(f"{waiting[0].name} waits for a stage of a later subflow")
-            if running:
-                attempt = ended.get()
-                del running[attempt.node.name]
-                _note(session, attempt)
-    except BaseException:
-        # Threads of the task runner wait for their children: without this an interrupt would wait too.
-        session.processes.end()
-        raise
-    failed = [name for name in names if session.outcomes[name] == "failed"]
-    if failed:
-        raise StagesFailed(f"{', '.join(failed)} failed")
-
-
-def _startable(session: Session, waiting: list[StageNode], running: int) -> StageNode | None:
-    """Return the first stage instance that can start now: its inputs stand, a worker and its GPUs are free."""
-    if running >= session.side_by_side:
-        return None
-    free = len(session.free_gpus())
-    return next((node for node in waiting if session.needed_gpus(node) <= free
-                 and all(session.outcomes.get(name) in ("done", "cached") for name in node.upstream)), None)
-
-
-def _start(session: Session, node: StageNode, ended: "queue.Queue[Attempt]") -> "Attempt":
-    gpus = session.take(node)
-    attempt = Attempt(node, gpus, time.monotonic(), _as_task(node).submit(node, gpus))
-    attempt.future.add_done_callback(lambda _: ended.put(attempt))
-    return attempt
-
-
-def _note(session: Session, attempt: "Attempt") -> None:
-    """Record and show how a stage instance ended, and give its GPUs back."""
-    session.give_back(attempt.gpus)
-    attempt.future.wait()
-    name, state = attempt.node.name, attempt.future.state
-    seconds = time.monotonic() - attempt.started
-    if state.is_completed():
-        status: Status = "cached" if state.name == "Cached" else "done"
-        session.outcomes[name] = status
-        session.display.ended(name, status, seconds)
+def _note_end(session: Session, node: StageNode, before: Mapping[str, PrefectFuture[Any]],
+              future: PrefectFuture[Any]) -> None:
+    """Record and show a stage instance that failed, or that did not run because something it needs did not."""
+    future.wait()
+    if future.state.is_completed():
         return
-    failure = state.result(raise_on_failure=False)
-    session.outcomes[name] = "failed"
-    where = "" if isinstance(failure, BadInput) else f"\nall of its output: {log_path(name)}"
-    session.display.ended(name, "failed", seconds, f"{failure}{where}")
-
-
-def _without_dependents(session: Session, waiting: list[StageNode]) -> list[StageNode]:
-    """Return ``waiting`` without what cannot run because something it needs failed or was skipped."""
-    kept = []
-    for node in waiting:
-        lost = [name for name in node.upstream if session.outcomes.get(name) in ("failed", "skipped")]
-        if lost:
-            session.outcomes[node.name] = "skipped"
-            session.display.ended(node.name, "skipped", message=f"needs {', '.join(lost)}")
-        else:
-            kept.append(node)
-    return kept
+    lost = [name for name, other in before.items() if not other.state.is_completed()]
+    session.outcomes[node.name] = "skipped" if lost else "failed"
+    if lost:
+        session.display.ended(node.name, "skipped", f"needs {', '.join(lost)}")
+        return
+    failure = future.state.result(raise_on_failure=False)
+    where = "" if isinstance(failure, BadInput) else f"\nall of its output: {log_path(node.name)}"
+    session.display.ended(node.name, "failed", f"{failure}{where}")

@@ -8,17 +8,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from stages.data.layouts.layout import Layout
-from stages.data.reading.delimited import read_delimited
-from stages.data.reading.files import file_format
-from stages.data.reading.jsonl import read_jsonl
-from stages.data.reading.parquet import read_parquet
+from stages.data.layouts.layout import TABLES, BoundLayout, Column, Layout
+from stages.data.reading.files import file_format, read_table
 from stages.data.reading.rows import RawRow, RowMaker, is_unicode
 from stages.data.reading.text import character_problem, is_sound, text_lines
 from stages.runtime.errors import InputError, nearest
 
 COLUMN = "text"
-_TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
 _DOCUMENT = ".json"
 # How the readers name what is an option here.
 _WORDS = (("the data set's `encoding`", "--encoding"),
@@ -88,7 +84,7 @@ def _of_file(file: Path, column: str | None, encoding: str) -> Iterator[str]:
     if not file.is_file():
         what = "a folder" if file.is_dir() else "no such file"
         raise InputError(f"{file}: {what}. It should be a file with one text per line, or a table: "
-                         f"{', '.join(_TABLES)}.")
+                         f"{', '.join(TABLES)}.")
     try:
         "".encode(encoding)
     except LookupError as error:
@@ -97,11 +93,11 @@ def _of_file(file: Path, column: str | None, encoding: str) -> Iterator[str]:
     form = file_format(file)
     if form == _DOCUMENT:
         raise InputError(f"{file}: one JSON document is not read. Write one object per line, and name the file .jsonl.")
-    if form not in _TABLES and column is not None:
+    if form not in TABLES and column is not None:
         raise InputError(f"--column: {file} is read line by line and has no columns; leave it out, or name a table "
-                         f"({', '.join(_TABLES)}).")
+                         f"({', '.join(TABLES)}).")
     try:
-        yield from _of_table(file, form, column or COLUMN, encoding) if form in _TABLES else _of_lines(file, encoding)
+        yield from _of_table(file, form, column or COLUMN, encoding) if form in TABLES else _of_lines(file, encoding)
     except InputError as error:
         raise InputError(_in_our_words(str(error))) from error
 
@@ -119,7 +115,8 @@ def _of_lines(file: Path, encoding: str) -> Iterator[str]:
 
 
 def _of_table(file: Path, form: str, column: str, encoding: str) -> Iterator[str]:
-    layout = Layout("text", "texts", {COLUMN: column}, "standard", published=False, named_by="--column")
+    declared = Layout("text", "a text", "texts", {COLUMN: Column("a text", COLUMN)})
+    layout = BoundLayout(declared, {COLUMN: column}, "standard", named_by=lambda role: "--column")
     for row in _rows(file, form, encoding, RowMaker(file.name, layout, None)):
         yield _text(file, row, column)
 
@@ -127,11 +124,7 @@ def _of_table(file: Path, form: str, column: str, encoding: str) -> Iterator[str
 def _rows(file: Path, form: str, encoding: str, maker: RowMaker) -> Iterator[RawRow]:
     if file.stat().st_size == 0:
         raise InputError(f"{file}: the file is empty. Fetch it again.")
-    if form == ".parquet":
-        return read_parquet(file, maker)
-    if form == ".jsonl":
-        return read_jsonl(file, encoding, maker)
-    return read_delimited(file, form, encoding, maker)
+    return read_table(file, form, encoding, maker)
 
 
 def _text(file: Path, row: RawRow, column: str) -> str:

@@ -3,10 +3,9 @@
 import os
 import re
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-
-from pipeline.processes import visible_gpus
 
 _GIB = 2**30
 
@@ -58,3 +57,26 @@ def _gpu_gib() -> float:
     import torch
 
     return round(min(found), 1) if found and torch.cuda.is_available() else 0.0
+
+
+def visible_gpus(device: str) -> list[str]:
+    """Return the devices that stages may take; empty where they compute on the CPU.
+
+    Args:
+        device: ``runtime.device`` of the params.
+    """
+    if device == "cpu":
+        return []
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is not None:
+        return [part.strip() for part in chosen.split(",") if part.strip() not in ("", "-1")]
+    return list(_installed_gpus())
+
+
+def _installed_gpus() -> Iterator[str]:
+    try:
+        listing = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30, check=False)
+    except (FileNotFoundError, subprocess.TimeoutExpired):
+        return
+    if listing.returncode == 0:
+        yield from re.findall(r"^GPU (\d+):", listing.stdout, re.MULTILINE)

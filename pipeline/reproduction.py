@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +10,21 @@ from rich.console import Console
 
 from pipeline.dag import Dag, bring_back, clear_dead_locks, read_dag
 from pipeline.display import RunDisplay, duration
-from pipeline.estimates import estimate
+from pipeline.environment import RUN_LOCK, settle_environment
 from pipeline.lockfile import LOCK, changed_results, committed_lock, other_bytes, read_lock
-from pipeline.machine import this_machine
-from pipeline.processes import LockLost, Processes, StageFailure
 from pipeline.results import results_tables
 from pipeline.server import prefect_server
+from pipeline.workers import AT_ONCE, LockLost, StageFailure, Workers
 from stages.artifacts.paths import METRICS, REPORT_PAGE
 from stages.data.reading.files import data_files, published_splits
-from stages.params import Params
+from stages.params import Params, load_params
 from stages.params.data import Dataset
 from stages.runtime.errors import InputError
+from stages.runtime.guard import die_with, exclusive, watched_ancestors
 from stages.runtime.process import RECORDS
 
 _LOCK_ATTEMPTS = 3
+_WITHOUT_RUNNING = {"cached": "nothing had changed", "restored": "taken from DVC's cache"}
 
 
 def check_sources(params: Params, root: Path = Path()) -> None:
@@ -54,34 +55,46 @@ def _wrong_files(name: str, dataset: Dataset) -> list[str]:
     return []
 
 
-def reproduce_targets(params: Params, targets: Sequence[str], console: Console, started: float,
-                      jobs: int | None = None) -> bool:
-    """Run the flow ``reproduce`` and say where the results are.
+def reproduce_project(targets: Sequence[str], console: Console, *, jobs: int | None = None, recipe: str | None = None,
+                      force: bool = False, within_flow: bool = False) -> bool:
+    """Bring the project up to date, say where the results are, and hold it for this process meanwhile.
 
     Args:
-        params: validated params.
         targets: stages or instances; everything if empty.
         console: where progress and results are shown.
-        started: when the command began, by ``time.monotonic``.
         jobs: stages that share a GPU, or those at a time where there is none; None for one, and two at a time.
+        recipe: whose params are put in force first; None for those that are.
+        force: run the targets, or everything, though nothing has changed.
+        within_flow: the flow ``reproduce`` has begun already, in a process that a Prefect worker started.
 
     Returns:
         Whether everything succeeded.
     """
-    for note in clear_dead_locks():
-        console.print(note, style="dim")
-    before = read_lock()
-    dag = _wanted(targets)
-    if any(not Path(out).exists() for node in dag.nodes for out in node.outs) and (back := bring_back(dag)):
-        console.print(f"Missing artifacts of {len(back)} stages brought back from DVC's cache: {', '.join(back)}",
-                      highlight=False, soft_wrap=True)
+    started = time.monotonic()
+    check_sources(load_params())
+    settle_environment(Path())
+    die_with(watched_ancestors())
+    with exclusive(RUN_LOCK, "keycontrast run"):
+        if recipe is not None and load_params().recipe != recipe:
+            from pipeline.recipes import apply, plan
+
+            apply(plan(recipe))
+        params = load_params()
+        for note in clear_dead_locks():
+            console.print(note, style="dim")
+        before = read_lock()
         dag = _wanted(targets)
-    display, failed = _reproduced(dag, targets, params, console, jobs)
-    _conclude(params, dag, display, failed, console, started)
-    if lost := sorted(set(failed) & set(before)):
-        console.print(f"What they had made before is in DVC's cache: `dvc checkout --force {' '.join(lost)}` brings it "
-                      f"back.", style="red", highlight=False, soft_wrap=True)
-    _say_what_moved(before, read_lock(), console)
+        forced = (dag.resolve(targets) if targets else [node.name for node in dag.nodes]) if force else []
+        if not force and any(node.changed for node in dag.nodes) and (back := bring_back(dag)):
+            console.print(f"Artifacts of {len(back)} stages brought back from DVC's cache: {', '.join(back)}",
+                          highlight=False, soft_wrap=True)
+            dag = _wanted(targets)
+        display, failed = _reproduced(dag, forced, params, console, jobs, within_flow)
+        _conclude(params, dag, display, failed, console, started)
+        if lost := sorted(set(failed) & set(before)):
+            console.print(f"What they had made before is in DVC's cache: `dvc checkout --force {' '.join(lost)}` "
+                          f"brings it back.", style="red", highlight=False, soft_wrap=True)
+        _say_what_moved(before, read_lock(), console)
     return not failed
 
 
@@ -103,29 +116,40 @@ def _say_what_moved(before: dict[str, Any], after: dict[str, Any], console: Cons
                       highlight=False, soft_wrap=True)
 
 
-def _reproduced(dag: Dag, targets: Sequence[str], params: Params, console: Console,
-                jobs: int | None) -> tuple[RunDisplay, list[str]]:
+def _reproduced(dag: Dag, forced: Sequence[str], params: Params, console: Console, jobs: int | None,
+                within_flow: bool) -> tuple[RunDisplay, list[str]]:
     """Run the flow; return what it has shown and the stages that failed.
 
     Where nothing has changed no flow begins: it, and the server that it needs, would take most of such a run's time.
     """
-    if not any(node.changed for node in dag.nodes):
+    if not forced and not any(node.changed for node in dag.nodes):
         display = RunDisplay(console, len(dag.nodes))
         for node in dag.nodes:
             display.ended(node.name, "cached")
         return display, []
-    with prefect_server() as await_server:
-        if stale := dag.out_of_date():
-            sentence = estimate(params, stale, this_machine(params.runtime.device), RECORDS)
-            console.print(sentence, highlight=False, markup=False, soft_wrap=True)
-        from pipeline.flows import StagesFailed, events_delivered, reproduce, session_of, without_heartbeats
+    workers = Workers()
+    with nullcontext() if within_flow else prefect_server() as await_server, workers:
+        workers.start(AT_ONCE)
+        _say_estimate(params, forced or dag.out_of_date(), console)
+        from pipeline.flows import StagesFailed, events_delivered, reproduce, run_stages, session_of, without_heartbeats
 
-        await_server()
-        # What failed has been said stage by stage already.
-        with (events_delivered(), session_of(dag, console, params.runtime, jobs) as session, without_heartbeats(),
-              suppress(StagesFailed)):
-            reproduce(list(targets))
+        with session_of(dag, console, params.runtime, workers, jobs, forced) as session:
+            if await_server is None:
+                run_stages(session)
+            else:
+                await_server()
+                # What failed has been said stage by stage already.
+                with events_delivered(), without_heartbeats(), suppress(StagesFailed):
+                    reproduce()
     return session.display, session.failed()
+
+
+def _say_estimate(params: Params, names: Sequence[str], console: Console) -> None:
+    from pipeline.estimates import estimate
+    from pipeline.machine import this_machine
+
+    sentence = estimate(params, names, this_machine(params.runtime.device), RECORDS)
+    console.print(sentence, highlight=False, markup=False, soft_wrap=True)
 
 
 def _conclude(params: Params, dag: Dag, display: RunDisplay, failed: list[str], console: Console,
@@ -152,27 +176,21 @@ def repeat_stage(name: str, force: bool, console: Console) -> bool:
     clear_dead_locks()
     dag = read_dag()
     names = dag.resolve([name])
-    display, processes, failed = RunDisplay(console, len(names)), Processes(), False
-    try:
-        with display.live():
-            for instance in names:
-                failed |= not _repeat(dag, instance, force, display, processes)
-    finally:
-        processes.end()
-    return not failed
+    display, workers = RunDisplay(console, len(names)), Workers()
+    with workers, display.live():
+        return all([_repeat(dag, instance, force, display, workers) for instance in names])
 
 
-def _repeat(dag: Dag, name: str, force: bool, display: RunDisplay, processes: Processes) -> bool:
+def _repeat(dag: Dag, name: str, force: bool, display: RunDisplay, workers: Workers) -> bool:
     display.started(name, dag[name].description)
-    started = time.monotonic()
     for attempt in range(1, _LOCK_ATTEMPTS + 1):
         try:
-            ran = processes.repro(name, force=force)
+            made = workers.repro(name, force=force)
         except StageFailure as failure:
             if isinstance(failure, LockLost) and attempt < _LOCK_ATTEMPTS:
                 continue
-            display.ended(name, "failed", time.monotonic() - started, str(failure))
+            display.ended(name, "failed", str(failure))
             return False
-        display.ended(name, "done", time.monotonic() - started, "" if ran else "nothing had changed")
+        display.ended(name, "done", _WITHOUT_RUNNING.get(made, ""))
         return True
     raise AssertionError("the last attempt returns")

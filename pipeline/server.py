@@ -20,6 +20,7 @@ from stages.runtime.errors import InputError
 from stages.runtime.guard import ORCHESTRATOR, die_with
 
 _API_URL = "PREFECT_API_URL"
+_OWN = "KEYCONTRAST_OWN_SERVER"
 _START_SECONDS = 120.0
 _STOP_SECONDS = 5.0
 
@@ -35,12 +36,17 @@ def prefect_server() -> Iterator[Callable[[], None]]:
     with (HOME / "server.log").open("wb") as log:
         process = subprocess.Popen([sys.executable, "-m", "pipeline.server", str(port)], stdout=log, stderr=log,
                                    env=_server_environment(), start_new_session=True)
-    os.environ[_API_URL] = f"http://127.0.0.1:{port}/api"
+    os.environ |= {_API_URL: f"http://127.0.0.1:{port}/api", _OWN: "1"}
     try:
         yield lambda: _await_health(process, port)
     finally:
-        del os.environ[_API_URL]
+        del os.environ[_API_URL], os.environ[_OWN]
         _stop(process)
+
+
+def is_own_server() -> bool:
+    """Tell whether the server is the one that :func:`prefect_server` has started."""
+    return _OWN in os.environ
 
 
 def serve(port: int) -> None:

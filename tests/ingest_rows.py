@@ -11,7 +11,7 @@ import pyarrow as pa
 from stages.artifacts.tables import as_table
 from stages.data import ingest
 from stages.data.deduplication.text_keys import text_key
-from stages.data.reading.dataset import RawRow
+from stages.data.reading.rows import RawRow
 from stages.params.data import Dataset, Ingest
 
 LABELLED = {"source": "q1", "target": "q2", "label": "dup"}

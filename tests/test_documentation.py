@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.documentation import BEGIN, documents, readme_with_stages
+from pipeline.documentation import MARKS, documents, with_table
 from stages.artifacts.schemas import SCHEMAS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,8 +38,8 @@ def test_every_function_of_the_equations_exists(name):
 
 def test_a_readme_without_marks_is_refused():
     with pytest.raises(ValueError, match="lacks the marks"):
-        readme_with_stages("# no marks", {"stages": {}})
-    assert BEGIN in (ROOT / "README.md").read_text(encoding="utf-8")
+        with_table("# no marks", "stages", "")
+    assert all(mark in (ROOT / "README.md").read_text(encoding="utf-8") for pair in MARKS.values() for mark in pair)
 
 
 def test_every_command_of_the_readme_is_one():

@@ -1,4 +1,4 @@
-"""The flow `reproduce` on a small DVC project: order, failure, retries, caching, kills; and how the DAG is cut."""
+"""The flow `reproduce` on a small DVC project: order, failure, retries, caching, kills; and how the DAG is read."""
 
 import json
 import os
@@ -14,11 +14,12 @@ import yaml
 from rich.console import Console
 from small_project import dvc, environment, keycontrast, lock, make_project, order
 
-from pipeline.dag import Dag, StageNode, clear_dead_locks, read_dag, subflow_of
+from pipeline.dag import Dag, StageNode, clear_dead_locks, read_dag
 from pipeline.display import RunDisplay
 from pipeline.environment import settle_environment
-from pipeline.processes import BadInput, LockLost, StageCrash, failure_of, visible_gpus
+from pipeline.machine import visible_gpus
 from pipeline.server import prefect_server
+from pipeline.workers import BadInput, LockLost, StageCrash, failure_of
 from stages.runtime.errors import InputError
 from stages.runtime.guard import alive
 
@@ -103,7 +104,7 @@ def test_missing_outs_come_from_the_cache_and_only_the_rest_is_computed(done, tm
     content = (root / "artifacts/report/report").read_bytes()
     shutil.rmtree(root / "artifacts")
     back = keycontrast(root, "run")
-    assert back.returncode == 0 and "artifacts of 7 stages brought back from DVC's cache" in back.stdout
+    assert back.returncode == 0 and "Artifacts of 7 stages brought back from DVC's cache" in back.stdout
     assert "All 7 stages are up to date." in back.stdout
     assert order(root) == [] and lock(root) == before and (root / "artifacts/report/report").read_bytes() == content
     # What has other inputs is computed, and so is what the cache has lost.
@@ -113,7 +114,7 @@ def test_missing_outs_come_from_the_cache_and_only_the_rest_is_computed(done, tm
     params = (root / "params.yaml").read_text()
     (root / "params.yaml").write_text(params.replace("seed: 2\n", "seed: 3\n"))
     some = keycontrast(root, "run")
-    assert some.returncode == 0 and "artifacts of 3 stages brought back" in some.stdout, some.stdout + some.stderr
+    assert some.returncode == 0 and "Artifacts of 3 stages brought back" in some.stdout, some.stdout + some.stderr
     assert sorted(order(root)) == ["side@d", "train_x@m2"]
 
 
@@ -186,22 +187,33 @@ def test_one_target_and_one_stage(done, tmp_path):
         order(root)
 
 
-def test_prefect_keeps_links_durations_and_states(done):
+def test_prefect_keeps_edges_logs_links_durations_and_states(done):
     program = """
+import json
 from prefect.client.orchestration import get_client
 with get_client(sync_client=True) as client:
-    artifacts = client.read_artifacts(limit=200)
     runs = client.read_task_runs(limit=200)
-    flows = client.read_flow_runs(limit=200)
-    print([a.key for a in artifacts], [a.data for a in artifacts if a.key == "report"])
-    print(sorted({(r.name, r.state.name) for r in runs}))
-    print(sorted({f.state.type.value for f in flows}), sorted({str(f.flow_id) for f in flows}).__len__())
+    names = {run.id: run.name for run in runs}
+    edges = [[names[one.id], run.name] for run in runs for one in run.task_inputs.get("wait_for", ())]
+    artifacts = client.read_artifacts(limit=200)
+    logs = client.request("POST", "/logs/filter", json={"limit": 200}).json()
+    limits = {one.name: one.limit for one in client.read_global_concurrency_limits()}
+    states = [flow.state.type.value for flow in client.read_flow_runs(limit=200)]
+    print(json.dumps({"edges": edges, "artifacts": [[one.key, one.type, one.data] for one in artifacts],
+                      "states": sorted({(run.name, run.state.name) for run in runs}), "flows": sorted(set(states)),
+                      "logs": [one["message"] for one in logs if one["task_run_id"]], "limits": limits}))
 """
-    shown = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, text=True,
-                           check=True).stdout
-    assert "train-x-m2" in shown and "Duration:" in shown and "artifacts/report/report](file://" in shown
-    assert "('ingest@d', 'Cached')" in shown and "('report', 'Completed')" in shown
-    assert shown.splitlines()[-1] == "['COMPLETED', 'FAILED'] 4"
+    found = json.loads(subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True,
+                                      text=True, check=True).stdout)
+    assert ["train_x@m1", "evaluate_x@m1"] in found["edges"] and ["evaluate_x@m2", "report"] in found["edges"]
+    assert ["report", "Completed"] in found["states"] and ["ingest@d", "Cached"] in found["states"]
+    assert ["evaluate_x@m1", "NotReady"] in found["states"] and found["flows"] == ["COMPLETED", "FAILED"]
+    links = next(data for key, kind, data in found["artifacts"] if key == "report")
+    assert "artifacts/report/report](file://" in links and "Duration:" in links
+    tables = [json.loads(data) for key, kind, data in found["artifacts"] if kind == "table"]
+    assert [{"run": "m1", "bleu": 0.5}] in tables
+    assert any("raw.jsonl, row 3: no column 'target'" in message for message in found["logs"])
+    assert found["limits"]["keycontrast-processor"] == 2
 
 
 def test_events_reach_the_server_before_it_ends(server):
@@ -271,42 +283,24 @@ def session(gpus, processes=1, jobs=None):
     return Session(Dag(nodes=()), RunDisplay(Console(), 0), list(gpus), processes, jobs)
 
 
-def started(session, nodes):
-    """Start what can start, as the flow does, and return each name with its devices."""
-    from pipeline.flows import _startable
-
-    waiting, names = list(nodes), []
-    while (one := _startable(session, waiting, len(names))) is not None:
-        waiting.remove(one)
-        gpus = session.take(one)
-        names.append((one.name, *gpus))
-    return names
-
-
 def test_how_many_stages_run_at_a_time_and_on_which_gpus():
-    nodes = [*(node(f"train_x@m{number}", gpu=True) for number in range(6)), node("report")]
-    assert started(session(""), nodes) == [("train_x@m0",), ("train_x@m1",)]
-    assert len(started(session("", jobs=5), nodes)) == 5 and len(started(session("", jobs=1), nodes)) == 1
-    assert started(session("7"), nodes) == [("train_x@m0", "7"), ("report",)]
-    assert started(session("78"), nodes) == [("train_x@m0", "7"), ("train_x@m1", "8")]
-    assert started(session("78", jobs=2), nodes) == [
-        ("train_x@m0", "7"), ("train_x@m1", "8"), ("train_x@m2", "7"), ("train_x@m3", "8")]
-    assert started(session("678", processes=2), nodes) == [("train_x@m0", "6", "7"), ("report",)]
-    assert started(session("6789", processes=2), nodes) == [
-        ("train_x@m0", "6", "7"), ("train_x@m1", "8", "9"), ("report",)]
-    assert started(session("678", processes=2, jobs=2), nodes)[:3] == [
-        ("train_x@m0", "6", "7"), ("train_x@m1", "8", "6"), ("train_x@m2", "7", "8")]
+    limits = {"": (2, None), "7": (2, 1), "78": (2, 2), "678": (3, 3)}
+    for gpus, (processor, gpu) in limits.items():
+        assert session(gpus).limits == {"keycontrast-processor": processor, **({"keycontrast-gpu": gpu} if gpu else {})}
+    assert session("", jobs=5).limits == {"keycontrast-processor": 5}
+    assert session("78", jobs=2).limits == {"keycontrast-processor": 4, "keycontrast-gpu": 4}
+    training, other = node("train_x@m", gpu=True), node("generate_x@r", gpu=True)
+    assert session("").needed_gpus(training) == 0 and session("78").needed_gpus(node("report")) == 0
+    assert session("78", processes=2).needed_gpus(training) == 2
+    assert session("78", processes=2).needed_gpus(other) == 1
 
 
-def test_devices_are_free_again_when_a_stage_has_ended():
-    from pipeline.flows import _startable
-
-    one, other = node("generate_x@r", gpu=True), node("train_x@m", gpu=True)
-    shared = session("78", processes=2)
-    gpus = shared.take(one)
-    assert gpus == ("7",) and _startable(shared, [other], 1) is None
-    shared.give_back(gpus)
-    assert _startable(shared, [other], 0) is other
+def test_a_stage_has_the_devices_with_the_fewest_stages_and_gives_them_back():
+    shared, one, two = session("678", processes=2), node("generate_x@r", gpu=True), node("train_x@m", gpu=True)
+    with shared.devices(one) as first, shared.devices(two) as second, shared.devices(node("report")) as none:
+        assert (first, second, none) == (("6",), ("7", "8"), ())
+    with shared.devices(two) as again:
+        assert again == ("6", "7")
 
 
 def test_an_interrupt_ends_the_children(done, tmp_path):
@@ -362,40 +356,6 @@ NODES = (node("ingest@d"), node("annotate@d", "ingest@d"), node("pair_classifier
          node("evaluate_hcl@r", "generate_hcl@r"), node("report", "evaluate_hcl@r", "attribution@d"))
 
 
-def test_subflows():
-    parts = subflow_of(NODES)
-    assert [name for name, part in parts.items() if part == "prepare"] == ["ingest@d", "annotate@d", "textrank@d",
-                                                                           "keywords@d"]
-    # The classifier branch runs beside the training, because no training needs it.
-    assert [name for name, part in parts.items() if part == "train"] == ["pair_classifier@d", "attribution@d",
-                                                                         "train_hcl@m"]
-    assert [name for name, part in parts.items() if part == "evaluate"] == ["generate_hcl@r", "evaluate_hcl@r",
-                                                                            "report"]
-
-
-def test_subflows_when_the_classifier_names_the_keywords():
-    nodes = [node("keywords@d", "attribution@d") if one.name == "keywords@d" else one for one in NODES]
-    parts = subflow_of(nodes)
-    assert parts["pair_classifier@d"] == parts["attribution@d"] == "prepare"
-
-
-def test_a_model_that_learns_from_another_ones_mistakes_is_trained_in_the_same_subflow():
-    nodes = (node("ingest@d"), node("train_clld@ct", "ingest@d"), node("confusing_pairs@ct", "train_clld@ct"),
-             node("train_clld@sled", "confusing_pairs@ct"), node("linear_floor@d", "ingest@d"),
-             node("evaluate_clld@sled", "train_clld@sled", "linear_floor@d"))
-    assert subflow_of(nodes) == {"ingest@d": "prepare", "train_clld@ct": "train", "confusing_pairs@ct": "train",
-                                 "train_clld@sled": "train", "linear_floor@d": "train",
-                                 "evaluate_clld@sled": "evaluate"}
-
-
-def test_no_subflow_waits_for_a_later_one():
-    nodes = (node("train_a@m"), node("generate_a@m", "train_a@m"), node("train_b@m", "generate_a@m"),
-             node("extra", "generate_a@m"))
-    place = {"prepare": 0, "train": 1, "evaluate": 2}
-    parts = subflow_of(nodes)
-    assert all(place[parts[before]] <= place[parts[one.name]] for one in nodes for before in one.upstream)
-
-
 def test_targets():
     dag = Dag(nodes=NODES)
     assert dag.resolve(["train_hcl", "ingest@d"]) == ["ingest@d", "train_hcl@m"]
@@ -419,23 +379,15 @@ def test_the_dag_is_read_from_dvc(tmp_path):
         read_dag(tmp_path / "empty")
 
 
-@pytest.mark.parametrize(("output", "kind", "message"), [
-    ("Running stage 'x@d':\n> python -m stages.x d\nx: file.csv: no column 'a'\n  add it\n"
-     "ERROR: failed to reproduce 'x@d': failed to run: python -m stages.x d, exited with 1\n", BadInput,
-     "file.csv: no column 'a'\n  add it"),
-    ("Running stage 'x@d':\n> python -m stages.x d\nTraceback (most recent call last):\n  ...\nMemoryError\n"
-     "ERROR: failed to reproduce 'x@d': failed to run: python -m stages.x d, exited with 1\n", StageCrash,
-     "Traceback (most recent call last):\n  ...\nMemoryError"),
-    ("ERROR: Unable to acquire lock. Most likely another DVC process is running\n", LockLost,
-     "ERROR: Unable to acquire lock. Most likely another DVC process is running"),
-    ("ERROR: failed to reproduce 'x@d': dependency 'raw' does not exist\n", BadInput,
-     "failed to reproduce 'x@d': dependency 'raw' does not exist"),
-    ("Running stage 'x@d':\n> python -m stages.x d\n", StageCrash, "no message")])
-def test_ends_of_a_stage_are_told_apart(output, kind, message):
-    failure = failure_of("x@d", output)
-    if message == "no message":
-        message = "\n".join(line for line in output.splitlines())
-    assert type(failure) is kind and str(failure) == message
+@pytest.mark.parametrize(("kind", "output", "failure", "message"), [
+    ("command", "x: file.csv: no column 'a'\n  add it\n", BadInput, "file.csv: no column 'a'\n  add it"),
+    ("command", "x: 3 texts\nTraceback (most recent call last):\n  ...\nMemoryError\n", StageCrash,
+     "x: 3 texts\nTraceback (most recent call last):\n  ...\nMemoryError"),
+    ("command", "", StageCrash, "said by DVC"), ("lock", "", LockLost, "said by DVC"),
+    ("stage", "x: file.csv\n", BadInput, "said by DVC")])
+def test_ends_of_a_stage_are_told_apart(kind, output, failure, message):
+    found = failure_of("x@d", kind, "said by DVC", output)
+    assert type(found) is failure and str(found) == message
 
 
 def test_locks_of_dead_processes_go_and_others_stay(tmp_path):

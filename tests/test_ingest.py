@@ -17,7 +17,7 @@ from stages.data import ingest
 from stages.data.deduplication.taken_rows import take_rows
 from stages.data.deduplication.text_keys import jaccard, overlap_tokens, text_key
 from stages.data.negatives.overlapping import retrieve
-from stages.data.reading.dataset import RawRow
+from stages.data.reading.rows import RawRow
 from stages.params.data import Ingest
 from stages.runtime.errors import InputError
 

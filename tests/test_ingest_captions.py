@@ -6,7 +6,7 @@ from ingest_rows import by_key, dataset, ingested
 
 from stages.data import ingest
 from stages.data.deduplication.text_keys import text_key
-from stages.data.reading.dataset import RawRow
+from stages.data.reading.rows import RawRow
 from stages.params.data import Ingest
 from stages.runtime.errors import InputError
 

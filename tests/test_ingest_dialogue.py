@@ -1,6 +1,7 @@
 """Dialogues (METHODS A.1, Douban): tables and published text files, items, negatives by score, BM25, label, chance."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -10,12 +11,14 @@ from ingest_rows import by_key, ingested
 from stages.data import ingest
 from stages.data.deduplication.text_keys import join_han, text_key
 from stages.data.layouts.dialogue import line_of_turns, line_with_samples
-from stages.data.reading.dataset import RawRow, read_rows
+from stages.data.reading.files import read_rows
+from stages.data.reading.rows import RawRow
 from stages.params import parse_params
 from stages.params.data import Dataset, Ingest
 from stages.runtime.errors import InputError
 
 SETTINGS = {"neg_source": "retrieved", "douban_neg": "bm25", "validation": 0.2, "test": 0.2, "max_rejected": 1}
+FILE = Path("d.txt")
 WORDS = ["tea", "rain", "bus", "film", "moon", "shop", "fish", "game", "book", "train"]
 
 
@@ -117,7 +120,7 @@ def test_spaces_between_chinese_characters_can_be_taken_out(tmp_path, text, join
 
 
 def test_lines_of_turns_hold_label_turns_and_response(tmp_path):
-    assert line_of_turns("1\ta\tb c\td") == {"label": "1", "context": ["a", "b c"], "response": "d"}
+    assert line_of_turns("1\ta\tb c\td", FILE) == {"label": "1", "context": ["a", "b c"], "response": "d"}
     lines = ["\t".join(["1", *context, response]) for context, response in dialogues(30)]
     lines[3:3] = ["0\ta\tb", "1\tonly this", "", "2\ta\tb"]
     path = tmp_path / "train.txt"
@@ -133,16 +136,16 @@ def test_lines_of_turns_hold_label_turns_and_response(tmp_path):
 
 def test_lines_with_samples_hold_pairs_and_scores_in_both_directions(tmp_path):
     line = "3 hi there __EOT__ you __SAMP__ c1 __EOC__ r1 __EOD__ c2 __EOC__ r2 __SAMP__ 0.9 0.1 __SAMP__ 0.3 0.4\t ok"
-    found = line_with_samples(line)
+    found = line_with_samples(line, FILE)
     assert [turn.strip() for turn in found["context"]] == ["hi there", "you"]
     assert ([text.strip() for text in found["candidates"]], found["scores"]) == (["r1", "r2"], [0.9, 0.1])
-    assert line_with_samples("1 hi\tok") == {"context": ["hi"], "response": "ok"}
-    assert "candidates" not in line_with_samples("1 hi __SAMP__ c __EOC__ r\tok")
+    assert line_with_samples("1 hi\tok", FILE) == {"context": ["hi"], "response": "ok"}
+    assert "candidates" not in line_with_samples("1 hi __SAMP__ c __EOC__ r\tok", FILE)
     for broken, message in (("hi\tok", "must be a number, a context, a tab and a response"), ("1 hi", "a tab"),
                             ("1 a __SAMP__ c r __SAMP__ 1\tok", "no __EOC__ between"),
                             ("1 a __SAMP__ c __EOC__ r __SAMP__ x\tok", "the scores must be numbers")):
         with pytest.raises(ValueError, match=message):
-            line_with_samples(broken)
+            line_with_samples(broken, FILE)
     (tmp_path / "train.txt").write_text(f"{line}\n1 lonely\n")
     dataset = data(layout="groupwise_dialogue", source=tmp_path)
     good, bad = read_rows(dataset)

@@ -12,7 +12,7 @@ from stages.data import ingest
 from stages.data.deduplication import on_disk as disk
 from stages.data.deduplication.numbering import Numbering, new_numbers
 from stages.data.deduplication.on_disk import Buckets, RecordFile, TextFile, in_order
-from stages.data.reading.dataset import RawRow
+from stages.data.reading.rows import RawRow
 from stages.data.splitting.components import components
 from stages.params.data import Ingest
 

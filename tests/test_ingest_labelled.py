@@ -4,7 +4,7 @@ import pytest
 from ingest_rows import dataset, ingested
 
 from stages.data.deduplication import taken_rows as pairs
-from stages.data.reading.dataset import RawRow
+from stages.data.reading.rows import RawRow
 from stages.params.data import Ingest
 from stages.runtime.errors import InputError
 

@@ -13,7 +13,8 @@ from stages.data import ingest
 from stages.data.deduplication.text_keys import text_key
 from stages.data.layouts.stories import sentences
 from stages.data.negatives.bm25 import Bm25, terms
-from stages.data.reading.dataset import RawRow, read_rows
+from stages.data.reading.files import read_rows
+from stages.data.reading.rows import RawRow
 from stages.params import parse_params
 from stages.params.data import Dataset, Ingest
 from stages.runtime.errors import InputError
@@ -341,7 +342,7 @@ def test_columns_of_stories_must_fit_together():
     content = {"recipe": "r", "datasets": {
         "a": {"source": "x", "layout": "stories", "columns": {"sentences": ["a", "b"]}},
         "b": {"source": "x", "layout": "stories", "columns": {"sentences": list("abcde"), "ending": "e"}}}}
-    with pytest.raises(InputError, match=r"(?s)datasets\.a\.columns\.sentences: .*at least 5.*datasets\.b: layout "
+    with pytest.raises(InputError, match=r"(?s)datasets\.a: layout stories needs 5 columns in .*datasets\.b: layout "
                                          r"stories takes columns\.sentences or columns\.ending"):
         parse_params(content, "params.yaml")
 

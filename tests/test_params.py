@@ -83,7 +83,7 @@ def test_a_missing_or_broken_file_names_the_remedy(tmp_path):
     ({"layout": "triples", "columns": {"source": "a"}}, "layout triples needs columns.negative"),
     ({"layout": "triples", "columns": {"negative": "n", "label": "l"}}, "layout triples has no columns.label"),
     ({"layout": "labelled"}, "layout labelled needs columns.label"),
-    ({"layout": "paris"}, "datasets.sample.layout: no value is called 'paris'; did you mean 'pairs'")])
+    ({"layout": "paris"}, "datasets.sample.layout: no layout is called 'paris'; did you mean 'pairs'")])
 def test_layout_and_columns_must_fit(sample, change, message):
     sample["datasets"]["sample"] = {"source": "x.csv", **change}
     with pytest.raises(InputError, match=message):

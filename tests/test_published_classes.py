@@ -3,8 +3,8 @@
 import pytest
 from ingest_rows import ingested
 
-from stages.data.layouts.layout import structure_of
-from stages.data.reading.dataset import read_rows
+from stages.data.layouts.registry import structure_of
+from stages.data.reading.files import read_rows
 from stages.params.data import Dataset, Ingest
 from stages.runtime.errors import InputError
 

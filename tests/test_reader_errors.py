@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from stages.data.reading.dataset import RawRow, is_unicode, read_rows
+from stages.data.reading.files import read_rows
+from stages.data.reading.rows import RawRow, is_unicode
 from stages.params.data import Dataset
 from stages.runtime.errors import InputError
 
@@ -19,7 +20,8 @@ LABELLED = {"text": "sentence", "label": "class"}
 
 
 def dataset(source, layout="pairs", columns=None, **more):
-    return Dataset(source=str(source), layout=layout, columns=PAIRS if columns is None else columns, **more)
+    columns = (PAIRS if layout == "pairs" else {}) if columns is None else columns
+    return Dataset(source=str(source), layout=layout, columns=columns, **more)
 
 
 def read(folder, name, content, **more):

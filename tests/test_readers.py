@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from pipeline.reproduction import check_sources
-from stages.data.layouts.layout import needed_columns
+from stages.data.layouts.registry import needed_columns
 from stages.data.reading import json_document as readers_document
-from stages.data.reading.dataset import data_files, read_rows
+from stages.data.reading.files import data_files, read_rows
 from stages.data.reading.json_document import BrokenDocument, Document
 from stages.params import parse_params
 from stages.params.data import Dataset
@@ -29,7 +29,8 @@ QUORA = ["id", "qid1", "qid2", "question1", "question2", "is_duplicate"]
 
 
 def dataset(source, layout="pairs", columns=None, **more):
-    return Dataset(source=str(source), layout=layout, columns=PAIRS if columns is None else columns, **more)
+    columns = (PAIRS if layout == "pairs" else {}) if columns is None else columns
+    return Dataset(source=str(source), layout=layout, columns=columns, **more)
 
 
 def read(folder, name, content, **more):
@@ -98,12 +99,25 @@ def test_every_format_plain_and_compressed_gives_the_same_rows(tmp_path, layout)
             assert problems(rows) == {} and {row.split for row in rows} == {None}
 
 
-def test_published_layouts_bring_their_columns_whatever_the_params_say(tmp_path):
+def test_published_layouts_bring_their_columns():
     assert needed_columns(dataset("x", "glue_qqp")) == {"source": "question1", "target": "question2",
                                                         "label": "is_duplicate"}
     assert needed_columns(dataset("x", "mscoco_captions", {"split": "part"})) == {
         "group": "image_id", "text": "caption", "split": "part"}
     assert needed_columns(dataset("x", "pairs", {"source": "a", "target": "b"})) == {"source": "a", "target": "b"}
+
+
+@pytest.mark.parametrize(("layout", "columns", "message"), [
+    ("pair", {}, "no layout is called 'pair'; did you mean 'pairs'"),
+    ("pairs", {"target": None}, "layout pairs needs columns.target"),
+    ("triples", {"label": "l", "negative": "n"}, r"layout triples has no columns\.label; valid names: "),
+    ("captions", {"txet": "a"}, r"layout captions has no columns\.txet; did you mean 'text'"),
+    ("quora_qqp", {"source": "a"}, "no columns.source; the files of layout quora_qqp have columns of their own"),
+    ("trec", {"split": "a"}, "layout trec has no columns.split"),
+    ("labelled", {}, "layout labelled needs columns.label")])
+def test_columns_must_be_those_of_the_layout(layout, columns, message):
+    with pytest.raises(ValueError, match=message):
+        dataset("x", layout, columns)
 
 
 def test_glue_has_tabs_and_ordinary_quotation_marks(tmp_path):

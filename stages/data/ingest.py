@@ -18,8 +18,8 @@ from stages.data.items.counts import by_split, hashed_counts, negative_counts, r
 from stages.data.items.items import Items
 from stages.data.items.labelled import labelled_counts, labelled_examples
 from stages.data.items.tables import example_batches, labelled_batches, text_batches, text_numbers, used_texts
-from stages.data.layouts.layout import structure_of
-from stages.data.layouts.newsposts import stripped_posts
+from stages.data.layouts.newsgroups import stripped_posts
+from stages.data.layouts.registry import structure_of
 from stages.data.negatives.sources import (
     check_source,
     left_out,
@@ -28,7 +28,8 @@ from stages.data.negatives.sources import (
     no_items,
     with_negatives,
 )
-from stages.data.reading.dataset import RawRow, read_rows
+from stages.data.reading.files import read_rows
+from stages.data.reading.rows import RawRow
 from stages.data.splitting.by_hash import component_marks, split_by_hash
 from stages.data.splitting.exclusions import Connected, connected
 from stages.data.splitting.leaks import leak_report

@@ -6,52 +6,18 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from stages.data.layouts.layout import structure_of
+from stages.data.layouts.registry import LAYOUTS
 from stages.keywords.methods import FOR_ANY_TEXT, NAMING
 from stages.params.block import Block, Switches
 from stages.params.presets import Presets
 from stages.runtime.errors import nearest
 
 
-class Columns(Block):
-    """Names of the input columns, by role; a layout uses those it needs.
-
-    Stories come in ``story`` (a text, or a list of its five sentences), in five columns ``sentences``, or, once
-    ``ending`` is named, as ``context`` (likewise, of four) and ``ending``. Dialogues come as ``context`` (a list of
-    turns, or a text that ``turn_mark`` cuts) and ``response``; ``candidates`` are sampled responses, the half whose
-    contexts are most similar first, and ``scores`` says how well each one fits the context.
-    """
-
-    source: str = "source"
-    target: str = "target"
-    negative: str | None = None
-    label: str | None = None
-    text: str = "text"
-    group: str = "group"
-    split: str | None = None
-    story: str = Field("story", description="layout stories")
-    sentences: list[str] | None = Field(None, min_length=5, max_length=5, description="layout stories: five columns")
-    ending: str | None = Field(None, description="layout stories: the fifth sentence, beside context")
-    context: str = Field("context", description="layouts dialogue and stories")
-    response: str | None = Field("response", description="layout dialogue; null: the last turn of context")
-    candidates: str | None = Field(None, description="layout dialogue: list of sampled responses")
-    scores: str | None = Field(None, description="layout dialogue: list of numbers, one per candidate")
-
-
-# What the publishers of these files wrote them in; all others are UTF-8 unless the params say otherwise.
-_ENCODINGS = {"trec": "latin-1", "rt_polarity": "cp1252", "text_gcn": "cp1252"}
-
-
 class Dataset(Block):
     """Where a data set's files are and how they are laid out.
 
-    ``pairs``, ``triples``, ``captions`` (texts of one group say the same) and ``labelled`` map columns as
-    ``columns`` says, and so do ``stories`` (five sentences each) and ``dialogue`` (a context and a response); the
-    other layouts are those of published files and bring their own columns and dialect: ``rocstories`` is the CSV
-    of ROCStories, ``douban_dialogue`` the text files of Wu et al. 2017, ``groupwise_dialogue`` those of Cai et al.
-    2020, with or without scored samples. Texts with classes come as published too: ``newsgroups`` are the folders of
-    20 Newsgroups, ``trec`` the label files of Li and Roth 2002, ``all_terms`` the R8 and R52 of Cardoso-Cachopo 2007,
-    ``rt_polarity`` the film reviews of Pang and Lee 2005, ``text_gcn`` an index beside its corpus (Yao et al. 2019).
+    What a layout reads, and from which columns, is declared in :mod:`stages.data.layouts`; those of published files
+    bring their own columns and dialect.
     """
 
     source: str = Field(description="file, or folder that holds `files`; the DVC dependency")
@@ -59,10 +25,10 @@ class Dataset(Block):
     splits: dict[Literal["train", "validation", "test"], list[str]] = Field(
         default_factory=dict, description="files (names or patterns) whose rows have a published split; they "
                                           "are read after `files`, training first")
-    layout: Literal["pairs", "triples", "captions", "labelled", "dialogue", "stories", "glue_qqp", "kaggle_qqp",
-                    "quora_qqp", "mscoco_captions", "rocstories", "douban_dialogue", "groupwise_dialogue",
-                    "newsgroups", "trec", "all_terms", "text_gcn", "rt_polarity"] = "pairs"
-    columns: Columns = Columns()
+    layout: str = Field("pairs", description="what a row is and which columns it has: " + ", ".join(LAYOUTS))
+    columns: dict[str, str | list[str] | None] = Field(
+        default_factory=dict, description="names of the columns, by role; which roles there are, and what they are "
+                                          "called if left out, the layout says")
     ingest: dict[str, Any] = Field(default_factory=dict, description="what differs from the block `ingest`")
     encoding: str = Field("utf-8", description="of text files; named by whoever knows it, never guessed; left out, it "
                                                "is latin-1 for trec, cp1252 for rt_polarity and text_gcn; a post of "
@@ -81,11 +47,21 @@ class Dataset(Block):
 
     @model_validator(mode="before")
     @classmethod
-    def _encoding_of_layout(cls, content: Any) -> Any:
-        if not isinstance(content, Mapping) or "encoding" in content:
+    def _layout_fills(cls, content: Any) -> Any:
+        if not isinstance(content, Mapping):
             return content
-        known = _ENCODINGS.get(str(content.get("layout")))
-        return content if known is None else {**content, "encoding": known}
+        name, columns = content.get("layout", "pairs"), content.get("columns", {})
+        layout = LAYOUTS.get(name) if isinstance(name, str) else None
+        if layout is None or not isinstance(columns, Mapping):
+            return content  # which the fields say
+        return {"encoding": layout.encoding, **content, "columns": layout.completed(columns)}
+
+    @field_validator("layout")
+    @classmethod
+    def _layout_exists(cls, name: str) -> str:
+        if name not in LAYOUTS:
+            raise ValueError(f"no layout is called {name!r}; {nearest(name, LAYOUTS)}")
+        return name
 
     @field_validator("encoding")
     @classmethod
@@ -99,21 +75,10 @@ class Dataset(Block):
         return name
 
     @model_validator(mode="after")
-    def _columns_fit_layout(self) -> "Dataset":
-        if self.layout == "triples" and self.columns.negative is None:
-            raise ValueError("layout triples needs columns.negative")
-        if self.layout == "triples" and self.columns.label is not None:
-            raise ValueError("layout triples has no columns.label: its pairs are paraphrases by definition")
-        if not self.keywords and structure_of(self.layout) != "labelled":
+    def _keywords_fit_layout(self) -> "Dataset":
+        if not self.keywords and LAYOUTS[self.layout].structure != "labelled":
             raise ValueError(f"layout {self.layout} is of pairs, which are joined by their keywords; keywords: false "
                              f"is for labelled texts")
-        if self.layout == "labelled" and self.columns.label is None:
-            raise ValueError("layout labelled needs columns.label")
-        if self.layout == "stories" and self.columns.sentences is not None and self.columns.ending is not None:
-            raise ValueError("layout stories takes columns.sentences or columns.ending (beside columns.context), not "
-                             "both: name one of them")
-        if self.layout == "dialogue" and (self.columns.candidates is None) != (self.columns.scores is None):
-            raise ValueError("layout dialogue needs columns.candidates and columns.scores together: name both or none")
         return self
 
 

@@ -6,7 +6,7 @@ An instance exists only if something reads what it makes: a comparison that is s
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from stages.data.layouts.layout import LABELLED_LAYOUTS
+from stages.data.layouts.registry import LAYOUTS
 from stages.keywords.methods import METHODS, ON_DEMAND
 from stages.params.classifying import consulted
 
@@ -40,7 +40,8 @@ def with_names(content: Mapping[str, Any], datasets: Mapping[str, Any]) -> dict[
 def _maps(content: Mapping[str, Any], datasets: Mapping[str, Any]) -> dict[str, tuple[dict[str, Any], str]]:
     """Return each map with words for what it names."""
     models, method = _value(content, "models"), _value(_value(content, "keywords"), "method")
-    paired = [name for name, dataset in datasets.items() if _value(dataset, "layout") not in LABELLED_LAYOUTS]
+    paired = [name for name, dataset in datasets.items()
+              if (layout := LAYOUTS.get(str(_value(dataset, "layout")))) is None or layout.structure != "labelled"]
     compared = [name for name in paired if _value(datasets[name], "side_by_side") is True]
     paraphrased = _named(_value(models, "pgkpr"), datasets)
     read = {name: _read(content, name) for name in paraphrased}

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stages.data.deduplication.text_keys import join_han, text_key
 from stages.data.layouts.dialogue import dialogue_texts
-from stages.data.layouts.layout import needed_columns, structure_of
+from stages.data.layouts.registry import needed_columns, structure_of
 from stages.data.layouts.stories import story_sentences, story_texts
 from stages.data.reading.rows import RawRow, is_unicode
 

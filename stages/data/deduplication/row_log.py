@@ -17,7 +17,7 @@ KEPT, DUPLICATE, OTHER_SPLIT, BOTH_LABELS, CONNECTED, ALONE, GROUP_SIZE = range(
 CATEGORIES = {DUPLICATE: "duplicate", OTHER_SPLIT: "other split", BOTH_LABELS: "both labels",
               CONNECTED: "other split", ALONE: "alone", GROUP_SIZE: "group size"}
 # Rows left out for these reasons are in order; nothing has to be corrected.
-IN_ORDER = ("duplicate", "other split", "alone", "group size")
+_IN_ORDER = ("duplicate", "other split", "alone", "group size")
 
 VERDICT = np.dtype([("place", "<i8"), ("verdict", "i1"), ("file", "<i4"), ("row", "<i8")])
 # Numbers of texts (and of the caption's group in `second`), label, published split, place in the input, hash of
@@ -46,10 +46,15 @@ class RowLog:
         total: rows read.
         takeable: rows without a reason.
         problems: number of rows by category of reason.
-        examples: the first ten rows with a reason: file number, row, reason.
+        in_order: categories of reasons for which nothing has to be corrected.
+        examples: the first ten rows that have to be corrected: file number, row, reason.
+
+    Args:
+        folder: a new folder for the rows.
+        set_aside: categories in order besides those that hold for all layouts.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, set_aside: Sequence[str] = ()) -> None:
         folder.mkdir()
         self._folder = folder
         self._segments: list[_Segment] = []
@@ -58,6 +63,7 @@ class RowLog:
         self._numbers: dict[str, int] = {}
         self.total = self.takeable = 0
         self.problems: Counter[str] = Counter()
+        self.in_order = frozenset((*_IN_ORDER, *set_aside))
         self.examples: list[tuple[int, int, str]] = []
 
     def file_number(self, name: str) -> int:
@@ -76,8 +82,9 @@ class RowLog:
             if reason is None:
                 self.takeable += 1
                 continue
-            self.problems[reason.partition(":")[0]] += 1
-            if len(self.examples) < 10:
+            category = reason.partition(":")[0]
+            self.problems[category] += 1
+            if len(self.examples) < 10 and category not in self.in_order:
                 self.examples.append((number, row, reason))
         self.total += len(rows)
         if self._writer is not None:

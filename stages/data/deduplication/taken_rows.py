@@ -17,7 +17,6 @@ from stages.data.deduplication.row_log import (
     BOTH_LABELS,
     CATEGORIES,
     DUPLICATE,
-    IN_ORDER,
     KEPT,
     OTHER_SPLIT,
     TAKEABLE,
@@ -25,8 +24,8 @@ from stages.data.deduplication.row_log import (
     RowLog,
 )
 from stages.data.items.items import TextLists, text_lists
-from stages.data.layouts.layout import structure_of
-from stages.data.reading.dataset import RawRow
+from stages.data.layouts.registry import LAYOUTS, structure_of
+from stages.data.reading.rows import RawRow
 from stages.runtime.errors import InputError
 from stages.runtime.progress import progress
 
@@ -107,7 +106,7 @@ class Taken:
 
     def unusable(self) -> int:
         """Return how many rows have to be corrected to be taken."""
-        return sum(count for category, count in self.rejections().items() if category not in IN_ORDER)
+        return sum(count for category, count in self.rejections().items() if category not in self.log.in_order)
 
 
 def take_rows(rows: Iterable[RawRow], dataset: "Dataset", folder: Path, mode: str = "ending",
@@ -170,9 +169,9 @@ class _Intake:
 
     def __init__(self, dataset: "Dataset", folder: Path, mode: str) -> None:
         self._structure, self._folder = structure_of(dataset.layout), folder
-        self._check, self._continuations = RowCheck(dataset, mode), structure_of(dataset.layout) in CONTINUATIONS
+        self._check, self._continuations = RowCheck(dataset, mode), self._structure in CONTINUATIONS
         self._labels = {"0": 0, "1": 1} if self._structure != "labelled" else {}
-        self._log = RowLog(folder / "rows")
+        self._log = RowLog(folder / "rows", LAYOUTS[dataset.layout].set_aside)
         self._texts = TextFile(folder / "texts")
         self._text_numbers, self._group_numbers = (Numbering(folder / name) for name in ("keys", "groups"))
         self._spans = RecordFile(folder / "occurrences", SPAN)

@@ -3,7 +3,10 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+from stages.data.layouts.layout import Column, Layout
 
 # What BERT has between segments; as part of a text it becomes that token.
 TURN = "[SEP]"
@@ -77,7 +80,7 @@ def _score(value: Any, number: int) -> float:
     return float(value)
 
 
-def line_of_turns(line: str) -> dict[str, Any]:
+def line_of_turns(line: str, path: Path) -> dict[str, Any]:
     """Return the row of a line as Wu et al. 2017 write it: label, turns and response, separated by tabs.
 
     Raises:
@@ -93,7 +96,7 @@ def line_of_turns(line: str) -> dict[str, Any]:
 _SAMPLES, _DOCUMENT, _CONTEXT, _TURN = "__SAMP__", "__EOD__", "__EOC__", "__EOT__"
 
 
-def line_with_samples(line: str) -> dict[str, Any]:
+def line_with_samples(line: str, path: Path) -> dict[str, Any]:
     """Return the row of a line as Cai et al. 2020 write it.
 
     A number, the context with its turns separated by __EOT__, and behind a tab the response. After the context
@@ -123,3 +126,31 @@ def _numbers(fields: Sequence[str]) -> list[float]:
         return [float(field) for field in fields]
     except ValueError as error:
         raise ValueError(f"broken line: the scores must be numbers ({error})") from error
+
+
+def _problem(columns: Mapping[str, Any]) -> str:
+    if (columns["candidates"] is None) != (columns["scores"] is None):
+        return "needs columns.candidates and columns.scores together: name both or none"
+    return ""
+
+
+_CONTEXT_COLUMN = Column("a list of turns, or a text that `turn_mark` cuts", "context", values="text or texts")
+_FILES = "text files with one dialogue per line, named .txt"
+LAYOUTS = (
+    Layout("dialogue", "turns and a response, with or without scored candidates", "dialogue", {
+        "context": _CONTEXT_COLUMN,
+        "response": Column("null: the last turn of the context", "response", needed=False),
+        "label": Column("0 or 1, whether the response is right", needed=False, values="truth"),
+        "candidates": Column("sampled responses, the half whose contexts are most similar first", needed=False,
+                             values="texts"),
+        "scores": Column("how well each candidate fits the context", needed=False, values="numbers")}, check=_problem),
+    Layout("douban_dialogue", "label, turns and response, as Wu et al. 2017 publish them", "dialogue", {
+        "label": Column("0 or 1", "label", values="truth"), "context": _CONTEXT_COLUMN,
+        "response": Column("a text", "response")}, True, "none", forms=(".txt",), files=_FILES, parse=line_of_turns),
+    Layout("groupwise_dialogue", "a dialogue with or without scored samples, as Cai et al. 2020 publish them",
+           "dialogue", {
+               "context": _CONTEXT_COLUMN, "response": Column("a text", "response"),
+               "candidates": Column("sampled responses", "candidates", values="texts"),
+               "scores": Column("one per candidate", "scores", values="numbers")},
+           True, "none", forms=(".txt",), files=_FILES, parse=line_with_samples),
+)

@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from stages.data.layouts.layout import Column, Layout
+
 SENTENCES = 5
 # A sentence ends with these marks and whatever closes quotations or brackets behind them, before a space.
 _END = re.compile("[.!?\u2026\u3002\uff01\uff1f]+[\"'\u201d\u2019)\\]]*(?=\\s|$)|[\u3002\uff01\uff1f]+\u201d?")
@@ -97,3 +99,30 @@ def _listed(value: Any, role: str, wanted: int) -> list[Any]:
     if len(value) != wanted:
         raise ValueError(f"sentences: {role} has {len(value)} instead of {wanted}")
     return list(value)
+
+
+def _sources(columns: Mapping[str, Any]) -> dict[str, str]:
+    """Return the columns of a story: five sentences, a context and its ending, or the whole of it."""
+    if "sentences" in columns:
+        return dict(zip(SENTENCE_ROLES, columns["sentences"], strict=True))
+    return {role: columns[role] for role in (("context", "ending") if "ending" in columns else ("story",))}
+
+
+def _problem(columns: Mapping[str, Any]) -> str:
+    listed = columns["sentences"]
+    if listed is not None and (not isinstance(listed, list) or len(listed) != SENTENCES):
+        return f"needs {SENTENCES} columns in columns.sentences, one for each sentence"
+    if listed is not None and columns["ending"] is not None:
+        return "takes columns.sentences or columns.ending (beside columns.context), not both: name one of them"
+    return ""
+
+
+LAYOUTS = (
+    Layout("stories", "five sentences; `ingest.roc_mode` says what is input and what output", "stories", {
+        "story": Column("a text, or a list of its five sentences", "story", values="text or texts"),
+        "sentences": Column("five columns in its place", needed=False),
+        "context": Column("beside `ending`: a text, or a list of four sentences", "context", values="text or texts"),
+        "ending": Column("the fifth sentence", needed=False)}, roles=_sources, check=_problem),
+    Layout("rocstories", "a story of ROCStories, as its CSV has it", "stories", {
+        role: Column("a sentence", role) for role in SENTENCE_ROLES}, published=True, quoting="standard"),
+)

@@ -10,7 +10,7 @@ from stages.data.items.captions import caption_items
 from stages.data.items.continuations import story_items
 from stages.data.items.items import NO_TEXT, Items
 from stages.data.items.partners import given_items, labelled_items, paraphrase_items
-from stages.data.layouts.layout import needed_columns, structure_of
+from stages.data.layouts.registry import needed_columns, structure_of
 from stages.data.negatives.outputs_of_others import from_candidates, from_other_items
 from stages.data.negatives.overlapping import retrieve
 from stages.data.splitting.exclusions import Connected
@@ -51,8 +51,9 @@ def check_source(dataset: "Dataset", params: "Ingest") -> None:
 
 def negative_origin(dataset: "Dataset", params: "Ingest") -> str:
     """Return how negatives are found, as the column ``negative_origin`` says it."""
-    if params.neg_source == "retrieved" and structure_of(dataset.layout) in CONTINUATIONS:
-        return params.roc_neg if structure_of(dataset.layout) == "stories" else params.douban_neg
+    structure = structure_of(dataset.layout)
+    if params.neg_source == "retrieved" and structure in CONTINUATIONS:
+        return params.roc_neg if structure == "stories" else params.douban_neg
     return params.neg_source
 
 

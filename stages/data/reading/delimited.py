@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from stages.data.layouts.layout import Layout, check_columns
+from stages.data.layouts.layout import BoundLayout, check_columns
 from stages.data.reading.rows import RawRow, RowMaker
 from stages.data.reading.text import character_problem, is_decoded, is_sound, printable, text_lines
 from stages.runtime.errors import InputError
@@ -56,7 +56,7 @@ def read_delimited(path: Path, form: str, encoding: str, maker: RowMaker) -> Ite
         raise InputError(f"{path}: the file has a header but no rows.")
 
 
-def _header(path: Path, record: _Record | None, delimiter: str, layout: Layout) -> list[str]:
+def _header(path: Path, record: _Record | None, delimiter: str, layout: BoundLayout) -> list[str]:
     """Return the names of the columns, once they are known to hold what is needed."""
     if record is None:
         raise InputError(f"{path}: the file is empty. Remove it from `files`, or fetch it again.")
@@ -142,7 +142,7 @@ def _line_end(line: int) -> str:
     return f"line ending: {_ALONE} in line {line}; remove it"
 
 
-def _width_problem(found: int, width: int, line: int, delimiter: str, layout: Layout) -> str:
+def _width_problem(found: int, width: int, line: int, delimiter: str, layout: BoundLayout) -> str:
     problem = f"broken line: {found} fields instead of {width} in line {line}"
     if found < width:
         return problem

@@ -1,34 +1,59 @@
-"""Which files a data set has, in which order, and which of them are a published split."""
+"""Which files a data set has, in which order, which of them are a published split, and the rows of all."""
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stages.data.reading.newsgroups import group_folders
+from stages.data.layouts.layout import Layout
+from stages.data.layouts.registry import LAYOUTS, layout_of
+from stages.data.reading.delimited import read_delimited
+from stages.data.reading.json_document import read_captions
+from stages.data.reading.jsonl import read_jsonl
+from stages.data.reading.lines import read_lines
+from stages.data.reading.parquet import read_parquet
+from stages.data.reading.rows import RawRow, RowMaker
 from stages.data.reading.text import COMPRESSIONS
 from stages.runtime.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from stages.params.data import Dataset
 
-# The order in which the files of a folder are read if `files` names none.
-FORMATS = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 _DOCUMENT = ".json"
+# The order in which files are named.
+FORMATS = (".csv", ".tsv", ".jsonl", _DOCUMENT, ".parquet")
 _PACKED = f"{', '.join(COMPRESSIONS[:-1])} or {COMPRESSIONS[-1]}"
-_LINES = "text files with one dialogue per line, named .txt", "dialogue"
-# Layouts whose files come in these forms alone, what these are, and the layout of tables of the same.
-_PUBLISHED: dict[str, tuple[tuple[str, ...], str, str]] = {
-    "douban_dialogue": ((".txt",), *_LINES), "groupwise_dialogue": ((".txt",), *_LINES),
-    "trec": ((".label",), "text files named .label, such as train_5500.label and TREC_10.label", "labelled"),
-    "all_terms": ((".txt",), "text files named .txt, such as r8-train-all-terms.txt", "labelled"),
-    "rt_polarity": ((".pos", ".neg"), "text files named .pos and .neg, such as rt-polarity.pos", "labelled"),
-    "text_gcn": ((".txt",), "indices named .txt, such as mr.txt, beside the folder corpus", "labelled"),
-}
-# The splits of the files as they are published, for data sets that name neither `files` nor `splits`.
-_SPLITS: dict[str, dict[str, str]] = {
-    "newsgroups": {"train": "20news-bydate-train", "test": "20news-bydate-test"},
-    "trec": {"train": "train_5500.label*", "test": "TREC_10.label*"},
-    "all_terms": {"train": "*train-all-terms.txt*", "test": "*test-all-terms.txt*"}}
+
+
+def read_rows(dataset: "Dataset") -> Iterator[RawRow]:
+    """Yield the rows of all files of ``dataset``, file after file in the order of :func:`data_files`.
+
+    Raises:
+        InputError: a file is missing, empty, damaged, unreadable as a whole or lacks a column.
+    """
+    layout, splits = layout_of(dataset), published_splits(dataset)
+    for name, path in data_files(dataset):
+        yield from _rows(path, dataset.encoding, RowMaker(name, layout, splits.get(name)))
+
+
+def _rows(path: Path, encoding: str, maker: RowMaker) -> Iterator[RawRow]:
+    declared, form = maker.layout.layout, file_format(path)
+    if declared.read is not None:
+        return declared.read(path, encoding, maker)
+    if declared.parse is not None:
+        return read_lines(path, encoding, maker)
+    if form == _DOCUMENT:
+        return read_captions(path, encoding, maker)
+    return read_table(path, form, encoding, maker)
+
+
+def read_table(path: Path, form: str, encoding: str, maker: RowMaker) -> Iterator[RawRow]:
+    """Yield the rows of a table of format ``form``."""
+    if form == ".parquet":
+        return read_parquet(path, maker)
+    if form == ".jsonl":
+        return read_jsonl(path, encoding, maker)
+    return read_delimited(path, form, encoding, maker)
 
 
 def data_files(dataset: "Dataset") -> list[tuple[str, Path]]:
@@ -44,8 +69,9 @@ def data_files(dataset: "Dataset") -> list[tuple[str, Path]]:
     if not source.exists():
         raise InputError(f"{source}: no such file or folder. Correct the data set's `source` in the params"
                          f"{_similar(source)}")
-    if dataset.layout == "newsgroups":
-        return _group_folders(dataset)
+    layout = LAYOUTS[dataset.layout]
+    if layout.folders is not None:
+        return _folders(dataset, layout)
     if source.is_file():
         if dataset.files:
             raise InputError(f"{source} is a file, so `files` must be empty; or name its folder as `source`.")
@@ -53,7 +79,7 @@ def data_files(dataset: "Dataset") -> list[tuple[str, Path]]:
     else:
         found = _inside(source, dataset)
     for _, path in found:
-        _check_file(path, dataset)
+        _check_file(path, layout, source)
     return found
 
 
@@ -70,7 +96,7 @@ def published_splits(dataset: "Dataset") -> dict[str, str]:
     splits: dict[str, str] = {}
     for split, patterns in _named_splits(dataset).items():
         for pattern in patterns:
-            names = [name for name in _matching(folder, pattern, dataset.layout) if only in (None, name)]
+            names = [name for name in _matching(folder, pattern, LAYOUTS[dataset.layout]) if only in (None, name)]
             if not names:
                 raise _missing(folder, pattern, f"splits.{split}: ")
             for name in names:
@@ -85,53 +111,41 @@ def file_format(path: Path) -> str:
     return Path(path.stem if path.suffix.lower() in COMPRESSIONS else path.name).suffix.lower()
 
 
-def _check_file(path: Path, dataset: "Dataset") -> None:
+def _check_file(path: Path, layout: Layout, source: Path) -> None:
     form = file_format(path)
-    forms, what, tables = _PUBLISHED.get(dataset.layout, (FORMATS, "", ""))
-    if form not in forms and what:
-        raise InputError(f"{path}: files of layout {dataset.layout} are {what}. Correct `files` or the data set's "
-                         f"`layout`, which is {tables} for tables.")
-    if form not in forms:
+    if form not in layout.forms and layout.files:
+        raise InputError(f"{path}: files of layout {layout.name} are {layout.files}. Correct `files` or the data set's "
+                         f"`layout`, which is {layout.structure} for tables.")
+    if form not in FORMATS and not layout.files:
         raise InputError(f"{path}: files of type {form!r} cannot be read, only those named below, each also as "
                          f"{_PACKED}; {nearest(form, FORMATS)}")
-    if form == _DOCUMENT and dataset.layout != "mscoco_captions":
+    if form not in layout.forms:
         raise InputError(f"{path}: one JSON document is read only in layout mscoco_captions. Write one object per "
                          f"line, and name the file .jsonl.")
-    if dataset.layout == "text_gcn" and path == Path(dataset.source):
-        raise InputError(f"{path}: layout text_gcn reads an index and its corpus, so `source` must be the folder that "
-                         f"holds both; name the index in `files`.")
+    if layout.index and path == source:
+        raise InputError(f"{path}: {layout.index}.")
     if path.stat().st_size == 0:
         raise InputError(f"{path}: the file is empty. Remove it from `files`, or fetch it again.")
 
 
 def _inside(folder: Path, dataset: "Dataset") -> list[tuple[str, Path]]:
-    named = _named(dataset)
+    layout, named = LAYOUTS[dataset.layout], _named(dataset)
     found: dict[str, Path] = {}
-    for pattern in named or _patterns(dataset):
+    for pattern in named or [f"*{form}{packed}" for form in layout.forms for packed in ("", *COMPRESSIONS)]:
         names = _matching(folder, pattern)
         if not names and named:
             raise _missing(folder, pattern)
-        if dataset.layout in _SPLITS and not dataset.files + list(dataset.splits) and len(names) > 1:
+        if layout.splits and not dataset.files + list(dataset.splits) and len(names) > 1:
             raise InputError(f"{folder}: holds {' and '.join(names)}. Say which is meant, in the data set's `splits`.")
         found |= {name: folder / name for name in names}
     if not found:
-        raise InputError(f"{folder}: holds no {', '.join(_forms(dataset))} file, nor one of them as {_PACKED}.")
+        raise InputError(f"{folder}: holds no {', '.join(layout.forms)} file, nor one of them as {_PACKED}.")
     if not named:
         _refuse_copies(found)
-    if dataset.layout == "text_gcn" and len(found) > 1 and not named:
+    if layout.index and len(found) > 1 and not named:
         raise InputError(f"{folder}: holds the indices {', '.join(found)}. Name the one that is meant in the data "
                          f"set's `files`.")
     return list(found.items())
-
-
-def _patterns(dataset: "Dataset") -> list[str]:
-    return [f"*{form}{packed}" for form in _forms(dataset) for packed in ("", *COMPRESSIONS)]
-
-
-def _forms(dataset: "Dataset") -> list[str]:
-    if dataset.layout in _PUBLISHED:
-        return list(_PUBLISHED[dataset.layout][0])
-    return [form for form in FORMATS if form != _DOCUMENT or dataset.layout == "mscoco_captions"]
 
 
 def _named(dataset: "Dataset") -> list[str]:
@@ -144,37 +158,37 @@ def _named_splits(dataset: "Dataset") -> dict[str, list[str]]:
     """Return names and patterns of the published splits: the params', or those of the layout."""
     if dataset.files or dataset.splits or Path(dataset.source).is_file():
         return {str(split): patterns for split, patterns in dataset.splits.items()}
-    published = _SPLITS.get(dataset.layout, {})
-    source = Path(dataset.source)
-    if dataset.layout == "newsgroups" and not any((source / name).exists() for name in published.values()):
+    layout, source = LAYOUTS[dataset.layout], Path(dataset.source)
+    published = layout.splits
+    if layout.folders and not any((source / name).exists() for name in published.values()):
         return {}  # other editions, which have no split
     return {split: [pattern] for split, pattern in published.items()}
 
 
-def _group_folders(dataset: "Dataset") -> list[tuple[str, Path]]:
-    """Return name and path of the folders of 20 Newsgroups that hold posts, those of training first."""
+def _folders(dataset: "Dataset", layout: Layout) -> list[tuple[str, Path]]:
+    """Return name and path of the folders that take the place of files, those of training first."""
     source = Path(dataset.source)
     if source.is_file():
-        raise InputError(f"{source}: layout newsgroups reads folders. Unpack the archive, and name the folder that it "
-                         f"makes as `source`.")
+        raise InputError(f"{source}: layout {layout.name} reads folders. Unpack the archive, and name the folder that "
+                         f"it makes as `source`.")
     found: dict[str, Path] = {}
     for pattern in _named(dataset):
-        names = _matching(source, pattern, dataset.layout)
+        names = _matching(source, pattern, layout)
         if not names:
             raise _missing(source, pattern)
         found |= {name: source / name for name in names}
-    if not found:
-        found = {folder.relative_to(source).as_posix(): folder for folder in group_folders(source)}
+    if not found and layout.folders is not None:
+        found = {folder.relative_to(source).as_posix(): folder for folder in layout.folders(source)}
     return list(found.items())
 
 
-def _matching(folder: Path, pattern: str, layout: str = "") -> list[str]:
-    """Return the sorted names of the files of ``folder`` that ``pattern`` names or matches; of newsgroups, folders."""
+def _matching(folder: Path, pattern: str, layout: Layout | None = None) -> list[str]:
+    """Return the sorted names of the files of ``folder`` that ``pattern`` names or matches, or of its folders."""
     if Path(pattern).is_absolute():
         raise InputError(f"files: {pattern!r} must be a name or pattern inside {folder}.")
-    if layout == "newsgroups":
+    if layout is not None and layout.folders is not None:
         matched = [path for path in sorted(folder.glob(pattern)) if path.is_dir()]
-        return [group.relative_to(folder).as_posix() for path in matched for group in group_folders(path)]
+        return [group.relative_to(folder).as_posix() for path in matched for group in layout.folders(path)]
     if (folder / pattern).is_file():
         return [(folder / pattern).relative_to(folder).as_posix()]
     return [path.relative_to(folder).as_posix() for path in sorted(folder.glob(pattern)) if path.is_file()]

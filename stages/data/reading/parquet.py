@@ -6,17 +6,15 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stages.data.layouts.layout import Layout, check_columns
-from stages.data.layouts.stories import SENTENCE_ROLES
+from stages.data.layouts.layout import BoundLayout, check_columns
 from stages.data.reading.rows import RawRow, RowMaker
 from stages.data.reading.text import seekable
 from stages.runtime.errors import InputError
 
 _BATCH = 16_384
-_TEXTS = frozenset(("source", "target", "negative", "text", "split", "response", "ending", *SENTENCE_ROLES))
-# Of texts, or in one text; of texts; of numbers.
-_LISTS = {"story": "text or lists of texts", "context": "text or lists of texts", "candidates": "lists of texts",
-          "scores": "lists of numbers"}
+# In words, by the kind of values of a column.
+_WANTED = {"text": "text", "name": "text or whole numbers", "truth": "text or whole numbers",
+           "text or texts": "text or lists of texts", "texts": "lists of texts", "numbers": "lists of numbers"}
 
 
 def read_parquet(path: Path, maker: RowMaker) -> Iterator[RawRow]:
@@ -51,32 +49,29 @@ def _rows(batch: pa.RecordBatch, done: int, maker: RowMaker) -> Iterator[RawRow]
         yield maker.row(number, {role: values[place] for role, place in places}, names, values)
 
 
-def _check_types(path: Path, schema: pa.Schema, layout: Layout) -> None:
+def _check_types(path: Path, schema: pa.Schema, layout: BoundLayout) -> None:
     """Make sure that texts are text, and labels and groups single values."""
     for role, column in layout.columns.items():
-        kind = found = schema.field(column).type
-        if pa.types.is_dictionary(kind):
-            kind = kind.value_type
-        simple = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-        # A column of nothing but gaps has type null; its rows say what is missing.
-        if pa.types.is_null(kind) or (role in _LISTS and _is_list(kind, role)):
-            continue
-        if role not in _LISTS and (_is_text(kind) or (simple and role not in _TEXTS)):
-            continue
-        wanted = _LISTS.get(role, "text" if role in _TEXTS else "text or whole numbers")
-        raise InputError(f"{path}: column {column!r} ({role}) is of type {found}, but must be {wanted}. Name another "
-                         f"column, or write this one anew as {wanted}.")
+        found, values = schema.field(column).type, layout.values(role)
+        if not _fits(found.value_type if pa.types.is_dictionary(found) else found, values):
+            raise InputError(f"{path}: column {column!r} ({role}) is of type {found}, but must be {_WANTED[values]}. "
+                             f"Name another column, or write this one anew as {_WANTED[values]}.")
+
+
+def _fits(kind: pa.DataType, values: str) -> bool:
+    """Say whether a column of type ``kind`` may hold ``values``."""
+    if pa.types.is_null(kind):  # nothing but gaps; its rows say what is missing
+        return True
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        inner = kind.value_type
+        if values == "numbers":
+            return pa.types.is_floating(inner) or pa.types.is_integer(inner) or pa.types.is_null(inner)
+        return values in ("texts", "text or texts") and (_is_text(inner) or pa.types.is_null(inner))
+    if values in ("name", "truth") and (pa.types.is_integer(kind) or pa.types.is_floating(kind)
+                                        or pa.types.is_boolean(kind)):
+        return True
+    return values in ("text", "name", "truth", "text or texts") and _is_text(kind)
 
 
 def _is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-
-
-def _is_list(kind: pa.DataType, role: str) -> bool:
-    """Say whether a column of type ``kind`` may hold the lists of ``role``, or the texts that stand for them."""
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        inner = kind.value_type
-        if role == "scores":
-            return pa.types.is_floating(inner) or pa.types.is_integer(inner) or pa.types.is_null(inner)
-        return _is_text(inner) or pa.types.is_null(inner)
-    return role in ("story", "context") and _is_text(kind)

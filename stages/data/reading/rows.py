@@ -4,12 +4,10 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from stages.data.layouts.layout import Layout
+from stages.data.layouts.layout import SPLIT, BoundLayout
 
 _SPLITS = {"train": "train", "validation": "validation", "valid": "validation", "val": "validation",
            "dev": "validation", "test": "test"}
-# Roles that name something; the same name may be a number in one file and text in another.
-_NAMES = {"labelled": "label", "captions": "group"}
 
 
 class RawRow(NamedTuple):
@@ -53,18 +51,24 @@ class RowMaker:
         split: the published split of the whole file, or None.
     """
 
-    def __init__(self, file: str, layout: Layout, split: str | None) -> None:
+    def __init__(self, file: str, layout: BoundLayout, split: str | None) -> None:
         self.layout = layout
-        self.roles = tuple(layout.columns)
         self._file, self._split = file, split
-        self._name = _NAMES.get(layout.structure)
-        self._checked = self._name is not None or "split" in layout.columns
+        # What names something may be a number in one file and text in another.
+        self._names = tuple(role for role in layout.columns if layout.values(role) == "name")
+        self._convert = layout.layout.convert
+        self._checked = bool(self._names) or SPLIT in layout.columns or self._convert is not None
 
     def row(self, number: int, content: dict[str, Any], names: Collection[str], values: Collection[Any]) -> RawRow:
         """Return row ``number`` with ``content`` by role, from ``values`` of the columns ``names``."""
         if not self._checked:
             return RawRow(self._file, number, content, "", self._split, names, values)
         problem, split = self._finish(content)
+        if self._convert and not problem:
+            try:
+                content = self._convert(content)
+            except ValueError as error:
+                problem = str(error)
         return RawRow(self._file, number, content, problem, split, names, values)
 
     def broken(self, number: int, line: str, problem: str) -> RawRow:
@@ -74,11 +78,11 @@ class RowMaker:
     def _finish(self, content: dict[str, Any]) -> tuple[str, str | None]:
         """Spell names and splits in one way; return problem and split."""
         try:
-            if self._name is not None:
-                content[self._name] = _name(content.get(self._name), self._name)
-            if "split" not in self.layout.columns:
+            for role in self._names:
+                content[role] = _name(content.get(role), role)
+            if SPLIT not in self.layout.columns:
                 return "", self._split
-            split = content["split"] = _published(content.get("split"))
+            split = content[SPLIT] = _published(content.get(SPLIT))
         except ValueError as error:
             return str(error), self._split
         if self._split not in (None, split):
