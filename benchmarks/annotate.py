@@ -15,11 +15,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.json
-import pyarrow.parquet as pq
 import yaml
 
-from benchmarks.harness import Context, Disagreement, Section, compare, peak_memory
-from benchmarks.whole_stage import run_stage_in
+from benchmarks.harness import Context, Disagreement, Section, compare, given_rows, peak_memory, run_stage_in
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, read_batches, table_writer, write_table
@@ -50,7 +48,7 @@ def run(context: Context) -> list[Section]:
 
 def sample(path: Path | None, size: int) -> pa.Table:
     """Return at most ``size`` distinct texts as a ``texts`` table: of the file at ``path``, or made from a seed."""
-    found = _of_file(path, size) if path is not None else _made(size)
+    found = _made(size) if path is None else list(given_rows(path, ["text"], "annotate")["text"].unique()[:size])
     return pa.table({"text_id": range(len(found)), "text": found, "language": ["en"] * len(found)},
                     schema=SCHEMAS["texts"].arrow())
 
@@ -144,10 +142,6 @@ def _memory(folder: Path, context: Context) -> Section:
 def _project(folder: Path, texts: pa.Table) -> None:
     write_table(folder / DatasetPaths("made").table("texts"), "texts", texts, Provenance("benchmark", "0"))
     (folder / "params.yaml").write_text(yaml.safe_dump({"recipe": "made", "datasets": {"made": {"source": "none"}}}))
-
-
-def _of_file(path: Path, size: int) -> list[str]:
-    return pq.read_table(path, columns=["text"])["text"].drop_null().unique().slice(0, size).to_pylist()
 
 
 def _made(size: int) -> list[str]:

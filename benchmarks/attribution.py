@@ -9,17 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import torch
 from torch import Tensor, nn
 from transformers import AutoTokenizer, BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 
-from benchmarks.harness import Context, Disagreement, Section, compare
+from benchmarks.harness import Context, Disagreement, Section, compare, given_rows, threads
 from models.attribution import from_encoding, piece_attributions, word_saliency
 from models.pair_classifier import build_pair_classifier, encode_pairs
 from stages.encoders import fixed_chunks, resolve_encoder
 from stages.runtime.device import choose_device
-from stages.runtime.errors import InputError
 
 TITLE = "Attribution of words"
 THREADS = 2
@@ -56,13 +54,9 @@ def run(context: Context) -> list[Section]:
     """Compare gradients and integrated gradients with a loop over texts and with captum."""
     pairs = _pairs(context)
     few = pairs[:max(2, len(pairs) // 16)]  # a path has STEPS points
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1 if context.quick else THREADS)
-    try:
+    with threads(1 if context.quick else THREADS):
         network = _network()
         return [_gradients(network, pairs, context.repeats), _paths(network, few, context.repeats)]
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _network() -> Network:
@@ -213,12 +207,7 @@ def _pairs(context: Context) -> Pairs:
         rows = [json.loads(line) for line in SAMPLE.read_text(encoding="utf-8").splitlines()]
         pairs = [(row["source"], row["paraphrase"]) for row in rows]
     else:
-        missing = {"source", "target"} - set(pq.read_schema(context.input).names)
-        if missing:
-            raise InputError(f"--input: {context.input} has no column {sorted(missing)[0]!r}; attribution takes pairs, "
-                             f"in the columns source and target.")
-        table = pq.read_table(context.input, columns=["source", "target"])
-        pairs = list(zip(table["source"].to_pylist(), table["target"].to_pylist(), strict=True))
+        pairs = list(given_rows(context.input, ["source", "target"], "attribution").itertuples(index=False, name=None))
     return pairs[:4] if context.quick else pairs[:PAIRS] if context.input is None else pairs
 
 

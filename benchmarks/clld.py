@@ -6,8 +6,7 @@ same function (``models.clld.export``). Each side trains in a process of its own
 
 import copy
 import json
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import cycle, islice
@@ -27,32 +26,34 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from benchmarks.harness import Context, Disagreement, Section, peak_memory
-from benchmarks.trainers import train_in_order
+from benchmarks.harness import Context, Disagreement, Section, given_rows, peak_memory
 from benchmarks.trainings import (
-    Call,
+    SEED,
     Clock,
-    Nowhere,
     Ran,
+    Recording,
+    Sides,
     device,
-    here,
     in_process,
+    looped,
     of_clocks,
+    order_of,
     place,
-    process,
+    ran,
+    same_training,
+    sides,
     take_turns,
+    train_in_order,
+    weights_of,
 )
 from models.clld import ClldConfig, ClldModel, ClldTask, LabelledTexts, load_text_encoder, plain_config
 from models.clld import sequence_classifier as library_classifier
-from models.training import Settings, Step, epoch_batches, fit
+from models.training import Settings
 from stages.encoders import resolve_encoder
-from stages.runtime.errors import InputError
-from stages.runtime.seeds import derived_seed
 
 TEXTS = Path("data") / "sample" / "questions.jsonl"
 TRAINER = "transformers.Trainer"
-_SEED, _THREADS, _RATE, _DECAY, _CLIP = 13, 1, 5e-5, 0.1, 1.0
-_TOLERANCE = 1e-5
+_THREADS, _RATE, _DECAY, _CLIP = 1, 5e-5, 0.1, 1.0
 _MAX_LENGTH = 32
 
 
@@ -83,11 +84,6 @@ class Job:
     batch_size: int
     compared: bool = False
 
-    def order(self) -> list[int]:
-        """Return all texts in the order in which batches are cut from them."""
-        batches = epoch_batches(len(self.texts), self.batch_size, derived_seed(_SEED, "order", 0))
-        return [item for batch in batches for item in batch]
-
 
 def run(context: Context) -> list[Section]:
     """Check that both train the same, then time steps; ``context.input`` is a Parquet file of ``text`` and ``label``.
@@ -98,35 +94,20 @@ def run(context: Context) -> list[Section]:
     """
     sizes = _QUICK if context.quick else Sizes()
     rows = _given(context.input, sizes) if context.input else _sample(sizes)
-    with ExitStack() as stack:
-        if context.quick:
-            same = stack.enter_context(here(deterministic=True))
-            return [_section(rows, sizes, context.repeats, _Sides(same, same, same))]
-        # ours with the settings of our stages; a plain process; a plain one that keeps memory
-        sides = _Sides(*(stack.enter_context(process(_THREADS, keep, deterministic))
-                         for keep, deterministic in ((True, True), (False, False), (True, False))))
-        return [_section(rows, sizes, context.repeats, sides)]
+    with sides(context.quick, _THREADS) as where:
+        return [_section(rows, sizes, context.repeats, where)]
 
 
-@dataclass(frozen=True)
-class _Sides:
-    """Processes that train."""
-
-    stage: Call
-    plain: Call
-    kept: Call
-
-
-def _section(rows: pd.DataFrame, sizes: Sizes, repeats: int, sides: _Sides) -> Section:
+def _section(rows: pd.DataFrame, sizes: Sizes, repeats: int, where: Sides) -> Section:
     job = job_of(rows, sizes)
     bare = replace(job_of(rows, sizes, dropout=0.0), compared=True)
-    agreement = _agreement(sides.stage(ours, bare), sides.plain(theirs, bare))
+    agreement = same_training("clld", where.stage(ours, bare), where.plain(theirs, bare))
     contrasted = job_of(rows, sizes, contrast={"kind": "label_distance"})
     contenders: dict[str, Callable[[], Ran]] = {
-        "ours, CT": partial(sides.stage, ours, job),
-        TRAINER: partial(sides.plain, theirs, job),
-        f"{TRAINER}, freed memory kept": partial(sides.kept, theirs, job),
-        "ours, CT+CL": partial(sides.stage, ours, contrasted)}
+        "ours, CT": partial(where.stage, ours, job),
+        TRAINER: partial(where.plain, theirs, job),
+        f"{TRAINER}, freed memory kept": partial(where.kept, theirs, job),
+        "ours, CT+CL": partial(where.stage, ours, contrasted)}
     found, table, losses = take_turns(contenders, repeats, sizes.batch_size, "texts")
     if not all(map(isfinite, losses)):
         raise Disagreement("clld: a loss is not finite")
@@ -160,55 +141,28 @@ def _memory(job: Job, contrasted: Job) -> list[float]:
 
 def _short(job: Job) -> Job:
     """Return the first two batches of ``job``."""
-    kept = job.order()[:2 * job.batch_size]
+    kept = order_of(len(job.texts), job.batch_size)[:2 * job.batch_size]
     return replace(job, texts=LabelledTexts([job.texts.ids[item] for item in kept], job.texts.labels[kept],
                                             job.texts.pad))
-
-
-def _agreement(mine: Ran, other: Ran) -> str:
-    """Say how far losses and weights of two trainings without dropout lie apart.
-
-    Raises:
-        Disagreement: further than 1e-5.
-    """
-    if len(mine.losses) != len(other.losses) or mine.weights.keys() != other.weights.keys():
-        raise Disagreement(f"clld: {len(mine.losses)} steps and {len(mine.weights)} weights, the Trainer has "
-                           f"{len(other.losses)} and {len(other.weights)}")
-    loss = max(abs(one - two) for one, two in zip(mine.losses, other.losses, strict=True))
-    gap = max(float((mine.weights[name] - other.weights[name]).abs().max()) for name in mine.weights)
-    if not (loss <= _TOLERANCE and gap <= _TOLERANCE):
-        raise Disagreement(f"clld: without dropout, losses differ by up to {loss:.3g} and the weights after "
-                           f"{len(mine.losses)} steps by up to {gap:.3g}")
-    return (f"without dropout, the losses of {len(mine.losses)} steps differ by at most {loss:.2g}, and the weights "
-            f"after them by at most {gap:.2g}")
 
 
 # Our loop
 
 
-class _Fixed(ClldTask):
+class _Recorded(Recording, ClldTask):
     """The task of stage train_clld, without validation."""
-
-    losses: list[Tensor]
-
-    def train_batch(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, dict[str, Tensor]]:
-        loss, parts = super().train_batch(batch, step)
-        self.losses.append(loss.detach())
-        return loss, parts
-
-    def validate(self) -> dict[str, float]:
-        return {"loss": 0.0}
 
 
 def ours(job: Job) -> Ran:
     """Train with :func:`models.training.fit`."""
-    model, clock = copy.deepcopy(job.model), Clock()
+    model = copy.deepcopy(job.model)
     nn.Module.to(model, device())
-    task = _Fixed(model, job.texts, job.texts, _RATE, job.batch_size)
-    task.losses = []
+    task = _Recorded(model, job.texts, job.texts, _RATE, job.batch_size)
     settings = Settings(epochs=1, batch_size=job.batch_size, weight_decay=_DECAY, schedule="constant", clip=_CLIP)
-    fit(task, settings, Nowhere(), partial(derived_seed, _SEED), lambda total, done: clock)
-    return _ran(clock, task.losses, library_classifier(model.cpu()) if job.compared else None)
+    found = looped(task, settings)
+    if job.compared:
+        found.weights = weights_of(library_classifier(model.cpu()))
+    return found
 
 
 # The Trainer
@@ -235,14 +189,9 @@ def theirs(job: Job) -> Ran:
     optimiser = torch.optim.AdamW(learner.parameters(), lr=_RATE, weight_decay=_DECAY, fused=True)
     items = [{"input_ids": ids.tolist(), "label": int(label)}
              for ids, label in zip(job.texts.ids, job.texts.labels, strict=True)]
-    train_in_order(learner, items, DataCollatorWithPadding(job.tokenizer), job.order(), job.batch_size, optimiser,
-                   clock)
-    return _ran(clock, learner.losses, learner.model if job.compared else None)
-
-
-def _ran(clock: Clock, losses: Sequence[Tensor], model: nn.Module | None) -> Ran:
-    weights = {} if model is None else {name: one.detach().cpu() for name, one in model.named_parameters()}
-    return Ran(*clock.spent(skip=1), [float(loss) for loss in losses], weights)
+    train_in_order(learner, items, DataCollatorWithPadding(job.tokenizer), order_of(len(job.texts), job.batch_size),
+                   job.batch_size, optimiser, clock)
+    return ran(clock, learner.losses, learner.model if job.compared else None)
 
 
 # Models and texts
@@ -258,7 +207,7 @@ def job_of(rows: pd.DataFrame, sizes: Sizes, dropout: float | None = None, **cha
         changes: of the configuration.
     """
     location = resolve_encoder("bundled").location
-    torch.manual_seed(_SEED)
+    torch.manual_seed(SEED)
     encoder: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     if sizes.tiny:
@@ -286,11 +235,5 @@ def _sample(sizes: Sizes) -> pd.DataFrame:
 
 
 def _given(file: Path, sizes: Sizes) -> pd.DataFrame:
-    rows = pd.read_parquet(file)
-    missing = [name for name in ("text", "label") if name not in rows]
-    if missing:
-        raise InputError(f"{file}: no column {missing[0]!r}; clld needs text and label.")
-    rows = rows.dropna(subset=["text", "label"])
-    if len(rows) < sizes.items:
-        raise InputError(f"{file}: {len(rows)} texts, and a measurement takes {sizes.items}. Give more.")
-    return rows.head(sizes.items).astype({"label": str})
+    rows = given_rows(file, ("text", "label"), "clld", sizes.items, "texts")
+    return rows.astype({"label": str})

@@ -6,18 +6,16 @@
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoTokenizer, BertConfig
 from transformers.modeling_outputs import BaseModelOutput
 
-from benchmarks.harness import Context, Disagreement, Section, compare
+from benchmarks.harness import Context, Disagreement, Section, compare, given_rows
 from models.decoding import project
 from models.hcl import HclConfig, HclModel
 from stages.encoders import resolve_encoder
-from stages.runtime.errors import InputError
 from stages.tracks.hcl.batches import padded, word_pieces
 
 TITLE = "Beam search: ours and transformers generate"
@@ -57,7 +55,7 @@ def run(context: Context) -> list[Section]:
 
     Raises:
         Disagreement: outputs differ by more than ties.
-        InputError: the file given has no column ``text``.
+        InputError: the file given has no column ``text``, or too few texts.
     """
     sections = [_section(workload, context) for workload in (_QUICK if context.quick else _WORKLOADS)]
     return [*sections, _kernel(context)]
@@ -112,9 +110,7 @@ def _model(workload: Workload, quick: bool) -> HclModel:
 def _inputs(items: int, context: Context) -> tuple[Tensor, Tensor]:
     if context.input is not None and not context.quick:
         tokenizer = AutoTokenizer.from_pretrained(resolve_encoder("bundled").location)
-        if "text" not in pq.read_schema(context.input).names:
-            raise InputError(f"{context.input}: no column text.")
-        texts = pq.read_table(context.input, columns=["text"])["text"].slice(0, items).to_pylist()
+        texts = given_rows(context.input, ["text"], "decoding", items, "texts")["text"].tolist()
         rows = word_pieces(tokenizer, texts, _LONGEST_SOURCE).ids
     else:
         source = torch.Generator().manual_seed(items)

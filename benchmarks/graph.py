@@ -14,9 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.harness import Context, Disagreement, Section, compare, peak_memory
+from benchmarks.harness import Context, Disagreement, Section, compare, peak_memory, run_stage_in, seconds_of
 from benchmarks.synthetic_graph import DATASET, ROLES, write_project, zipf_triples
-from benchmarks.whole_stage import run_stage_in, seconds_of
 from stages.graph.joins import DEFAULT_LIMITS, number_triples
 from stages.graph.partitions import components
 from stages.graph.relations import relate

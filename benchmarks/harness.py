@@ -6,17 +6,23 @@
 """
 
 import gc
+import json
+import os
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from stages.runtime.entries import module_of
+from stages.runtime.errors import InputError
 
 _STATUS = Path("/proc/self/status")
 _RESET = Path("/proc/self/clear_refs")
@@ -111,6 +117,45 @@ def compare(contenders: dict[str, Callable[[], Any]], repeats: int, warmup: int 
                 median(runs) / first) for name, runs in seconds.items()]
 
 
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Let torch take ``count`` threads within the block."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def given_rows(file: Path, columns: Sequence[str], name: str, count: int = 1, unit: str = "rows") -> Any:
+    """Return the first ``count`` rows, as a data frame, of a user's Parquet file for benchmark ``name``.
+
+    Args:
+        file: of ``--input``.
+        columns: to read; rows in which one is null are left out.
+        name: of the benchmark.
+        count: rows that a measurement takes.
+        unit: name of a row.
+
+    Raises:
+        InputError: a column is missing, or there are fewer rows.
+    """
+    import pandas as pd
+
+    rows = pd.read_parquet(file)
+    missing = [column for column in columns if column not in rows]
+    if missing:
+        wanted = f"{', '.join(columns[:-1])} and {columns[-1]}" if len(columns) > 1 else columns[0]
+        raise InputError(f"{file}: no column {missing[0]!r}; {name} needs {wanted}.")
+    rows = rows[list(columns)].dropna()
+    if len(rows) < count:
+        raise InputError(f"{file}: {len(rows)} {unit}, and a measurement takes {count}. Give more.")
+    return rows.head(count)
+
+
 def run_apart(name: str, context: Context) -> list[Section]:
     """Run benchmark ``name`` in a process of its own, so that none finds what another has loaded."""
     sys.stderr.write(f"benchmarks: {name} ...\n")
@@ -151,3 +196,23 @@ def _high_water() -> float:
         return int(line.split()[1]) / 1024
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return used / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+def run_stage_in(folder: Path, stage: str, instance: str) -> None:
+    """Run stage ``stage`` for ``instance`` in this process, with ``folder`` as the project's.
+
+    Raises:
+        RuntimeError: the stage failed; its message is on standard error.
+    """
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        if import_module(module_of(stage)).main([instance]) != 0:
+            raise RuntimeError(f"stage {stage} failed in {folder}")
+    finally:
+        os.chdir(before)
+
+
+def seconds_of(folder: Path, stage: str, instance: str) -> float:
+    """Return how long the last run of a stage in ``folder`` took, its imports not counted."""
+    return float(json.loads((folder / ".keycontrast" / "records" / f"{stage}@{instance}.json").read_text())["seconds"])

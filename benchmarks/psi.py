@@ -5,10 +5,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from scipy.stats import spearmanr
 
-from benchmarks.harness import Context, Disagreement, Section, compare, peak_memory
+from benchmarks.harness import Context, Disagreement, Section, compare, given_rows, peak_memory
 from stages.keywords.importance.psi import NO_LIKENESS, importance
 from stages.keywords.importance.texts import read_texts
 from stages.keywords.importance.vectors import UNKNOWN, VectorTable
@@ -122,10 +121,7 @@ def _average_likeness(first: np.ndarray, second: np.ndarray) -> float:
 
 def _given(context: Context) -> list[list[str]]:
     assert context.input is not None
-    if "text" not in pq.read_schema(context.input).names:
-        raise InputError(f"--input: {context.input} has no column 'text'.")
-    split = [text.split() for text in pq.read_table(context.input, columns=["text"])["text"].to_pylist() if text]
-    texts = [text for text in split if text]
+    texts = [words for text in given_rows(context.input, ["text"], "psi")["text"] if (words := text.split())]
     if len(texts) < 2:
         raise InputError(f"--input: {context.input} has fewer than two texts with words.")
     return texts

@@ -1,21 +1,33 @@
-"""What benchmarks of trainings share: processes that keep freed memory or not, a clock of steps, a store of nothing."""
+"""What benchmarks of trainings share.
 
+Processes that keep freed memory or not, a clock of steps, our loop and a Hugging Face ``Trainer`` over given batches,
+and whether two trainings end in the same weights.
+"""
+
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing import get_context
 from statistics import median
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.utils.data import Dataset, Sampler
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
-from benchmarks.harness import Row
+from benchmarks.harness import Disagreement, Row
+from models.training import Settings, Step, epoch_batches, fit
 from stages.runtime.memory import keep_freed_memory
+from stages.runtime.seeds import derived_seed
 
+SEED = 13
+TOLERANCE = 1e-5  # of losses and weights of two trainings without dropout
 _FREE = 0.9  # share of the time by the clock in which a contender worked
 Call = Callable[[Callable[[Any], Any], Any], Any]  # a training and its job, to what the training found
 
@@ -101,6 +113,99 @@ def process(threads: int, keep: bool, deterministic: bool = True) -> Iterator[Ca
         yield lambda train, job: executor.submit(train, job).result()
 
 
+@dataclass(frozen=True)
+class Sides:
+    """Processes that train: ours, with the settings of our stages; a plain one; a plain one that keeps memory."""
+
+    stage: Call
+    plain: Call
+    kept: Call
+
+
+@contextmanager
+def sides(quick: bool, threads: int, deterministic: bool = True, plain: bool = False) -> Iterator[Sides]:
+    """Give the processes; if ``quick`` all of them are this one.
+
+    Args:
+        quick: see above.
+        threads: of each.
+        deterministic: whether a quick one takes deterministic algorithms alone.
+        plain: whether those of the other processes but ours do.
+    """
+    with ExitStack() as stack:
+        if quick:
+            same = stack.enter_context(here(deterministic))
+            yield Sides(same, same, same)
+            return
+        yield Sides(*(stack.enter_context(process(threads, keep, strict))
+                      for keep, strict in ((True, True), (False, plain), (True, plain))))
+
+
+class Recording:
+    """Put before the task of a stage: keeps the loss of each step, and validates nothing."""
+
+    losses: list[Tensor]
+
+    def train_batch(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, Any]:
+        """Return what the task returns."""
+        loss, parts = super().train_batch(batch, step)  # type: ignore[misc]
+        self.losses.append(loss.detach())
+        return loss, parts
+
+    def validate(self) -> dict[str, float]:
+        """Return nothing to choose by."""
+        return {"loss": 0.0}
+
+
+def looped(task: Any, settings: Settings, skip: int = 1) -> Ran:
+    """Train a :class:`Recording` task with :func:`models.training.fit`; the first ``skip`` steps do not count."""
+    clocks: list[Clock] = []
+    task.losses = []
+
+    def opened(total: int, done: int) -> Clock:
+        clocks.append(Clock())
+        return clocks[0]
+
+    fit(task, settings, Nowhere(), partial(derived_seed, SEED), opened)
+    return ran(clocks[0], task.losses, None, skip)
+
+
+def ran(clock: Clock, losses: Sequence[Tensor], model: nn.Module | None, skip: int = 1) -> Ran:
+    """Return what a training did; with the weights of ``model``, if they are looked at."""
+    return Ran(*clock.spent(skip), [float(loss) for loss in losses], {} if model is None else weights_of(model))
+
+
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """Return the parameters by name, on the CPU."""
+    return {name: parameter.detach().cpu() for name, parameter in model.named_parameters()}
+
+
+def order_of(items: int, batch_size: int) -> list[int]:
+    """Return all items in the order in which the loop cuts batches from them."""
+    return [item for batch in epoch_batches(items, batch_size, derived_seed(SEED, "order", 0)) for item in batch]
+
+
+def same_training(name: str, mine: Ran, other: Ran, steps: int | None = None) -> str:
+    """Say how far the losses of the first ``steps``, all by default, and the weights of two trainings lie apart.
+
+    Both are without dropout.
+
+    Raises:
+        Disagreement: further than 1e-5.
+    """
+    if len(mine.losses) != len(other.losses) or mine.weights.keys() != other.weights.keys():
+        raise Disagreement(f"{name}: {len(mine.losses)} steps and {len(mine.weights)} weights, the Trainer has "
+                           f"{len(other.losses)} and {len(other.weights)}")
+    pairs = list(zip(mine.losses, other.losses, strict=True))[:steps]
+    loss = max(abs(one - two) for one, two in pairs)
+    gap = max(float((mine.weights[name] - other.weights[name]).abs().max()) for name in mine.weights)
+    if not (loss <= TOLERANCE and gap <= TOLERANCE):
+        raise Disagreement(f"{name}: without dropout, losses differ by up to {loss:.3g} and the weights after "
+                           f"{len(mine.losses)} steps by up to {gap:.3g}")
+    return (f"without dropout, the losses of {len(pairs)} steps differ by at most {loss:.2g}, and the weights after "
+            f"{len(mine.losses)} by at most {gap:.2g}")
+
+
 def in_process(train: Callable[[Any], Any], job: Any, threads: int, keep: bool, deterministic: bool) -> None:
     """Train in this process as one of :func:`process` would, for the sake of its memory."""
     _begin(threads, keep, deterministic)
@@ -117,18 +222,19 @@ def place() -> str:
     return torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
 
 
-def take_turns(contenders: Mapping[str, Callable[[], Ran]], repeats: int, items: int,
-               unit: str) -> tuple[list[Row], list[dict[str, Any]], list[float]]:
+def take_turns(contenders: Mapping[str, Callable[[], Ran]], repeats: int, items: int, unit: str,
+               by_clock: bool = False) -> tuple[list[Row], list[dict[str, Any]], list[float]]:
     """Let ``contenders`` work in turn; return rows, a table of both clocks, and all losses.
 
-    Rows have processor seconds, which work beside them disturbs less than it does the clock; on a GPU those of the
-    clock.
+    Rows have processor seconds, which work beside them disturbs less than it does the clock; ``by_clock``, for
+    contenders of several threads, and on a GPU those of the clock.
     """
     ran = {name: Ran() for name in contenders}
     for _ in range(repeats):
         for name, work in contenders.items():
             ran[name] += work()
-    spent = {name: one.seconds if device() == "cuda" else one.processor for name, one in ran.items()}
+    by_clock = by_clock or device() == "cuda"
+    spent = {name: one.seconds if by_clock else one.processor for name, one in ran.items()}
     first = next(iter(ran))
     rows = [Row(name, median(one), min(one), max(one), items / median(one), unit, median(one) / median(spent[first]))
             for name, one in spent.items()]
@@ -154,3 +260,74 @@ def _begin(threads: int, keep: bool, deterministic: bool) -> None:
     torch.use_deterministic_algorithms(deterministic)
     if keep and not keep_freed_memory():
         raise RuntimeError("this C library cannot keep freed memory")
+
+
+class Items(Dataset[Any]):
+    """What the collator is given, by number."""
+
+    def __init__(self, items: Sequence[Any]) -> None:
+        self.items = items
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, item: int) -> Any:
+        return self.items[item]
+
+
+class _Order(Sampler[int]):
+    def __init__(self, order: Sequence[int]) -> None:
+        self.order = order
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.order)
+
+
+class _InOrder(Trainer):
+    """A Trainer that takes its items in a given order."""
+
+    order: Sequence[int]
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> _Order:
+        return _Order(self.order)
+
+
+class _Ends(TrainerCallback):
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+
+    def on_step_end(self, *call: Any, **more: Any) -> None:
+        self.clock.update()
+
+
+def train_in_order(module: nn.Module, items: Sequence[Any], collate: Callable[[list[Any]], dict[str, Any]],
+                   order: Sequence[int], batch_size: int, optimiser: torch.optim.Optimizer, clock: Clock,
+                   bf16: bool = False, on_cpu: bool | None = None) -> None:
+    """Train ``module`` for one epoch with ``transformers.Trainer``, whose output goes nowhere.
+
+    Args:
+        module: returns a dictionary with ``loss``; on its device.
+        items: what ``collate`` is given.
+        collate: makes a batch of items.
+        order: of the items; batches are cut from it.
+        batch_size: items of a batch.
+        optimiser: over the module's parameters; its rate stays as it is.
+        clock: takes the time at each step's end.
+        bf16: autocast of the products.
+        on_cpu: whatever devices there are; None takes the GPU if there is one.
+    """
+    on_cpu = device() == "cpu" if on_cpu is None else on_cpu
+    constant = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: 1.0)
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = TrainingArguments(
+            output_dir=folder, num_train_epochs=1, per_device_train_batch_size=batch_size, max_grad_norm=1.0,
+            bf16=bf16, use_cpu=on_cpu, save_strategy="no", logging_strategy="no", report_to=[],
+            disable_tqdm=True, remove_unused_columns=False, dataloader_pin_memory=not on_cpu)
+        trainer = _InOrder(module, arguments, collate, Items(items), optimizers=(optimiser, constant),
+                           callbacks=[_Ends(clock)])
+        trainer.remove_callback(PrinterCallback)
+        trainer.order = order
+        trainer.train()

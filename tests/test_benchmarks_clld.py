@@ -8,6 +8,7 @@ import torch
 
 from benchmarks import clld
 from benchmarks.harness import Context, Disagreement
+from benchmarks.trainings import same_training
 from models.training import epoch_batches
 from stages.runtime.errors import InputError
 from stages.runtime.seeds import derived_seed
@@ -26,16 +27,16 @@ def test_our_loop_and_the_trainer_end_in_the_same_weights():
     assert mine.weights.keys() == other.weights.keys() and len(mine.losses) == QUICK.steps
     begun = dict(clld.library_classifier(clld.job_of(ROWS, QUICK, dropout=0.0).model).named_parameters())
     assert all((begun[name] - value).abs().max() > 0 for name, value in mine.weights.items() if "key.bias" not in name)
-    assert "without dropout, the losses of 3 steps differ by at most" in clld._agreement(mine, other)
+    assert "without dropout, the losses of 3 steps differ by at most" in same_training("clld", mine, other)
 
 
 def test_a_training_that_does_something_else_is_told_apart():
     mine, other = trained(clld.ours), trained(clld.ours, contrast={"kind": "label_distance"})
     with pytest.raises(Disagreement, match="without dropout, losses differ by up to"):
-        clld._agreement(mine, other)
+        same_training("clld", mine, other)
     other.losses.pop()
     with pytest.raises(Disagreement, match="3 steps and .* weights, the Trainer has 2"):
-        clld._agreement(mine, other)
+        same_training("clld", mine, other)
 
 
 def test_rows_are_the_two_trainings_and_the_contrast():
@@ -56,7 +57,7 @@ def test_the_contrast_encodes_every_text_twice():
 
 def test_memory_is_taken_of_the_first_two_batches():
     job = clld.job_of(ROWS, QUICK)
-    batches = epoch_batches(QUICK.items, QUICK.batch_size, derived_seed(clld._SEED, "order", 0))
+    batches = epoch_batches(QUICK.items, QUICK.batch_size, derived_seed(clld.SEED, "order", 0))
     kept = [item for batch in batches[:2] for item in batch]
     assert clld._short(job).texts.labels.tolist() == job.texts.labels[kept].tolist()
     assert len(clld._short(job).texts) == 2 * QUICK.batch_size

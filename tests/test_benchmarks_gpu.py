@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from benchmarks.gpu import agreement, command, parts, runner
-from benchmarks.gpu.command import main
-from benchmarks.gpu.packed import check
+from benchmarks.gpu.command import check, main
 from benchmarks.gpu.runner import Ended, Part, Runner, as_json, parts_of, plan
 from benchmarks.gpu.sizes import TRACKS, Job
 from benchmarks.gpu.subjects import subject_of
@@ -179,7 +178,7 @@ def test_every_kind_has_its_work_and_its_table():
 
 def test_a_pack_measures_with_its_own_encoder(tmp_path, monkeypatch):
     given = []
-    monkeypatch.setattr("benchmarks.gpu.packed.main", lambda argv: given.append(argv) or 0)
+    monkeypatch.setattr("benchmarks.gpu.command.main", lambda argv: given.append(argv) or 0)
     monkeypatch.chdir(tmp_path)
     check(tmp_path / "r.json", "encoder", None, "auto")
     (tmp_path / "encoder-2").mkdir()

@@ -7,11 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.gpu.place import Figures, autocast, begin
 from benchmarks.gpu.sizes import Job
-from benchmarks.gpu.subjects import Subject
+from benchmarks.gpu.subjects import Subject, subject_of
+from benchmarks.gpu.texts import SEED
 from models.training import Step
+from stages.runtime.seeds import derived_seed, seed_everything
 
+Figures = dict[str, Any]
 TOLERANCE = 1e-3   # of losses and gradients, in fp32, relative to the CPU's
 LOOSE = 5e-2       # of losses in bf16
 _TIE = 1e-3        # difference of two scores that may fall either way
@@ -96,3 +98,31 @@ def _judged(found: Mapping[str, Any], precision: str) -> Figures:
     wrong = [f"{name} {found[name]:.2g}, more than {limit:g}" for name, limit in limits.items()
              if not found[name] <= limit]
     return {"problem": "; ".join(wrong)} if wrong else {}
+
+
+def begin(job: Job) -> Subject:
+    """Set this process up as a stage does: seeds, deterministic algorithms."""
+    seed_everything(derived_seed(SEED, "gpu"), torch.get_num_threads(), deterministic=True)
+    return subject_of(job)
+
+
+def autocast(device: str, precision: str) -> torch.autocast:
+    """Return the precision of products as a block."""
+    return torch.autocast(torch.device(device).type, torch.bfloat16, enabled=precision == "bf16")
+
+
+def synchronise(device: str) -> None:
+    """Wait until the device has done everything."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def forget_peak(device: str) -> None:
+    """Begin to measure the peak of the device's memory anew."""
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+
+
+def memory(device: str) -> Figures:
+    """Return that peak; nothing on a CPU."""
+    return {"peak MiB of the device": torch.cuda.max_memory_allocated() / 2**20} if device == "cuda" else {}

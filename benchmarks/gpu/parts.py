@@ -19,14 +19,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.gpu.agreement import LOOSE, TOLERANCE, agreement
-from benchmarks.gpu.place import Figures, autocast, begin, forget_peak, memory, synchronise
+from benchmarks.gpu.agreement import (
+    LOOSE,
+    TOLERANCE,
+    Figures,
+    agreement,
+    autocast,
+    begin,
+    forget_peak,
+    memory,
+    synchronise,
+)
 from benchmarks.gpu.sizes import Job
 from benchmarks.gpu.subjects import Subject
 from benchmarks.gpu.texts import SEED
 from benchmarks.harness import compare
-from benchmarks.trainers import train_in_order
-from benchmarks.trainings import Clock, Nowhere
+from benchmarks.trainings import Clock, Nowhere, train_in_order
 from models.training import Step, epoch_batches, fit, measured_peak
 from models.training.state import trained_tensors
 from stages.runtime.checkpoints import FolderCheckpoints

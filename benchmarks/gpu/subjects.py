@@ -33,16 +33,17 @@ from benchmarks.gpu.texts import (
     SEED,
     TEXTS,
     drawn_lengths,
+    drawn_pairs,
     drawn_texts,
-    drawn_words,
     tokenizer_of,
     words_of,
 )
+from benchmarks.graph_attention import random_graph
 from models.clld import ClldConfig, ClldModel, ClldTask, LabelledTexts, load_text_encoder, plain_config
 from models.clld import sequence_classifier as library_classifier
 from models.decoding import Decodable, Rules
 from models.encoders import load_encoder, special_ids
-from models.hcl import HclConfig, HclModel, KeywordGraph
+from models.hcl import HclConfig, HclModel
 from models.rewriters.auto import rewriter_of
 from models.rewriters.base import Rewriter
 from models.rewriters.config import RewriterConfig
@@ -149,7 +150,7 @@ class Hcl(Subject):
     def model(self, dropout: bool = True) -> HclModel:
         """Return the model; without an encoder, its weights are random."""
         bert = self._bert(**({} if dropout else _NO_DROPOUT))
-        vectors = self._graph(bert.hidden_size)
+        vectors = random_graph(self.size.nodes, 10, bert.hidden_size)
         config = HclConfig.from_params({"decoder": {"layers": self.size.decoder_layers}}, bert,
                                        special_ids(self._tokenizer), vectors.num_nodes, vectors.num_edges, 11.0)
         if not dropout:
@@ -202,14 +203,6 @@ class Hcl(Subject):
         memory, mask = model.memory(given.hidden, given.mask, given.u_in, z)
         start = torch.full((len(mask),), model.config.special_ids["bos"], device=mask.device)
         return model.steps(memory, mask, z, _MARGIN_SLOTS), start
-
-    def _graph(self, width: int) -> KeywordGraph:
-        random, nodes = np.random.default_rng(SEED), self.size.nodes
-        pairs = np.unique(random.integers(0, nodes, (10 * nodes, 2)), axis=0)
-        target, source = torch.from_numpy(pairs).unbind(-1)
-        sign = torch.from_numpy(random.choice([-1, 1], len(pairs)))
-        vectors = torch.from_numpy(random.normal(size=(nodes, width)).astype("f4"))
-        return KeywordGraph.from_edges(vectors, target, source, sign)
 
     def _rows(self, split: str, count: int) -> pd.DataFrame:
         source, target, negative = (self._shared(f"{split}/{side}", count, QUESTIONS, self._longest)
@@ -298,19 +291,9 @@ class Pgkpr(Subject):
 
     def _pairs(self, name: str, count: int) -> PairBatches:
         seed = derived_seed(SEED, self.job.track, name)
-        kinds = self._vocabulary.kinds
-        words = np.array([token for token, kind in zip(self._vocabulary.tokens, kinds, strict=True) if kind == "word"])
-        tags = np.array([f"TAG{number}" for number in range(self._tags)])
-        columns: dict[str, Any] = {"example_id": range(count), "reference": 0, "group": range(count)}
-        for side in ("source", "target"):
-            lengths = drawn_lengths(count, QUESTIONS, self._longest, derived_seed(seed, side))
-            columns |= {f"{side}_words": drawn_words(words, lengths, derived_seed(seed, side, "words")),
-                        f"{side}_tags": drawn_words(tags, lengths, derived_seed(seed, side, "tags"))}
-        random = np.random.default_rng(seed)
-        keywords = [random.integers(0, 2, len(row)).astype("f4") for row in columns["source_words"]]
-        scores = ("score_xx", "score_xy", "primary_xx", "primary_xy", "primary_s")
-        return PairBatches(pd.DataFrame(columns | {name: keywords for name in scores}), self._vocabulary,
-                           self._longest, [keywords])
+        lengths = {side: drawn_lengths(count, QUESTIONS, self._longest, derived_seed(seed, side))
+                   for side in ("source", "target")}
+        return drawn_pairs(self._vocabulary, lengths, self._longest, seed)
 
 
 class Clld(Subject):

@@ -1,11 +1,18 @@
 """Texts from a seed: words by Zipf's law, as many of them as real questions and reviews have."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from tokenizers import Tokenizer, pre_tokenizers
 from tokenizers.models import WordLevel
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from stages.runtime.seeds import derived_seed
+from stages.tracks.pgkpr.batches import PairBatches
+from stages.tracks.pgkpr.vocabulary import Vocabulary
 
 SEED = 13
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -52,3 +59,25 @@ def drawn_words(words: np.ndarray, lengths: np.ndarray, seed: int) -> list[list[
 def drawn_texts(words: np.ndarray, count: int, kind: tuple[float, float], most: int, seed: int) -> list[str]:
     """Return ``count`` texts of words joined by blanks."""
     return [" ".join(row) for row in drawn_words(words, drawn_lengths(count, kind, most, seed), seed)]
+
+
+def drawn_pairs(vocabulary: Vocabulary, lengths: Mapping[str, np.ndarray], longest: int, seed: int) -> PairBatches:
+    """Return pairs of random words and tags; each word of a source is a keyword with probability 0.5, drawn once.
+
+    Args:
+        vocabulary: whose words and tags are taken.
+        lengths: words of each ``source`` and ``target`` (count,).
+        longest: words that a model reads at most.
+        seed: of the draws.
+    """
+    count = len(lengths["source"])
+    columns: dict[str, Any] = {"example_id": range(count), "reference": 0, "group": range(count)}
+    for kind, name in (("word", "words"), ("tag", "tags")):
+        tokens = np.array([token for token, of in zip(vocabulary.tokens, vocabulary.kinds, strict=True) if of == kind])
+        bare = np.array([token.strip("[]") for token in tokens])
+        columns |= {f"{side}_{name}": drawn_words(bare, of, derived_seed(seed, side, name))
+                    for side, of in lengths.items()}
+    random = np.random.default_rng(seed)
+    keywords = [random.integers(0, 2, length).astype("f4") for length in lengths["source"]]
+    scores = ("score_xx", "score_xy", "primary_xx", "primary_xy", "primary_s")
+    return PairBatches(pd.DataFrame(columns | {name: keywords for name in scores}), vocabulary, longest, [keywords])

@@ -419,7 +419,7 @@ def _run(arguments: argparse.Namespace) -> int:
     os.chdir(Path(__file__).resolve().parent)
     if arguments.check:
         widen_encoders()
-        check: Callable[..., int] = import_module("benchmarks.gpu.packed").check
+        check: Callable[..., int] = import_module("benchmarks.gpu.command").check
         return check(results.with_name(MEASURED), ENCODER, arguments.time_limit, arguments.device)
     pack = json.loads(PACK.read_text(encoding="utf-8"))
     jobs = jobs_of(pack, arguments.models)

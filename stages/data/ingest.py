@@ -34,7 +34,7 @@ from stages.data.splitting.by_hash import component_marks, split_by_hash
 from stages.data.splitting.exclusions import Connected, connected
 from stages.data.splitting.leaks import leak_report
 from stages.data.splitting.splits import sample_items, split_groups, split_items
-from stages.runtime.errors import InputError
+from stages.runtime.errors import InputError, nearest
 from stages.runtime.process import StageProcess, run_stage
 
 if TYPE_CHECKING:
@@ -155,8 +155,11 @@ def _check_filled(split: np.ndarray, params: "Ingest") -> None:
 
 
 def _work(process: StageProcess) -> None:
-    params, key, spool = process.params, process.instance, process.scratch / "spool"
-    dataset = params.datasets[key]
+    params = process.params
+    key = process.instance
+    if key not in params.datasets:
+        raise InputError(f"no data set is called {key!r}; {nearest(key, params.datasets)}")
+    dataset, spool = params.datasets[key], process.scratch / "spool"
     if spool.exists():
         rmtree(spool)  # left by an attempt that was killed
     spool.mkdir()

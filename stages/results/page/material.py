@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from stages.artifacts.paths import DatasetPaths, ModelPaths, ProbePaths
 from stages.artifacts.tables import read_frame, read_metadata, read_table
+from stages.data.layouts.registry import structure_of
 from stages.keywords.methods import NAMING
 from stages.results.artifacts import first_predictions, item_scores, model_config, read_json
 from stages.results.gather import read_results
@@ -109,7 +110,7 @@ def gather(params: Params) -> Material:
     datasets = {model.name: model.dataset for model in results.models}
     return Material(
         replace(results, runs=runs),
-        [replace(_dataset(name, block.model_dump(mode="json")), labelled=name not in params.paired_datasets)
+        [replace(_dataset(name, block.plain()), labelled=structure_of(block.layout) == "labelled")
          for name, block in params.datasets.items()],
         {name: _details(name, [run for run in single if run.dataset == name]) for name in params.datasets},
         [found for name, probe in params.probes.hcl.items()
