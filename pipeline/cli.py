@@ -331,7 +331,7 @@ def sheets(runs: Annotated[list[str], typer.Argument(help="runs to be judged bes
 
     Example: `keycontrast judge sheets hcl hcl-no-graph --out judging --items 50`
     """
-    from pipeline import judge as judging
+    from pipeline.judgement import command as judging
 
     judging.sheets(runs, out, Console(), like=like, items=items, raters=raters, per_item=per_item, scale=scale,
                    criteria=criteria, references=references, seed=seed)
@@ -345,7 +345,7 @@ def read(folder: Annotated[Path, typer.Argument(help="folder that `judge sheets`
 
     Example: `keycontrast judge read judging`
     """
-    from pipeline import judge as judging
+    from pipeline.judgement import command as judging
 
     judging.read(folder, Console(), partial=partial, weights=weights)
 

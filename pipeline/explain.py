@@ -16,6 +16,7 @@ from rich.text import Text
 
 from pipeline.cells import cell, printable
 from pipeline.datasets import dataset_with, datasets_with
+from pipeline.drawings import Word, word_graph_svg
 from pipeline.neighbourhood import DRAWINGS, slug, write_drawing
 from stages.artifacts.example_texts import read_examples, training_text_ids
 from stages.artifacts.paths import DatasetPaths
@@ -29,7 +30,6 @@ from stages.params import Params, load_params
 from stages.params.data import TextRank
 from stages.params.problems import problem_lines
 from stages.ranking.selection import InverseFrequency
-from stages.results.page.drawings import Word, word_graph_svg
 from stages.runtime.errors import InputError
 
 _TOP = 5

@@ -20,7 +20,7 @@ from pipeline.neighbourhood import neighbourhood, node_of
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import SCHEMAS
 from stages.artifacts.tables import atomic_file, read_batches
-from stages.results.page.drawings import xml_text
+from stages.figures import xml_text
 from stages.runtime.errors import InputError, nearest
 
 FORMATS = ("graphml",)

@@ -17,11 +17,11 @@ from rich.text import Text
 
 from pipeline.cells import cell, printable
 from pipeline.datasets import dataset_with
+from pipeline.drawings import Neighbour, SignedEdge, neighbourhood_svg
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import NO_KEYWORD
 from stages.artifacts.tables import atomic_file, check_columns
 from stages.normal_form import normal_form
-from stages.results.page.drawings import Neighbour, SignedEdge, neighbourhood_svg
 from stages.runtime.errors import InputError
 
 DRAWINGS = Path(".keycontrast") / "graphs"

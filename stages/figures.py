@@ -30,6 +30,9 @@ _STYLE: dict[Any, Any] = {
     "legend.fontsize": 8.0, "lines.linewidth": 1.6, "lines.markersize": 3.5,
 }
 
+# XML 1.0, production Char.
+_FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
 
 @dataclass(frozen=True)
 class Plot:
@@ -112,3 +115,8 @@ def inline_svg(svg: str, name: str, text: str, notes: Mapping[str, str] | None =
     opening = f'<svg role="img" aria-label="{escape(text)}"{size}'
     body = re.sub(r'\s(?:width|height)="[\d.]+pt"', "", body.replace("<svg", opening, 1))
     return Markup(body)     # nothing but matplotlib's own output and escaped text
+
+
+def xml_text(text: str) -> str:
+    """Return ``text`` with U+FFFD for each character that XML cannot hold, escaped or not."""
+    return _FORBIDDEN.sub("\ufffd", text)

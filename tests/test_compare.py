@@ -14,7 +14,7 @@ from stages.artifacts.paths import COMPARISON, RunPaths
 from stages.artifacts.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_json, write_table
 from stages.metrics import bleu, mean_statistic, paired_bootstrap
-from stages.metrics.registered import METRICS
+from stages.metrics.registered import METRICS, standing_alone
 from stages.params import parse_params
 from stages.params.hcl import Compare
 from stages.results.compare import main, run
@@ -67,7 +67,7 @@ def test_every_pair_of_runs_and_floors_stands_in_the_table_once():
     names = ["one", "two", "three", "floor copy"]
     for metric, rows in result.paired.groupby("metric"):
         assert list(zip(rows["first"], rows["second"], strict=True)) == list(combinations(names, 2)), metric
-    assert set(result.paired["metric"]) == {*MEANS, "corpus_bleu_4", "source_bleu", "ibleu", "sacrebleu"}
+    assert set(result.paired["metric"]) == {*MEANS, "corpus_bleu_4", "source_bleu", "ibleu", *standing_alone()}
     assert set(result.paired["dataset"]) == {"data/test"} and set(result.paired["items"]) == {ITEMS}
     table = as_table("paired", result.paired).to_pandas()
     np.testing.assert_allclose(table["difference"], table["first_value"] - table["second_value"], atol=2e-6)
@@ -214,7 +214,7 @@ def test_runs_of_the_pgkpr_track_are_compared_word_by_word_and_under_both_norms(
     one, two = rewriting("one"), rewriting("two", 0.3, kind="b")
     result = run([one, two], SETTINGS, 1)
     corpus = {f"{kind}_bleu_{order}" for kind in ("released", "corpus") for order in range(1, 5)}
-    assert set(result.paired["metric"]) == {*PGKPR_MEANS, *corpus, "source_bleu", "ibleu", "sacrebleu"}
+    assert set(result.paired["metric"]) == {*PGKPR_MEANS, *corpus, "source_bleu", "ibleu", *standing_alone()}
     outputs = [text.split() for text in one.predictions["prediction"]]
     references = [[text.split() for text in texts] for texts in REFERENCES]
     for order in (1, 3, 4):

@@ -9,10 +9,11 @@ from small_artifacts import EDGES, KEYWORDS, PROVENANCE, nodes, write_graph
 from typer.testing import CliRunner
 
 from pipeline.cli import app
+from pipeline.drawings import Neighbour, SignedEdge, Word, neighbourhood_svg, word_graph_svg
 from pipeline.neighbourhood import direct_neighbours, example_texts, near_keywords, neighbourhood, node_of, slug
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import write_table
-from stages.results.page.drawings import Neighbour, SignedEdge, Word, neighbourhood_svg, word_graph_svg, xml_text
+from stages.figures import xml_text
 from stages.runtime.errors import InputError
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -11,14 +11,20 @@ from rich.console import Console
 from scipy.stats import ttest_rel
 from sklearn.metrics import cohen_kappa_score
 
-from pipeline import judge
-from pipeline.judgement.agreement import cohen_kappa, fleiss_kappa, pairwise_kappas, rating_counts
+from pipeline.judgement import command as judge
 from pipeline.judgement.design import Design, design_of
-from pipeline.judgement.key import read_key
-from pipeline.judgement.sheets import NO_OUTPUT, REFERENCE, Outputs, assigned, make_sheets, shared_outputs, text_digest
-from pipeline.judgement.significance import paired_t
+from pipeline.judgement.sheets import (
+    NO_OUTPUT,
+    REFERENCE,
+    Outputs,
+    assigned,
+    make_sheets,
+    read_key,
+    shared_outputs,
+    text_digest,
+)
 from pipeline.judgement.spreadsheet import as_csv, harmless, read_csv
-from pipeline.judgement.summary import summary
+from pipeline.judgement.statistics import cohen_kappa, fleiss_kappa, paired_t, pairwise_kappas, rating_counts, summary
 from stages.artifacts.paths import RunPaths
 from stages.artifacts.tables import Provenance, read_frame, write_table
 from stages.runtime.errors import InputError

@@ -193,7 +193,7 @@ def test_generations_mark_keywords_and_new_words(page):
 
 
 def test_marks_follow_the_rules_of_the_static_page(page):
-    """The scripts mark what stages/results/reporting/examples.py marks."""
+    """The scripts mark what stages/results/page/examples.py marks."""
     static = {text: [part.text for part in segments(text, [word]) if part.marked]
               for text, word in ((TEXTS[0], "belly fat"), (TEXTS[3], ATTACK), (TEXTS[6], "sleep"))}
     for place, text in enumerate((TEXTS[0], TEXTS[3], TEXTS[6]), 1):

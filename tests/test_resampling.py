@@ -76,7 +76,7 @@ def test_sacrebleu_from_sums_where_orders_have_no_match_or_no_ngram():
 def test_values_of_statistics_are_those_of_the_metrics():
     hypotheses, references, sources = random_texts(4)
     found = corpus_statistics(hypotheses, references, sources)
-    assert set(found) == {"corpus_bleu_4", "source_bleu", "ibleu", "sacrebleu"}
+    assert set(found) == {"corpus_bleu_4", "source_bleu", "ibleu", "sacrebleu", "chrf"}
     assert found["corpus_bleu_4"].value() == bleu(hypotheses, references, "corpus")[3]
     assert found["source_bleu"].value() == bleu(hypotheses, [[one] for one in sources], "corpus")[3]
     assert found["ibleu"].value() == pytest.approx(ibleu(hypotheses, references, sources))

@@ -111,8 +111,9 @@ def test_commands_that_run_stages_name_what_stands_in_the_way(project, command):
 WRITERS = {"pipeline.export.export": ["export", "graph.graphml"],
            "pipeline.export_clld.export": ["export", "folder", "--model", "ct"],
            "pipeline.neighbourhood.show": ["graph", "oven"], "pipeline.explain.show": ["explain", "1"],
-           "pipeline.judge.sheets": ["judge", "sheets", "one", "--out", "judged"],
-           "pipeline.judge.read": ["judge", "read", "judged"], "pipeline.pack.show_pack": ["pack", "pack.tar.gz"],
+           "pipeline.judgement.command.sheets": ["judge", "sheets", "one", "--out", "judged"],
+           "pipeline.judgement.command.read": ["judge", "read", "judged"],
+           "pipeline.pack.show_pack": ["pack", "pack.tar.gz"],
            "pipeline.unpack.show_unpacked": ["unpack", "results.tar.gz"]}
 
 

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from pipeline.judgement.design import COLUMNS, Design
-from pipeline.judgement.instructions import INSTRUCTIONS
-from pipeline.judgement.key import Key
-from pipeline.judgement.sheets import KeyRow, text_digest
+from pipeline.judgement.design import COLUMNS, INSTRUCTIONS, Design
+from pipeline.judgement.sheets import Key, KeyRow, text_digest
 from pipeline.judgement.spreadsheet import read_csv
 from stages.runtime.errors import InputError
 

@@ -8,6 +8,7 @@ and the comparison of runs. A new metric of texts is a function that returns a :
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from stages.metrics.chrf import chrf_statistic
 from stages.metrics.corpus_statistics import sacrebleu_statistic
 from stages.metrics.resampling import Statistic
 from stages.metrics.tokens import Text
@@ -123,6 +124,9 @@ _ALL = [
     Metric("sacrebleu", "0 to 100", "sacrebleu", "Corpus BLEU-4 with the tokens and smoothing of its printed "
            "signature; from 0 to 100.", digits=2, full="sacreBLEU", share=False, judged=True,
            statistic=sacrebleu_statistic),
+    Metric("chrf", "chrF", "sacrebleu", "F2 of the runs of 1 to 6 letters that an output shares with its best "
+           "reference, over the corpus, in lower case and without spaces; from 0 to 100.", digits=2, short="chrF",
+           share=False, judged=True, statistic=chrf_statistic),
     *_orders("cumulative_m7", "cumulative", "Mean over items of sentence BLEU with even weights on n-grams of length 1 "
              "to {n}, smoothing method 7.", detail=True),
     *(replace(one, meaning=f"{what}, stemmed: F1 with the best reference; 0 to 1.", judged=True)

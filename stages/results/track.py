@@ -132,6 +132,7 @@ class TrackResults:
         data: data sets of the paper, for people.
         compared: how its runs are compared.
         family: returns all that decides the outputs of a run but for seeds, as plain values.
+        floors: what each floor tells, for people.
         counts: data stages whose counts a document tells.
         same: metrics that say in another guise what reported ones say: no verdicts on them.
         headline: title of the table in a terminal.
@@ -164,6 +165,7 @@ class TrackResults:
     data: str
     compared: Compared
     family: Callable[["Params", str], list[Any]]
+    floors: Mapping[str, str]
     counts: tuple[str, ...]
     headline: str
     differs: str

@@ -16,8 +16,7 @@ from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 from matplotlib.ticker import MaxNLocator
 
-from stages.figures import PALETTE, Plot, drawing, file_name, finished
-from stages.results.page.drawings import xml_text
+from stages.figures import PALETTE, Plot, drawing, file_name, finished, xml_text
 from stages.results.page.labels import number, percentage
 
 _SHADES = 14

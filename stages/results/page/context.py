@@ -182,9 +182,11 @@ class TrackView:
                   for group in table.groups}
         return list(groups.items())
 
-    def has_floor(self, name: str) -> bool:
-        """Return whether a floor of that name was scored."""
-        return any(name == floor.name for block in self.blocks for floor in block.about.floors)
+    @property
+    def floors(self) -> list[tuple[str, str]]:
+        """Floors that were scored, and what each tells."""
+        scored = {floor.name for block in self.blocks for floor in block.about.floors}
+        return [(name, said) for name, said in self.about.floors.items() if name in scored]
 
     @property
     def alarms(self) -> list[Alarm]:

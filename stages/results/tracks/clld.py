@@ -33,6 +33,12 @@ _TABLES = (
 _ENCODERS = {"textcnn": "TextCNN", "bundled": "bundled encoder", "scratch": "encoder from scratch"}
 
 
+_FLOORS = {
+    "majority": "gives every text the class that is most frequent in training",
+    "linear": "is a logistic regression on the TF-IDF of words, the floor that papers on text classification tend to "
+              "omit: what an encoder does not gain over it needed no encoder"}
+
+
 def encoder_name(source: str) -> str:
     """Return an encoder for people: ``textcnn``, or as ``encoder.source``."""
     return _ENCODERS.get(source) or source.partition(":")[2] or source
@@ -111,7 +117,7 @@ CLLD = TrackResults(
     reported=("accuracy", "macro_f1", "weighted_f1", "nll", "brier", "ece"), scale=100, questions=_QUESTIONS,
     published=tuple(TABLES.values()), printed_as=_printed_as, data="20NG, TREC_6, R8, R52 and MR", family=_family,
     settings=_settings, decoding=lambda params, run: {"split": params.runs.clld[run].split}, shown=_shown,
-    counts=("ingest", "linear_floor"), named=("row", "encoder", "pairs_of"),
+    floors=_FLOORS, counts=("ingest", "linear_floor"), named=("row", "encoder", "pairs_of"),
     compared=Compared("evaluate_clld", "class_predictions", "class_scores", "text", "label", "predicted", "predicted",
                       _statistics, ("example_id", "text", "label", "predicted"), exact=True),
     headline="CLLD. mF1, wF1: F1 by class, by text; ECE: calibration error",

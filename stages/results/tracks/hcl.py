@@ -11,7 +11,7 @@ from stages.metrics.resampling import Statistic
 from stages.metrics.systems import corpus_statistics
 from stages.results.published.hcl import METRICS, TABLES, TOLD
 from stages.results.track import Compared, Names, Question, Row, TableLayout, TrackResults
-from stages.results.tracks.texts import AS_HCL, CUMULATIVE, VARIETY, item_statistics
+from stages.results.tracks.texts import AS_HCL, CUMULATIVE, FLOORS_SAID, VARIETY, item_statistics
 
 if TYPE_CHECKING:
     from stages.params.root import Params
@@ -111,7 +111,7 @@ HCL = TrackResults(
     data="QQP, Douban and RocStories", family=_family,
     settings=_settings, decoding=lambda params, run: params.hcl_decoding(run).model_dump(mode="json"),
     shown=lambda settings: ("graph", "keyword", "latent", "contrasts", "decoder"),
-    counts=("ingest", "graph", "keywords"),
+    floors=FLOORS_SAID, counts=("ingest", "graph", "keywords"),
     compared=Compared("generate_hcl", "predictions", "scores", "source", "references", "prediction", "output",
                       _statistics),
     headline="HCL. B-1..4: BLEU of one order, smoothing 7; src-B: BLEU against the source",

@@ -13,7 +13,7 @@ from stages.metrics.resampling import Statistic
 from stages.metrics.systems import corpus_statistics
 from stages.results.published.pgkpr import METRICS, TABLES
 from stages.results.track import Compared, Names, Question, Row, TableLayout, TrackResults
-from stages.results.tracks.texts import AS_HCL, CUMULATIVE, VARIETY, item_statistics
+from stages.results.tracks.texts import AS_HCL, CUMULATIVE, FLOORS_SAID, VARIETY, item_statistics
 from stages.tracks.pgkpr.normalisation import as_words
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ PGKPR = TrackResults(
     published=tuple(TABLES.values()), printed_as=lambda own: [_ROWS[own]] if own in _ROWS else [],
     data="Quora and MSCOCO", family=_family, same=("rouge_1", "rouge_2", "rouge_l", "keyword_kept"),
     settings=_settings, decoding=lambda params, run: params.pgkpr_decoding(run).model_dump(mode="json"), shown=_shown,
-    counts=("ingest", "paraphrase_items"),
+    floors=FLOORS_SAID, counts=("ingest", "paraphrase_items"),
     compared=Compared("generate_pgkpr", "predictions", "paraphrase_scores", "source", "references", "prediction",
                       "output", _statistics),
     headline="PGKPR, released norm. B: corpus BLEU; R: py-rouge; src-B: against the source",

@@ -6,6 +6,7 @@ import pandas as pd
 from stages.metrics.registered import METRICS, family
 from stages.metrics.resampling import Statistic, mean_statistic
 from stages.results.track import TableLayout
+from stages.tracks.evaluation.floors import FLOORS
 
 AS_HCL = TableLayout(
     "As HCL reports them", "BLEU-n here is the mean of sentence BLEU with order n alone and NLTK's smoothing "
@@ -17,6 +18,8 @@ VARIETY = TableLayout(
     "Variety and keywords", "Over the outputs of one system together; self-BLEU compares each output with the "
     "others and is high where all say the same.",
     tuple(family(name) for name in ("distinct", "within", "sameness", "kept", "length")))
+# What the floors tell.
+FLOORS_SAID = {name: floor.said for name, floor in FLOORS.items()}
 # Decoding settings that leave the scored output as it is.
 SAME_OUTPUT = ("samples", "batch_size", "split")
 

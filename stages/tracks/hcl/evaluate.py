@@ -5,7 +5,7 @@ METHODS E), ``intervals`` (bootstrap percentile intervals in the same shape), ``
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -36,7 +36,7 @@ LEADING = {"individual_m7": [f"bleu_{order}" for order in range(1, 5)],
            "corpus": [f"corpus_bleu_{order}" for order in range(1, 5)], "sacrebleu": ["sacrebleu"]}
 
 
-def run(predictions: pd.DataFrame, items: pd.DataFrame, vectors: WordVectors, floors: Sequence[str] = FLOORS,
+def run(predictions: pd.DataFrame, items: pd.DataFrame, vectors: WordVectors, floors: Collection[str] = FLOORS,
         scorer: BertScorer | None = None, resampling: Resampling = USUAL) -> Evaluation:
     """Return scores and metrics of a run (METHODS E) and of each floor on the same examples, whatever their order.
 

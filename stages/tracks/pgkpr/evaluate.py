@@ -7,7 +7,7 @@ PGKPR's code compares texts, cut and with [unk] for words outside the vocabulary
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +66,7 @@ class KnownWords:
 
 
 def run(predictions: pd.DataFrame, items: pd.DataFrame, keywords: Mapping[int, Sequence[str]], form: ReleasedForm,
-        vectors: WordVectors, floors: Sequence[str] = FLOORS, scorer: BertScorer | None = None,
+        vectors: WordVectors, floors: Collection[str] = FLOORS, scorer: BertScorer | None = None,
         resampling: Resampling = USUAL) -> Evaluation:
     """Return scores and metrics of a run (METHODS E.3) and of each floor on the same examples, whatever their order.
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from math import log2, sqrt
 from xml.etree import ElementTree as ET
 
+from stages.figures import xml_text
+
 # From the palette of Okabe and Ito, which the colour-blind tell apart too; lines differ in their dashes as well.
 POSITIVE, NEGATIVE = "#0072b2", "#d55e00"
 INK, MUTED, LINE, PAPER = "#1b1f24", "#5b6471", "#c9ced6", "#ffffff"
@@ -22,8 +24,6 @@ _ROW = 24
 _MARGIN = 24
 _GAP = 150
 _LABEL = 30
-# XML 1.0, production Char.
-_FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,6 @@ class Word:
     score: float
     kept: bool
     chosen: bool
-
-
-def xml_text(text: str) -> str:
-    """Return ``text`` with U+FFFD for each character that XML cannot hold, escaped or not."""
-    return _FORBIDDEN.sub("\ufffd", text)
 
 
 def neighbourhood_svg(title: str, nodes: Sequence[Neighbour], edges: Sequence[SignedEdge]) -> str:

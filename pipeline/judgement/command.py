@@ -10,13 +10,10 @@ import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
-from pipeline.judgement.agreement import weights_called
-from pipeline.judgement.design import PRESETS, Design, design_of
+from pipeline.judgement.design import INSTRUCTIONS, PRESETS, Design, design_of, instructions
 from pipeline.judgement.filled import Judgements, read_judgements
-from pipeline.judgement.instructions import INSTRUCTIONS, instructions
-from pipeline.judgement.key import Key, key_of, read_key
-from pipeline.judgement.sheets import REFERENCE, make_sheets, shared_outputs
-from pipeline.judgement.summary import summary
+from pipeline.judgement.sheets import REFERENCE, Key, key_of, make_sheets, read_key, shared_outputs
+from pipeline.judgement.statistics import summary, weights_called
 from pipeline.markdown import escaped, table
 from stages.artifacts.paths import ARTIFACTS, RunPaths
 from stages.artifacts.tables import (
@@ -31,6 +28,7 @@ from stages.artifacts.tables import (
 from stages.results.published.hcl import HUMAN_KAPPA, TABLES
 from stages.results.published.pgkpr import HUMAN
 from stages.results.published.printed import NOTES, PublishedTable
+from stages.results.tracks import TRACKS
 from stages.runtime.errors import InputError, nearest
 
 KEY, SHEETS = "key.json", "sheets"
@@ -166,9 +164,11 @@ def _track(run: str) -> str:
         raise InputError(f"no run {run!r} has predictions; {nearest(run, found)} They are made by `keycontrast run "
                          f"generate_hcl@{run}`, or generate_pgkpr@{run}.")
     stage = str(read_metadata(path).get("stage"))
-    if stage.startswith("evaluate_clld@"):
-        raise InputError(f"run {run} is of the CLLD track, which classifies: it has written no texts to judge.")
-    return "pgkpr" if stage.startswith("generate_pgkpr@") else "hcl"
+    track = next((one for one in TRACKS.values() if stage.startswith(f"{one.compared.made_by}@")), TRACKS["hcl"])
+    if track.classifies:
+        raise InputError(f"run {run} is of the {track.title} track, which classifies: it has written no texts to "
+                         f"judge.")
+    return track.key
 
 
 def _origin(run: str) -> dict[str, str]:

@@ -1,0 +1,112 @@
+"""A metric is registered once, and from there goes into scores, comparison, page, document and terminal."""
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from report_artifacts import metrics_of, write_project
+from rich.console import Console
+from test_compare import SETTINGS, evaluated, rewriting
+from test_metric_systems import table_of
+
+from pipeline.results import results_tables
+from pipeline.results_tables import ordinary_table, worth
+from stages.artifacts.paths import REPORT_PAGE, RunPaths
+from stages.artifacts.tables import write_json
+from stages.metrics import registered
+from stages.metrics.chrf import chrf_statistic
+from stages.metrics.registered import FAMILIES, METRICS, Metric, metric
+from stages.metrics.resampling import mean_statistic
+from stages.metrics.systems import ScoredItems, score_system
+from stages.params import load_params
+from stages.params.hcl import EvaluateHcl
+from stages.results.compare import run
+from stages.results.gather import read_results
+from stages.results.report import main
+from stages.results.tracks import TRACKS
+from stages.tracks.evaluation.floors import FLOORS
+
+WORDS = ["café", "Bar", "foo", "你好", "a", "?"]
+
+
+def texts(seed, items=40):
+    draw = random.Random(seed)
+
+    def text(shortest):
+        return " ".join(draw.choices(WORDS, k=draw.randint(shortest, 6)))
+
+    return [text(0) for _ in range(items)], [[text(1) for _ in range(draw.randint(1, 3))] for _ in range(items)]
+
+
+def test_every_metric_has_a_family_with_a_heading_and_every_family_metrics():
+    assert {one.family for one in METRICS.values()} == set(FAMILIES)
+    assert len({one.name for one in METRICS.values() if not one.key.startswith("released")}) > 40
+    assert metric("not there").direction == 0 and metric("a_b").label == "a b"
+    shown = {key: {column.key for table in track.tables for column in table.columns} for key, track in TRACKS.items()}
+    assert set().union(*shown.values()) == set(METRICS)
+    for key, track in TRACKS.items():
+        assert set(track.reported) <= shown[key] and len({one.short for one in track.headlines}) == len(track.headlines)
+
+
+def test_every_floor_that_params_may_name_is_registered_and_told_of():
+    assert list(FLOORS) == EvaluateHcl().floors
+    for track in TRACKS.values():
+        assert all(track.floors.values()) and (track.classifies or list(track.floors) == list(FLOORS))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_chrf_is_sacrebleu_s_whatever_the_spaces_and_follows_from_sums(seed):
+    from sacrebleu.metrics import CHRF
+
+    outputs, references = texts(seed)
+    streams = [[item[place] if place < len(item) else None for item in references] for place in range(3)]
+    found = chrf_statistic(outputs, references)
+    assert found.value() == pytest.approx(CHRF(lowercase=True).corpus_score(outputs, streams).score, abs=1e-9)
+    cut = chrf_statistic([text.split() for text in outputs], [[text.split() for text in item] for item in references])
+    np.testing.assert_array_equal(found.items, cut.items)
+    half = found.of_sums(np.stack([found.items[:20].sum(0), found.items.sum(0)]))
+    assert half[0] == pytest.approx(chrf_statistic(outputs[:20], references[:20]).value())
+    assert chrf_statistic(["ABC"], [["abc"]]).value() == 100 and chrf_statistic([""], [["abc"]]).value() == 0
+
+
+@pytest.fixture
+def brevity(monkeypatch):
+    """A metric that a user adds: the length of outputs in letters, less being better."""
+    made = Metric("letters", "letters", "sacrebleu", "Mean number of letters.", -1, 1, short="lettr", share=False,
+                  judged=True, statistic=lambda outputs, _: mean_statistic(np.array([float(len(str(text)))
+                                                                                     for text in outputs])))
+    monkeypatch.setattr(registered, "_ALL", [*registered._ALL, made])
+    monkeypatch.setitem(METRICS, "letters", made)
+    return made
+
+
+@pytest.mark.parametrize("key", ["chrf", "letters"])
+def test_a_registered_metric_is_scored_with_an_interval_and_compared(brevity, key):
+    outputs, references = texts(3)
+    items = ScoredItems([item[0] for item in references], references, [None] * 40, [None] * 40)
+    system = score_system(outputs, items, table_of(WORDS))
+    assert system.intervals(20, 0.9, 1)[key][0] <= system.values[key] <= system.intervals(20, 0.9, 1)[key][1]
+    for kind in (evaluated, rewriting):
+        found = run([kind("one"), kind("two", 0.3, kind="b")], SETTINGS, 1)
+        assert key in set(found.paired["metric"]) and "interval" not in found.metrics["data/test"]["groups"]["one"][key]
+
+
+def test_a_metric_is_shown_on_page_document_and_terminal(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_project()
+    for name, value in (("full", 44.444), ("plain", 55.556)):
+        content = json.loads(RunPaths(name).metrics.read_text())
+        write_json(RunPaths(name).metrics, {**content, "run": metrics_of(0.5, 0.1, chrf=value)})
+    assert main([]) == 0
+    page = REPORT_PAGE.read_text(encoding="utf-8")
+    assert "chrF <span" in page and '<td class="best" data-value="55.556">55.56' in page and "F2 of the runs" in page
+    params = load_params(Path("params.yaml"))
+    block, = read_results(params).blocks
+    assert "chrF" in ordinary_table(block)[0] and "44.44" in "".join(ordinary_table(block))
+    assert worth(block, 0.95)
+    narrow, wide = (results_tables(params, {"full"}, width=width)[0] for width in (80, 100))
+    headings = [[column.header for column in table.columns] for table in (narrow, wide)]
+    assert "chrF" not in headings[0] and headings[1][-1] == "chrF"
+    assert Console(width=200).measure(narrow).maximum <= 80
