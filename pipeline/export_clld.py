@@ -12,8 +12,8 @@ from models.clld import ClldModel, LabelledTexts, export_classifier
 from pipeline.cells import printable
 from stages.artifacts.paths import ModelPaths
 from stages.artifacts.tables import atomic_folder, read_frame
-from stages.params import Params
 from stages.runtime.errors import InputError
+from stages.runtime.settings import Params
 from stages.tracks.clld.loaded import LoadedClassifier, load_classifier
 from stages.tracks.clld.track import CLLD
 from stages.tracks.registry import track_of_model

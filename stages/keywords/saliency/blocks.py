@@ -105,7 +105,7 @@ def _attributed(requests: np.ndarray, words: pa.Table, scores: list[np.ndarray],
 def kept_block(store: ChunkStore, requests: np.ndarray) -> Attributed | None:
     """Return what ``store`` has of a block; None if it was not finished."""
     path = store.find(_chunk(requests))
-    if path is None or not store.readable(path):
+    if path is None:
         return None
     table = store.read(path)
     return Attributed(table.replace_schema_metadata(None), int(table.schema.metadata[_UNALIGNED]))
