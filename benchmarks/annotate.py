@@ -21,7 +21,7 @@ from benchmarks.harness import Context, Disagreement, Section, compare, given_ro
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, read_batches, table_writer, write_table
-from stages.data.annotate import annotated, annotator, row_groups
+from stages.data.language.annotation import annotated, annotator, row_groups
 from stages.data.language.annotators import EMBEDDED
 from stages.data.language.pipelines import load_pipeline
 from stages.data.language.tokens import BATCH, stream_chunks

@@ -244,9 +244,9 @@ def export(target: Annotated[Path, typer.Argument(
         raise InputError("--dataset, --keyword, --hops and --format are of the keyword graph; leave out either these "
                          "or --model.")
     from pipeline import export_clld
-    from stages.params import load_params
+    from stages.runtime.settings import read_params
 
-    export_clld.export(load_params(), model, target, Console())
+    export_clld.export(read_params(), model, target, Console())
 
 
 @app.command()

@@ -12,10 +12,11 @@ from models.clld import ClldModel, LabelledTexts, export_classifier
 from pipeline.cells import printable
 from stages.artifacts.paths import ModelPaths
 from stages.artifacts.tables import atomic_folder, read_frame
-from stages.params import Params
-from stages.runtime.errors import InputError, nearest
+from stages.runtime.errors import InputError
+from stages.runtime.settings import Params
 from stages.tracks.clld.loaded import LoadedClassifier, load_classifier
-from stages.tracks.clld.rows import TEXTCNN
+from stages.tracks.clld.track import CLLD
+from stages.tracks.registry import track_of_model
 
 # Texts of the model that both are given once it is written.
 _COMPARED = 64
@@ -53,13 +54,12 @@ def export(params: Params, name: str, folder: Path, console: Console) -> None:
 
 
 def _known(params: Params, name: str) -> str:
-    if name in params.models.clld:
-        return name
-    for track, models in (("HCL", params.models.hcl), ("PGKPR", params.models.pgkpr)):
-        if name in models:
-            raise InputError(f"--model: {name} is of the {track} track and writes texts; only classifiers of the CLLD "
-                             f"track can be exported. {ModelPaths(name).weights} is in Hugging Face layout as it is.")
-    raise InputError(f"--model: no model is called {name!r}; {nearest(name, params.models.clld)}")
+    track = track_of_model(params, name)
+    if track is not CLLD:
+        raise InputError(f"--model: {name} is of the {track.title} track and writes texts; only classifiers of the "
+                         f"{CLLD.title} track can be exported. {ModelPaths(name).weights} is in Hugging Face layout as "
+                         f"it is.")
+    return name
 
 
 def _write(params: Params, name: str, trained: LoadedClassifier, folder: Path) -> None:
@@ -90,7 +90,7 @@ def _remedy(params: Params, name: str, model: ClldModel) -> str:
 
 def _exportable(params: Params, name: str) -> bool:
     pool = params.models.clld[name].overrides.get("pool", params.train_clld.pool)
-    return params.clld_encoder(name) != TEXTCNN and pool != "mean"
+    return CLLD.encoded(params.clld_encoder(name)) and pool != "mean"
 
 
 def _compared(trained: LoadedClassifier, folder: Path, paths: ModelPaths) -> tuple[float, int]:

@@ -25,7 +25,7 @@ class StageFinding:
 
     def annotated(self, dataset: str) -> Callable[[pa.Table], pa.Table]:
         """Return what gives the tokens of texts, as stage annotate does."""
-        from stages.data.annotate import annotator
+        from stages.data.language.annotation import annotator
 
         return annotator(self.params.annotate.pipeline, self.params.datasets[dataset].language)
 
@@ -68,7 +68,8 @@ class StageFinding:
 
 
 def _attribution(params: Params, paths: DatasetPaths, device: str) -> Marker:
-    from stages.keywords.attribution import load_scorer, run
+    from stages.keywords.attribution import run
+    from stages.keywords.saliency.scorers import load_scorer
 
     values = params.attribution.plain()
 
@@ -96,7 +97,8 @@ def _importance(params: Params, paths: DatasetPaths) -> Marker:
 def _tags(params: Params, paths: DatasetPaths, device: str) -> Marker:
     from torch import nn
 
-    from stages.keywords.s_tagger import load_tagger, tag, word_ids
+    from stages.keywords.tagging.sources import word_ids
+    from stages.keywords.tagging.tagger import load_tagger, tag
 
     tagger, words = load_tagger(paths.s_tagger)
     nn.Module.to(tagger, device)

@@ -17,6 +17,7 @@ import spacy
 from stages.artifacts.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, read_metadata, read_table, write_table
 from stages.data import annotate
+from stages.data.language import annotation
 from stages.data.language.pipelines import noun_chunks
 from stages.data.language.tokens import (
     annotate_texts,
@@ -100,7 +101,7 @@ def test_a_pipeline_for_another_language_is_refused(pipeline):
 
 def test_documents_come_back_as_the_pipeline_left_them(pipeline):
     tokens = annotate.run(texts(TEXTS), Annotate(pipeline=pipeline))
-    nlp = annotate.reader(pipeline, "en").nlp
+    nlp = annotation.reader(pipeline, "en").nlp
     for (text_id, rebuilt), text in zip(rebuild_docs(tokens), TEXTS, strict=True):
         original = nlp(text)
         assert rebuilt.text == text == TEXTS[text_id]
@@ -133,7 +134,7 @@ def test_the_stage_writes_the_same_bytes_for_any_number_of_workers(pipeline, tmp
 
 
 def test_columns_are_what_the_tokens_of_each_document_say(pipeline):
-    nlp = annotate.reader(pipeline, "en").nlp
+    nlp = annotation.reader(pipeline, "en").nlp
     rows = token_table(annotate_texts(nlp, range(len(TEXTS)), TEXTS)).to_pylist()
     for row, doc in zip(rows, map(nlp, TEXTS), strict=True):
         spans = [(start, end) for start, end, _ in noun_chunks(doc)]
@@ -172,7 +173,7 @@ def test_runs_of_nouns_agree_with_a_slow_loop():
 
 
 def test_the_vocabulary_does_not_grow(pipeline):
-    nlp = annotate.reader(pipeline, "en").nlp
+    nlp = annotation.reader(pipeline, "en").nlp
     annotate_texts(nlp, [0], ["Dogs bark."])
     before = len(nlp.vocab.strings)
     table = token_table(annotate_texts(nlp, range(50), [f"word{number}ish bark" for number in range(50)]))
@@ -189,7 +190,7 @@ def test_texts_with_nothing_to_say(pipeline, text):
 
 
 def test_a_text_that_is_too_long_is_named_with_the_remedy(pipeline, monkeypatch):
-    monkeypatch.setattr(annotate.reader(pipeline, "en").nlp, "max_length", 1000)
+    monkeypatch.setattr(annotation.reader(pipeline, "en").nlp, "max_length", 1000)
     with pytest.raises(InputError, match=r"text 1: 1,001 characters, but .* at most 1,000 .*Split it into paragraphs"):
         annotate.run(texts(["Dogs", "x" * 1001]), Annotate(pipeline=pipeline))
     assert annotate.run(texts(["x" * 1000]), Annotate(pipeline=pipeline)).num_rows == 1
@@ -212,7 +213,7 @@ def test_pipelines_that_cannot_be_used(pipeline, tmp_path):
 def test_a_worker_with_another_pipeline_of_the_same_name_is_refused(pipeline):
     expected = json.dumps({"name": "another"})
     with pytest.raises(InputError, match="Install the same one on every machine"):
-        annotate.annotator(pipeline, "en", expected)
+        annotation.annotator(pipeline, "en", expected)
 
 
 def test_chinese_is_read_by_jieba():
@@ -233,11 +234,11 @@ def test_streamed_chunks_are_the_fixed_ones_however_they_come():
 
 
 def test_row_groups_are_cut_by_what_they_hold(monkeypatch):
-    monkeypatch.setattr(annotate, "_GROUP_TEXTS", 5)
-    monkeypatch.setattr(annotate, "_GROUP_TOKENS", 40)
+    monkeypatch.setattr(annotation, "_GROUP_TEXTS", 5)
+    monkeypatch.setattr(annotation, "_GROUP_TOKENS", 40)
     tables = [pa.table({"text_id": [number] * 2, "token": [["x"] * length] * 2})
               for number, length in enumerate([1, 1, 1, 1, 30, 1])]
-    assert [group.num_rows for group in annotate.row_groups(tables)] == [6, 4, 2]
+    assert [group.num_rows for group in annotation.row_groups(tables)] == [6, 4, 2]
 
 
 def project(folder, pipeline, workers=1, strings=TEXTS, language="en"):
@@ -253,7 +254,8 @@ def project(folder, pipeline, workers=1, strings=TEXTS, language="en"):
 HALTING = """
 import os, signal, sys
 from stages.data import annotate
-make, seen = annotate.annotator, []
+from stages.data.language import annotation
+make, seen = annotation.annotator, []
 
 def halting(*arguments):
     work = make(*arguments)
@@ -264,7 +266,7 @@ def halting(*arguments):
         return work(chunk)
     return annotated
 
-annotate.annotator = halting
+annotation.annotator = halting
 annotate.main(["toy"])
 """
 
@@ -280,8 +282,8 @@ def test_a_stage_that_was_killed_goes_on_and_ends_with_the_same_bytes(pipeline, 
     assert killed.returncode == -signal.SIGKILL
     assert not out.exists()
     read = []
-    make = annotate.annotator
-    monkeypatch.setattr(annotate, "annotator", lambda *arguments: lambda chunk: (
+    make = annotation.annotator
+    monkeypatch.setattr(annotation, "annotator", lambda *arguments: lambda chunk: (
         read.append(chunk["text_id"].to_pylist()), make(*arguments)(chunk))[1])
     assert annotate.main(["toy"]) == 0
     assert read == [[3], [4], [5]]
@@ -292,13 +294,13 @@ def test_a_stage_that_was_killed_goes_on_and_ends_with_the_same_bytes(pipeline, 
 def test_finished_chunks_do_not_outlive_a_change_of_params(pipeline, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     project(tmp_path, pipeline)
-    make = annotate.annotator
+    make = annotation.annotator
 
     def failing(*arguments):
         work = make(*arguments)
         return lambda chunk: work(chunk) if chunk["text_id"][0].as_py() < 3 else 1 / 0
 
-    monkeypatch.setattr(annotate, "annotator", failing)
+    monkeypatch.setattr(annotation, "annotator", failing)
     with pytest.raises(ZeroDivisionError):
         annotate.main(["toy"])
     kept = sorted(Path(".keycontrast/scratch/annotate/toy/chunks").rglob("*.arrow"))

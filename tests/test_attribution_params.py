@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from stages.keywords.attribution import BUGS, settings
+from stages.keywords.saliency.scorers import BUGS, settings
 from stages.params import parse_params
 from stages.params.data import Attribution
 from stages.runtime.errors import InputError

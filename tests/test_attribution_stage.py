@@ -17,7 +17,8 @@ from models.attribution import from_characters, siamese_saliency, word_saliency
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
 from stages.keywords import attribution
-from stages.keywords.attribution import ClassifierScorer, SiameseScorer
+from stages.keywords.saliency.blocks import Attributed, fallbacks, gathered
+from stages.keywords.saliency.scorers import ClassifierScorer, SiameseScorer, texts_of_a_chunk
 from stages.params.data import Attribution
 from stages.runtime.errors import InputError
 from stages.runtime.precision import computed_in
@@ -110,10 +111,10 @@ def test_words_that_were_cut_off_score_zero_and_are_reported(tokenizer):
     assert len(long["score"]) == len(long["word"]) == 10
     assert list(long["score"][5:]) == [0.0] * 5 and max(long["score"]) == 1.0
     assert made.counts["unaligned_words"] >= 5 and made.counts["rows_xx"] == 4
-    assert attribution.fallbacks(made.counts)[0].startswith(
+    assert fallbacks(made.counts)[0].startswith(
         f"{made.counts['unaligned_words']} of {made.counts['words']} words score 0")
     tokenizer.model_max_length = 64
-    assert attribution.fallbacks(attributed(tokenizer)[0][0].counts) == []
+    assert fallbacks(attributed(tokenizer)[0][0].counts) == []
 
 
 @pytest.mark.parametrize("changes", [{}, {"method": "integrated_gradients", "steps": 8}])
@@ -152,9 +153,9 @@ def test_the_class_of_the_first_row_makes_scores_depend_on_the_batch(tokenizer):
 
 
 def test_paths_fill_the_batch_with_points():
-    assert attribution.texts_of_a_chunk(values(batch_size=64)) == 64
-    assert attribution.texts_of_a_chunk(values(batch_size=64, method="integrated_gradients", steps=32)) == 2
-    assert attribution.texts_of_a_chunk(values(batch_size=16, method="siamese", steps=32)) == 1
+    assert texts_of_a_chunk(values(batch_size=64)) == 64
+    assert texts_of_a_chunk(values(batch_size=64, method="integrated_gradients", steps=32)) == 2
+    assert texts_of_a_chunk(values(batch_size=16, method="siamese", steps=32)) == 1
 
 
 def test_a_text_without_a_row_is_named(tokenizer):
@@ -247,7 +248,7 @@ def test_siamese_scorer_takes_what_the_encoder_holds(tokenizer):
 
 
 def test_a_stage_killed_between_blocks_goes_on_and_writes_the_same_bytes(project, monkeypatch, tmp_path):
-    monkeypatch.setattr(attribution, "_BLOCK_CHUNKS", 1)  # two blocks of four pairs
+    monkeypatch.setattr(attribution, "BLOCK_CHUNKS", 1)  # two blocks of four pairs
     assert attribution.main(["tiny"]) == 0
     whole = project.table("attribution").read_bytes()
     project.table("attribution").unlink()
@@ -282,23 +283,25 @@ def test_a_stage_killed_between_blocks_goes_on_and_writes_the_same_bytes(project
 
 
 def test_blocks_of_other_params_are_not_taken(project, monkeypatch, tmp_path):
-    monkeypatch.setattr(attribution, "_BLOCK_CHUNKS", 1)
-    monkeypatch.setattr(attribution.BlockStore, "clear", lambda self: None)
+    monkeypatch.setattr(attribution, "BLOCK_CHUNKS", 1)
+    monkeypatch.setattr(attribution.ChunkStore, "clear", lambda self: None)
     assert attribution.main(["tiny"]) == 0
     first = project.table("attribution").read_bytes()
     write_params(tmp_path, normalisation="max")
     assert attribution.main(["tiny"]) == 0
     assert project.table("attribution").read_bytes() != first
-    kept = list((tmp_path / ".keycontrast").rglob("blocks/*"))
+    kept = list((tmp_path / ".keycontrast").rglob("chunks/*"))
     assert len(kept) == 1
 
 
 def test_the_table_is_written_in_pieces():
     def block(start):
-        return attribution.Attributed(pa.table({"text_id": range(start, start + 3000)}), {"words": start})
+        table = pa.table({"text_id": range(3000), "mode": ["xx"] * 3000, "score": [[0.5]] * 3000})
+        return Attributed(table, start)
     counts = Counter()
-    pieces = list(attribution.gathered([block(0), block(3000), block(6000)], counts))
-    assert [piece.num_rows for piece in pieces] == [6000, 3000] and counts["words"] == 9000
+    pieces = list(gathered([block(0), block(3000), block(6000)], counts))
+    assert [piece.num_rows for piece in pieces] == [6000, 3000]
+    assert counts == {"rows_xx": 9000, "words": 9000, "unaligned_words": 9000}
 
 
 def test_stage_without_a_classifier_says_how_to_make_it(project, capsys):

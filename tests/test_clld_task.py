@@ -15,6 +15,7 @@ from torch import distributed as group
 from torch.nn.functional import cross_entropy
 
 from models.clld import AdaptiveSchedule, ClldTask, balanced_weights, update_label_distance
+from models.clld.contrasts import CONTRASTS, Contrast
 from models.losses import label_distance_contrast, supervised_contrast, twin_contrast
 from models.training import Criterion, Parameters, Settings, Step, fit
 from stages.runtime.checkpoints import FolderCheckpoints
@@ -292,3 +293,18 @@ def test_two_processes_have_the_loss_and_the_matrices_of_one(tmp_path):
 def test_the_schedule_of_a_task_is_that_of_its_settings():
     assert task(textcnn(**ADAPTIVE), settings=SETTINGS).schedule == AdaptiveSchedule(6, 6)
     assert textcnn().config.classes == tiny_clld.CLASSES
+
+
+def test_a_contrast_of_ones_own_needs_its_place_in_the_mapping_alone(monkeypatch):
+    def to_the_mean(config, vectors, classes, ldm):
+        means = torch.stack([vectors[classes == label].mean(0) for label in classes.unique()])
+        return (vectors - means[classes.unique(return_inverse=True)[1]]).square().mean() / config.contrast_temperature
+
+    monkeypatch.setitem(CONTRASTS, "centre", Contrast(to_the_mean, temperature=0.5, views=2))
+    one = task(textcnn(contrast={"kind": "centre", "weight": 0.3}))
+    loss, parts = one.train_batch(one.load(range(12)), WHOLE)
+    assert loss.item() == pytest.approx(0.3 * parts["ce"].item() + 0.7 * parts["contrast"].item())
+    assert one.module.config.contrast_temperature == 0.5 and not hasattr(one.module, "ldm")
+    assert all(row["train_contrast"] > 0 for row in fit(one, replace(SETTINGS, epochs=2), Memory(), SEED).rows)
+    with pytest.raises(ValueError, match=r"expected at most 1 with 2 views \(centre\)"):
+        textcnn(contrast={"kind": "centre", "dropouts": [0.1, 0.2]})

@@ -10,6 +10,7 @@ import pytest
 from distributed import LocalCluster
 
 from stages.data import annotate
+from stages.data.language import annotation
 from stages.params.data import Annotate
 from stages.runtime import cluster_map
 from stages.runtime.chunk_store import ChunkStore
@@ -130,7 +131,7 @@ def test_a_worker_keeps_few_functions(monkeypatch):
 
 
 def test_a_stage_that_is_main_is_found_by_its_real_name(monkeypatch):
-    assert maker_name(annotate.annotator) == "stages.data.annotate:annotator"
+    assert maker_name(annotation.annotator) == "stages.data.language.annotation:annotator"
     monkeypatch.setattr(adder, "__module__", "__main__")
     monkeypatch.setattr("__main__.__spec__", importlib.util.spec_from_loader("stages.somewhere", None), raising=False)
     assert maker_name(adder) == "stages.somewhere:adder"

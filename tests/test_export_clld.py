@@ -67,7 +67,7 @@ def test_a_pipeline_of_the_library_reads_it(tmp_path):
               r"or models\.clld\.ClldModel\.from_pretrained\(.*\)\. Of this recipe contrasted, ct, untrained can be"),
     ("mean", r"mean: no class of transformers classifies by the mean over tokens .* contrasted, ct, untrained can be"),
     ("untrained", "models/untrained/model: no trained CLLD model"),
-    ("contrastd", "--model: no model is called 'contrastd'; did you mean 'contrasted'")])
+    ("contrastd", "no model is called 'contrastd'; did you mean 'contrasted'")])
 def test_what_cannot_be_exported_is_said_with_what_to_do(name, message, tmp_path):
     with pytest.raises(InputError, match=message):
         exported(name, tmp_path / "out")
@@ -75,7 +75,7 @@ def test_what_cannot_be_exported_is_said_with_what_to_do(name, message, tmp_path
 
 
 @pytest.mark.parametrize(("name", "message"), [
-    ("words", "`keycontrast use r --set models.clld.textcnn.encoder=bundled`, train it, `keycontrast run "
+    ("words", "`keycontrast use r --set models.clld.words.encoder=bundled`, train it, `keycontrast run "
               "train_clld@words`, and"), ("mean", "train it with train_clld.pool: cls or pooler, and")])
 def test_where_no_row_can_be_exported_it_says_how_to_make_one(name, message, tmp_path):
     params = classified_project.params(models={name: MODELS[name]}, runs={})

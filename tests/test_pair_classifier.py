@@ -20,6 +20,7 @@ from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, write_table
 from stages.encoders import resolve_encoder
 from stages.keywords import pair_classifier
+from stages.keywords.pair_points import split_points
 from stages.runtime.errors import InputError
 from stages.runtime.precision import computed_in
 from stages.runtime.seeds import derived_seed
@@ -80,13 +81,13 @@ def test_released_rule_for_groups_draws_four_negatives_per_pair():
     examples, _ = tables(train=8, validation=4)
     examples["reference_ids"] = [[target, (target + 2) % 24] for target in examples["target_id"]]
     for seed in range(20):
-        points = pair_classifier.split_points(examples, "train", seed, rule="released")
+        points = split_points(examples, "train", seed, rule="released")
         labels = [point.label for point in points]
         assert (labels.count(1), labels.count(0)) == (16, 32)
         drawn = {(p.first, p.second) for p in points if p.label == 0}
         assert not drawn & {(2 * i, 2 * i + 3) for i in range(8)}
         assert {text for point in points for text in point[:2]} <= set(range(16))  # its own split
-    paper = pair_classifier.split_points(examples, "train", 0)
+    paper = split_points(examples, "train", 0)
     assert [point.label for point in paper].count(0) == 16
     assert not {(p.first, p.second) for p in paper if p.label == 0} & {(2 * i, 2 * i + 3) for i in range(8)}
 
@@ -96,13 +97,13 @@ def test_released_rule_for_labelled_pairs_takes_the_splits_own_non_duplicates():
     examples["negative_id"] = [11, 9, 11, 1, 5, 3]
     examples["negative_origin"] = ["labelled", "labelled", "retrieved", "labelled", "labelled", "labelled"]
     twice = pd.concat([examples, examples.iloc[:1].assign(target_id=5)])
-    points = pair_classifier.split_points(twice, "train", 0, rule="released")
+    points = split_points(twice, "train", 0, rule="released")
     assert [tuple(p) for p in points if p.label == 0] == [(0, 11, 0), (2, 9, 0), (6, 1, 0)]
     assert {tuple(p) for p in points if p.label} == {
         (0, 1, 1), (0, 0, 1), (0, 5, 1), (2, 3, 1), (2, 2, 1), (4, 5, 1), (4, 4, 1), (6, 7, 1), (6, 6, 1)}
-    validation = pair_classifier.split_points(twice, "validation", 0, rule="released")
+    validation = split_points(twice, "validation", 0, rule="released")
     assert [tuple(p) for p in validation if p.label == 0] == [(8, 5, 0), (10, 3, 0)]
-    few = pair_classifier.split_points(twice, "train", 0, max_sources=1, rule="released")
+    few = split_points(twice, "train", 0, max_sources=1, rule="released")
     assert len({point.first for point in few}) == 1
 
 
@@ -111,7 +112,7 @@ def test_released_rule_without_labels_or_groups_is_an_error():
     examples["negative_origin"] = "given"
     with pytest.raises(InputError, match=r"pair_classifier.stage1_neg: released needs labelled non-duplicates .* and "
                                          r"the train split in examples.parquet has neither. Use random2"):
-        pair_classifier.split_points(examples, "train", 0, rule="released")
+        split_points(examples, "train", 0, rule="released")
 
 
 def make_task(folder, **changes):
@@ -168,25 +169,25 @@ def test_frozen_layers_keep_their_weights(encoder_folder):
 
 def test_sample_of_pairs_is_seeded_and_bounded():
     examples, _ = tables(train=5, validation=1)
-    few = pair_classifier.split_points(examples, "train", 3, max_sources=3)
-    assert len(few) == 12 and few == pair_classifier.split_points(examples, "train", 3, max_sources=3)
+    few = split_points(examples, "train", 3, max_sources=3)
+    assert len(few) == 12 and few == split_points(examples, "train", 3, max_sources=3)
     assert len({point.first for point in few}) == 3
-    assert len({tuple(pair_classifier.split_points(examples, "train", s, 3)) for s in range(6)}) > 1
+    assert len({tuple(split_points(examples, "train", s, 3)) for s in range(6)}) > 1
 
 
 def test_points_come_from_their_own_split():
     examples, _ = tables()
     for split, ids in (("train", set(range(8))), ("validation", set(range(8, 12)))):
-        points = pair_classifier.split_points(examples, split, 0)
+        points = split_points(examples, split, 0)
         assert {text for point in points for text in point[:2]} == ids
 
 
 def test_problems_are_named(encoder_folder):
     examples, texts = tables(train=4, validation=1)
     with pytest.raises(InputError, match=r"the validation split has too few pairs \(1\) to draw negatives"):
-        pair_classifier.split_points(examples, "validation", 0)
+        split_points(examples, "validation", 0)
     with pytest.raises(InputError, match="the test split has no pair"):
-        pair_classifier.split_points(examples, "test", 0)
+        split_points(examples, "test", 0)
     examples, texts = tables()
     with pytest.raises(InputError, match="pair_classifier.freeze_layers .* 3 layers to freeze, the encoder has 2"):
         pair_classifier.run(examples, texts, {**VALUES, "freeze_layers": 3},

@@ -14,8 +14,8 @@ from pipeline.cli import app
 from pipeline.predict import predict
 from stages.artifacts.paths import DatasetPaths, ModelPaths
 from stages.artifacts.tables import Provenance, write_table
-from stages.data.annotate import annotator
-from stages.keywords.s_tagger import word_tokenizer
+from stages.data.language.annotation import annotator
+from stages.keywords.tagging.tagger import word_tokenizer
 from stages.params import load_params
 from stages.runtime.errors import InputError
 from stages.tracks.pgkpr import new_texts
@@ -86,7 +86,8 @@ def test_a_text_has_the_same_keywords_alone_and_among_others(run):
 
 
 def test_attribution_is_that_of_the_stage(monkeypatch):
-    from stages.keywords.attribution import ClassifierScorer, run
+    from stages.keywords.attribution import run
+    from stages.keywords.saliency.scorers import ClassifierScorer
 
     texts = pa.table({"text_id": [0, 1, 2], "text": TEXTS})
     tokens = annotator("embedded")(texts)

@@ -19,6 +19,8 @@ from models.training import Settings, Step, fit
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
 from stages.keywords import s_tagger
+from stages.keywords.tagging.sources import labelled_sources, read_lower, vocabulary
+from stages.keywords.tagging.tagger import load_tagger, majority, tag, word_tokenizer
 from stages.runtime.errors import InputError
 from stages.runtime.precision import computed_in
 from stages.runtime.seeds import derived_seed
@@ -114,16 +116,16 @@ def test_saved_and_loaded_taggers_agree_and_a_seed_makes_the_same_weights(tmp_pa
 
 def test_tags_do_not_depend_on_the_texts_beside_a_text():
     texts = [text.ids for text in some_texts(11)] + [np.zeros(0, np.int64)]
-    found = s_tagger.tag(tiny(), texts, 4)
+    found = tag(tiny(), texts, 4)
     for text, probability in zip(texts, found, strict=True):
         assert probability.dtype == np.float32 and len(probability) == len(text)
         # To rounding: another batch shape may sum in another order.
-        np.testing.assert_allclose(s_tagger.tag(tiny(), [text], 4)[0], probability, rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(tag(tiny(), [text], 4)[0], probability, rtol=1e-5, atol=1e-7)
         if len(text):
             with torch.no_grad():
                 alone = tiny()(torch.from_numpy(text)[None]).softmax(-1)[0, :, 1].numpy()
             np.testing.assert_allclose(probability, alone, atol=1e-5)
-    assert s_tagger.tag(tiny(), [], 4) == []
+    assert tag(tiny(), [], 4) == []
 
 
 # The stage
@@ -150,7 +152,7 @@ def tables():
 
 
 def lower():
-    return s_tagger.read_lower([pa.table({"text_id": range(len(WORDS)), "token": WORDS})])
+    return read_lower([pa.table({"text_id": range(len(WORDS)), "token": WORDS})])
 
 
 def psi_table(psi):
@@ -159,26 +161,26 @@ def psi_table(psi):
 
 def test_labels_are_those_of_mode_xy_of_the_split():
     examples, psi = tables()
-    found = s_tagger.labelled_sources(examples, lower(), psi_table(psi), "train")
+    found = labelled_sources(examples, lower(), psi_table(psi), "train")
     assert [(source, labels.tolist()) for source, labels in found] == [
         (0, [0, 0, 0, 1, 1, 0]), (0, [0] * 6), (2, [0, 0, 1, 1]), (4, [0, 0, 0, 1, 0])]  # text 8 has no words
-    assert [source for source, _ in s_tagger.labelled_sources(examples, lower(), psi_table(psi), "validation")] == [5]
+    assert [source for source, _ in labelled_sources(examples, lower(), psi_table(psi), "validation")] == [5]
 
 
 def test_a_source_stands_once_for_each_of_its_references():
     examples, psi = tables()
-    found = s_tagger.labelled_sources(examples, lower(), psi_table(psi), "train")
+    found = labelled_sources(examples, lower(), psi_table(psi), "train")
     one = examples.drop(index=2)
     one["reference_ids"] = [[1, 4], [3], [0], [0], [7], [7]]
-    again = s_tagger.labelled_sources(one, lower(), psi_table(psi), "train")
+    again = labelled_sources(one, lower(), psi_table(psi), "train")
     assert [(source, labels.tolist()) for source, labels in again] == [(s, labels.tolist()) for s, labels in found]
 
 
 def test_vocabulary_is_of_the_training_sources_the_most_frequent_first():
-    assert s_tagger.vocabulary(lower(), [0, 2, 4], 2) == ["[PAD]", "[UNK]", "do", "?", "how", "i"]
-    words = s_tagger.vocabulary(lower(), [0, 2, 4], 1)
+    assert vocabulary(lower(), [0, 2, 4], 2) == ["[PAD]", "[UNK]", "do", "?", "how", "i"]
+    words = vocabulary(lower(), [0, 2, 4], 1)
     assert words[6:] == sorted(["learn", "french", "why", "dogs", "bark", "sing"])
-    tokenizer = s_tagger.word_tokenizer(words)
+    tokenizer = word_tokenizer(words)
     assert tokenizer(["How", "xyz", "DOGS"], is_split_into_words=True)["input_ids"] == [
         words.index("how"), 1, words.index("dogs")]
 
@@ -186,24 +188,24 @@ def test_vocabulary_is_of_the_training_sources_the_most_frequent_first():
 def test_problems_are_named():
     examples, psi = tables()
     with pytest.raises(InputError, match="psi.parquet: no row is of mode xy, .* Add xy to psi.modes"):
-        s_tagger.labelled_sources(examples, lower(), psi_table(psi[psi["mode"] == "xx"]), "train")
+        labelled_sources(examples, lower(), psi_table(psi[psi["mode"] == "xx"]), "train")
     with pytest.raises(InputError, match="psi.parquet: no row for text 0 with 1. The tables were made from different"):
-        s_tagger.labelled_sources(examples, lower(), psi_table(psi[psi["pair"] != 1]), "train")
+        labelled_sources(examples, lower(), psi_table(psi[psi["pair"] != 1]), "train")
     psi["primary"] = [row[:-1] for row in psi["primary"]]
     with pytest.raises(InputError, match="psi.parquet: text 0 has 5 words, and 6 in tokens.parquet"):
-        s_tagger.labelled_sources(examples, lower(), psi_table(psi), "train")
+        labelled_sources(examples, lower(), psi_table(psi), "train")
     examples, psi = tables()
     with pytest.raises(InputError, match="the validation split has no source with words. Give ingest.validation"):
-        s_tagger.labelled_sources(examples[examples["split"] != "validation"], lower(), psi_table(psi), "validation")
+        labelled_sources(examples[examples["split"] != "validation"], lower(), psi_table(psi), "validation")
 
 
 def test_the_majority_is_that_of_the_training_words():
     train, validation = np.array([0, 0, 0, 1, 0, 0]), np.array([1, 0, 0, 1])
-    found = s_tagger.majority(train, validation)
+    found = majority(train, validation)
     share = 2 / 8
     assert found["answer"] == "secondary" and found["accuracy"] == 0.5 and found["f1"] == 0.0
     assert found["loss"] == pytest.approx(-(np.log(share) + np.log(1 - share)) / 2)
-    assert s_tagger.majority(1 - train, validation)["f1"] == pytest.approx(2 * 2 / (2 * 2 + 2))
+    assert majority(1 - train, validation)["f1"] == pytest.approx(2 * 2 / (2 * 2 + 2))
 
 
 @pytest.fixture
@@ -249,7 +251,7 @@ def test_stage_writes_a_tagger_that_loads_tags_of_every_source_and_metrics(proje
     models = read_metadata(project.table("s_tags"))["models"]
     assert models["word_vectors"] == {"origin": "here"} and len(models["s_tagger"]["sha256"]) == 64
     assert read_metadata(project.table("s_tags"))["precision"] == computed_in("fp32", False)
-    assert s_tagger.load_tagger(project.s_tagger)[0].config.computed_in == computed_in("fp32", False)
+    assert load_tagger(project.s_tagger)[0].config.computed_in == computed_in("fp32", False)
 
 
 def test_a_stage_killed_in_training_and_run_again_writes_the_same_bytes(project, monkeypatch):
@@ -286,7 +288,7 @@ def test_a_training_in_bf16_is_close_and_says_so(project):
     params["s_tagger"]["precision"] = "bf16"
     Path("params.yaml").write_text(yaml.safe_dump(params))
     assert s_tagger.main(["tiny"]) == 0
-    tagger, _ = s_tagger.load_tagger(project.s_tagger)
+    tagger, _ = load_tagger(project.s_tagger)
     said = read_metadata(project.table("s_tags"))["precision"]
     assert tagger.config.computed_in == said == computed_in("bf16", False)
     assert {parameter.dtype for parameter in tagger.parameters()} == {torch.float32}

@@ -19,9 +19,10 @@ from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
 from stages.keywords import word_vectors
 from stages.keywords.importance.skip_gram import isotropic_vectors, train_skip_gram
-from stages.keywords.importance.vector_files import read_vectors, sha256
+from stages.keywords.importance.vector_files import read_vectors
 from stages.params.data import WordVectors
 from stages.runtime.errors import InputError
+from stages.runtime.fingerprint import sha256_of
 
 ROOT = Path(__file__).resolve().parent.parent
 BODY = "the 0.5 -1 2e-1\nNASA 1 2 3\ncat 4 5 6\nnasa 7 8 9\ncat 0 0 0\n. . . -1 -2 -3\n\u0085 1 1 1\nzebra 3 2 1\n"
@@ -169,7 +170,7 @@ def test_from_a_file_a_token_has_its_lower_case_form_or_else_its_own(tmp_path):
         "french": [1, 2], "How": [5, 6], "the": [7, 8], "louvre": [1, 1], "?": [2, 2]}
     assert dict(zip(made.columns["word"], made.columns["count"].tolist(), strict=True)) == {
         "french": 2, "How": 1, "the": 1, "louvre": 0, "?": 3}
-    assert made.description == {"origin": "file vectors.txt", "sha256": sha256(path), "layout": "header",
+    assert made.description == {"origin": "file vectors.txt", "sha256": sha256_of(path), "layout": "header",
                                 "words_in_file": 8, "size": 2}
     assert made.metrics["duplicates"] == 1 and made.metrics["coverage"]["test"]["tokens"] == 1.0
     with pytest.raises(InputError, match="vectors.txt has a vector for none of the data set's"):

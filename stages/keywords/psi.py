@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, read_batches, read_frame, read_metadata, read_table, table_writer
 from stages.keywords.importance.psi import importance
-from stages.keywords.importance.texts import Texts, read_texts, source_pairs
+from stages.keywords.importance.texts import Texts, read_texts
 from stages.keywords.importance.vectors import VectorTable
+from stages.keywords.source_pairs import MODES, source_pairs
 from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.progress import progress
 
@@ -46,23 +47,22 @@ def run(tokens: Callable[[], Iterable[pa.Table]], examples: pd.DataFrame, vector
     """
     texts = read_texts(tokens(), vectors.numbers)
     pairs = source_pairs(examples, params.modes)
-    firsts, seconds = texts.positions(pairs[["text_id", "pair"]].to_numpy(dtype=np.int64).T)
+    firsts, seconds = texts.positions(pairs[:, [0, 2]].T)
     done = 0
     for batch in tokens():
         cut = slice(*np.searchsorted(firsts, [done, done + batch.num_rows]))
         if cut.start < cut.stop:
-            yield _scored(batch["token"].take(pa.array(firsts[cut] - done)), pairs.iloc[cut], texts, firsts[cut],
+            yield _scored(batch["token"].take(pa.array(firsts[cut] - done)), pairs[cut], texts, firsts[cut],
                           seconds[cut], vectors.matrix, params)
         done += batch.num_rows
 
 
-def _scored(words: pa.ChunkedArray, pairs: pd.DataFrame, texts: Texts, firsts: np.ndarray, seconds: np.ndarray,
+def _scored(words: pa.ChunkedArray, pairs: np.ndarray, texts: Texts, firsts: np.ndarray, seconds: np.ndarray,
             vectors: np.ndarray, params: "Psi") -> pa.Table:
     found = importance(vectors, texts, firsts, seconds, params.ties)
     # 0 - 0 / F is -0 for negative F; one zero is enough.
     scores, offsets = found.scores + 0.0, pa.array(found.offsets, pa.int32())
-    return pa.table({"text_id": pairs["text_id"].to_numpy(), "mode": pairs["mode"].to_numpy(dtype=object),
-                     "pair": pairs["pair"].to_numpy(), "word": words,
+    return pa.table({"text_id": pairs[:, 0], "mode": np.array(MODES)[pairs[:, 1]], "pair": pairs[:, 2], "word": words,
                      "score": pa.ListArray.from_arrays(offsets, pa.array(scores)),
                      "primary": pa.ListArray.from_arrays(offsets, pa.array(scores > params.alpha))})
 

@@ -6,31 +6,18 @@ the tags of every source text, and its metrics.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import partial
-from math import log
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
-import torch
-from tokenizers import Tokenizer, normalizers, pre_tokenizers
-from tokenizers.models import WordLevel
 from torch import nn
-from transformers import PreTrainedTokenizerFast
 
-import models.precision
-import models.s_tagger
-import models.training
 from models.precision import products
-from models.s_tagger import STagger, STaggerConfig, TaggedText, TagTask, primary_scores
-from models.training import Bar, CheckpointStore, Criterion, History, Settings, fit
-from stages import encoders
-from stages.artifacts.example_texts import reference_pairs
+from models.s_tagger import STagger, STaggerConfig, TaggedText, TagTask
+from models.training import Bar, CheckpointStore, Criterion, Settings, fit
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import (
     Provenance,
@@ -42,48 +29,15 @@ from stages.artifacts.tables import (
     write_json,
     write_table,
 )
-from stages.encoders import fixed_chunks
-from stages.keywords.importance import texts as importance_texts
-from stages.keywords.importance.texts import STALE, Texts, read_texts
-from stages.runtime.checkpoints import FolderCheckpoints
-from stages.runtime.device import choose_device
-from stages.runtime.errors import InputError
-from stages.runtime.fingerprint import hash_files, hash_values, sha256_of
+from stages.keywords.tagging.sources import LowerTexts, labelled_sources, read_lower, vocabulary, word_ids
+from stages.keywords.tagging.tagger import TrainedTagger, model_card, tag, tag_columns, tagger_metrics, word_tokenizer
+from stages.runtime.fingerprint import sha256_of
 from stages.runtime.memory import keep_freed_memory
-from stages.runtime.precision import settled_precision
 from stages.runtime.process import StageProcess, run_stage
-from stages.runtime.progress import progress_bar
-from stages.runtime.seeds import derived_seed, seed_everything
+from stages.runtime.seeds import derived_seed
+from stages.runtime.training import fit_of_data_set
 
 STAGE = "s_tagger"
-SPECIAL = ("[PAD]", "[UNK]")  # by id; words follow, the most frequent first
-# A checkpoint goes on only under the code that began it.
-_CODE = (Path(__file__), Path(encoders.__file__), Path(importance_texts.__file__), Path(models.s_tagger.__file__),
-         Path(models.precision.__file__), Path(models.training.__file__).parent)
-
-
-@dataclass(frozen=True)
-class TrainedTagger:
-    """What :func:`run` makes: the tagger, its words by id, P(primary) of the words of every source, and metrics."""
-
-    tagger: STagger
-    words: list[str]
-    sources: np.ndarray
-    probabilities: list[np.ndarray]
-    metrics: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class LowerTexts:
-    """Texts as numbers of lower-cased words: ``words[n]`` is word number ``n``."""
-
-    words: list[str]
-    texts: Texts
-
-    def of(self, text_id: int) -> np.ndarray:
-        """Return the numbers of the words of one text."""
-        place = int(self.texts.positions(np.array([text_id]))[0])
-        return self.texts.words[self.texts.offsets[place]:self.texts.offsets[place + 1]]
 
 
 def run(examples: pd.DataFrame, lower: LowerTexts, psi: pa.Table, values: Mapping[str, Any], seed: int,
@@ -117,157 +71,7 @@ def run(examples: pd.DataFrame, lower: LowerTexts, psi: pa.Table, values: Mappin
     sources = np.unique(examples["source_id"].to_numpy(dtype=np.int64))
     with products(device, values["precision"]):
         probabilities = tag(tagger, [ids[lower.of(source)] for source in sources], values["batch_size"])
-    return TrainedTagger(tagger, words, sources, probabilities, _metrics(history, task, len(words)))
-
-
-def read_lower(batches: Iterable[pa.Table]) -> LowerTexts:
-    """Return the texts of ``tokens`` batches as lower-cased words."""
-    numbers: dict[str, int] = {}
-    texts = read_texts(batches, lambda tokens: np.array([numbers.setdefault(token.lower(), len(numbers))
-                                                         for token in tokens]))
-    return LowerTexts(list(numbers), texts)
-
-
-def labelled_sources(examples: pd.DataFrame, lower: LowerTexts, psi: pa.Table,
-                     split: str) -> list[tuple[int, np.ndarray]]:
-    """Return (text id, 1 for each primary word and 0 for the others) of the sources of ``split`` that have words.
-
-    A source with several references stands once for each, as in the training of the models that are given its tags:
-    what is primary in view of one reference may be secondary in view of another, and the tagger learns how often.
-
-    Raises:
-        InputError: there is none; psi.parquet lacks mode xy or a pair, or was made from other texts.
-    """
-    rows = psi.filter(pc.equal(psi["mode"], "xy"))
-    place = {pair: row for row, pair in enumerate(zip(rows["text_id"].to_pylist(), rows["pair"].to_pylist(),
-                                                      strict=True))}
-    if not place:
-        raise InputError("psi.parquet: no row is of mode xy, from which the S-Tagger learns. Add xy to psi.modes.")
-    found = []
-    for pair in map(tuple, reference_pairs(examples[examples["split"] == split]).tolist()):
-        if pair not in place:
-            raise InputError(f"psi.parquet: no row for text {pair[0]} with {pair[1]}. {STALE}")
-        labels = rows["primary"][place[pair]].values.to_numpy(zero_copy_only=False).astype(np.int64)
-        if len(labels) != len(lower.of(pair[0])):
-            raise InputError(f"psi.parquet: text {pair[0]} has {len(labels)} words, and {len(lower.of(pair[0]))} in "
-                             f"tokens.parquet. {STALE}")
-        if len(labels):
-            found.append((pair[0], labels))
-    if not found:
-        raise InputError(f"examples.parquet: the {split} split has no source with words. Give ingest.{split} a larger "
-                         f"share, or more data.")
-    return found
-
-
-def vocabulary(lower: LowerTexts, sources: list[int], min_count: int) -> list[str]:
-    """Return the words by id: the special ones, then those of ``sources`` by falling count, equals by spelling."""
-    counts = np.zeros(len(lower.words), dtype=np.int64)
-    for source in sources:
-        np.add.at(counts, lower.of(source), 1)
-    kept = [(-int(count), word) for word, count in zip(lower.words, counts, strict=True) if count >= min_count]
-    return [*SPECIAL, *(word for _, word in sorted(kept))]
-
-
-def tag(tagger: STagger, texts: list[np.ndarray], batch_size: int) -> list[np.ndarray]:
-    """Return the probability of being primary of every word of every text, given as ids; float32.
-
-    Texts are cut into chunks of fixed shape, so that the bytes depend on ``batch_size`` alone.
-    """
-    found = [np.zeros(0, dtype=np.float32)] * len(texts)
-    lengths = [len(text) for text in texts]
-    for chunk in fixed_chunks(lengths, batch_size, max(lengths, default=1) or 1):
-        ids = torch.zeros(len(chunk.rows), chunk.width, dtype=torch.int64)
-        for row, number in enumerate(chunk.rows):
-            ids[row, :lengths[number]] = torch.from_numpy(texts[number])
-        with torch.inference_mode():
-            primary = tagger(ids.to(tagger.device)).float().softmax(-1)[..., 1].cpu().numpy()  # (B, L)
-        for row, number in enumerate(chunk.items):
-            found[number] = primary[row, :lengths[number]].copy()
-    return found
-
-
-def tag_columns(trained: TrainedTagger, tokens: pa.Table) -> dict[str, Any]:
-    """Return the columns of table ``s_tags``; ``tokens`` has the rows of every source (``text_id``, ``token``)."""
-    chosen = tokens.filter(pc.is_in(tokens["text_id"], pa.array(trained.sources))).sort_by("text_id")
-    return {"text_id": trained.sources, "word": chosen["token"], "probability": trained.probabilities,
-            "primary": [probability > 0.5 for probability in trained.probabilities]}
-
-
-def word_tokenizer(words: list[str]) -> PreTrainedTokenizerFast:
-    """Return a tokenizer of whole words, for ``tokenizer(tokens, is_split_into_words=True)``."""
-    tokenizer = Tokenizer(WordLevel({word: number for number, word in enumerate(words)}, unk_token=SPECIAL[1]))
-    tokenizer.normalizer = normalizers.Lowercase()
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=SPECIAL[0], unk_token=SPECIAL[1])
-
-
-def load_tagger(folder: Path) -> tuple[STagger, list[str]]:
-    """Return a saved tagger in evaluation mode and its words by id.
-
-    Raises:
-        InputError: there is none in ``folder``.
-    """
-    if not (folder / "model.safetensors").exists():
-        raise InputError(f"{folder}: no such artifact. Make it with `keycontrast stage s_tagger`.")
-    numbers = PreTrainedTokenizerFast.from_pretrained(folder).get_vocab()
-    return STagger.from_pretrained(folder), sorted(numbers, key=lambda word: int(numbers[word]))
-
-
-def word_ids(lower_words: list[str], words: list[str]) -> np.ndarray:
-    """Return the id of each lower-cased word."""
-    number = {word: place for place, word in enumerate(words)}
-    return np.array([number.get(word, 1) for word in lower_words], dtype=np.int64)
-
-
-def _metrics(history: History, task: TagTask, words: int) -> dict[str, Any]:
-    train, validation = (np.concatenate([text.labels for text in part]) for part in (task.train, task.validation))
-    unknown = np.concatenate([text.ids for text in task.validation]) == 1
-    return {**history.best, "best_epoch": history.best_epoch, "majority": majority(train, validation),
-            "vocabulary": words, "training_texts": len(task.train), "validation_texts": len(task.validation),
-            "primary_share": {"train": float(train.mean()), "validation": float(validation.mean())},
-            "unknown_share": float(unknown.mean()), "history": history.rows}
-
-
-def majority(train: np.ndarray, validation: np.ndarray) -> dict[str, Any]:
-    """Return the scores on ``validation`` labels of the answer that is most frequent in ``train``.
-
-    Its loss is that of the share of primary words in ``train`` as everyone's probability (add-one smoothed).
-    """
-    share = (int(train.sum()) + 1) / (len(train) + 2)
-    answer = int(share > 0.5)
-    counts = torch.zeros(2, 2, dtype=torch.int64)
-    counts[:, answer] = torch.from_numpy(np.bincount(validation, minlength=2))
-    loss = -float(np.where(validation == 1, log(share), log(1 - share)).mean())
-    return {"answer": models.s_tagger.LABELS[answer], "loss": loss, **primary_scores(counts)}
-
-
-def model_card(dataset: str, values: Mapping[str, Any], metrics: Mapping[str, Any]) -> str:
-    """Return the README of the saved tagger."""
-    settings = "\n".join(f"- {name}: {value}" for name, value in sorted(values.items()))
-    floor = metrics["majority"]
-    return f"""---
-library_name: transformers
-pipeline_tag: token-classification
----
-# S-Tagger of data set {dataset}
-
-Says for every word of a sentence whether it is primary (class 1) or secondary (class 0), without the sentence's
-paraphrase (IANet+S). It was trained on the words that paired semantic importance calls primary in view of the
-paraphrase, {metrics["training_texts"]} training sources. Stacked LSTM, left to right, over lower-cased words; its
-vocabulary of {metrics["vocabulary"]} is of those sources, and rarer words are read as [UNK].
-
-On {metrics["validation_texts"]} validation sources, {metrics["primary_share"]["validation"]:.1%} of whose words are \
-primary (epoch {metrics["best_epoch"]} of {values["epochs"]}):
-
-|  | loss (nats per word) | accuracy | F1 of primary |
-| --- | --- | --- | --- |
-| tagger | {metrics["loss"]:.4f} | {metrics["accuracy"]:.4f} | {metrics["f1"]:.4f} |
-| always {floor["answer"]} | {floor["loss"]:.4f} | {floor["accuracy"]:.4f} | {floor["f1"]:.4f} |
-
-Settings (Adam; the learning rate falls linearly to 0):
-
-{settings}
-"""
+    return TrainedTagger(tagger, words, sources, probabilities, tagger_metrics(history, task, len(words)))
 
 
 def _write(paths: DatasetPaths, trained: TrainedTagger, values: Mapping[str, Any], provenance: Provenance) -> None:
@@ -288,19 +92,13 @@ def _work(process: StageProcess) -> None:
     examples = read_frame(tables[0], "examples")
     lower = read_lower(read_batches(tables[1], "tokens", ["text_id", "token"]))
     psi = read_table(tables[2], columns=["text_id", "mode", "pair", "primary"])
-    seed_everything(derived_seed(params.seed, STAGE, "weights"), params.runtime.threads, params.runtime.deterministic,
-                    params.runtime.tf32)
-    params_hash = process.params_hash
-    key = hash_values({"params": params_hash, "data": hash_files(tables), "code": hash_files(_CODE),
-                       "torch": torch.__version__})
-    store = FolderCheckpoints(process.scratch, key, 60 * params.runtime.checkpoint_minutes)
-    values, device = params.s_tagger.plain(), choose_device(params.runtime.device)
-    precision = settled_precision(device, params.runtime, values, STAGE)
-    trained = run(examples, lower, psi, values, params.seed, store, device,
-                  lambda total, done: progress_bar(process.name, total, "step", done))
+    values = params.s_tagger.plain()
+    trained, precision, store = fit_of_data_set(process, values, tables, lambda store, device, open_bar: run(
+        examples, lower, psi, values, params.seed, store, device, open_bar))
     trained.tagger.config.computed_in = precision
-    _write(paths, trained, values, Provenance(process.name, params_hash, read_metadata(tables[2]).get("models", {}),
-                                              precision=precision))
+    provenance = Provenance(process.name, process.params_hash, read_metadata(tables[2]).get("models", {}),
+                            precision=precision)
+    _write(paths, trained, values, provenance)
     store.clear()
 
 

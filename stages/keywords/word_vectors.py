@@ -5,7 +5,7 @@ vectors come from, and metrics/word_vectors.json with the share of the texts' wo
 """
 
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,10 +17,9 @@ import pyarrow as pa
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, read_batches, read_frame, write_json, write_table
 from stages.keywords.importance.skip_gram import train_skip_gram, training_description
-from stages.keywords.importance.texts import Texts, read_texts, split_texts
-from stages.keywords.importance.vector_files import FileVectors, read_vectors, sha256
-from stages.keywords.importance.vectors import forms
+from stages.keywords.importance.vocabulary import Vocabulary, found_form, read_vocabulary, vectors_of_tokens
 from stages.runtime.errors import InputError
+from stages.runtime.fingerprint import sha256_of
 from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.seeds import derived_seed
 
@@ -28,31 +27,6 @@ if TYPE_CHECKING:
     from stages.params.data import WordVectors
 
 STAGE = "word_vectors"
-
-
-@dataclass(frozen=True)
-class Vocabulary:
-    """The distinct tokens of a data set.
-
-    Attributes:
-        tokens: as written, in order of first appearance.
-        texts: every text, its words numbered as in ``tokens``.
-        by_split: ids of the texts of each split.
-    """
-
-    tokens: list[str]
-    texts: Texts
-    by_split: Mapping[str, np.ndarray]
-
-    def counts(self, split: str) -> np.ndarray:
-        """Return how often each token occurs in the texts of ``split``."""
-        return np.bincount(self.texts.words[self.words_of(split)], minlength=len(self.tokens))
-
-    def words_of(self, split: str) -> np.ndarray:
-        """Return, for each word of ``texts``, whether its text is of ``split``."""
-        member = np.zeros(len(self.texts.ids), dtype=bool)
-        member[self.texts.positions(self.by_split[split])] = True
-        return np.repeat(member, self.texts.lengths)
 
 
 @dataclass(frozen=True)
@@ -83,18 +57,11 @@ def run(tokens: Iterable[pa.Table], examples: pd.DataFrame, params: "WordVectors
         description, duplicates = training_description(**settings), 0
     else:
         path = Path(params.source.removeprefix("path:"))
-        read = _from_file(path, vocabulary.tokens)
+        read = vectors_of_tokens(path, vocabulary.tokens)
         words, vectors, duplicates = read.words, read.vectors, read.duplicates
-        description = {"origin": f"file {path.name}", "sha256": sha256(path), "layout": read.layout,
+        description = {"origin": f"file {path.name}", "sha256": sha256_of(path), "layout": read.layout,
                        "words_in_file": read.lines, "size": vectors.shape[1]}
     return _made(vocabulary, words, vectors, description, duplicates)
-
-
-def read_vocabulary(tokens: Iterable[pa.Table], examples: pd.DataFrame) -> Vocabulary:
-    """Return the distinct tokens of all texts, and the texts in terms of them."""
-    numbers: dict[str, int] = {}
-    texts = read_texts(tokens, lambda found: np.array([numbers.setdefault(token, len(numbers)) for token in found]))
-    return Vocabulary(list(numbers), texts, split_texts(examples))
 
 
 def _trained(vocabulary: Vocabulary, params: "WordVectors", seed: int) -> tuple[list[str], np.ndarray]:
@@ -112,27 +79,10 @@ def _trained(vocabulary: Vocabulary, params: "WordVectors", seed: int) -> tuple[
                          f"word_vectors.min_count (now {params.min_count}), or give more data.") from error
 
 
-def _from_file(path: Path, tokens: list[str]) -> FileVectors:
-    """Read the forms that a token can be found under, less those that another form of the token hides."""
-    read = read_vectors(path, {form for token in tokens for form in forms(token)})
-    if not read.words:
-        raise InputError(f"word_vectors.source: {path} has a vector for none of the data set's {len(tokens)} words. Is "
-                         f"it of another language?")
-    known = set(read.words)
-    used = {_found(token, known) for token in tokens}
-    kept = [place for place, word in enumerate(read.words) if word in used]
-    return FileVectors([read.words[place] for place in kept], read.vectors[kept], read.layout, read.lines,
-                       read.duplicates)
-
-
-def _found(token: str, known: Collection[str]) -> str | None:
-    return next((form for form in forms(token) if form in known), None)
-
-
 def _made(vocabulary: Vocabulary, words: list[str], vectors: np.ndarray, description: dict[str, Any],
           duplicates: int) -> Made:
     row = {word: number for number, word in enumerate(words)}
-    of_token = [_found(token, row) for token in vocabulary.tokens]
+    of_token = [found_form(token, row) for token in vocabulary.tokens]
     rows = np.array([-1 if form is None else row[form] for form in of_token], dtype=np.int64)
     counts = {split: vocabulary.counts(split) for split in vocabulary.by_split}
     uses = np.bincount(rows[rows >= 0], counts["train"][rows >= 0], minlength=len(words)).astype(np.int64)

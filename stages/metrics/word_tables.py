@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from stages.keywords.importance.skip_gram import train_skip_gram, training_description
-from stages.keywords.importance.vector_files import read_vectors, sha256
+from stages.keywords.importance.vector_files import read_vectors
 from stages.metrics.tokens import Text, basic_tokens, joined
 from stages.runtime.errors import InputError
+from stages.runtime.fingerprint import sha256_of
 
 # As wide as the Twitter vectors of DialogWAE; the rest are gensim's own defaults, with more passes over small data.
 TRAINING: dict[str, Any] = {"size": 200, "window": 5, "min_count": 2, "epochs": 10}
@@ -61,7 +62,7 @@ def vectors_from_file(path: Path, texts: Iterable[Text]) -> WordTable:
         raise InputError(f"evaluate_hcl.emb: {path} has a vector for none of the {len(words)} words of outputs and "
                          f"references. Is it of another language, or are its words in capitals?")
     return WordTable(read.words, read.vectors, {
-        "name": path.name, "version": None, "sha256": sha256(path), "origin": "file", "layout": read.layout,
+        "name": path.name, "version": None, "sha256": sha256_of(path), "origin": "file", "layout": read.layout,
         "words_in_file": read.lines, "size": int(read.vectors.shape[1])})
 
 

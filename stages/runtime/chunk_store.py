@@ -36,25 +36,26 @@ class ChunkStore:
                     shutil.rmtree(other)
 
     def find(self, chunk: pa.Table) -> Path | None:
-        """Return the file that holds the result of ``chunk``; None if it has none yet."""
+        """Return the file that holds the result of ``chunk``; None if it has none yet.
+
+        A file that was not written to its end, as after a loss of power, is removed.
+        """
         path = self._path(chunk)
-        return path if path.exists() else None
-
-    def read(self, path: Path) -> pa.Table:
-        """Return the result in ``path``."""
-        with pa.OSFile(str(path)) as source:
-            return pa.ipc.open_file(source).read_all()
-
-    def readable(self, path: Path) -> bool:
-        """Say whether ``path`` holds a result; remove it if not, as after a loss of power."""
+        if not path.exists():
+            return None
         try:
             with pa.OSFile(str(path)) as source:
                 pa.ipc.open_file(source)
         except pa.ArrowInvalid:
             logger("chunks").warning("%s was not written to its end; its chunk is worked on again", path)
             path.unlink()
-            return False
-        return True
+            return None
+        return path
+
+    def read(self, path: Path) -> pa.Table:
+        """Return the result in ``path``."""
+        with pa.OSFile(str(path)) as source:
+            return pa.ipc.open_file(source).read_all()
 
     def keep(self, chunk: pa.Table, result: pa.Table) -> None:
         """Write the result of ``chunk``, whole or not at all."""

@@ -12,10 +12,10 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import cache, partial
 from itertools import chain, islice
 from multiprocessing import get_context
-from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from stages.runtime.chunk_store import ChunkStore
 from stages.runtime.cluster_map import cluster_jobs
@@ -27,15 +27,8 @@ Chunk = TypeVar("Chunk")
 Result = TypeVar("Result")
 Make = Callable[..., Callable[[Chunk], Result]]
 
-_FACTORY: list[tuple[Make[Any, Any], tuple[Any, ...]]] = []
-_MADE: list[Callable[[Any], Any]] = []
-
-
-class Job(Protocol):
-    """Work under way."""
-
-    def result(self) -> Any:
-        """Wait for the work and return what came of it."""
+# In a worker process: makes the function that it works with, once.
+_MAKER: list[Callable[[], Callable[[Any], Any]]] = []
 
 
 @dataclass(frozen=True)
@@ -43,11 +36,11 @@ class Workers:
     """Who does the work.
 
     Attributes:
-        submit: begins the work on a chunk.
+        submit: begins the work on a chunk and returns what waits for its result.
         width: how many chunks may be under way; asked anew each time, since a cluster grows and shrinks.
     """
 
-    submit: Callable[[Any], Job]
+    submit: Callable[[Any], Callable[[], Any]]
     width: Callable[[], int]
 
 
@@ -94,53 +87,28 @@ def _workers(make: Make[Any, Any], arguments: tuple[Any, ...], workers: int, wha
 def _in_order(chunks: Iterator[Any], workers: Workers, store: ChunkStore | None) -> Iterator[tuple[Any, bool, Any]]:
     """Yield each chunk, whether its result was in the store, and the result."""
 
-    def begin(chunk: Any) -> tuple[Any, bool, Job]:
+    def begin(chunk: Any) -> tuple[Any, bool, Callable[[], Any]]:
         path = store.find(chunk) if store else None
-        if store and path and store.readable(path):
-            return chunk, True, _Stored(store, path)
+        if store and path:
+            return chunk, True, partial(store.read, path)
         return chunk, False, workers.submit(chunk)
 
     # Few chunks under way at a time, so that neither chunks nor results pile up.
     pending = deque(map(begin, islice(chunks, workers.width())))
     while pending:
-        chunk, restored, job = pending.popleft()
-        result = job.result()
+        chunk, restored, wait = pending.popleft()
+        result = wait()
         if store and not restored:
             store.keep(chunk, result)
         pending.extend(map(begin, islice(chunks, max(1 - len(pending), workers.width() - len(pending), 0))))
         yield chunk, restored, result
 
 
-@dataclass(frozen=True)
-class _Stored:
-    store: ChunkStore
-    path: Path
-
-    def result(self) -> Any:
-        return self.store.read(self.path)
-
-
-class _Now:
-    """Work that is done in this process when its turn has come."""
-
-    def __init__(self, function: Callable[[], Callable[[Any], Any]], chunk: Any) -> None:
-        self._function, self._chunk = function, chunk
-
-    def result(self) -> Any:
-        return self._function()(self._chunk)
-
-
 @contextmanager
 def _here(make: Make[Any, Any], arguments: tuple[Any, ...]) -> Iterator[Workers]:
-    made: list[Callable[[Any], Any]] = []
-
-    def function() -> Callable[[Any], Any]:
-        # Only when there is a chunk to work on: a finished run that goes on loads no model.
-        if not made:
-            made.append(make(*arguments))
-        return made[0]
-
-    yield Workers(lambda chunk: _Now(function, chunk), lambda: 1)
+    # Made only when there is a chunk to work on: a finished run that goes on loads no model.
+    made = cache(partial(make, *arguments))
+    yield Workers(lambda chunk: lambda: made()(chunk), lambda: 1)
 
 
 @contextmanager
@@ -149,7 +117,7 @@ def _processes(make: Make[Any, Any], arguments: tuple[Any, ...], workers: int, w
     with ProcessPoolExecutor(workers, get_context("spawn"), _begin,
                              (os.getpid(), make, arguments)) as executor:
         try:
-            yield Workers(lambda chunk: executor.submit(_work, chunk), lambda: 2 * workers)
+            yield Workers(lambda chunk: executor.submit(_work, chunk).result, lambda: 2 * workers)
         except BrokenProcessPool as error:
             raise InputError(f"{what}: a worker process ended before its work was done, most often for want of "
                              f"memory. Lower runtime.workers (now {workers}) and try again.") from error
@@ -160,18 +128,15 @@ def _processes(make: Make[Any, Any], arguments: tuple[Any, ...], workers: int, w
 def _begin(parent: int, make: Make[Any, Any], arguments: tuple[Any, ...]) -> None:
     """Prepare a worker: it dies with its parent and knows what to make."""
     die_with([parent])
-    _FACTORY[:] = [(make, arguments)]
+    # Made with the first chunk and not before, so that what `make` raises arrives as it is.
+    _MAKER[:] = [cache(partial(make, *arguments))]
 
 
 def _work(chunk: Any) -> Any:
-    # Made with the first chunk and not before, so that what `make` raises arrives as it is.
-    if not _MADE:
-        make, arguments = _FACTORY[0]
-        _MADE.append(make(*arguments))
-    return _MADE[0](chunk)
+    return _MAKER[0]()(chunk)
 
 
 @contextmanager
 def _cluster(make: Make[Any, Any], arguments: tuple[Any, ...], what: str, address: str) -> Iterator[Workers]:
     with cluster_jobs(make, arguments, what, address) as (submit, width):
-        yield Workers(submit, width)
+        yield Workers(lambda chunk: submit(chunk).result, width)

@@ -1,20 +1,28 @@
 """What training stages share that take turns at a device: settings of the loop, checkpoints, progress, record."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 
 from models.training import Bar, History, Settings, measured_peak
 from models.training.parallel import gathered
 from stages.runtime.checkpoints import FolderCheckpoints
+from stages.runtime.code import GROUND, code_of
 from stages.runtime.device import choose_device
 from stages.runtime.distributed import Processes, check_devices
+from stages.runtime.entries import module_of
 from stages.runtime.errors import InputError
+from stages.runtime.fingerprint import hash_files, hash_values
+from stages.runtime.precision import settled_precision
 from stages.runtime.process import StageProcess
 from stages.runtime.progress import progress_bar
+from stages.runtime.seeds import derived_seed, seed_everything
 from stages.runtime.settings import on_this_machine, read_params
+
+Fitted = TypeVar("Fitted")
 
 
 def loop_settings(training: Mapping[str, Any]) -> Settings:
@@ -50,6 +58,33 @@ def _agree(name: str, key: str) -> None:
         raise InputError(f"process {other} is to train {found[other]}, and process 0 {found[0]}: the params, "
                          f"artifacts, code or torch of their machines differ. Make the folders of all machines equal, "
                          f"but for runtime.rendezvous.node, and start the same stage on each.")
+
+
+def fit_of_data_set(process: StageProcess, values: Mapping[str, Any], tables: Sequence[Path],
+                    fit: Callable[[FolderCheckpoints, str, Callable[[int, int], Bar] | None], Fitted],
+                    **further: Any) -> tuple[Fitted, dict[str, Any], FolderCheckpoints]:
+    """Train what a stage trains once per data set, in this process alone; a killed training goes on where it stopped.
+
+    Args:
+        process: of the stage.
+        values: plain values of its block.
+        tables: files that it reads; with code and params they decide the weights.
+        fit: builds and trains, given where the state is kept, the device, and what opens a bar.
+        further: whatever else decides the weights, plain.
+
+    Returns:
+        What ``fit`` returned, what it was computed in, and the store, to be cleared once all outs stand.
+    """
+    runtime = process.params.runtime
+    seed_everything(derived_seed(process.params.seed, process.stage, "weights"), runtime.threads,
+                    runtime.deterministic, runtime.tf32)
+    code = code_of([module_of(process.stage)], GROUND)
+    key = hash_values({"params": process.params_hash, "data": hash_files(tables), "code": hash_files(code),
+                       "torch": torch.__version__, **further})
+    store = FolderCheckpoints(process.scratch, key, 60 * runtime.checkpoint_minutes)
+    device = choose_device(runtime.device)
+    precision = settled_precision(device, runtime, values, process.stage)
+    return fit(store, device, training_bar(process)), precision, store
 
 
 def warn_of_idle_processes(process: StageProcess, training: Mapping[str, Any], count: int) -> None:

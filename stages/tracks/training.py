@@ -18,7 +18,7 @@ from models.training import Bar, CheckpointStore, History
 from models.training.parallel import place
 from stages.artifacts.paths import ModelPaths
 from stages.artifacts.tables import Provenance
-from stages.runtime.code import code_of
+from stages.runtime.code import GROUND, code_of
 from stages.runtime.device import choose_device
 from stages.runtime.distributed import process_group
 from stages.runtime.fingerprint import hash_files, hash_values
@@ -29,8 +29,6 @@ from stages.runtime.settings import Params
 from stages.runtime.training import open_checkpoints, training_bar, training_record, warn_of_idle_processes
 from stages.tracks.trained import ModelFolder, write_model
 
-# What no weight depends on, and what says so by itself: the architecture of a training names its own code.
-_GROUND = ("stages.artifacts", "stages.params", "stages.runtime")
 OpenBar = Callable[[int, int], Bar]
 
 
@@ -116,4 +114,4 @@ def _code(entry: str, architecture: Sequence[str]) -> list[Path]:
     Other architectures of the track, which its list of them imports, are none of these.
     """
     listed = f"{entry.rpartition('.')[0]}.architectures"
-    return [*code_of([entry, __name__], (*_GROUND, listed)), *code_of(architecture, _GROUND)]
+    return [*code_of([entry, __name__], (*GROUND, listed)), *code_of(architecture, GROUND)]

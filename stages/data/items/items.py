@@ -90,10 +90,8 @@ class Items:
             if self.captions is None:
                 yield self.target[places], places
                 continue
-            group = self.group[places]
-            first, lengths = self.captions.bounds[group], self.captions.bounds[group + 1] - self.captions.bounds[group]
-            within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-            texts, items = self.captions.texts[np.repeat(first, lengths) + within], np.repeat(places, lengths)
+            lists = self.captions.at(self.group[places])
+            texts, items = lists.texts, np.repeat(places, np.diff(lists.bounds))
             other = texts != self.source[items]
             yield texts[other], items[other]
 

@@ -8,7 +8,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.artifacts.example_texts import reference_pairs
 from stages.artifacts.schemas import SPLITS
 from stages.runtime.errors import InputError
 
@@ -80,15 +79,3 @@ def split_texts(examples: pd.DataFrame) -> dict[str, np.ndarray]:
                  rows["reference_ids"].explode().dropna()]
         found[split] = np.unique(np.concatenate([column.to_numpy(dtype=np.int64) for column in named]))
     return found
-
-
-def source_pairs(examples: pd.DataFrame, modes: Iterable[str]) -> pd.DataFrame:
-    """Return the (text_id, mode, pair) to be scored, each once, sorted.
-
-    ``xx`` pairs every source of every split with itself, ``xy`` every source with each of its references.
-    """
-    source = examples["source_id"].to_numpy(dtype=np.int64)
-    pairs = {"xx": np.stack([source, source], axis=1), "xy": reference_pairs(examples)}
-    parts = [pd.DataFrame({"text_id": pairs[mode][:, 0], "mode": mode, "pair": pairs[mode][:, 1]}) for mode in modes]
-    rows = pd.concat(parts) if parts else pd.DataFrame({"text_id": [], "mode": [], "pair": []})
-    return rows.drop_duplicates().sort_values(["text_id", "mode", "pair"], ignore_index=True)

@@ -11,7 +11,6 @@ checked, for wanted words only.
 """
 
 import gzip
-import hashlib
 import zlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -59,12 +58,6 @@ def read_vectors(path: Path, wanted: Collection[str]) -> FileVectors:
                          f"train.")
     with _lines(path) as lines:
         return _Reading(path, {word.encode(): word for word in wanted}).read(lines)
-
-
-def sha256(path: Path) -> str:
-    """Return the sha256 of a file as 64 hexadecimal digits."""
-    with path.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 @contextmanager

@@ -1,0 +1,115 @@
+"""The examples of a data set, in its splits and with their negatives, and the tables that hold them."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stages.data.deduplication.row_log import KEPT
+from stages.data.deduplication.taken_rows import CONTINUATIONS, Taken
+from stages.data.items.continuations import opening_marks
+from stages.data.items.counts import by_split, hashed_counts, negative_counts, row_counts, source_counts
+from stages.data.items.items import Items
+from stages.data.items.labelled import labelled_counts, labelled_examples
+from stages.data.items.tables import example_batches, labelled_batches, text_batches, text_numbers, used_texts
+from stages.data.negatives.sources import left_out, made_items, negative_origin, no_items, with_negatives
+from stages.data.splitting.by_hash import component_marks, split_by_hash
+from stages.data.splitting.exclusions import Connected
+from stages.data.splitting.leaks import leak_report
+from stages.data.splitting.splits import sample_items, split_groups, split_items
+from stages.runtime.errors import InputError
+
+if TYPE_CHECKING:
+    from stages.params.data import Dataset, Ingest
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """What the stage makes; good as long as the scratch folder stands.
+
+    Attributes:
+        examples: schema of the examples: ``examples``, or ``labelled_examples``.
+        counts: the stage's metrics.
+        pieces: makes the pieces of a table, by its file: ``examples``, ``texts``, ``rejected``.
+    """
+
+    examples: str
+    counts: dict[str, Any]
+    pieces: Mapping[str, Callable[[], Iterable[Any]]]
+
+
+def contrasted_examples(found: Connected, dataset: "Dataset", params: "Ingest", seed: int) -> Ingested:
+    """Make items of source, target and negative.
+
+    Raises:
+        InputError: a split would have none.
+    """
+    counts = source_counts(found, params)
+    whole = made_items(found, params, seed)
+    found.taken.texts.close()
+    if not len(whole):
+        raise no_items(dataset, params, len(found.taken.pairs))
+    split, of_group = _split(whole, found, params, seed)
+    limits = {"train": params.max_train, "validation": params.max_validation, "test": params.max_test}
+    kept = sample_items(split, limits, seed)
+    items, split = with_negatives(whole, split, kept, of_group, found, dataset, params, seed)
+    _check_filled(split, params)
+    group, used = found.group, used_texts(items, len(found.group))
+    counts |= {
+        "texts": {"distinct": len(group), "used": int(np.count_nonzero(used))},
+        "examples": by_split(split), "leak": leak_report(items, split, group)}
+    counts |= left_out(len(kept), items, dataset, params)
+    if of_group is not None and params.split_by == "hashed":
+        counts["hashed"] = hashed_counts(found, of_group, params)
+    if params.negatives > 1:
+        counts["negatives_per_item"] = negative_counts(items, params.negatives)
+    origin = negative_origin(dataset, params)
+    return Ingested("examples", counts, {
+        "examples": lambda: example_batches(items, split, group, text_numbers(used), origin),
+        "texts": lambda: text_batches(found.taken.texts, used, dataset.language),
+        "rejected": lambda: _rejected(found.taken, found.exclusions.of_takeable)})
+
+
+def classified_examples(taken: Taken, dataset: "Dataset", params: "Ingest", seed: int) -> Ingested:
+    """Make items of text and class."""
+    kept, split = labelled_examples(taken, params, seed)
+    texts, label = taken.first[kept], taken.label[kept]
+    used = np.zeros(taken.n_texts, dtype=bool)
+    used[texts] = True
+    counts = {"rows": row_counts(taken), "texts": {"distinct": taken.n_texts, "used": int(np.count_nonzero(used))},
+              "examples": by_split(split), **labelled_counts(taken, kept, split)}
+    return Ingested("labelled_examples", counts, {
+        "examples": lambda: labelled_batches(texts, label, taken.labels, split, text_numbers(used)),
+        "texts": lambda: text_batches(taken.texts, used, dataset.language),
+        "rejected": lambda: _rejected(taken, lambda records: np.full(len(records), KEPT))})
+
+
+def _rejected(taken: Taken, later: Callable[[np.ndarray], np.ndarray]) -> Iterator[Mapping[str, Any]]:
+    return taken.log.rejected(taken.verdicts, taken.takeable, later, taken.labels)
+
+
+def _split(items: Items, found: Connected, params: "Ingest", seed: int) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return the split of each item and, if components are kept together, of each component."""
+    taken, group = found.taken, found.group
+    if params.split_by == "pair":
+        return split_items(items.rank, taken.published, params.validation, params.test, seed), None
+    if params.split_by == "hashed":
+        marks = opening_marks(taken, group) if taken.structure in CONTINUATIONS else component_marks(taken.texts, group)
+        of_group = split_by_hash(marks, found.sizes, params.validation, params.test, seed, found.highest)
+    else:
+        of_group = split_groups(group[items.source], int(group.max()) + 1, params.validation, params.test, seed,
+                                found.highest)
+    return of_group[group[items.source]], of_group
+
+
+def _check_filled(split: np.ndarray, params: "Ingest") -> None:
+    empty = [name for name, count in by_split(split).items() if not count]
+    if empty and params.split_by == "hashed":
+        raise InputError(f"no example is left for {empty[0]}: under ingest.split_by hashed each component of texts is "
+                         f"drawn for itself, and none with an example fell to it. Give more data, change the shares "
+                         f"or the seed, or set ingest.split_by to component.")
+    if empty:
+        raise InputError(f"no example is left for {empty[0]}: the rows that the data set publishes under this split "
+                         f"make none. Correct `splits` or columns.split, set ingest.neg_source to retrieved or none, "
+                         f"or set ingest.split_by to pair, which leaves rows where they were published.")

@@ -1,0 +1,81 @@
+"""Chunks of texts annotated by whatever reads them, here, by processes or by a cluster, and put into row groups."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stages.data.language.annotators import BUILT_IN, Annotator, load_annotator
+from stages.data.language.tokens import token_table
+from stages.runtime.chunk_store import ChunkStore
+from stages.runtime.errors import InputError
+from stages.runtime.pool import map_chunks
+
+# A row group is written when it has so many texts, or tokens: enough to compress well, few enough to hold.
+_GROUP_TEXTS = 8192
+_GROUP_TOKENS = 1 << 20
+
+
+def annotated(chunks: Iterable[pa.Table], name: str, language: str, total: int, workers: int = 1,
+              address: str | None = None, store: ChunkStore | None = None) -> Iterator[pa.Table]:
+    """Yield the tokens of each chunk of texts, in order, under a bar that counts texts.
+
+    Args:
+        chunks: tables with ``text_id`` and ``text``, cut without regard to who works on them.
+        name: as ``annotate.pipeline`` says it.
+        language: of the texts.
+        total: texts in all chunks.
+        workers: processes.
+        address: of a Dask scheduler; None for processes of this machine.
+        store: where finished chunks are kept.
+
+    Raises:
+        InputError: the pipeline cannot be used, or another one has its name where a worker runs.
+    """
+    expected = json.dumps(reader(name, language).describe(), sort_keys=True)
+    # Workers of a cluster stand in another folder than this process.
+    place = str(Path(name).resolve()) if address and name not in BUILT_IN and Path(name).is_dir() else name
+    yield from map_chunks(annotator, (place, language, expected), chunks, workers, "annotate", address=address,
+                          store=store, total=total, unit="text", measure=lambda chunk: chunk.num_rows)
+
+
+def annotator(name: str, language: str = "en", expected: str | None = None) -> Callable[[pa.Table], pa.Table]:
+    """Return the function that turns a chunk of texts into a chunk of tokens with pipeline ``name``.
+
+    Args:
+        name: as ``annotate.pipeline`` says it.
+        language: of the texts.
+        expected: JSON of the description that the pipeline must have; None takes any.
+
+    Raises:
+        InputError: the pipeline cannot be used, or is not the one that is expected.
+    """
+    annotator = reader(name, language)
+    if expected is not None and json.dumps(annotator.describe(), sort_keys=True) != expected:
+        raise InputError(f"annotate.pipeline: a worker's pipeline {name!r} is {annotator.describe()}, here it is "
+                         f"{expected}. Install the same one on every machine of the cluster.")
+    return lambda chunk: token_table(annotator.columns(chunk["text_id"].to_pylist(), chunk["text"].to_pylist()))
+
+
+@cache
+def reader(name: str, language: str) -> Annotator:
+    """Return pipeline ``name`` for ``language``, loaded once per process."""
+    return load_annotator(name, language)
+
+
+def row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield ``tables`` of tokens joined to row groups, cut by what they hold and by nothing else."""
+    group: list[pa.Table] = []
+    texts = tokens = 0
+    for table in tables:
+        group.append(table)
+        texts += table.num_rows
+        tokens += pc.sum(pc.list_value_length(table["token"])).as_py() or 0
+        if texts >= _GROUP_TEXTS or tokens >= _GROUP_TOKENS:
+            yield pa.concat_tables(group).combine_chunks()
+            group, texts, tokens = [], 0, 0
+    if group:
+        yield pa.concat_tables(group).combine_chunks()

@@ -1,0 +1,21 @@
+"""Which texts are scored beside which: every source alone (mode ``xx``) and beside each of its references (``xy``)."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from stages.artifacts.example_texts import reference_pairs
+
+MODES = ("xx", "xy")
+
+
+def source_pairs(examples: pd.DataFrame, modes: Sequence[str]) -> np.ndarray:
+    """Return the distinct (text, mode, second text) to be scored, sorted, (n, 3); a mode is its place in MODES.
+
+    ``xx`` pairs every source of every split with itself, ``xy`` every source with each of its references.
+    """
+    source = examples["source_id"].to_numpy(dtype=np.int64)
+    pairs = {"xx": np.stack([source, source], axis=1), "xy": reference_pairs(examples)}
+    wanted = [np.insert(pairs[mode], 1, MODES.index(mode), axis=1) for mode in modes]
+    return np.unique(np.concatenate([np.zeros((0, 3), dtype=np.int64), *wanted]), axis=0)
