@@ -36,7 +36,7 @@ LIMIT = 60_000_000
 FOLDER = "keycontrast-pack"
 _ROOT = Path(__file__).resolve().parent.parent
 _CODE = ("stages", "models", "benchmarks/gpu")
-_BESIDE = ("__init__", "decoding", "graph_attention", "harness", "trainings")  # modules of benchmarks that `--check` reads
+_BESIDE = ("__init__", "decoding", "graph_attention", "harness", "trainings")  # what `--check` imports
 _SCRIPT = "run_packed.py"
 
 
