@@ -10,7 +10,8 @@ for its files where all of them are among these. What no artifact depends on is 
 import argparse
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -41,12 +42,15 @@ def code_dependencies(stage: str) -> list[str]:
     return sorted(path.relative_to(_ROOT).as_posix() for path in _joined(used))
 
 
-def _data_folders(package: Path) -> Iterator[Path]:
-    """Yield the folders of a package that hold what its modules read, such as templates, and no modules."""
+@cache
+def _data_folders(package: Path) -> list[Path]:
+    """Return the folders of a package that hold what its modules read, such as templates, and no modules."""
+    found = []
     for folder in package.iterdir():
         read = [path.suffix for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"]
         if read and ".py" not in read:
-            yield folder
+            found.append(folder)
+    return found
 
 
 def _joined(used: set[Path]) -> set[Path]:

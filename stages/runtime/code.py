@@ -27,6 +27,7 @@ def code_of(modules: Sequence[str], without: Sequence[str] = ()) -> list[Path]:
     return sorted(path for module in seen if (path := _path(module)) is not None)
 
 
+@cache
 def has_code(path: Path) -> bool:
     """Return whether there is anything but a docstring in the Python file ``path``."""
     body = ast.parse(path.read_text(encoding="utf-8")).body
