@@ -3,6 +3,8 @@
 import hashlib
 import json
 
+import tiny_project
+
 from stages.artifacts.tables import Provenance, write_table
 from stages.data.manifest import MANIFESTS, main, run
 
@@ -25,6 +27,7 @@ def test_every_file_with_hash_and_every_table_with_rows_and_provenance(tmp_path)
 
 def test_the_stage_leaves_out_what_a_killed_stage_had_not_finished(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    tiny_project.write_params(tmp_path)
     assert main(["tiny"]) == 1
     assert "artifacts/tiny: no artifacts there. Make them with `keycontrast run`." in capsys.readouterr().err
     (tmp_path / "artifacts" / "tiny").mkdir(parents=True)

@@ -378,7 +378,7 @@ def test_primary_words_that_no_model_reads_are_null_and_needed_by_nothing(projec
 def test_stage_is_for_data_sets_of_the_track(project, capsys):
     write_params("xx")
     assert paraphrase_items.main(["tyni"]) == 1
-    assert "models.pgkpr names no model of data set 'tyni'" in capsys.readouterr().err
+    assert "paraphrase_datasets has no 'tyni'; valid names: tiny" in capsys.readouterr().err
 
 
 def test_stage_says_what_is_missing(project, capsys):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -44,9 +45,10 @@ if __name__ == "__main__":
     sys.exit(main())
 """
 HOOK = """import stages
-from stages.runtime import entries
+from stages.runtime import entries, settings
 stages.__path__.append({folder!r})
 entries.module_of = "stages.{{}}".format
+settings.declared = lambda stage: ()
 """
 PACK = """
 from pathlib import Path
@@ -68,6 +70,7 @@ def project(tmp_path):
     (tmp_path / "planted/settled.py").write_text(STAGE)
     (tmp_path / "hook/sitecustomize.py").write_text(HOOK.format(folder=str(tmp_path / "planted")))
     (tmp_path / "packed.py").write_text(PACK)
+    shutil.copy(ROOT / "params.yaml", tmp_path)
     (tmp_path / "dvc.yaml").write_text(json.dumps({"stages": {
         name: {"cmd": f"python -m stages.settled {name}"} for name in ("dvc", "flow")}}))
     subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], cwd=tmp_path, check=True)

@@ -3,6 +3,7 @@
 import errno
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,8 @@ from stages.artifacts.tables import atomic_file, atomic_folder, write_json
 from stages.runtime.errors import unwritten
 from stages.runtime.process import run_stage
 
+ROOT = Path(__file__).parents[1]
+
 
 def full(*_, **__):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -32,10 +35,15 @@ def project(tmp_path_factory):
 
 def test_a_stage_on_a_full_disk_says_which_artifact_and_leaves_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "params.yaml", tmp_path)
     target = Path("artifacts/d/metrics.json")
     write_json(target, {"before": 1})
-    monkeypatch.setattr(Path, "write_text", full)
-    assert run_stage("ingest", lambda _: write_json(target, {"after": 1}), ["d"]) == 1
+
+    def work(_):
+        monkeypatch.setattr(Path, "write_text", full)
+        write_json(target, {"after": 1})
+
+    assert run_stage("ingest", work, ["sample"]) == 1
     assert capsys.readouterr().err == (f"ingest: {target}: could not be written: the disk is full. Free some space, "
                                        f"and give the same command again.\n")
     assert [path.name for path in target.parent.iterdir()] == ["metrics.json"] and "before" in target.read_text()
@@ -43,20 +51,22 @@ def test_a_stage_on_a_full_disk_says_which_artifact_and_leaves_nothing(tmp_path,
 
 def test_a_stage_whose_record_cannot_be_written_says_so(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "params.yaml", tmp_path)
     Path(".keycontrast").mkdir()
     Path(".keycontrast/records").write_text("a file")
-    assert run_stage("ingest", lambda _: None, ["d"]) == 1
+    assert run_stage("ingest", lambda _: None, ["sample"]) == 1
     assert "ingest: .keycontrast/records: could not be written: a file stands" in capsys.readouterr().err
 
 
 def test_other_errors_of_a_stage_keep_their_traceback(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "params.yaml", tmp_path)
 
     def work(_):
         raise RuntimeError("a fault of the program")
 
     with pytest.raises(RuntimeError, match="a fault of the program"):
-        run_stage("ingest", work, ["d"])
+        run_stage("ingest", work, ["sample"])
     assert unwritten(FileNotFoundError(errno.ENOENT, "No such file", "x")) is None
 
 

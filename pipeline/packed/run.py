@@ -24,8 +24,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from multiprocessing.process import BaseProcess as Process
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from stages.artifacts.archives import write_archive
 from stages.runtime.entries import module_of
@@ -51,23 +52,6 @@ _VERSIONS = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "pan
 
 class Refused(Exception):
     """Something that the person who gave the command can mend; the message says how."""
-
-
-class Process(Protocol):
-    """What a runner asks of a process; those of ``multiprocessing`` have it."""
-
-    @property
-    def exitcode(self) -> int | None:
-        """Its status, None while it runs."""
-
-    def terminate(self) -> None:
-        """Ask it to end."""
-
-    def kill(self) -> None:
-        """End it."""
-
-    def join(self, timeout: float | None = None) -> None:
-        """Wait for its end."""
 
 
 @dataclass
