@@ -44,7 +44,7 @@ def block(name: str, material: Material) -> str:
                   f"Split {found.split}, {found.counts.get('examples', 0):,} {found.track.items}. "
                   f"{said.reading(found)} Means over seeds ± their standard deviation; intervals are bootstrapped over "
                   "items.", "", *([said.beside(found), ""] if has_published(found) else []),
-                  *main_table(found, material.params.evaluate_hcl.level)]
+                  *main_table(found, material.params.evaluation.level)]
         for title, section in said.sections(material, found):
             lines += ["", f"### {place}: {title}", "", *section]
     for track in TRACKS.values():

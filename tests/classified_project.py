@@ -47,7 +47,7 @@ def params(models=None, runs=None, **changes):
             "ingest": {"validation": 0.2, "test": 0.2},
             "train_clld": {"max_length": 16, "distance": {"evaluations": 3, "per_update": 1}, "training": training,
                            "textcnn": {"embedding": 8, "filters": 4, "min_count": 1}},
-            "evaluate_hcl": {"resamples": 20},
+            "evaluation": {"resamples": 20},
             "models": {"clld": {name: {"dataset": DATASET, **model} for name, model in models.items()}},
             "runs": {"clld": {name: {"model": name} for name in models} if runs is None else runs}, **changes}
 

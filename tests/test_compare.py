@@ -16,7 +16,7 @@ from stages.artifacts.tables import Provenance, as_table, read_frame, read_metad
 from stages.metrics import bleu, mean_statistic, paired_bootstrap
 from stages.metrics.registered import METRICS, standing_alone
 from stages.params import parse_params
-from stages.params.hcl import Compare
+from stages.params.evaluation import Compare
 from stages.results.compare import main, run
 from stages.results.comparison import EvaluatedRun, pooled_name
 from stages.results.tracks import TRACKS

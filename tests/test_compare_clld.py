@@ -24,7 +24,7 @@ from stages.artifacts.paths import COMPARISON, RunPaths
 from stages.artifacts.tables import as_table, read_frame, write_table
 from stages.metrics import mean_statistic, paired_bootstrap
 from stages.params import load_params
-from stages.params.hcl import Compare
+from stages.params.evaluation import Compare
 from stages.results.compare import main, run
 from stages.results.comparison import EvaluatedRun, mcnemar
 from stages.results.tracks.clld import CLLD

@@ -249,7 +249,7 @@ def project(tmp_path, monkeypatch):
 
 def write_params(folder, **settings):
     (folder / "params.yaml").write_text(yaml.safe_dump({
-        "evaluate_hcl": {"bertscore": {"encoder": "path:encoder"}, "resamples": 50, **settings},
+        "evaluation": {"bertscore": {"encoder": "path:encoder"}, "resamples": 50, **settings},
         "recipe": "tiny", "encoder": {"source": "path:encoder"},
         "datasets": {"tiny": {"source": "data/tiny.tsv"}},
         "models": {"hcl": {"model-a": {"dataset": "tiny"}}}, "runs": {"hcl": {"run-a": {"model": "model-a"}}}}))
@@ -297,10 +297,10 @@ def test_stage_takes_vectors_from_a_file_or_the_training_split_and_may_leave_ber
 def test_stage_says_which_setting_cannot_be_met(project, capsys):
     write_params(project, emb="path:vectors.txt")
     assert main(["run-a"]) == 1
-    assert "evaluate_hcl.emb: vectors.txt: no such file" in capsys.readouterr().err
+    assert "evaluation.emb: vectors.txt: no such file" in capsys.readouterr().err
     write_params(project, bertscore={"encoder": "path:encoder", "layer": 7})
     assert main(["run-a"]) == 1
-    assert "evaluate_hcl.bertscore.layer: 7, but encoder has 1 layers" in capsys.readouterr().err
+    assert "evaluation.bertscore.layer: 7, but encoder has 1 layers" in capsys.readouterr().err
 
 
 def test_stage_names_the_missing_predictions(project, capsys):

@@ -231,7 +231,7 @@ def test_predictions_of_another_model_are_refused():
 def write_params(folder, **settings):
     (folder / "params.yaml").write_text(yaml.safe_dump({
         "recipe": "tiny", "encoder": {"source": "path:none"}, "datasets": {"tiny": {"source": "x"}},
-        "evaluate_hcl": {"bertscore": {"encoder": None}, "resamples": 50, "emb": "train", **settings},
+        "evaluation": {"bertscore": {"encoder": None}, "resamples": 50, "emb": "train", **settings},
         "evaluate_pgkpr": {"reference_words": LIMIT},
         "models": {"pgkpr": {"model-a": {"dataset": "tiny"}}}, "runs": {"pgkpr": {"run-a": {"model": "model-a"}}}}))
 

@@ -100,9 +100,9 @@ def test_vectors_from_a_file_serve_embedding_similarity(tmp_path):
     assert table.description["size"] == 3 and table.description["words_in_file"] == 4
     assert len(table.description["sha256"]) == 64 and table.description["name"] == "vectors.txt"
     assert embedding_similarity(texts[:1], [texts[1]], table).average[0] == pytest.approx(9 / np.sqrt(90))
-    with pytest.raises(InputError, match="evaluate_hcl.emb: .*a vector for none of the 1 words"):
+    with pytest.raises(InputError, match="evaluation.emb: .*a vector for none of the 1 words"):
         vectors_from_file(path, ["zebra"])
-    with pytest.raises(InputError, match="evaluate_hcl.emb: .*no such file"):
+    with pytest.raises(InputError, match="evaluation.emb: .*no such file"):
         vectors_from_file(tmp_path / "none.txt", texts)
 
 

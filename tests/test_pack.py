@@ -545,7 +545,7 @@ def test_a_pack_of_rewriters_brings_home_what_the_stages_make_and_evaluate_needs
         assert read_metadata(ModelPaths("plain").vocabulary)["stage"] == "train_pgkpr@plain"
         shutil.rmtree(ModelPaths("pgkpr").weights)      # as without --weights
         text = yaml.safe_load(Path("params.yaml").read_text())
-        text["evaluate_hcl"] = {"bertscore": {"encoder": None}, "emb": "train", "resamples": 0}
+        text["evaluation"] = {"bertscore": {"encoder": None}, "emb": "train", "resamples": 0}
         Path("params.yaml").write_text(yaml.safe_dump(text))
         assert evaluate_pgkpr.main(["ref"]) == 0
     with chdir(home):

@@ -88,7 +88,7 @@ def hcl_project(folder, models, **runs):
     tiny_training.write_project(folder, {name: {"dataset": "tiny", **model} for name, model in models.items()},
                                 runtime=AUTO, epochs=1, micro_batch=4)
     change_params(folder, runs={"hcl": runs}, generate_hcl={"max_length": 6, "min_length": 2, "num_beams": 2},
-                  evaluate_hcl={"resamples": 0, "bertscore": {"encoder": "path:encoder"}}, probe_hcl={"swaps": 2})
+                  evaluation={"resamples": 0, "bertscore": {"encoder": "path:encoder"}}, probe_hcl={"swaps": 2})
 
 
 @pytest.mark.parametrize("name", HCL)
@@ -140,7 +140,7 @@ def test_every_rewriter_is_trained_and_rewrites_as_on_the_cpu(folder, record, na
                                  runs=runs, runtime=AUTO, training={"epochs": 1})
     tiny_bert.save_encoder(folder / "encoder")
     change_params(folder, encoder={"source": "path:encoder"},
-                  evaluate_hcl={"resamples": 0, "bertscore": {"encoder": "path:encoder"}})
+                  evaluation={"resamples": 0, "bertscore": {"encoder": "path:encoder"}})
     ran(train_pgkpr, name)
     ran(generate_pgkpr, *runs)
     ran(evaluate_pgkpr, "beam")

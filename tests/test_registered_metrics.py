@@ -21,7 +21,7 @@ from stages.metrics.registered import FAMILIES, METRICS, Metric, metric
 from stages.metrics.resampling import mean_statistic
 from stages.metrics.systems import ScoredItems, score_system
 from stages.params import load_params
-from stages.params.hcl import EvaluateHcl
+from stages.params.evaluation import Evaluation
 from stages.results.compare import run
 from stages.results.gather import read_results
 from stages.results.report import main
@@ -51,7 +51,7 @@ def test_every_metric_has_a_family_with_a_heading_and_every_family_metrics():
 
 
 def test_every_floor_that_params_may_name_is_registered_and_told_of():
-    assert list(FLOORS) == EvaluateHcl().floors
+    assert list(FLOORS) == Evaluation().floors
     for track in TRACKS.values():
         assert all(track.floors.values()) and (track.classifies or list(track.floors) == list(FLOORS))
 

@@ -66,7 +66,7 @@ def write_params(folder, models=None, runtime=None, **more):
               "runtime": {"device": "cpu", "checkpoint_minutes": 0, **(runtime or {})},
               "datasets": {"tiny": {"source": "x", "layout": "labelled", "columns": {"label": "label"},
                                     "keywords": False}},
-              "evaluate_hcl": {"resamples": 50}, "linear_floor": {"min_count": 1}, "evaluate_clld": {"bins": 4},
+              "evaluation": {"resamples": 50}, "linear_floor": {"min_count": 1}, "evaluate_clld": {"bins": 4},
               "train_clld": BLOCK, "models": {"clld": found}, "runs": {"clld": {name: {"model": name}
                                                                                 for name in found}}, **more}
     (folder / "params.yaml").write_text(yaml.safe_dump(params))

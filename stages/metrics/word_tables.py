@@ -54,12 +54,12 @@ def vectors_from_file(path: Path, texts: Iterable[Text]) -> WordTable:
         InputError: no such file, not a file of vectors, or none of the words in it.
     """
     if not path.is_file():
-        raise InputError(f"evaluate_hcl.emb: {path}: no such file. Give path:FILE, relative to the project, or "
+        raise InputError(f"evaluation.emb: {path}: no such file. Give path:FILE, relative to the project, or "
                          f"encoder, or train.")
     words = vocabulary(texts)
     read = read_vectors(path, words)
     if not read.words:
-        raise InputError(f"evaluate_hcl.emb: {path} has a vector for none of the {len(words)} words of outputs and "
+        raise InputError(f"evaluation.emb: {path} has a vector for none of the {len(words)} words of outputs and "
                          f"references. Is it of another language, or are its words in capitals?")
     return WordTable(read.words, read.vectors, {
         "name": path.name, "version": None, "sha256": sha256_of(path), "origin": "file", "layout": read.layout,
@@ -76,7 +76,7 @@ def vectors_from_training(texts: Iterable[Text], seed: int) -> WordTable:
     try:
         words, vectors = train_skip_gram(sentences, **TRAINING, seed=seed)
     except ValueError as error:
-        raise InputError(f"evaluate_hcl.emb: the training texts of the model are too few to train word vectors on: "
+        raise InputError(f"evaluation.emb: the training texts of the model are too few to train word vectors on: "
                          f"{error}. Choose encoder, or path:FILE.") from error
     return WordTable(words, vectors, {"name": "skip-gram of the training split", "version": None, "sha256": None,
                                       **training_description(**TRAINING), "texts": len(sentences),

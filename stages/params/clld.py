@@ -160,7 +160,7 @@ class ClldRun(Block):
 
 
 class EvaluateClld(Block):
-    """Prediction and metrics (METHODS D.4); intervals are as `evaluate_hcl` says."""
+    """Prediction and metrics (METHODS D.4); intervals are as `evaluation` says."""
 
     batch_size: int = Field(64, ge=1, description="texts of a forward pass")
     bins: int = Field(15, ge=1, description="of equal width, for calibration")

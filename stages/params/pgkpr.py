@@ -187,7 +187,7 @@ class PgkprRun(Block):
 
 
 class EvaluatePgkpr(Block):
-    """Metrics (METHODS E.3); intervals, word vectors and BERTScore are as `evaluate_hcl` says."""
+    """Metrics (METHODS E.3); intervals, word vectors and BERTScore are as `evaluation` says."""
 
     reference_words: int = Field(16, ge=1, description="ref_norm released: references are cut to so many words, and "
                                                        "words outside the vocabulary become [unk]; both readings are "

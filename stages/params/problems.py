@@ -15,7 +15,8 @@ from stages.runtime.errors import nearest
 _LAID_OVER = (Ingest, TrainHcl, GenerateHcl, TrainPgkpr, GeneratePgkpr, TrainClld)
 # Names that were valid once.
 _GONE = {"checkpoint_steps": "no longer a setting; take it out. runtime.checkpoint_minutes says how often a training "
-                             "is saved."}
+                             "is saved.",
+         "evaluate_hcl": "now called evaluation, because it governs every track; rename the block."}
 
 
 def problem_lines(error: ValueError, place: str = "", model: type[BaseModel] | None = None) -> list[str]:

@@ -27,18 +27,9 @@ from stages.params.data import (
     WordVectors,
     Yake,
 )
+from stages.params.evaluation import Compare, Evaluation
 from stages.params.for_dvc import UNREAD, with_names
-from stages.params.hcl import (
-    SCRATCH,
-    Compare,
-    EvaluateHcl,
-    GenerateHcl,
-    HclModel,
-    HclRun,
-    Probe,
-    ProbeHcl,
-    TrainHcl,
-)
+from stages.params.hcl import SCRATCH, GenerateHcl, HclModel, HclRun, Probe, ProbeHcl, TrainHcl
 from stages.params.paraphrasing import idle_contrast, missing_modes, unread_keywords
 from stages.params.pgkpr import (
     EvaluatePgkpr,
@@ -189,7 +180,6 @@ class Params(Block):
     node_vectors: NodeVectors = NodeVectors()
     train_hcl: TrainHcl = TrainHcl()
     generate_hcl: GenerateHcl = GenerateHcl()
-    evaluate_hcl: EvaluateHcl = EvaluateHcl()
     probe_hcl: ProbeHcl = ProbeHcl()
     paraphrase_items: ParaphraseItems = ParaphraseItems()
     train_pgkpr: TrainPgkpr = TrainPgkpr()
@@ -199,6 +189,7 @@ class Params(Block):
     confusing_pairs: ConfusingPairs = ConfusingPairs()
     evaluate_clld: EvaluateClld = EvaluateClld()
     linear_floor: LinearFloor = LinearFloor()
+    evaluation: Evaluation = Evaluation()
     compare: Compare = Compare()
     models: Models = Models()
     runs: Runs = Runs()

@@ -44,7 +44,7 @@ from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.seeds import derived_seed
 
 if TYPE_CHECKING:
-    from stages.params.hcl import Compare
+    from stages.params.evaluation import Compare
 
 STAGE = "compare"
 TEST = ("paired bootstrap over items, two-sided, ties against both; p values are of each pair alone, not adjusted for "

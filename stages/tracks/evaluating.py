@@ -68,5 +68,5 @@ def evaluate(process: StageProcess, track: str, kind: str, scored: Callable[[Par
 
 def resampling_of(params: Params) -> Resampling:
     """Return how the evaluation of every track makes its intervals."""
-    settings = params.evaluate_hcl
+    settings = params.evaluation
     return Resampling(settings.resamples, settings.level, params.seed)

@@ -61,7 +61,7 @@ def _nearest_targets(given: Given) -> list[Text]:
     training = given.items[given.items["split"] == "train"].sort_values("example_id", ignore_index=True)
     if training.empty:
         raise InputError("the floor `nearest` needs training items, and the model has none. Train it again, or take "
-                         "`nearest` out of evaluate_hcl.floors.")
+                         "`nearest` out of evaluation.floors.")
     neighbours = nearest_neighbours(given.targets.sources, [given.cut(text) for text in training["source"]])
     given.counts["training_items"] = len(training)
     given.counts["nearest_without_shared_word"] = int((neighbours.similarities == 0).sum())
@@ -73,7 +73,7 @@ def _shuffled_references(given: Given) -> list[Text]:
     references = given.targets.references
     if len(references) < 2:
         raise InputError("the floor `shuffled` needs at least two examples. Evaluate more, or take `shuffled` out of "
-                         "evaluate_hcl.floors.")
+                         "evaluation.floors.")
     return [references[other][0] for other in derangement(len(references), derived_seed(given.seed, SEEDED_AS,
                                                                                       "shuffled"))]
 

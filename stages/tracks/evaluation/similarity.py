@@ -1,4 +1,4 @@
-"""Word vectors and BERTScore as the block ``evaluate_hcl`` names them, for the evaluation of every track."""
+"""Word vectors and BERTScore as the block ``evaluation`` names them, for the evaluation of every track."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from stages.runtime.settings import Params
 from stages.tracks.evaluation.floors import SEEDED_AS
 
 if TYPE_CHECKING:
-    from stages.params.hcl import BertScore
+    from stages.params.evaluation import BertScore
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Similarity:
 
 def similarity_of(params: Params, predictions: pd.DataFrame, items: pd.DataFrame, device: str,
                   cut: Callable[[str], Text] = str) -> Similarity:
-    """Return what the block ``evaluate_hcl`` of ``params`` names; further arguments as in :func:`word_vectors`.
+    """Return what the block ``evaluation`` of ``params`` names; further arguments as in :func:`word_vectors`.
 
     Args:
         params: in force.
@@ -50,7 +50,7 @@ def similarity_of(params: Params, predictions: pd.DataFrame, items: pd.DataFrame
     Raises:
         InputError: an encoder or a file of vectors cannot be had.
     """
-    settings = params.evaluate_hcl
+    settings = params.evaluation
     vectors, emb = word_vectors(settings.emb, params.encoder.source, predictions, items, params.seed, cut)
     scorer, bertscore = bert_scorer(settings.bertscore, device)
     return Similarity(vectors, scorer, {"emb": emb, "bertscore": bertscore})
@@ -72,7 +72,7 @@ def encoder_vectors(source: str) -> tuple[EncoderVectors, ResolvedEncoder]:
 
 def word_vectors(emb: str, encoder: str, predictions: pd.DataFrame, items: pd.DataFrame, seed: int,
                  cut: Callable[[str], Text] = str) -> tuple[WordVectors, dict[str, Any]]:
-    """Return the word vectors that ``evaluate_hcl.emb`` names, and what they are.
+    """Return the word vectors that ``evaluation.emb`` names, and what they are.
 
     Args:
         emb: ``encoder``, ``train`` (on the training split of ``items``) or ``path:FILE``.
@@ -117,7 +117,7 @@ def bert_scorer(settings: "BertScore", device: str) -> tuple[BertScorer | None, 
     name = str(resolved.description["name"])
     layer = package_layer(name) if settings.layer is None else settings.layer
     if layer is not None and layer > model.config.num_hidden_layers:
-        raise InputError(f"evaluate_hcl.bertscore.layer: {layer}, but {name} has {model.config.num_hidden_layers} "
+        raise InputError(f"evaluation.bertscore.layer: {layer}, but {name} has {model.config.num_hidden_layers} "
                          f"layers. Give one of them, or null for the last.")
     layer = model.config.num_hidden_layers if layer is None else layer
     baseline = package_baseline(name, layer, settings.idf)

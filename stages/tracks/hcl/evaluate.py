@@ -92,7 +92,7 @@ def _prior_keyword(scored: pd.DataFrame, targets: ScoredItems) -> dict[str, floa
 
 
 def _scored(params: Params, evaluated: Evaluated) -> Evaluation:
-    settings = params.evaluate_hcl
+    settings = params.evaluation
     result = run(evaluated.predictions, evaluated.items, evaluated.similarity.vectors, settings.floors,
                  evaluated.similarity.scorer, evaluated.resampling)
     result.metrics["settings"] |= {"bleu_style": settings.bleu_style, "leading": LEADING[settings.bleu_style]}

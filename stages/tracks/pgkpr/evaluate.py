@@ -172,7 +172,7 @@ def _scored(params: Params, evaluated: Evaluated) -> Evaluation:
     return run(evaluated.predictions, evaluated.items,
                source_keywords(pairs, params.seed, params.paraphrase_items.max_length),
                ReleasedForm(vocabulary.word_numbers, params.evaluate_pgkpr.reference_words),
-               evaluated.similarity.vectors, params.evaluate_hcl.floors, evaluated.similarity.scorer,
+               evaluated.similarity.vectors, params.evaluation.floors, evaluated.similarity.scorer,
                evaluated.resampling)
 
 
