@@ -51,7 +51,7 @@ def test_a_name_that_was_valid_once_is_told_from_a_misspelt_one(sample):
 
 
 def test_the_old_name_of_the_block_of_evaluation_is_answered_with_the_new(sample):
-    sample["evaluate_hcl"] = sample.pop("evaluation")
+    sample["evaluate_hcl"] = {"resamples": 0}
     with pytest.raises(InputError, match="evaluate_hcl: now called evaluation"):
         parse_params(sample, "params.yaml")
 
