@@ -16,7 +16,7 @@ from stages.runtime.errors import InputError
 from stages.runtime.settings import Params
 from stages.tracks.clld.loaded import LoadedClassifier, load_classifier
 from stages.tracks.clld.track import CLLD
-from stages.tracks.registry import track_of_model
+from stages.tracks.registry import seed_of, track_of_model
 
 # Texts of the model that both are given once it is written.
 _COMPARED = 64
@@ -24,7 +24,7 @@ _COMPARED = 64
 _CLOSE = 1e-3
 
 
-def export(params: Params, name: str, folder: Path, console: Console) -> None:
+def export(params: Params, name: str, folder: Path, console: Console, seed: int | None = None) -> None:
     """Write classifier ``name`` into ``folder``, whole or not at all, and say how near its logits come.
 
     Args:
@@ -32,17 +32,18 @@ def export(params: Params, name: str, folder: Path, console: Console) -> None:
         name: of a model of the CLLD track.
         folder: to be made; one that is there must be empty.
         console: where to print.
+        seed: of the classifier; None takes the first that it has.
 
     Raises:
-        InputError: no such classifier, one that no class of the library can express, a folder with something in it,
-            or logits that are not those of the model.
+        InputError: no such classifier or seed, one that no class of the library can express, a folder with something
+            in it, or logits that are not those of the model.
     """
-    paths = ModelPaths(_known(params, name))
+    paths = _known(params, name, seed)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder}: is there already. Name a folder that is not, or empty this one.")
     trained = load_classifier(paths.weights)
     with atomic_folder(folder) as unfinished:
-        _write(params, name, trained, unfinished)
+        _write(params, paths, trained, unfinished)
         gap, texts = _compared(trained, unfinished, paths)
     classes = ", ".join(printable(label) for label in trained.on.classes)
     console.print(Text(f"{folder}: {name} as {_library_class(folder)}, {len(trained.on.classes)} classes ({classes})"),
@@ -53,20 +54,21 @@ def export(params: Params, name: str, folder: Path, console: Console) -> None:
                   soft_wrap=True)
 
 
-def _known(params: Params, name: str) -> str:
+def _known(params: Params, name: str, seed: int | None) -> ModelPaths:
     track = track_of_model(params, name)
+    paths = ModelPaths(name, seed_of(name, params.model_seeds(name), seed))
     if track is not CLLD:
         raise InputError(f"--model: {name} is of the {track.title} track and writes texts; only classifiers of the "
-                         f"{CLLD.title} track can be exported. {ModelPaths(name).weights} is in Hugging Face layout as "
+                         f"{CLLD.title} track can be exported. {paths.weights} is in Hugging Face layout as "
                          f"it is.")
-    return name
+    return paths
 
 
-def _write(params: Params, name: str, trained: LoadedClassifier, folder: Path) -> None:
+def _write(params: Params, paths: ModelPaths, trained: LoadedClassifier, folder: Path) -> None:
     try:
         export_classifier(trained.model, trained.tokenizer, folder)
     except ValueError as error:
-        raise InputError(f"{name}: {_reason(error)} {_remedy(params, name, trained.model)}") from error
+        raise InputError(f"{paths.name}: {_reason(error)} {_remedy(params, paths, trained.model)}") from error
 
 
 def _reason(error: ValueError) -> str:
@@ -74,11 +76,12 @@ def _reason(error: ValueError) -> str:
     return str(error).removeprefix("export: ").partition("; use ClldModel")[0] + "."
 
 
-def _remedy(params: Params, name: str, model: ClldModel) -> str:
+def _remedy(params: Params, paths: ModelPaths, model: ClldModel) -> str:
     """Return how it can be used as it is, and which row can be exported, or how to make this one such a row."""
+    name = paths.name
     run = next((run for run, entry in params.runs.clld.items() if entry.model == name), "RUN")
     use = (f"Use it as it is: `keycontrast predict {run} TEXT`, or models.clld.ClldModel.from_pretrained"
-           f'("{ModelPaths(name).weights}")')
+           f'("{paths.weights}")')
     others = [other for other in sorted(params.models.clld) if _exportable(params, other)]
     if others:
         return f"{use}. Of this recipe {', '.join(others)} can be exported."

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from stages.metrics.registered import Metric
 from stages.params import Params
-from stages.results.artifacts import known_metrics
+from stages.results.artifacts import known_metrics, seeded_runs
 from stages.results.track import FEW
 from stages.results.tracks import TRACKS
 
@@ -26,10 +26,10 @@ def results_tables(params: Params, runs: Collection[str], root: Path = Path(), w
     """
     tables = []
     for key, track in TRACKS.items():
-        known = getattr(params.runs, key)
-        metrics = dict(known_metrics([name for name in known if name in runs], root))
-        if metrics:
-            datasets = {name: getattr(params.models, key)[known[name].model].dataset for name in metrics}
+        known = {name: run for name, run in seeded_runs(params, key).items() if run.name in runs}
+        if metrics := dict(known_metrics(known, root)):
+            models = {name: getattr(params.runs, key)[known[name].name].model for name in metrics}
+            datasets = {name: getattr(params.models, key)[model].dataset for name, model in models.items()}
             columns = track.headlines[:FEW + max(0, width - 80) // _CHARACTERS]
             tables.append(_table(track.headline, columns, metrics, datasets))
     return tables

@@ -128,7 +128,6 @@ class TrackResults:
         told: published rows whose relation to the full method the paper speaks of; None for all.
         data: data sets of the paper, for people.
         compared: how its runs are compared.
-        family: returns all that decides the outputs of a run but for seeds, as plain values.
         floors: what each floor tells, for people.
         counts: data stages whose counts a document tells.
         same: metrics that say in another guise what reported ones say: no verdicts on them.
@@ -161,7 +160,6 @@ class TrackResults:
     printed_as: Callable[[Row], Sequence[str]]
     data: str
     compared: Compared
-    family: Callable[[Params, str], list[Any]]
     floors: Mapping[str, str]
     counts: tuple[str, ...]
     headline: str

@@ -48,12 +48,14 @@ class Asked:
     Attributes:
         params: in force.
         run: that predicts.
+        seed: of its model.
         keyword: takes the place of the texts' own; None takes the run's setting.
         samples: further outputs per text; None takes the run's setting.
     """
 
     params: Params
     run: str
+    seed: int
     keyword: str | None = None
     samples: int | None = None
 
@@ -136,11 +138,11 @@ class Track:
         found: Mapping[str, Any] = getattr(params.runs, self.name)
         return found
 
-    def weights(self, params: Params, run: str) -> Path:
-        """Return the folder of the model of ``run``."""
+    def weights(self, asked: Asked) -> Path:
+        """Return the folder of the model that is asked to predict."""
         from stages.artifacts.paths import ModelPaths
 
-        return ModelPaths(self.runs(params)[run].model).weights
+        return ModelPaths(self.runs(asked.params)[asked.run].model, asked.seed).weights
 
     def schema(self, table: str) -> str:
         """Return the schema of the table that is called ``table`` here."""

@@ -83,17 +83,6 @@ def _statistics(scores: pd.DataFrame, predicted: pd.DataFrame, settings: Mapping
     return class_statistics(labels, said, len(names), sureness)
 
 
-def _family(params: Params, run: str) -> list[Any]:
-    return [_classifier_family(params, params.runs.clld[run].model), params.runs.clld[run].split]
-
-
-def _classifier_family(params: Params, name: str) -> list[Any]:
-    model = params.models.clld[name]
-    pairs_of = None if model.pairs_of is None else _classifier_family(params, model.pairs_of)
-    return [model.dataset, model.encoder, model.contrast, model.pairs, pairs_of,
-            params.model(name).plain()]
-
-
 def _settings(params: Params, model: str) -> dict[str, Any]:
     block = params.models.clld[model]
     own = {"kind": block.contrast, "row": LABELS.get(block.contrast, block.contrast),
@@ -113,7 +102,7 @@ CLLD = TrackResults(
     "clld", "CLLD", "text classification with a contrast between classes, weighted by label distance",
     names=_EncoderNames({}), row=row, full=None, tables=_TABLES,
     reported=("accuracy", "macro_f1", "weighted_f1", "nll", "brier", "ece"), scale=100, questions=_QUESTIONS,
-    published=tuple(TABLES.values()), printed_as=_printed_as, data="20NG, TREC_6, R8, R52 and MR", family=_family,
+    published=tuple(TABLES.values()), printed_as=_printed_as, data="20NG, TREC_6, R8, R52 and MR",
     settings=_settings, decoding=lambda params, run: {"split": params.runs.clld[run].split}, shown=_shown,
     floors=_FLOORS, counts=("ingest", "linear_floor"), named=("row", "encoder", "pairs_of"),
     compared=Compared("evaluate_clld", "class_predictions", "class_scores", "text", "label", "predicted", "predicted",

@@ -88,16 +88,6 @@ def _statistics(scores: pd.DataFrame, predicted: pd.DataFrame, settings: Mapping
                                                        predicted["source"].tolist())
 
 
-def _family(params: Params, run: str) -> list[Any]:
-    return [_model_family(params, params.runs.hcl[run].model), params.decoding(run).plain()]
-
-
-def _model_family(params: Params, name: str) -> list[Any]:
-    model = params.models.hcl[name]
-    start = None if model.init_from is None else _model_family(params, model.init_from)
-    return [model.dataset, params.model(name).plain(), start]
-
-
 def _settings(params: Params, model: str) -> dict[str, Any]:
     return params.model(model).plain()
 
@@ -106,7 +96,7 @@ HCL = TrackResults(
     "hcl", "HCL", "hierarchical contrastive learning over keywords and instances",
     names=_NAMES, row=row, full=Row("hcl"), tables=_TABLES, reported=METRICS, questions=_QUESTIONS,
     published=tuple(TABLES.values()), printed_as=lambda own: [_PRINTED[own]] if own in _PRINTED else [], told=TOLD,
-    data="QQP, Douban and RocStories", family=_family,
+    data="QQP, Douban and RocStories",
     settings=_settings, decoding=lambda params, run: params.decoding(run).plain(),
     shown=lambda settings: ("graph", "keyword", "latent", "contrasts", "decoder"),
     floors=FLOORS_SAID, counts=("ingest", "graph", "keywords"),

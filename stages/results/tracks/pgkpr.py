@@ -116,12 +116,6 @@ def _words(texts: Iterable[str]) -> list[list[str]]:
     return [as_words(text) for text in texts]
 
 
-def _family(params: Params, run: str) -> list[Any]:
-    name = params.runs.pgkpr[run].model
-    return [params.models.pgkpr[name].dataset, params.model(name).plain(),
-            params.decoding(run).plain()]
-
-
 def _settings(params: Params, model: str) -> dict[str, Any]:
     return params.model(model).plain()
 
@@ -131,7 +125,7 @@ PGKPR = TrackResults(
     names=_NAMES, row=row, full=Row("pgkpr"), tables=_TABLES,
     reported=(*METRICS, "source_bleu", "ibleu", "keywords_kept"), scale=100, questions=_QUESTIONS,
     published=tuple(TABLES.values()), printed_as=lambda own: [_ROWS[own]] if own in _ROWS else [],
-    data="Quora and MSCOCO", family=_family, same=("rouge_1", "rouge_2", "rouge_l", "keyword_kept"),
+    data="Quora and MSCOCO", same=("rouge_1", "rouge_2", "rouge_l", "keyword_kept"),
     settings=_settings, decoding=lambda params, run: params.decoding(run).plain(), shown=_shown,
     floors=FLOORS_SAID, counts=("ingest", "paraphrase_items"),
     compared=Compared("generate_pgkpr", "predictions", "paraphrase_scores", "source", "references", "prediction",
