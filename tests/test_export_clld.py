@@ -17,7 +17,7 @@ from stages.params import load_params, parse_params
 from stages.runtime.errors import InputError
 
 MODELS = {"ct": {}, "contrasted": {"contrast": "uniform", "overrides": {"pool": "pooler"}},
-          "mean": {"overrides": {"pool": "mean"}}, "words": {"encoder": "textcnn"}, "untrained": {"seed": 9}}
+          "mean": {"overrides": {"pool": "mean"}}, "words": {"encoder": "textcnn"}, "untrained": {"seeds": [9]}}
 TEXTS = ["where can you find the school ?", "the dog can eat", "who is the cat ?"]
 
 
