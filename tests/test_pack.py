@@ -252,7 +252,7 @@ def test_tables_say_where_they_were_computed(project, done):
     unpack(done["file"])
     metadata = read_metadata(RunPaths("first", 13).predictions)
     assert metadata["stage"] == "generate_hcl@first"
-    assert metadata["params_hash"] == stage_hash(load_params(), "generate_hcl", "first")
+    assert metadata["params_hash"] == stage_hash(load_params(), "generate_hcl", "first", 13)
     origin = metadata["computed_elsewhere"]
     assert origin["pack"] == done["pack"].digest
     assert origin["device"].startswith("cpu")
@@ -271,7 +271,7 @@ def test_what_is_newer_is_kept_unless_forced(project, done):
     unpack(done["file"])    # the same results once more
     assert RunPaths("first", 13).predictions.read_bytes() == before
     RunPaths("first", 13).predictions.write_bytes(b"of a later run")
-    with pytest.raises(InputError, match=r"artifacts/runs/first/predictions\.parquet is newer .* give --force"):
+    with pytest.raises(InputError, match=r"predictions/first/13/predictions\.parquet is newer .* give --force"):
         unpack(done["file"])
     assert RunPaths("first", 13).predictions.read_bytes() == b"of a later run"
     unpack(done["file"], force=True)
@@ -285,7 +285,7 @@ def test_results_of_other_params_or_data_are_refused(project, done):
         unpack(done["file"])
     for problem in ("models.hcl.hcl: params.yaml has other params", "runs.hcl.first: params.yaml has other params"):
         assert problem in str(found.value)
-    assert not RunPaths("first", 13).folder.exists()
+    assert not RunPaths("first", 13).predictions.exists()
     write_params(models={"hcl": {"other": {"dataset": "tiny"}}}, runs={"hcl": {}})
     with pytest.raises(InputError, match=r"models\.hcl\.hcl: not in params\.yaml\n.*runs\.hcl\.first: not in"):
         unpack(done["file"])
@@ -335,7 +335,7 @@ def test_params_of_a_pack_are_those_at_home_but_for_what_its_machine_has(project
     there = stage_params(packed, "train_hcl", "later")
     assert there.model("later").plain() == {**now.model("later").plain(), "training": {
         **now.model("later").training.plain(), "precision": "bf16"}}
-    assert there.model_seed("later") == 5 and there.encoder.source == "path:encoder"
+    assert there.model_seeds("later") == [5] and there.encoder.source == "path:encoder"
     here = there.runtime
     assert (here.precision, here.device, here.rendezvous) == ("bf16", home.runtime.device, None)
     assert settings.stage_hash(packed, "train_hcl", "later") == stage_hash(now, "train_hcl", "later")
@@ -541,7 +541,7 @@ def test_a_pack_of_rewriters_brings_home_what_the_stages_make_and_evaluate_needs
         elsewhere = _made_by(ModelPaths("pgkpr", 13), RunPaths("ref", 13))
         metadata = read_metadata(RunPaths("ref", 13).predictions)
         assert metadata["stage"] == "generate_pgkpr@ref" and metadata["computed_elsewhere"]["pack"] == made.digest
-        assert metadata["params_hash"] == stage_hash(load_params(), "generate_pgkpr", "ref")
+        assert metadata["params_hash"] == stage_hash(load_params(), "generate_pgkpr", "ref", 13)
         assert read_metadata(ModelPaths("plain", 13).vocabulary)["stage"] == "train_pgkpr@plain"
         shutil.rmtree(ModelPaths("pgkpr", 13).weights)      # as without --weights
         text = yaml.safe_load(Path("params.yaml").read_text())

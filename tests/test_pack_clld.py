@@ -62,14 +62,15 @@ def files_of(root, *folders):
 
 
 def test_what_comes_home_is_what_the_stages_make_at_home(done):
-    there, here = (files_of(done[name], "artifacts/models", "artifacts/runs") for name in ("back", "home"))
+    there, here = (files_of(done[name], "artifacts/models", "artifacts/runs", "artifacts/predictions",
+                                  "artifacts/confusing_pairs") for name in ("back", "home"))
     assert there.keys() == here.keys()
     for name, path in there.items():
         if name.endswith(".parquet"):
             pd.testing.assert_frame_equal(read_frame(path), read_frame(here[name]))
         else:
             assert path.read_bytes() == here[name].read_bytes(), name
-    assert "artifacts/models/ct/confusing_pairs.parquet" in there
+    assert "artifacts/confusing_pairs/ct/13/confusing_pairs.parquet" in there
 
 
 def test_a_person_is_told_that_runs_are_scored(done):
@@ -82,11 +83,11 @@ def test_tables_say_where_they_were_computed(done):
     with chdir(done["back"]):
         params = load_params()
         for path, stage, key in ((RunPaths("clsled", 13).predictions, "evaluate_clld", "clsled"),
-                                 (ModelPaths("ct", 13).table("confusing_pairs"), "confusing_pairs", "ct"),
+                                 (ModelPaths("ct", 13).confusing_pairs, "confusing_pairs", "ct"),
                                  (ModelPaths("ct", 13).items, "train_clld", "ct")):
             metadata = read_metadata(path)
             assert metadata["stage"] == f"{stage}@{key}"
-            assert metadata["params_hash"] == stage_hash(params, stage, key)
+            assert metadata["params_hash"] == stage_hash(params, stage, key, 13)
             assert metadata["computed_elsewhere"]["pack"] == done["pack"].digest
         encoder = read_metadata(ModelPaths("other", 13).items)["models"]["encoder"]
         assert encoder == {**resolve_encoder("path:second").description, "stored_as": "float16"}

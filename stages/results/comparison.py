@@ -152,11 +152,16 @@ def systems_of(runs: Sequence[EvaluatedRun]) -> list[ComparedSystem]:
     return [*_pooled(runs, members), *single, *floors]
 
 
+def pooled_name(row: str, seeds: int) -> str:
+    """Return what results call a run of the params with so many of its seeds taken together."""
+    return row if seeds == 1 else f"{row} ({seeds} seeds)"
+
+
 def _pooled(runs: Sequence[EvaluatedRun], members: Mapping[str, dict[str, Statistic]]) -> list[ComparedSystem]:
     rows: dict[str, list[EvaluatedRun]] = {}
     for one in runs:
         rows.setdefault(one.paths.name, []).append(one)
-    return [ComparedSystem(f"{row} ({len(own)} seeds)", [members[one.name] for one in own], [one.name for one in own],
+    return [ComparedSystem(pooled_name(row, len(own)), [members[one.name] for one in own], [one.name for one in own],
                            [one.paths.seed for one in own]) for row, own in rows.items() if len(own) > 1]
 
 
