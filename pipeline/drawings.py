@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log2, sqrt
+from typing import Any
 
 from markupsafe import escape
 from matplotlib.axes import Axes
@@ -17,7 +18,8 @@ from matplotlib.patches import FancyArrowPatch
 
 from stages.figures import PALETTE, columns_of, drawing, svg_text, text_width, xml_text
 
-_SIGNS = {1: ("positive", PALETTE["first"], "solid"), -1: ("negative", PALETTE["second"], "dashed")}
+_SIGNS: dict[int, tuple[str, str, Any]] = {1: ("positive", PALETTE["first"], "solid"),
+                                           -1: ("negative", PALETTE["second"], "dashed")}
 _INK, _MUTED, _PAPER = PALETTE["ink"], PALETTE["muted"], PALETTE["paper"]
 _SIZE, _LABEL = 9.0, 30     # points, and columns of a label
 _ROW, _GAP, _WORD_ROW = 0.25, 1.4, 0.36     # inches
