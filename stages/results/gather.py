@@ -10,7 +10,7 @@ import pandas as pd
 from stages.results.artifacts import model_history, model_metrics, read_comparison, run_metrics
 from stages.results.classifiers import read_classifier
 from stages.results.model import Block, Model, Results, Run, System, compared_values, values_of
-from stages.results.published.printed import dataset_kind_of
+from stages.results.published import dataset_kind_of
 from stages.results.track import TrackResults
 from stages.results.tracks import TRACKS
 from stages.results.tracks.pgkpr import keywords_of

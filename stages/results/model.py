@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from stages.metrics.registered import Metric, metric
-from stages.results.published.printed import PublishedRow
+from stages.results.published import PublishedRow
 from stages.results.track import Row, TrackResults
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from stages.metrics.registered import METRICS, Family, Metric, metric
 from stages.metrics.resampling import Statistic
-from stages.results.published.printed import PublishedRow, PublishedTable
+from stages.results.published import PublishedRow, PublishedTable
 from stages.runtime.settings import Params
 from stages.tracks.track import Track
 
@@ -218,7 +218,7 @@ class TrackResults(Track):
 
         Args:
             row: what the run is; how large it is, and how long it was trained, does not count.
-            kind: of its data set, see :func:`stages.results.published.printed.dataset_kind_of`.
+            kind: of its data set, see :func:`stages.results.published.dataset_kind_of`.
         """
         found = [table.rows[name] for name in self.printed_as(row) for table in self.published
                  if table.kind == kind and not table.human and name in table.rows]

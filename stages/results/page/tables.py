@@ -8,7 +8,7 @@ from typing import Any
 from stages.metrics.registered import Family, Metric, metric
 from stages.results.model import Block, System, Value
 from stages.results.page.labels import number, percentage, value_text
-from stages.results.published.printed import NOTES, PublishedTable
+from stages.results.published import NOTES, PublishedTable
 from stages.results.track import TableLayout, TrackResults
 
 MISSING = "–"
