@@ -99,7 +99,8 @@ def show_unpacked(file: Path, force: bool, console: Console) -> None:
         lines.append(f"The weights in artifacts/models of {', '.join(done.other_weights)} are of another training; "
                      f"those of this one stayed on the machine (run_packed.py --weights brings them).")
     scoring = {run: TRACKS[track] for run, track in done.runs.items()}
-    unscored = [f"  keycontrast stage {track.evaluated_by}@{run}" for run, track in scoring.items() if not track.scored]
+    unscored = [f"  keycontrast stage {track.evaluated_by}@{run}" for run, track in scoring.items()
+                if not track.classifies]
     if unscored:
         lines += ["Now score them, stage by stage; `keycontrast run` would train again what has no weights here:",
                   *unscored]

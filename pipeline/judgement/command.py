@@ -162,11 +162,11 @@ def _track(run: str) -> str:
         raise InputError(f"no run {run!r} has predictions; {nearest(run, found)} They are made by `keycontrast run "
                          f"generate_hcl@{run}`, or generate_pgkpr@{run}.")
     stage = str(read_metadata(path).get("stage"))
-    track = next((one for one in TRACKS.values() if stage.startswith(f"{one.compared.made_by}@")), TRACKS["hcl"])
+    track = next((one for one in TRACKS.values() if stage.startswith(f"{one.computed_by}@")), TRACKS["hcl"])
     if track.classifies:
         raise InputError(f"run {run} is of the {track.title} track, which classifies: it has written no texts to "
                          f"judge.")
-    return track.key
+    return track.name
 
 
 def _origin(run: str) -> dict[str, str]:

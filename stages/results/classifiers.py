@@ -91,7 +91,7 @@ def read_classifier(track: TrackResults, run: str, model: str) -> Classifier:
     wrong = wrong_predictions(track, run)
     cut = [text if len(text) <= LETTERS else text[:LETTERS - 1] + "…" for text in wrong["text"]]
     return Classifier(classes, square.to_numpy(np.int64), calibration, wrong.assign(text=cut),
-                      model_table(track.key, model, "label_distance"))
+                      model_table(track.name, model, "label_distance"))
 
 
 def steps(block: Block) -> list[Step]:
