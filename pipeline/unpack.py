@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from pipeline.packed.run import CONTENTS, ENCODER, MODEL_FILES, RESULTS
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.model_folder import TRAINED_ON_FILE
 from stages.artifacts.paths import ModelPaths, RunPaths
 from stages.artifacts.tables import (
@@ -246,7 +247,7 @@ def _put(part: _Part, contents: Mapping[str, Any], params: Params) -> None:
                 record = {**json.loads(part.source.read_text()), "device": contents["machine"]["device"]}
                 temporary.write_text(json.dumps(record) + "\n")
             else:
-                check_columns(part.source, part.kind)
+                check_columns(part.source, SCHEMAS[part.kind])
                 _write_table(part, temporary, contents)
     # The age of what was computed, so that the same results can be unpacked twice.
     os.utime(part.target, (part.made, part.made))

@@ -12,8 +12,10 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from stages.artifacts.paths import COMPARISON, ModelPaths, RunPaths
+from stages.artifacts.schemas import TableSchema
 from stages.artifacts.tables import read_frame, read_table
 from stages.results.comparison import EvaluatedRun
+from stages.results.schemas import MCNEMAR, PAIRED
 from stages.results.track import TrackResults
 from stages.runtime.errors import InputError
 from stages.runtime.settings import Params
@@ -69,9 +71,9 @@ def known_metrics(runs: Collection[str], root: Path = Path()) -> Iterator[tuple[
             yield name, json.loads(path.read_text(encoding="utf-8"))
 
 
-def run_table(track: TrackResults, run: str, kind: str) -> pd.DataFrame:
+def run_table(track: TrackResults, run: str, schema: TableSchema) -> pd.DataFrame:
     """Return a table that the evaluation of a run left behind."""
-    return read_frame(require(RunPaths(run).table(kind), f"evaluate_{track.key}@{run}"), kind)
+    return read_frame(require(RunPaths(run).table(schema.name), f"evaluate_{track.key}@{run}"), schema)
 
 
 def first_predictions(track: TrackResults, run: str) -> pd.DataFrame:
@@ -132,9 +134,9 @@ def model_config(model: str) -> dict[str, Any] | None:
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
-def model_table(track: str, model: str, kind: str) -> pd.DataFrame:
+def model_table(track: str, model: str, schema: TableSchema) -> pd.DataFrame:
     """Return a table that a training left behind."""
-    return read_frame(require(ModelPaths(model).table(kind), f"train_{track}@{model}"), kind)
+    return read_frame(require(ModelPaths(model).table(schema.name), f"train_{track}@{model}"), schema)
 
 
 def require_trained(params: Params, tracks: Collection[str]) -> None:
@@ -153,8 +155,8 @@ def read_comparison() -> tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]:
     """Return what the comparison reported by label, and tables ``paired`` and ``mcnemar``; empty where there is none.
     """
     path = COMPARISON / "metrics.json"
-    tables = (COMPARISON / f"{kind}.parquet" for kind in ("paired", "mcnemar"))
-    paired, exact = (read_frame(table, table.stem) if table.exists() else pd.DataFrame() for table in tables)
+    tables = ((COMPARISON / f"{schema.name}.parquet", schema) for schema in (PAIRED, MCNEMAR))
+    paired, exact = (read_frame(path, schema) if path.exists() else pd.DataFrame() for path, schema in tables)
     return read_json(path, "compare") if path.exists() else {}, paired, exact
 
 

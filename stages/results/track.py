@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from stages.artifacts.schemas import TableSchema
 from stages.metrics.registered import METRICS, Family, Metric, metric
 from stages.metrics.resampling import Statistic
 from stages.results.published.printed import PublishedRow, PublishedTable
@@ -84,7 +85,7 @@ class Compared:
 
     Attributes:
         made_by: stage that writes predictions.
-        predictions, scores: kinds of both tables.
+        predictions, scores: schemas of both tables.
         read: columns of predictions that are read; None for all.
         inputs, targets, predicted: columns of predictions.
         answer: the column of scores that says the same as ``predicted``.
@@ -94,8 +95,8 @@ class Compared:
     """
 
     made_by: str
-    predictions: str
-    scores: str
+    predictions: TableSchema
+    scores: TableSchema
     inputs: str
     targets: str
     predicted: str

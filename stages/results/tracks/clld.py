@@ -13,6 +13,7 @@ from stages.results.published.clld import TABLES, encoder_of
 from stages.results.track import Compared, Names, Question, Row, TableLayout, TrackResults
 from stages.runtime.settings import Params
 from stages.tracks.clld.rows import LABELS
+from stages.tracks.clld.schemas.evaluated import CLASS_PREDICTIONS, CLASS_SCORES
 
 _QUESTIONS = (
     Question("How well are classes told apart?", "Share of texts that are classified rightly, and mean F1 over "
@@ -116,7 +117,7 @@ CLLD = TrackResults(
     published=tuple(TABLES.values()), printed_as=_printed_as, data="20NG, TREC_6, R8, R52 and MR", family=_family,
     settings=_settings, decoding=lambda params, run: {"split": params.runs.clld[run].split}, shown=_shown,
     floors=_FLOORS, counts=("ingest", "linear_floor"), named=("row", "encoder", "pairs_of"),
-    compared=Compared("evaluate_clld", "class_predictions", "class_scores", "text", "label", "predicted", "predicted",
+    compared=Compared("evaluate_clld", CLASS_PREDICTIONS, CLASS_SCORES, "text", "label", "predicted", "predicted",
                       _statistics, ("example_id", "text", "label", "predicted"), exact=True),
     headline="CLLD. mF1, wF1: F1 by class, by text; ECE: calibration error",
     differs="Encoders, length of texts, time of training and the validation split",

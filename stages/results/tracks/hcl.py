@@ -13,6 +13,8 @@ from stages.results.published.hcl import METRICS, TABLES, TOLD
 from stages.results.track import Compared, Names, Question, Row, TableLayout, TrackResults
 from stages.results.tracks.texts import AS_HCL, CUMULATIVE, FLOORS_SAID, VARIETY, item_statistics
 from stages.runtime.settings import Params
+from stages.tracks.schemas.predictions import PREDICTIONS
+from stages.tracks.schemas.scores import SCORES
 
 _QUESTIONS = (
     Question("The loss and its parts", "What is minimised. The validation loss, without the contrasts, chooses the "
@@ -110,7 +112,7 @@ HCL = TrackResults(
     settings=_settings, decoding=lambda params, run: params.decoding(run).plain(),
     shown=lambda settings: ("graph", "keyword", "latent", "contrasts", "decoder"),
     floors=FLOORS_SAID, counts=("ingest", "graph", "keywords"),
-    compared=Compared("generate_hcl", "predictions", "scores", "source", "references", "prediction", "output",
+    compared=Compared("generate_hcl", PREDICTIONS, SCORES, "source", "references", "prediction", "output",
                       _statistics),
     headline="HCL. B-1..4: BLEU of one order, smoothing 7; src-B: BLEU against the source",
     differs="Data, encoder, vocabulary and word vectors", scores="as in the first table", bounded=True)

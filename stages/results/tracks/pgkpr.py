@@ -16,6 +16,8 @@ from stages.results.track import Compared, Names, Question, Row, TableLayout, Tr
 from stages.results.tracks.texts import AS_HCL, CUMULATIVE, FLOORS_SAID, VARIETY, item_statistics
 from stages.runtime.settings import Params
 from stages.tracks.pgkpr.normalisation import as_words
+from stages.tracks.schemas.predictions import PREDICTIONS
+from stages.tracks.schemas.scores import PARAPHRASE_SCORES
 
 _QUESTIONS = (
     Question("The loss and its parts", "What is minimised, in nats: generation per word of the target; reconstruction "
@@ -134,7 +136,7 @@ PGKPR = TrackResults(
     data="Quora and MSCOCO", family=_family, same=("rouge_1", "rouge_2", "rouge_l", "keyword_kept"),
     settings=_settings, decoding=lambda params, run: params.decoding(run).plain(), shown=_shown,
     floors=FLOORS_SAID, counts=("ingest", "paraphrase_items"),
-    compared=Compared("generate_pgkpr", "predictions", "paraphrase_scores", "source", "references", "prediction",
+    compared=Compared("generate_pgkpr", PREDICTIONS, PARAPHRASE_SCORES, "source", "references", "prediction",
                       "output", _statistics),
     headline="PGKPR, released norm. B: corpus BLEU; R: py-rouge; src-B: against the source",
     differs="Data, sizes of the models, time of training and tokens",
