@@ -25,11 +25,11 @@ def results_tables(params: Params, runs: Collection[str], root: Path = Path(), w
     metrics.
     """
     tables = []
-    for key, track in TRACKS.items():
-        known = getattr(params.runs, key)
+    for track in TRACKS.values():
+        known = track.runs(params)
         metrics = dict(known_metrics([name for name in known if name in runs], root))
         if metrics:
-            datasets = {name: getattr(params.models, key)[known[name].model].dataset for name in metrics}
+            datasets = {name: track.models(params)[known[name].model].dataset for name in metrics}
             columns = track.headlines[:FEW + max(0, width - 80) // _CHARACTERS]
             tables.append(_table(track.headline, columns, metrics, datasets))
     return tables

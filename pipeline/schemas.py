@@ -13,6 +13,7 @@ from stages.keywords.schemas.side_by_side import SIDE_BY_SIDE
 from stages.keywords.schemas.words import ATTRIBUTION, PSI, S_TAGS, WORD_VECTORS
 from stages.ranking.schemas import ranked_by
 from stages.results.schemas import MCNEMAR, PAIRED
+from stages.runtime.errors import InputError, nearest
 from stages.tracks.clld.schemas.evaluated import (
     CALIBRATION,
     CLASS_PREDICTIONS,
@@ -32,6 +33,7 @@ from stages.tracks.pgkpr.schemas import PARAPHRASE_ITEMS, VOCABULARY
 from stages.tracks.schemas.items import ITEMS
 from stages.tracks.schemas.predictions import PREDICTIONS
 from stages.tracks.schemas.scores import PARAPHRASE_SCORES, SCORES
+from stages.tracks.track import Track
 
 # In the order in which a text passes through them.
 SCHEMAS: dict[str, TableSchema] = {schema.name: schema for schema in (
@@ -41,3 +43,15 @@ SCHEMAS: dict[str, TableSchema] = {schema.name: schema for schema in (
     PARAPHRASE_ITEMS, VOCABULARY, ITEMS, PREDICTIONS, SCORES, PARAPHRASE_SCORES, LINEAR_FLOOR, LABELLED_ITEMS,
     VALIDATION_CONFUSION, LABEL_DISTANCE, CONFUSING_PAIRS, CLASS_PREDICTIONS, CLASS_SCORES, CLASSES, CONFUSION,
     CALIBRATION, PAIRED, MCNEMAR, LATENT, KEYWORD_SWAP, JUDGEMENTS)}
+
+
+def schema_of(table: str, track: Track) -> TableSchema:
+    """Return the schema of the table that ``track`` has in files called ``table``.
+
+    Raises:
+        InputError: there is none of that name.
+    """
+    known = {**SCHEMAS, **track.schemas}
+    if table not in known:
+        raise InputError(f"no table is called {table!r}; {nearest(table, known)}")
+    return known[table]

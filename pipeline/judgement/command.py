@@ -26,9 +26,7 @@ from stages.artifacts.tables import (
     write_json,
     write_table,
 )
-from stages.results.published.hcl import HUMAN_KAPPA, TABLES
-from stages.results.published.pgkpr import HUMAN
-from stages.results.published.printed import NOTES, PublishedTable
+from stages.results.published import NOTES, paper
 from stages.results.tracks import TRACKS
 from stages.runtime.errors import InputError, nearest
 from stages.tracks.schemas.predictions import PREDICTIONS
@@ -166,11 +164,11 @@ def _track(run: str) -> str:
         raise InputError(f"no run {run!r} has predictions; {nearest(run, found)} They are made by `keycontrast run "
                          f"generate_hcl@{run}`, or generate_pgkpr@{run}.")
     stage = str(read_metadata(path).get("stage"))
-    track = next((one for one in TRACKS.values() if stage.startswith(f"{one.compared.made_by}@")), TRACKS["hcl"])
+    track = next((one for one in TRACKS.values() if stage.startswith(f"{one.computed_by}@")), TRACKS["hcl"])
     if track.classifies:
         raise InputError(f"run {run} is of the {track.title} track, which classifies: it has written no texts to "
                          f"judge.")
-    return track.key
+    return track.name
 
 
 def _origin(run: str) -> dict[str, str]:
@@ -202,8 +200,9 @@ def results_page(key: Key, judgements: Judgements, found: dict[str, Any]) -> str
              *_systems(found, design), "", "## Agreement", "", *_agreement(found), "", "## Differences", "",
              "Paired two-tailed t-test on per-item means. Each p is of its comparison alone; "
              f"{len(found['tests'])} were made.", "", *_tests(found)]
-    beside = _published(design)
-    return "\n".join([*lines, *(["", *_published_lines(beside)] if beside else [])]) + "\n"
+    beside = [like for like, preset in PRESETS.items()
+              if (design.criteria, design.points) == (preset.criteria, preset.points)]
+    return "\n".join([*lines, *(["", *_published(beside[0])] if beside else [])]) + "\n"
 
 
 def _systems(found: dict[str, Any], design: Design) -> list[str]:
@@ -239,21 +238,15 @@ def _tests(found: dict[str, Any]) -> list[str]:
     return table(heads, rows, left=3)
 
 
-def _published(design: Design) -> PublishedTable | None:
-    """Return the published table whose criteria and scale are those of ``design``."""
-    for like, beside in (("hcl", TABLES["3"]), ("pgkpr", HUMAN)):
-        preset = PRESETS[like]
-        if (design.criteria, design.points) == (preset.criteria, preset.points):
-            return beside
-    return None
-
-
-def _published_lines(beside: PublishedTable) -> list[str]:
+def _published(track: str) -> list[str]:
+    """Return the published table that has the criteria and scale of preset ``track``."""
+    beside = next(one for one in paper(track).tables.values() if one.human)
     rows = [[escaped(row.name), *(cell.text for cell in row.cells.values())] for row in beside.rows.values()]
     lines = ["## Published", "", f"{beside.title}. Other systems, texts and raters: people's scales do not carry over, "
              "so that only differences within a table mean anything.", ""]
-    if beside is TABLES["3"]:
-        rows.append(["kappa", *(f"{HUMAN_KAPPA[name]:.2f}" for name in beside.metrics)])
+    kappa = paper(track).facts.get("kappa")
+    if kappa:
+        rows.append(["kappa", *(f"{kappa[name]:.2f}" for name in beside.metrics)])
     lines += table(["system", *beside.headings], rows)
     return lines + [line for flag in beside.flags for line in ("", NOTES[flag])]
 

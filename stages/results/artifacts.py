@@ -4,7 +4,7 @@ What must be there is named, when it is not, with the stage that makes it.
 """
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,7 @@ def run_metrics(track: TrackResults, run: str) -> dict[str, Any]:
     Raises:
         InputError: it is missing, or of another kind.
     """
-    path, stage = RunPaths(run).metrics, f"evaluate_{track.key}@{run}"
+    path, stage = RunPaths(run).metrics, f"{track.evaluated_by}@{run}"
     metrics = read_json(path, stage)
     if not {"run", "floors", "counts", "settings"} <= set(metrics):
         raise InputError(f"{path}: not the metrics of a run. Make them again with `keycontrast stage {stage}`.")
@@ -73,27 +73,27 @@ def known_metrics(runs: Collection[str], root: Path = Path()) -> Iterator[tuple[
 
 def run_table(track: TrackResults, run: str, schema: TableSchema) -> pd.DataFrame:
     """Return a table that the evaluation of a run left behind."""
-    return read_frame(require(RunPaths(run).table(schema.name), f"evaluate_{track.key}@{run}"), schema)
+    return read_frame(require(RunPaths(run).table(schema.name), f"{track.evaluated_by}@{run}"), schema)
 
 
 def first_predictions(track: TrackResults, run: str) -> pd.DataFrame:
     """Return the first sample that a run wrote for each item."""
-    path = require(RunPaths(run).predictions, f"{track.compared.made_by}@{run}")
-    predictions = read_frame(path, track.compared.predictions)
+    path = require(RunPaths(run).predictions, f"{track.computed_by}@{run}")
+    predictions = read_frame(path, track.schemas["predictions"])
     return predictions[predictions["sample"] == 0].reset_index(drop=True)
 
 
 def wrong_predictions(track: TrackResults, run: str) -> pd.DataFrame:
     """Return the texts that a classifier has wrong: id, text, both classes, and the probability of its own."""
-    path = require(RunPaths(run).predictions, f"{track.compared.made_by}@{run}")
-    table = read_table(path, track.compared.predictions, ["example_id", "text", "label", "predicted", "probability"])
+    path = require(RunPaths(run).predictions, f"{track.computed_by}@{run}")
+    table = read_table(path, track.schemas["predictions"], ["example_id", "text", "label", "predicted", "probability"])
     return table.filter(pc.not_equal(table["label"], table["predicted"])).to_pandas()
 
 
 def said_classes(track: TrackResults, run: str) -> pd.DataFrame:
     """Return the class of every text and the one that a classifier says."""
-    path = require(RunPaths(run).predictions, f"{track.compared.made_by}@{run}")
-    return read_frame(path, track.compared.predictions, ["label", "predicted"])
+    path = require(RunPaths(run).predictions, f"{track.computed_by}@{run}")
+    return read_frame(path, track.schemas["predictions"], ["label", "predicted"])
 
 
 def item_scores(run: str) -> dict[int, list[float | None]]:
@@ -139,16 +139,16 @@ def model_table(track: str, model: str, schema: TableSchema) -> pd.DataFrame:
     return read_frame(require(ModelPaths(model).table(schema.name), f"train_{track}@{model}"), schema)
 
 
-def require_trained(params: Params, tracks: Collection[str]) -> None:
+def require_trained(params: Params, tracks: Iterable[TrackResults]) -> None:
     """Check that every model of the params has left metrics and a history.
 
     Raises:
         InputError: one is missing; the message names its training.
     """
     for track in tracks:
-        for model in getattr(params.models, track):
+        for model in track.models(params):
             for path in (ModelPaths(model).metrics, ModelPaths(model).history):
-                require(path, f"train_{track}@{model}")
+                require(path, f"{track.trained_by}@{model}")
 
 
 def read_comparison() -> tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]:
@@ -160,20 +160,20 @@ def read_comparison() -> tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]:
     return read_json(path, "compare") if path.exists() else {}, paired, exact
 
 
-def require_comparison(params: Params, tracks: Mapping[str, TrackResults]) -> None:
+def require_comparison(params: Params, tracks: Collection[TrackResults]) -> None:
     """Check that the comparison is there and of the runs of the params.
 
     Raises:
         InputError: it is not.
     """
-    kinds = ["paired", *(["mcnemar"] if any(one.compared.exact and getattr(params.runs, key)
-                                            for key, one in tracks.items()) else [])]
+    exact = any(track.compared.exact and track.runs(params) for track in tracks)
+    kinds = ["paired", *(["mcnemar"] if exact else [])]
     for path in (COMPARISON / "metrics.json", *(COMPARISON / f"{kind}.parquet" for kind in kinds)):
         require(path, "compare")
     path = COMPARISON / "metrics.json"
     known = {run for found in read_json(path, "compare").values() for group in found["groups"].values()
              for run in group["runs"]}
-    strange = sorted(known ^ {run for key in tracks for run in getattr(params.runs, key)})
+    strange = sorted(known ^ {run for track in tracks for run in track.runs(params)})
     if strange:
         where = "which params.yaml does not have" if strange[0] in known else "of params.yaml, is not in it"
         raise InputError(f"{path}: it is of other runs: {strange[0]}, {where}. Run `keycontrast run compare`.")
@@ -185,15 +185,15 @@ def read_evaluated(params: Params, track: TrackResults, name: str) -> EvaluatedR
     Raises:
         InputError: it was not decoded, or not evaluated.
     """
-    paths, compared, evaluate = RunPaths(name), track.compared, f"evaluate_{track.key}"
-    for path, stage in ((paths.predictions, compared.made_by), (paths.scores, evaluate), (paths.metrics, evaluate)):
+    paths, compared, evaluate = RunPaths(name), track.compared, track.evaluated_by
+    for path, stage in ((paths.predictions, track.computed_by), (paths.scores, evaluate), (paths.metrics, evaluate)):
         if not path.exists():
             raise InputError(f"{path}: no such artifact. Make it with `keycontrast run {stage}@{name}`, or take the "
-                             f"run out of runs.{track.key}.")
+                             f"run out of runs.{track.name}.")
     settings = read_json(paths.metrics, f"{evaluate}@{name}")["settings"]
-    model = getattr(params.runs, track.key)[name].model
-    predictions = read_frame(paths.predictions, compared.predictions,
+    model = track.runs(params)[name].model
+    predictions = read_frame(paths.predictions, track.schemas["predictions"],
                              None if compared.read is None else list(compared.read))
-    return EvaluatedRun(name, getattr(params.models, track.key)[model].dataset, settings["split"],
+    return EvaluatedRun(name, track.models(params)[model].dataset, settings["split"],
                         params.model_seed(model), json.dumps(track.family(params, name), sort_keys=True), predictions,
-                        read_frame(paths.scores, compared.scores), track, settings)
+                        read_frame(paths.scores, track.schemas["scores"]), track, settings)

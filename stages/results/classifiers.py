@@ -93,7 +93,7 @@ def read_classifier(track: TrackResults, run: str, model: str) -> Classifier:
     wrong = wrong_predictions(track, run)
     cut = [text if len(text) <= LETTERS else text[:LETTERS - 1] + "…" for text in wrong["text"]]
     return Classifier(classes, square.to_numpy(np.int64), calibration, wrong.assign(text=cut),
-                      model_table(track.key, model, LABEL_DISTANCE))
+                      model_table(track.name, model, LABEL_DISTANCE))
 
 
 def steps(block: Block) -> list[Step]:

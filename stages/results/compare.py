@@ -93,7 +93,7 @@ def run(runs: Sequence[EvaluatedRun], settings: "Compare", seed: int) -> Compari
 def _work(process: StageProcess) -> None:
     params = process.params
     runs = [read_evaluated(params, track, name) for track in TRACKS.values()
-            for name in getattr(params.runs, track.key)]
+            for name in track.runs(params)]
     result = run(runs, params.compare, params.seed)
     counts = {label: len(found["groups"]) for label, found in result.metrics.items()}
     process.log.info("%d tests; systems: %s", len(result.paired), counts or "none")

@@ -10,7 +10,7 @@ import pandas as pd
 from stages.results.artifacts import model_history, model_metrics, read_comparison, run_metrics
 from stages.results.classifiers import read_classifier
 from stages.results.model import Block, Model, Results, Run, System, compared_values, values_of
-from stages.results.published.printed import dataset_kind_of
+from stages.results.published import dataset_kind_of
 from stages.results.track import TrackResults
 from stages.results.tracks import TRACKS
 from stages.results.tracks.pgkpr import keywords_of
@@ -24,29 +24,29 @@ def read_results(params: Params) -> Results:
     Raises:
         InputError: a listed run has not been evaluated, or a file cannot be read.
     """
-    models = [_model(params, track, name) for track in TRACKS.values() for name in getattr(params.models, track.key)]
+    models = [_model(params, track, name) for track in TRACKS.values() for name in track.models(params)]
     by_name = {model.name: model for model in models}
     runs = [_run(params, track, name, by_name[run.model]) for track in TRACKS.values()
-            for name, run in getattr(params.runs, track.key).items()]
+            for name, run in track.runs(params).items()]
     kinds = {name: dataset_kind_of(name, block.layout, block.source) for name, block in params.datasets.items()}
     comparison = read_comparison()
     blocks = [block for track in TRACKS.values()
-              for block in blocks_of(track, [run for run in runs if run.track == track.key], kinds, *comparison)]
+              for block in blocks_of(track, [run for run in runs if run.track == track.name], kinds, *comparison)]
     return Results(params.recipe, params.seed, params.encoder.source, models, runs, blocks)
 
 
 def _model(params: Params, track: TrackResults, name: str) -> Model:
-    block, settings = getattr(params.models, track.key)[name], track.settings(params, name)
+    block, settings = track.models(params)[name], track.settings(params, name)
     own = {key: settings[key] for key in track.named if key in settings}
-    return Model(name, track.key, block.dataset, params.model_seed(name), {**own, **block.overrides}, settings,
+    return Model(name, track.name, block.dataset, params.model_seed(name), {**own, **block.overrides}, settings,
                  {group: settings[group] for group in track.shown(settings) if group in settings},
-                 model_metrics(track.key, name), model_history(track.key, name))
+                 model_metrics(track.name, name), model_history(track.name, name))
 
 
 def _run(params: Params, track: TrackResults, name: str, model: Model) -> Run:
     decode = track.decoding(params, name)
-    given = getattr(getattr(params.runs, track.key)[name], "decode", decode)
-    return Run(name, track.key, model.name, model.dataset, model.seed, track.row(model.settings, decode),
+    given = getattr(track.runs(params)[name], "decode", decode)
+    return Run(name, track.name, model.name, model.dataset, model.seed, track.row(model.settings, decode),
                run_metrics(track, name), model.overrides, model.settings, given,
                keywords_of(model.settings, decode) if track.many_keywords else None,
                read_classifier(track, name, model.name) if track.classifies else None)

@@ -57,17 +57,17 @@ def confusion(predictions: pd.DataFrame) -> pd.DataFrame:
 
 def _work(process: StageProcess) -> None:
     params = process.params
-    require_trained(params, TRACKS)
+    require_trained(params, TRACKS.values())
     paths, trained = HeadlinePaths(params.recipe), {}
     for key, track in TRACKS.items():
-        metrics = {run: run_metrics(track, run) for run in getattr(params.runs, key)}
+        metrics = {run: run_metrics(track, run) for run in track.runs(params)}
         write_json(paths.metrics(key), headlines(metrics, [one.key for one in track.headlines[:FEW]]))
-        if models := getattr(params.models, key):
+        if models := track.models(params):
             histories = {name: model_history(key, name) for name in models}
             trained[key] = curves({name: one for name, one in histories.items() if one is not None}, track.judged_by[0])
     _write_tables(paths.curves, trained.items())
-    _write_tables(paths.confusion, ((run, confusion(said_classes(track, run))) for key, track in TRACKS.items()
-                                    if track.classifies for run in getattr(params.runs, key)))
+    _write_tables(paths.confusion, ((run, confusion(said_classes(track, run))) for track in TRACKS.values()
+                                    if track.classifies for run in track.runs(params)))
 
 
 def _write_tables(folder: Path, tables: Iterable[tuple[str, pd.DataFrame]]) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from stages.metrics.registered import Metric, metric
-from stages.results.published.printed import PublishedRow
+from stages.results.published import PublishedRow
 from stages.results.track import Row, TrackResults
 
 if TYPE_CHECKING:
@@ -268,11 +268,11 @@ class Results:
 
     def models_of(self, track: TrackResults) -> list[Model]:
         """Return the models of one track."""
-        return [model for model in self.models if model.track == track.key]
+        return [model for model in self.models if model.track == track.name]
 
     def runs_of(self, track: TrackResults) -> list[Run]:
         """Return the runs of one track."""
-        return [run for run in self.runs if run.track == track.key]
+        return [run for run in self.runs if run.track == track.name]
 
     def blocks_of(self, track: TrackResults) -> list[Block]:
         """Return the blocks of one track."""

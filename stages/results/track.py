@@ -6,11 +6,11 @@ from typing import Any
 
 import pandas as pd
 
-from stages.artifacts.schemas import TableSchema
 from stages.metrics.registered import METRICS, Family, Metric, metric
 from stages.metrics.resampling import Statistic
-from stages.results.published.printed import PublishedRow, PublishedTable
+from stages.results.published import PublishedRow, PublishedTable
 from stages.runtime.settings import Params
+from stages.tracks.track import Track
 
 FEW = 8     # metrics that sum up a run
 
@@ -84,8 +84,6 @@ class Compared:
     """How runs are compared on the same items.
 
     Attributes:
-        made_by: stage that writes predictions.
-        predictions, scores: schemas of both tables.
         read: columns of predictions that are read; None for all.
         inputs, targets, predicted: columns of predictions.
         answer: the column of scores that says the same as ``predicted``.
@@ -94,9 +92,6 @@ class Compared:
         exact: whether McNemar's test is made too.
     """
 
-    made_by: str
-    predictions: TableSchema
-    scores: TableSchema
     inputs: str
     targets: str
     predicted: str
@@ -106,21 +101,20 @@ class Compared:
     exact: bool = False
 
 
-@dataclass(frozen=True)
-class TrackResults:
-    """One method with its ablations and baselines, as results show it.
+@dataclass(frozen=True, kw_only=True)
+class TrackResults(Track):
+    """A track, one method with its ablations and baselines, as results show it.
 
     Attributes:
-        key: as in the params.
-        title: short name.
         method: what it is.
         names: what its rows are called.
-        settings, decoding: return all settings of a model and of a run, nested like the params.
+        own: entries of a model's block that decide its outputs beside the block ``train_NAME`` and the data set.
+        further_settings: returns what all settings of a model hold beside that block with the model's overrides.
         shown: returns which settings of a model the page shows; what a model does not read is left out.
         named: settings of a model that say beside its overrides what it is.
         row: returns what a run is, from the settings of its model and its decoding.
         full: the row of the full method; None where rows are compared step by step.
-        tables: tables of results.
+        layouts: tables of results.
         reported: metrics that its paper reports, the leading one first, and those that go with them.
         scale: what these are multiplied by where the paper's unit is wanted.
         questions: groups of training curves.
@@ -129,7 +123,6 @@ class TrackResults:
         told: published rows whose relation to the full method the paper speaks of; None for all.
         data: data sets of the paper, for people.
         compared: how its runs are compared.
-        family: returns all that decides the outputs of a run but for seeds, as plain values.
         floors: what each floor tells, for people.
         counts: data stages whose counts a document tells.
         same: metrics that say in another guise what reported ones say: no verdicts on them.
@@ -139,34 +132,30 @@ class TrackResults:
         scores: what the small numbers beside an output are, for people.
         judged_by: the column of the history that tells how good an epoch was, and its name.
         items: what is evaluated.
-        classifies: whether its runs name classes of texts, and do not write texts.
         many_keywords: whether a source has a set of keywords, stored joined by spaces, and not one.
         bounded: whether shares of the graph's items bound what its contrasts can do.
         raises_alarms: whether trainings watch for what may go wrong.
         curve_names: put into the names of its plots of curves.
     """
 
-    key: str
-    title: str
     method: str
     names: Names
-    settings: Callable[[Params, str], dict[str, Any]]
-    decoding: Callable[[Params, str], dict[str, Any]]
     shown: Callable[[Mapping[str, Any]], Sequence[str]]
     row: Callable[[Mapping[str, Any], Mapping[str, Any]], Row]
     full: Row | None
-    tables: tuple[TableLayout, ...]
+    layouts: tuple[TableLayout, ...]
     reported: tuple[str, ...]
     questions: tuple[Question, ...]
     published: tuple[PublishedTable, ...]
     printed_as: Callable[[Row], Sequence[str]]
     data: str
     compared: Compared
-    family: Callable[[Params, str], list[Any]]
     floors: Mapping[str, str]
     counts: tuple[str, ...]
     headline: str
     differs: str
+    own: Sequence[str] = ()
+    further_settings: Callable[[Params, str], dict[str, Any]] = lambda params, model: {}
     named: Sequence[str] = ()
     scale: int = 1
     told: Collection[str] | None = None
@@ -175,11 +164,27 @@ class TrackResults:
     scores: str = ""
     judged_by: tuple[str, str] = ("validation_loss", "validation loss")
     items: str = "items"
-    classifies: bool = False
     many_keywords: bool = False
     bounded: bool = False
     raises_alarms: bool = True
     curve_names: str = ""
+
+    def settings(self, params: Params, model: str) -> dict[str, Any]:
+        """Return all settings of a model, nested like the params."""
+        return params.model(model).plain() | self.further_settings(params, model)
+
+    def decoding(self, params: Params, run: str) -> dict[str, Any]:
+        """Return all settings of a run, likewise; of one that only classifies the split alone."""
+        return {"split": self.runs(params)[run].split} if self.classifies else params.decoding(run).plain()
+
+    def family(self, params: Params, run: str) -> list[Any]:
+        """Return all that decides the outputs of a run but for seeds, as plain values."""
+        return [self._model_family(params, self.runs(params)[run].model), self.decoding(params, run)]
+
+    def _model_family(self, params: Params, model: str) -> list[Any]:
+        block, follows = self.models(params)[model], self.follows(params, model)
+        return [block.dataset, *(getattr(block, name) for name in self.own), params.model(model).plain(),
+                *(self._model_family(params, other) for other in follows.values())]
 
     @property
     def lead(self) -> str:
@@ -189,7 +194,7 @@ class TrackResults:
     @property
     def further(self) -> list[Metric]:
         """Metrics that a document has beside the reported ones, one or more of every kind."""
-        return [one for table in self.tables if table.brief for one in table.columns
+        return [one for table in self.layouts if table.brief for one in table.columns
                 if not one.detail and one.key not in self.reported]
 
     @property
@@ -213,7 +218,7 @@ class TrackResults:
 
         Args:
             row: what the run is; how large it is, and how long it was trained, does not count.
-            kind: of its data set, see :func:`stages.results.published.printed.dataset_kind_of`.
+            kind: of its data set, see :func:`stages.results.published.dataset_kind_of`.
         """
         found = [table.rows[name] for name in self.printed_as(row) for table in self.published
                  if table.kind == kind and not table.human and name in table.rows]
