@@ -15,6 +15,7 @@ from stages.artifacts.tables import atomic_folder, read_frame
 from stages.runtime.errors import InputError
 from stages.runtime.settings import Params
 from stages.tracks.clld.loaded import LoadedClassifier, load_classifier
+from stages.tracks.clld.schemas.trained import LABELLED_ITEMS
 from stages.tracks.clld.track import CLLD
 from stages.tracks.registry import track_of_model
 
@@ -99,7 +100,7 @@ def _compared(trained: LoadedClassifier, folder: Path, paths: ModelPaths) -> tup
     Raises:
         InputError: too far.
     """
-    texts = read_frame(paths.items, "labelled_items")["text"].tolist()[:_COMPARED]
+    texts = read_frame(paths.items, LABELLED_ITEMS)["text"].tolist()[:_COMPARED]
     tokenizer = AutoTokenizer.from_pretrained(folder)
     batch = LabelledTexts.of(tokenizer, texts, [0] * len(texts), trained.on.max_length).batch(range(len(texts)))
     with torch.inference_mode():

@@ -10,8 +10,9 @@ from typer.testing import CliRunner
 
 from pipeline.cli import app
 from pipeline.explain import drawing_of, stored_text, training_idf
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.schemas import NO_KEYWORD, SCHEMAS
+from stages.artifacts.schemas import NO_KEYWORD
 from stages.artifacts.tables import Provenance, write_table
 from stages.keywords.explanation import explain
 from stages.runtime.errors import InputError
@@ -39,7 +40,7 @@ def tokens_of(texts, pos):
 
 
 def write(paths, kind, rows):
-    write_table(paths.table(kind), kind, rows, PROVENANCE)
+    write_table(paths.table(kind), SCHEMAS[kind], rows, PROVENANCE)
 
 
 def write_params(**changes):

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from pipeline.cli import app
 from pipeline.drawings import Neighbour, SignedEdge, Word, neighbourhood_svg, word_graph_svg
 from pipeline.neighbourhood import direct_neighbours, example_texts, near_keywords, neighbourhood, node_of, slug
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import write_table
 from stages.figures import xml_text
@@ -256,6 +257,6 @@ def test_a_graph_without_edges_is_exported_too(paths):
     other = DatasetPaths("bare")
     for kind, rows in (("nodes", {name: values[:1] for name, values in nodes().items()}),
                        ("edges", {"target": [], "source": [], "sign": [], "count": []})):
-        write_table(other.table(kind), kind, rows, PROVENANCE)
+        write_table(other.table(kind), SCHEMAS[kind], rows, PROVENANCE)
     asked("export", "bare.xml", "--dataset", "bare", "--format", "graphml")
     assert dict(nx.read_graphml("bare.xml").nodes(data="keyword")) == {"0": "<script>"}
