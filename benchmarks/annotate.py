@@ -18,13 +18,15 @@ import pyarrow.json
 import yaml
 
 from benchmarks.harness import Context, Disagreement, Section, compare, given_rows, peak_memory, run_stage_in
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, read_batches, table_writer, write_table
 from stages.data.language.annotation import annotated, annotator, row_groups
 from stages.data.language.annotators import EMBEDDED
 from stages.data.language.pipelines import load_pipeline
 from stages.data.language.tokens import BATCH, stream_chunks
+from stages.data.schemas.texts import TEXTS
+from stages.data.schemas.tokens import TOKENS
 from stages.params.data import Annotate
 from stages.runtime.pool import map_chunks
 
@@ -67,12 +69,12 @@ def _one_worker(texts: pa.Table, folder: Path, context: Context) -> Section:
     if wrong:
         raise Disagreement(f"annotate: {wrong} of {texts.num_rows} texts differ from nlp.pipe")
     source, out = folder / "texts.parquet", folder / "tokens.parquet"
-    write_table(source, "texts", texts, Provenance("benchmark", "0"))
+    write_table(source, TEXTS, texts, Provenance("benchmark", "0"))
     nlp, strings = load_pipeline(EMBEDDED), texts["text"].to_pylist()
 
     def ours() -> None:
-        chunks = stream_chunks(read_batches(source, "texts", ["text_id", "text"]), _CHUNK)
-        with table_writer(out, "tokens", Provenance("benchmark", "0")) as writer:
+        chunks = stream_chunks(read_batches(source, TEXTS, ["text_id", "text"]), _CHUNK)
+        with table_writer(out, TOKENS, Provenance("benchmark", "0")) as writer:
             for group in row_groups(annotated(chunks, EMBEDDED, "en", texts.num_rows)):
                 writer.write(group)
 
@@ -140,7 +142,7 @@ def _memory(folder: Path, context: Context) -> Section:
 
 
 def _project(folder: Path, texts: pa.Table) -> None:
-    write_table(folder / DatasetPaths("made").table("texts"), "texts", texts, Provenance("benchmark", "0"))
+    write_table(folder / DatasetPaths("made").table("texts"), TEXTS, texts, Provenance("benchmark", "0"))
     (folder / "params.yaml").write_text(yaml.safe_dump({"recipe": "made", "datasets": {"made": {"source": "none"}}}))
 
 

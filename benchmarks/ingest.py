@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.harness import Context, Disagreement, Section, compare, peak_memory
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.schemas import SPLITS
 from stages.artifacts.tables import Provenance, read_frame, table_writer
 from stages.data import ingest
@@ -58,7 +59,7 @@ def engine(path: Path, folder: Path) -> None:
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         made = ingest.run(read_rows(data), data, _PARAMS, _SEED, Path(scratch))
         for kind, pieces in made.pieces.items():
-            with table_writer(folder / f"{kind}.parquet", kind, Provenance("benchmark", "")) as writer:
+            with table_writer(folder / f"{kind}.parquet", SCHEMAS[kind], Provenance("benchmark", "")) as writer:
                 for piece in pieces():
                     writer.write(piece)
     (folder / "counts.json").write_text(json.dumps(made.counts))
@@ -188,7 +189,7 @@ def _check(ours: Path, theirs: Path) -> int:
     """
     size = 0
     for kind in _KINDS:
-        mine, other = (read_frame(folder / f"{kind}.parquet", kind) for folder in (ours, theirs))
+        mine, other = (read_frame(folder / f"{kind}.parquet", SCHEMAS[kind]) for folder in (ours, theirs))
         columns = [name for name in mine if name not in ("file", "reference_ids", "further_negative_ids")]
         rows = [list(part[columns].itertuples(index=False, name=None)) for part in (mine, other)]
         wrong = abs(len(mine) - len(other)) + sum(one != two for one, two in zip(*rows, strict=False))

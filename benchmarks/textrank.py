@@ -11,7 +11,7 @@ import pyarrow.json
 import pyarrow.parquet as pq
 
 from benchmarks.harness import Context, Disagreement, Section, compare, peak_memory
-from stages.artifacts.schemas import SCHEMAS
+from pipeline.schemas import SCHEMAS
 from stages.data.language.annotation import annotator
 from stages.ranking import Settings, rank, ranker
 from stages.ranking.blocks import pieces

@@ -19,8 +19,8 @@ from rich.text import Text
 from pipeline.cells import printable
 from pipeline.datasets import dataset_with
 from pipeline.neighbourhood import neighbourhood, node_of
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import DatasetPaths, ModelPaths
-from stages.artifacts.schemas import SCHEMAS
 from stages.artifacts.tables import atomic_file, atomic_folder, read_batches
 from stages.figures import xml_text
 from stages.runtime.errors import InputError, nearest
@@ -133,7 +133,7 @@ def _keys(kind: str, table: str) -> Iterator[str]:
 
 
 def _batches(paths: DatasetPaths, kind: str, ids: pa.Array | None, ends: Sequence[str]) -> Iterator[pa.Table]:
-    for batch in read_batches(paths.table(kind), kind):
+    for batch in read_batches(paths.table(kind), SCHEMAS[kind]):
         for name in ends if ids is not None else ():
             batch = batch.filter(pc.is_in(batch[name], value_set=ids))
         yield batch

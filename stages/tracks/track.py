@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stages.artifacts.paths import ModelPaths
+from stages.artifacts.schemas import TableSchema
 from stages.runtime.settings import Params
 
 if TYPE_CHECKING:
@@ -86,9 +87,9 @@ class Track:
         title: as people write it.
         tables: that models are trained on, and runs scored with, and the stage that makes each.
         prepared_by: the last of the data stages.
+        schemas: of ``items``, ``predictions`` and ``scores``, and of what else is not as its file is called.
         classifies: its runs name classes of texts, scored by the stage that computes them, and do not write texts.
         run_files: what it leaves.
-        schemas: of tables whose files are called as those of other tracks are.
         after: entry of a model's block that names another model, which must be trained before.
         source: given params and a model, the encoder that it starts from, or what it has in its place; None for none.
         encoded: whether such a source is an encoder's.
@@ -101,9 +102,9 @@ class Track:
     title: str
     tables: Mapping[str, str]
     prepared_by: str
+    schemas: Mapping[str, TableSchema]
     classifies: bool = False
     run_files: Sequence[str] = PREDICTIONS
-    schemas: Mapping[str, str] = field(default_factory=dict)
     after: str | None = None
     source: Callable[["Params | Validated", str], str | None] = lambda params, name: None
     encoded: Callable[[str], bool] = lambda source: True
@@ -169,7 +170,3 @@ class Track:
         """What its trainings cost, ``stages.tracks.NAME.cost.COST``."""
         found: Cost = import_module(f"stages.tracks.{self.name}.cost").COST
         return found
-
-    def schema(self, table: str) -> str:
-        """Return the schema of the table that is called ``table`` here."""
-        return self.schemas.get(table, table)

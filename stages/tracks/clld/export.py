@@ -13,6 +13,7 @@ from stages.artifacts.tables import read_frame
 from stages.runtime.errors import InputError
 from stages.runtime.settings import Params
 from stages.tracks.clld.lookup import LoadedClassifier, load_classifier
+from stages.tracks.clld.schemas.trained import LABELLED_ITEMS
 from stages.tracks.clld.track import CLLD
 
 # Texts of the model that both are given once it is written.
@@ -72,7 +73,7 @@ def _compared(trained: LoadedClassifier, other: PreTrainedModel, folder: Path, p
     Raises:
         InputError: too far.
     """
-    texts = read_frame(paths.items, "labelled_items")["text"].tolist()[:_COMPARED]
+    texts = read_frame(paths.items, LABELLED_ITEMS)["text"].tolist()[:_COMPARED]
     tokenizer = AutoTokenizer.from_pretrained(folder)
     batch = LabelledTexts.of(tokenizer, texts, [0] * len(texts), trained.on.max_length).batch(range(len(texts)))
     with torch.inference_mode():
