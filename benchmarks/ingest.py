@@ -34,14 +34,12 @@ _KINDS = ("examples", "texts", "rejected")
 def run(context: Context) -> list[Section]:
     """Time both ways from a Parquet file to three tables, and measure their memory at two sizes.
 
-    ``context.input`` is a Parquet file with the columns ``source``, ``target`` and ``label`` (0 or 1). Without it
-    pairs are made: questions in clusters of six, some said twice, in both orders, or with both labels.
+    Pairs are made: questions in clusters of six, some said twice, in both orders, or with both labels.
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        path = context.input or write_pairs(folder / "pairs.parquet", 400 if context.quick else 100_000)
-        sections = [_speed(path, folder, context.repeats)]
-        return sections if context.input else [*sections, _memory(folder, context.quick)]
+        path = write_pairs(folder / "pairs.parquet", 400 if context.quick else 100_000)
+        return [_speed(path, folder, context.repeats), _memory(folder, context.quick)]
 
 
 def write_pairs(path: Path, rows: int) -> Path:
