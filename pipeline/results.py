@@ -27,15 +27,15 @@ def results_tables(params: Params, runs: Collection[str], root: Path = Path(), w
     Where there is more width than 80 there are more metrics.
     """
     tables = []
-    for key, track in TRACKS.items():
-        known = {name: run for name, run in seeded_runs(params, key).items() if run.name in runs}
+    for track in TRACKS.values():
+        known = {name: run for name, run in seeded_runs(params, track).items() if run.name in runs}
         found: dict[str, list[dict[str, Any]]] = {}
         for name, one in known_metrics(known, root):
             found.setdefault(known[name].name, []).append(one)
         if found:
-            models = {run: getattr(params.runs, key)[run].model for run in found}
+            models = {run: track.runs(params)[run].model for run in found}
             metrics = {pooled_name(run, len(seeds)): _pooled(seeds) for run, seeds in found.items()}
-            datasets = {name: getattr(params.models, key)[model].dataset
+            datasets = {name: track.models(params)[model].dataset
                         for name, model in zip(metrics, models.values(), strict=True)}
             columns = track.headlines[:FEW + max(0, width - 80) // _CHARACTERS]
             tables.append(_table(track.headline, columns, metrics, datasets))

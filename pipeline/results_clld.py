@@ -9,10 +9,11 @@ from pipeline.results_tables import NOTHING, p_text
 from stages.metrics.registered import metric
 from stages.results.classifiers import QUESTIONS, Classifier, Step, steps
 from stages.results.model import BETTER, HELPS, Block, Difference, Model
-from stages.results.published.clld import PAPER_TEXTS
+from stages.results.published import paper
 from stages.runtime.settings import Params
 from stages.tracks.clld.distances import moved_pairs
 
+_PAPER_TEXTS = paper("clld").facts["texts"]     # of the training and the test split
 TRAININGS = "validation of CLLD's models"
 _PAIRS = 3
 
@@ -33,8 +34,8 @@ def counts(material: Material, block: Block) -> list[str]:
     said = f"**{escaped(block.dataset)}**: {sizes(material, block)} texts"
     if linear.get("classes"):
         said += f" in {linear['classes']} classes"
-    if block.kind in PAPER_TEXTS:
-        train, test = PAPER_TEXTS[block.kind]
+    if block.kind in _PAPER_TEXTS:
+        train, test = _PAPER_TEXTS[block.kind]
         said += f" (in the paper {train:,} train, of which it validates on some, and {test:,} test)"
     if "strength" in linear:
         said += f". Linear floor: C = {linear['strength']:g} by validation, {linear.get('features', 0):,} features"
@@ -51,7 +52,7 @@ def reading(block: Block) -> str:
 
 def beside(block: Block) -> str:
     """Return how far the published rows may be compared with ours."""
-    known = PAPER_TEXTS.get(str(block.kind))
+    known = _PAPER_TEXTS.get(str(block.kind))
     same = known is not None and block.counts.get("examples") == known[1]
     return (f"*Paper* rows are as published, {'on the same test texts' if same else 'on other test texts'}. The "
             "validation split, the epochs and the length of texts are not the paper's, and the bundled encoder, which "

@@ -39,7 +39,7 @@ def block(name: str, material: Material) -> str:
     """Return the text of a block: what was run, the tables of each data set, and the trainings."""
     lines = [f"### {name}: what was run", "", *_what_was_run(material)]
     for found in material.results.blocks:
-        said, place = _SAID[found.track.key], f"{name}, {escaped(found.label)}"
+        said, place = _SAID[found.track.name], f"{name}, {escaped(found.label)}"
         lines += ["", f"### {place}: as {found.track.title} reports it", "",
                   f"Split {found.split}, {found.counts.get('examples', 0):,} {found.track.items}. "
                   f"{said.reading(found)} Means over seeds ± their standard deviation; intervals are bootstrapped over "
@@ -49,7 +49,7 @@ def block(name: str, material: Material) -> str:
             lines += ["", f"### {place}: {title}", "", *section]
     for track in TRACKS.values():
         if models := material.results.models_of(track):
-            said = _SAID[track.key]
+            said = _SAID[track.name]
             lines += ["", f"### {name}: {said.TRAININGS}", "", *said.trainings(models)]
     return "\n".join(lines)
 
@@ -58,11 +58,11 @@ def _what_was_run(material: Material) -> list[str]:
     """Return recipe, settings, sizes, rows with seeds, and durations."""
     blocks, lines = material.results.blocks, []
     recipe = f"Recipe {escaped(material.params.recipe)}; "
-    for number, track in enumerate(dict.fromkeys(found.track.key for found in blocks)):
+    for number, track in enumerate(dict.fromkeys(found.track.name for found in blocks)):
         settings = _SAID[track].settings(material.params)
         lines += [f"{recipe if not number else f'{TRACKS[track].title}: '}{settings}, unless a row says otherwise.", ""]
     for found in unique(blocks):
-        lines += [*_SAID[found.track.key].counts(material, found), ""]
+        lines += [*_SAID[found.track.name].counts(material, found), ""]
     return [*lines, *rows_run(material), "", *durations(material)]
 
 

@@ -8,7 +8,7 @@ from pipeline.results_run import Material, percent, sizes
 from pipeline.results_tables import NOTHING, ordinary_table, worth
 from stages.results.model import Block, Model
 from stages.results.page.labels import settings_text
-from stages.results.published.hcl import PAPER_TRIPLES
+from stages.results.published import paper
 from stages.runtime.settings import Params
 
 TRAININGS = "monitors and alarms"
@@ -58,10 +58,11 @@ def _triples(ingest: Mapping[str, Any], kind: str | None) -> list[str]:
              for rule, count in ingest.get("labelled_triples_by_rule", {}).items()]
     if not rows:
         return []
-    paper = kind == "qqp"
-    heads = ["", "", "triples", *([f"of the paper's {PAPER_TRIPLES['samples']:,}"] if paper else [])]
+    known = kind == "qqp"
+    samples = paper("hcl").facts["triples"]["samples"]
+    heads = ["", "", "triples", *([f"of the paper's {samples:,}"] if known else [])]
     made = [[what, f"**{escaped(name)}** (taken)" if taken else escaped(name), f"{count:,}",
-             *([percent(count / PAPER_TRIPLES["samples"])] if paper else [])] for what, name, count, taken in rows]
+             *([percent(count / samples)] if known else [])] for what, name, count, taken in rows]
     return table(heads, made, left=2)
 
 

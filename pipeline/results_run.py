@@ -15,6 +15,7 @@ from stages.results.tracks import TRACKS
 from stages.runtime.errors import InputError
 from stages.runtime.process import RECORDS
 from stages.runtime.settings import Params
+from stages.tracks.registry import all_models, all_runs, track_of_model
 
 
 @dataclass(frozen=True)
@@ -42,18 +43,17 @@ def read_material(params: Params) -> Material:
         InputError: something is missing or broken; the message names the stage to run.
     """
     stages: dict[str, dict[str, None]] = {}
-    for key, track in TRACKS.items():
-        for run in getattr(params.runs, key).values():
-            dataset = getattr(params.models, key)[run.model].dataset
-            stages.setdefault(dataset, {}).update(dict.fromkeys(track.counts))
+    for track in TRACKS.values():
+        for run in track.runs(params).values():
+            stages.setdefault(track.models(params)[run.model].dataset, {}).update(dict.fromkeys(track.counts))
     if not stages:
         raise InputError("params.yaml: runs.hcl, runs.pgkpr and runs.clld are empty, so that there are no results. "
                          "Take a recipe with runs: `keycontrast use cpu-hcl-qqp --data DIR`.")
     counts = {name: {stage: read_json(DatasetPaths(name).metrics(stage), f"{stage}@{name}") for stage in own}
               for name, own in stages.items()}
-    require_comparison(params, TRACKS)
-    require_trained(params, TRACKS)
-    names = {name for key in TRACKS for block in (params.models, params.runs) for name in getattr(block, key)}
+    require_comparison(params, TRACKS.values())
+    require_trained(params, TRACKS.values())
+    names = {*all_models(params), *all_runs(params)}
     records = _records({*stages, *names, "all"})
     return Material(params, read_results(params), counts,
                     {name: float(record["seconds"]) for name, record in records.items() if "seconds" in record},
@@ -72,7 +72,7 @@ def _records(instances: set[str]) -> dict[str, dict[str, Any]]:
 
 def unique(blocks: Iterable[Block]) -> list[Block]:
     """Return the first of each data set and track."""
-    return list({(one.dataset, one.track.key): one for one in reversed(list(blocks))}.values())[::-1]
+    return list({(one.dataset, one.track.name): one for one in reversed(list(blocks))}.values())[::-1]
 
 
 def sizes(material: Material, block: Block) -> str:
@@ -104,8 +104,7 @@ def rows_run(material: Material) -> list[str]:
 
 
 def _start(params: Params, model: str) -> str | None:
-    block = next(models[model] for key in TRACKS if model in (models := getattr(params.models, key)))
-    return getattr(block, "init_from", None)
+    return track_of_model(params, model).follows(params, model).get("init_from")
 
 
 def durations(material: Material) -> list[str]:

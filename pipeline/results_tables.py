@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pipeline.markdown import escaped, table
 from stages.metrics.registered import Metric, metric
 from stages.results.model import HELPS, Block, Difference, System, Value
-from stages.results.published.printed import NOTES, PublishedRow
+from stages.results.published import NOTES, PublishedRow
 
 NOTHING = "–"
 

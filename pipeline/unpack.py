@@ -15,8 +15,10 @@ from rich.console import Console
 from rich.text import Text
 
 from pipeline.packed.run import CONTENTS, MODEL_FILES, RESULTS
+from pipeline.schemas import schema_of
 from stages.artifacts.model_folder import TRAINED_ON_FILE
 from stages.artifacts.paths import ModelPaths, RunPaths
+from stages.artifacts.schemas import TableSchema
 from stages.artifacts.tables import (
     METADATA_KEY,
     ROW_GROUP,
@@ -36,7 +38,6 @@ from stages.tracks.track import Track
 
 # A clock may be a little off, and archives count in seconds.
 _CLOCK = 1.0
-_RECORD = "record"
 # Plain text that names the encoder which a classifier started from.
 _NAMING = ("metrics.json", TRAINED_ON_FILE, "README.md")
 
@@ -69,7 +70,7 @@ class _Part:
     Attributes:
         source: where it is.
         target: where it is to be.
-        kind: schema of a table, or a record; None for anything else.
+        schema: of a table; None for anything else.
         stage: stage instance that made it.
         model: that it is, or was made with.
         seed: of that model.
@@ -77,7 +78,7 @@ class _Part:
 
     source: Path
     target: Path
-    kind: str | None = None
+    schema: TableSchema | None = None
     stage: str = ""
     model: str = ""
     seed: int | None = None
@@ -101,7 +102,8 @@ def show_unpacked(file: Path, force: bool, console: Console) -> None:
         lines.append(f"The weights in artifacts/models of {', '.join(done.other_weights)} are of another training; "
                      f"those of this one stayed on the machine (run_packed.py --weights brings them).")
     scoring = {run: TRACKS[track] for run, track in done.runs.items()}
-    unscored = [f"  keycontrast stage {track.evaluated_by}@{run}" for run, track in scoring.items() if not track.scored]
+    unscored = [f"  keycontrast stage {track.evaluated_by}@{run}" for run, track in scoring.items()
+                if not track.classifies]
     if unscored:
         lines += ["Now score them, stage by stage; `keycontrast run` would train again what has no weights here:",
                   *unscored]
@@ -215,7 +217,7 @@ def _parts(folder: Path, contents: Mapping[str, Any]) -> Iterator[_Part]:
     for stage in dict.fromkeys(part.stage for part in parts):
         record = f"{stage}.json"
         if (folder / "records" / record).exists():
-            yield _Part(folder / "records" / record, RECORDS / record, _RECORD, stage)
+            yield _Part(folder / "records" / record, RECORDS / record, None, stage)
 
 
 def _parts_of_model(folder: Path, contents: Mapping[str, Any], paths: ModelPaths) -> Iterator[_Part]:
@@ -224,7 +226,7 @@ def _parts_of_model(folder: Path, contents: Mapping[str, Any], paths: ModelPaths
     for kind, digest in contents["tables"][place].items():
         pairs = kind == "confusing_pairs"
         yield _Part(folder / kind / f"{digest}.parquet", paths.confusing_pairs if pairs else paths.table(kind),
-                    track.schema(kind), f"{kind}@{paths.name}" if pairs else stage, paths.name, paths.seed)
+                    schema_of(kind, track), f"{kind}@{paths.name}" if pairs else stage, paths.name, paths.seed)
     for file in MODEL_FILES:
         if (source / file).exists():
             yield _Part(source / file, paths.folder / file, None, stage, paths.name, paths.seed)
@@ -237,8 +239,8 @@ def _parts_of_run(folder: Path, contents: Mapping[str, Any], run: str) -> Iterat
     track = _track(contents, "runs", run)
     for seed in (paths.seed for paths in _trained(contents, model)):
         for file in map(Path, track.run_files):
-            kind = track.schema(file.stem) if file.suffix == ".parquet" else None
-            yield _Part(folder / "runs" / run / str(seed) / file, RunPaths(run, seed).file(file.name), kind,
+            schema = schema_of(file.stem, track) if file.suffix == ".parquet" else None
+            yield _Part(folder / "runs" / run / str(seed) / file, RunPaths(run, seed).file(file.name), schema,
                         f"{stage}@{run}", model, seed)
 
 
@@ -256,14 +258,14 @@ def _put(part: _Part, contents: Mapping[str, Any], params: Params) -> None:
         _put_weights(part, contents, params)
     else:
         with atomic_file(part.target) as temporary:
-            if part.kind is None:
-                _put_file(part.source, temporary, _encoder(contents, part.model))
-            elif part.kind == _RECORD:
+            if part.schema is not None:
+                check_columns(part.source, part.schema)
+                _write_table(part, temporary, contents)
+            elif part.target.parent == RECORDS:
                 record = {**json.loads(part.source.read_text()), "device": contents["machine"]["device"]}
                 temporary.write_text(json.dumps(record) + "\n")
             else:
-                check_columns(part.source, part.kind)
-                _write_table(part, temporary, contents)
+                _put_file(part.source, temporary, _encoder(contents, part.model))
     # The age of what was computed, so that the same results can be unpacked twice.
     os.utime(part.target, (part.made, part.made))
 

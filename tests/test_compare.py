@@ -10,8 +10,8 @@ import pytest
 import yaml
 from nltk.translate.bleu_score import corpus_bleu
 
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import COMPARISON, RunPaths, row_name
-from stages.artifacts.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_json, write_table
 from stages.metrics import bleu, mean_statistic, paired_bootstrap
 from stages.metrics.registered import METRICS, standing_alone
@@ -73,7 +73,7 @@ def test_every_pair_of_runs_and_floors_stands_in_the_table_once():
         assert list(zip(rows["first"], rows["second"], strict=True)) == list(combinations(names, 2)), metric
     assert set(result.paired["metric"]) == {*MEANS, "corpus_bleu_4", "source_bleu", "ibleu", *standing_alone()}
     assert set(result.paired["dataset"]) == {"data/test"} and set(result.paired["items"]) == {ITEMS}
-    table = as_table("paired", result.paired).to_pandas()
+    table = as_table(SCHEMAS["paired"], result.paired).to_pandas()
     np.testing.assert_allclose(table["difference"], table["first_value"] - table["second_value"], atol=2e-6)
     assert (table["low"] <= table["high"]).all() and table["p_value"].between(0, 1).all()
 
@@ -179,11 +179,11 @@ def test_order_of_rows_does_not_matter_and_the_seed_does():
 
 def test_nothing_to_compare():
     result = run([], SETTINGS, 1)
-    assert result.metrics == {} and as_table("paired", result.paired).num_rows == 0
+    assert result.metrics == {} and as_table(SCHEMAS["paired"], result.paired).num_rows == 0
     one = evaluated("one")
     alone = replace(one, scores=one.scores[one.scores["system"] == "run"])
     result = run([alone], SETTINGS, 1)
-    assert as_table("paired", result.paired).num_rows == 0
+    assert as_table(SCHEMAS["paired"], result.paired).num_rows == 0
     assert list(result.metrics["data/test"]["groups"]) == ["one"]
 
 
@@ -256,8 +256,9 @@ def project(tmp_path, monkeypatch):
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(PARAMS))
     for name, gain in (("hcl/13", 0.2), ("hcl/2", 0.3), ("plain/13", 0.0)):
         one, paths = evaluated(name, gain), run_paths(name)
-        write_table(paths.predictions, "predictions", one.predictions, Provenance(f"generate_hcl@{paths.name}", "0"))
-        write_table(paths.scores, "scores", one.scores, Provenance(f"evaluate_hcl@{paths.name}", "0"))
+        made = (Provenance(f"{stage}_hcl@{paths.name}", "0") for stage in ("generate", "evaluate"))
+        write_table(paths.predictions, SCHEMAS["predictions"], one.predictions, next(made))
+        write_table(paths.scores, SCHEMAS["scores"], one.scores, next(made))
         write_json(paths.metrics, {"run": {}, "settings": {"split": "test"}})
     return tmp_path
 
@@ -269,7 +270,7 @@ def test_stage_writes_pairs_and_groups_with_the_same_bytes(project):
     groups = json.loads(first[1])["data/test"]["groups"]
     assert groups["hcl (2 seeds)"]["seeds"] == [13, 2]
     assert {"mean", "sd", "low", "high"} == set(groups["hcl (2 seeds)"]["sacrebleu"])
-    paired = read_frame(paths[0], "paired")
+    paired = read_frame(paths[0], SCHEMAS["paired"])
     assert ("hcl (2 seeds)", "plain") in set(zip(paired["first"], paired["second"], strict=True))
     assert "not adjusted" in read_metadata(paths[0])["models"]["test"]
     assert main([]) == 0
@@ -282,8 +283,8 @@ def test_stage_reads_both_tracks(project):
     (project / "params.yaml").write_text(yaml.safe_dump(params))
     assert main([]) == 1                # nothing of it is there yet
     one, paths = rewriting("xx"), RunPaths("xx", 13)
-    write_table(paths.predictions, "predictions", one.predictions, Provenance("generate_pgkpr@xx", "0"))
-    write_table(paths.scores, "paraphrase_scores", one.scores, Provenance("evaluate_pgkpr@xx", "0"))
+    write_table(paths.predictions, SCHEMAS["predictions"], one.predictions, Provenance("generate_pgkpr@xx", "0"))
+    write_table(paths.scores, SCHEMAS["paraphrase_scores"], one.scores, Provenance("evaluate_pgkpr@xx", "0"))
     write_json(paths.metrics, {"run": {}, "settings": {"split": "test"}})
     assert main([]) == 0
     found = json.loads((COMPARISON / "metrics.json").read_text())
@@ -303,10 +304,11 @@ def test_stage_names_the_stages_of_the_pgkpr_track(project, capsys):
 def test_stage_with_one_run_and_no_floors_writes_an_empty_table(project):
     params = {**PARAMS, "runs": {"hcl": {"plain": {"model": "plain"}}}}
     (project / "params.yaml").write_text(yaml.safe_dump(params))
-    scores = read_frame(RunPaths("plain", 13).scores, "scores")
-    write_table(RunPaths("plain", 13).scores, "scores", scores[scores["system"] == "run"], Provenance("x", "0"))
+    scores = read_frame(RunPaths("plain", 13).scores, SCHEMAS["scores"])
+    scores = scores[scores["system"] == "run"]
+    write_table(RunPaths("plain", 13).scores, SCHEMAS["scores"], scores, Provenance("x", "0"))
     assert main([]) == 0
-    assert read_frame(COMPARISON / "paired.parquet", "paired").empty
+    assert read_frame(COMPARISON / "paired.parquet", SCHEMAS["paired"]).empty
     assert list(json.loads((COMPARISON / "metrics.json").read_text())["data/test"]["groups"]) == ["plain"]
 
 
@@ -328,9 +330,9 @@ def test_stage_says_how_to_make_what_is_missing(project, capsys, kind, stage):
 
 def test_stage_refuses_scores_of_other_predictions(project, capsys):
     paths = RunPaths("plain", 13)
-    predictions = read_frame(paths.predictions, "predictions")
+    predictions = read_frame(paths.predictions, SCHEMAS["predictions"])
     predictions["prediction"] = "other"
-    write_table(paths.predictions, "predictions", predictions, Provenance("x", "0"))
+    write_table(paths.predictions, SCHEMAS["predictions"], predictions, Provenance("x", "0"))
     assert main([]) == 1
     assert "scores are not those of the run's predictions" in capsys.readouterr().err
 

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -231,6 +233,22 @@ print(waiting > 0, worker._queue.qsize(), worker._done_event.is_set())
     shown = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, text=True,
                            check=True)
     assert shown.stdout == "True 0 True\n" and shown.stderr == ""
+
+
+def test_requests_at_one_moment_are_all_served_at_once(server):
+    """Prefect's client would try again what the server refuses, two seconds later."""
+    address = f"{os.environ['PREFECT_API_URL']}/v2/concurrency_limits"
+
+    def post(path, **body):
+        request = urllib.request.Request(f"{address}/{path}", json.dumps(body).encode(),
+                                         {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status
+
+    assert post("", name="many", limit=500) == 201
+    with ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(lambda _: post("increment", names=["many"], slots=1), range(80)))
+    assert set(answers) == {200}
 
 
 def test_a_killed_run_leaves_nothing_behind_and_goes_on(done, tmp_path):

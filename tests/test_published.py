@@ -3,15 +3,12 @@
 import pytest
 
 from stages.params import parse_params
-from stages.results.published import clld
-from stages.results.published.hcl import HUMAN_KAPPA, METRICS, PAPER_TRIPLES, TABLES, TOLD
-from stages.results.published.pgkpr import HUMAN as PGKPR_HUMAN
-from stages.results.published.pgkpr import METRICS as PGKPR_METRICS
-from stages.results.published.pgkpr import TABLES as PGKPR_TABLES
-from stages.results.published.printed import NOTES, dataset_kind_of
+from stages.results.published import NOTES, dataset_kind_of, paper, printed_table
 from stages.results.tracks.hcl import HCL, removed_parts
 from stages.results.tracks.pgkpr import PGKPR, keywords_of
 
+TABLES, PGKPR_TABLES, CLLD_TABLES = (paper(track).tables for track in ("hcl", "pgkpr", "clld"))
+METRICS, PGKPR_METRICS = TABLES["1a"].metrics, PGKPR_TABLES["2a"].metrics
 TABLE_1 = [(number, row) for number in ("1a", "1b", "1c") for row in TABLES[number].rows.values()]
 
 
@@ -78,8 +75,14 @@ def test_remarks_hold():
     assert TABLES["1b"].rows["DialoGPT"].flag == "r3"
 
 
+def test_what_is_known_of_a_cell_must_have_its_cell():
+    with pytest.raises(ValueError, match="table 9 has no cell"):
+        printed_table("Ours | 1", ["accuracy"], cells=[{"row": "Our", "metric": "accuracy", "flag": "r1"}], number="9",
+                      title="", kind="")
+
+
 def test_every_flag_has_a_note_and_is_used():
-    used = {flag for table in (*TABLES.values(), *PGKPR_TABLES.values(), *clld.TABLES.values())
+    used = {flag for table in (*TABLES.values(), *PGKPR_TABLES.values(), *CLLD_TABLES.values())
             for flag in table.flags}
     assert used == set(NOTES)
     assert TABLES["1c"].flags == ["!1", "!2", "!3"]
@@ -103,7 +106,7 @@ def test_percentages_of_the_text_recompute_from_the_cells(table, row, base, metr
 
 
 def test_what_is_told_of_the_ablations():
-    assert [round(percent("2", row, "Ours", "bleu_1"), 2) for row in TOLD] == [-10.36, -2.10, -6.49]
+    assert [round(percent("2", row, "Ours", "bleu_1"), 2) for row in HCL.told] == [-10.36, -2.10, -6.49]
 
 
 def test_both_tables_of_qqp_have_the_same_row_of_ours():
@@ -111,16 +114,17 @@ def test_both_tables_of_qqp_have_the_same_row_of_ours():
 
 
 def test_triples_of_the_paper_add_up():
-    assert sum(PAPER_TRIPLES[split] for split in ("train", "validation", "test")) == PAPER_TRIPLES["samples"] == 44_949
+    triples = paper("hcl").facts["triples"]
+    assert sum(triples[split] for split in ("train", "validation", "test")) == triples["samples"] == 44_949
 
 
 def test_human_tables_have_their_criteria():
-    assert tuple(HUMAN_KAPPA) == TABLES["3"].metrics
+    assert tuple(paper("hcl").facts["kappa"]) == TABLES["3"].metrics
     assert TABLES["3"].headings == ["Fluency", "Meaningfulness", "Differential"] and TABLES["3"].human
     assert TABLES["1a"].headings == ["BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "Extrema", "Average", "Greedy"]
     assert PGKPR_TABLES["2a"].headings[3:] == ["BLEU-4", "ROUGE-1", "ROUGE-2", "ROUGE-L"]
     assert TABLES["3"].rows["Ours"].cells["differential"].text == "2.43"
-    assert PGKPR_HUMAN.rows["Target"].flag == "r5"
+    assert PGKPR_TABLES["5"].rows["Target"].flag == "r5"
 
 
 def names_of(track, settings, decode, kind):
@@ -210,7 +214,7 @@ def test_tables_2_and_3_of_pgkpr_have_their_rows_on_both_data_sets():
     for kind in "ab":
         full = PGKPR_TABLES[f"2{kind}"].rows["PGKPR"]
         assert full.cells == PGKPR_TABLES[f"3{kind}"].rows["PGKPR"].cells
-    assert PGKPR_TABLES["5"] is PGKPR_HUMAN and PGKPR_HUMAN.scale == 1
+    assert PGKPR_TABLES["5"].human and PGKPR_TABLES["5"].scale == 1
 
 
 def test_cumulative_bleu_falls_with_the_order():

@@ -44,7 +44,7 @@ def test_every_metric_has_a_family_with_a_heading_and_every_family_metrics():
     assert {one.family for one in METRICS.values()} == set(FAMILIES)
     assert len({one.name for one in METRICS.values() if not one.key.startswith("released")}) > 40
     assert metric("not there").direction == 0 and metric("a_b").label == "a b"
-    shown = {key: {column.key for table in track.tables for column in table.columns} for key, track in TRACKS.items()}
+    shown = {key: {column.key for table in track.layouts for column in table.columns} for key, track in TRACKS.items()}
     assert set().union(*shown.values()) == set(METRICS)
     for key, track in TRACKS.items():
         assert set(track.reported) <= shown[key] and len({one.short for one in track.headlines}) == len(track.headlines)

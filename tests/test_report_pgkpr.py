@@ -29,6 +29,7 @@ from report_artifacts import (
 from report_outline import Outline, assert_sound, part, row_of, rows, track
 
 import stages.results.page.context
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import MODELS, REPORT_PAGE, ModelPaths, RunPaths, row_name
 from stages.artifacts.tables import read_frame, write_table
 from stages.params import load_params
@@ -358,7 +359,7 @@ def test_generations_mark_every_keyword_of_the_source(page, both):
     assert data["items"][0][1] == "are good workouts lose belly fat" and data["items"][0][5:8] == [None] * 3
     assert data["items"][0][9][0] == [0.25, 0.25, 0.25]
     with contextlib.chdir(both):
-        predictions = read_frame(RunPaths("pgkpr", 13).predictions, "predictions")
+        predictions = read_frame(RunPaths("pgkpr", 13).predictions, SCHEMAS["predictions"])
     runs = [Run("pgkpr", "pgkpr", "pgkpr", "quora", 1, TRACKS["pgkpr"].row({}, {}), {"counts": {}},
                 predictions=predictions)]
     assert "many" not in generations_data(runs, None, 10**6)

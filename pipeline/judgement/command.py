@@ -12,10 +12,11 @@ from rich.text import Text
 
 from pipeline.judgement.design import INSTRUCTIONS, PRESETS, Design, design_of, instructions
 from pipeline.judgement.filled import Judgements, read_judgements
+from pipeline.judgement.schema import JUDGEMENTS
 from pipeline.judgement.sheets import REFERENCE, Key, key_of, make_sheets, read_key, shared_outputs
 from pipeline.judgement.statistics import summary, weights_called
 from pipeline.markdown import escaped, table
-from stages.artifacts.paths import PREDICTIONS, row_name
+from stages.artifacts.paths import PREDICTED, row_name
 from stages.artifacts.tables import (
     Provenance,
     atomic_file,
@@ -25,11 +26,10 @@ from stages.artifacts.tables import (
     write_json,
     write_table,
 )
-from stages.results.published.hcl import HUMAN_KAPPA, TABLES
-from stages.results.published.pgkpr import HUMAN
-from stages.results.published.printed import NOTES, PublishedTable
+from stages.results.published import NOTES, paper
 from stages.results.tracks import TRACKS
 from stages.runtime.errors import InputError, nearest
+from stages.tracks.schemas.predictions import PREDICTIONS
 
 KEY, SHEETS = "key.json", "sheets"
 RESULTS = ("judgements.parquet", "summary.json", "results.md")
@@ -114,7 +114,7 @@ def read(folder: Path, console: Console, *, partial: bool = False, weights: str 
     judgements = read_judgements(folder / SHEETS, key, partial)
     found = {"design": asdict(key.design), "seed": key.seed, "runs": key.runs, "cells": judgements.expected,
              "missing": judgements.missing, **summary(judgements.table, key.design, chosen)}
-    write_table(folder / RESULTS[0], "judgements", judgements.table, Provenance(
+    write_table(folder / RESULTS[0], JUDGEMENTS, judgements.table, Provenance(
         "judge", _digest(folder / KEY), counts={"cells": judgements.expected, "missing": judgements.missing}))
     write_json(folder / RESULTS[1], found)
     page = results_page(key, judgements, found)
@@ -153,7 +153,7 @@ def _distinct(runs: Sequence[str]) -> list[str]:
 
 
 def _predictions(run: str) -> pd.DataFrame:
-    return read_frame(_file(run), "predictions")
+    return read_frame(_file(run), PREDICTIONS)
 
 
 def _file(run: str) -> Path:
@@ -162,8 +162,8 @@ def _file(run: str) -> Path:
     Raises:
         InputError: there are none, or several.
     """
-    found = {path.parent.relative_to(PREDICTIONS).as_posix(): path
-             for path in sorted(PREDICTIONS.glob("*/*/predictions.parquet"))}
+    found = {path.parent.relative_to(PREDICTED).as_posix(): path
+             for path in sorted(PREDICTED.glob("*/*/predictions.parquet"))}
     own = [name for name in found if run in (name, row_name(name))]
     if not own:
         raise InputError(f"no run {run!r} has predictions; {nearest(run, found)} They are made by `keycontrast run "
@@ -177,11 +177,11 @@ def _file(run: str) -> Path:
 def _track(run: str) -> str:
     """Return the track of a run by the stage that wrote its predictions."""
     stage = str(read_metadata(_file(run)).get("stage"))
-    track = next((one for one in TRACKS.values() if stage.startswith(f"{one.compared.made_by}@")), TRACKS["hcl"])
+    track = next((one for one in TRACKS.values() if stage.startswith(f"{one.computed_by}@")), TRACKS["hcl"])
     if track.classifies:
         raise InputError(f"run {run} is of the {track.title} track, which classifies: it has written no texts to "
                          f"judge.")
-    return track.key
+    return track.name
 
 
 def _origin(run: str) -> dict[str, str]:
@@ -213,8 +213,9 @@ def results_page(key: Key, judgements: Judgements, found: dict[str, Any]) -> str
              *_systems(found, design), "", "## Agreement", "", *_agreement(found), "", "## Differences", "",
              "Paired two-tailed t-test on per-item means. Each p is of its comparison alone; "
              f"{len(found['tests'])} were made.", "", *_tests(found)]
-    beside = _published(design)
-    return "\n".join([*lines, *(["", *_published_lines(beside)] if beside else [])]) + "\n"
+    beside = [like for like, preset in PRESETS.items()
+              if (design.criteria, design.points) == (preset.criteria, preset.points)]
+    return "\n".join([*lines, *(["", *_published(beside[0])] if beside else [])]) + "\n"
 
 
 def _systems(found: dict[str, Any], design: Design) -> list[str]:
@@ -250,21 +251,15 @@ def _tests(found: dict[str, Any]) -> list[str]:
     return table(heads, rows, left=3)
 
 
-def _published(design: Design) -> PublishedTable | None:
-    """Return the published table whose criteria and scale are those of ``design``."""
-    for like, beside in (("hcl", TABLES["3"]), ("pgkpr", HUMAN)):
-        preset = PRESETS[like]
-        if (design.criteria, design.points) == (preset.criteria, preset.points):
-            return beside
-    return None
-
-
-def _published_lines(beside: PublishedTable) -> list[str]:
+def _published(track: str) -> list[str]:
+    """Return the published table that has the criteria and scale of preset ``track``."""
+    beside = next(one for one in paper(track).tables.values() if one.human)
     rows = [[escaped(row.name), *(cell.text for cell in row.cells.values())] for row in beside.rows.values()]
     lines = ["## Published", "", f"{beside.title}. Other systems, texts and raters: people's scales do not carry over, "
              "so that only differences within a table mean anything.", ""]
-    if beside is TABLES["3"]:
-        rows.append(["kappa", *(f"{HUMAN_KAPPA[name]:.2f}" for name in beside.metrics)])
+    kappa = paper(track).facts.get("kappa")
+    if kappa:
+        rows.append(["kappa", *(f"{kappa[name]:.2f}" for name in beside.metrics)])
     lines += table(["system", *beside.headings], rows)
     return lines + [line for flag in beside.flags for line in ("", NOTES[flag])]
 

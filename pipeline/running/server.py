@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from pipeline.running.environment import HOME, child_environment
 from stages.runtime.errors import InputError
@@ -54,8 +55,25 @@ def serve(port: int) -> None:
     die_with([int(pid) for pid in [os.environ.get(ORCHESTRATOR)] if pid])
     import uvicorn
 
+    _let_writers_wait()
     uvicorn.run("prefect.server.api.server:create_app", factory=True, host="127.0.0.1", port=port,
                 log_level="error", lifespan="on")
+
+
+def _let_writers_wait() -> None:
+    """Have every transaction of the server take its turn before it reads.
+
+    SQLite refuses at once what has read and then writes, if something else has been written in between, and Prefect's
+    client tries such a request again after two seconds: measured, before four of five stages.
+    """
+    from prefect.server.database.configurations import AioSqliteConfiguration
+
+    begin = AioSqliteConfiguration.begin_transaction
+
+    def begin_in_turn(self: Any, session: Any, with_for_update: bool = True) -> Any:  # noqa: ARG001 - as Prefect calls it
+        return begin(self, session, with_for_update=True)
+
+    AioSqliteConfiguration.begin_transaction = begin_in_turn  # type: ignore[method-assign]
 
 
 def _server_environment() -> dict[str, str]:

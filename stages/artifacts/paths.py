@@ -35,7 +35,7 @@ class DatasetPaths:
         return ARTIFACTS / self.name
 
     def table(self, kind: str) -> Path:
-        """Path of the table ``kind`` (a key of ``stages.artifacts.schemas.SCHEMAS``)."""
+        """Path of the table ``kind`` (the name of its schema)."""
         return self.folder / f"{kind}.parquet"
 
     def metrics(self, stage: str) -> Path:
@@ -58,7 +58,7 @@ class DatasetPaths:
         return self.folder / "pos_frequency"
 
 
-MODELS, RUNS, PREDICTIONS, PROBES, CONFUSING_PAIRS = (
+MODELS, RUNS, PREDICTED, PROBES, CONFUSED = (
     ARTIFACTS / name for name in ("models", "runs", "predictions", "probes", "confusing_pairs"))
 
 
@@ -106,7 +106,7 @@ class ModelPaths:
     @property
     def confusing_pairs(self) -> Path:
         """Pairs of classes that a model of the CLLD track confuses; another stage writes them."""
-        return CONFUSING_PAIRS / self.name / str(self.seed) / "confusing_pairs.parquet"
+        return CONFUSED / self.name / str(self.seed) / "confusing_pairs.parquet"
 
     @property
     def evaluations(self) -> Path:
@@ -161,7 +161,7 @@ class RunPaths:
     @property
     def predictions(self) -> Path:
         """Generated texts or classes, a row per example of the evaluated split: in a folder that a stage owns alone."""
-        return PREDICTIONS / self.name / str(self.seed) / "predictions.parquet"
+        return PREDICTED / self.name / str(self.seed) / "predictions.parquet"
 
     def file(self, name: str) -> Path:
         """Path of a file of the run, by the name that it has in its folder."""

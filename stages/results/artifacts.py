@@ -4,7 +4,7 @@ What must be there is named, when it is not, with the stage that makes it.
 """
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +12,14 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from stages.artifacts.paths import COMPARISON, ModelPaths, RunPaths, seeded_name
+from stages.artifacts.schemas import TableSchema
 from stages.artifacts.tables import read_frame, read_table
 from stages.results.comparison import EvaluatedRun
+from stages.results.schemas import MCNEMAR, PAIRED
 from stages.results.track import TrackResults
 from stages.runtime.errors import InputError
 from stages.runtime.settings import Params
+from stages.tracks.track import Track
 
 if TYPE_CHECKING:
     from stages.params.root import Params as Validated
@@ -51,16 +54,16 @@ def require(path: Path, stage: str) -> Path:
     return path
 
 
-def seeded_models(params: "Params | Validated", track: str) -> dict[str, ModelPaths]:
+def seeded_models(params: "Params | Validated", track: Track) -> dict[str, ModelPaths]:
     """Return every model of a track under each of its seeds, as results call it."""
     return {seeded_name(name, seed, model.seeds): ModelPaths(name, seed)
-            for name, model in getattr(params.models, track).items() for seed in model.seeds}
+            for name, model in track.models(params).items() for seed in model.seeds}
 
 
-def seeded_runs(params: "Params | Validated", track: str) -> dict[str, RunPaths]:
+def seeded_runs(params: "Params | Validated", track: Track) -> dict[str, RunPaths]:
     """Return every run of a track under each seed of its model, as results call it."""
     return {seeded_name(name, seed, seeds): RunPaths(name, seed)
-            for name in getattr(params.runs, track) for seeds in [params.run_seeds(name)] for seed in seeds}
+            for name in track.runs(params) for seeds in [params.run_seeds(name)] for seed in seeds}
 
 
 def run_metrics(track: TrackResults, run: RunPaths) -> dict[str, Any]:
@@ -69,7 +72,7 @@ def run_metrics(track: TrackResults, run: RunPaths) -> dict[str, Any]:
     Raises:
         InputError: it is missing, or of another kind.
     """
-    path, stage = run.metrics, f"evaluate_{track.key}@{run.name}"
+    path, stage = run.metrics, f"{track.evaluated_by}@{run.name}"
     metrics = read_json(path, stage)
     if not {"run", "floors", "counts", "settings"} <= set(metrics):
         raise InputError(f"{path}: not the metrics of a run. Make them again with `keycontrast stage {stage}`.")
@@ -84,29 +87,29 @@ def known_metrics(runs: Mapping[str, RunPaths], root: Path = Path()) -> Iterator
             yield name, json.loads(path.read_text(encoding="utf-8"))
 
 
-def run_table(track: TrackResults, run: RunPaths, kind: str) -> pd.DataFrame:
+def run_table(track: TrackResults, run: RunPaths, schema: TableSchema) -> pd.DataFrame:
     """Return a table that the evaluation of a run left behind."""
-    return read_frame(require(run.table(kind), f"evaluate_{track.key}@{run.name}"), kind)
+    return read_frame(require(run.table(schema.name), f"{track.evaluated_by}@{run.name}"), schema)
 
 
 def first_predictions(track: TrackResults, run: RunPaths) -> pd.DataFrame:
     """Return the first sample that a run wrote for each item."""
-    path = require(run.predictions, f"{track.compared.made_by}@{run.name}")
-    predictions = read_frame(path, track.compared.predictions)
+    path = require(run.predictions, f"{track.computed_by}@{run.name}")
+    predictions = read_frame(path, track.schemas["predictions"])
     return predictions[predictions["sample"] == 0].reset_index(drop=True)
 
 
 def wrong_predictions(track: TrackResults, run: RunPaths) -> pd.DataFrame:
     """Return the texts that a classifier has wrong: id, text, both classes, and the probability of its own."""
-    path = require(run.predictions, f"{track.compared.made_by}@{run.name}")
-    table = read_table(path, track.compared.predictions, ["example_id", "text", "label", "predicted", "probability"])
+    path = require(run.predictions, f"{track.computed_by}@{run.name}")
+    table = read_table(path, track.schemas["predictions"], ["example_id", "text", "label", "predicted", "probability"])
     return table.filter(pc.not_equal(table["label"], table["predicted"])).to_pandas()
 
 
 def said_classes(track: TrackResults, run: RunPaths) -> pd.DataFrame:
     """Return the class of every text and the one that a classifier says."""
-    path = require(run.predictions, f"{track.compared.made_by}@{run.name}")
-    return read_frame(path, track.compared.predictions, ["label", "predicted"])
+    path = require(run.predictions, f"{track.computed_by}@{run.name}")
+    return read_frame(path, track.schemas["predictions"], ["label", "predicted"])
 
 
 def item_scores(run: RunPaths) -> dict[int, list[float | None]]:
@@ -147,12 +150,12 @@ def model_config(model: ModelPaths) -> dict[str, Any] | None:
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
-def model_table(track: str, model: ModelPaths, kind: str) -> pd.DataFrame:
+def model_table(track: str, model: ModelPaths, schema: TableSchema) -> pd.DataFrame:
     """Return a table that a training left behind."""
-    return read_frame(require(model.table(kind), f"train_{track}@{model.name}"), kind)
+    return read_frame(require(model.table(schema.name), f"train_{track}@{model.name}"), schema)
 
 
-def require_trained(params: Params, tracks: Collection[str]) -> None:
+def require_trained(params: Params, tracks: Iterable[TrackResults]) -> None:
     """Check that every model of the params has left metrics and a history.
 
     Raises:
@@ -161,32 +164,32 @@ def require_trained(params: Params, tracks: Collection[str]) -> None:
     for track in tracks:
         for model in seeded_models(params, track).values():
             for path in (model.metrics, model.history):
-                require(path, f"train_{track}@{model.name}")
+                require(path, f"{track.trained_by}@{model.name}")
 
 
 def read_comparison() -> tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]:
     """Return what the comparison reported by label, and tables ``paired`` and ``mcnemar``; empty where there is none.
     """
     path = COMPARISON / "metrics.json"
-    tables = (COMPARISON / f"{kind}.parquet" for kind in ("paired", "mcnemar"))
-    paired, exact = (read_frame(table, table.stem) if table.exists() else pd.DataFrame() for table in tables)
+    tables = ((COMPARISON / f"{schema.name}.parquet", schema) for schema in (PAIRED, MCNEMAR))
+    paired, exact = (read_frame(path, schema) if path.exists() else pd.DataFrame() for path, schema in tables)
     return read_json(path, "compare") if path.exists() else {}, paired, exact
 
 
-def require_comparison(params: Params, tracks: Mapping[str, TrackResults]) -> None:
+def require_comparison(params: Params, tracks: Collection[TrackResults]) -> None:
     """Check that the comparison is there and of the runs of the params.
 
     Raises:
         InputError: it is not.
     """
-    kinds = ["paired", *(["mcnemar"] if any(one.compared.exact and getattr(params.runs, key)
-                                            for key, one in tracks.items()) else [])]
+    exact = any(track.compared.exact and track.runs(params) for track in tracks)
+    kinds = ["paired", *(["mcnemar"] if exact else [])]
     for path in (COMPARISON / "metrics.json", *(COMPARISON / f"{kind}.parquet" for kind in kinds)):
         require(path, "compare")
     path = COMPARISON / "metrics.json"
     known = {run for found in read_json(path, "compare").values() for group in found["groups"].values()
              for run in group["runs"]}
-    strange = sorted(known ^ {run for key in tracks for run in seeded_runs(params, key)})
+    strange = sorted(known ^ {run for track in tracks for run in seeded_runs(params, track)})
     if strange:
         where = "which params.yaml does not have" if strange[0] in known else "of params.yaml, is not in it"
         raise InputError(f"{path}: it is of other runs: {strange[0]}, {where}. Run `keycontrast run compare`.")
@@ -198,14 +201,14 @@ def read_evaluated(params: Params, track: TrackResults, name: str, paths: RunPat
     Raises:
         InputError: it was not decoded, or not evaluated.
     """
-    compared, evaluate = track.compared, f"evaluate_{track.key}"
-    for path, stage in ((paths.predictions, compared.made_by), (paths.scores, evaluate), (paths.metrics, evaluate)):
+    compared, evaluate = track.compared, track.evaluated_by
+    for path, stage in ((paths.predictions, track.computed_by), (paths.scores, evaluate), (paths.metrics, evaluate)):
         if not path.exists():
             raise InputError(f"{path}: no such artifact. Make it with `keycontrast run {stage}@{paths.name}`, or take "
-                             f"the run out of runs.{track.key}.")
+                             f"the run out of runs.{track.name}.")
     settings = read_json(paths.metrics, f"{evaluate}@{paths.name}")["settings"]
-    model = getattr(params.runs, track.key)[paths.name].model
-    predictions = read_frame(paths.predictions, compared.predictions,
+    model = track.runs(params)[paths.name].model
+    predictions = read_frame(paths.predictions, track.schemas["predictions"],
                              None if compared.read is None else list(compared.read))
-    return EvaluatedRun(name, getattr(params.models, track.key)[model].dataset, settings["split"], paths, predictions,
-                        read_frame(paths.scores, compared.scores), track, settings)
+    return EvaluatedRun(name, track.models(params)[model].dataset, settings["split"], paths, predictions,
+                        read_frame(paths.scores, track.schemas["scores"]), track, settings)

@@ -38,6 +38,7 @@ from stages.results.comparison import (
     summary,
     systems_of,
 )
+from stages.results.schemas import MCNEMAR, PAIRED
 from stages.results.tracks import TRACKS
 from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.seeds import derived_seed
@@ -91,14 +92,14 @@ def run(runs: Sequence[EvaluatedRun], settings: "Compare", seed: int) -> Compari
 def _work(process: StageProcess) -> None:
     params = process.params
     runs = [read_evaluated(params, track, name, paths) for track in TRACKS.values()
-            for name, paths in seeded_runs(params, track.key).items()]
+            for name, paths in seeded_runs(params, track).items()]
     result = run(runs, params.compare, params.seed)
     counts = {label: len(found["groups"]) for label, found in result.metrics.items()}
     process.log.info("%d tests; systems: %s", len(result.paired), counts or "none")
     params_hash = process.params_hash
-    write_table(COMPARISON / "paired.parquet", "paired", result.paired,
+    write_table(COMPARISON / "paired.parquet", PAIRED, result.paired,
                 Provenance(process.name, params_hash, {"test": TEST}, {"systems": counts}))
-    write_table(COMPARISON / "mcnemar.parquet", "mcnemar", result.mcnemar, Provenance(process.name, params_hash))
+    write_table(COMPARISON / "mcnemar.parquet", MCNEMAR, result.mcnemar, Provenance(process.name, params_hash))
     write_json(COMPARISON / "metrics.json", result.metrics)
 
 

@@ -67,7 +67,7 @@ class EvaluatedRun:
         differ = system == "run" and rows[compared.answer].tolist() != items[compared.predicted].tolist()
         if differ or rows["example_id"].tolist() != items["example_id"].tolist():
             raise InputError(f"{self.paths.scores}: the scores are not those of the run's predictions. Score "
-                             f"them again with `keycontrast run evaluate_{self.track.key}@{self.paths.name}`.")
+                             f"them again with `keycontrast run evaluate_{self.track.name}@{self.paths.name}`.")
         return rows
 
     def statistics(self, system: str) -> dict[str, Statistic]:
@@ -135,9 +135,9 @@ def comparable(runs: Sequence[EvaluatedRun]) -> dict[str, list[EvaluatedRun]]:
     found: dict[str, list[EvaluatedRun]] = {}
     labels: dict[tuple[str, str, str, str], str] = {}
     for one in runs:
-        key, label = (one.track.key, one.dataset, one.split, one.fingerprint), f"{one.dataset}/{one.split}"
+        key, label = (one.track.name, one.dataset, one.split, one.fingerprint), f"{one.dataset}/{one.split}"
         if key not in labels:
-            others = {other.track.key for other in found.get(label, [])} - {one.track.key}
+            others = {other.track.name for other in found.get(label, [])} - {one.track.name}
             names = [label, *([f"{label} ({one.track.title})"] if others else []), f"{label} (as {one.name})"]
             labels[key] = next(name for name in names if name not in found)
         found.setdefault(labels[key], []).append(one)

@@ -18,7 +18,7 @@ from stages.results.artifacts import (
 )
 from stages.results.classifiers import read_classifier
 from stages.results.model import Block, Model, Results, Run, System, compared_values, values_of
-from stages.results.published.printed import dataset_kind_of
+from stages.results.published import dataset_kind_of
 from stages.results.track import TrackResults
 from stages.results.tracks import TRACKS
 from stages.results.tracks.pgkpr import keywords_of
@@ -32,30 +32,30 @@ def read_results(params: Params) -> Results:
     Raises:
         InputError: a listed run has not been evaluated, or a file cannot be read.
     """
-    models = {(track.key, paths): _model(params, track, name, paths) for track in TRACKS.values()
-              for name, paths in seeded_models(params, track.key).items()}
-    runs = [_run(params, track, name, paths, models[track.key, ModelPaths(model, paths.seed)])
-            for track in TRACKS.values() for name, paths in seeded_runs(params, track.key).items()
-            for model in [getattr(params.runs, track.key)[paths.name].model]]
+    models = {(track.name, paths): _model(params, track, name, paths) for track in TRACKS.values()
+              for name, paths in seeded_models(params, track).items()}
+    runs = [_run(params, track, name, paths, models[track.name, ModelPaths(model, paths.seed)])
+            for track in TRACKS.values() for name, paths in seeded_runs(params, track).items()
+            for model in [track.runs(params)[paths.name].model]]
     kinds = {name: dataset_kind_of(name, block.layout, block.source) for name, block in params.datasets.items()}
     comparison = read_comparison()
     blocks = [block for track in TRACKS.values()
-              for block in blocks_of(track, [run for run in runs if run.track == track.key], kinds, *comparison)]
+              for block in blocks_of(track, [run for run in runs if run.track == track.name], kinds, *comparison)]
     return Results(params.recipe, params.seed, params.encoder.source, list(models.values()), runs, blocks)
 
 
 def _model(params: Params, track: TrackResults, name: str, paths: ModelPaths) -> Model:
-    block, settings = getattr(params.models, track.key)[paths.name], track.settings(params, paths.name)
+    block, settings = track.models(params)[paths.name], track.settings(params, paths.name)
     own = {key: settings[key] for key in track.named if key in settings}
-    return Model(name, track.key, block.dataset, paths.seed, {**own, **block.overrides}, settings,
+    return Model(name, track.name, block.dataset, paths.seed, {**own, **block.overrides}, settings,
                  {group: settings[group] for group in track.shown(settings) if group in settings},
-                 model_metrics(track.key, paths), model_history(track.key, paths))
+                 model_metrics(track.name, paths), model_history(track.name, paths))
 
 
 def _run(params: Params, track: TrackResults, name: str, paths: RunPaths, model: Model) -> Run:
     decode = track.decoding(params, paths.name)
-    given = getattr(getattr(params.runs, track.key)[paths.name], "decode", decode)
-    return Run(name, track.key, model.name, model.dataset, model.seed, track.row(model.settings, decode),
+    given = getattr(track.runs(params)[paths.name], "decode", decode)
+    return Run(name, track.name, model.name, model.dataset, model.seed, track.row(model.settings, decode),
                run_metrics(track, paths), model.overrides, model.settings, given,
                keywords_of(model.settings, decode) if track.many_keywords else None,
                read_classifier(track, paths, model.paths) if track.classifies else None)

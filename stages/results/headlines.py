@@ -67,20 +67,20 @@ def confusion(predictions: pd.DataFrame) -> pd.DataFrame:
 
 def _work(process: StageProcess) -> None:
     params = process.params
-    require_trained(params, TRACKS)
+    require_trained(params, TRACKS.values())
     paths, trained = HeadlinePaths(params.recipe), {}
     for key, track in TRACKS.items():
         metrics: dict[str, list[dict[str, Any]]] = {}
-        for run in seeded_runs(params, key).values():
+        for run in seeded_runs(params, track).values():
             metrics.setdefault(run.name, []).append(run_metrics(track, run))
         write_json(paths.metrics(key), headlines(metrics, [one.key for one in track.headlines[:FEW]]))
-        if models := seeded_models(params, key):
+        if models := seeded_models(params, track):
             histories = {name: model_history(key, model) for name, model in models.items()}
             trained[key] = curves({name: one for name, one in histories.items() if one is not None}, track.judged_by[0])
     _write_tables(paths.curves, trained.items())
     _write_tables(paths.confusion, (
         (run, confusion(pd.concat([said_classes(track, RunPaths(run, seed)) for seed in params.run_seeds(run)])))
-        for key, track in TRACKS.items() if track.classifies for run in getattr(params.runs, key)))
+        for track in TRACKS.values() if track.classifies for run in track.runs(params)))
 
 
 def _write_tables(folder: Path, tables: Iterable[tuple[str, pd.DataFrame]]) -> None:

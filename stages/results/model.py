@@ -13,7 +13,7 @@ import pandas as pd
 
 from stages.artifacts.paths import ModelPaths, RunPaths, row_name
 from stages.metrics.registered import Metric, metric
-from stages.results.published.printed import PublishedRow
+from stages.results.published import PublishedRow
 from stages.results.track import Row, TrackResults
 
 if TYPE_CHECKING:
@@ -235,11 +235,6 @@ class Block:
         found = self._differences.get((key, frozenset((name, base))))
         return found if found is None or found.name == name else found.turned()
 
-    def differences_from(self, base: str, key: str) -> list[Difference]:
-        """Return every system that was compared with ``base`` less it."""
-        found = (self.difference(name, base, key) for name in self.compared if name != base)
-        return [one for one in found if one is not None]
-
     @property
     def tested(self) -> list[str]:
         """Keys of the metrics on which anything was compared."""
@@ -281,11 +276,11 @@ class Results:
 
     def models_of(self, track: TrackResults) -> list[Model]:
         """Return the models of one track."""
-        return [model for model in self.models if model.track == track.key]
+        return [model for model in self.models if model.track == track.name]
 
     def runs_of(self, track: TrackResults) -> list[Run]:
         """Return the runs of one track."""
-        return [run for run in self.runs if run.track == track.key]
+        return [run for run in self.runs if run.track == track.name]
 
     def blocks_of(self, track: TrackResults) -> list[Block]:
         """Return the blocks of one track."""

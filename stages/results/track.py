@@ -8,8 +8,9 @@ import pandas as pd
 
 from stages.metrics.registered import METRICS, Family, Metric, metric
 from stages.metrics.resampling import Statistic
-from stages.results.published.printed import PublishedRow, PublishedTable
+from stages.results.published import PublishedRow, PublishedTable
 from stages.runtime.settings import Params
+from stages.tracks.track import Track
 
 FEW = 8     # metrics that sum up a run
 
@@ -83,8 +84,6 @@ class Compared:
     """How runs are compared on the same items.
 
     Attributes:
-        made_by: stage that writes predictions.
-        predictions, scores: kinds of both tables.
         read: columns of predictions that are read; None for all.
         inputs, targets, predicted: columns of predictions.
         answer: the column of scores that says the same as ``predicted``.
@@ -93,9 +92,6 @@ class Compared:
         exact: whether McNemar's test is made too.
     """
 
-    made_by: str
-    predictions: str
-    scores: str
     inputs: str
     targets: str
     predicted: str
@@ -105,21 +101,19 @@ class Compared:
     exact: bool = False
 
 
-@dataclass(frozen=True)
-class TrackResults:
-    """One method with its ablations and baselines, as results show it.
+@dataclass(frozen=True, kw_only=True)
+class TrackResults(Track):
+    """A track, one method with its ablations and baselines, as results show it.
 
     Attributes:
-        key: as in the params.
-        title: short name.
         method: what it is.
         names: what its rows are called.
-        settings, decoding: return all settings of a model and of a run, nested like the params.
+        further_settings: returns what all settings of a model hold beside that block with the model's overrides.
         shown: returns which settings of a model the page shows; what a model does not read is left out.
         named: settings of a model that say beside its overrides what it is.
         row: returns what a run is, from the settings of its model and its decoding.
         full: the row of the full method; None where rows are compared step by step.
-        tables: tables of results.
+        layouts: tables of results.
         reported: metrics that its paper reports, the leading one first, and those that go with them.
         scale: what these are multiplied by where the paper's unit is wanted.
         questions: groups of training curves.
@@ -137,23 +131,18 @@ class TrackResults:
         scores: what the small numbers beside an output are, for people.
         judged_by: the column of the history that tells how good an epoch was, and its name.
         items: what is evaluated.
-        classifies: whether its runs name classes of texts, and do not write texts.
         many_keywords: whether a source has a set of keywords, stored joined by spaces, and not one.
         bounded: whether shares of the graph's items bound what its contrasts can do.
         raises_alarms: whether trainings watch for what may go wrong.
         curve_names: put into the names of its plots of curves.
     """
 
-    key: str
-    title: str
     method: str
     names: Names
-    settings: Callable[[Params, str], dict[str, Any]]
-    decoding: Callable[[Params, str], dict[str, Any]]
     shown: Callable[[Mapping[str, Any]], Sequence[str]]
     row: Callable[[Mapping[str, Any], Mapping[str, Any]], Row]
     full: Row | None
-    tables: tuple[TableLayout, ...]
+    layouts: tuple[TableLayout, ...]
     reported: tuple[str, ...]
     questions: tuple[Question, ...]
     published: tuple[PublishedTable, ...]
@@ -164,6 +153,7 @@ class TrackResults:
     counts: tuple[str, ...]
     headline: str
     differs: str
+    further_settings: Callable[[Params, str], dict[str, Any]] = lambda params, model: {}
     named: Sequence[str] = ()
     scale: int = 1
     told: Collection[str] | None = None
@@ -172,11 +162,18 @@ class TrackResults:
     scores: str = ""
     judged_by: tuple[str, str] = ("validation_loss", "validation loss")
     items: str = "items"
-    classifies: bool = False
     many_keywords: bool = False
     bounded: bool = False
     raises_alarms: bool = True
     curve_names: str = ""
+
+    def settings(self, params: Params, model: str) -> dict[str, Any]:
+        """Return all settings of a model, nested like the params."""
+        return params.model(model).plain() | self.further_settings(params, model)
+
+    def decoding(self, params: Params, run: str) -> dict[str, Any]:
+        """Return all settings of a run, likewise; of one that only classifies the split alone."""
+        return {"split": self.runs(params)[run].split} if self.classifies else params.decoding(run).plain()
 
     @property
     def lead(self) -> str:
@@ -186,7 +183,7 @@ class TrackResults:
     @property
     def further(self) -> list[Metric]:
         """Metrics that a document has beside the reported ones, one or more of every kind."""
-        return [one for table in self.tables if table.brief for one in table.columns
+        return [one for table in self.layouts if table.brief for one in table.columns
                 if not one.detail and one.key not in self.reported]
 
     @property
@@ -210,7 +207,7 @@ class TrackResults:
 
         Args:
             row: what the run is; how large it is, and how long it was trained, does not count.
-            kind: of its data set, see :func:`stages.results.published.printed.dataset_kind_of`.
+            kind: of its data set, see :func:`stages.results.published.dataset_kind_of`.
         """
         found = [table.rows[name] for name in self.printed_as(row) for table in self.published
                  if table.kind == kind and not table.human and name in table.rows]

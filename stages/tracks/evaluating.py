@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from stages.artifacts.paths import ModelPaths, RunPaths
+from stages.artifacts.schemas import TableSchema
 from stages.artifacts.tables import read_frame
 from stages.metrics.tokens import Text
 from stages.runtime.precision import computed_in, computing
@@ -18,6 +19,8 @@ from stages.runtime.seeds import seed_everything
 from stages.runtime.settings import Params
 from stages.tracks.evaluation.similarity import Similarity, similarity_of
 from stages.tracks.evaluation.systems import Evaluation, Resampling, write_evaluation
+from stages.tracks.schemas.items import ITEMS
+from stages.tracks.schemas.predictions import PREDICTIONS
 
 
 @dataclass(frozen=True)
@@ -39,14 +42,14 @@ class Evaluated:
     resampling: Resampling
 
 
-def evaluate(process: StageProcess, track: str, kind: str, scored: Callable[[Params, Evaluated], Evaluation],
+def evaluate(process: StageProcess, track: str, schema: TableSchema, scored: Callable[[Params, Evaluated], Evaluation],
              cut: Callable[[str], Text] = str) -> None:
     """Write scores and metrics of the run that ``process`` is an instance of, for each seed of its model.
 
     Args:
         process: of the stage.
         track: that the run is of.
-        kind: schema of its scores.
+        schema: of its scores.
         scored: returns them.
         cut: makes a text what is scored.
 
@@ -55,20 +58,20 @@ def evaluate(process: StageProcess, track: str, kind: str, scored: Callable[[Par
     """
     params, name = process.params, process.instance
     for seed in params.run_seeds(name):
-        _evaluate(process.under(seed), ModelPaths(getattr(params.runs, track)[name].model, seed), kind, scored, cut)
+        _evaluate(process.under(seed), ModelPaths(getattr(params.runs, track)[name].model, seed), schema, scored, cut)
 
 
-def _evaluate(process: StageProcess, paths: ModelPaths, kind: str,
+def _evaluate(process: StageProcess, paths: ModelPaths, schema: TableSchema,
               scored: Callable[[Params, Evaluated], Evaluation], cut: Callable[[str], Text]) -> None:
     """Write scores and metrics of what one of the models of the row has made."""
     params, runtime, run = process.params, process.params.runtime, RunPaths(process.instance, paths.seed)
-    predictions, items = read_frame(run.predictions, "predictions"), read_frame(paths.items, "items")
+    predictions, items = read_frame(run.predictions, PREDICTIONS), read_frame(paths.items, ITEMS)
     seed_everything(params.seed, runtime.threads, runtime.deterministic, runtime.tf32)
     with computing(runtime) as device:
         similarity = similarity_of(params, predictions, items, device, cut)
         result = scored(params, Evaluated(predictions, items, paths, similarity, resampling_of(params)))
     result.metrics["settings"] |= {"model": paths.name, **similarity.description}
-    write_evaluation(run, kind, result, process.name, process.params_hash,
+    write_evaluation(run, schema, result, process.name, process.params_hash,
                      computed_in(runtime.precision, runtime.tf32))
 
 

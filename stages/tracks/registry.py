@@ -1,7 +1,7 @@
 """The tracks by name."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stages.runtime.errors import InputError, nearest
 from stages.runtime.settings import Params
@@ -10,20 +10,23 @@ from stages.tracks.hcl.track import HCL
 from stages.tracks.pgkpr.track import PGKPR
 from stages.tracks.track import Track
 
+if TYPE_CHECKING:
+    from stages.params import Params as Validated
+
 TRACKS: dict[str, Track] = {track.name: track for track in (HCL, PGKPR, CLLD)}
 
 
-def all_models(params: Params) -> dict[str, Any]:
+def all_models(params: "Params | Validated") -> dict[str, Any]:
     """Return the models of every track by name; no two tracks have one of equal name."""
     return {name: model for track in TRACKS.values() for name, model in track.models(params).items()}
 
 
-def all_runs(params: Params) -> dict[str, Any]:
+def all_runs(params: "Params | Validated") -> dict[str, Any]:
     """Return the runs of every track by name; no two tracks have one of equal name."""
     return {name: run for track in TRACKS.values() for name, run in track.runs(params).items()}
 
 
-def track_of_model(params: Params, name: str) -> Track:
+def track_of_model(params: "Params | Validated", name: str) -> Track:
     """Return the track of model ``name``.
 
     Raises:
@@ -32,7 +35,7 @@ def track_of_model(params: Params, name: str) -> Track:
     return _having(name, {track.name: track.models(params) for track in TRACKS.values()}, "model")
 
 
-def track_of_run(params: Params, name: str) -> Track:
+def track_of_run(params: "Params | Validated", name: str) -> Track:
     """Return the track of run ``name``.
 
     Raises:

@@ -1,18 +1,25 @@
 """What a track is to whoever does not care which: its names in params and artifacts, its models, and how they are used.
 
 Training, generating and evaluating are entries of their own (``stages/tracks/NAME/``); a track brings their parts
-together for predictions, packs and exports, and imports what these need when they ask for it.
+together for predictions, packs, exports and results. What these need is imported by name when they ask for it, so that
+who knows the tracks does not depend on all of their code.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from stages.artifacts.paths import ModelPaths
+from stages.artifacts.schemas import TableSchema
 from stages.runtime.settings import Params
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from stages.params import Params as Validated
+    from stages.tracks.cost import Cost
 
 
 PREDICTIONS = ("predictions.parquet",)
@@ -80,15 +87,12 @@ class Track:
     Attributes:
         name: in params, artifacts and stages.
         title: as people write it.
-        predictor: given a request, what finds keywords, and the device.
-        settings: given params and a model, its block with its own values.
-        decoding: given params and a run, likewise; None where a run has nothing of the kind.
         tables: that models are trained on, and runs scored with, and the stage that makes each.
         prepared_by: the last of the data stages.
-        computed_by: the stage that computes a run where nothing else is installed.
+        schemas: of ``items``, ``predictions`` and ``scores``, and of what else is not as its file is called.
+        classifies: its runs name classes of texts, scored by the stage that computes them, and do not write texts.
         run_files: what it leaves.
-        schemas: of tables whose files are called as those of other tracks are.
-        follows: given params and a model, models that must be trained before, by why.
+        after: entry of a model's block that names another model, which must be trained before.
         source: given params and a model, the encoder that it starts from, or what it has in its place; None for none.
         encoded: whether such a source is an encoder's.
         pooled: given params and a model, whether it needs the weights of its encoder's pooler.
@@ -98,16 +102,13 @@ class Track:
 
     name: str
     title: str
-    predictor: Callable[[Asked, Finding, str], Predictor]
-    settings: Callable[[Params, str], Any]
-    decoding: Callable[[Params, str], Any] | None
     tables: Mapping[str, str]
     prepared_by: str
-    computed_by: str
+    schemas: Mapping[str, TableSchema]
+    classifies: bool = False
     run_files: Sequence[str] = PREDICTIONS
-    schemas: Mapping[str, str] = field(default_factory=dict)
-    follows: Callable[[Params, str], Mapping[str, str]] = lambda params, name: {}
-    source: Callable[[Params, str], str | None] = lambda params, name: None
+    after: str | None = None
+    source: Callable[["Params | Validated", str], str | None] = lambda params, name: None
     encoded: Callable[[str], bool] = lambda source: True
     pooled: Callable[[Params, str], bool] = lambda params, name: False
     vectors: bool = False
@@ -124,26 +125,50 @@ class Track:
         return f"evaluate_{self.name}"
 
     @property
-    def scored(self) -> bool:
-        """Whether a run is scored by the stage that computes it."""
-        return self.computed_by == self.evaluated_by
+    def computed_by(self) -> str:
+        """The stage that computes a run where nothing else is installed."""
+        return self.evaluated_by if self.classifies else f"generate_{self.name}"
 
-    def models(self, params: Params) -> Mapping[str, Any]:
+    def models(self, params: "Params | Validated") -> Mapping[str, Any]:
         """Return the models of this track by name."""
         found: Mapping[str, Any] = getattr(params.models, self.name)
         return found
 
-    def runs(self, params: Params) -> Mapping[str, Any]:
+    def runs(self, params: "Params | Validated") -> Mapping[str, Any]:
         """Return the runs of this track by name."""
         found: Mapping[str, Any] = getattr(params.runs, self.name)
         return found
 
+    def follows(self, params: "Params | Validated", name: str) -> dict[str, str]:
+        """Return the model that must be trained before ``name``, by the entry that names it; nothing for none."""
+        other = None if self.after is None else getattr(self.models(params)[name], self.after)
+        return {} if other is None else {str(self.after): other}
+
+    def encoder(self, params: "Params | Validated", name: str) -> str | None:
+        """Return the source of the encoder that model ``name`` starts from; None for a model that starts from none."""
+        source = self.source(params, name)
+        return source if source is not None and self.encoded(source) else None
+
     def weights(self, asked: Asked) -> Path:
         """Return the folder of the model that is asked to predict."""
-        from stages.artifacts.paths import ModelPaths
-
         return ModelPaths(self.runs(asked.params)[asked.run].model, asked.seed).weights
 
-    def schema(self, table: str) -> str:
-        """Return the schema of the table that is called ``table`` here."""
-        return self.schemas.get(table, table)
+    def predictor(self, asked: Asked, finding: Finding, device: str) -> Predictor:
+        """Return what predicts, ``stages.tracks.NAME.new_texts.NewTexts``.
+
+        Args:
+            asked: what for.
+            finding: finds in texts what the stages of the model's data set do.
+            device: to compute on.
+
+        Raises:
+            InputError: the model is not trained yet, or cannot do what is asked.
+        """
+        found: Predictor = import_module(f"stages.tracks.{self.name}.new_texts").NewTexts(asked, finding, device)
+        return found
+
+    @property
+    def cost(self) -> "Cost":
+        """What its trainings cost, ``stages.tracks.NAME.cost.COST``."""
+        found: Cost = import_module(f"stages.tracks.{self.name}.cost").COST
+        return found

@@ -268,12 +268,12 @@ def build(material: Material, examples: int) -> Page:
         shown.insert(0, first)
     writing = sum(len(results.blocks_of(track)) for track in shown if not track.classifies)
     pictures = CLASS_BYTES * (1 if len(shown) > 1 else 3)
-    budgets = {track.key: pictures // max(1, len(results.blocks_of(track))) if track.classifies
+    budgets = {track.name: pictures // max(1, len(results.blocks_of(track))) if track.classifies
                else GENERATION_BYTES // max(1, writing) for track in shown}
     return Page(
         recipe=results.recipe, seed=results.seed, encoder=results.encoder, encoders=_encoders(material),
         datasets=[_dataset(dataset, data) for dataset in material.datasets],
-        tracks=[_track(track, material, examples, data, budgets[track.key]) for track in shown],
+        tracks=[_track(track, material, examples, data, budgets[track.name]) for track in shown],
         shown=examples, data=data)
 
 
@@ -285,8 +285,8 @@ def _track(track: TrackResults, material: Material, examples: int, data: dict[st
     return TrackView(
         track, [_model(model, track, place) for place, model in enumerate(models)],
         [(run.name, track.names.label(run.row), run.model, settings_text(run.decode) or "none") for run in runs],
-        [_classes(block, f"classes-{track.key}-{place}", runs, budget) if track.classifies
-         else _block(block, f"generations-{track.key}-{place}", material, examples, data, budget)
+        [_classes(block, f"classes-{track.name}-{place}", runs, budget) if track.classifies
+         else _block(block, f"generations-{track.name}-{place}", material, examples, data, budget)
          for place, block in enumerate(blocks)],
         printed_tables(blocks, track), curve_groups(models, track.questions, track.curve_names),
         [probe_view(probe) for probe in material.probes if probe.model in [model.name for model in models]],

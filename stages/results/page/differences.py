@@ -83,7 +83,7 @@ def difference_tables(block: Block) -> list[DifferenceTable]:
         return []
     base, floors = block.systems[0].name, [name for name in block.compared if name.startswith(FLOOR)]
     others = [name for name in (*(system.name for system in block.systems), *floors) if name not in (base, *_FAR)]
-    order = [block.lead, *(column.key for layout in block.track.tables for column in layout.columns)]
+    order = [block.lead, *(column.key for layout in block.track.layouts for column in layout.columns)]
     keys = sorted(block.tested, key=lambda key: order.index(key) if key in order else len(order))
     tables = []
     for key in keys:

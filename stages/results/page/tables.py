@@ -8,7 +8,7 @@ from typing import Any
 from stages.metrics.registered import Family, Metric, metric
 from stages.results.model import Block, System, Value
 from stages.results.page.labels import number, percentage, value_text
-from stages.results.published.printed import NOTES, PublishedTable
+from stages.results.published import NOTES, PublishedTable
 from stages.results.track import TableLayout, TrackResults
 
 MISSING = "–"
@@ -80,9 +80,9 @@ class PrintedTable:
 
 def result_tables(block: Block) -> list[ResultTable]:
     """Return the tables of a block, that with the leading metric first; only what was measured has a column."""
-    listed = {column.key for layout in block.track.tables for column in layout.columns}
+    listed = {column.key for layout in block.track.layouts for column in layout.columns}
     rest = tuple(metric(key) for key in block.measured if key not in listed)
-    layouts = (*block.track.tables, TableLayout("Further metrics", "", (Family("", rest),)))
+    layouts = (*block.track.layouts, TableLayout("Further metrics", "", (Family("", rest),)))
     tables = [_result_table(layout, block) for found in layouts if (layout := _measured(found, block.measured))]
     return sorted(tables, key=lambda table: block.lead not in [column.key for column in table.columns])
 

@@ -5,4 +5,4 @@ from stages.results.tracks.clld import CLLD
 from stages.results.tracks.hcl import HCL
 from stages.results.tracks.pgkpr import PGKPR
 
-TRACKS: dict[str, TrackResults] = {track.key: track for track in (HCL, PGKPR, CLLD)}
+TRACKS: dict[str, TrackResults] = {track.name: track for track in (HCL, PGKPR, CLLD)}

@@ -9,10 +9,10 @@ import pandas as pd
 from stages.metrics.registered import family
 from stages.metrics.resampling import Statistic
 from stages.metrics.systems import corpus_statistics
-from stages.results.published.hcl import METRICS, TABLES, TOLD
+from stages.results.published import paper
 from stages.results.track import Compared, Names, Question, Row, TableLayout, TrackResults
 from stages.results.tracks.texts import AS_HCL, CUMULATIVE, FLOORS_SAID, VARIETY, item_statistics
-from stages.runtime.settings import Params
+from stages.tracks.hcl import track
 
 _QUESTIONS = (
     Question("The loss and its parts", "What is minimised. The validation loss, without the contrasts, chooses the "
@@ -43,6 +43,7 @@ _NAMES = Names(
     {"hcl": "HCL"},
     {"graph": "the graph", "keyword": "the keyword with both its contrasts",
      "mahalanobis contrast": "the Mahalanobis contrast", "latent": "the latent variable with all that hangs on it"})
+_PRINTED_TABLES = paper("hcl").tables
 _PRINTED = {Row("hcl"): "Ours", **{Row("hcl", frozenset({part})): name for part, name in (
     ("graph", "w/o graph"), ("keyword", "w/o keyword"), ("mahalanobis contrast", "w/o MA"), ("latent", "BERT-GEN"))}}
 _OF_KEYWORDS = {"keyword contrast", "mahalanobis contrast"}
@@ -88,19 +89,14 @@ def _statistics(scores: pd.DataFrame, predicted: pd.DataFrame, settings: Mapping
                                                        predicted["source"].tolist())
 
 
-def _settings(params: Params, model: str) -> dict[str, Any]:
-    return params.model(model).plain()
-
-
 HCL = TrackResults(
-    "hcl", "HCL", "hierarchical contrastive learning over keywords and instances",
-    names=_NAMES, row=row, full=Row("hcl"), tables=_TABLES, reported=METRICS, questions=_QUESTIONS,
-    published=tuple(TABLES.values()), printed_as=lambda own: [_PRINTED[own]] if own in _PRINTED else [], told=TOLD,
-    data="QQP, Douban and RocStories",
-    settings=_settings, decoding=lambda params, run: params.decoding(run).plain(),
+    **vars(track.HCL), method="hierarchical contrastive learning over keywords and instances",
+    names=_NAMES, row=row, full=Row("hcl"), layouts=_TABLES, reported=_PRINTED_TABLES["1a"].metrics,
+    questions=_QUESTIONS, published=tuple(_PRINTED_TABLES.values()),
+    printed_as=lambda own: [_PRINTED[own]] if own in _PRINTED else [],
+    told=("w/o keyword", "w/o graph", "w/o MA"), data="QQP, Douban and RocStories",
     shown=lambda settings: ("graph", "keyword", "latent", "contrasts", "decoder"),
     floors=FLOORS_SAID, counts=("ingest", "graph", "keywords"),
-    compared=Compared("generate_hcl", "predictions", "scores", "source", "references", "prediction", "output",
-                      _statistics),
+    compared=Compared("source", "references", "prediction", "output", _statistics),
     headline="HCL. B-1..4: BLEU of one order, smoothing 7; src-B: BLEU against the source",
     differs="Data, encoder, vocabulary and word vectors", scores="as in the first table", bounded=True)

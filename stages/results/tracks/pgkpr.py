@@ -11,10 +11,10 @@ from stages.metrics.corpus_statistics import corpus_bleu_statistic
 from stages.metrics.registered import family
 from stages.metrics.resampling import Statistic
 from stages.metrics.systems import corpus_statistics
-from stages.results.published.pgkpr import METRICS, TABLES
+from stages.results.published import paper
 from stages.results.track import Compared, Names, Question, Row, TableLayout, TrackResults
 from stages.results.tracks.texts import AS_HCL, CUMULATIVE, FLOORS_SAID, VARIETY, item_statistics
-from stages.runtime.settings import Params
+from stages.tracks.pgkpr import track
 from stages.tracks.pgkpr.normalisation import as_words
 
 _QUESTIONS = (
@@ -51,6 +51,7 @@ _NAMES = Names(
      "xy": "given keywords of the reference too, an oracle", "psi_xx": "given keywords by PSI, from the source alone",
      "psi_xy": "given keywords by PSI, of the reference too, an oracle",
      "s_tagger": "given keywords as the S-Tagger sees them", "gumbel": "words of the bag drawn by Gumbel-softmax"})
+_PRINTED_TABLES = paper("pgkpr").tables
 _PRINTED = {
     ("pgkpr", ""): "PGKPR", ("pgkpr", "xy"): "PGKPR-ref", ("pgkpr", "psi"): "PGKPR-PSI+X",
     ("pgkpr", "psi s_tagger"): "PGKPR-PSI+S", ("pgkpr", "contrast"): "w/o L_con",
@@ -116,20 +117,15 @@ def _words(texts: Iterable[str]) -> list[list[str]]:
     return [as_words(text) for text in texts]
 
 
-def _settings(params: Params, model: str) -> dict[str, Any]:
-    return params.model(model).plain()
-
-
 PGKPR = TrackResults(
-    "pgkpr", "PGKPR", "paraphrasing with reconstruction of keywords and parts of speech, its ablations and baselines",
-    names=_NAMES, row=row, full=Row("pgkpr"), tables=_TABLES,
-    reported=(*METRICS, "source_bleu", "ibleu", "keywords_kept"), scale=100, questions=_QUESTIONS,
-    published=tuple(TABLES.values()), printed_as=lambda own: [_ROWS[own]] if own in _ROWS else [],
+    **vars(track.PGKPR),
+    method="paraphrasing with reconstruction of keywords and parts of speech, its ablations and baselines",
+    names=_NAMES, row=row, full=Row("pgkpr"), layouts=_TABLES,
+    reported=(*_PRINTED_TABLES["2a"].metrics, "source_bleu", "ibleu", "keywords_kept"), scale=100, questions=_QUESTIONS,
+    published=tuple(_PRINTED_TABLES.values()), printed_as=lambda own: [_ROWS[own]] if own in _ROWS else [],
     data="Quora and MSCOCO", same=("rouge_1", "rouge_2", "rouge_l", "keyword_kept"),
-    settings=_settings, decoding=lambda params, run: params.decoding(run).plain(), shown=_shown,
-    floors=FLOORS_SAID, counts=("ingest", "paraphrase_items"),
-    compared=Compared("generate_pgkpr", "predictions", "paraphrase_scores", "source", "references", "prediction",
-                      "output", _statistics),
+    shown=_shown, floors=FLOORS_SAID, counts=("ingest", "paraphrase_items"),
+    compared=Compared("source", "references", "prediction", "output", _statistics),
     headline="PGKPR, released norm. B: corpus BLEU; R: py-rouge; src-B: against the source",
     differs="Data, sizes of the models, time of training and tokens",
     remark="Measured values are of the released normalisation and times 100, as in the paper.",

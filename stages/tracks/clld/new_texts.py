@@ -3,9 +3,9 @@
 from typing import Any
 
 from stages.tracks.clld.inference import class_probabilities
-from stages.tracks.clld.loaded import load_classifier
+from stages.tracks.clld.lookup import load_classifier
 from stages.tracks.clld.track import CLLD
-from stages.tracks.track import Asked
+from stages.tracks.track import Asked, Finding
 
 
 class NewTexts:
@@ -13,13 +13,14 @@ class NewTexts:
 
     Args:
         asked: what for.
+        finding: is not needed.
         device: to compute on.
 
     Raises:
         InputError: the model is not trained yet, or is of another version.
     """
 
-    def __init__(self, asked: Asked, device: str) -> None:
+    def __init__(self, asked: Asked, finding: Finding, device: str) -> None:
         self.batch_size = asked.params.evaluate_clld.batch_size
         self._trained = load_classifier(CLLD.weights(asked), device)
 

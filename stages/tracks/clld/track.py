@@ -1,33 +1,19 @@
 """The CLLD track: classifying texts, with contrasts that know how far classes are apart (METHODS D)."""
 
-from collections.abc import Mapping
-
-from stages.runtime.settings import Params
+from stages.data.schemas.items import LABELLED_EXAMPLES
 from stages.tracks.clld.rows import TEXTCNN
-from stages.tracks.track import Asked, Finding, Predictor, Track
-
-
-def _predictor(asked: Asked, finding: Finding, device: str) -> Predictor:
-    from stages.tracks.clld.new_texts import NewTexts
-
-    return NewTexts(asked, device)
-
-
-def _follows(params: Params, name: str) -> Mapping[str, str]:
-    other = params.models.clld[name].pairs_of
-    return {} if other is None else {"pairs_of": other}
-
+from stages.tracks.clld.schemas.evaluated import CLASS_PREDICTIONS, CLASS_SCORES
+from stages.tracks.clld.schemas.trained import LABELLED_ITEMS
+from stages.tracks.track import Track
 
 CLLD = Track(
-    "clld", "CLLD", _predictor,
-    settings=lambda params, name: params.model(name), decoding=None,
-    tables={"examples": "ingest", "texts": "ingest", "linear_floor": "linear_floor"},
-    prepared_by="linear_floor", computed_by="evaluate_clld",
+    "clld", "CLLD", {"examples": "ingest", "texts": "ingest", "linear_floor": "linear_floor"},
+    prepared_by="linear_floor", classifies=True,
     run_files=("predictions.parquet", "scores.parquet", "classes.parquet", "confusion.parquet", "calibration.parquet",
                "metrics.json"),
-    schemas={"examples": "labelled_examples", "items": "labelled_items", "predictions": "class_predictions",
-             "scores": "class_scores"},
-    follows=_follows, source=lambda params, name: params.clld_encoder(name),
+    schemas={"examples": LABELLED_EXAMPLES, "items": LABELLED_ITEMS, "predictions": CLASS_PREDICTIONS,
+             "scores": CLASS_SCORES},
+    after="pairs_of", source=lambda params, name: params.clld_encoder(name),
     encoded=lambda source: source != TEXTCNN,
     pooled=lambda params, name: bool(params.model(name).pool == "pooler"),
     unread=dict.fromkeys(("keyword", "samples"), "classify"))

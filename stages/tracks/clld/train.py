@@ -19,6 +19,7 @@ from stages.runtime.training import processes
 from stages.tracks.clld.architecture import STAGE, ClldRow
 from stages.tracks.clld.architectures import architecture_of
 from stages.tracks.clld.pairs import Pairs, chosen_pairs, named_pairs
+from stages.tracks.clld.schemas.trained import CONFUSING_PAIRS
 from stages.tracks.clld.texts import classes_of, read_labelled_texts
 from stages.tracks.training import Training, train
 
@@ -37,7 +38,7 @@ def _pairs(params: Params, name: str, seed: int, classes: Sequence[str]) -> Pair
         return named_pairs(block.pairs, classes, f"models.clld.{name}.pairs")
     if block.pairs_of is not None:
         path = ModelPaths(block.pairs_of, params.earlier_seed(name, seed)).confusing_pairs
-        return chosen_pairs(read_frame(path, "confusing_pairs"), classes, block.pairs_of)
+        return chosen_pairs(read_frame(path, CONFUSING_PAIRS), classes, block.pairs_of)
     return []
 
 

@@ -1,26 +1,12 @@
 """The HCL track: rewriting a text under the guidance of its keyword (METHODS A)."""
 
-from collections.abc import Mapping
-
-from stages.runtime.settings import Params
-from stages.tracks.track import Asked, Finding, Predictor, Track
-
-
-def _predictor(asked: Asked, finding: Finding, device: str) -> Predictor:
-    from stages.tracks.hcl.new_texts import NewTexts
-
-    return NewTexts(asked, finding, device)
-
-
-def _follows(params: Params, name: str) -> Mapping[str, str]:
-    start = params.models.hcl[name].init_from
-    return {} if start is None else {"init_from": start}
-
+from stages.tracks.schemas.items import ITEMS
+from stages.tracks.schemas.predictions import PREDICTIONS
+from stages.tracks.schemas.scores import SCORES
+from stages.tracks.track import Track
 
 HCL = Track(
-    "hcl", "HCL", _predictor,
-    settings=lambda params, name: params.model(name),
-    decoding=lambda params, run: params.decoding(run),
-    tables={"examples": "ingest", "texts": "ingest", "keywords": "keywords", "nodes": "graph", "edges": "graph"},
-    prepared_by="graph", computed_by="generate_hcl", follows=_follows,
-    source=lambda params, name: params.encoder.source, vectors=True)
+    "hcl", "HCL",
+    {"examples": "ingest", "texts": "ingest", "keywords": "keywords", "nodes": "graph", "edges": "graph"},
+    prepared_by="graph", schemas={"items": ITEMS, "predictions": PREDICTIONS, "scores": SCORES},
+    after="init_from", source=lambda params, name: params.encoder.source, vectors=True)

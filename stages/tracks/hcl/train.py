@@ -26,7 +26,7 @@ STAGE = "train_hcl"
 def _prepared(params: Params, name: str) -> Callable[[int], Training[Any]]:
     model, values = params.models.hcl[name], params.model(name).plain()
     paths = DatasetPaths(model.dataset)
-    examples, texts, keywords, nodes = (read_frame(paths.table(kind), kind) for kind in TABLES)
+    examples, texts, keywords, nodes = (read_frame(paths.table(schema.name), schema) for schema in TABLES)
     items = joined_items(examples, texts, keywords, nodes)
 
     def of_seed(seed: int) -> Training[Any]:

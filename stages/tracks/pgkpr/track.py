@@ -1,17 +1,12 @@
 """The PGKPR track: paraphrasing with the reconstruction of keywords and parts of speech (METHODS C)."""
 
-from stages.tracks.track import Asked, Finding, Predictor, Track
-
-
-def _predictor(asked: Asked, finding: Finding, device: str) -> Predictor:
-    from stages.tracks.pgkpr.new_texts import NewTexts
-
-    return NewTexts(asked, finding, device)
-
+from stages.tracks.schemas.items import ITEMS
+from stages.tracks.schemas.predictions import PREDICTIONS
+from stages.tracks.schemas.scores import PARAPHRASE_SCORES
+from stages.tracks.track import Track
 
 PGKPR = Track(
-    "pgkpr", "PGKPR", _predictor,
-    settings=lambda params, name: params.model(name),
-    decoding=lambda params, run: params.decoding(run),
-    tables={"paraphrase_items": "paraphrase_items", "vocabulary": "paraphrase_items"},
-    prepared_by="paraphrase_items", computed_by="generate_pgkpr", unread={"samples": "draw nothing"})
+    "pgkpr", "PGKPR", {"paraphrase_items": "paraphrase_items", "vocabulary": "paraphrase_items"},
+    prepared_by="paraphrase_items",
+    schemas={"items": ITEMS, "predictions": PREDICTIONS, "scores": PARAPHRASE_SCORES},
+    unread={"samples": "draw nothing"})

@@ -1,38 +1,20 @@
 """Published tables as printed, with notes on the cells that do not add up; and the data sets of the papers.
 
-The tables themselves stand in ``hcl``, ``pgkpr`` and ``clld``; the notes are here, so that their flags all differ.
+The tables themselves stand in ``papers/``, one file per track.
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
 
 from stages.metrics.registered import metric
 
-# Flags with ! are suspicions, those with r remarks.
-NOTES = {
-    "!1": "Below the bound BLEU-1/3 = 0.0851 that smoothing 7 sets, and out of line with its column: almost surely "
-          "0.0956, two digits transposed.",
-    "!2": "Printed without \"0.\": 0.6103.",
-    "!3": "Lower than T5-CLAPS: \"ours best\" does not hold for this cell.",
-    "!4": "The same as PGKPR's to two decimals, on Quora and on MSCOCO alike, although the keywords differ: a "
-          "suspicious coincidence.",
-    "!5": "Below IANet+X's, although every BLEU is above IANet+X's.",
-    "!6": "High for its own row: LBOW-Topk is above it on BLEU-1 and BLEU-3, and below it here.",
-    "!7": "The same in w/o L_rec and in w/o L_con and L_rec, though all else falls.",
-    "r1": "Below Seq2Seq-DU on BLEU-4, though above it on BLEU-1 to 3: plausible.",
-    "r2": "The lowest Extrema, Average and Greedy of the ablations, although its BLEU exceeds that of w/o keyword.",
-    "r3": "Printed Dialo-gpt.",
-    "r4": "Ours is printed as significantly better; no per-annotator data were published, so that neither kappa nor "
-          "significance can be computed again.",
-    "r5": "1,500 judged items are 100 sources, 5 systems and 3 judgements each, which leaves no room for this row.",
-    "r6": "Printed with one decimal.",
-    "!8": "10.4 points above ALBERT alone, where no other gain of the table is above 1.3: almost surely 87.0, a "
-          "misprinted digit. The text also claims 15 % on a private data set that no table shows.",
-    "r7": "The same value as the static matrix's in Table III and as BERT+CLLD's of 20NG in Table II, which is thus "
-          "probably CT+CLSLED.",
-    "r8": "0.04 points below CT+CLSLED: 3 of 7,532 documents, where one binomial standard deviation is 0.4 points.",
-}
+_PAPERS = Path(__file__).parent / "papers"
 
 
 @dataclass(frozen=True)
@@ -95,19 +77,49 @@ class PublishedTable:
         return [flag for flag in NOTES if flag in found]
 
 
-def printed_table(number: str, title: str, kind: str, metrics: tuple[str, ...], printed: str,
-                  cells: Mapping[tuple[str, str], PublishedCell] | None = None,
-                  flags: Mapping[str, str] | None = None, scale: int = 1, human: bool = False) -> PublishedTable:
-    """Return a table from its lines ``row | cell | cell``, flagged ``cells`` and ``flags`` of rows put in."""
-    rows = {}
-    for line in printed.strip().splitlines():
+@dataclass(frozen=True)
+class Paper:
+    """What the paper of a track printed: tables by number, notes by flag, and other numbers (``facts``) by name."""
+
+    tables: dict[str, PublishedTable]
+    notes: dict[str, str]
+    facts: dict[str, Any]
+
+
+@cache
+def paper(track: str) -> Paper:
+    """Return what the paper of a track (``hcl``, ``pgkpr`` or ``clld``) printed."""
+    read = yaml.safe_load((_PAPERS / f"{track}.yaml").read_text(encoding="utf-8"))
+    return Paper({table["number"]: printed_table(**table) for table in read["tables"]}, read["notes"],
+                 read.get("facts", {}))
+
+
+def printed_table(rows: str, metrics: Sequence[str], flags: Mapping[str, str] | None = None,
+                  cells: Sequence[Mapping[str, Any]] = (), **table: Any) -> PublishedTable:
+    """Return a table from its lines ``row | cell | cell``.
+
+    Args:
+        rows: lines of the table.
+        metrics: keys of its columns.
+        flags: of rows, by their name.
+        cells: what else is known of a cell (``flag``, ``value``, ``presumed``), with its ``row`` and ``metric``.
+        table: the other attributes of :class:`PublishedTable`.
+    """
+    known = {(cell["row"], cell["metric"]): {key: cell[key] for key in cell if key not in ("row", "metric")}
+             for cell in cells}
+    read = {}
+    for line in rows.strip().splitlines():
         name, *texts = (part.strip() for part in line.split("|"))
-        read = {key: PublishedCell(text, float(text)) for key, text in zip(metrics, texts, strict=True)}
-        read |= {key: cell for (row, key), cell in (cells or {}).items() if row == name}
-        rows[name] = PublishedRow(name, read, (flags or {}).get(name, ""))
-    return PublishedTable(number, title, kind, metrics, rows, scale, human)
+        printed = {key: replace(PublishedCell(text, float(text)), **known.pop((name, key), {}))
+                   for key, text in zip(metrics, texts, strict=True)}
+        read[name] = PublishedRow(name, printed, (flags or {}).get(name, ""))
+    if known:
+        raise ValueError(f"table {table['number']} has no cell {next(iter(known))}")
+    return PublishedTable(metrics=tuple(metrics), rows=read, **table)
 
 
+# Flags with ! are suspicions, those with r remarks.
+NOTES = {flag: note for track in ("hcl", "pgkpr", "clld") for flag, note in paper(track).notes.items()}
 # Layouts of published files with classes; in other layouts the data set is known by its name.
 _CLASSIFIED = {"newsgroups": "20ng", "trec": "trec6", "rt_polarity": "mr"}
 _CLASS_NAMES = re.compile(

@@ -1,1 +1,0 @@
-"""What the papers of the tracks printed."""
