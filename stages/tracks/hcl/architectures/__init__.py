@@ -3,4 +3,5 @@
 from stages.tracks.hcl.architecture import Architecture
 from stages.tracks.hcl.architectures import hcl, transformer
 
-ARCHITECTURES: dict[str, Architecture] = {module.ARCHITECTURE.name: module.ARCHITECTURE for module in (hcl, transformer)}
+ARCHITECTURES: dict[str, Architecture] = {module.ARCHITECTURE.name: module.ARCHITECTURE
+                                          for module in (hcl, transformer)}
