@@ -18,7 +18,7 @@ from stages.runtime.errors import InputError
 from stages.tracks.clld import export
 
 MODELS = {"ct": {}, "contrasted": {"contrast": "uniform", "overrides": {"pool": "pooler"}},
-          "mean": {"overrides": {"pool": "mean"}}, "words": {"encoder": "textcnn"}, "untrained": {"seed": 9}}
+          "mean": {"overrides": {"pool": "mean"}}, "words": {"encoder": "textcnn"}, "untrained": {"seeds": [9]}}
 TEXTS = ["where can you find the school ?", "the dog can eat", "who is the cat ?"]
 
 
