@@ -7,8 +7,7 @@ import yaml
 from test_params import FILLED_IN, refused, with_clld
 
 from stages.params import parse_params, stage_hash, stage_values
-from stages.params.classifying import PAIRS
-from stages.params.clld import NO_PAIRS, TrainClld
+from stages.params.clld import NO_PAIRS, PAIRS, TrainClld
 
 ROOT = Path(__file__).resolve().parent.parent
 STATIC = {"dataset": "questions", "contrast": "static_tau_pairs"}
