@@ -311,10 +311,6 @@ class Params(Block):
         return self.model_copy(update={"datasets": datasets, "models": self.models.model_copy(update=models),
                                        "runs": self.runs.model_copy(update=runs)})
 
-    def clld_encoder(self, name: str) -> str:
-        """Return what model ``name`` starts from: ``textcnn``, or a source of an encoder."""
-        return self.models.clld[name].encoder or self.encoder.source
-
     def model_seeds(self, name: str) -> list[int]:
         """Return the seeds that model ``name`` of any track is trained with."""
         seeds: list[int] = getattr(self.models, _track(self.models, name))[name].seeds

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from stages.tracks import cost
-from stages.tracks.clld.rows import TEXTCNN
+from stages.tracks.clld.rows import TEXTCNN, source_of
 from stages.tracks.cost import Cost, Extent, Kind, Work
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _VIEWS = {"none": 1, "supcl_seq": 4}  # of a text; two under the other contrasts
 
 
 def _sizes(params: "Params", kind: Kind, extent: Extent) -> dict[str, Any]:
-    sources, few = {params.clld_encoder(name) for name in params.models.clld}, extent.train < cost.FEW_PAIRS
+    sources, few = {source_of(params, name) for name in params.models.clld}, extent.train < cost.FEW_PAIRS
     budget = _OF_TEXTCNN if sources == {TEXTCNN} else BUDGET
     training: dict[str, Any] = {**budget.training(kind, extent), "bucket": True}
     if TEXTCNN not in sources and kind in _RATE:
@@ -31,7 +31,7 @@ def _sizes(params: "Params", kind: Kind, extent: Extent) -> dict[str, Any]:
 
 
 def _work(params: "Params", name: str, extent: Extent) -> Work:
-    settings, source = params.model(name), params.clld_encoder(name)
+    settings, source = params.model(name), source_of(params, name)
     views = _VIEWS.get(params.models.clld[name].contrast, 2)
     tokens = min(extent.words * cost.PIECES_PER_WORD + 2, settings.max_length)
     if source == TEXTCNN:

@@ -173,7 +173,7 @@ def floor_systems(items: pd.DataFrame, on: TrainedOn, linear: pd.DataFrame) -> d
 def _work(process: StageProcess) -> None:
     params, name = process.params, process.instance
     for seed in params.run_seeds(name):
-        _evaluate(process.under(seed), ModelPaths(params.runs.clld[name].model, seed))
+        _evaluate(process.under(seed), ModelPaths(params.run_model(name), seed))
 
 
 def _evaluate(process: StageProcess, paths: ModelPaths) -> None:
