@@ -120,17 +120,17 @@ def catalog(root: Path = ARTIFACTS) -> Catalog:
 
 def _home(inner: Sequence[str]) -> tuple[tuple[str, ...], Sequence[str]]:
     """Return whose a file is, a data set or the seed of a model or run, say, and its place in there."""
-    group = _AMONG.get(inner[0], inner[0])
-    if group not in _GROUPS or len(inner) < 3:
-        return tuple(inner[:min(1, len(inner) - 1)]), inner[1:] or inner
-    depth = 3 if len(inner) > 3 and inner[2].isdigit() else 2
-    return (group, *inner[1:depth]), inner[depth:]
+    names = (_AMONG.get(inner[0], inner[0]), *inner[1:])
+    depth = min(2 if names[0] in _GROUPS else 1, len(names) - 1)
+    depth += len(names) > depth + 1 and names[depth].isdigit()     # a folder per seed
+    return names[:depth], names[depth:]
 
 
 def _without_lone_seeds(folders: Mapping[tuple[str, ...], dict[str, Path]]) -> dict[tuple[str, ...], dict[str, Path]]:
     """Return ``folders`` with models and runs of one seed called without it."""
-    seeds = Counter(folder[:2] for folder in folders)
-    return {folder[:2] if seeds[folder[:2]] == 1 else folder: views for folder, views in folders.items()}
+    seeds = Counter(folder[:-1] for folder in folders if len(folder) > 1 and folder[-1].isdigit())
+    return {folder[:-1] if seeds[folder[:-1]] == 1 and folder[-1].isdigit() else folder: views
+            for folder, views in folders.items()}
 
 
 def _is_left_out(path: Path, inner: Sequence[str]) -> bool:

@@ -380,7 +380,8 @@ def test_pages_of_large_recipes_stay_small(project):
         for seed in REWRITERS[name][0].get("seeds", [13]):
             write_rewriter(name, seed, pairs)
     for run in RUNS:
-        write_table(RunPaths(row_name(run), int(run.partition("/")[2] or 13)).predictions, "predictions", pd.DataFrame({
+        paths = RunPaths(row_name(run), int(run.partition("/")[2] or 13))
+        write_table(paths.predictions, SCHEMAS["predictions"], pd.DataFrame({
             "example_id": range(count), "sample": 0, "source": words, "keyword": words, "keyword_known": True,
             "prediction": words, "references": [[words] * 4] * count}), provenance(f"generate_pgkpr@{run}"))
     assert main([]) == 0

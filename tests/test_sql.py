@@ -145,8 +145,7 @@ def test_plain_values_can_be_json():
 
 
 def test_a_folder_is_queried_alone(project):
-    assert catalog(project / "artifacts" / "runs").names() == [
-        "hcl.metrics", "hcl.predictions", "hcl_no_graph.metrics", "hcl_no_graph.predictions"]
+    assert catalog(project / "artifacts" / "runs").names() == ["hcl.metrics", "hcl_no_graph.metrics"]
     assert "6" in asked("artifacts/small", "--sql", "select count(*) from nodes")
 
 
