@@ -166,7 +166,8 @@ def _file(run: str) -> Path:
              for path in sorted(PREDICTED.glob("*/*/predictions.parquet"))}
     own = [name for name in found if run in (name, row_name(name))]
     if not own:
-        raise InputError(f"no run {run!r} has predictions; {nearest(run, {*map(row_name, found), *found})} They are made by `keycontrast run "
+        near = nearest(run, {*map(row_name, found), *found})
+        raise InputError(f"no run {run!r} has predictions; {near} They are made by `keycontrast run "
                          f"generate_hcl@{row_name(run)}`, or generate_pgkpr@{row_name(run)}.")
     if len(own) > 1:
         raise InputError(f"run {run} has predictions of several seeds; name those to judge, such as {own[0]}: "
