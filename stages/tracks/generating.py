@@ -1,7 +1,7 @@
 """The frame of every generation: params, seed, model folder, precision and provenance around a track's own.
 
     def _work(process):
-        generate(process, "hcl", _rewritten)
+        generate(process, _rewritten)
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -40,19 +40,17 @@ class Rewritten:
     remarks: Sequence[str] = ()
 
 
-def generate(process: StageProcess, track: str,
-             rewritten: Callable[[Params, str, ModelPaths, str, Progress], Rewritten]) -> None:
+def generate(process: StageProcess, rewritten: Callable[[Params, str, ModelPaths, str, Progress], Rewritten]) -> None:
     """Write the predictions of the run that ``process`` is an instance of, with its model under each seed.
 
     Args:
         process: of the stage.
-        track: that the run is of.
         rewritten: given params, the run's name, the paths of its model, the device and what shows progress.
 
     Raises:
         InputError: as of ``rewritten``.
     """
-    for_each_seed(process, track, partial(_generate, rewritten), __name__, lambda run: [run.predictions.parent])
+    for_each_seed(process, partial(_generate, rewritten), __name__, lambda run: [run.predictions.parent])
 
 
 def _generate(rewritten: Callable[[Params, str, ModelPaths, str, Progress], Rewritten], process: StageProcess,

@@ -1,6 +1,6 @@
 """What generation and evaluation of every track do with a run's seeds: one after another, and none that is finished.
 
-    for_each_seed(process, "hcl", _generate, __name__, lambda run: [run.predictions.parent])
+    for_each_seed(process, _generate, __name__, lambda run: [run.predictions.parent])
 """
 
 from collections.abc import Callable, Sequence
@@ -17,14 +17,13 @@ from stages.runtime.finished import Finished
 from stages.runtime.process import StageProcess
 
 
-def for_each_seed(process: StageProcess, track: str, make: Callable[[StageProcess, ModelPaths], None], frame: str,
+def for_each_seed(process: StageProcess, make: Callable[[StageProcess, ModelPaths], None], frame: str,
                   folders: Callable[[RunPaths], Sequence[Path]],
                   tables: Callable[[RunPaths], Sequence[Path]] = lambda run: (), **further: Any) -> None:
     """Make what a run is to have, with its model under each of its seeds.
 
     Args:
         process: of the stage.
-        track: that the run is of.
         make: makes it for the seed that the process is at work on, given the model's paths.
         frame: dotted name of the module that ``make`` is of.
         folders: that it makes for a seed.
@@ -32,10 +31,9 @@ def for_each_seed(process: StageProcess, track: str, make: Callable[[StageProces
         further: whatever else decides the bytes, plain.
     """
     name = process.instance
-    model = getattr(process.params.runs, track)[name].model
     code = hash_files(code_of([module_of(process.stage), frame], GROUND))
     for seed in process.params.run_seeds(name):
-        one, paths, run = process.under(seed), ModelPaths(model, seed), RunPaths(name, seed)
+        one, paths, run = process.under(seed), ModelPaths(process.params.run_model(name), seed), RunPaths(name, seed)
         key = hash_values({**one.computed_values, "data": hash_files([paths.folder, *tables(run)]), "code": code,
                            "torch": torch.__version__, **further})
         finished = Finished(one, key, folders(run))
