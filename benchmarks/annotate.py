@@ -1,7 +1,4 @@
-"""Annotation: the stage's chunks against bare ``nlp.pipe`` with the same components, two workers against one, memory.
-
-A Parquet file of the user's own needs a column ``text``.
-"""
+"""Annotation: the stage's chunks against bare ``nlp.pipe`` with the same components, two workers and one, memory."""
 
 import os
 import random
@@ -17,14 +14,16 @@ import pyarrow as pa
 import pyarrow.json
 import yaml
 
-from benchmarks.harness import Context, Disagreement, Section, compare, given_rows, peak_memory, run_stage_in
+from benchmarks.harness import Context, Disagreement, Section, compare, peak_memory, run_stage_in
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, read_batches, table_writer, write_table
 from stages.data.language.annotation import annotated, annotator, row_groups
 from stages.data.language.annotators import EMBEDDED
 from stages.data.language.pipelines import load_pipeline
 from stages.data.language.tokens import BATCH, stream_chunks
+from stages.data.schemas.texts import TEXTS
+from stages.data.schemas.tokens import TOKENS
 from stages.params.data import Annotate
 from stages.runtime.pool import map_chunks
 
@@ -39,17 +38,16 @@ _CORPORA = (10_000, 50_000)
 def run(context: Context) -> list[Section]:
     """Time one worker against ``nlp.pipe``, then two workers against one, and measure memory at two sizes.
 
-    Without ``context.input`` texts are joined, by a seed, from two of the shipped sample texts each.
+    Texts are joined, by a seed, from two of the shipped sample texts each.
     """
-    texts = sample(context.input, _FEW if context.quick else _TEXTS)
+    texts = sample(_FEW if context.quick else _TEXTS)
     with tempfile.TemporaryDirectory(prefix="keycontrast-") as name:
         return [_one_worker(texts, Path(name), context), _two_workers(texts, context), _memory(Path(name), context)]
 
 
-def sample(path: Path | None, size: int) -> pa.Table:
-    """Return at most ``size`` distinct texts as a ``texts`` table: of the file at ``path``, or made from a seed."""
-    found = _made(size) if path is None else list(given_rows(path, ["text"], "annotate")["text"].unique()[:size])
-    return pa.table({"text_id": range(len(found)), "text": found, "language": ["en"] * len(found)},
+def sample(size: int) -> pa.Table:
+    """Return ``size`` distinct texts, made from a seed, as a ``texts`` table."""
+    return pa.table({"text_id": range(size), "text": _made(size), "language": ["en"] * size},
                     schema=SCHEMAS["texts"].arrow())
 
 
@@ -67,12 +65,12 @@ def _one_worker(texts: pa.Table, folder: Path, context: Context) -> Section:
     if wrong:
         raise Disagreement(f"annotate: {wrong} of {texts.num_rows} texts differ from nlp.pipe")
     source, out = folder / "texts.parquet", folder / "tokens.parquet"
-    write_table(source, "texts", texts, Provenance("benchmark", "0"))
+    write_table(source, TEXTS, texts, Provenance("benchmark", "0"))
     nlp, strings = load_pipeline(EMBEDDED), texts["text"].to_pylist()
 
     def ours() -> None:
-        chunks = stream_chunks(read_batches(source, "texts", ["text_id", "text"]), _CHUNK)
-        with table_writer(out, "tokens", Provenance("benchmark", "0")) as writer:
+        chunks = stream_chunks(read_batches(source, TEXTS, ["text_id", "text"]), _CHUNK)
+        with table_writer(out, TOKENS, Provenance("benchmark", "0")) as writer:
             for group in row_groups(annotated(chunks, EMBEDDED, "en", texts.num_rows)):
                 writer.write(group)
 
@@ -133,14 +131,14 @@ def _memory(folder: Path, context: Context) -> Section:
     table = []
     for size in (_FEW,) if context.quick else _CORPORA:
         project = folder / str(size)
-        _project(project, sample(None, size))
+        _project(project, sample(size))
         table.append({"texts": size, "peak MiB": peak_memory(run_stage_in, project, "annotate", "made")})
     return Section("Memory of the whole stage", "texts made from a seed, one worker", "not compared", [],
                    ["The peak of a fresh process that runs the stage, imports and pipeline included."], table)
 
 
 def _project(folder: Path, texts: pa.Table) -> None:
-    write_table(folder / DatasetPaths("made").table("texts"), "texts", texts, Provenance("benchmark", "0"))
+    write_table(folder / DatasetPaths("made").table("texts"), TEXTS, texts, Provenance("benchmark", "0"))
     (folder / "params.yaml").write_text(yaml.safe_dump({"recipe": "made", "datasets": {"made": {"source": "none"}}}))
 
 

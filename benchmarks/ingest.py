@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.harness import Context, Disagreement, Section, compare, peak_memory
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.schemas import SPLITS
 from stages.artifacts.tables import Provenance, read_frame, table_writer
 from stages.data import ingest
@@ -33,14 +34,12 @@ _KINDS = ("examples", "texts", "rejected")
 def run(context: Context) -> list[Section]:
     """Time both ways from a Parquet file to three tables, and measure their memory at two sizes.
 
-    ``context.input`` is a Parquet file with the columns ``source``, ``target`` and ``label`` (0 or 1). Without it
-    pairs are made: questions in clusters of six, some said twice, in both orders, or with both labels.
+    Pairs are made: questions in clusters of six, some said twice, in both orders, or with both labels.
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        path = context.input or write_pairs(folder / "pairs.parquet", 400 if context.quick else 100_000)
-        sections = [_speed(path, folder, context.repeats)]
-        return sections if context.input else [*sections, _memory(folder, context.quick)]
+        path = write_pairs(folder / "pairs.parquet", 400 if context.quick else 100_000)
+        return [_speed(path, folder, context.repeats), _memory(folder, context.quick)]
 
 
 def write_pairs(path: Path, rows: int) -> Path:
@@ -58,7 +57,7 @@ def engine(path: Path, folder: Path) -> None:
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         made = ingest.run(read_rows(data), data, _PARAMS, _SEED, Path(scratch))
         for kind, pieces in made.pieces.items():
-            with table_writer(folder / f"{kind}.parquet", kind, Provenance("benchmark", "")) as writer:
+            with table_writer(folder / f"{kind}.parquet", SCHEMAS[kind], Provenance("benchmark", "")) as writer:
                 for piece in pieces():
                     writer.write(piece)
     (folder / "counts.json").write_text(json.dumps(made.counts))
@@ -188,7 +187,7 @@ def _check(ours: Path, theirs: Path) -> int:
     """
     size = 0
     for kind in _KINDS:
-        mine, other = (read_frame(folder / f"{kind}.parquet", kind) for folder in (ours, theirs))
+        mine, other = (read_frame(folder / f"{kind}.parquet", SCHEMAS[kind]) for folder in (ours, theirs))
         columns = [name for name in mine if name not in ("file", "reference_ids", "further_negative_ids")]
         rows = [list(part[columns].itertuples(index=False, name=None)) for part in (mine, other)]
         wrong = abs(len(mine) - len(other)) + sum(one != two for one, two in zip(*rows, strict=False))

@@ -75,12 +75,10 @@ def run(context: Context) -> list[Section]:
 
     Raises:
         Disagreement: parameters, losses, gradients or outputs differ, or a loss is not finite.
-        InputError: no folder of the public code is given, or it is another, or a file is given.
+        InputError: no folder of the public code is given, or it is another.
     """
     if context.peer is None:
         raise InputError(f"name {PEER.wanted} with --peer; it cannot ship with us.")
-    if context.input is not None:
-        raise InputError("pgkpr draws its texts; leave out --input.")
     PEER.load(context.peer)
     with threads(_THREADS), sides(context.quick, _THREADS, deterministic=False) as where:
         return [section for sizes in (_QUICK if context.quick else _SIZES)

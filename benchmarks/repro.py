@@ -24,7 +24,7 @@ _PYTHON = sys.executable
 
 
 def run(context: Context) -> list[Section]:
-    """Compare a run from nothing and a run with nothing to do; ``context.input`` is not used."""
+    """Compare a run from nothing and a run with nothing to do."""
     with tempfile.TemporaryDirectory(prefix="keycontrast-") as folder:
         ways: dict[str, Callable[[Path], None]] = {"keycontrast run": _flow, "dvc repro": _dvc,
                                                    "python -m stages, one by one": _by_hand}

@@ -13,9 +13,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.artifacts.example_texts import training_text_ids
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import read_frame, read_table
+from stages.data.example_texts import training_text_ids
+from stages.data.schemas.items import EXAMPLES
+from stages.data.schemas.tokens import TOKENS
 from stages.keywords.choice import choose_keywords
 from stages.ranking import rank
 from stages.ranking.selection import InverseFrequency
@@ -29,10 +31,10 @@ SETTINGS: tuple[tuple[str, dict[str, Any]], ...] = (
 def measure(dataset: str, language: str) -> pd.DataFrame:
     """Return one row of shares per ranking."""
     paths = DatasetPaths(dataset)
-    tokens = read_table(paths.table("tokens"), "tokens").sort_by("text_id")
-    train = pa.array(training_text_ids(read_table(paths.table("examples"), "examples")))
+    tokens = read_table(paths.table("tokens"), TOKENS).sort_by("text_id")
+    train = pa.array(training_text_ids(read_table(paths.table("examples"), EXAMPLES)))
     idf = InverseFrequency.over_tables([tokens.filter(pc.is_in(tokens["text_id"], train))])
-    examples = read_frame(paths.table("examples"), "examples")
+    examples = read_frame(paths.table("examples"), EXAMPLES)
     rows = []
     for method, settings in SETTINGS:
         ranking = rank(tokens, method, idf=idf, language=language, **settings)

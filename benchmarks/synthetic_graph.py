@@ -6,6 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from stages.artifacts.tables import Provenance, table_writer
+from stages.data.schemas.items import EXAMPLES
+from stages.keywords.schemas.keywords import KEYWORDS
 
 DATASET = "synthetic"
 ROLES = ("input_keyword", "output_keyword", "negative_keyword")
@@ -48,8 +50,9 @@ def write_project(folder: Path, triples: pa.Table) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "params.yaml").write_text(_PARAMS, encoding="utf-8")
     place = folder / "artifacts" / DATASET
-    for kind, rows in (("examples", _examples), ("keywords", _keywords)):
-        with table_writer(place / f"{kind}.parquet", kind, Provenance(f"{kind}@{DATASET}", "")) as writer:
+    for schema, rows in ((EXAMPLES, _examples), (KEYWORDS, _keywords)):
+        path, provenance = place / f"{schema.name}.parquet", Provenance(f"{schema.name}@{DATASET}", "")
+        with table_writer(path, schema, provenance) as writer:
             for start in range(0, triples.num_rows, _PIECE):
                 writer.write(rows(triples.slice(start, _PIECE), start))
 

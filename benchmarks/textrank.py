@@ -11,7 +11,7 @@ import pyarrow.json
 import pyarrow.parquet as pq
 
 from benchmarks.harness import Context, Disagreement, Section, compare, peak_memory
-from stages.artifacts.schemas import SCHEMAS
+from pipeline.schemas import SCHEMAS
 from stages.data.language.annotation import annotator
 from stages.ranking import Settings, rank, ranker
 from stages.ranking.blocks import pieces
@@ -30,8 +30,7 @@ _LISTS = [name for name in SCHEMAS["tokens"].arrow().names if name not in ("text
 def run(context: Context) -> list[Section]:
     """Time rankings at 24 and 240 tokens per text, and measure memory at two sizes.
 
-    Without ``context.input`` (a Parquet file with a column ``text``) the shipped sample texts are used. Texts are
-    joined and cut to the length wanted, and annotated before anything is timed.
+    Texts are those of the shipped sample, joined and cut to the length wanted, and annotated before anything is timed.
     """
     # Arrow's own threads would be a second core.
     pa.set_cpu_count(1)
@@ -73,11 +72,7 @@ def rank_pieces(path: str, texts: int) -> int:
 
 
 def _annotated(context: Context) -> pa.Table:
-    if context.input is not None:
-        texts = pq.read_table(context.input, columns=["text"])["text"].drop_null().unique()
-    else:
-        texts = pa.json.read_json(_SAMPLE)["source"].unique()
-    texts = texts[:60 if context.quick else 4000]
+    texts = pa.json.read_json(_SAMPLE)["source"].unique()[:60 if context.quick else 4000]
     return annotator("embedded")(pa.table({"text_id": pa.array(range(len(texts)), pa.int64()), "text": texts}))
 
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from transformers import AutoTokenizer, BertConfig, PreTrainedTokenizerBase
 
 from benchmarks.graph_attention import random_graph
-from benchmarks.harness import Context, Section, given_rows
+from benchmarks.harness import Context, Section
 from benchmarks.trainings import (
     SEED,
     Clock,
@@ -84,15 +84,14 @@ class Job:
 
 
 def run(context: Context) -> list[Section]:
-    """Compare both precisions; ``context.input`` is a Parquet file with columns ``source``, ``target``, ``negative``.
+    """Compare both precisions.
 
-    Without it texts are random words of the vocabulary. Weights are random: what they mean has no part in what a
-    step costs.
+    Texts are random words of the vocabulary, and weights are random: what they mean has no part in what a step costs.
     """
     sizes = _QUICK if context.quick else Sizes()
     encoder = resolve_encoder("bundled")
     tokenizer = AutoTokenizer.from_pretrained(encoder.location)
-    items = _given(context, sizes) if context.input else _drawn(tokenizer, sizes)
+    items = _drawn(tokenizer, sizes)
     train = TripleBatches(items, tokenizer, _MAX_LENGTH, _MAX_LENGTH)
     with sides(context.quick, torch.get_num_threads(), plain=True) as where:
         return [_section(name, precision, train, tokenizer, sizes, context.repeats, where)
@@ -210,12 +209,6 @@ def _drawn(tokenizer: PreTrainedTokenizerBase, sizes: Sizes) -> pd.DataFrame:
     words = np.array(sorted(word for word in tokenizer.get_vocab() if word.isalpha()))
     return _items([[" ".join(random.choice(words, random.integers(4, 16))) for _ in range(3)]
                    for _ in range(sizes.items)], sizes)
-
-
-def _given(context: Context, sizes: Sizes) -> pd.DataFrame:
-    assert context.input is not None
-    rows = given_rows(context.input, ("source", "target", "negative"), "train_step", sizes.items, "triples")
-    return _items(rows.values.tolist(), sizes)
 
 
 def _items(texts: Sequence[Sequence[str]], sizes: Sizes) -> pd.DataFrame:

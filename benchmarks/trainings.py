@@ -76,7 +76,7 @@ class Ran:
 
 
 class Nowhere:
-    """Keeps no checkpoint, and no copy of the best weights: after one epoch they are the module's own."""
+    """Keeps no checkpoint, only a copy of the best weights, on their device."""
 
     def due(self) -> bool:
         """Ask for nothing."""
@@ -84,14 +84,15 @@ class Nowhere:
 
     def save(self, weights: Mapping[str, Tensor], optimiser: Mapping[str, Tensor], values: Mapping[str, Any],
              best: bool) -> None:
-        """Point at the weights."""
-        self.weights = dict(weights)
+        """Keep the weights if they are the best."""
+        if best:
+            self.weights = {name: tensor.detach().clone() for name, tensor in weights.items()}
 
     def load(self) -> None:
         """Find nothing."""
 
     def best(self) -> dict[str, Tensor]:
-        """Return the weights of the only epoch."""
+        """Return the weights of the best epoch."""
         return self.weights
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import yaml
 
-from stages.artifacts.schemas import SCHEMA_VERSION, SCHEMAS, TableSchema
+from pipeline.schemas import SCHEMAS
+from stages.artifacts.schemas import SCHEMA_VERSION, TableSchema
 from stages.artifacts.tables import atomic_file
 from stages.data.layouts.layout import Layout
 from stages.data.layouts.registry import LAYOUTS
@@ -27,7 +28,7 @@ MARKS = {name: (f"<!-- {name}: made by `python -m pipeline.documentation` -->", 
 def data_dictionary() -> str:
     """Return the data dictionary as Markdown: every table, its key, its columns and what they mean."""
     parts = ["# Data dictionary", "",
-             "Made from `stages/artifacts/schemas.py` by `python -m pipeline.documentation`. Every table is Parquet "
+             "Made from `pipeline/schemas.py` by `python -m pipeline.documentation`. Every table is Parquet "
              f"(zstd), sorted by its key, schema version {SCHEMA_VERSION}. `keycontrast inspect FILE` shows the same "
              "beside the data."]
     for schema in SCHEMAS.values():

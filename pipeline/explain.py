@@ -18,12 +18,14 @@ from pipeline.cells import cell, printable
 from pipeline.datasets import dataset_with, datasets_with
 from pipeline.drawings import Word, word_graph_svg
 from pipeline.neighbourhood import DRAWINGS, slug, write_drawing
-from stages.artifacts.example_texts import read_examples, training_text_ids
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import NO_KEYWORD
 from stages.artifacts.tables import check_columns, read_batches
+from stages.data.example_texts import read_examples, training_text_ids
 from stages.data.language.annotators import load_annotator
 from stages.data.language.tokens import token_table
+from stages.data.schemas.tokens import TOKENS
 from stages.keywords.explanation import Explanation, explain
 from stages.keywords.methods import FOR_ANY_TEXT, METHODS, NAMING, KeywordMethod
 from stages.params import Params, load_params
@@ -163,13 +165,13 @@ def _language(paths: DatasetPaths | None, params: Params) -> str:
 
 
 def _row(paths: DatasetPaths, kind: str, text_id: int) -> pa.Table:
-    check_columns(paths.table(kind), kind)
+    check_columns(paths.table(kind), SCHEMAS[kind])
     return pq.read_table(paths.table(kind), filters=pc.field("text_id") == text_id)
 
 
 def training_idf(paths: DatasetPaths) -> InverseFrequency:
     """Return the IDF over the texts of training examples, as the stages count it."""
-    return InverseFrequency.over_tables(read_batches(paths.table("tokens"), "tokens", ["text_id", "token"]),
+    return InverseFrequency.over_tables(read_batches(paths.table("tokens"), TOKENS, ["text_id", "token"]),
                                         training_text_ids(read_examples(paths.table("examples"))))
 
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import read_table
+from stages.keywords.schemas.words import WORD_VECTORS
 from stages.runtime.errors import InputError
 from stages.runtime.settings import Params, Values
 from stages.tracks.track import Marker
@@ -88,7 +89,7 @@ def _importance(params: Params, paths: DatasetPaths) -> Marker:
     from stages.keywords.importance.vectors import VectorTable
     from stages.keywords.psi import run
 
-    vectors = VectorTable.from_arrow(read_table(paths.table("word_vectors"), "word_vectors"))
+    vectors = VectorTable.from_arrow(read_table(paths.table("word_vectors"), WORD_VECTORS))
     settings: Any = Values({**dict(params.psi), "modes": ["xx"]})
     return lambda texts, tokens: pa.concat_tables(
         list(run(lambda: [tokens], _alone(texts), vectors, settings)))["primary"]

@@ -16,7 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.cells import print_rows, printable
-from stages.artifacts.schemas import SCHEMAS, TableSchema
+from pipeline.schemas import SCHEMAS
+from stages.artifacts.schemas import TableSchema
 from stages.artifacts.tables import METADATA_KEY
 from stages.runtime.errors import InputError, nearest
 

@@ -21,6 +21,10 @@ from pipeline.drawings import Neighbour, SignedEdge, neighbourhood_svg
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import NO_KEYWORD
 from stages.artifacts.tables import atomic_file, check_columns
+from stages.data.schemas.items import EXAMPLES
+from stages.data.schemas.texts import TEXTS
+from stages.graph.schemas.clusters import CLUSTERS
+from stages.graph.schemas.graph import EDGES, NODES
 from stages.normal_form import normal_form
 from stages.runtime.errors import InputError
 
@@ -56,7 +60,7 @@ def node_of(paths: DatasetPaths, keyword: str) -> int:
     Raises:
         InputError: the graph has no such node; the nearest keywords are named.
     """
-    check_columns(paths.table("nodes"), "nodes")
+    check_columns(paths.table("nodes"), NODES)
     for name in dict.fromkeys((keyword, normal_form(keyword))):
         found = _rows(paths.table("nodes"), pc.field("keyword") == name, ["node_id"])
         if len(found):
@@ -93,8 +97,8 @@ def neighbourhood(paths: DatasetPaths, centre: int, limit: int | None, hops: int
         limit: neighbours followed per node and sign, by count, then by node id; None follows all.
         hops: at least 1.
     """
-    for kind in ("nodes", "edges"):
-        check_columns(paths.table(kind), kind)
+    for schema in (NODES, EDGES):
+        check_columns(paths.table(schema.name), schema)
     reached = pd.DataFrame({"node_id": [centre], "sign": [0], "hops": [0], "parent": [centre]})
     frontier = reached
     left_out: dict[int, int] = {}
@@ -165,8 +169,8 @@ def example_texts(paths: DatasetPaths, keyword: str, count: int = _EXAMPLES) -> 
         Columns ``example_id``, ``role`` (where they have it: input, output or negative), ``source``, ``target`` and
         ``negative`` (null without).
     """
-    for kind in ("clusters", "examples", "texts"):
-        check_columns(paths.table(kind), kind)
+    for schema in (CLUSTERS, EXAMPLES, TEXTS):
+        check_columns(paths.table(schema.name), schema)
     columns = {"input": "keyword", "output": "output_keyword", "negative": "negative_keyword"}
     role, found = "", pd.DataFrame()
     while columns and found.empty:

@@ -24,6 +24,7 @@ from rich.text import Text
 
 from pipeline.pack_encoders import PackedEncoder, encoders_of
 from pipeline.packed import run as packed_run
+from pipeline.schemas import schema_of
 from stages.artifacts.paths import PARAMS, DatasetPaths
 from stages.artifacts.tables import atomic_file, check_columns, read_metadata
 from stages.runtime.errors import InputError
@@ -185,7 +186,7 @@ def _tables(params: Params, track: Track, datasets: Sequence[str]) -> dict[str, 
             if not path.exists():
                 raise InputError(f"{path}: no such artifact, and a pack needs it. Prepare the data first: "
                                  f"keycontrast run {track.prepared_by}@{dataset}")
-            check_columns(path, track.schema(kind))
+            check_columns(path, schema_of(kind, track))
             if read_metadata(path).get("params_hash") != stage_hash(params, stage, dataset):
                 raise InputError(f"{path}: made under other params than params.yaml has now. Bring it up to date "
                                  f"first: keycontrast run {track.prepared_by}@{dataset}")

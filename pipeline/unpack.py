@@ -15,8 +15,10 @@ from rich.console import Console
 from rich.text import Text
 
 from pipeline.packed.run import CONTENTS, ENCODER, MODEL_FILES, RESULTS
+from pipeline.schemas import schema_of
 from stages.artifacts.model_folder import TRAINED_ON_FILE
 from stages.artifacts.paths import ModelPaths, RunPaths
+from stages.artifacts.schemas import TableSchema
 from stages.artifacts.tables import (
     METADATA_KEY,
     ROW_GROUP,
@@ -36,7 +38,6 @@ from stages.tracks.track import Track
 
 # A clock may be a little off, and archives count in seconds.
 _CLOCK = 1.0
-_RECORD = "record"
 # Plain text that names the encoder which a classifier started from.
 _NAMING = ("metrics.json", TRAINED_ON_FILE, "README.md")
 
@@ -69,14 +70,14 @@ class _Part:
     Attributes:
         source: where it is.
         target: where it is to be.
-        kind: schema of a table, or a record; None for anything else.
+        schema: of a table; None for anything else.
         stage: stage instance that made it.
         model: that it is, or was made with.
     """
 
     source: Path
     target: Path
-    kind: str | None = None
+    schema: TableSchema | None = None
     stage: str = ""
     model: str = ""
 
@@ -202,14 +203,14 @@ def _parts(folder: Path, contents: Mapping[str, Any]) -> Iterator[_Part]:
     for stage in dict.fromkeys(part.stage for part in parts):
         record = f"{stage}.json"
         if (folder / "records" / record).exists():
-            yield _Part(folder / "records" / record, RECORDS / record, _RECORD, stage)
+            yield _Part(folder / "records" / record, RECORDS / record, None, stage)
 
 
 def _parts_of_model(folder: Path, contents: Mapping[str, Any], name: str) -> Iterator[_Part]:
     paths, source, track = ModelPaths(name), folder / "models" / name, _track(contents, "models", name)
     stage = f"{track.trained_by}@{name}"
     for kind, digest in contents["tables"][name].items():
-        yield _Part(folder / kind / f"{digest}.parquet", paths.folder / f"{kind}.parquet", track.schema(kind),
+        yield _Part(folder / kind / f"{digest}.parquet", paths.folder / f"{kind}.parquet", schema_of(kind, track),
                     f"confusing_pairs@{name}" if kind == "confusing_pairs" else stage, name)
     for file in MODEL_FILES:
         if (source / file).exists():
@@ -223,8 +224,8 @@ def _parts_of_run(folder: Path, contents: Mapping[str, Any], run: str) -> Iterat
     track = _track(contents, "runs", run)
     for file in track.run_files:
         place = Path(file)
-        kind = track.schema(place.stem) if place.suffix == ".parquet" else None
-        yield _Part(folder / "runs" / run / file, RunPaths(run).folder / file, kind, f"{stage}@{run}", model)
+        schema = schema_of(place.stem, track) if place.suffix == ".parquet" else None
+        yield _Part(folder / "runs" / run / file, RunPaths(run).folder / file, schema, f"{stage}@{run}", model)
 
 
 def _refuse_newer(file: Path, parts: list[_Part]) -> None:
@@ -241,14 +242,14 @@ def _put(part: _Part, contents: Mapping[str, Any], params: Params) -> None:
         _put_weights(part, contents, params)
     else:
         with atomic_file(part.target) as temporary:
-            if part.kind is None:
-                _put_file(part.source, temporary, _encoder(contents, part.model))
-            elif part.kind == _RECORD:
+            if part.schema is not None:
+                check_columns(part.source, part.schema)
+                _write_table(part, temporary, contents)
+            elif part.target.parent == RECORDS:
                 record = {**json.loads(part.source.read_text()), "device": contents["machine"]["device"]}
                 temporary.write_text(json.dumps(record) + "\n")
             else:
-                check_columns(part.source, part.kind)
-                _write_table(part, temporary, contents)
+                _put_file(part.source, temporary, _encoder(contents, part.model))
     # The age of what was computed, so that the same results can be unpacked twice.
     os.utime(part.target, (part.made, part.made))
 

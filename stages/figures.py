@@ -2,10 +2,12 @@
 
 import io
 import re
+import unicodedata
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Any
 
 import matplotlib.style
@@ -29,7 +31,8 @@ _STYLE: dict[Any, Any] = {
     "figure.facecolor": PALETTE["paper"], "axes.facecolor": PALETTE["paper"], "legend.frameon": False,
     "legend.fontsize": 8.0, "lines.linewidth": 1.6, "lines.markersize": 3.5,
 }
-
+# The font that texts are measured by may lack a script; an SVG leaves texts to the reader's fonts.
+_LACKING = "Glyph .* missing from font"
 # XML 1.0, production Char.
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -80,14 +83,21 @@ def file_name(*parts: str) -> str:
 
 def finished(figure: Figure, name: str, title: str, description: str, notes: Mapping[str, str] | None = None) -> Plot:
     """Return ``figure`` as a plot; to be called inside :func:`drawing`. No date, no program name."""
-    svg, png = io.StringIO(), io.BytesIO()
+    svg, png = svg_text(figure), io.BytesIO()
     with warnings.catch_warnings():
-        # The bitmap's font may lack a script; the page's SVG leaves text to the reader's fonts.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+        warnings.filterwarnings("ignore", message=_LACKING)
         figure.set_layout_engine("none")    # the first file has settled it
         figure.savefig(png, format="png", dpi=144, metadata={"Software": None})
-    return Plot(name, title, description, svg.getvalue(), png.getvalue(), notes or {})
+    return Plot(name, title, description, svg, png.getvalue(), notes or {})
+
+
+def svg_text(figure: Figure) -> str:
+    """Return ``figure`` as SVG whose labels are text; to be called inside :func:`drawing`."""
+    svg = io.StringIO()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=_LACKING)
+        figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    return svg.getvalue()
 
 
 def inline_svg(svg: str, name: str, text: str, notes: Mapping[str, str] | None = None) -> Markup:
@@ -115,6 +125,17 @@ def inline_svg(svg: str, name: str, text: str, notes: Mapping[str, str] | None =
     opening = f'<svg role="img" aria-label="{escape(text)}"{size}'
     body = re.sub(r'\s(?:width|height)="[\d.]+pt"', "", body.replace("<svg", opening, 1))
     return Markup(body)     # nothing but matplotlib's own output and escaped text
+
+
+def columns_of(text: str) -> int:
+    """Return the width of ``text`` in columns: two for wide characters, none for marks on others."""
+    return sum(0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+               for letter in text)
+
+
+def text_width(text: str, size: float) -> float:
+    """Return the width of a text of ``size`` points in inches, rather too much: the font is not known here."""
+    return ceil(columns_of(text) * size * 0.62) / 72
 
 
 def xml_text(text: str) -> str:

@@ -8,6 +8,7 @@ import pandas as pd
 import yaml
 from sklearn.metrics import accuracy_score, confusion_matrix, f1_score, precision_recall_fscore_support
 
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import COMPARISON, DatasetPaths, ModelPaths, RunPaths
 from stages.artifacts.tables import Provenance, read_frame, write_json, write_table
 
@@ -126,11 +127,11 @@ def write_classifier_run(name, model, seed, right, split="test", count=TEXTS):
     scores = class_scores("run", labels, probabilities)
     floors = {"majority": majority_scores(labels), "linear": class_scores("linear", labels, answers(1, 0.5, labels))}
     made = provenance(f"evaluate_clld@{name}")
-    write_table(paths.predictions, "class_predictions", class_predictions(labels, texts, probabilities), made)
-    write_table(paths.scores, "class_scores", pd.concat([scores, *floors.values()], ignore_index=True), made)
-    write_table(paths.table("classes"), "classes", classes_frame(labels, said), made)
-    write_table(paths.table("confusion"), "confusion", confusion_rows(counted(labels, said)), made)
-    write_table(paths.table("calibration"), "calibration", calibration_frame(scores), made)
+    write_table(paths.predictions, SCHEMAS["class_predictions"], class_predictions(labels, texts, probabilities), made)
+    write_table(paths.scores, SCHEMAS["class_scores"], pd.concat([scores, *floors.values()], ignore_index=True), made)
+    write_table(paths.table("classes"), SCHEMAS["classes"], classes_frame(labels, said), made)
+    write_table(paths.table("confusion"), SCHEMAS["confusion"], confusion_rows(counted(labels, said)), made)
+    write_table(paths.table("calibration"), SCHEMAS["calibration"], calibration_frame(scores), made)
     own = metrics_of(scores)
     write_json(paths.metrics, {
         "run": own, "floors": {floor: metrics_of(rows) for floor, rows in floors.items()},
@@ -167,14 +168,14 @@ def write_classifier(name, block, seed):
     labels, _ = texts_of()
     made = provenance(f"train_clld@{name}")
     said = answers(seed + 1000, 0.6, labels).argmax(1)
-    write_table(paths.table("validation_confusion"), "validation_confusion", confusion_rows(counted(labels, said)),
-                made)
+    write_table(paths.table("validation_confusion"), SCHEMAS["validation_confusion"],
+                confusion_rows(counted(labels, said)), made)
     pair, other = (ATHEISM, RELIGION), (CLASSES.index(ATTACK), CLASSES.index("עברית"))
     moves = {"uniform": [(0, 0, None, {})], "static_tau_pairs": [(0, 0, None, {pair: 5.0})],
              "adaptive": [(0, 0, None, {}), (2, 10, 0.66, {pair: 4.2, other: 1.5}), (3, 20, 0.33, {pair: 3.1})]}
-    write_table(paths.table("label_distance"), "label_distance", distance_rows(moves.get(contrast, [])), made)
+    write_table(paths.table("label_distance"), SCHEMAS["label_distance"], distance_rows(moves.get(contrast, [])), made)
     if name == "ct":
-        write_table(paths.table("confusing_pairs"), "confusing_pairs", pd.DataFrame({
+        write_table(paths.table("confusing_pairs"), SCHEMAS["confusing_pairs"], pd.DataFrame({
             "rank": [1, 2], "class": ["alt.atheism", ATTACK], "other": ["talk.religion.misc", "עברית"],
             "as_other": [4, 1], "as_class": [3, 0], "confused": [7, 1], "chosen": [True, False]}),
             provenance("confusing_pairs@ct"))
@@ -214,10 +215,10 @@ def write_class_comparison():
                                       ("ct-2", "floor linear", 0.04))]
     made = provenance("compare")
     if (COMPARISON / "paired.parquet").exists():
-        before = read_frame(COMPARISON / "paired.parquet", "paired")
+        before = read_frame(COMPARISON / "paired.parquet", SCHEMAS["paired"])
         paired += before[before["dataset"] != "20ng/test"].to_dict("records")
-    write_table(COMPARISON / "paired.parquet", "paired", pd.DataFrame(paired), made)
-    write_table(COMPARISON / "mcnemar.parquet", "mcnemar", pd.DataFrame(exact), made)
+    write_table(COMPARISON / "paired.parquet", SCHEMAS["paired"], pd.DataFrame(paired), made)
+    write_table(COMPARISON / "mcnemar.parquet", SCHEMAS["mcnemar"], pd.DataFrame(exact), made)
 
 
 def write_classifiers(**changes):

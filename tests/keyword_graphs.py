@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from stages.artifacts.schemas import NO_KEYWORD, SCHEMAS
+from pipeline.schemas import SCHEMAS
+from stages.artifacts.schemas import NO_KEYWORD
 from stages.graph.clusters import run as run_clusters
 
 WORDS = ["ant", "bee", "cat", "dog", "elk", "fox", NO_KEYWORD]

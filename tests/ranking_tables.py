@@ -4,7 +4,7 @@ import random
 
 import pyarrow as pa
 
-from stages.artifacts.schemas import SCHEMAS
+from pipeline.schemas import SCHEMAS
 
 NOUNS = {"NOUN", "PROPN"}
 

@@ -7,8 +7,8 @@ import pandas as pd
 import pyarrow as pa
 import yaml
 
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import COMPARISON, DatasetPaths, ModelPaths, ProbePaths, RunPaths
-from stages.artifacts.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, read_frame, write_json, write_table
 from stages.keywords.agreement.pos_frequency import PosCounts, frequency_table
 from stages.tracks.pgkpr.keywords import fixed_masks
@@ -37,21 +37,21 @@ def node(keyword):
 def write_dataset():
     paths = DatasetPaths("tiny")
     count = 6 + ITEMS
-    write_table(paths.table("examples"), "examples", pd.DataFrame({
+    write_table(paths.table("examples"), SCHEMAS["examples"], pd.DataFrame({
         "example_id": range(count), "split": ["train"] * 6 + ["test"] * ITEMS,
         "source_id": [0, 3, 6, 7, 0, 5, *([0, 3, 6] * ITEMS)[:ITEMS]],
         "target_id": [1, 4, 7, 6, 7, 0, *([1, 4, 7] * ITEMS)[:ITEMS]],
         "negative_id": [2, 5, None, 0, 3, None, *([2, 5, None] * ITEMS)[:ITEMS]],
         "further_negative_ids": [[]] * count, "reference_ids": [[1]] * count, "group": range(count),
         "negative_origin": "given"}), provenance("ingest@tiny"))
-    write_table(paths.table("texts"), "texts", pd.DataFrame({
+    write_table(paths.table("texts"), SCHEMAS["texts"], pd.DataFrame({
         "text_id": range(len(TEXTS)), "text": TEXTS, "language": "en"}), provenance("ingest@tiny"))
-    write_table(paths.table("keywords"), "keywords", pd.DataFrame({
+    write_table(paths.table("keywords"), SCHEMAS["keywords"], pd.DataFrame({
         "text_id": range(len(TEXTS)), "keyword": KEYWORDS, "method": ["textrank"] * (len(TEXTS) - 1) + ["idf"],
         "score": 0.5}),
         provenance("keywords@tiny", fallbacks=["1 text has no ranked keyword: the word of highest IDF was taken"]))
     write_graph(paths)
-    write_table(paths.table("side_by_side"), "side_by_side", pd.DataFrame({
+    write_table(paths.table("side_by_side"), SCHEMAS["side_by_side"], pd.DataFrame({
         "text_id": range(6), "textrank": [[keyword] for keyword in KEYWORDS[:6]], "idf": [["first", "second"]] * 6,
         "attribution": [["fat"], None, None, [ATTACK], [], None], "psi": [["lose"], None, None, ["wrote"], ["x"], None],
         "yake": [["belly"]] * 6}), provenance("side_by_side@tiny"))
@@ -74,7 +74,7 @@ def write_graph(paths):
     edges = [("belly fat", "sleep", 1, 3), ("belly fat", "author", 1, 1), ("belly fat", ATTACK, -1, 2),
              ("sleep", "belly fat", 1, 3), ("sleep", "עברית", -1, 1), (ATTACK, "author", 1, 5),
              ("עברית", "sleep", 1, 1)]
-    write_table(paths.table("edges"), "edges", pd.DataFrame(
+    write_table(paths.table("edges"), SCHEMAS["edges"], pd.DataFrame(
         [(node(target), node(source), sign, count) for target, source, sign, count in edges],
         columns=["target", "source", "sign", "count"]),
         provenance("graph@tiny", models={"encoder": {"name": "tiny-encoder", "version": "1", "sha256": SHA256}}))
@@ -83,7 +83,7 @@ def write_graph(paths):
         return sum(edge[end] == keyword and edge[2] == sign for edge in edges)
 
     clusters = {"belly fat": [0, 4], ATTACK: [1], "sleep": [2], "עברית": [3], "reads": [5]}
-    write_table(paths.table("nodes"), "nodes", pd.DataFrame({
+    write_table(paths.table("nodes"), SCHEMAS["nodes"], pd.DataFrame({
         "node_id": range(len(NODES)), "keyword": NODES, "cluster_size": [len(clusters.get(word, [])) for word in NODES],
         "in_positive": [degree(word, 0, 1) for word in NODES], "in_negative": [degree(word, 0, -1) for word in NODES],
         "out_positive": [degree(word, 1, 1) for word in NODES], "out_negative": [degree(word, 1, -1) for word in NODES],
@@ -91,7 +91,7 @@ def write_graph(paths):
     rows = sorted((word, number) for word, numbers in clusters.items() for number in numbers)
     targets = {0: "belly fat", 1: "author", 2: "עברית", 3: "sleep", 4: "עברית", 5: "belly fat"}
     negatives = {0: "belly fat", 1: "reads", 3: "belly fat", 4: ATTACK}
-    write_table(paths.table("clusters"), "clusters", pd.DataFrame({
+    write_table(paths.table("clusters"), SCHEMAS["clusters"], pd.DataFrame({
         "keyword": [word for word, _ in rows], "example_id": [number for _, number in rows],
         "output_keyword": [targets[number] for _, number in rows],
         "negative_keyword": [negatives.get(number) for _, number in rows]}), provenance("clusters@tiny"))
@@ -126,7 +126,7 @@ def write_run(name, bleu_1, source_bleu, output, **more):
                      "tokens": "lower-cased BERT basic tokens"}})
     texts = [("lose Belly  Fat now", output, SCRIPTS)[place % 3] for place in range(ITEMS)]
     places = [(0, 1), (3, 4), (6, 7)] * ITEMS
-    write_table(RunPaths(name).predictions, "predictions", pd.DataFrame({
+    write_table(RunPaths(name).predictions, SCHEMAS["predictions"], pd.DataFrame({
         "example_id": range(6, 6 + ITEMS), "sample": 0, "source": [TEXTS[places[place][0]] for place in range(ITEMS)],
         "keyword": [KEYWORDS[places[place][0]] for place in range(ITEMS)],
         "keyword_known": [place % 3 != 1 for place in range(ITEMS)], "prediction": texts,
@@ -134,7 +134,7 @@ def write_run(name, bleu_1, source_bleu, output, **more):
     scores = {column: bleu_1 / 2 for column in (
         "bleu_1", "bleu_2", "bleu_3", "bleu_4", "extrema", "average", "greedy", "rouge_1", "rouge_2", "rouge_l",
         "bertscore", "source_bleu_4")}
-    write_table(RunPaths(name).scores, "scores", pd.DataFrame({
+    write_table(RunPaths(name).scores, SCHEMAS["scores"], pd.DataFrame({
         "system": "run", "example_id": range(6, 6 + ITEMS), "output": texts, **scores, "keyword_kept": True}),
         provenance(f"evaluate_hcl@{name}"))
 
@@ -148,7 +148,7 @@ def write_comparison():
 
     rows = [row("bleu_1", "full", "plain", 0.1, 0.05, 0.0004), row("bleu_1", "full", "floor copy", -0.4, 0.1, 0.0004),
             row("source_bleu", "full", "plain", 0.1, 0.2, 0.4)]
-    write_table(COMPARISON / "paired.parquet", "paired", pd.DataFrame(rows), provenance("compare"))
+    write_table(COMPARISON / "paired.parquet", SCHEMAS["paired"], pd.DataFrame(rows), provenance("compare"))
     value = {"mean": 0.45, "sd": 0.0707, "low": 0.4, "high": 0.5}
     write_json(COMPARISON / "metrics.json", {"tiny/test": {"items": ITEMS, "level": 0.95, "resamples": 1000, "groups": {
         "full": {"runs": ["full"], "seeds": [13], "bleu_1": {**value, "sd": None}},
@@ -159,11 +159,11 @@ def write_comparison():
 def write_probe():
     paths = ProbePaths("full")
     kinds = ["input", "positive", "negative", "output_keyword", "impostor_keyword"]
-    write_table(paths.table("latent"), "latent", pd.DataFrame({
+    write_table(paths.table("latent"), SCHEMAS["latent"], pd.DataFrame({
         "example_id": [number for number in (6, 7) for _ in kinds], "kind": kinds * 2,
         "text": [TEXTS[0], TEXTS[1], TEXTS[3], "belly fat", ATTACK] * 2, "x": [float(place) for place in range(10)],
         "y": [float(place % 3) for place in range(10)], "vector": [[0.0, 1.0]] * 10}), provenance("probe_hcl@full"))
-    write_table(paths.table("keyword_swap"), "keyword_swap", pd.DataFrame({
+    write_table(paths.table("keyword_swap"), SCHEMAS["keyword_swap"], pd.DataFrame({
         "example_id": [6, 6, 6], "choice": ["given", "random", "textrank"], "keyword": ["sleep", ATTACK, "belly fat"],
         "keyword_known": [True, False, True], "source": TEXTS[0], "prediction": ["sleep well", "who", "lose belly fat"],
         "reference": TEXTS[1], "shows_keyword": [True, False, True], "same_as_textrank": [False, False, True]}),
@@ -251,7 +251,7 @@ def write_rewriter(name, pairs):
     paths = ModelPaths(name)
     paths.weights.mkdir(parents=True, exist_ok=True)
     (paths.weights / "config.json").write_text(json.dumps({"model_type": "keycontrast-rewriter", "max_words": READ}))
-    write_table(paths.paraphrase_items, "paraphrase_items", pairs, provenance(f"train_pgkpr@{name}"))
+    write_table(paths.paraphrase_items, SCHEMAS["paraphrase_items"], pairs, provenance(f"train_pgkpr@{name}"))
     paths.history.write_text(
         "epoch,step,train_loss,train_generation,train_contrast,validation_loss,validation_generation,rate,best\n"
         "1,5,5.5,4.5,1.0,6.25,5.5,0.0001,True\n2,10,5.0,4.0,1.0,5.75,5.0,0.0001,True\n")
@@ -273,13 +273,13 @@ def write_rewriting_run(name, model, which, bleu, pairs):
         " ".join(word for word, keyword in zip(words, mask, strict=False) if keyword)
         for words, mask in zip(rows["source_words"], masks, strict=True)]
     texts = [("how do i lose belly fat ?", f"{ATTACK} who wrote", "")[place % 3] for place in range(ITEMS)]
-    write_table(RunPaths(name).predictions, "predictions", pd.DataFrame({
+    write_table(RunPaths(name).predictions, SCHEMAS["predictions"], pd.DataFrame({
         "example_id": range(ITEMS), "sample": 0, "source": rows["source"].tolist(), "keyword": keywords,
         "keyword_known": True, "prediction": texts,
         "references": [[f"tell me {place}", f"or {IMAGE} {place}"] for place in range(ITEMS)]}),
         provenance(f"generate_pgkpr@{name}"))
     columns = {field: 0.25 if kind == pa.float64() else None for field, kind, _ in SCHEMAS["paraphrase_scores"].fields}
-    write_table(RunPaths(name).scores, "paraphrase_scores", pd.DataFrame({
+    write_table(RunPaths(name).scores, SCHEMAS["paraphrase_scores"], pd.DataFrame({
         **columns, "system": "run", "example_id": range(ITEMS), "output": texts, "released_output": texts,
         "released_references": [[]] * ITEMS}), provenance(f"evaluate_pgkpr@{name}"))
     write_json(RunPaths(name).metrics, {
@@ -304,9 +304,9 @@ def write_rewriting_comparison():
                "items": ITEMS, "first_value": 0.5, "second_value": 0.4, "difference": 0.1, "low": 0.05, "high": 0.15,
                "p_value": 0.002} for second in ("w-o-con", "lbow", "floor copy")]
     if (COMPARISON / "paired.parquet").exists():
-        before = read_frame(COMPARISON / "paired.parquet", "paired")
+        before = read_frame(COMPARISON / "paired.parquet", SCHEMAS["paired"])
         paired += before[before["dataset"] != "quora/test"].to_dict("records")
-    write_table(COMPARISON / "paired.parquet", "paired", pd.DataFrame(paired), provenance("compare"))
+    write_table(COMPARISON / "paired.parquet", SCHEMAS["paired"], pd.DataFrame(paired), provenance("compare"))
 
 
 def write_rewriting(**changes):

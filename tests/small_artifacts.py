@@ -1,5 +1,6 @@
 """Artifacts of a data set of four training examples, written by hand: texts, keywords and their graph."""
 
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, write_table
 
@@ -27,7 +28,8 @@ def write_graph(name: str = "small") -> DatasetPaths:
         "edges": dict(zip(("target", "source", "sign", "count"), zip(*EDGES, strict=True), strict=True)),
     }
     for kind, rows in tables.items():
-        write_table(paths.table(kind), kind, {column: list(values) for column, values in rows.items()}, PROVENANCE)
+        write_table(paths.table(kind), SCHEMAS[kind], {column: list(values) for column, values in rows.items()},
+                    PROVENANCE)
     return paths
 
 

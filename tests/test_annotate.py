@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import spacy
 
-from stages.artifacts.schemas import SCHEMAS
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, read_metadata, read_table, write_table
 from stages.data import annotate
 from stages.data.language import annotation
@@ -120,7 +120,7 @@ def test_chunks_stand_alone_and_are_cut_by_id():
 
 def test_the_stage_writes_the_same_bytes_for_any_number_of_workers(pipeline, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write_table(Path("artifacts/toy/texts.parquet"), "texts", texts(TEXTS), Provenance("ingest@toy", "0"))
+    write_table(Path("artifacts/toy/texts.parquet"), SCHEMAS["texts"], texts(TEXTS), Provenance("ingest@toy", "0"))
     written = []
     for workers in (1, 2):
         Path("params.yaml").write_text(f"recipe: t\nruntime: {{workers: {workers}}}\ndatasets: {{toy: {{source: x}}}}\n"
@@ -130,7 +130,7 @@ def test_the_stage_writes_the_same_bytes_for_any_number_of_workers(pipeline, tmp
     assert written[0] == written[1]
     metadata = read_metadata(Path("artifacts/toy/tokens.parquet"))
     assert metadata["models"]["spacy"]["language"] == "en"
-    assert read_table(Path("artifacts/toy/tokens.parquet"), "tokens").num_rows == len(TEXTS)
+    assert read_table(Path("artifacts/toy/tokens.parquet"), SCHEMAS["tokens"]).num_rows == len(TEXTS)
 
 
 def test_columns_are_what_the_tokens_of_each_document_say(pipeline):
@@ -243,7 +243,7 @@ def test_row_groups_are_cut_by_what_they_hold(monkeypatch):
 
 def project(folder, pipeline, workers=1, strings=TEXTS, language="en"):
     table = folder / "artifacts/toy/texts.parquet"
-    write_table(table, "texts", texts(strings, language), Provenance("ingest@toy", "0"))
+    write_table(table, SCHEMAS["texts"], texts(strings, language), Provenance("ingest@toy", "0"))
     (folder / "params.yaml").write_text(f"recipe: t\nruntime: {{workers: {workers}}}\n"
                                         f"datasets: {{toy: {{source: x, language: {language}}}}}\n"
                                         f"annotate: {{pipeline: {pipeline}, chunk: 1}}\n")
@@ -315,7 +315,7 @@ def test_the_stage_reads_chinese_and_says_by_what(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     out = project(tmp_path, "embedded", strings=["我喜欢苹果。", ""], language="zh")
     assert annotate.main(["toy"]) == 0
-    assert read_table(out, "tokens")["token"].to_pylist() == [["我", "喜欢", "苹果", "。"], []]
+    assert read_table(out, SCHEMAS["tokens"])["token"].to_pylist() == [["我", "喜欢", "苹果", "。"], []]
     assert read_metadata(out)["models"]["jieba"]["language"] == "zh"
 
 
@@ -323,7 +323,7 @@ def test_a_data_set_without_texts(pipeline, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     out = project(tmp_path, pipeline, strings=[])
     assert annotate.main(["toy"]) == 0
-    assert read_table(out, "tokens").num_rows == 0
+    assert read_table(out, SCHEMAS["tokens"]).num_rows == 0
 
 
 def test_errors_of_the_stage_are_one_line(pipeline, tmp_path, monkeypatch, capfd):

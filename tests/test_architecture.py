@@ -63,8 +63,7 @@ def test_a_room_imports_what_the_page_says_and_all_of_that(room):
 
 def test_no_two_rooms_import_each_other():
     pairs = {(room, other) for room, others in used().items() for other in others}
-    both = {room for room, other in pairs if (other, room) in pairs and not room.startswith("pipeline.")}
-    assert both == {"stages.artifacts", "stages.keywords"}  # which the page admits
+    assert not {room for room, other in pairs if (other, room) in pairs and not room.startswith("pipeline.")}
 
 
 def test_the_journey_visits_stages_in_an_order_in_which_data_flows():

@@ -14,6 +14,7 @@ import yaml
 from transformers import AutoModel, AutoTokenizer
 
 from models.attribution import from_characters, siamese_saliency, word_saliency
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
 from stages.keywords import attribution
@@ -178,7 +179,7 @@ def project(tmp_path, monkeypatch, tokenizer):
         tokens[name] = [[] for _ in tokens["token"]]
     paths = DatasetPaths("tiny")
     for kind, rows in (("examples", examples), ("texts", texts), ("tokens", tokens)):
-        write_table(paths.table(kind), kind, rows, Provenance("test", "0"))
+        write_table(paths.table(kind), SCHEMAS[kind], rows, Provenance("test", "0"))
     tiny_bert.classifier().save_pretrained(paths.pair_classifier)
     tokenizer.save_pretrained(paths.pair_classifier)
     write_params(tmp_path)
@@ -194,7 +195,7 @@ def write_params(folder, workers=1, source="bundled", **changes):
 def test_stage_writes_the_table_and_says_what_made_it(project, tokenizer):
     assert attribution.main(["tiny"]) == 0
     path = project.table("attribution")
-    written, (_, rows) = read_frame(path, "attribution"), attributed(tokenizer)
+    written, (_, rows) = read_frame(path, SCHEMAS["attribution"]), attributed(tokenizer)
     for score, expected in zip(written["score"], rows["score"], strict=True):
         assert score.tobytes() == expected.tobytes()
     metadata = read_metadata(path)

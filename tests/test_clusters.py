@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from keyword_graphs import clusters_of, random_triples, tables
 
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import NO_KEYWORD
 from stages.artifacts.tables import Provenance, as_table, read_metadata, read_table, write_table
@@ -26,7 +27,7 @@ def test_training_examples_are_grouped_by_input_keyword():
                              "source_id": [0, 1, 0, 4], "target_id": [1, 2, 2, 1],
                              "negative_id": pd.array([2, None, 3, 3], dtype="Int64")})
     keywords = pd.DataFrame({"text_id": [0, 1, 2, 3, 4], "keyword": ["dough", "oven", "yeast", "salt", NO_KEYWORD]})
-    assert as_table("clusters", clusters_of(examples, keywords)).to_pylist() == [
+    assert as_table(SCHEMAS["clusters"], clusters_of(examples, keywords)).to_pylist() == [
         {"keyword": "dough", "example_id": 0, "output_keyword": "oven", "negative_keyword": "yeast"},
         {"keyword": "oven", "example_id": 1, "output_keyword": "yeast", "negative_keyword": None},
     ]
@@ -41,7 +42,7 @@ def test_keywords_are_ordered_as_python_sorts_them():
 def test_rows_come_sorted_however_the_tables_lie():
     examples, keywords = tables(random_triples(1, rows=60))
     rows = clusters_of(examples, keywords)
-    assert as_table("clusters", rows).to_pylist() == rows.to_pylist()
+    assert as_table(SCHEMAS["clusters"], rows).to_pylist() == rows.to_pylist()
     shuffled = clusters_of(examples.sample(frac=1, random_state=2), keywords.sample(frac=1, random_state=3))
     assert shuffled.equals(rows)
 
@@ -76,10 +77,10 @@ def project(tmp_path, monkeypatch):
     examples, keywords = tables(random_triples(5, rows=3000, words=[f"word {i}" for i in range(50)]))
     nothing = [None] * len(examples)
     paths = DatasetPaths("d")
-    write_table(paths.table("examples"), "examples",
+    write_table(paths.table("examples"), SCHEMAS["examples"],
                 examples.assign(further_negative_ids=nothing, reference_ids=nothing, group=0, negative_origin=nothing),
                 Provenance("ingest@d", ""))
-    write_table(paths.table("keywords"), "keywords", keywords.assign(method="textrank", score=1.0),
+    write_table(paths.table("keywords"), SCHEMAS["keywords"], keywords.assign(method="textrank", score=1.0),
                 Provenance("keywords@d", ""))
     return examples, keywords
 
@@ -88,7 +89,7 @@ def test_the_stage_streams_what_run_yields(project, monkeypatch):
     monkeypatch.setattr(joins, "ROW_GROUP", 700)
     assert clusters.main(["d"]) == 0
     path = DatasetPaths("d").table("clusters")
-    assert read_table(path, "clusters").to_pylist() == clusters_of(*project).to_pylist()
+    assert read_table(path, SCHEMAS["clusters"]).to_pylist() == clusters_of(*project).to_pylist()
     assert read_metadata(path)["counts"] == {"clusters": 50}
     assert read_metadata(path)["stage"] == "clusters@d"
     first = path.read_bytes()
@@ -98,10 +99,10 @@ def test_the_stage_streams_what_run_yields(project, monkeypatch):
 
 def test_the_stage_writes_an_empty_table_for_inputs_without_keyword(project):
     nothing = project[1].assign(keyword=NO_KEYWORD, method="none", score=None)
-    write_table(DatasetPaths("d").table("keywords"), "keywords", nothing, Provenance("keywords@d", ""))
+    write_table(DatasetPaths("d").table("keywords"), SCHEMAS["keywords"], nothing, Provenance("keywords@d", ""))
     assert clusters.main(["d"]) == 0
     path = DatasetPaths("d").table("clusters")
-    assert read_table(path, "clusters").num_rows == 0
+    assert read_table(path, SCHEMAS["clusters"]).num_rows == 0
     assert read_metadata(path)["counts"] == {"clusters": 0}
 
 

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from nltk.translate.bleu_score import corpus_bleu
 
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import COMPARISON, RunPaths
-from stages.artifacts.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_json, write_table
 from stages.metrics import bleu, mean_statistic, paired_bootstrap
 from stages.metrics.registered import METRICS, standing_alone
@@ -69,7 +69,7 @@ def test_every_pair_of_runs_and_floors_stands_in_the_table_once():
         assert list(zip(rows["first"], rows["second"], strict=True)) == list(combinations(names, 2)), metric
     assert set(result.paired["metric"]) == {*MEANS, "corpus_bleu_4", "source_bleu", "ibleu", *standing_alone()}
     assert set(result.paired["dataset"]) == {"data/test"} and set(result.paired["items"]) == {ITEMS}
-    table = as_table("paired", result.paired).to_pandas()
+    table = as_table(SCHEMAS["paired"], result.paired).to_pandas()
     np.testing.assert_allclose(table["difference"], table["first_value"] - table["second_value"], atol=2e-6)
     assert (table["low"] <= table["high"]).all() and table["p_value"].between(0, 1).all()
 
@@ -190,11 +190,11 @@ def test_order_of_rows_does_not_matter_and_the_seed_does():
 
 def test_nothing_to_compare():
     result = run([], SETTINGS, 1)
-    assert result.metrics == {} and as_table("paired", result.paired).num_rows == 0
+    assert result.metrics == {} and as_table(SCHEMAS["paired"], result.paired).num_rows == 0
     one = evaluated("one")
     alone = replace(one, scores=one.scores[one.scores["system"] == "run"])
     result = run([alone], SETTINGS, 1)
-    assert as_table("paired", result.paired).num_rows == 0
+    assert as_table(SCHEMAS["paired"], result.paired).num_rows == 0
     assert list(result.metrics["data/test"]["groups"]) == ["one"]
 
 
@@ -290,8 +290,8 @@ def project(tmp_path, monkeypatch):
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(PARAMS))
     for name, gain in (("hcl-s1", 0.2), ("hcl-s2", 0.3), ("plain", 0.0)):
         one, paths = evaluated(name, gain), RunPaths(name)
-        write_table(paths.predictions, "predictions", one.predictions, Provenance(f"generate_hcl@{name}", "0"))
-        write_table(paths.scores, "scores", one.scores, Provenance(f"evaluate_hcl@{name}", "0"))
+        write_table(paths.predictions, SCHEMAS["predictions"], one.predictions, Provenance(f"generate_hcl@{name}", "0"))
+        write_table(paths.scores, SCHEMAS["scores"], one.scores, Provenance(f"evaluate_hcl@{name}", "0"))
         write_json(paths.metrics, {"run": {}, "settings": {"split": "test"}})
     return tmp_path
 
@@ -303,7 +303,7 @@ def test_stage_writes_pairs_and_groups_with_the_same_bytes(project):
     groups = json.loads(first[1])["data/test"]["groups"]
     assert groups["hcl (2 seeds)"]["seeds"] == [13, 2]      # the first takes the project's seed
     assert {"mean", "sd", "low", "high"} == set(groups["hcl (2 seeds)"]["sacrebleu"])
-    paired = read_frame(paths[0], "paired")
+    paired = read_frame(paths[0], SCHEMAS["paired"])
     assert ("hcl (2 seeds)", "plain") in set(zip(paired["first"], paired["second"], strict=True))
     assert "not adjusted" in read_metadata(paths[0])["models"]["test"]
     assert main([]) == 0
@@ -316,8 +316,8 @@ def test_stage_reads_both_tracks(project):
     (project / "params.yaml").write_text(yaml.safe_dump(params))
     assert main([]) == 1                # nothing of it is there yet
     one, paths = rewriting("xx"), RunPaths("xx")
-    write_table(paths.predictions, "predictions", one.predictions, Provenance("generate_pgkpr@xx", "0"))
-    write_table(paths.scores, "paraphrase_scores", one.scores, Provenance("evaluate_pgkpr@xx", "0"))
+    write_table(paths.predictions, SCHEMAS["predictions"], one.predictions, Provenance("generate_pgkpr@xx", "0"))
+    write_table(paths.scores, SCHEMAS["paraphrase_scores"], one.scores, Provenance("evaluate_pgkpr@xx", "0"))
     write_json(paths.metrics, {"run": {}, "settings": {"split": "test"}})
     assert main([]) == 0
     found = json.loads((COMPARISON / "metrics.json").read_text())
@@ -337,10 +337,10 @@ def test_stage_names_the_stages_of_the_pgkpr_track(project, capsys):
 def test_stage_with_one_run_and_no_floors_writes_an_empty_table(project):
     params = {**PARAMS, "runs": {"hcl": {"plain": {"model": "plain"}}}}
     (project / "params.yaml").write_text(yaml.safe_dump(params))
-    scores = read_frame(RunPaths("plain").scores, "scores")
-    write_table(RunPaths("plain").scores, "scores", scores[scores["system"] == "run"], Provenance("x", "0"))
+    scores = read_frame(RunPaths("plain").scores, SCHEMAS["scores"])
+    write_table(RunPaths("plain").scores, SCHEMAS["scores"], scores[scores["system"] == "run"], Provenance("x", "0"))
     assert main([]) == 0
-    assert read_frame(COMPARISON / "paired.parquet", "paired").empty
+    assert read_frame(COMPARISON / "paired.parquet", SCHEMAS["paired"]).empty
     assert list(json.loads((COMPARISON / "metrics.json").read_text())["data/test"]["groups"]) == ["plain"]
 
 
@@ -362,9 +362,9 @@ def test_stage_says_how_to_make_what_is_missing(project, capsys, kind, stage):
 
 def test_stage_refuses_scores_of_other_predictions(project, capsys):
     paths = RunPaths("plain")
-    predictions = read_frame(paths.predictions, "predictions")
+    predictions = read_frame(paths.predictions, SCHEMAS["predictions"])
     predictions["prediction"] = "other"
-    write_table(paths.predictions, "predictions", predictions, Provenance("x", "0"))
+    write_table(paths.predictions, SCHEMAS["predictions"], predictions, Provenance("x", "0"))
     assert main([]) == 1
     assert "scores are not those of the run's predictions" in capsys.readouterr().err
 

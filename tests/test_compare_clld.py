@@ -20,6 +20,7 @@ from classifier_artifacts import (
 from scipy.stats import binomtest
 from test_compare import evaluated
 
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import COMPARISON, RunPaths
 from stages.artifacts.tables import as_table, read_frame, write_table
 from stages.metrics import mean_statistic, paired_bootstrap
@@ -69,7 +70,7 @@ def test_every_metric_is_compared_with_its_bootstrap():
         known = metrics_of(each.scores.query("system == 'run'"))
         for metric in ("macro_f1", "weighted_f1", "nll", "brier"):
             assert groups[each.name][metric]["mean"] == pytest.approx(known[metric], abs=1e-6)
-    assert as_table("paired", result.paired).num_rows == len(result.paired)
+    assert as_table(SCHEMAS["paired"], result.paired).num_rows == len(result.paired)
 
 
 def test_the_order_of_rows_decides_nothing():
@@ -133,7 +134,7 @@ def test_only_the_same_texts_with_the_same_classes_are_compared():
 def test_other_tracks_have_no_exact_test():
     found = run([evaluated("one"), evaluated("two", kind="b"), classifier("three")], SETTINGS, 1)
     assert set(found.mcnemar["dataset"]) == {"20ng/test"} and set(found.metrics) == {"data/test", "20ng/test"}
-    assert as_table("mcnemar", run([], SETTINGS, 1).mcnemar).num_rows == 0
+    assert as_table(SCHEMAS["mcnemar"], run([], SETTINGS, 1).mcnemar).num_rows == 0
 
 
 # -- the stage ------------------------------------------------------------------------------------------------
@@ -159,7 +160,7 @@ def test_stage_compares_classifiers_and_gives_the_same_bytes(project):
     groups = json.loads(before[2])["20ng/test"]["groups"]
     assert groups["ct (2 seeds)"]["seeds"] == groups["cl (2 seeds)"]["seeds"] == [13, 99]
     assert set(groups["floor linear"]) == {"runs", "seeds", *METRICS}
-    exact = read_frame(paths[1], "mcnemar")
+    exact = read_frame(paths[1], SCHEMAS["mcnemar"])
     assert len(exact) == 11 * 10 / 2
     assert main([]) == 0
     assert [path.read_bytes() for path in paths] == before
@@ -176,9 +177,9 @@ def test_what_is_missing_is_named_with_its_one_stage(project, capsys, kind):
 
 def test_scores_of_other_predictions_are_refused(project, capsys):
     path = RunPaths("cl").predictions
-    predictions = read_frame(path, "class_predictions")
+    predictions = read_frame(path, SCHEMAS["class_predictions"])
     predictions["predicted"] = "alt.atheism"
-    write_table(path, "class_predictions", predictions, provenance("evaluate_clld@cl"))
+    write_table(path, SCHEMAS["class_predictions"], predictions, provenance("evaluate_clld@cl"))
     assert main([]) == 1
     assert "run evaluate_clld@cl" in capsys.readouterr().err
 

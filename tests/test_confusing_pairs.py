@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 import tiny_classes
 
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import ModelPaths
 from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.tracks.clld.confusing_pairs import main, run
@@ -14,7 +15,7 @@ from stages.tracks.clld.confusion import class_table, confusion_table, counted, 
 def pairs(counts, share=0.1, classes=None):
     """Pairs of a matrix (N, N) as indices, and those chosen."""
     names = classes or [f"{number:02d}" for number in range(len(counts))]
-    table = as_table("confusing_pairs", run(confusion_table(np.asarray(counts), names), share)).to_pandas()
+    table = as_table(SCHEMAS["confusing_pairs"], run(confusion_table(np.asarray(counts), names), share)).to_pandas()
     places = [(names.index(a), names.index(b)) for a, b in zip(table["class"], table["other"], strict=True)]
     return places, [place for place, chosen in zip(places, table["chosen"], strict=True) if chosen], table
 
@@ -75,10 +76,12 @@ def test_stage_reads_the_validation_split_and_says_which_are_chosen(tmp_path, mo
     assert "models/ct/validation_confusion.parquet: no such artifact" in capsys.readouterr().err
     paths = ModelPaths("ct")
     counts = confusion_table(np.array([[2, 1, 0], [0, 1, 2], [0, 1, 2]]), tiny_classes.CLASSES)
-    write_table(paths.table("validation_confusion"), "validation_confusion", counts, Provenance("train_clld@ct", "0"))
+    write_table(paths.table("validation_confusion"), SCHEMAS["validation_confusion"], counts,
+                Provenance("train_clld@ct", "0"))
     assert main(["ct"]) == 0
     table = paths.table("confusing_pairs")
-    assert read_frame(table, "confusing_pairs")[["class", "other", "confused", "chosen"]].to_numpy().tolist() == [
+    found = read_frame(table, SCHEMAS["confusing_pairs"])
+    assert found[["class", "other", "confused", "chosen"]].to_numpy().tolist() == [
         ["person", "place", 3, True], ["number", "person", 1, False]]
     assert read_metadata(table)["counts"] == {"chosen": 1}
     before = table.read_bytes()
@@ -87,4 +90,4 @@ def test_stage_reads_the_validation_split_and_says_which_are_chosen(tmp_path, mo
 
 def test_a_table_of_no_rows_is_a_table():
     empty = run(confusion_table(np.diag([3, 3]), ["a", "b"]), 0.1)
-    assert isinstance(empty, pd.DataFrame) and as_table("confusing_pairs", empty).num_rows == 0
+    assert isinstance(empty, pd.DataFrame) and as_table(SCHEMAS["confusing_pairs"], empty).num_rows == 0

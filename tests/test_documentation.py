@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.documentation import MARKS, documents, with_table
-from stages.artifacts.schemas import SCHEMAS
+from pipeline.schemas import SCHEMAS
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -14,8 +14,8 @@ from source_imports import ROOT, modules
 from pipeline.dependencies import WITHOUT, code_dependencies, rewritten
 from pipeline.recipes import recipe_names
 from pipeline.running.dag import read_dag
+from pipeline.schemas import SCHEMAS
 from stages.artifacts import paths
-from stages.artifacts.schemas import SCHEMAS
 from stages.params import parse_params
 from stages.runtime.entries import module_of
 

@@ -12,6 +12,7 @@ from tiny_classes import CLASSES
 from transformers import AutoTokenizer
 
 from models.clld import ClldModel
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import DatasetPaths, ModelPaths, RunPaths
 from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.params.clld import LinearFloor
@@ -95,7 +96,7 @@ def test_tables_say_the_same():
     assert classes["class"].tolist() == CLASSES and classes["texts"].tolist() == [3, 3, 3]
     assert confusion.groupby("label")["texts"].sum().tolist() == [3, 3, 3] and len(confusion) == 9
     for kind, table in result.tables.items():
-        as_table(kind, table)
+        as_table(SCHEMAS[kind], table)
 
 
 def test_floors_stand_beside_the_run_on_the_same_texts():
@@ -146,7 +147,8 @@ def test_nothing_depends_on_the_order_of_texts():
     order = np.random.default_rng(5).permutation(9)
     one, other = evaluate(items, probabilities), evaluate(items.iloc[order], probabilities[order])
     for kind, table in one.tables.items():
-        pd.testing.assert_frame_equal(*(as_table(kind, found).to_pandas() for found in (table, other.tables[kind])))
+        pd.testing.assert_frame_equal(*(as_table(SCHEMAS[kind], found).to_pandas()
+                                        for found in (table, other.tables[kind])))
     assert one.metrics["run"] == pytest.approx(other.metrics["run"])
 
 
@@ -190,7 +192,7 @@ def test_stage_writes_everything_with_the_same_bytes(project, name):
     assert metrics["settings"] | {"split": "test", "model": name, "dataset": "tiny", "bins": 4, "level": 0.95,
                                   "contrast": "none" if name == "ct" else "uniform"} == metrics["settings"]
     assert metrics["settings"]["row"] == ("CT" if name == "ct" else "CT+CL")
-    scores = read_frame(paths.scores, "class_scores")
+    scores = read_frame(paths.scores, SCHEMAS["class_scores"])
     for system, values in {"run": metrics["run"], **metrics["floors"]}.items():
         own = scores[scores["system"] == system]
         assert values["accuracy"] == pytest.approx(own["correct"].mean(), abs=1e-6), system
@@ -202,7 +204,7 @@ def test_stage_writes_everything_with_the_same_bytes(project, name):
 
 def test_probabilities_are_those_of_the_saved_model_text_by_text(project):
     assert main(["bert"]) == 0
-    rows = read_frame(RunPaths("bert").predictions, "class_predictions")
+    rows = read_frame(RunPaths("bert").predictions, SCHEMAS["class_predictions"])
     folder = ModelPaths("bert").weights
     model, tokenizer = ClldModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
     for row in rows.itertuples():
@@ -235,7 +237,7 @@ def test_a_run_may_be_of_the_validation_split(project):
     assert found["settings"]["split"] == "validation"
     assert found["run"]["accuracy"] == pytest.approx(trained["validation"]["accuracy"], abs=1e-6)
     assert found["run"]["macro_f1"] == pytest.approx(trained["validation"]["macro_f1"], abs=1e-6)
-    own, kept = (read_frame(path, kind)["texts"].tolist() for path, kind in (
+    own, kept = (read_frame(path, SCHEMAS[kind])["texts"].tolist() for path, kind in (
         (RunPaths("early").table("confusion"), "confusion"),
         (ModelPaths("ct").table("validation_confusion"), "validation_confusion")))
     assert own == kept
@@ -250,7 +252,7 @@ def test_what_is_missing_is_said_without_a_traceback(project, tmp_path, monkeypa
     assert train_clld.main(["ct"]) == 0 and main(["ct"]) == 1
     assert "artifacts/tiny/linear_floor.parquet: no such artifact" in capsys.readouterr().err
     items = tiny_classes.items()
-    write_table(DatasetPaths("tiny").table("linear_floor"), "linear_floor",
+    write_table(DatasetPaths("tiny").table("linear_floor"), SCHEMAS["linear_floor"],
                 linear_floor.run(items[items["split"] != "test"], FLOOR).predictions,
                 Provenance("test", "0"))
     assert main(["ct"]) == 1

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import ModelPaths, RunPaths
 from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.metrics import bleu, distinct, ibleu, rouge, self_bleu, source_bleu
@@ -132,7 +133,7 @@ def test_shuffled_references_and_intervals_follow_the_seed():
 
 def test_scores_fit_their_schema_and_hold_what_the_means_are_made_of():
     result = evaluate()
-    table = as_table("scores", result.scores).to_pandas()
+    table = as_table(SCHEMAS["scores"], result.scores).to_pandas()
     assert sorted(set(table["system"])) == ["copy", "keyword", "nearest", "run", "shuffled"]
     own = table[table["system"] == "run"]
     for name in ("bleu_1", "bleu_4", "extrema", "average", "greedy", "rouge_1", "rouge_2", "rouge_l", "source_bleu_4"):
@@ -194,7 +195,7 @@ def test_a_reference_without_known_words_is_skipped_and_counted():
     predictions.at[0, "references"] = ["?"]
     result = evaluate(predictions, floors=["copy"])
     assert result.metrics["counts"]["skipped_extrema_average"] == 1
-    own = as_table("scores", result.scores).to_pandas()
+    own = as_table(SCHEMAS["scores"], result.scores).to_pandas()
     own = own[(own["system"] == "run") & (own["example_id"] == 11)].iloc[0]
     assert np.isnan(own["extrema"]) and np.isnan(own["average"]) and own["greedy"] == 0
     assert list(result.metrics["floors"]) == ["copy"]
@@ -241,8 +242,8 @@ def project(tmp_path, monkeypatch):
     BertModel(BertConfig(vocab_size=len(vocabulary), hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
                          intermediate_size=16)).save_pretrained("encoder")
     write_params(tmp_path)
-    write_table(ModelPaths("model-a").items, "items", items_frame(), Provenance("train_hcl@model-a", "0"))
-    write_table(RunPaths("run-a").predictions, "predictions", predictions_frame(),
+    write_table(ModelPaths("model-a").items, SCHEMAS["items"], items_frame(), Provenance("train_hcl@model-a", "0"))
+    write_table(RunPaths("run-a").predictions, SCHEMAS["predictions"], predictions_frame(),
                 Provenance("generate_hcl@run-a", "0"))
     return tmp_path
 
@@ -269,7 +270,7 @@ def test_stage_writes_metrics_and_scores_with_the_same_bytes(project):
                                                 "idf": False, "baseline": None}
     assert metrics["settings"]["leading"] == ["bleu_1", "bleu_2", "bleu_3", "bleu_4"]
     assert (metrics["settings"]["seed"], metrics["settings"]["resamples"]) == (13, 50)
-    scores = read_frame(paths.scores, "scores")
+    scores = read_frame(paths.scores, SCHEMAS["scores"])
     assert len(scores) == 15 and scores["bertscore"].notna().all()
     metadata = read_metadata(paths.scores)
     assert metadata["counts"]["examples"] == 3

@@ -9,6 +9,7 @@ import tiny_rewriters
 import yaml
 from nltk.translate.bleu_score import corpus_bleu
 
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import ModelPaths, RunPaths
 from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.metrics import rouge
@@ -120,7 +121,7 @@ def test_an_unknown_word_matches_an_unknown_word_in_the_released_norm_alone():
 
 
 def test_released_texts_are_cut_and_mapped_and_stored():
-    table = as_table("paraphrase_scores", evaluate().scores).to_pandas()
+    table = as_table(SCHEMAS["paraphrase_scores"], evaluate().scores).to_pandas()
     own = table[table["system"] == "run"].set_index("example_id")
     assert own["output"].to_dict() == OUTPUTS
     assert own["released_output"].to_dict() == {9: "what is the good school", 10: "[unk] can eat [unk] the"}
@@ -242,10 +243,10 @@ def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_params(tmp_path)
     paths, provenance = ModelPaths("model-a"), Provenance("train_pgkpr@model-a", "0")
-    write_table(paths.vocabulary, "vocabulary", VOCABULARY.to_frame(), provenance)
-    write_table(paths.items, "items", plain_items(PAIRS), provenance)
-    write_table(paths.paraphrase_items, "paraphrase_items", PAIRS[PAIRS["split"] != "train"], provenance)
-    write_table(RunPaths("run-a").predictions, "predictions", predictions(keyword="school"), provenance)
+    write_table(paths.vocabulary, SCHEMAS["vocabulary"], VOCABULARY.to_frame(), provenance)
+    write_table(paths.items, SCHEMAS["items"], plain_items(PAIRS), provenance)
+    write_table(paths.paraphrase_items, SCHEMAS["paraphrase_items"], PAIRS[PAIRS["split"] != "train"], provenance)
+    write_table(RunPaths("run-a").predictions, SCHEMAS["predictions"], predictions(keyword="school"), provenance)
     return tmp_path
 
 
@@ -257,8 +258,8 @@ def test_stage_writes_metrics_and_scores_with_the_same_bytes(project):
     assert metrics["settings"]["model"] == "model-a" and metrics["settings"]["bertscore"] is None
     assert metrics["settings"]["emb"]["origin"] == "trained on the training split"
     assert metrics["settings"]["vocabulary_words"] == VOCABULARY.kinds.count("word")
-    scores = read_frame(paths.scores, "paraphrase_scores")
-    read_frame(paths.scores, "scores")      # whatever reads the other track's scores reads these
+    scores = read_frame(paths.scores, SCHEMAS["paraphrase_scores"])
+    read_frame(paths.scores, SCHEMAS["scores"])      # whatever reads the other track's scores reads these
     assert len(scores) == 10 and set(scores["system"]) == {"run", "copy", "nearest", "shuffled", "keyword"}
     own = scores[scores["system"] == "run"]
     for name in ("released_py_rouge_l", "py_rouge_1", "keywords_kept", "bleu_1"):

@@ -10,8 +10,9 @@ from typer.testing import CliRunner
 
 from pipeline.cli import app
 from pipeline.explain import drawing_of, stored_text, training_idf
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.schemas import NO_KEYWORD, SCHEMAS
+from stages.artifacts.schemas import NO_KEYWORD
 from stages.artifacts.tables import Provenance, write_table
 from stages.keywords.explanation import explain
 from stages.runtime.errors import InputError
@@ -39,7 +40,7 @@ def tokens_of(texts, pos):
 
 
 def write(paths, kind, rows):
-    write_table(paths.table(kind), kind, rows, PROVENANCE)
+    write_table(paths.table(kind), SCHEMAS[kind], rows, PROVENANCE)
 
 
 def write_params(**changes):
@@ -94,7 +95,8 @@ def test_a_path_of_three_words_is_explained_with_its_known_scores(paths, tmp_pat
     assert "Drawing: .keycontrast/graphs/small-text-0.svg" in shown
     drawn = ET.parse(tmp_path / ".keycontrast" / "graphs" / "small-text-0.svg").getroot()
     assert {"alpha", "beta", "gamma", "alpha beta gamma"} <= {item.text for item in drawn.iter(f"{SVG}text")}
-    assert len(list(drawn.iter(f"{SVG}circle"))) == 4       # three words, and the ring of the chosen one
+    marks = {item.get("id") for item in drawn.iter(f"{SVG}g")}
+    assert {"word-0", "word-1", "word-2", "word-1-ring"} <= marks and not {"word-0-ring", "word-3"} & marks
 
 
 def test_idf_counts_the_texts_of_training_examples_only(paths):
@@ -153,7 +155,7 @@ def test_the_choice_is_ringed_though_it_is_written_by_lemma(paths):
     found = explain(tokens, kw_lemma=True)
     assert found.keyword == "bet"
     drawn = ET.fromstring(drawing_of(subject, found))
-    bold = [item.text for item in drawn.iter(f"{SVG}text") if item.get("font-weight") == "bold"]
+    bold = [item.text for item in drawn.iter(f"{SVG}text") if "font-weight: 700" in item.get("style")]
     assert bold[1:] == ["beta"]      # after the title
 
 

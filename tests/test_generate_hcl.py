@@ -12,9 +12,10 @@ from test_train_hcl import graph, settings, trained_on
 from transformers import AutoTokenizer
 
 from pipeline.predict import predict
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.model_folder import save_notes
 from stages.artifacts.paths import ModelPaths, RunPaths
-from stages.artifacts.schemas import NO_KEYWORD, SCHEMAS
+from stages.artifacts.schemas import NO_KEYWORD
 from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.encoders import resolve_encoder
 from stages.params import Params
@@ -69,7 +70,7 @@ def test_only_the_named_split_is_rewritten(paraphraser, items):
     assert rows["example_id"].tolist() == [8, 9]
     assert rows["keyword_known"].tolist() == [True, False]
     assert rows["keyword"].tolist() == ["dog", "unheard of"]
-    table = as_table("predictions", rows).to_pylist()
+    table = as_table(SCHEMAS["predictions"], rows).to_pylist()
     assert table[0]["references"] == [tiny_items.TARGETS[8]]
     assert all(row["prediction"] for row in table)
 
@@ -203,13 +204,13 @@ def params(encoder, tmp_path, monkeypatch):
     save_model(ModelPaths("m").weights, encoder)
     Path("params.yaml").write_text(yaml.safe_dump(PROJECT))
     items = joined_items(**tiny_items.tables())[SCHEMAS["items"].arrow().names]
-    write_table(ModelPaths("m").items, "items", items, Provenance("train_hcl@m", "0"))
+    write_table(ModelPaths("m").items, SCHEMAS["items"], items, Provenance("train_hcl@m", "0"))
     return Params.model_validate(PROJECT)
 
 
 def test_the_stage_writes_predictions_and_says_what_it_fell_back_on(params):
     assert main(["plain"]) == 0 and main(["unseen"]) == 0
-    plain, unseen = (read_frame(RunPaths(name).predictions, "predictions") for name in ("plain", "unseen"))
+    plain, unseen = (read_frame(RunPaths(name).predictions, SCHEMAS["predictions"]) for name in ("plain", "unseen"))
     assert plain["keyword"].tolist() == ["dog", "school"] and plain["keyword_known"].all()
     assert unseen[["example_id", "sample"]].values.tolist() == [[8, 0], [8, 1], [9, 0], [9, 1]]
     assert set(unseen["keyword"]) == {"catt"} and not unseen["keyword_known"].any()

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 import tiny_rewriters
 
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import ModelPaths, RunPaths
 from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.params.pgkpr import GeneratePgkpr
@@ -33,7 +34,7 @@ def decode(**changes):
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_every_architecture_writes_predictions_of_the_named_split(paraphrasers, name):
     rows = run(PAIRS, paraphrasers[name], decode(num_beams=2), seed=13)
-    table = as_table("predictions", rows).to_pylist()
+    table = as_table(SCHEMAS["predictions"], rows).to_pylist()
     assert [row["example_id"] for row in table] == [9, 10]
     assert table[1]["source"] == "who can eat with the zebra ?"
     assert table[1]["references"] == ["who can play with the cat ?", "can i eat with a dog ?"]
@@ -125,7 +126,7 @@ def project(tmp_path, monkeypatch):
                                  "run-b": {"model": "model-a", "decode": {"keywords": "xy", "num_beams": 2}}})
     paths = ModelPaths("model-a")
     tiny_rewriters.save_model(paths.weights)
-    write_table(paths.paraphrase_items, "paraphrase_items", PAIRS[PAIRS["split"] != "train"],
+    write_table(paths.paraphrase_items, SCHEMAS["paraphrase_items"], PAIRS[PAIRS["split"] != "train"],
                 Provenance("train_pgkpr@model-a", "0"))
     return tmp_path
 
@@ -133,14 +134,14 @@ def project(tmp_path, monkeypatch):
 def test_stage_writes_the_same_bytes_twice(project):
     assert main(["run-a"]) == main(["run-b"]) == 0
     first = RunPaths("run-a").predictions.read_bytes()
-    rows = read_frame(RunPaths("run-a").predictions, "predictions")
+    rows = read_frame(RunPaths("run-a").predictions, SCHEMAS["predictions"])
     assert rows["example_id"].tolist() == [9, 10] and rows["sample"].tolist() == [0, 0]
     metadata = read_metadata(RunPaths("run-a").predictions)
     assert metadata["stage"] == "generate_pgkpr@run-a" and len(metadata["models"]["model"]["sha256"]) == 64
     assert metadata["precision"] == computed_in("fp32", False)
     assert main(["run-a"]) == 0
     assert RunPaths("run-a").predictions.read_bytes() == first
-    other = read_frame(RunPaths("run-b").predictions, "predictions")
+    other = read_frame(RunPaths("run-b").predictions, SCHEMAS["predictions"])
     assert other["keyword"].tolist() != rows["keyword"].tolist()
 
 

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from keyword_graphs import WORDS, clusters_of, named, oracle, random_triples, tables
 
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import NO_KEYWORD
 from stages.artifacts.tables import Provenance, as_table, read_metadata, read_table, write_table
@@ -151,8 +152,8 @@ def test_statistics_of_nodes_and_graph_agree_with_networkx(seed):
 def test_a_training_set_without_keywords_makes_an_empty_graph(triples):
     result, edges = build(triples)
     assert not edges
-    assert as_table("nodes", result.nodes).num_rows == len(triples)
-    assert as_table("edges", result.edges).num_rows == 0
+    assert as_table(SCHEMAS["nodes"], result.nodes).num_rows == len(triples)
+    assert as_table(SCHEMAS["edges"], result.edges).num_rows == 0
     assert result.metrics["communities"] == len(triples)
     assert result.metrics["modularity"] == 0
     json.dumps(result.metrics, allow_nan=False)
@@ -169,11 +170,11 @@ def test_the_stage_writes_what_run_returns(tmp_path, monkeypatch):
             reference_ids=nothing, further_negative_ids=nothing, group=0, negative_origin=nothing)),
                        ("keywords", keywords.assign(method="textrank", score=1.0)),
                        ("clusters", clusters_of(examples, keywords))):
-        write_table(paths.table(kind), kind, rows, Provenance(kind, ""))
+        write_table(paths.table(kind), SCHEMAS[kind], rows, Provenance(kind, ""))
     assert graph.main(["d"]) == 0
-    nodes, edges = (read_table(paths.table(kind), kind) for kind in ("nodes", "edges"))
+    nodes, edges = (read_table(paths.table(kind), SCHEMAS[kind]) for kind in ("nodes", "edges"))
     assert named(nodes, edges) == oracle(triples, max_nbr=3)
-    assert as_table("edges", edges).to_pylist() == edges.to_pylist()
+    assert as_table(SCHEMAS["edges"], edges).to_pylist() == edges.to_pylist()
     metrics = json.loads(paths.metrics("graph").read_text())
     assert metrics == build(triples, max_nbr=3)[0].metrics == read_metadata(paths.table("nodes"))["counts"]
     assert metrics["centrality_residual"] < 1e-10

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from pipeline.cli import app
 from pipeline.drawings import Neighbour, SignedEdge, Word, neighbourhood_svg, word_graph_svg
 from pipeline.neighbourhood import direct_neighbours, example_texts, near_keywords, neighbourhood, node_of, slug
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import write_table
 from stages.figures import xml_text
@@ -96,47 +97,57 @@ def test_the_drawing_is_xml_with_every_label_escaped_and_the_same_bytes_twice(pa
     assert text == (tmp_path / "two.svg").read_text(encoding="utf-8")
     assert "<script" not in text and "&lt;script&gt;" in text and "diet &amp; rest" in text and "\x1b" not in text
     assert {"belly fat", "sleep", "diet & rest", "<script>", "减肥 \ufffd[31m"} <= set(labels(text))
-    paths_drawn = list(ET.fromstring(text).iter(f"{SVG}path"))
-    notes = {element.findtext(f"{SVG}title"): element for element in paths_drawn}
+    notes = {element.findtext(f"{SVG}title"): element.find(f"{SVG}path").get("style")
+             for element in ET.fromstring(text).iter(f"{SVG}g") if element.find(f"{SVG}title") is not None}
     dashed = notes["belly fat receives from <script>: negative, 2"]
     solid = notes["sleep receives from belly fat: positive, 3; belly fat receives from sleep: positive, 3"]
-    assert "stroke-dasharray" in dashed.attrib and "stroke-dasharray" not in solid.attrib
-    assert dashed.get("stroke") != solid.get("stroke")
-    assert {"marker-start", "marker-end"} <= set(solid.attrib)
-    assert ("marker-start" in dashed.attrib) != ("marker-end" in dashed.attrib)
-    assert float(solid.get("stroke-width")) > float(dashed.get("stroke-width"))
+    assert "stroke-dasharray" in dashed and "stroke-dasharray" not in solid
+    assert value("stroke", dashed) != value("stroke", solid)
+    assert float(value("stroke-width", solid)) > float(value("stroke-width", dashed))
 
 
-def test_an_arrow_ends_at_the_keyword_that_receives():
+def value(name, style):
+    return re.search(rf"{name}: ([^;]+)", style)[1]
+
+
+@pytest.mark.parametrize(("edges", "heads"), [
+    ([SignedEdge(0, 1, 1, 1)], 1), ([SignedEdge(1, 0, 1, 1)], 1),
+    ([SignedEdge(0, 1, 1, 1), SignedEdge(1, 0, 1, 1)], 2)])
+def test_an_arrow_ends_at_the_keyword_that_receives(edges, heads):
     around = [Neighbour("c", 0, 0, 0), Neighbour("p", 1, 1, 0)]
-    for target, source, end in ((0, 1, "marker-start"), (1, 0, "marker-end")):
-        drawn = ET.fromstring(neighbourhood_svg("t", around, [SignedEdge(target, source, 1, 1)]))
-        line = next(item for item in drawn.iter(f"{SVG}path") if "receives" in (item.findtext(f"{SVG}title") or ""))
-        assert end in line.attrib and line.get("d").startswith("M 11 0")      # a path starts at the middle
+    drawn = ET.fromstring(neighbourhood_svg("t", around, edges))
+    line, *arrows = [item.get("d").split() for item in drawn.iter(f"{SVG}g") if item.get("id") == "edge-0"
+                     for item in item.iter(f"{SVG}path")]
+    ends = float(line[1]), float(line[-2])     # from the middle to its neighbour
+    tips = [sum(map(float, head[1:8:3])) / 3 for head in arrows]
+    assert len(tips) == heads
+    for edge in edges:
+        assert min(tips, key=lambda tip: abs(tip - ends[edge.target])) == pytest.approx(ends[edge.target], abs=8)
 
 
 def test_thirty_labels_do_not_cover_each_other_and_stay_inside():
     around = [Neighbour("centre", 0, 0, 0), *(Neighbour(f"a keyword of some length {place}", (-1) ** place, 1, 0)
                                               for place in range(30))]
     drawn = ET.fromstring(neighbourhood_svg("title", around, []))
-    left, top, width, height = map(float, drawn.get("viewBox").split())
+    _, _, width, height = map(float, drawn.get("viewBox").split())
     spans = []
     for element in drawn.iter(f"{SVG}text"):
         if (element.text or "").startswith("a keyword"):
-            x, y, wide = float(element.get("x")), float(element.get("y")), 0.6 * 13 * len(element.text)
-            start = x if element.get("text-anchor") == "start" else x - wide
-            assert left <= start and start + wide <= left + width and top < y - 13 and y < top + height
+            x, y, wide = float(element.get("x")), float(element.get("y")), 0.6 * 9 * len(element.text)
+            start = x if "anchor: end" not in element.get("style") else x - wide
+            assert start >= 0 and start + wide <= width and 9 < y < height
             spans.append((start, start + wide, y))
     assert len(spans) == 30
-    assert not [one for one in spans for other in spans if one is not other and abs(one[2] - other[2]) < 16
+    assert not [one for one in spans for other in spans if one is not other and abs(one[2] - other[2]) < 11
                 and one[0] < other[1] and other[0] < one[1]]
 
 
 def test_long_and_wide_labels_are_cut_and_kept_as_notes():
     label = "很" * 40
     drawn = ET.fromstring(neighbourhood_svg("t", [Neighbour(label, 0, 0, 0)], []))
-    element = next(item for item in drawn.iter(f"{SVG}text") if "很" in (item.text or ""))
-    assert element.text == "很" * 14 + "…" and element.findtext(f"{SVG}title") == label
+    part = next(item for item in drawn.iter(f"{SVG}g") if item.get("id") == "keyword-0")
+    assert "很" * 14 + "…" in [item.text for item in part.iter(f"{SVG}text")]
+    assert part.findtext(f"{SVG}title") == label
 
 
 def test_the_word_graph_sizes_words_by_score_and_marks_the_choice():
@@ -144,11 +155,20 @@ def test_the_word_graph_sizes_words_by_score_and_marks_the_choice():
     svg = word_graph_svg("why", "rice <b> layer " * 30, words, {(0, 1): 1, (0, 2): 2.5})
     assert svg == word_graph_svg("why", "rice <b> layer " * 30, words, {(0, 1): 1, (0, 2): 2.5})
     assert {"rice", "<b>", "layer", "2.5", "0.4"} <= set(labels(svg)) and "<b>" not in svg
-    radius = [float(item.get("r")) for item in ET.fromstring(svg).iter(f"{SVG}circle")]
-    assert len(radius) == 4 and radius[0] > radius[1] == radius[3] > radius[2]      # the ring, then rice, <b>, layer
+    rice, other, layer = (radius(svg, f"word-{place}") for place in range(3))
+    assert radius(svg, "word-0-ring") > rice == layer > other and radius(svg, "word-2-ring") is None
     assert ET.fromstring(word_graph_svg("none", "", [], {})) is not None
-    zero = ET.fromstring(word_graph_svg("zero", "x", [Word("x", 0.0, True, False)], {}))
-    assert [item.get("r") for item in zero.iter(f"{SVG}circle")] == ["3"]
+    assert radius(word_graph_svg("zero", "x", [Word("x", 0.0, True, False)], {}), "word-0") == 2.5
+
+
+def radius(svg, part):
+    """Return the radius of a word's mark; equal marks share one shape."""
+    root = ET.fromstring(svg)
+    mark = next((item for item in root.iter(f"{SVG}g") if item.get("id") == part), None)
+    if mark is None:
+        return None
+    shape = next(mark.iter(f"{SVG}use")).get("{http://www.w3.org/1999/xlink}href")[1:]
+    return float(next(item for item in root.iter(f"{SVG}path") if item.get("id") == shape).get("d").split()[2])
 
 
 def test_what_xml_cannot_hold_is_replaced():
@@ -237,6 +257,6 @@ def test_a_graph_without_edges_is_exported_too(paths):
     other = DatasetPaths("bare")
     for kind, rows in (("nodes", {name: values[:1] for name, values in nodes().items()}),
                        ("edges", {"target": [], "source": [], "sign": [], "count": []})):
-        write_table(other.table(kind), kind, rows, PROVENANCE)
+        write_table(other.table(kind), SCHEMAS[kind], rows, PROVENANCE)
     asked("export", "bare.xml", "--dataset", "bare", "--format", "graphml")
     assert dict(nx.read_graphml("bare.xml").nodes(data="keyword")) == {"0": "<script>"}

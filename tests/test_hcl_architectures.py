@@ -9,6 +9,7 @@ import tiny_training
 import yaml
 
 from pipeline.predict import predict
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import ModelPaths, RunPaths
 from stages.artifacts.tables import read_frame
 from stages.params import load_params
@@ -37,9 +38,9 @@ def project(tmp_path_factory):
 
 def test_rows_of_one_table_are_of_the_same_items(project, monkeypatch):
     monkeypatch.chdir(project)
-    items = {name: read_frame(ModelPaths(name).items, "items") for name in MODELS}
+    items = {name: read_frame(ModelPaths(name).items, SCHEMAS["items"]) for name in MODELS}
     assert items["hcl"].equals(items["words"])
-    predictions = {name: read_frame(RunPaths(name).predictions, "predictions") for name in MODELS}
+    predictions = {name: read_frame(RunPaths(name).predictions, SCHEMAS["predictions"]) for name in MODELS}
     for column in ("example_id", "source"):
         assert predictions["hcl"][column].tolist() == predictions["words"][column].tolist()
     assert predictions["words"]["keyword"].isna().all() and not predictions["words"]["keyword_known"].any()
@@ -60,7 +61,7 @@ def test_a_model_says_its_architecture_and_learns(project, monkeypatch):
 
 def test_new_texts_are_rewritten_without_keywords(project, monkeypatch):
     monkeypatch.chdir(project)
-    texts = read_frame(RunPaths("words").predictions, "predictions")
+    texts = read_frame(RunPaths("words").predictions, SCHEMAS["predictions"])
     lines = list(predict(load_params(), "words", texts["source"]))
     assert lines == [{"source": source, "prediction": prediction}
                      for source, prediction in zip(texts["source"], texts["prediction"], strict=True)]

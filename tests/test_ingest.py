@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from ingest_rows import LABELLED, SHARES, by_key, corpus, dataset, ingested, raw
 
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.tables import read_frame, read_metadata
 from stages.data import ingest
 from stages.data.deduplication.taken_rows import take_rows
@@ -346,7 +347,7 @@ def test_the_stage_writes_the_same_bytes_under_any_hash_seed(tmp_path, monkeypat
         assert f" {name} {number}" in done.stderr
     assert f"nearest to the paper's 44949: {counts['rule_nearest_to_paper']}\n" in done.stderr
     assert "leak into test: 0 of" in done.stderr
-    assert sum(counts["examples"].values()) == len(read_frame(home / "examples.parquet", "examples"))
+    assert sum(counts["examples"].values()) == len(read_frame(home / "examples.parquet", SCHEMAS["examples"]))
     assert read_metadata(home / "texts.parquet")["counts"] == counts
     assert not list((tmp_path / ".keycontrast").rglob("spool"))
 
@@ -360,7 +361,7 @@ def test_the_stage_writes_labelled_texts(tmp_path, monkeypatch, capsys):
         "splits": {"train": ["train.jsonl"], "test": ["test.jsonl"]}}}}))
     monkeypatch.chdir(tmp_path)
     assert ingest.main(["toy"]) == 0
-    frame = read_frame(tmp_path / "artifacts" / "toy" / "examples.parquet", "labelled_examples")
+    frame = read_frame(tmp_path / "artifacts" / "toy" / "examples.parquet", SCHEMAS["labelled_examples"])
     assert frame["split"].value_counts().to_dict() == {"train": 30, "test": 12, "validation": 8}
     assert "rows left out because their text is evaluated: 2\n" in capsys.readouterr().err
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from pipeline.cells import cell, printable
 from pipeline.inspection import null_counts, show, texts_beside
-from stages.artifacts.schemas import SCHEMAS
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, table_writer, write_table
 from stages.keywords.methods import METHODS
 from stages.runtime.errors import InputError
@@ -23,8 +23,8 @@ def folder(tmp_path):
     texts = {"text_id": [0, 1], "text": ["a [red]text[/red]", "another"], "language": ["en", "en"]}
     examples = {"example_id": [0], "split": ["train"], "source_id": [0], "target_id": [1], "negative_id": [None],
                 "reference_ids": [[1, 0]], "group": [0], "further_negative_ids": [[]], "negative_origin": [None]}
-    write_table(tmp_path / "texts.parquet", "texts", texts, PROVENANCE)
-    write_table(tmp_path / "examples.parquet", "examples", examples, PROVENANCE)
+    write_table(tmp_path / "texts.parquet", SCHEMAS["texts"], texts, PROVENANCE)
+    write_table(tmp_path / "examples.parquet", SCHEMAS["examples"], examples, PROVENANCE)
     return tmp_path
 
 
@@ -72,8 +72,8 @@ def test_nulls_inside_lists_count_and_row_groups_add_up(tmp_path):
 
 def test_a_table_that_was_written_in_batches_shows_the_same(tmp_path):
     schema = {"text_id": [0, 1], "text": ["one", "two"], "language": ["en", "en"]}
-    write_table(tmp_path / "whole" / "texts.parquet", "texts", schema, PROVENANCE)
-    with table_writer(tmp_path / "batches" / "texts.parquet", "texts", PROVENANCE) as writer:
+    write_table(tmp_path / "whole" / "texts.parquet", SCHEMAS["texts"], schema, PROVENANCE)
+    with table_writer(tmp_path / "batches" / "texts.parquet", SCHEMAS["texts"], PROVENANCE) as writer:
         for row in (0, 1):
             writer.write({name: values[row:row + 1] for name, values in schema.items()})
     whole, batches = (shown(tmp_path / folder / "texts.parquet").splitlines() for folder in ("whole", "batches"))
@@ -87,7 +87,7 @@ def test_only_the_texts_that_are_shown_are_read(folder):
 
 
 def test_control_characters_are_written_out(folder):
-    write_table(folder / "texts.parquet", "texts",
+    write_table(folder / "texts.parquet", SCHEMAS["texts"],
                 {"text_id": [0], "text": ["a\x1b[31mb\u202ec\nd"], "language": ["en"]}, PROVENANCE)
     assert r"a\x1b[31mb\u202ec\nd" in shown(folder / "texts.parquet")
 
@@ -123,7 +123,7 @@ def test_a_foreign_table_and_a_folder(folder):
 def test_tables_of_one_file_name_are_known_by_what_they_say(tmp_path):
     rows = {"system": ["run", "run"], "example_id": [1, 2], "label": ["a", "b"], "predicted": ["a", "a"],
             "correct": [True, False], "probability": [0.5, 0.5], "nll": [0.7, 0.7], "brier": [0.5, 0.5]}
-    write_table(tmp_path / "scores.parquet", "class_scores", rows, PROVENANCE)
+    write_table(tmp_path / "scores.parquet", SCHEMAS["class_scores"], rows, PROVENANCE)
     described, text = SCHEMAS["class_scores"].description, shown(tmp_path / "scores.parquet")
     assert described[:60] in text and "key: system, example_id" in text
     assert described[:40] in shown(tmp_path)

@@ -25,6 +25,7 @@ from pipeline.judgement.sheets import (
 )
 from pipeline.judgement.spreadsheet import as_csv, harmless, read_csv
 from pipeline.judgement.statistics import cohen_kappa, fleiss_kappa, paired_t, pairwise_kappas, rating_counts, summary
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import RunPaths
 from stages.artifacts.tables import Provenance, read_frame, write_table
 from stages.runtime.errors import InputError
@@ -45,7 +46,7 @@ def write_predictions(run, ids, word="answer", source="How do I {}?", track="hcl
     rows = [{"example_id": number, "sample": sample, "source": source.format(number), "keyword": None,
              "keyword_known": False, "prediction": f"{word} {len(run)} of {number}, draw {sample}",
              "references": [f"reference of {number}"]} for number in ids for sample in (0, 1)]
-    write_table(RunPaths(run).predictions, "predictions", pd.DataFrame(rows),
+    write_table(RunPaths(run).predictions, SCHEMAS["predictions"], pd.DataFrame(rows),
                 Provenance(f"generate_{track}@{run}", "0"))
 
 
@@ -315,7 +316,7 @@ def test_runs_of_the_pgkpr_track_are_judged_as_its_paper_did(project):
 def test_runs_that_classify_have_nothing_to_judge(project):
     rows = {"example_id": [0], "text_id": [0], "text": ["a"], "label": ["x"], "predicted": ["x"], "probability": [1.0],
             "probabilities": [[1.0]]}
-    write_table(RunPaths("ct").predictions, "class_predictions", rows, Provenance("evaluate_clld@ct", "0"))
+    write_table(RunPaths("ct").predictions, SCHEMAS["class_predictions"], rows, Provenance("evaluate_clld@ct", "0"))
     with pytest.raises(InputError, match="run ct is of the CLLD track, which classifies"):
         judge.sheets(["ct"], project / "judged", console(), seed=1)
 
@@ -359,7 +360,7 @@ def test_a_round_trip(project):
     key = fill(out, opinion)
     shown = console()
     judge.read(out, shown)
-    table = read_frame(out / "judgements.parquet", "judgements")
+    table = read_frame(out / "judgements.parquet", SCHEMAS["judgements"])
     assert len(table) == 10 * 3 * 3 * 3
     expected = {(row.example_id, row.run, rater, criterion): opinion(rater, row, criterion)
                 for rater, rows in key.rows.items() for row in rows for criterion in key.design.criteria}

@@ -13,7 +13,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from stages.artifacts.schemas import NO_KEYWORD, SCHEMAS
+from pipeline.schemas import SCHEMAS
+from stages.artifacts.schemas import NO_KEYWORD
 from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.keywords import keywords
 from stages.keywords.choice import beside, choose_keywords, ranking_columns
@@ -49,7 +50,7 @@ def examples(*rows):
     """Examples from ``(split, source_id, target_id, negative_id)``."""
     frame = pd.DataFrame(rows, columns=["split", "source_id", "target_id", "negative_id"])
     frame["negative_id"] = frame["negative_id"].astype("Int64")
-    return as_table("examples", frame.assign(
+    return as_table(SCHEMAS["examples"], frame.assign(
         example_id=range(len(frame)), reference_ids=[[t] for t in frame["target_id"]], group=range(len(frame)),
         further_negative_ids=[[] for _ in range(len(frame))], negative_origin="given"))
 
@@ -201,7 +202,7 @@ def test_a_keyword_by_its_lemma_has_the_lemma_of_its_head():
 
 
 def test_labelled_texts_have_keywords_and_no_shares():
-    labelled = as_table("labelled_examples", {"example_id": range(6), "split": ["train"] * 3 + ["test"] * 3,
+    labelled = as_table(SCHEMAS["labelled_examples"], {"example_id": range(6), "split": ["train"] * 3 + ["test"] * 3,
                                               "text_id": range(6), "label": ["a"] * 6})
     made = keywords.run(TABLE, ranking(PHRASES), labelled, Keywords())
     assert made.keywords["keyword"].to_pylist()[:3] == ["red fox", "red", "dog"]
@@ -267,9 +268,9 @@ def test_idf_of_many_texts_at_once_is_that_of_each():
 def test_the_stage_reads_the_ranking_of_its_method_and_writes_the_same_bytes(tmp_path, monkeypatch, capsys):
     home = tmp_path / "artifacts" / "toy"
     origin = Provenance("x", "0", models={"spacy": "s"})
-    write_table(home / "tokens.parquet", "tokens", TABLE, origin)
-    write_table(home / "textrank.parquet", "textrank", ranking(PHRASES), origin)
-    write_table(home / "examples.parquet", "examples", EXAMPLES, origin)
+    write_table(home / "tokens.parquet", SCHEMAS["tokens"], TABLE, origin)
+    write_table(home / "textrank.parquet", SCHEMAS["textrank"], ranking(PHRASES), origin)
+    write_table(home / "examples.parquet", SCHEMAS["examples"], EXAMPLES, origin)
     (tmp_path / "params.yaml").write_text("recipe: t\ndatasets: {toy: {source: x}}\n")
     done = subprocess.run([sys.executable, "-m", "stages.keywords.keywords", "toy"], cwd=tmp_path, capture_output=True,
                           text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "1"})
@@ -284,7 +285,7 @@ def test_the_stage_reads_the_ranking_of_its_method_and_writes_the_same_bytes(tmp
     metadata = read_metadata(home / "keywords.parquet")
     assert metadata["models"] == {"spacy": "s"}
     assert len(metadata["fallbacks"]) == 2
-    assert read_frame(home / "keywords.parquet", "keywords")["keyword"].tolist()[0] == "red fox"
+    assert read_frame(home / "keywords.parquet", SCHEMAS["keywords"])["keyword"].tolist()[0] == "red fox"
     with Path("params.yaml").open("a") as handle:
         handle.write("keywords: {method: attribution}\n")
     assert keywords.main(["toy"]) == 1

@@ -11,6 +11,7 @@ from sklearn.pipeline import make_pipeline
 from tiny_classes import CLASSES
 
 from models.clld import word_tokenizer
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import as_table, read_frame
 from stages.params.clld import LinearFloor
@@ -90,7 +91,8 @@ def test_words_that_are_too_rare_leave_nothing():
 def test_nothing_depends_on_the_order_of_rows():
     items = tiny_classes.items()
     one, other = floor(items), floor(items.sample(frac=1, random_state=1).sort_values("example_id"))
-    assert as_table("linear_floor", one.predictions).equals(as_table("linear_floor", other.predictions))
+    found, again = (as_table(SCHEMAS["linear_floor"], made.predictions) for made in (one, other))
+    assert found.equals(again)
 
 
 def test_stage_writes_held_out_texts_with_the_same_bytes(tmp_path, monkeypatch):
@@ -100,7 +102,7 @@ def test_stage_writes_held_out_texts_with_the_same_bytes(tmp_path, monkeypatch):
     paths = DatasetPaths("tiny")
     files = [paths.table("linear_floor"), paths.metrics("linear_floor")]
     before = [path.read_bytes() for path in files]
-    rows, metrics = read_frame(files[0], "linear_floor"), json.loads(before[1])
+    rows, metrics = read_frame(files[0], SCHEMAS["linear_floor"]), json.loads(before[1])
     assert rows["split"].value_counts().to_dict() == {"validation": 9, "test": 9}
     right = (rows["predicted"] == rows["label"])[rows["split"] == "test"].mean()
     assert metrics["test"]["accuracy"] == pytest.approx(right, abs=1e-6) and metrics["unfinished"] == []

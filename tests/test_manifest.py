@@ -5,13 +5,15 @@ import json
 
 import tiny_project
 
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, write_table
 from stages.data.manifest import MANIFESTS, main, run
 
 
 def make_artifacts(folder):
     rows = {"text_id": [0, 1], "text": ["one", "two"], "language": ["en", "en"]}
-    write_table(folder / "texts.parquet", "texts", rows, Provenance("ingest@tiny", "0123", fallbacks=["none better"]))
+    write_table(folder / "texts.parquet", SCHEMAS["texts"], rows,
+                Provenance("ingest@tiny", "0123", fallbacks=["none better"]))
     (folder / "pair_classifier").mkdir()
     (folder / "pair_classifier" / "config.json").write_text("{}")
 

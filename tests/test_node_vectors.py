@@ -8,6 +8,7 @@ import torch
 import yaml
 
 from models.encoders import load_encoder
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
 from stages.graph import node_vectors
@@ -122,13 +123,13 @@ def test_stage_writes_the_table_and_names_its_encoder(tmp_path, monkeypatch, enc
     monkeypatch.chdir(tmp_path)
     paths = DatasetPaths("tiny")
     for kind, rows in zip(("examples", "texts", "keywords", "nodes"), tables(), strict=True):
-        write_table(paths.table(kind), kind, rows, Provenance("test", "0"))
+        write_table(paths.table(kind), SCHEMAS[kind], rows, Provenance("test", "0"))
     params = {"recipe": "test", "encoder": {"source": f"path:{encoder_folder}"},
               "datasets": {"tiny": {"source": "data.jsonl"}}, "node_vectors": VALUES}
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
     assert node_vectors.main(["tiny"]) == 0
     path = paths.table("node_vectors")
-    written = read_frame(path, "node_vectors")
+    written = read_frame(path, SCHEMAS["node_vectors"])
     assert written["origin"].tolist() == [origin for _, origin in EXPECTED.values()]
     assert {len(vector) for vector in written["vector"]} == {16}
     weights = sha256_of(encoder_folder / "model.safetensors")

@@ -25,6 +25,7 @@ from transformers import BertModel
 from pipeline import pack as packing
 from pipeline.pack import FOLDER, pack, show_pack
 from pipeline.packed.run import Job, Refused, Runner, differences, jobs_of, rows_digest, settle_overrides
+from pipeline.schemas import SCHEMAS
 from pipeline.unpack import show_unpacked, unpack
 from stages.artifacts.paths import DatasetPaths, ModelPaths, RunPaths
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
@@ -122,7 +123,7 @@ def write_tables():
             "nodes": nodes.assign(**degrees, centrality=0.1),
             "edges": pd.DataFrame({"target": [0, 1, 2, 3], "source": [1, 2, 3, 0], "sign": [1, -1, -1, 1], "count": 1})}
     for kind, stage in TRACKS["hcl"].tables.items():
-        write_table(DatasetPaths("tiny").table(kind), kind, rows[kind],
+        write_table(DatasetPaths("tiny").table(kind), SCHEMAS[kind], rows[kind],
                     Provenance(f"{stage}@tiny", stage_hash(now, stage, "tiny")))
 
 
@@ -237,12 +238,12 @@ def test_a_pack_brings_home_what_the_stages_make_at_home(project, done):
     with chdir(project.parent / "home"):
         for stage, key in ((node_vectors, "tiny"), (train_hcl, "hcl"), (generate_hcl, "first")):
             assert stage.main([key]) == 0
-        home = {run: read_frame(RunPaths(run).predictions, "predictions") for run in ("first",)}
-        items, history = read_frame(ModelPaths("hcl").items, "items"), ModelPaths("hcl").history.read_bytes()
+        home = {run: read_frame(RunPaths(run).predictions, SCHEMAS["predictions"]) for run in ("first",)}
+        items, history = read_frame(ModelPaths("hcl").items, SCHEMAS["items"]), ModelPaths("hcl").history.read_bytes()
         metrics = ModelPaths("hcl").metrics.read_bytes()
     for run, rows in home.items():
-        pd.testing.assert_frame_equal(read_frame(RunPaths(run).predictions, "predictions"), rows)
-    pd.testing.assert_frame_equal(read_frame(ModelPaths("hcl").items, "items"), items)
+        pd.testing.assert_frame_equal(read_frame(RunPaths(run).predictions, SCHEMAS["predictions"]), rows)
+    pd.testing.assert_frame_equal(read_frame(ModelPaths("hcl").items, SCHEMAS["items"]), items)
     assert ModelPaths("hcl").history.read_bytes() == history
     assert ModelPaths("hcl").metrics.read_bytes() == metrics
     assert not ModelPaths("hcl").weights.exists()
@@ -291,7 +292,7 @@ def test_results_of_other_params_or_data_are_refused(project, done):
         unpack(done["file"])
     write_params()
     path = DatasetPaths("tiny").table("keywords")
-    write_table(path, "keywords", read_frame(path).assign(score=2.0), Provenance("keywords@tiny", "0"))
+    write_table(path, SCHEMAS["keywords"], read_frame(path).assign(score=2.0), Provenance("keywords@tiny", "0"))
     with pytest.raises(InputError, match=r"artifacts/tiny/keywords\.parquet: is another table now"):
         unpack(done["file"])
 
@@ -494,7 +495,7 @@ def test_the_digest_of_items_is_that_of_their_rows(tmp_path):
     rows = pd.DataFrame({"text_id": [1, 2], "text": ["a", "b"], "language": "en"})
     files = [tmp_path / name for name in ("one", "two", "other")]
     for file, content, stage in zip(files, (rows, rows, rows.assign(text="c")), ("x", "y", "x"), strict=True):
-        write_table(file, "texts", content, Provenance(stage, "0"))
+        write_table(file, SCHEMAS["texts"], content, Provenance(stage, "0"))
     one, two, other = map(rows_digest, files)
     assert one == two != other
 
@@ -515,7 +516,8 @@ def rewriters(tmp_path_factory):
         hashed = stage_hash(load_params(), "paraphrase_items", tiny_rewriters.DATASET)
         for kind, rows in (("paraphrase_items", tiny_rewriters.items()),
                            ("vocabulary", tiny_rewriters.vocabulary_frame())):
-            write_table(DatasetPaths(tiny_rewriters.DATASET).table(kind), kind, rows, Provenance("test", hashed))
+            write_table(DatasetPaths(tiny_rewriters.DATASET).table(kind), SCHEMAS[kind], rows,
+                        Provenance("test", hashed))
     return folder
 
 

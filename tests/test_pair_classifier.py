@@ -16,6 +16,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from models.pair_classifier import PairPoint, PairTask, build_pair_classifier, encode_pairs, pair_points
 from models.training import Settings, Step, fit
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, write_table
 from stages.encoders import resolve_encoder
@@ -200,7 +201,7 @@ def project(tmp_path, monkeypatch, encoder_folder):
     examples, texts = tables()
     paths = DatasetPaths("tiny")
     for kind, rows in (("examples", examples), ("texts", texts)):
-        write_table(paths.table(kind), kind, rows, Provenance("ingest@tiny", "0"))
+        write_table(paths.table(kind), SCHEMAS[kind], rows, Provenance("ingest@tiny", "0"))
     params = {"recipe": "test", "encoder": {"source": f"path:{encoder_folder}"},
               "datasets": {"tiny": {"source": "data.jsonl"}}, "pair_classifier": VALUES}
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))

@@ -11,8 +11,8 @@ import tiny_rewriters
 import yaml
 
 from models.rewriters import special
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.data import annotate
 from stages.params.data import Annotate
@@ -76,7 +76,7 @@ def make_tables(examples=EXAMPLES, texts=TEXTS):
             "attribution": {**columns, "score": [score(text, pair) for text, _, pair in keys]},
             "psi": {**columns, "score": [score(text, pair) for text, _, pair in keys],
                     "primary": [primary(text, pair) for text, _, pair in keys]}}
-    return {kind: as_table(kind, content) for kind, content in rows.items()}
+    return {kind: as_table(SCHEMAS[kind], content) for kind, content in rows.items()}
 
 
 def made(tables=None, **values):
@@ -84,7 +84,7 @@ def made(tables=None, **values):
 
 
 def items(tables=None, **values):
-    return as_table("paraphrase_items", made(tables, **values).items).to_pandas()
+    return as_table(SCHEMAS["paraphrase_items"], made(tables, **values).items).to_pandas()
 
 
 def changed(table, name, change):
@@ -162,7 +162,8 @@ def test_texts_without_words_are_left_out_and_counted():
 def test_order_of_the_tables_does_not_matter():
     tables, random = make_tables(), np.random.default_rng(3)
     mixed = {kind: table.take(pa.array(random.permutation(table.num_rows))) for kind, table in tables.items()}
-    assert as_table("paraphrase_items", made(mixed).items).equals(as_table("paraphrase_items", made().items))
+    found, again = (as_table(SCHEMAS["paraphrase_items"], one.items) for one in (made(mixed), made()))
+    assert found.equals(again)
     assert made(mixed).vocabulary == made().vocabulary and made(mixed).metrics == made().metrics
 
 
@@ -214,7 +215,7 @@ def test_special_tokens_have_the_ids_that_models_know():
 
 def test_a_vocabulary_survives_its_table():
     vocabulary = made().vocabulary
-    frame = as_table("vocabulary", vocabulary.to_frame()).to_pandas()
+    frame = as_table(SCHEMAS["vocabulary"], vocabulary.to_frame()).to_pandas()
     assert Vocabulary.from_frame(frame) == vocabulary and vocabulary.size == len(frame) == len(vocabulary.tokens)
     assert Vocabulary.from_frame(frame.sample(frac=1, random_state=1)) == vocabulary
     tiny = Vocabulary.from_frame(tiny_rewriters.vocabulary_frame())
@@ -330,7 +331,7 @@ def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     paths = DatasetPaths("tiny")
     for kind, rows in make_tables([*EXAMPLES, ("train", 90, [10])]).items():
-        write_table(paths.table(kind), kind, rows, Provenance("test", "0", {kind: {"from": "here"}}))
+        write_table(paths.table(kind), SCHEMAS[kind], rows, Provenance("test", "0", {kind: {"from": "here"}}))
     write_params("s_tagger")
     return paths
 
@@ -346,10 +347,10 @@ def test_stage_writes_items_vocabulary_and_metrics_the_same_bytes_twice(project)
     assert paraphrase_items.main(["tiny"]) == 0
     files = [project.table("paraphrase_items"), project.table("vocabulary"), project.metrics("paraphrase_items")]
     written = [file.read_bytes() for file in files]
-    found = read_frame(files[0], "paraphrase_items")
+    found = read_frame(files[0], SCHEMAS["paraphrase_items"])
     pd.testing.assert_frame_equal(found, items(make_tables([*EXAMPLES, ("train", 90, [10])])))
     assert list(found) == [name for name, _, _ in SCHEMAS["paraphrase_items"].fields]
-    assert Vocabulary.from_frame(read_frame(files[1], "vocabulary")) == made().vocabulary
+    assert Vocabulary.from_frame(read_frame(files[1], SCHEMAS["vocabulary"])) == made().vocabulary
     metrics = json.loads(files[2].read_text())
     assert metrics["left_out"] == {"examples": 1, "references": 0} and metrics["train"]["source"]["cut"] == 0.25
     metadata = read_metadata(files[0])
@@ -364,10 +365,10 @@ def test_primary_words_that_no_model_reads_are_null_and_needed_by_nothing(projec
         project.table(kind).unlink()
     write_params("xx")
     assert paraphrase_items.main(["tiny"]) == 0
-    found = read_frame(project.table("paraphrase_items"), "paraphrase_items")
+    found = read_frame(project.table("paraphrase_items"), SCHEMAS["paraphrase_items"])
     assert found[["primary_xx", "primary_xy", "primary_s"]].isna().all(axis=None) and found["score_xx"].notna().all()
     assert "primary_words" not in json.loads(project.metrics("paraphrase_items").read_text())["train"]
-    known = Vocabulary.from_frame(read_frame(project.table("vocabulary"), "vocabulary"))
+    known = Vocabulary.from_frame(read_frame(project.table("vocabulary"), SCHEMAS["vocabulary"]))
     scores = [[np.asarray(row) for row in found["score_xx"]]]
     assert len(PairBatches(found, known, 3, scores)) == len(found)
     found.at[0, "primary_xx"] = [True]  # some rows null, others not
@@ -383,7 +384,7 @@ def test_stage_is_for_data_sets_of_the_track(project, capsys):
 
 def test_stage_says_what_is_missing(project, capsys):
     rows = only(make_tables()["attribution"], lambda row: row["mode"] == "xx")
-    write_table(project.table("attribution"), "attribution", rows, Provenance("test", "0"))
+    write_table(project.table("attribution"), SCHEMAS["attribution"], rows, Provenance("test", "0"))
     assert paraphrase_items.main(["tiny"]) == 1
     assert "Add xy to attribution.modes in params.yaml" in capsys.readouterr().err
     project.table("s_tags").unlink()

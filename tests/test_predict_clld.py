@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from pipeline.cli import app
 from pipeline.predict import predict
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import RunPaths
 from stages.artifacts.tables import read_frame
 from stages.params import load_params
@@ -49,7 +50,7 @@ def test_a_text_has_a_label_its_probability_and_that_of_every_class(run):
 
 @pytest.mark.parametrize("run", ["ct", "words"])
 def test_predictions_are_those_of_the_evaluated_run(run):
-    evaluated = read_frame(RunPaths(run).predictions, "class_predictions")
+    evaluated = read_frame(RunPaths(run).predictions, SCHEMAS["class_predictions"])
     found = lines(run, evaluated["text"].tolist())
     assert [line["label"] for line in found] == evaluated["predicted"].tolist()
     stored = np.stack(evaluated["probabilities"].to_list())

@@ -12,6 +12,7 @@ from models.s_tagger import STagger, STaggerConfig
 from pipeline import finding
 from pipeline.cli import app
 from pipeline.predict import predict
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import DatasetPaths, ModelPaths
 from stages.artifacts.tables import Provenance, write_table
 from stages.data.language.annotation import annotator
@@ -45,7 +46,7 @@ def project(tmp_path_factory):
         tiny_bert.tokenizer(folder).save_pretrained(paths.pair_classifier)
         words = sorted(tiny_rewriters.TAGS)
         vectors = np.random.default_rng(1).normal(size=(len(words), 8)).astype("f4")
-        write_table(paths.table("word_vectors"), "word_vectors",
+        write_table(paths.table("word_vectors"), SCHEMAS["word_vectors"],
                     {"word": words, "count": [1] * len(words), "vector": list(vectors)}, Provenance("test", "0"))
         torch.manual_seed(2)
         tagger = STagger(STaggerConfig(len(WORDS), 8, 8, 1))

@@ -30,6 +30,7 @@ from tiny_training import Killed
 from transformers import AlbertConfig, AlbertModel
 
 from pipeline.predict import predict
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import DatasetPaths, ModelPaths, RunPaths
 from stages.artifacts.tables import Provenance, read_frame, write_table
 from stages.graph import node_vectors
@@ -81,7 +82,7 @@ def on_cpu(folder):
 
 
 def predictions(*runs):
-    return pd.concat([read_frame(RunPaths(run).predictions, "predictions") for run in runs], ignore_index=True)
+    return pd.concat([read_frame(RunPaths(run).predictions, SCHEMAS["predictions"]) for run in runs], ignore_index=True)
 
 
 def hcl_project(folder, models, **runs):
@@ -165,11 +166,11 @@ def test_every_classifier_is_trained_and_predicts_as_on_the_cpu(folder, record, 
     ran(linear_floor, "tiny")
     ran(train_clld, name)
     ran(evaluate_clld, name)
-    there = read_frame(RunPaths(name).predictions, "class_predictions")
+    there = read_frame(RunPaths(name).predictions, SCHEMAS["class_predictions"])
     line, = predict(load_params(), name, ["who is the cat"])
     on_cpu(folder)
     ran(evaluate_clld, name)
-    here = read_frame(RunPaths(name).predictions, "class_predictions")
+    here = read_frame(RunPaths(name).predictions, SCHEMAS["class_predictions"])
     assert here["predicted"].tolist() == there["predicted"].tolist()
     np.testing.assert_allclose(np.stack(here["probabilities"]), np.stack(there["probabilities"]), atol=1e-5)
     assert line["label"] == next(iter(predict(load_params(), name, ["who is the cat"])))["label"]
@@ -204,10 +205,10 @@ def test_every_method_of_attribution_scores_as_on_the_cpu(tmp_path, record, bloc
     change_params(tmp_path, encoder={"source": "path:encoder"}, runtime=AUTO, attribution={"batch_size": 4, **block})
     path = DatasetPaths("tiny").table("attribution")
     ran(attribution, "tiny")
-    there = read_frame(path, "attribution")
+    there = read_frame(path, SCHEMAS["attribution"])
     on_cpu(tmp_path)
     ran(attribution, "tiny")
-    for one, other in zip(there["score"], read_frame(path, "attribution")["score"], strict=True):
+    for one, other in zip(there["score"], read_frame(path, SCHEMAS["attribution"])["score"], strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5)
     assert record.operations.total() > 100
 
@@ -229,16 +230,16 @@ def test_the_s_tagger_is_trained_and_tags(tmp_path, record):
 def test_node_vectors_are_those_of_the_cpu(folder, record):
     tiny_bert.save_encoder(folder / "encoder")
     for kind, rows in zip(("examples", "texts", "keywords", "nodes"), test_node_vectors.tables(), strict=True):
-        write_table(DatasetPaths("tiny").table(kind), kind, rows, Provenance("test", "0"))
+        write_table(DatasetPaths("tiny").table(kind), SCHEMAS[kind], rows, Provenance("test", "0"))
     (folder / "params.yaml").write_text(yaml.safe_dump({
         "recipe": "test", "encoder": {"source": "path:encoder"}, "datasets": {"tiny": {"source": "data.jsonl"}},
         "node_vectors": test_node_vectors.VALUES, "runtime": AUTO}))
     path = DatasetPaths("tiny").table("node_vectors")
     ran(node_vectors, "tiny")
-    there = read_frame(path, "node_vectors")
+    there = read_frame(path, SCHEMAS["node_vectors"])
     on_cpu(folder)
     ran(node_vectors, "tiny")
-    np.testing.assert_allclose(np.stack(there["vector"]), np.stack(read_frame(path, "node_vectors")["vector"]),
+    np.testing.assert_allclose(np.stack(there["vector"]), np.stack(read_frame(path, SCHEMAS["node_vectors"])["vector"]),
                                atol=1e-5)
     assert record.operations["scaled_dot_product_attention"] > 0
 

@@ -12,6 +12,7 @@ from transformers import AutoTokenizer
 
 from models.encoders import load_encoder, special_ids
 from models.hcl import HclConfig, HclModel, KeywordGraph
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.model_folder import save_notes
 from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata
 from stages.encoders import resolve_encoder
@@ -128,7 +129,7 @@ def test_points_do_not_depend_on_what_stands_beside(paraphraser, items):
 
 
 def test_both_tables_fit_their_schemas(probed):
-    latent = as_table("latent", probed.latent).to_pandas()
+    latent = as_table(SCHEMAS["latent"], probed.latent).to_pandas()
     counts = latent["kind"].value_counts()
     # One of the eight has no negative, another no node for its target's keyword.
     assert counts["input"] == counts["positive"] == 8
@@ -136,7 +137,7 @@ def test_both_tables_fit_their_schemas(probed):
     assert counts["output_keyword"] == counts["impostor_keyword"] == 7
     assert probed.metrics["latent"]["points"] == {kind: counts[kind] for kind in KINDS}
     assert {len(vector) for vector in latent["vector"]} == {LATENT}
-    swap = as_table("keyword_swap", probed.swap).to_pandas()
+    swap = as_table(SCHEMAS["keyword_swap"], probed.swap).to_pandas()
     assert swap["example_id"].nunique() == 2
     assert set(swap["choice"]) <= {"textrank", "random", "given"}
     assert swap.loc[swap["choice"] == "textrank", "same_as_textrank"].all()
@@ -293,8 +294,8 @@ def test_outputs_of_the_swap_are_those_of_the_paraphraser(paraphraser, items, pr
 def test_ablations_lack_what_they_lack_and_say_so(encoder, items, tmp_path, groups, absent, reason):
     model = Paraphraser(save_model(tmp_path, encoder, **groups))
     made = probe(model, items)
-    as_table("latent", made.latent)
-    swap = as_table("keyword_swap", made.swap).to_pandas()
+    as_table(SCHEMAS["latent"], made.latent)
+    swap = as_table(SCHEMAS["keyword_swap"], made.swap).to_pandas()
     assert set(made.metrics["latent"]["left_out"]) == absent
     assert all(reason in text for text in made.metrics["latent"]["left_out"].values())
     assert set(made.latent["kind"]) == set(KINDS) - absent
@@ -326,7 +327,7 @@ def test_everything_is_written(probed, tmp_path, monkeypatch):
         "latent.parquet", "keyword_swap.parquet", "metrics.json", "figures/latent.svg", "figures/latent.png"}
     assert read_metadata(folder / "latent.parquet")["stage"] == "probe_hcl@first"
     assert read_metadata(folder / "latent.parquet")["precision"] == computed_in("fp32", False)
-    assert len(read_frame(folder / "latent.parquet", "latent")) == len(probed.latent)
+    assert len(read_frame(folder / "latent.parquet", SCHEMAS["latent"])) == len(probed.latent)
     metrics = json.loads((folder / "metrics.json").read_text())
     assert metrics["settings"] == {"model": "hcl", "split": "test"}
     for measures in (metrics["keyword_swap"]["random"], metrics["keyword_swap"]["given"]):

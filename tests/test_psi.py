@@ -9,6 +9,7 @@ import pytest
 import yaml
 from scipy.stats import spearmanr
 
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
 from stages.keywords import psi
@@ -293,10 +294,11 @@ def test_stage_writes_the_table_and_says_whose_vectors_it_used(tmp_path, monkeyp
     words = vectors.words
     columns = {"word": words, "count": [1] * len(words), "vector": list(vectors.matrix[:-1])}
     for kind, rows in (("examples", examples), ("tokens", token_table(tokens)), ("word_vectors", columns)):
-        write_table(paths.table(kind), kind, rows, Provenance("test", "0", {"word_vectors": {"origin": "somewhere"}}))
+        write_table(paths.table(kind), SCHEMAS[kind], rows,
+                    Provenance("test", "0", {"word_vectors": {"origin": "somewhere"}}))
     (tmp_path / "params.yaml").write_text(yaml.safe_dump({"recipe": "test", "datasets": {"tiny": {"source": "x"}}}))
     assert psi.main(["tiny"]) == 0
-    written = read_frame(paths.table("psi"), "psi")
+    written = read_frame(paths.table("psi"), SCHEMAS["psi"])
     pd.testing.assert_frame_equal(written, stage_rows(), check_dtype=False)
     metadata = read_metadata(paths.table("psi"))
     assert metadata["models"] == {"word_vectors": {"origin": "somewhere"}} and metadata["rows"] == 9

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from ranking_tables import by_chance, row, table, tagged
 
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.tables import as_table
 from stages.keywords.explanation import explain
 from stages.ranking import Settings, rank, ranker
@@ -133,7 +134,7 @@ def test_texts_without_tokens_and_of_white_space_have_a_status():
     assert [(line["text_id"], line["rank"], line["status"]) for line in rows] == [
         (4, 0, "empty_text"), (5, 0, "no_candidate"), (6, 0, "no_candidate")]
     assert rank(tagged()).num_rows == 0
-    as_table("textrank", pa.Table.from_pylist(rows))
+    as_table(SCHEMAS["textrank"], pa.Table.from_pylist(rows))
 
 
 def test_a_repeated_word_is_one_node_and_no_neighbour_of_itself():

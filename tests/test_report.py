@@ -33,6 +33,7 @@ from report_artifacts import (
 from report_outline import Outline, assert_sound, row_of
 
 import stages.results.page.rendering
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import COMPARISON, REPORT_PAGE, DatasetPaths, ModelPaths, ProbePaths, RunPaths
 from stages.artifacts.tables import read_frame, write_table
 from stages.figures import PALETTE, SERIES, inline_svg
@@ -526,19 +527,19 @@ def write_large_graph(count, neighbours, letters):
     names = [f"keyword {number:06}" for number in range(count)]
     target = np.repeat(np.arange(count), neighbours)
     source = (target + np.tile(np.arange(1, neighbours + 1), count)) % count
-    write_table(paths.table("nodes"), "nodes", pd.DataFrame({
+    write_table(paths.table("nodes"), SCHEMAS["nodes"], pd.DataFrame({
         "node_id": range(count), "keyword": names, "cluster_size": 1, "in_positive": neighbours, "in_negative": 0,
         "out_positive": neighbours, "out_negative": 0, "centrality": 0.0, "component": 0, "community": 0}),
         provenance("graph@large"))
-    write_table(paths.table("edges"), "edges", pd.DataFrame(
+    write_table(paths.table("edges"), SCHEMAS["edges"], pd.DataFrame(
         {"target": target, "source": source, "sign": 1, "count": source + 1}), provenance("graph@large"))
-    write_table(paths.table("clusters"), "clusters", pd.DataFrame({
+    write_table(paths.table("clusters"), SCHEMAS["clusters"], pd.DataFrame({
         "keyword": names, "example_id": range(count), "output_keyword": names, "negative_keyword": None}),
         provenance("clusters@large"))
-    write_table(paths.table("texts"), "texts", pd.DataFrame({
+    write_table(paths.table("texts"), SCHEMAS["texts"], pd.DataFrame({
         "text_id": range(count), "text": [f"{number} {'x' * letters}" for number in range(count)], "language": "en"}),
         provenance("ingest@large"))
-    write_table(paths.table("examples"), "examples", pd.DataFrame({
+    write_table(paths.table("examples"), SCHEMAS["examples"], pd.DataFrame({
         "example_id": range(count), "split": "train", "source_id": range(count), "target_id": range(count),
         "negative_id": None, "further_negative_ids": [[]] * count, "reference_ids": [[0]] * count,
         "group": range(count), "negative_origin": None}), provenance("ingest@large"))
@@ -589,7 +590,7 @@ def test_largest_keeps_big_clusters_then_many_neighbours_and_no_text_without_key
 
 def test_generations_are_left_out_evenly(built):
     with contextlib.chdir(built):
-        predictions = read_frame(RunPaths("full").predictions, "predictions")
+        predictions = read_frame(RunPaths("full").predictions, SCHEMAS["predictions"])
     metrics = {"counts": {"examples": ITEMS}}
     runs = [Run("full", "hcl", "full", "tiny", 1, HCL.row({}, {}), metrics, predictions=predictions,
                 item_scores={6: [0.1, None, 0.2]})]

@@ -35,6 +35,7 @@ from report_outline import assert_sound, part, row_of, rows, track
 
 import stages.results.page.classifiers
 import stages.results.page.context
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import COMPARISON, REPORT, REPORT_PAGE, ModelPaths, RunPaths
 from stages.artifacts.tables import write_json, write_table
 from stages.figures import Plot, file_name
@@ -143,7 +144,7 @@ def test_a_recipe_of_clld_alone_has_nothing_of_keywords(page):
 def test_labelled_texts_with_keywords_show_them_but_no_graph(project):
     from stages.artifacts.paths import DatasetPaths
 
-    write_table(DatasetPaths("20ng").table("keywords"), "keywords", pd.DataFrame({
+    write_table(DatasetPaths("20ng").table("keywords"), SCHEMAS["keywords"], pd.DataFrame({
         "text_id": [0, 1], "keyword": ["god", "text"], "method": "textrank", "score": 0.5}), provenance("keywords@x"))
     assert main([]) == 0
     text = REPORT_PAGE.read_text(encoding="utf-8")
@@ -446,7 +447,7 @@ def test_what_is_missing_is_named_with_its_stage(project, capsys, path, stage):
 
 def test_tables_of_other_classes_are_refused(project, capsys):
     table = confusion_rows(np.eye(len(CLASSES), dtype=int)).replace("alt.atheism", "alt.theism")
-    write_table(RunPaths("cl").table("confusion"), "confusion", table, provenance("x"))
+    write_table(RunPaths("cl").table("confusion"), SCHEMAS["confusion"], table, provenance("x"))
     assert main([]) == 1
     assert "of other classes than classes.parquet" in capsys.readouterr().err
 
@@ -471,8 +472,8 @@ def test_a_run_of_many_classes_and_long_texts_takes_little(plain):
     Path("params.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
     for run in content["runs"]["clld"]:
         for kind, table in (("classes", scores), ("confusion", square)):
-            write_table(RunPaths(run).table(kind), kind, table, provenance("x"))
-        write_table(RunPaths(run).predictions, "class_predictions", frame, provenance("x"))
+            write_table(RunPaths(run).table(kind), SCHEMAS[kind], table, provenance("x"))
+        write_table(RunPaths(run).predictions, SCHEMAS["class_predictions"], frame, provenance("x"))
     assert main([]) == 0
     page = REPORT_PAGE.read_text(encoding="utf-8")
     assert "class-51" in page and 50_000 < len(part(page, "clld-classes").encode()) / 6 < 5_000_000 / 30

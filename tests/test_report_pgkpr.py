@@ -29,6 +29,7 @@ from report_artifacts import (
 from report_outline import Outline, assert_sound, part, row_of, rows, track
 
 import stages.results.page.context
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import REPORT_PAGE, ModelPaths, RunPaths
 from stages.artifacts.tables import read_frame, write_table
 from stages.params import load_params
@@ -357,7 +358,7 @@ def test_generations_mark_every_keyword_of_the_source(page, both):
     assert data["items"][0][1] == "are good workouts lose belly fat" and data["items"][0][5:8] == [None] * 3
     assert data["items"][0][9][0] == [0.25, 0.25, 0.25]
     with contextlib.chdir(both):
-        predictions = read_frame(RunPaths("pgkpr").predictions, "predictions")
+        predictions = read_frame(RunPaths("pgkpr").predictions, SCHEMAS["predictions"])
     runs = [Run("pgkpr", "pgkpr", "pgkpr", "quora", 1, TRACKS["pgkpr"].row({}, {}), {"counts": {}},
                 predictions=predictions)]
     assert "many" not in generations_data(runs, None, 10**6)
@@ -377,7 +378,7 @@ def test_pages_of_large_recipes_stay_small(project):
     for name in REWRITERS:
         write_rewriter(name, pairs)
     for run in RUNS:
-        write_table(RunPaths(run).predictions, "predictions", pd.DataFrame({
+        write_table(RunPaths(run).predictions, SCHEMAS["predictions"], pd.DataFrame({
             "example_id": range(count), "sample": 0, "source": words, "keyword": words, "keyword_known": True,
             "prediction": words, "references": [[words] * 4] * count}), provenance(f"generate_pgkpr@{run}"))
     assert main([]) == 0

@@ -13,6 +13,7 @@ from pipeline import results_document
 from pipeline.markdown import escaped, table
 from pipeline.results_document import begin, end, with_block
 from pipeline.results_run import duration, read_material
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import COMPARISON, DatasetPaths, ModelPaths, RunPaths
 from stages.artifacts.tables import Provenance, write_json, write_table
 from stages.params import load_params
@@ -90,7 +91,7 @@ def write_comparison(runs=("hcl-1", "hcl-2"), others=("flat", "plain", "calm")):
     rows = [{"dataset": "qqp/test", "metric": metric, "first": first, "second": second, "items": 500,
              "first_value": 0.5 + difference, "second_value": 0.5, "difference": difference, "low": low, "high": high,
              "p_value": p} for metric, first, second, difference, low, high, p in PAIRED]
-    write_table(COMPARISON / "paired.parquet", "paired", pd.DataFrame(rows), Provenance("compare", "0"))
+    write_table(COMPARISON / "paired.parquet", SCHEMAS["paired"], pd.DataFrame(rows), Provenance("compare", "0"))
 
 
 def write_models():

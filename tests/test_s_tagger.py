@@ -16,6 +16,7 @@ from transformers import AutoTokenizer
 
 from models.s_tagger import STagger, STaggerConfig, TaggedText, TagTask, primary_scores
 from models.training import Settings, Step, fit
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
 from stages.keywords import s_tagger
@@ -218,7 +219,8 @@ def project(tmp_path, monkeypatch):
               "chunk_start": [[]] * len(WORDS), "chunk_end": [[]] * len(WORDS)}
     paths = DatasetPaths("tiny")
     for kind, rows in (("examples", examples), ("psi", psi), ("tokens", tokens)):
-        write_table(paths.table(kind), kind, rows, Provenance("test", "0", {"word_vectors": {"origin": "here"}}))
+        write_table(paths.table(kind), SCHEMAS[kind], rows,
+                    Provenance("test", "0", {"word_vectors": {"origin": "here"}}))
     params = {"recipe": "test", "datasets": {"tiny": {"source": "x"}}, "s_tagger": VALUES}
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
     return paths
@@ -232,7 +234,7 @@ def content(paths):
 def test_stage_writes_a_tagger_that_loads_tags_of_every_source_and_metrics(project):
     assert s_tagger.main(["tiny"]) == 0
     tagger, tokenizer = STagger.from_pretrained(project.s_tagger), AutoTokenizer.from_pretrained(project.s_tagger)
-    tags = read_frame(project.table("s_tags"), "s_tags")
+    tags = read_frame(project.table("s_tags"), SCHEMAS["s_tags"])
     assert tags["text_id"].tolist() == [0, 2, 4, 5, 6, 8]
     for text, words, probability, primary in tags.itertuples(index=False):
         assert list(words) == WORDS[text] and (primary == (probability > 0.5)).all()

@@ -7,7 +7,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from stages.artifacts.schemas import SCHEMAS
+from pipeline.schemas import SCHEMAS
 from stages.keywords import yake
 from stages.keywords.agreement.figure import pos_plot
 from stages.keywords.agreement.keywords import best, idf_keywords, phrase_keywords, scored_keywords

@@ -15,8 +15,9 @@ from networkx import PowerIterationFailedConvergence
 from pydantic import ValidationError
 from ranking_tables import by_chance, tagged
 
-from stages.artifacts.example_texts import all_text_ids, is_labelled, read_examples, training_text_ids
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
+from stages.data.example_texts import all_text_ids, is_labelled, read_examples, training_text_ids
 from stages.keywords import textrank
 from stages.normal_form import normal_form
 from stages.params.data import TextRank
@@ -38,9 +39,9 @@ def triples(*rows):
 
 
 def project(folder, tokens, examples, kind="examples", workers=1):
-    write_table(folder / HOME / "tokens.parquet", "tokens", tokens,
+    write_table(folder / HOME / "tokens.parquet", SCHEMAS["tokens"], tokens,
                 Provenance("annotate@toy", "0", models={"spacy": {"name": "x"}}))
-    write_table(folder / HOME / "examples.parquet", kind, examples, Provenance("ingest@toy", "0"))
+    write_table(folder / HOME / "examples.parquet", SCHEMAS[kind], examples, Provenance("ingest@toy", "0"))
     (folder / "params.yaml").write_text(PARAMS.format(workers))
 
 
@@ -81,15 +82,16 @@ def test_ties_fall_by_idf_over_the_texts_of_training_examples(examples, kind, be
     project(tmp_path, tokens, examples, kind)
     monkeypatch.chdir(tmp_path)
     assert textrank.main(["toy"]) == 0
-    assert read_frame(HOME / "textrank.parquet", "textrank")["keyword"].iloc[0] == best
+    assert read_frame(HOME / "textrank.parquet", SCHEMAS["textrank"])["keyword"].iloc[0] == best
 
 
 def test_ids_of_the_texts_of_examples(tmp_path):
     pairs, labelled = tmp_path / "pairs.parquet", tmp_path / "labelled.parquet"
-    write_table(pairs, "examples", triples(("train", 5, 2, None), ("train", 2, 7, 9), ("test", 1, 5, 8)),
+    write_table(pairs, SCHEMAS["examples"], triples(("train", 5, 2, None), ("train", 2, 7, 9), ("test", 1, 5, 8)),
                 Provenance("x", "0"))
-    write_table(labelled, "labelled_examples", {"example_id": [0, 1], "split": ["test", "train"], "text_id": [4, 3],
-                                                "label": ["a", "b"]}, Provenance("x", "0"))
+    write_table(labelled, SCHEMAS["labelled_examples"],
+                {"example_id": [0, 1], "split": ["test", "train"], "text_id": [4, 3], "label": ["a", "b"]},
+                Provenance("x", "0"))
     assert training_text_ids(read_examples(pairs)).tolist() == [2, 5, 7, 9]
     assert all_text_ids(read_examples(pairs)).tolist() == [1, 2, 5, 7, 8, 9]
     assert not is_labelled(read_examples(pairs))
@@ -124,7 +126,7 @@ def test_the_package_itself_ranks_into_the_same_table(method, tmp_path, monkeypa
         file.write(f"textrank: {json.dumps({**chosen, 'engine': 'package'})}\n")
     monkeypatch.chdir(tmp_path)
     assert textrank.main(["toy"]) == 0
-    theirs = read_frame(HOME / "textrank.parquet", "textrank")
+    theirs = read_frame(HOME / "textrank.parquet", SCHEMAS["textrank"])
     ours = rank(by_chance(3, texts=30), compat="pytextrank", **chosen).to_pandas()
     assert len(theirs) == len(ours) > 30
     assert theirs[["text_id", "rank", "status"]].equals(ours[["text_id", "rank", "status"]])

@@ -16,6 +16,7 @@ from tiny_training import DyingStore, Killed
 from transformers import AutoTokenizer, BertConfig, BertModel
 
 from models.clld import ClldConfig, ClldModel
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import DatasetPaths, ModelPaths
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
 from stages.encoders import resolve_encoder
@@ -316,13 +317,13 @@ def test_stage_writes_what_a_run_and_a_report_need(trained, name):
     contrast = {**MODELS, "bert": MODELS["clald"]}[name].get("contrast", "none")
     assert metrics["contrast"] == contrast and metrics["row"] == LABELS[contrast]
     assert metrics["texts"] == tiny_classes.COUNTS and sum(metrics["training_texts"].values()) == 24
-    counts = read_frame(paths.table("validation_confusion"), "validation_confusion")
+    counts = read_frame(paths.table("validation_confusion"), SCHEMAS["validation_confusion"])
     right = counts.loc[counts["label"] == counts["predicted"], "texts"].sum()
     assert right / counts["texts"].sum() == metrics["validation"]["accuracy"] and len(counts) == 9
 
 
 def test_items_are_the_evaluated_texts(trained):
-    items, whole = read_frame(trained["ct"].items, "labelled_items"), tiny_classes.items()
+    items, whole = read_frame(trained["ct"].items, SCHEMAS["labelled_items"]), tiny_classes.items()
     pd.testing.assert_frame_equal(items, whole[whole["split"] != "train"].reset_index(drop=True))
     assert read_metadata(trained["ct"].items)["stage"] == "train_clld@ct"
     assert read_metadata(trained["ct"].items)["precision"] == computed_in("fp32", False)
@@ -343,7 +344,7 @@ def test_a_folder_knows_where_its_model_came_from(trained):
 
 def test_label_distances_are_those_of_the_row(trained):
     def table(name):
-        return read_frame(trained[name].table("label_distance"), "label_distance")
+        return read_frame(trained[name].table("label_distance"), SCHEMAS["label_distance"])
 
     assert table("ct").empty and table("supcl").empty and table("simcse").empty
     for name in ("cl", "clsled", "named", "all"):
@@ -351,7 +352,7 @@ def test_label_distances_are_those_of_the_row(trained):
     assert set(table("cl")["distance"]) == {1.0}
     matrix, classes = matrix_at(table("named"))
     assert classes == CLASSES and matrix.tolist() == [[1, 5, 5], [5, 1, 5], [5, 5, 1]]
-    chosen = read_frame(trained["ct"].table("confusing_pairs"), "confusing_pairs").query("chosen")
+    chosen = read_frame(trained["ct"].table("confusing_pairs"), SCHEMAS["confusing_pairs"]).query("chosen")
     apart = table("clsled").query("distance == 5")
     pairs = list(zip(chosen["class"], chosen["other"], strict=True))
     assert set(zip(apart["class"], apart["other"], strict=True)) == {*pairs, *((b, a) for a, b in pairs)}
@@ -419,9 +420,9 @@ def test_what_is_wrong_is_said_without_a_traceback(tmp_path, monkeypatch, capsys
     assert "models.clld.m.encoder: path:nowhere: nowhere holds no config.json" in complaint(encoder="path:nowhere")
     table = DatasetPaths("tiny").table("examples")
     ids = {name: [1] for name in ("source_id", "target_id", "negative_id")}
-    write_table(table, "examples", pd.DataFrame({"example_id": [0], "split": ["train"], **ids, "reference_ids": [[1]],
-                                                 "further_negative_ids": [[]], "group": [0],
-                                                 "negative_origin": [None]}), Provenance("test", "0"))
+    write_table(table, SCHEMAS["examples"], pd.DataFrame({
+        "example_id": [0], "split": ["train"], **ids, "reference_ids": [[1]], "further_negative_ids": [[]],
+        "group": [0], "negative_origin": [None]}), Provenance("test", "0"))
     assert "holds pairs, and not texts with a class" in complaint()
 
 

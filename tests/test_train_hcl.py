@@ -18,6 +18,7 @@ from tiny_training import DyingStore, Killed
 
 from models.hcl import HclModel
 from models.training import Step
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.model_folder import save_notes
 from stages.artifacts.paths import ModelPaths
 from stages.artifacts.tables import read_frame, read_metadata
@@ -233,7 +234,7 @@ def trained(project, monkeypatch):
 
 
 def test_stage_writes_model_history_items_and_metrics(trained):
-    items = read_frame(trained["hcl"].items, "items")
+    items = read_frame(trained["hcl"].items, SCHEMAS["items"])
     assert items["target_keyword"].tolist() == tiny_items.KEYWORDS
     assert read_metadata(trained["hcl"].items)["precision"] == computed_in("fp32", False)
     config = json.loads((trained["hcl"].weights / "config.json").read_text())

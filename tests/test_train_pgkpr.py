@@ -19,6 +19,7 @@ from models.rewriters.auto import load_rewriter, rewriter_of
 from models.rewriters.config import RewriterConfig
 from models.rewriters.special import BOS, EOS, UNK
 from models.training import Step
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import DatasetPaths, ModelPaths
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
 from stages.params.pgkpr import TrainPgkpr
@@ -473,11 +474,11 @@ def test_stage_writes_model_history_items_pairs_and_metrics(trained, name):
 
 
 def test_tables_of_a_model_are_those_of_the_data_set(trained):
-    items = read_frame(trained["pgkpr"].items, "items")
+    items = read_frame(trained["pgkpr"].items, SCHEMAS["items"])
     assert items["keyword"].notna().all() and items["target_keyword"].isna().all()
     assert list(map(list, items["references"]))[4] == tiny_rewriters.EXAMPLES[4][2]
-    copied = read_frame(trained["pgkpr"].paraphrase_items, "paraphrase_items")
-    whole = read_frame(DatasetPaths("tiny").table("paraphrase_items"), "paraphrase_items")
+    copied = read_frame(trained["pgkpr"].paraphrase_items, SCHEMAS["paraphrase_items"])
+    whole = read_frame(DatasetPaths("tiny").table("paraphrase_items"), SCHEMAS["paraphrase_items"])
     pd.testing.assert_frame_equal(copied, whole[whole["split"] != "train"].reset_index(drop=True))
     assert read_metadata(trained["pgkpr"].paraphrase_items)["stage"] == "train_pgkpr@pgkpr"
     assert read_metadata(trained["pgkpr"].items)["precision"] == computed_in("fp32", False)
@@ -528,8 +529,8 @@ def test_bad_tables_are_said_without_a_traceback(tmp_path, monkeypatch, capsys):
     assert "paraphrase_items.parquet: no such artifact" in capsys.readouterr().err
     tiny_rewriters.write_project(tmp_path)
     frame = tiny_rewriters.vocabulary_frame()
-    write_table(DatasetPaths("tiny").table("vocabulary"), "vocabulary", frame.assign(token=frame["token"].str.upper()),
-                Provenance("test", "0"))
+    write_table(DatasetPaths("tiny").table("vocabulary"), SCHEMAS["vocabulary"],
+                frame.assign(token=frame["token"].str.upper()), Provenance("test", "0"))
     assert main(["pgkpr"]) == 1
     error = capsys.readouterr().err
     assert "vocabulary.parquet" in error and "Run the stage paraphrase_items again" in error

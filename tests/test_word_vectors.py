@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 import yaml
 
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
 from stages.keywords import word_vectors
@@ -185,8 +186,8 @@ def project(tmp_path, monkeypatch):
               **{name: [[0] * len(row) for row in TEXTS] for name in ("start", "end")},
               **{name: [[False] * len(row) for row in TEXTS] for name in ("is_stop", "sentence_start")},
               "chunk_start": [[]] * len(TEXTS), "chunk_end": [[]] * len(TEXTS)}
-    write_table(paths.table("tokens"), "tokens", filled, Provenance("test", "0"))
-    write_table(paths.table("examples"), "examples", examples(), Provenance("test", "0"))
+    write_table(paths.table("tokens"), SCHEMAS["tokens"], filled, Provenance("test", "0"))
+    write_table(paths.table("examples"), SCHEMAS["examples"], examples(), Provenance("test", "0"))
     write_params(tmp_path)
     return paths
 
@@ -204,7 +205,7 @@ def test_bytes_do_not_depend_on_the_hash_seed(project):
     subprocess.run([sys.executable, "-m", "stages.keywords.word_vectors", "tiny"], check=True, capture_output=True,
                    env={**os.environ, "PYTHONHASHSEED": "2" if own == "1" else "1", "PYTHONPATH": str(ROOT)})
     assert [out.read_bytes() for out in outs] == first
-    assert read_frame(outs[0], "word_vectors")["vector"].map(len).unique().tolist() == [8]
+    assert read_frame(outs[0], SCHEMAS["word_vectors"])["vector"].map(len).unique().tolist() == [8]
 
 
 def test_stage_reads_a_file_and_says_where_the_vectors_come_from(project, tmp_path, capsys):

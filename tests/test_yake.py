@@ -12,7 +12,7 @@ from ranking_tables import by_chance, row, table
 from test_keywords import examples
 from yake import KeywordExtractor
 
-from stages.artifacts.schemas import SCHEMAS
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
 from stages.keywords import keywords
 from stages.keywords import yake as stage
@@ -129,8 +129,9 @@ def test_the_stage_writes_the_table_of_its_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     home = Path("artifacts/toy")
     tokens = by_chance(7)
-    write_table(home / "tokens.parquet", "tokens", tokens, Provenance("annotate@toy", "0", models={"x": {}}))
-    write_table(home / "examples.parquet", "examples", examples(("train", 0, 1, None)), Provenance("ingest@toy", "0"))
+    write_table(home / "tokens.parquet", SCHEMAS["tokens"], tokens, Provenance("annotate@toy", "0", models={"x": {}}))
+    write_table(home / "examples.parquet", SCHEMAS["examples"], examples(("train", 0, 1, None)),
+                Provenance("ingest@toy", "0"))
     Path("params.yaml").write_text("recipe: t\ndatasets: {toy: {source: x}}\nkeywords: {method: yake}\n")
     assert stage.main(["toy"]) == 0
     found = pq.read_table(home / "yake.parquet")
@@ -140,7 +141,7 @@ def test_the_stage_writes_the_table_of_its_name(tmp_path, monkeypatch):
     counts = read_metadata(home / "yake.parquet")["counts"]
     assert set(counts) == {"texts_by_status"} and sum(counts["texts_by_status"].values()) == tokens.num_rows
     assert keywords.main(["toy"]) == 0
-    assert set(read_frame(home / "keywords.parquet", "keywords")["method"]) <= {"yake", "idf", "none"}
+    assert set(read_frame(home / "keywords.parquet", SCHEMAS["keywords"])["method"]) <= {"yake", "idf", "none"}
 
 
 def test_its_stage_exists_only_where_something_reads_it():

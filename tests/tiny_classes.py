@@ -5,6 +5,7 @@ import pandas as pd
 import tiny_bert
 import yaml
 
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, write_table
 from stages.params.clld import TrainClld
@@ -78,4 +79,4 @@ def write_project(folder, models=None, **more):
     write_params(folder, models, **more)
     for kind, rows in tables().items():
         name = "examples" if kind == "labelled_examples" else kind
-        write_table(DatasetPaths("tiny").table(name), kind, rows, Provenance("test", "0"))
+        write_table(DatasetPaths("tiny").table(name), SCHEMAS[kind], rows, Provenance("test", "0"))

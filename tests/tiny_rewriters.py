@@ -9,6 +9,7 @@ import yaml
 
 from models.rewriters.auto import rewriter_of
 from models.rewriters.config import RewriterConfig
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.model_folder import save_notes
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, write_table
@@ -134,7 +135,7 @@ def write_project(folder, models=None, **params):
     """Write params and the data set's tables into ``folder``, which must be the working folder."""
     write_params(folder, models, **params)
     for kind, content in (("paraphrase_items", items()), ("vocabulary", vocabulary_frame())):
-        write_table(DatasetPaths(DATASET).table(kind), kind, content, Provenance("test", "0"))
+        write_table(DatasetPaths(DATASET).table(kind), SCHEMAS[kind], content, Provenance("test", "0"))
 
 
 def _tags(words):

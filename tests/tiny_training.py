@@ -6,6 +6,7 @@ import tiny_bert
 import tiny_items
 import yaml
 
+from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, write_table
 from stages.runtime.checkpoints import FolderCheckpoints
@@ -62,4 +63,4 @@ def write_project(folder, models=None, **params):
             "nodes": nodes.assign(**counts, centrality=0.1), "edges": edges(),
             "node_vectors": vectors(nodes).assign(origin="input")}
     for kind, content in rows.items():
-        write_table(DatasetPaths("tiny").table(kind), kind, content, Provenance("test", "0"))
+        write_table(DatasetPaths("tiny").table(kind), SCHEMAS[kind], content, Provenance("test", "0"))

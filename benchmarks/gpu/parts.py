@@ -57,7 +57,7 @@ def training(job: Job) -> Figures:
     size, micro = job.batch
     task = subject.task(size * steps // _EPOCHS, job.device)
     mark = max(1, round(0.6 * steps))  # of the one checkpoint within an epoch
-    store: Any = _Timed(FolderCheckpoints(Path(job.folder), "gpu"), mark) if job.more.get("store") else _Here()
+    store: Any = _Timed(FolderCheckpoints(Path(job.folder), "gpu"), mark) if job.more.get("store") else Nowhere()
     bar = _Bar(job, steps)
     settings = loop_settings({**subject.training(), "epochs": _EPOCHS, "batch_size": size, "micro_batch": micro,
                               "precision": job.precision, "checkpoint_steps": mark})
@@ -104,26 +104,6 @@ class _Bar:
 
     def close(self) -> None:
         pass
-
-
-class _Here:
-    """Keeps no checkpoint, only the best weights, where they are."""
-
-    def __init__(self) -> None:
-        self.kept: dict[str, Tensor] = {}
-
-    def due(self) -> bool:
-        return False
-
-    def save(self, weights: Mapping[str, Tensor], *rest: Any) -> None:
-        if rest[-1] is True:
-            self.kept = {name: tensor.detach().clone() for name, tensor in weights.items()}
-
-    def load(self) -> None:
-        return None
-
-    def best(self) -> dict[str, Tensor]:
-        return self.kept
 
 
 class _Timed:

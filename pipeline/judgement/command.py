@@ -12,6 +12,7 @@ from rich.text import Text
 
 from pipeline.judgement.design import INSTRUCTIONS, PRESETS, Design, design_of, instructions
 from pipeline.judgement.filled import Judgements, read_judgements
+from pipeline.judgement.schema import JUDGEMENTS
 from pipeline.judgement.sheets import REFERENCE, Key, key_of, make_sheets, read_key, shared_outputs
 from pipeline.judgement.statistics import summary, weights_called
 from pipeline.markdown import escaped, table
@@ -28,6 +29,7 @@ from stages.artifacts.tables import (
 from stages.results.published import NOTES, paper
 from stages.results.tracks import TRACKS
 from stages.runtime.errors import InputError, nearest
+from stages.tracks.schemas.predictions import PREDICTIONS
 
 KEY, SHEETS = "key.json", "sheets"
 RESULTS = ("judgements.parquet", "summary.json", "results.md")
@@ -112,7 +114,7 @@ def read(folder: Path, console: Console, *, partial: bool = False, weights: str 
     judgements = read_judgements(folder / SHEETS, key, partial)
     found = {"design": asdict(key.design), "seed": key.seed, "runs": key.runs, "cells": judgements.expected,
              "missing": judgements.missing, **summary(judgements.table, key.design, chosen)}
-    write_table(folder / RESULTS[0], "judgements", judgements.table, Provenance(
+    write_table(folder / RESULTS[0], JUDGEMENTS, judgements.table, Provenance(
         "judge", _digest(folder / KEY), counts={"cells": judgements.expected, "missing": judgements.missing}))
     write_json(folder / RESULTS[1], found)
     page = results_page(key, judgements, found)
@@ -151,7 +153,7 @@ def _distinct(runs: Sequence[str]) -> list[str]:
 
 
 def _predictions(run: str) -> pd.DataFrame:
-    return read_frame(RunPaths(run).predictions, "predictions")
+    return read_frame(RunPaths(run).predictions, PREDICTIONS)
 
 
 def _track(run: str) -> str:

@@ -24,7 +24,7 @@ class DatasetPaths:
         return ARTIFACTS / self.name
 
     def table(self, kind: str) -> Path:
-        """Path of the table ``kind`` (a key of ``stages.artifacts.schemas.SCHEMAS``)."""
+        """Path of the table ``kind`` (the name of its schema)."""
         return self.folder / f"{kind}.parquet"
 
     def metrics(self, stage: str) -> Path:

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from stages.artifacts.schemas import SCHEMA_VERSION, SCHEMAS, TableSchema
-from stages.runtime.errors import InputError, nearest
+from stages.artifacts.schemas import SCHEMA_VERSION, TableSchema
+from stages.runtime.errors import InputError
 
 METADATA_KEY = b"keycontrast"
 ROW_GROUP = 131_072
@@ -52,17 +52,16 @@ class Provenance:
                 **({"precision": self.precision} if self.precision else {})}
 
 
-def as_table(kind: str, rows: pd.DataFrame | pa.Table | Mapping[str, Any]) -> pa.Table:
-    """Return ``rows`` as an Arrow table of schema ``kind``, sorted by its key and checked.
+def as_table(schema: TableSchema, rows: pd.DataFrame | pa.Table | Mapping[str, Any]) -> pa.Table:
+    """Return ``rows`` as an Arrow table of ``schema``, sorted by its key and checked.
 
     Raises:
         ValueError: missing or surplus columns, wrong types, or a key that is not unique.
     """
-    schema = table_schema(kind)
     columns = [name for name, _, _ in schema.fields]
     given = list(rows.column_names if isinstance(rows, pa.Table) else rows)
     if set(given) != set(columns):
-        raise ValueError(f"{kind}: columns {given} instead of {columns}")
+        raise ValueError(f"{schema.name}: columns {given} instead of {columns}")
     if isinstance(rows, pd.DataFrame):
         table = pa.Table.from_pandas(rows[columns], schema=schema.arrow(), preserve_index=False)
     elif isinstance(rows, pa.Table):
@@ -86,17 +85,17 @@ def _check_unique(table: pa.Table, schema: TableSchema) -> None:
         raise ValueError(f"{schema.name}: key {schema.key} is not unique")
 
 
-def write_table(path: Path, kind: str, rows: pd.DataFrame | pa.Table | Mapping[str, Any],
+def write_table(path: Path, schema: TableSchema, rows: pd.DataFrame | pa.Table | Mapping[str, Any],
                 provenance: Provenance) -> pa.Table:
-    """Write ``rows`` as table ``kind`` to ``path``: sorted, checked, zstd, whole or not at all.
+    """Write ``rows`` as a table of ``schema`` to ``path``: sorted, checked, zstd, whole or not at all.
 
     Returns:
         The table as written.
     """
-    table = as_table(kind, rows)
+    table = as_table(schema, rows)
     metadata = json.dumps(provenance.as_metadata(table.num_rows), sort_keys=True, ensure_ascii=False)
     table = table.replace_schema_metadata({METADATA_KEY: metadata.encode(),
-                                           b"description": table_schema(kind).description.encode()})
+                                           b"description": schema.description.encode()})
     with atomic_file(path) as temporary:
         pq.write_table(table, temporary, compression="zstd", row_group_size=ROW_GROUP)
     return table
@@ -118,7 +117,7 @@ class TableWriter:
         Raises:
             ValueError: wrong columns or types, a key that repeats, or rows out of order.
         """
-        table = as_table(self._schema.name, rows)
+        table = as_table(self._schema, rows)
         if not table.num_rows:
             return
         first, last = (tuple(table[name][place].as_py() for name in self._schema.key)
@@ -137,46 +136,46 @@ class TableWriter:
 
 
 @contextmanager
-def table_writer(path: Path, kind: str, provenance: Provenance) -> Iterator[TableWriter]:
-    """Yield a :class:`TableWriter` of table ``kind``; the file appears only if the block succeeds.
+def table_writer(path: Path, schema: TableSchema, provenance: Provenance) -> Iterator[TableWriter]:
+    """Yield a :class:`TableWriter` of ``schema``; the file appears only if the block succeeds.
 
     Row groups are cut as batches are: for the same bytes, cut batches without regard to workers.
     ``provenance`` is read when the block ends, so its counts may be filled in meanwhile.
     """
     with atomic_file(path) as temporary:
-        writer = TableWriter(temporary, table_schema(kind))
+        writer = TableWriter(temporary, schema)
         yield writer
         writer.close(provenance)
 
 
-def read_batches(path: Path, kind: str, columns: list[str] | None = None,
+def read_batches(path: Path, schema: TableSchema, columns: list[str] | None = None,
                  rows: int = 8192) -> Iterator[pa.Table]:
     """Yield a table in pieces of at most ``rows`` rows, in its order; errors as in :func:`read_table`.
 
     Raises:
         InputError: the file is missing, is not Parquet, or lacks columns.
     """
-    check_columns(path, kind)
+    check_columns(path, schema)
     with pq.ParquetFile(path) as file:
         for batch in file.iter_batches(batch_size=rows, columns=columns):
             yield pa.Table.from_batches([batch])
 
 
-def check_columns(path: Path, kind: str) -> None:
-    """Check that ``path`` is a table with the columns of schema ``kind``, from its metadata alone.
+def check_columns(path: Path, schema: TableSchema) -> None:
+    """Check that ``path`` is a table with the columns of ``schema``, from its metadata alone.
 
     Raises:
         InputError: the file is missing, is not Parquet, or lacks columns.
     """
     read_table(path, None, columns=[])
-    missing = [name for name, _, _ in table_schema(kind).fields if name not in pq.read_schema(path).names]
+    missing = [name for name, _, _ in schema.fields if name not in pq.read_schema(path).names]
     if missing:
         raise InputError(f"{path}: column {missing[0]!r} is missing; it was written by another version. "
                          f"Run its stage again with `keycontrast run`.")
 
 
-def read_table(path: Path, kind: str | None = None, columns: list[str] | None = None) -> pa.Table:
-    """Read a table; with ``kind``, check that it has the columns of that schema.
+def read_table(path: Path, schema: TableSchema | None = None, columns: list[str] | None = None) -> pa.Table:
+    """Read a table; with ``schema``, check that it has its columns.
 
     Raises:
         InputError: the file is missing, is not Parquet, or lacks columns.
@@ -190,31 +189,20 @@ def read_table(path: Path, kind: str | None = None, columns: list[str] | None = 
     except pa.ArrowInvalid as error:
         raise InputError(f"{path}: not a readable Parquet file ({error}). Remove it and run its stage "
                          f"again.") from error
-    if kind is not None and columns is None:
-        check_columns(path, kind)
+    if schema is not None and columns is None:
+        check_columns(path, schema)
     return table
 
 
-def read_frame(path: Path, kind: str | None = None, columns: list[str] | None = None) -> pd.DataFrame:
+def read_frame(path: Path, schema: TableSchema | None = None, columns: list[str] | None = None) -> pd.DataFrame:
     """Read a table as a data frame (lists become NumPy arrays)."""
-    return read_table(path, kind, columns).to_pandas()
+    return read_table(path, schema, columns).to_pandas()
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
     """Return the metadata that :func:`write_table` stored; empty for a foreign Parquet file."""
     stored = pq.read_metadata(path).metadata or {}
     return json.loads(stored.get(METADATA_KEY, b"{}"))
-
-
-def table_schema(kind: str) -> TableSchema:
-    """Return the schema called ``kind``.
-
-    Raises:
-        InputError: there is none of that name.
-    """
-    if kind not in SCHEMAS:
-        raise InputError(f"no table is called {kind!r}; {nearest(kind, SCHEMAS)}")
-    return SCHEMAS[kind]
 
 
 @contextmanager

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-import stages.artifacts.schemas as schemas
-import stages.data.language as language_package
 from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, read_batches, table_writer
 from stages.data.language.annotation import annotated, reader, row_groups
 from stages.data.language.tokens import fixed_chunks, stream_chunks
+from stages.data.schemas.texts import TEXTS
+from stages.data.schemas.tokens import TOKENS
 from stages.runtime.chunk_store import ChunkStore
+from stages.runtime.code import GROUND, code_of
 from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import hash_files, hash_values
 from stages.runtime.process import StageProcess, run_stage
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from stages.params.data import Annotate
 
 _COLUMNS = ["text_id", "text"]
-_CODE = (Path(__file__), Path(str(language_package.__file__)).parent, Path(str(schemas.__file__)))
 
 
 def run(texts: pa.Table, params: "Annotate", workers: int = 1, address: str | None = None) -> pa.Table:
@@ -41,7 +40,7 @@ def run(texts: pa.Table, params: "Annotate", workers: int = 1, address: str | No
     Raises:
         InputError: the pipeline cannot be used, or is made for another language.
     """
-    empty = SCHEMAS["tokens"].arrow().empty_table()
+    empty = TOKENS.arrow().empty_table()
     if not texts.num_rows:
         return empty
     language = _one_language(set(texts["language"].unique().to_pylist()), "texts")
@@ -53,7 +52,7 @@ def _survey(path: Path) -> tuple[set[str], int]:
     """Return the languages in table ``texts`` at ``path`` and the number of its rows."""
     languages: set[str] = set()
     rows = 0
-    for batch in read_batches(path, "texts", ["language"]):
+    for batch in read_batches(path, TEXTS, ["language"]):
         languages |= set(batch["language"].unique().to_pylist())
         rows += batch.num_rows
     return languages, rows
@@ -74,13 +73,13 @@ def _work(process: StageProcess) -> None:
     language = _one_language(languages or {params.datasets[process.instance].language}, str(source))
     by = reader(chosen.pipeline, language)
     key = hash_values({**process.computed_values, "model": by.describe(),
-                       "code": hash_files(_CODE)})
+                       "code": hash_files(code_of(["stages.data.annotate"], GROUND))})
     store = ChunkStore(process.scratch, key)
-    chunks = stream_chunks(read_batches(source, "texts", _COLUMNS), chosen.chunk)
+    chunks = stream_chunks(read_batches(source, TEXTS, _COLUMNS), chosen.chunk)
     tables = annotated(chunks, chosen.pipeline, language, total, params.runtime.workers, params.cluster.address, store)
     provenance = Provenance(process.name, process.params_hash,
                             models={by.engine: by.describe()})
-    with table_writer(paths.table("tokens"), "tokens", provenance) as writer:
+    with table_writer(paths.table("tokens"), TOKENS, provenance) as writer:
         for group in row_groups(tables):
             writer.write(group)
     store.clear()

@@ -12,6 +12,7 @@ import pyarrow as pa
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, table_writer
 from stages.graph.joins import DEFAULT_LIMITS, JoinLimits, Rows, cluster_rows
+from stages.graph.schemas.clusters import CLUSTERS
 from stages.runtime.process import StageProcess, run_stage
 
 
@@ -35,7 +36,7 @@ def _work(process: StageProcess) -> None:
     rows = run(paths.table("examples"), paths.table("keywords"),
                JoinLimits(params.runtime.memory_gib, process.scratch / "joins"))
     last = None
-    with table_writer(paths.table("clusters"), "clusters", provenance) as writer:
+    with table_writer(paths.table("clusters"), CLUSTERS, provenance) as writer:
         for table in rows:
             writer.write(table)
             heads = table["keyword"].unique().to_pylist()

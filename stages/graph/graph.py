@@ -17,6 +17,7 @@ from stages.artifacts.tables import ROW_GROUP, Provenance, table_writer, write_j
 from stages.graph.joins import DEFAULT_LIMITS, JoinLimits, NodeTriples, Rows, node_triples
 from stages.graph.partitions import Communities, communities, components
 from stages.graph.relations import Relations, relate
+from stages.graph.schemas.graph import EDGES, NODES
 from stages.graph.statistics import Centrality, centrality, contrast_shares, node_table
 from stages.runtime.process import StageProcess, run_stage
 
@@ -95,10 +96,10 @@ def _work(process: StageProcess) -> None:
                  JoinLimits(params.runtime.memory_gib, process.scratch / "joins"))
     provenance = Provenance(process.name, process.params_hash,
                             models={"communities": {"igraph": version("igraph")}}, counts=result.metrics)
-    with table_writer(paths.table("edges"), "edges", provenance) as writer:
+    with table_writer(paths.table("edges"), EDGES, provenance) as writer:
         for start in range(0, result.edges.num_rows, ROW_GROUP):
             writer.write(result.edges.slice(start, ROW_GROUP))
-    write_table(paths.table("nodes"), "nodes", result.nodes, provenance)
+    write_table(paths.table("nodes"), NODES, result.nodes, provenance)
     write_json(paths.metrics("graph"), result.metrics)
 
 

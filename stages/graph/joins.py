@@ -20,10 +20,14 @@ import pyarrow.compute as pc
 
 from stages.artifacts.schemas import NO_KEYWORD
 from stages.artifacts.tables import ROW_GROUP, check_columns
+from stages.data.schemas.items import EXAMPLES
+from stages.graph.schemas.clusters import CLUSTERS
+from stages.keywords.schemas.keywords import KEYWORDS
 from stages.runtime.errors import InputError
 
 # A table by its file (never in memory as a whole), or in memory.
 Rows: TypeAlias = Path | pa.Table | pd.DataFrame
+_SCHEMAS = {schema.name: schema for schema in (EXAMPLES, KEYWORDS, CLUSTERS)}
 
 _TRIPLES = f"""
     SELECT x.keyword AS keyword, e.example_id AS example_id, y.keyword AS output_keyword, n.keyword AS negative_keyword
@@ -136,7 +140,7 @@ def joining(tables: Mapping[str, Rows], limits: JoinLimits) -> Iterator[duckdb.D
     """
     for name, rows in tables.items():
         if isinstance(rows, Path):
-            check_columns(rows, name)
+            check_columns(rows, _SCHEMAS[name])
     with ExitStack() as stack:
         folder = limits.folder or Path(stack.enter_context(TemporaryDirectory())) / "joins"
         _remove(folder)

@@ -18,7 +18,11 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from models.encoders import load_encoder
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, read_frame, write_table
+from stages.data.schemas.items import EXAMPLES
+from stages.data.schemas.texts import TEXTS
 from stages.encoders import Chunk, embed_texts, resolve_encoder
+from stages.graph.schemas.graph import NODE_VECTORS, NODES
+from stages.keywords.schemas.keywords import KEYWORDS
 from stages.runtime.errors import InputError
 from stages.runtime.precision import computed_in, computing
 from stages.runtime.process import StageProcess, run_stage
@@ -100,8 +104,8 @@ def _complain(missing: pd.Series, what: str, stage: str) -> None:
 
 def _work(process: StageProcess) -> None:
     params, paths = process.params, DatasetPaths(process.instance)
-    examples, texts, keywords, nodes = (read_frame(paths.table(kind), kind)
-                                        for kind in ("examples", "texts", "keywords", "nodes"))
+    examples, texts, keywords, nodes = (read_frame(paths.table(schema.name), schema)
+                                        for schema in (EXAMPLES, TEXTS, KEYWORDS, NODES))
     resolved = resolve_encoder(params.encoder.source)
     # Only `scratch` draws anything: one fixed random encoder, whatever the project's seed.
     seed_everything(0, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)
@@ -114,7 +118,7 @@ def _work(process: StageProcess) -> None:
         nn.Module.to(encoder, device)
         made = run(examples, texts, keywords, nodes, encoder, tokenizer, params.node_vectors.plain(),
                    lambda chunks: progress(chunks, process.name, unit="chunk"))
-    write_table(paths.table(STAGE), STAGE, made.columns,
+    write_table(paths.table(STAGE), NODE_VECTORS, made.columns,
                 Provenance(process.name, process.params_hash,
                            {"encoder": resolved.description}, dict(made.counts),
                            precision=computed_in(params.runtime.precision, params.runtime.tf32)))

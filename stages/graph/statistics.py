@@ -9,6 +9,7 @@ from scipy import sparse
 from stages.artifacts.tables import as_table
 from stages.graph.edges import Edges
 from stages.graph.joins import NodeTriples
+from stages.graph.schemas.graph import NODES
 
 DAMPING = 0.85
 
@@ -71,7 +72,7 @@ def node_table(triples: NodeTriples, edges: Edges, scores: np.ndarray, component
     degrees = {f"{side}_{name}": np.bincount(ends[which], minlength=nodes)
                for side, ends in (("in", edges.target), ("out", edges.source))
                for name, which in (("positive", positive), ("negative", ~positive))}
-    return as_table("nodes", {"node_id": np.arange(nodes), "keyword": triples.names,
+    return as_table(NODES, {"node_id": np.arange(nodes), "keyword": triples.names,
                               "cluster_size": np.bincount(members, minlength=nodes), **degrees,
                               "centrality": scores, "component": component, "community": community})
 

@@ -15,6 +15,9 @@ import pyarrow as pa
 
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, check_columns, read_table, table_writer
+from stages.data.schemas.items import EXAMPLES
+from stages.data.schemas.texts import TEXTS
+from stages.data.schemas.tokens import TOKENS
 from stages.keywords.saliency.blocks import (
     BLOCK_CHUNKS,
     Attributed,
@@ -28,6 +31,7 @@ from stages.keywords.saliency.blocks import (
     token_rows,
 )
 from stages.keywords.saliency.scorers import Scorer, load_scorer, settings
+from stages.keywords.schemas.words import ATTRIBUTION
 from stages.keywords.source_pairs import source_pairs
 from stages.runtime.chunk_store import ChunkStore
 from stages.runtime.code import GROUND, code_of
@@ -40,8 +44,8 @@ from stages.runtime.seeds import seed_everything
 
 STAGE = "attribution"
 # Tables and the columns of them that are needed.
-_READ = {"examples": ["source_id", "reference_ids"], "texts": ["text_id", "text"],
-         "tokens": ["text_id", "token", "start", "end"]}
+_READ = {EXAMPLES: ["source_id", "reference_ids"], TEXTS: ["text_id", "text"],
+         TOKENS: ["text_id", "token", "start", "end"]}
 
 
 def run(examples: pd.DataFrame, texts: pd.DataFrame, tokens: pa.Table, scorer: Scorer, modes: Sequence[str],
@@ -83,17 +87,17 @@ def run(examples: pd.DataFrame, texts: pd.DataFrame, tokens: pa.Table, scorer: S
 
 def _work(process: StageProcess) -> None:
     params, paths = process.params, DatasetPaths(process.instance)
-    tables = [paths.table(kind) for kind in _READ]
-    for path, kind in zip(tables, _READ, strict=True):
-        check_columns(path, kind)
-    examples, texts, tokens = (read_table(path, columns=_READ[kind])
-                               for path, kind in zip(tables, _READ, strict=True))
+    tables = {schema: paths.table(schema.name) for schema in _READ}
+    for schema, path in tables.items():
+        check_columns(path, schema)
+    examples, texts, tokens = (read_table(path, columns=_READ[schema]) for schema, path in tables.items())
     values, device = params.attribution.plain(), choose_device(params.runtime.device)
     seed_everything(0, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)  # draws nothing
     scorer = load_scorer(values, paths, params.encoder.source, device)
     params_hash = process.params_hash
     key = hash_values({"params": params_hash, "models": scorer.models, "device": device,
-                       "data": hash_files(tables), "code": hash_files(code_of([f"stages.keywords.{STAGE}"], GROUND))})
+                       "data": hash_files(tables.values()),
+                       "code": hash_files(code_of([f"stages.keywords.{STAGE}"], GROUND))})
     store = ChunkStore(process.scratch, key)
     described = settings(values)
     for bug in described["bugs_of_the_released_code"]:
@@ -103,7 +107,7 @@ def _work(process: StageProcess) -> None:
     blocks = run(examples.to_pandas(), texts.to_pandas(), tokens, scorer, values["modes"], store,
                  lambda total, done: progress_bar(process.name, total, "pair", done))
     counts: Counter[str] = Counter(words=0, unaligned_words=0)
-    with computing(params.runtime), table_writer(paths.table(STAGE), STAGE, provenance) as writer:
+    with computing(params.runtime), table_writer(paths.table(STAGE), ATTRIBUTION, provenance) as writer:
         for rows in gathered(blocks, counts):
             writer.write(rows)
         provenance.counts, provenance.fallbacks = dict(counts), fallbacks(counts)

@@ -7,8 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.artifacts.schemas import NO_KEYWORD, SCHEMAS
+from stages.artifacts.schemas import NO_KEYWORD
 from stages.keywords.methods import METHODS, Holds
+from stages.keywords.schemas.keywords import KEYWORDS
+from stages.keywords.schemas.methods import METHOD_TABLES
 from stages.normal_form import normal_form
 from stages.ranking.blocks import Spans, TokenBlock, encode, encode_as
 from stages.ranking.selection import InverseFrequency, best_first
@@ -99,7 +101,7 @@ def beside(tokens: Iterable[pa.Table], ranking: Iterable[pa.Table], name: str) -
         InputError: the ranking has texts after the last of the tokens.
     """
     batches = iter(ranking)
-    held = next(batches, SCHEMAS[name].arrow().empty_table().select(ranking_columns(name)))
+    held = next(batches, METHOD_TABLES[name].arrow().empty_table().select(ranking_columns(name)))
     for piece in tokens:
         last = piece["text_id"][-1].as_py() if piece.num_rows else -1
         # A batch may end within a text, so the next one is looked at too.
@@ -218,7 +220,7 @@ def _table(block: TokenBlock, text: np.ndarray, keyword: pa.Array, method: pa.Ar
                "keyword": pa.concat_arrays([keyword, pa.array([NO_KEYWORD] * len(without), pa.string())]),
                "method": pa.concat_arrays([method, pa.array(["none"] * len(without), pa.string())]),
                "score": pa.concat_arrays([pa.array(score), pa.nulls(len(without), pa.float64())])}
-    return pa.table(columns, schema=SCHEMAS["keywords"].arrow()).take(order)
+    return pa.table(columns, schema=KEYWORDS.arrow()).take(order)
 
 
 def _not_in_both(name: str, ids: np.ndarray) -> str:

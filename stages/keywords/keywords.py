@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from stages.artifacts.example_texts import TextIds, all_text_ids, read_examples, training_text_ids
 from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, read_batches, read_metadata, table_writer, write_json
+from stages.data.example_texts import TextIds, all_text_ids, read_examples, training_text_ids
+from stages.data.schemas.tokens import TOKENS
 from stages.keywords.choice import STALE, TOKEN_COLUMNS, beside, choose_keywords, ranking_columns
+from stages.keywords.schemas.keywords import KEYWORDS
+from stages.keywords.schemas.methods import METHOD_TABLES
 from stages.keywords.tally import Tally
 from stages.ranking.blocks import pieces
 from stages.ranking.selection import InverseFrequency
@@ -52,7 +54,7 @@ def run(tokens: pa.Table, ranking: pa.Table, examples: pa.Table, params: "Keywor
         InputError: the tables do not belong together.
     """
     ordered = tokens.sort_by("text_id")
-    tables: list[pa.Table] = [SCHEMAS["keywords"].arrow().empty_table()]
+    tables: list[pa.Table] = [KEYWORDS.arrow().empty_table()]
     tally = choose_all(lambda columns: [ordered.select(columns)],
                        [ranking.select(ranking_columns(params.method)).sort_by("text_id")], examples, params,
                        tables.append)
@@ -98,10 +100,11 @@ def _work(process: StageProcess) -> None:
     source, ranking = paths.table("tokens"), paths.table(chosen.method)
     examples = read_examples(paths.table("examples"))
     provenance = Provenance(process.name, process.params_hash)
-    with table_writer(paths.table("keywords"), "keywords", provenance) as writer:
-        tally = choose_all(lambda columns: read_batches(source, "tokens", columns, _BATCH),
-                           read_batches(ranking, chosen.method, ranking_columns(chosen.method)), examples, chosen,
-                           writer.write)
+    with table_writer(paths.table("keywords"), KEYWORDS, provenance) as writer:
+        tally = choose_all(
+            lambda columns: read_batches(source, TOKENS, columns, _BATCH),
+            read_batches(ranking, METHOD_TABLES[chosen.method], ranking_columns(chosen.method)), examples, chosen,
+            writer.write)
         provenance.models.update(read_metadata(ranking).get("models", {}))
         provenance.counts.update(tally.counts(examples))
         provenance.fallbacks.extend(tally.fallbacks())

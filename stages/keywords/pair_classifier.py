@@ -18,6 +18,8 @@ from models.pair_classifier import PairPoint, PairTask, build_pair_classifier
 from models.training import Bar, CheckpointStore, Criterion, History, Settings, fit
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import atomic_folder, read_frame, write_json
+from stages.data.schemas.items import EXAMPLES
+from stages.data.schemas.texts import TEXTS
 from stages.encoders import ResolvedEncoder, resolve_encoder
 from stages.keywords.pair_points import model_card, split_points
 from stages.runtime.errors import InputError
@@ -94,7 +96,7 @@ def _metrics(history: History, train: list[PairPoint], validation: list[PairPoin
 def _work(process: StageProcess) -> None:
     params, paths = process.params, DatasetPaths(process.instance)
     tables = [paths.table("examples"), paths.table("texts")]
-    examples, texts = read_frame(tables[0], "examples"), read_frame(tables[1], "texts")
+    examples, texts = read_frame(tables[0], EXAMPLES), read_frame(tables[1], TEXTS)
     encoder = resolve_encoder(params.encoder.source)
     values = params.pair_classifier.plain()
     trained, precision, store = fit_of_data_set(process, values, tables, lambda store, device, open_bar: run(

@@ -15,9 +15,12 @@ import pyarrow.compute as pc
 
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, read_batches, read_frame, read_metadata, read_table, table_writer
+from stages.data.schemas.items import EXAMPLES
+from stages.data.schemas.tokens import TOKENS
 from stages.keywords.importance.psi import importance
 from stages.keywords.importance.texts import Texts, read_texts
 from stages.keywords.importance.vectors import VectorTable
+from stages.keywords.schemas.words import PSI, WORD_VECTORS
 from stages.keywords.source_pairs import MODES, source_pairs
 from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.progress import progress
@@ -80,12 +83,12 @@ def counts(rows: pa.Table) -> dict[str, int]:
 
 def _work(process: StageProcess) -> None:
     params, paths = process.params, DatasetPaths(process.instance)
-    vectors = VectorTable.from_arrow(read_table(paths.table("word_vectors"), "word_vectors"))
+    vectors = VectorTable.from_arrow(read_table(paths.table("word_vectors"), WORD_VECTORS))
     provenance = Provenance(process.name, process.params_hash,
                             read_metadata(paths.table("word_vectors")).get("models", {}))
-    pieces = run(lambda: read_batches(paths.table("tokens"), "tokens", ["text_id", "token"], CHUNK),
-                 read_frame(paths.table("examples"), "examples"), vectors, params.psi)
-    with table_writer(paths.table(STAGE), STAGE, provenance) as writer:
+    pieces = run(lambda: read_batches(paths.table("tokens"), TOKENS, ["text_id", "token"], CHUNK),
+                 read_frame(paths.table("examples"), EXAMPLES), vectors, params.psi)
+    with table_writer(paths.table(STAGE), PSI, provenance) as writer:
         for piece in progress(pieces, process.name, unit="chunk"):
             writer.write(piece)
             _add(provenance.counts, counts(piece))

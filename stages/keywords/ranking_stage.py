@@ -5,13 +5,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from stages.artifacts.example_texts import read_examples, training_text_ids
 from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, read_batches, read_metadata, table_writer
+from stages.data.example_texts import read_examples, training_text_ids
+from stages.data.schemas.tokens import TOKENS
 from stages.ranking import Report
 from stages.ranking.blocks import pieces
 from stages.ranking.ranker import Ranked
+from stages.ranking.schemas import PHRASES, ranked_by
 from stages.ranking.selection import InverseFrequency
 from stages.runtime.pool import map_chunks
 from stages.runtime.process import StageProcess
@@ -20,7 +21,7 @@ from stages.runtime.process import StageProcess
 RankerOf = Callable[[Any, str, InverseFrequency | None], Callable[[pa.Table], Ranked]]
 # Rows read at a time: few, since a text may be a whole document.
 _BATCH = 256
-_COLUMNS = SCHEMAS["tokens"].arrow().names
+_COLUMNS = TOKENS.arrow().names
 
 
 def ranked_tokens(make: RankerOf, tokens: pa.Table, settings: Any, idf: InverseFrequency | None = None,
@@ -38,7 +39,7 @@ def ranked_tokens(make: RankerOf, tokens: pa.Table, settings: Any, idf: InverseF
     ordered = tokens.sort_by("text_id")
     batches = (ordered.slice(start, _BATCH) for start in range(0, ordered.num_rows, _BATCH))
     found = _ranked(make, (settings, language, idf), pieces(batches), ordered.num_rows, workers)
-    return pa.concat_tables([SCHEMAS["textrank"].arrow().empty_table(), *(one.table for one in found)])
+    return pa.concat_tables([PHRASES.arrow().empty_table(), *(one.table for one in found)])
 
 
 def rank_data_set(process: StageProcess, make: RankerOf, models: Mapping[str, Any]) -> None:
@@ -52,17 +53,17 @@ def rank_data_set(process: StageProcess, make: RankerOf, models: Mapping[str, An
     params = process.params
     paths, kind = DatasetPaths(process.instance), process.stage
     source = paths.table("tokens")
-    idf = InverseFrequency.over_tables(pieces(read_batches(source, "tokens", ["text_id", "token"], _BATCH)),
+    idf = InverseFrequency.over_tables(pieces(read_batches(source, TOKENS, ["text_id", "token"], _BATCH)),
                                        training_text_ids(read_examples(paths.table("examples"))))
-    total = sum(batch.num_rows for batch in read_batches(source, "tokens", ["text_id"]))
+    total = sum(batch.num_rows for batch in read_batches(source, TOKENS, ["text_id"]))
     arguments = getattr(params, kind), params.datasets[process.instance].language, idf
-    found = _ranked(make, arguments, pieces(read_batches(source, "tokens", _COLUMNS, _BATCH)), total,
+    found = _ranked(make, arguments, pieces(read_batches(source, TOKENS, _COLUMNS, _BATCH)), total,
                     params.runtime.workers, params.cluster.address, kind)
     # The tagger decides the candidates, so its version travels with the ranking.
     provenance = Provenance(process.name, process.params_hash,
                             models={**read_metadata(source).get("models", {}), **models})
     report = Report()
-    with table_writer(paths.table(kind), kind, provenance) as writer:
+    with table_writer(paths.table(kind), ranked_by(kind), provenance) as writer:
         for one in found:
             writer.write(one.table)
             report.add(one.report)

@@ -29,6 +29,9 @@ from stages.artifacts.tables import (
     write_json,
     write_table,
 )
+from stages.data.schemas.items import EXAMPLES
+from stages.data.schemas.tokens import TOKENS
+from stages.keywords.schemas.words import S_TAGS
 from stages.keywords.tagging.sources import LowerTexts, labelled_sources, read_lower, vocabulary, word_ids
 from stages.keywords.tagging.tagger import TrainedTagger, model_card, tag, tag_columns, tagger_metrics, word_tokenizer
 from stages.runtime.fingerprint import sha256_of
@@ -82,15 +85,15 @@ def _write(paths: DatasetPaths, trained: TrainedTagger, values: Mapping[str, Any
     provenance.models["s_tagger"] = {"name": paths.s_tagger.as_posix(),
                                      "sha256": sha256_of(paths.s_tagger / "model.safetensors")}
     columns = tag_columns(trained, read_table(paths.table("tokens"), columns=["text_id", "token"]))
-    write_table(paths.table("s_tags"), "s_tags", columns, provenance)
+    write_table(paths.table("s_tags"), S_TAGS, columns, provenance)
     write_json(paths.metrics(STAGE), trained.metrics)
 
 
 def _work(process: StageProcess) -> None:
     params, paths = process.params, DatasetPaths(process.instance)
     tables = [paths.table(kind) for kind in ("examples", "tokens", "psi")]
-    examples = read_frame(tables[0], "examples")
-    lower = read_lower(read_batches(tables[1], "tokens", ["text_id", "token"]))
+    examples = read_frame(tables[0], EXAMPLES)
+    lower = read_lower(read_batches(tables[1], TOKENS, ["text_id", "token"]))
     psi = read_table(tables[2], columns=["text_id", "mode", "pair", "primary"])
     values = params.s_tagger.plain()
     trained, precision, store = fit_of_data_set(process, values, tables, lambda store, device, open_bar: run(

@@ -14,9 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.artifacts.example_texts import training_text_ids
 from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.schemas import SCHEMAS
 from stages.artifacts.tables import (
     Provenance,
     atomic_folder,
@@ -25,11 +23,16 @@ from stages.artifacts.tables import (
     write_json,
     write_table,
 )
+from stages.data.example_texts import training_text_ids
+from stages.data.schemas.items import EXAMPLES
+from stages.data.schemas.tokens import TOKENS
 from stages.keywords.agreement.figure import pos_plot
 from stages.keywords.agreement.keywords import keywords_by_method
 from stages.keywords.agreement.measures import agreements
 from stages.keywords.agreement.pos_frequency import frequency_table, pos_counts
 from stages.keywords.methods import NAMING
+from stages.keywords.schemas.methods import METHOD_TABLES
+from stages.keywords.schemas.side_by_side import SIDE_BY_SIDE
 from stages.ranking.selection import InverseFrequency
 from stages.runtime.process import StageProcess, run_stage
 
@@ -63,7 +66,7 @@ def run(tables: dict[str, pa.Table], examples: pa.Table, params: "SideBySide", l
     tables = {**tables, "tokens": tables["tokens"].sort_by("text_id")}
     idf = InverseFrequency.over_tables([tables["tokens"]], training_text_ids(examples))
     columns = keywords_by_method(tables, idf, params.top)
-    table = pa.table({"text_id": tables["tokens"]["text_id"], **columns}, schema=SCHEMAS["side_by_side"].arrow())
+    table = pa.table({"text_id": tables["tokens"]["text_id"], **columns}, schema=SIDE_BY_SIDE.arrow())
     split, sources = _counted_sources(examples)
     frequencies = frequency_table(pos_counts(tables, sources, language, seed))
     return Compared(table, _counts(columns, split, len(sources)), frequencies, split, len(sources))
@@ -85,15 +88,15 @@ def _counts(columns: dict[str, list[Any]], split: str, sources: int) -> dict[str
 
 def _work(process: StageProcess) -> None:
     params, paths = process.params, DatasetPaths(process.instance)
-    tables = {kind: read_table(paths.table(kind), kind) for kind in ("tokens", *NAMING)}
-    made = run(tables, read_table(paths.table("examples"), "examples"), params.side_by_side,
+    tables = {schema.name: read_table(paths.table(schema.name), schema) for schema in (TOKENS, *METHOD_TABLES.values())}
+    made = run(tables, read_table(paths.table("examples"), EXAMPLES), params.side_by_side,
                params.datasets[process.instance].language, params.seed)
     models: dict[str, Any] = {}
     for kind in NAMING:
         models |= read_metadata(paths.table(kind)).get("models", {})
     with atomic_folder(paths.pos_frequency) as folder:
         _write_picture(made, folder)
-    write_table(paths.table("side_by_side"), "side_by_side", made.table, Provenance(
+    write_table(paths.table("side_by_side"), SIDE_BY_SIDE, made.table, Provenance(
         process.name, process.params_hash, models=models,
         counts=made.counts))
     write_json(paths.metrics("side_by_side"), made.counts)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from stages.artifacts.example_texts import reference_pairs
+from stages.data.example_texts import reference_pairs
 
 MODES = ("xx", "xy")
 

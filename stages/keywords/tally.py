@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.artifacts.example_texts import TextIds, is_labelled, training_text_ids
+from stages.data.example_texts import TextIds, is_labelled, training_text_ids
 
 _ROLES = ("source", "target", "negative")
 

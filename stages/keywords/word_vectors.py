@@ -16,8 +16,11 @@ import pyarrow as pa
 
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, read_batches, read_frame, write_json, write_table
+from stages.data.schemas.items import EXAMPLES
+from stages.data.schemas.tokens import TOKENS
 from stages.keywords.importance.skip_gram import train_skip_gram, training_description
 from stages.keywords.importance.vocabulary import Vocabulary, found_form, read_vocabulary, vectors_of_tokens
+from stages.keywords.schemas.words import WORD_VECTORS
 from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import sha256_of
 from stages.runtime.process import StageProcess, run_stage
@@ -104,11 +107,11 @@ def _coverage(count: np.ndarray, known: np.ndarray) -> dict[str, float | None]:
 
 def _work(process: StageProcess) -> None:
     params, paths = process.params, DatasetPaths(process.instance)
-    made = run(read_batches(paths.table("tokens"), "tokens", ["text_id", "token"]),
-               read_frame(paths.table("examples"), "examples"), params.word_vectors, params.seed)
+    made = run(read_batches(paths.table("tokens"), TOKENS, ["text_id", "token"]),
+               read_frame(paths.table("examples"), EXAMPLES), params.word_vectors, params.seed)
     process.log.info("%s: %d words, %s", made.description["origin"], made.metrics["words"],
                      ", ".join(f"{split} {share['tokens']}" for split, share in made.metrics["coverage"].items()))
-    write_table(paths.table(STAGE), STAGE, made.columns, Provenance(
+    write_table(paths.table(STAGE), WORD_VECTORS, made.columns, Provenance(
         process.name, process.params_hash, {"word_vectors": made.description},
         made.metrics))
     write_json(paths.metrics(STAGE), made.metrics)

@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 from networkx import PowerIterationFailedConvergence
 from spacy.tokens import Doc
 
-from stages.artifacts.schemas import SCHEMAS
 from stages.data.language.tokens import rebuild_docs
 from stages.normal_form import normal_form
 from stages.ranking.methods import Settings
 from stages.ranking.ranker import Ranked, Report
+from stages.ranking.schemas import PHRASES
 
 # On import the package looks for its own git repository and prints the folder where it found none.
 with Path(os.devnull).open("w") as _silence, redirect_stdout(_silence):
@@ -52,7 +52,7 @@ def rank_with_package(tokens: pa.Table, phrases: int, component: Callable[[Doc],
         component: from :func:`package_component`.
     """
     rows = [{"text_id": text_id, **row} for text_id, doc in docs(tokens) for row in _rows(component, doc, phrases)]
-    return pa.Table.from_pylist(rows, schema=SCHEMAS["textrank"].arrow()).sort_by(
+    return pa.Table.from_pylist(rows, schema=PHRASES.arrow()).sort_by(
         [("text_id", "ascending"), ("rank", "ascending")])
 
 

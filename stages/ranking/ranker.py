@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.artifacts.schemas import SCHEMAS
 from stages.ranking.blocks import TokenBlock, blocks
 from stages.ranking.methods import TOLERANCE, Ranking, Settings, Solved
 from stages.ranking.phrases import Phrases
+from stages.ranking.schemas import PHRASES
 from stages.ranking.selection import InverseFrequency
 
 STATUSES = ("ok", "empty_text", "no_candidate", "not_converged")
@@ -96,7 +96,7 @@ def ranker(ranking: Ranking, phrases: int, idf: InverseFrequency | None = None) 
 
     def ranked(tokens: pa.Table) -> Ranked:
         report = Report()
-        tables = [SCHEMAS["textrank"].arrow().empty_table()]
+        tables = [PHRASES.arrow().empty_table()]
         for block in blocks(tokens):
             solved = ranking.solve(block, idf)
             rows, status = _rows(block, solved, ranking.phrases(block, solved, idf, phrases))
@@ -127,7 +127,7 @@ def _rows(block: TokenBlock, solved: Solved, phrases: Phrases) -> tuple[pa.Table
         "keyword": phrases.keyword, "score": phrases.score, "start": found.start - begin, "end": found.end - begin,
         "status": pa.array(STATUSES).take(pa.array(status[text]))}
     rows = {name: _column(name, values, len(without)) for name, values in columns.items()}
-    return pa.table(rows, schema=SCHEMAS["textrank"].arrow()), status
+    return pa.table(rows, schema=PHRASES.arrow()), status
 
 
 def _padded(values: np.ndarray, more: int, value: int) -> np.ndarray:
@@ -136,7 +136,7 @@ def _padded(values: np.ndarray, more: int, value: int) -> np.ndarray:
 
 def _column(name: str, values: Any, more: int) -> pa.Array:
     """Return ``values`` as the column ``name``, followed by nulls if it does not speak for all texts."""
-    kind = SCHEMAS["textrank"].arrow().field(name).type
+    kind = PHRASES.arrow().field(name).type
     array = pc.cast(values if isinstance(values, pa.Array) else pa.array(values), kind)
     return array if name in ("text_id", "rank", "status") else pa.concat_arrays([array, pa.nulls(more, kind)])
 

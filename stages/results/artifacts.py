@@ -12,8 +12,10 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from stages.artifacts.paths import COMPARISON, ModelPaths, RunPaths
+from stages.artifacts.schemas import TableSchema
 from stages.artifacts.tables import read_frame, read_table
 from stages.results.comparison import EvaluatedRun
+from stages.results.schemas import MCNEMAR, PAIRED
 from stages.results.track import TrackResults
 from stages.runtime.errors import InputError
 from stages.runtime.settings import Params
@@ -69,29 +71,29 @@ def known_metrics(runs: Collection[str], root: Path = Path()) -> Iterator[tuple[
             yield name, json.loads(path.read_text(encoding="utf-8"))
 
 
-def run_table(track: TrackResults, run: str, kind: str) -> pd.DataFrame:
+def run_table(track: TrackResults, run: str, schema: TableSchema) -> pd.DataFrame:
     """Return a table that the evaluation of a run left behind."""
-    return read_frame(require(RunPaths(run).table(kind), f"{track.evaluated_by}@{run}"), kind)
+    return read_frame(require(RunPaths(run).table(schema.name), f"{track.evaluated_by}@{run}"), schema)
 
 
 def first_predictions(track: TrackResults, run: str) -> pd.DataFrame:
     """Return the first sample that a run wrote for each item."""
     path = require(RunPaths(run).predictions, f"{track.computed_by}@{run}")
-    predictions = read_frame(path, track.schema("predictions"))
+    predictions = read_frame(path, track.schemas["predictions"])
     return predictions[predictions["sample"] == 0].reset_index(drop=True)
 
 
 def wrong_predictions(track: TrackResults, run: str) -> pd.DataFrame:
     """Return the texts that a classifier has wrong: id, text, both classes, and the probability of its own."""
     path = require(RunPaths(run).predictions, f"{track.computed_by}@{run}")
-    table = read_table(path, track.schema("predictions"), ["example_id", "text", "label", "predicted", "probability"])
+    table = read_table(path, track.schemas["predictions"], ["example_id", "text", "label", "predicted", "probability"])
     return table.filter(pc.not_equal(table["label"], table["predicted"])).to_pandas()
 
 
 def said_classes(track: TrackResults, run: str) -> pd.DataFrame:
     """Return the class of every text and the one that a classifier says."""
     path = require(RunPaths(run).predictions, f"{track.computed_by}@{run}")
-    return read_frame(path, track.schema("predictions"), ["label", "predicted"])
+    return read_frame(path, track.schemas["predictions"], ["label", "predicted"])
 
 
 def item_scores(run: str) -> dict[int, list[float | None]]:
@@ -132,9 +134,9 @@ def model_config(model: str) -> dict[str, Any] | None:
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
-def model_table(track: str, model: str, kind: str) -> pd.DataFrame:
+def model_table(track: str, model: str, schema: TableSchema) -> pd.DataFrame:
     """Return a table that a training left behind."""
-    return read_frame(require(ModelPaths(model).table(kind), f"train_{track}@{model}"), kind)
+    return read_frame(require(ModelPaths(model).table(schema.name), f"train_{track}@{model}"), schema)
 
 
 def require_trained(params: Params, tracks: Iterable[TrackResults]) -> None:
@@ -153,8 +155,8 @@ def read_comparison() -> tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]:
     """Return what the comparison reported by label, and tables ``paired`` and ``mcnemar``; empty where there is none.
     """
     path = COMPARISON / "metrics.json"
-    tables = (COMPARISON / f"{kind}.parquet" for kind in ("paired", "mcnemar"))
-    paired, exact = (read_frame(table, table.stem) if table.exists() else pd.DataFrame() for table in tables)
+    tables = ((COMPARISON / f"{schema.name}.parquet", schema) for schema in (PAIRED, MCNEMAR))
+    paired, exact = (read_frame(path, schema) if path.exists() else pd.DataFrame() for path, schema in tables)
     return read_json(path, "compare") if path.exists() else {}, paired, exact
 
 
@@ -190,8 +192,8 @@ def read_evaluated(params: Params, track: TrackResults, name: str) -> EvaluatedR
                              f"run out of runs.{track.name}.")
     settings = read_json(paths.metrics, f"{evaluate}@{name}")["settings"]
     model = track.runs(params)[name].model
-    predictions = read_frame(paths.predictions, track.schema("predictions"),
+    predictions = read_frame(paths.predictions, track.schemas["predictions"],
                              None if compared.read is None else list(compared.read))
     return EvaluatedRun(name, track.models(params)[model].dataset, settings["split"],
                         params.model_seed(model), json.dumps(track.family(params, name), sort_keys=True), predictions,
-                        read_frame(paths.scores, track.schema("scores")), track, settings)
+                        read_frame(paths.scores, track.schemas["scores"]), track, settings)

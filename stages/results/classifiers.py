@@ -12,6 +12,8 @@ from stages.results.model import Block, Difference, System
 from stages.results.track import TrackResults
 from stages.results.tracks.clld import encoder_name
 from stages.runtime.errors import InputError
+from stages.tracks.clld.schemas.evaluated import CALIBRATION, CLASSES, CONFUSION
+from stages.tracks.clld.schemas.trained import LABEL_DISTANCE
 
 LETTERS = 400       # of a text; what is beyond is left out
 _DISTANCE = ("static_tau_pairs", "static_tau_all", "adaptive")
@@ -82,7 +84,7 @@ def read_classifier(track: TrackResults, run: str, model: str) -> Classifier:
     Raises:
         InputError: one is missing, or they are of other classes.
     """
-    classes, confusion, calibration = (run_table(track, run, kind) for kind in ("classes", "confusion", "calibration"))
+    classes, confusion, calibration = (run_table(track, run, schema) for schema in (CLASSES, CONFUSION, CALIBRATION))
     names = classes["class"].tolist()
     if sorted(names) != sorted(confusion["label"].unique()):
         raise InputError(f"run {run}: confusion.parquet is of other classes than classes.parquet. Make both again "
@@ -91,7 +93,7 @@ def read_classifier(track: TrackResults, run: str, model: str) -> Classifier:
     wrong = wrong_predictions(track, run)
     cut = [text if len(text) <= LETTERS else text[:LETTERS - 1] + "…" for text in wrong["text"]]
     return Classifier(classes, square.to_numpy(np.int64), calibration, wrong.assign(text=cut),
-                      model_table(track.name, model, "label_distance"))
+                      model_table(track.name, model, LABEL_DISTANCE))
 
 
 def steps(block: Block) -> list[Step]:

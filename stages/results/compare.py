@@ -39,6 +39,7 @@ from stages.results.comparison import (
     summary,
     systems_of,
 )
+from stages.results.schemas import MCNEMAR, PAIRED
 from stages.results.tracks import TRACKS
 from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.seeds import derived_seed
@@ -97,9 +98,9 @@ def _work(process: StageProcess) -> None:
     counts = {label: len(found["groups"]) for label, found in result.metrics.items()}
     process.log.info("%d tests; systems: %s", len(result.paired), counts or "none")
     params_hash = process.params_hash
-    write_table(COMPARISON / "paired.parquet", "paired", result.paired,
+    write_table(COMPARISON / "paired.parquet", PAIRED, result.paired,
                 Provenance(process.name, params_hash, {"test": TEST}, {"systems": counts}))
-    write_table(COMPARISON / "mcnemar.parquet", "mcnemar", result.mcnemar, Provenance(process.name, params_hash))
+    write_table(COMPARISON / "mcnemar.parquet", MCNEMAR, result.mcnemar, Provenance(process.name, params_hash))
     write_json(COMPARISON / "metrics.json", result.metrics)
 
 

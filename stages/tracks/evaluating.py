@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from stages.artifacts.paths import ModelPaths, RunPaths
+from stages.artifacts.schemas import TableSchema
 from stages.artifacts.tables import read_frame
 from stages.metrics.tokens import Text
 from stages.runtime.precision import computed_in, computing
@@ -18,6 +19,8 @@ from stages.runtime.seeds import seed_everything
 from stages.runtime.settings import Params
 from stages.tracks.evaluation.similarity import Similarity, similarity_of
 from stages.tracks.evaluation.systems import Evaluation, Resampling, write_evaluation
+from stages.tracks.schemas.items import ITEMS
+from stages.tracks.schemas.predictions import PREDICTIONS
 
 
 @dataclass(frozen=True)
@@ -39,14 +42,14 @@ class Evaluated:
     resampling: Resampling
 
 
-def evaluate(process: StageProcess, track: str, kind: str, scored: Callable[[Params, Evaluated], Evaluation],
+def evaluate(process: StageProcess, track: str, schema: TableSchema, scored: Callable[[Params, Evaluated], Evaluation],
              cut: Callable[[str], Text] = str) -> None:
     """Write scores and metrics of the run that ``process`` is an instance of.
 
     Args:
         process: of the stage.
         track: that the run is of.
-        kind: schema of its scores.
+        schema: of its scores.
         scored: returns them.
         cut: makes a text what is scored.
 
@@ -55,14 +58,14 @@ def evaluate(process: StageProcess, track: str, kind: str, scored: Callable[[Par
     """
     params, name = process.params, process.instance
     runtime, model = params.runtime, getattr(params.runs, track)[name].model
-    paths, predictions = ModelPaths(model), read_frame(RunPaths(name).predictions, "predictions")
-    items = read_frame(paths.items, "items")
+    paths, predictions = ModelPaths(model), read_frame(RunPaths(name).predictions, PREDICTIONS)
+    items = read_frame(paths.items, ITEMS)
     seed_everything(params.seed, runtime.threads, runtime.deterministic, runtime.tf32)
     with computing(runtime) as device:
         similarity = similarity_of(params, predictions, items, device, cut)
         result = scored(params, Evaluated(predictions, items, paths, similarity, resampling_of(params)))
     result.metrics["settings"] |= {"model": model, **similarity.description}
-    write_evaluation(name, kind, result, process.name, process.params_hash,
+    write_evaluation(name, schema, result, process.name, process.params_hash,
                      computed_in(runtime.precision, runtime.tf32))
 
 

@@ -19,6 +19,7 @@ from stages.runtime.process import StageProcess
 from stages.runtime.progress import progress
 from stages.runtime.seeds import seed_everything
 from stages.runtime.settings import Params
+from stages.tracks.schemas.predictions import PREDICTIONS
 
 # Wraps the list of chunks, to show progress.
 Progress = Callable[[list[Any]], Iterable[Any]]
@@ -58,7 +59,7 @@ def generate(process: StageProcess, track: str,
     for remark in found.remarks:
         process.log.warning("%s", remark)
     model = {"name": paths.weights.as_posix(), "sha256": sha256_of(paths.weights / "model.safetensors")}
-    write_table(RunPaths(name).predictions, "predictions", found.predictions, Provenance(
+    write_table(RunPaths(name).predictions, PREDICTIONS, found.predictions, Provenance(
         process.name, process.params_hash, {"model": model}, fallbacks=list(found.remarks),
         precision=computed_in(runtime.precision, runtime.tf32)))
 

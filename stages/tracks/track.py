@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stages.artifacts.paths import ModelPaths
+from stages.artifacts.schemas import TableSchema
 from stages.runtime.settings import Params
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from stages.params import Params as Validated
+    from stages.tracks.cost import Cost
 
 
 PREDICTIONS = ("predictions.parquet",)
@@ -85,9 +87,9 @@ class Track:
         title: as people write it.
         tables: that models are trained on, and runs scored with, and the stage that makes each.
         prepared_by: the last of the data stages.
+        schemas: of ``items``, ``predictions`` and ``scores``, and of what else is not as its file is called.
         classifies: its runs name classes of texts, scored by the stage that computes them, and do not write texts.
         run_files: what it leaves.
-        schemas: of tables whose files are called as those of other tracks are.
         after: entry of a model's block that names another model, which must be trained before.
         source: given params and a model, the encoder that it starts from, or what it has in its place; None for none.
         encoded: whether such a source is an encoder's.
@@ -100,11 +102,11 @@ class Track:
     title: str
     tables: Mapping[str, str]
     prepared_by: str
+    schemas: Mapping[str, TableSchema]
     classifies: bool = False
     run_files: Sequence[str] = PREDICTIONS
-    schemas: Mapping[str, str] = field(default_factory=dict)
     after: str | None = None
-    source: Callable[[Params, str], str | None] = lambda params, name: None
+    source: Callable[["Params | Validated", str], str | None] = lambda params, name: None
     encoded: Callable[[str], bool] = lambda source: True
     pooled: Callable[[Params, str], bool] = lambda params, name: False
     vectors: bool = False
@@ -140,6 +142,11 @@ class Track:
         other = None if self.after is None else getattr(self.models(params)[name], self.after)
         return {} if other is None else {str(self.after): other}
 
+    def encoder(self, params: "Params | Validated", name: str) -> str | None:
+        """Return the source of the encoder that model ``name`` starts from; None for a model that starts from none."""
+        source = self.source(params, name)
+        return source if source is not None and self.encoded(source) else None
+
     def weights(self, params: Params, run: str) -> Path:
         """Return the folder of the model of ``run``."""
         return ModelPaths(self.runs(params)[run].model).weights
@@ -158,6 +165,8 @@ class Track:
         found: Predictor = import_module(f"stages.tracks.{self.name}.new_texts").NewTexts(asked, finding, device)
         return found
 
-    def schema(self, table: str) -> str:
-        """Return the schema of the table that is called ``table`` here."""
-        return self.schemas.get(table, table)
+    @property
+    def cost(self) -> "Cost":
+        """What its trainings cost, ``stages.tracks.NAME.cost.COST``."""
+        found: Cost = import_module(f"stages.tracks.{self.name}.cost").COST
+        return found

@@ -14,6 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from models.training import History
 from stages.artifacts.model_folder import save_notes, write_history
 from stages.artifacts.paths import ModelPaths
+from stages.artifacts.schemas import TableSchema
 from stages.artifacts.tables import Provenance, atomic_file, atomic_folder, write_json, write_table
 from stages.runtime.training import selection
 
@@ -25,12 +26,12 @@ class Table:
     Attributes:
         name: of the file.
         rows: of the table.
-        schema: key of ``stages.artifacts.schemas.SCHEMAS``.
+        schema: of the table.
     """
 
     name: str
     rows: pd.DataFrame
-    schema: str
+    schema: TableSchema
 
 
 @dataclass(frozen=True)

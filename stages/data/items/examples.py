@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stages.artifacts.schemas import TableSchema
 from stages.data.deduplication.row_log import KEPT
 from stages.data.deduplication.taken_rows import CONTINUATIONS, Taken
 from stages.data.items.continuations import opening_marks
@@ -14,6 +15,7 @@ from stages.data.items.items import Items
 from stages.data.items.labelled import labelled_counts, labelled_examples
 from stages.data.items.tables import example_batches, labelled_batches, text_batches, text_numbers, used_texts
 from stages.data.negatives.sources import left_out, made_items, negative_origin, no_items, with_negatives
+from stages.data.schemas.items import EXAMPLES, LABELLED_EXAMPLES
 from stages.data.splitting.by_hash import component_marks, split_by_hash
 from stages.data.splitting.exclusions import Connected
 from stages.data.splitting.leaks import leak_report
@@ -29,12 +31,12 @@ class Ingested:
     """What the stage makes; good as long as the scratch folder stands.
 
     Attributes:
-        examples: schema of the examples: ``examples``, or ``labelled_examples``.
+        examples: schema of the examples.
         counts: the stage's metrics.
         pieces: makes the pieces of a table, by its file: ``examples``, ``texts``, ``rejected``.
     """
 
-    examples: str
+    examples: TableSchema
     counts: dict[str, Any]
     pieces: Mapping[str, Callable[[], Iterable[Any]]]
 
@@ -65,7 +67,7 @@ def contrasted_examples(found: Connected, dataset: "Dataset", params: "Ingest", 
     if params.negatives > 1:
         counts["negatives_per_item"] = negative_counts(items, params.negatives)
     origin = negative_origin(dataset, params)
-    return Ingested("examples", counts, {
+    return Ingested(EXAMPLES, counts, {
         "examples": lambda: example_batches(items, split, group, text_numbers(used), origin),
         "texts": lambda: text_batches(found.taken.texts, used, dataset.language),
         "rejected": lambda: _rejected(found.taken, found.exclusions.of_takeable)})
@@ -79,7 +81,7 @@ def classified_examples(taken: Taken, dataset: "Dataset", params: "Ingest", seed
     used[texts] = True
     counts = {"rows": row_counts(taken), "texts": {"distinct": taken.n_texts, "used": int(np.count_nonzero(used))},
               "examples": by_split(split), **labelled_counts(taken, kept, split)}
-    return Ingested("labelled_examples", counts, {
+    return Ingested(LABELLED_EXAMPLES, counts, {
         "examples": lambda: labelled_batches(texts, label, taken.labels, split, text_numbers(used)),
         "texts": lambda: text_batches(taken.texts, used, dataset.language),
         "rejected": lambda: _rejected(taken, lambda records: np.full(len(records), KEPT))})

@@ -25,10 +25,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from stages.artifacts.schemas import SCHEMAS
 from stages.data.language.tokens import TokenColumns
+from stages.data.schemas.tokens import TOKENS
 
-_SCHEMA = SCHEMAS["tokens"].arrow()
+_SCHEMA = TOKENS.arrow()
 _DICTIONARY = "dict.txt"
 # jieba's flags by what UD calls them; a flag that is not here goes by its first letter. Where the sense of a flag
 # leaves a choice (nz, l, zg), it is the part of speech that most of its words have in the UD treebanks of Chinese.

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from stages.artifacts.schemas import SCHEMAS
+from stages.data.schemas.tokens import TOKENS
 from stages.runtime.errors import InputError
 
 # spaCy takes seconds to import and 100 MiB; who reads Chinese, or only cuts texts into pieces, goes without.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 TokenColumns = dict[str, Any]
 Integers = npt.NDArray[np.int64]
-_SCHEMA = SCHEMAS["tokens"].arrow()
+_SCHEMA = TOKENS.arrow()
 # Part of what decides the bytes: a tagger's sums may differ in the last bit with the texts beside a text.
 BATCH = 128
 NOUNS = ("NOUN", "PROPN")

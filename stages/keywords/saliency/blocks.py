@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from stages.artifacts.tables import as_table
 from stages.encoders import fixed_chunks, piece_counts
 from stages.keywords.saliency.scorers import Pairs, Scorer
+from stages.keywords.schemas.words import ATTRIBUTION
 from stages.keywords.source_pairs import MODES
 from stages.runtime.chunk_store import ChunkStore
 from stages.runtime.errors import InputError
@@ -97,7 +98,7 @@ def _ragged(column: pa.ChunkedArray) -> list[np.ndarray]:
 
 def _attributed(requests: np.ndarray, words: pa.Table, scores: list[np.ndarray], unaligned: int) -> Attributed:
     bounds = np.concatenate([[0], np.cumsum([len(score) for score in scores])]).astype(np.int32)
-    return Attributed(as_table("attribution", {
+    return Attributed(as_table(ATTRIBUTION, {
         "text_id": requests[:, 0], "mode": np.array(MODES)[requests[:, 1]], "pair": requests[:, 2],
         "word": words["token"], "score": pa.ListArray.from_arrays(bounds, np.concatenate(scores))}), unaligned)
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.artifacts.example_texts import reference_pairs
+from stages.data.example_texts import reference_pairs
 from stages.keywords.importance.texts import STALE, Texts, read_texts
 from stages.runtime.errors import InputError
 

@@ -3,10 +3,8 @@
 A matrix is drawn as one shape per shade, so that 52 classes make no huge file, and in the page's own colours.
 """
 
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import ceil
 
 import numpy as np
 import pandas as pd
@@ -16,7 +14,7 @@ from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 from matplotlib.ticker import MaxNLocator
 
-from stages.figures import PALETTE, Plot, drawing, file_name, finished, xml_text
+from stages.figures import PALETTE, Plot, drawing, file_name, finished, text_width, xml_text
 from stages.results.page.labels import number, percentage
 
 _SHADES = 14
@@ -134,9 +132,9 @@ def _matrix_plot(sheet: _Sheet, name: str, title: str, description: str) -> Plot
     count, labels = len(sheet.classes), [_short(one) for one in sheet.classes]
     cell = 0.46 if count <= _COUNTED else max(0.145, 5.0 / count)
     size = 8.0 if count <= 30 else 6.5
-    names = max([_width(label, size) for label in labels], default=0.0) + 0.12
+    names = max([text_width(label, size) for label in labels], default=0.0) + 0.12
     side = cell * count
-    width = max(_EDGE + names + side + (_SCALE if sheet.scale else _EDGE), _width(sheet.caption, size))
+    width = max(_EDGE + names + side + (_SCALE if sheet.scale else _EDGE), text_width(sheet.caption, size))
     height = _HEAD + side + names + _EDGE
     left, bottom = (_EDGE + names) / width, (_EDGE + names) / height
     with drawing(width, height) as figure:
@@ -227,9 +225,3 @@ def _short(name: str) -> str:
     """Return a class name on one line, cut to what the edge of a picture holds."""
     name = xml_text(" ".join(name.split())) or "(blank)"
     return name if len(name) <= _LETTERS else name[:_LETTERS - 1] + "…"
-
-
-def _width(label: str, size: float) -> float:
-    """Return the width of a label in inches, rather too much: which font will show it is not known here."""
-    cells = sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in label)
-    return ceil(cells * size * 0.62) / 72

@@ -14,13 +14,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.schemas import NO_KEYWORD
+from stages.artifacts.schemas import NO_KEYWORD, TableSchema
 from stages.artifacts.tables import read_batches, read_frame
+from stages.data.schemas.items import EXAMPLES
+from stages.data.schemas.texts import TEXTS
+from stages.graph.schemas.clusters import CLUSTERS
+from stages.graph.schemas.graph import EDGES, NODES
 from stages.results.page.embedding import size
 
 KEYWORDS = 4000         # keywords that can be opened, at most; bytes may allow fewer
 NEIGHBOURS = 24         # of each sign
-EXAMPLES = 4            # of each keyword
+EXAMPLES_EACH = 4       # of each keyword
 LETTERS = 400           # of one text
 _ROWS = 131_072
 _ROLES = ("keyword", "output_keyword", "negative_keyword")
@@ -53,9 +57,9 @@ def read_graph(paths: DatasetPaths, limit: int = KEYWORDS) -> GraphMaterial | No
     """
     if not (paths.table("nodes").exists() and paths.table("edges").exists()):
         return None
-    nodes = read_frame(paths.table("nodes"), "nodes")
+    nodes = read_frame(paths.table("nodes"), NODES)
     kept = largest(nodes, limit)
-    edges = _selected(paths, "edges", "target", kept["node_id"])
+    edges = _selected(paths, EDGES, "target", kept["node_id"])
     edges = edges[edges["target"] != edges["source"]]
     wanted = np.union1d(kept["node_id"].to_numpy(), edges["source"].to_numpy())
     named = nodes[nodes["node_id"].isin(wanted)]
@@ -136,7 +140,7 @@ def _examples_of(keywords: Sequence[str], examples: pd.DataFrame) -> list[list[i
     rows: dict[tuple[str, str], list[int]] = {}
     for column in _ROLES:
         for row, word in enumerate(examples[column].tolist()):
-            if len(rows.setdefault((column, word), [])) < EXAMPLES:
+            if len(rows.setdefault((column, word), [])) < EXAMPLES_EACH:
                 rows[column, word].append(row)
     return [next((rows[column, word] for column in _ROLES if rows.get((column, word))), []) for word in keywords]
 
@@ -153,12 +157,12 @@ def _examples(paths: DatasetPaths, keywords: pd.Series) -> pd.DataFrame:
     if not all(paths.table(kind).exists() for kind in ("clusters", "examples", "texts")):
         return pd.DataFrame(columns=columns)
     chosen = _clusters(paths, keywords)
-    found = _selected(paths, "examples", "example_id", chosen["example_id"],
+    found = _selected(paths, EXAMPLES, "example_id", chosen["example_id"],
                       ["example_id", "source_id", "target_id", "negative_id"])
     found = chosen.merge(found, on="example_id").sort_values("example_id")
     roles = {"source": "source_id", "target": "target_id", "negative": "negative_id"}
     wanted = pd.concat([found[column] for column in roles.values()]).dropna().astype("int64").drop_duplicates()
-    texts = _selected(paths, "texts", "text_id", wanted, ["text_id", "text"]).set_index("text_id")["text"]
+    texts = _selected(paths, TEXTS, "text_id", wanted, ["text_id", "text"]).set_index("text_id")["text"]
     found = found.assign(**{role: found[column].map(texts) for role, column in roles.items()})[columns]
     return found.astype(object).where(found.notna(), None).reset_index(drop=True)
 
@@ -167,18 +171,18 @@ def _clusters(paths: DatasetPaths, keywords: pd.Series) -> pd.DataFrame:
     """Return the first rows of table ``clusters`` for each keyword, in each of its roles."""
     words = pa.array(keywords.astype(str), pa.string())
     pieces: dict[str, list[pd.DataFrame]] = {role: [] for role in _ROLES}
-    for batch in read_batches(paths.table("clusters"), "clusters", rows=_ROWS):
+    for batch in read_batches(paths.table("clusters"), CLUSTERS, rows=_ROWS):
         for role, found in pieces.items():
             rows = batch.filter(pc.is_in(batch[role], value_set=words)).to_pandas()
-            found.append(rows.groupby(role, sort=False).head(EXAMPLES))
-    heads = [pd.concat(found).groupby(role, sort=False).head(EXAMPLES) for role, found in pieces.items() if found]
+            found.append(rows.groupby(role, sort=False).head(EXAMPLES_EACH))
+    heads = [pd.concat(found).groupby(role, sort=False).head(EXAMPLES_EACH) for role, found in pieces.items() if found]
     return pd.concat(heads).drop_duplicates() if heads else pd.DataFrame(columns=["example_id", *_ROLES])
 
 
-def _selected(paths: DatasetPaths, kind: str, column: str, values: Iterable[int],
+def _selected(paths: DatasetPaths, schema: TableSchema, column: str, values: Iterable[int],
               columns: list[str] | None = None) -> pd.DataFrame:
     """Return the rows of a table whose ``column`` is among ``values``, read in pieces."""
     wanted = pa.array(sorted(set(values)), pa.int64())
     pieces = [batch.filter(pc.is_in(batch[column].cast(pa.int64()), value_set=wanted))
-              for batch in read_batches(paths.table(kind), kind, columns, _ROWS)]
-    return pa.concat_tables(pieces).to_pandas() if pieces else read_frame(paths.table(kind), kind, columns)
+              for batch in read_batches(paths.table(schema.name), schema, columns, _ROWS)]
+    return pa.concat_tables(pieces).to_pandas() if pieces else read_frame(paths.table(schema.name), schema, columns)

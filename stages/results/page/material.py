@@ -1,7 +1,6 @@
 """Read what the page shows beside results, through the schemas; what a recipe does not make is None, not an error."""
 
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -9,9 +8,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages.artifacts.paths import DatasetPaths, ModelPaths, ProbePaths
+from stages.artifacts.schemas import TableSchema
 from stages.artifacts.tables import read_frame, read_metadata, read_table
 from stages.data.layouts.registry import structure_of
+from stages.data.schemas.items import EXAMPLES
+from stages.data.schemas.texts import TEXTS
+from stages.graph.schemas.graph import NODES
 from stages.keywords.methods import NAMING
+from stages.keywords.schemas.keywords import KEYWORDS
+from stages.keywords.schemas.side_by_side import SIDE_BY_SIDE
 from stages.results.artifacts import first_predictions, item_scores, model_config, read_json
 from stages.results.gather import read_results
 from stages.results.model import Results, Run
@@ -19,6 +24,8 @@ from stages.results.page.examples import seeded_examples
 from stages.results.page.explorer import GraphMaterial, read_graph
 from stages.results.tracks import TRACKS
 from stages.runtime.settings import Params
+from stages.tracks.hcl.probing.schemas import KEYWORD_SWAP, LATENT
+from stages.tracks.pgkpr.schemas import PARAPHRASE_ITEMS
 
 # In the order in which a data set passes through them.
 _DATA_STAGES = ("ingest", "annotate", "textrank", "pair_classifier", "attribution", "word_vectors", "psi", "s_tagger",
@@ -135,7 +142,7 @@ def _dataset(name: str, settings: dict[str, Any]) -> DatasetMaterial:
     encoders = [one["models"]["encoder"] for one in metadata if "encoder" in one.get("models", {})]
     return DatasetMaterial(
         name, settings, dataset_counts(name), list(dict.fromkeys(fallbacks)), encoders,
-        keywords=_optional(paths.table("keywords"), "keywords"), nodes=_optional(paths.table("nodes"), "nodes"),
+        keywords=_optional(paths, KEYWORDS), nodes=_optional(paths, NODES),
         graph=read_graph(paths), frequencies=_frequencies(paths), beside=_beside(paths))
 
 
@@ -146,13 +153,13 @@ def _frequencies(paths: DatasetPaths) -> pd.DataFrame | None:
 
 def _beside(paths: DatasetPaths) -> pd.DataFrame | None:
     """Return the first texts for which every method names a keyword."""
-    table = _optional(paths.table("side_by_side"), "side_by_side")
+    table = _optional(paths, SIDE_BY_SIDE)
     if table is None:
         return None
     methods = [name for name in table if name != "text_id"]
     named = table[[all(row[name] is not None and len(row[name]) for name in methods) for _, row in table.iterrows()]]
     named = named.head(_BESIDE)
-    texts = _lookup(paths.table("texts"), "texts", "text", set(named["text_id"].tolist()))
+    texts = _lookup(paths, TEXTS, "text", set(named["text_id"].tolist()))
     return named.assign(text=named["text_id"].map(texts))[["text", *methods]]
 
 
@@ -162,7 +169,7 @@ def _pairs(run: Run, seed: int) -> PairsMaterial | None:
     if not path.exists() or config is None:
         return None
     chosen = seeded_examples(run.predictions["example_id"], CASES, seed)
-    rows = read_table(path, "paraphrase_items")
+    rows = read_table(path, PARAPHRASE_ITEMS)
     wanted = pc.and_(pc.is_in(rows["example_id"], value_set=pa.array(chosen, pa.int64())),
                      pc.equal(rows["reference"], 0))
     return PairsMaterial(rows.filter(wanted).to_pandas(), int(config["max_words"]))
@@ -173,8 +180,8 @@ def _probe(name: str, model: str, dataset: str) -> ProbeMaterial | None:
     if not paths.metrics.exists():
         return None
     return ProbeMaterial(name, model, dataset, read_json(paths.metrics, f"probe_hcl@{name}"),
-                         read_frame(paths.table("latent"), "latent"),
-                         read_frame(paths.table("keyword_swap"), "keyword_swap"))
+                         read_frame(paths.table("latent"), LATENT),
+                         read_frame(paths.table("keyword_swap"), KEYWORD_SWAP))
 
 
 def _details(dataset: str, runs: list[Run]) -> pd.DataFrame:
@@ -182,25 +189,27 @@ def _details(dataset: str, runs: list[Run]) -> pd.DataFrame:
     columns = ["example_id", "reference_keyword", "negative", "negative_keyword"]
     paths = DatasetPaths(dataset)
     shown = sorted({int(number) for run in runs for number in run.predictions["example_id"]})
-    examples = _optional(paths.table("examples"), "examples") if shown else None
+    examples = _optional(paths, EXAMPLES) if shown else None
     if examples is None:
         return pd.DataFrame(columns=columns)
     examples = examples[examples["example_id"].isin(shown)]
     wanted = {int(number) for name in ("target_id", "negative_id") for number in examples[name].dropna()}
-    texts = _lookup(paths.table("texts"), "texts", "text", wanted)
-    keywords = _lookup(paths.table("keywords"), "keywords", "keyword", wanted)
+    texts = _lookup(paths, TEXTS, "text", wanted)
+    keywords = _lookup(paths, KEYWORDS, "keyword", wanted)
     rows = [(row.example_id, keywords.get(row.target_id), texts.get(row.negative_id), keywords.get(row.negative_id))
             for row in examples.itertuples()]
     return pd.DataFrame(rows, columns=columns, dtype=object)
 
 
-def _lookup(path: Path, kind: str, column: str, wanted: set[int]) -> dict[int, str]:
+def _lookup(paths: DatasetPaths, schema: TableSchema, column: str, wanted: set[int]) -> dict[int, str]:
+    path = paths.table(schema.name)
     if not path.exists():
         return {}
-    table = read_table(path, kind).select(["text_id", column])
+    table = read_table(path, schema).select(["text_id", column])
     table = table.filter(pc.is_in(table["text_id"], value_set=pa.array(sorted(wanted), pa.int64())))
     return dict(zip(table["text_id"].to_pylist(), table[column].to_pylist(), strict=True))
 
 
-def _optional(path: Path, kind: str) -> pd.DataFrame | None:
-    return read_frame(path, kind) if path.exists() else None
+def _optional(paths: DatasetPaths, schema: TableSchema) -> pd.DataFrame | None:
+    path = paths.table(schema.name)
+    return read_frame(path, schema) if path.exists() else None

@@ -12,6 +12,7 @@ from stages.artifacts.paths import ModelPaths
 from stages.artifacts.tables import Provenance, read_frame, write_table
 from stages.runtime.process import StageProcess, run_stage
 from stages.tracks.clld.confusion import confused_pairs
+from stages.tracks.clld.schemas.trained import CONFUSING_PAIRS, VALIDATION_CONFUSION
 
 STAGE = "confusing_pairs"
 
@@ -28,10 +29,10 @@ def run(confusion: pd.DataFrame, share: float) -> pd.DataFrame:
 
 def _work(process: StageProcess) -> None:
     params, paths = process.params, ModelPaths(process.instance)
-    pairs = run(read_frame(paths.table("validation_confusion"), "validation_confusion"), params.confusing_pairs.share)
+    pairs = run(read_frame(paths.table("validation_confusion"), VALIDATION_CONFUSION), params.confusing_pairs.share)
     for row in pairs[pairs["chosen"]].to_dict("records"):
         process.log.info("%s and %s: %d texts confused", row["class"], row["other"], row["confused"])
-    write_table(paths.table(STAGE), STAGE, pairs,
+    write_table(paths.table(STAGE), CONFUSING_PAIRS, pairs,
                 Provenance(process.name, process.params_hash,
                            counts={"chosen": int(pairs["chosen"].sum())}))
 

@@ -32,6 +32,15 @@ from stages.tracks.clld.floors import linear_probabilities, majority_class
 from stages.tracks.clld.inference import class_probabilities
 from stages.tracks.clld.lookup import TrainedOn, load_lookup
 from stages.tracks.clld.rows import LABELS
+from stages.tracks.clld.schemas.evaluated import (
+    CALIBRATION,
+    CLASS_PREDICTIONS,
+    CLASS_SCORES,
+    CLASSES,
+    CONFUSION,
+    LINEAR_FLOOR,
+)
+from stages.tracks.clld.schemas.trained import LABELLED_ITEMS
 from stages.tracks.clld.sureness import brier, nll, sureness_of
 from stages.tracks.clld.texts import class_numbers
 from stages.tracks.evaluating import resampling_of
@@ -166,9 +175,9 @@ def _work(process: StageProcess) -> None:
     params, name = process.params, process.instance
     block, settings = params.runs.clld[name], params.evaluate_clld
     paths, table = ModelPaths(block.model), DatasetPaths(block.dataset).table("linear_floor")
-    on, items = load_lookup(paths.weights), read_frame(paths.items, "labelled_items")
+    on, items = load_lookup(paths.weights), read_frame(paths.items, LABELLED_ITEMS)
     items = evaluated_items(items, block.split, name)
-    floors = floor_systems(items, on, read_frame(table, "linear_floor"))
+    floors = floor_systems(items, on, read_frame(table, LINEAR_FLOOR))
     seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)
     model = ClldModel.from_pretrained(paths.weights).eval()
     with computing(params.runtime) as device:
@@ -187,10 +196,10 @@ def _work(process: StageProcess) -> None:
 def write(name: str, result: ClassEvaluation, provenance: Provenance) -> None:
     """Write what was made into the folder of run ``name``."""
     paths = RunPaths(name)
-    files = {"class_predictions": paths.predictions, "class_scores": paths.scores,
-             **{kind: paths.table(kind) for kind in ("classes", "confusion", "calibration")}}
-    for kind, path in files.items():
-        write_table(path, kind, result.tables[kind], provenance)
+    files = [(paths.predictions, CLASS_PREDICTIONS), (paths.scores, CLASS_SCORES),
+             *((paths.table(schema.name), schema) for schema in (CLASSES, CONFUSION, CALIBRATION))]
+    for path, schema in files:
+        write_table(path, schema, result.tables[schema.name], provenance)
     write_json(paths.metrics, rounded(result.metrics))
 
 

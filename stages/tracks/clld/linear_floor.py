@@ -23,6 +23,7 @@ from stages.artifacts.tables import Provenance, write_json, write_table
 from stages.metrics.classification import class_statistics
 from stages.runtime.errors import InputError
 from stages.runtime.process import StageProcess, run_stage
+from stages.tracks.clld.schemas.evaluated import LINEAR_FLOOR
 from stages.tracks.clld.texts import class_numbers, classes_of, read_labelled_texts
 
 STAGE = "linear_floor"
@@ -107,7 +108,7 @@ def _work(process: StageProcess) -> None:
         process.log.warning("%s: not finished after %d iterations with C of %s. Raise linear_floor.max_iterations, or "
                             "take these out of linear_floor.strengths.", process.name,
                             params.linear_floor.max_iterations, ", ".join(map(str, floor.metrics["unfinished"])))
-    write_table(paths.table(STAGE), STAGE, floor.predictions,
+    write_table(paths.table(STAGE), LINEAR_FLOOR, floor.predictions,
                 Provenance(process.name, process.params_hash,
                            counts={"features": floor.metrics["features"]}))
     write_json(paths.metrics(STAGE), floor.metrics)

@@ -2,9 +2,10 @@
 
 import pandas as pd
 
-from stages.artifacts.example_texts import is_labelled, read_examples
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import read_frame
+from stages.data.example_texts import is_labelled, read_examples
+from stages.data.schemas.texts import TEXTS
 from stages.runtime.errors import InputError
 
 COLUMNS = ["example_id", "text_id", "split", "text", "label"]
@@ -20,7 +21,7 @@ def read_labelled_texts(paths: DatasetPaths) -> pd.DataFrame:
     if not is_labelled(examples):
         raise InputError(f"{paths.table('examples')}: holds pairs, and not texts with a class. Choose a data set of "
                          f"labelled texts, or run its stage ingest again.")
-    return labelled_texts(examples.to_pandas(), read_frame(paths.table("texts"), "texts"))
+    return labelled_texts(examples.to_pandas(), read_frame(paths.table("texts"), TEXTS))
 
 
 def labelled_texts(examples: pd.DataFrame, texts: pd.DataFrame) -> pd.DataFrame:

@@ -1,6 +1,9 @@
 """The CLLD track: classifying texts, with contrasts that know how far classes are apart (METHODS D)."""
 
+from stages.data.schemas.items import LABELLED_EXAMPLES
 from stages.tracks.clld.rows import TEXTCNN
+from stages.tracks.clld.schemas.evaluated import CLASS_PREDICTIONS, CLASS_SCORES
+from stages.tracks.clld.schemas.trained import LABELLED_ITEMS
 from stages.tracks.track import Track
 
 CLLD = Track(
@@ -8,8 +11,8 @@ CLLD = Track(
     prepared_by="linear_floor", classifies=True,
     run_files=("predictions.parquet", "scores.parquet", "classes.parquet", "confusion.parquet", "calibration.parquet",
                "metrics.json"),
-    schemas={"examples": "labelled_examples", "items": "labelled_items", "predictions": "class_predictions",
-             "scores": "class_scores"},
+    schemas={"examples": LABELLED_EXAMPLES, "items": LABELLED_ITEMS, "predictions": CLASS_PREDICTIONS,
+             "scores": CLASS_SCORES},
     after="pairs_of", source=lambda params, name: params.clld_encoder(name),
     encoded=lambda source: source != TEXTCNN,
     pooled=lambda params, name: bool(params.model(name).pool == "pooler"),

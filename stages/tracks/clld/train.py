@@ -20,6 +20,7 @@ from stages.runtime.training import processes
 from stages.tracks.clld.architecture import STAGE, ClldRow
 from stages.tracks.clld.architectures import architecture_of
 from stages.tracks.clld.pairs import Pairs, chosen_pairs, named_pairs
+from stages.tracks.clld.schemas.trained import CONFUSING_PAIRS
 from stages.tracks.clld.texts import classes_of, read_labelled_texts
 from stages.tracks.training import Training, train
 
@@ -36,7 +37,7 @@ def _pairs(name: str, block: "ModelBlock", classes: Sequence[str]) -> Pairs:
     if block.pairs is not None:
         return named_pairs(block.pairs, classes, f"models.clld.{name}.pairs")
     if block.pairs_of is not None:
-        return chosen_pairs(read_frame(Path(block.pairs_from), "confusing_pairs"), classes, block.pairs_of)
+        return chosen_pairs(read_frame(Path(block.pairs_from), CONFUSING_PAIRS), classes, block.pairs_of)
     return []
 
 

@@ -15,6 +15,7 @@ from stages.tracks.clld.confusion import confusion_table
 from stages.tracks.clld.distances import distance_table
 from stages.tracks.clld.lookup import TrainedOn
 from stages.tracks.clld.rows import LABELS
+from stages.tracks.clld.schemas.trained import LABEL_DISTANCE, LABELLED_ITEMS, VALIDATION_CONFUSION
 from stages.tracks.clld.texts import COLUMNS
 from stages.tracks.trained import ModelFolder, Table, best_values, model_card
 
@@ -87,11 +88,11 @@ def folder_of(name: str, on: TrainedOn, settings: Mapping[str, Any], trained: Tr
         measured: for the stage's record.
     """
     metrics, items = training_metrics(trained, on, settings), trained.items
-    tables = [Table("items", items.loc[items["split"] != "train", COLUMNS], "labelled_items"),
+    tables = [Table("items", items.loc[items["split"] != "train", COLUMNS], LABELLED_ITEMS),
               Table("validation_confusion", confusion_table(trained.confusion, trained.classes),
-                    "validation_confusion"),
+                    VALIDATION_CONFUSION),
               Table("label_distance", distance_table(trained.first_distance, trained.updates, trained.classes),
-                    "label_distance")]
+                    LABEL_DISTANCE)]
     logs = {"evaluations.csv": pd.DataFrame(trained.evaluations, columns=list(_EVALUATIONS))}
     return ModelFolder(training_card(name, trained, on, metrics), {TRAINED_ON_FILE: asdict(on)}, tables, metrics,
                        trained.tokenizer, logs, measured=measured)

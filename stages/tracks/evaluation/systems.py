@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from stages.artifacts.paths import RunPaths
+from stages.artifacts.schemas import TableSchema
 from stages.artifacts.tables import Provenance, write_json, write_table
 from stages.metrics import IBLEU_ALPHA, Statistic, WordVectors
 from stages.metrics.bertscore import BertScorer, rescaled
@@ -165,20 +166,20 @@ def _intervals(systems: Mapping[str, SystemScores], resampling: Resampling) -> d
     return {name: system.intervals(resampling.resamples, resampling.level, seed) for name, system in systems.items()}
 
 
-def write_evaluation(run: str, kind: str, result: Evaluation, stage: str, params_hash: str,
+def write_evaluation(run: str, schema: TableSchema, result: Evaluation, stage: str, params_hash: str,
                      precision: dict[str, Any]) -> None:
     """Write scores.parquet and metrics.json of ``run``.
 
     Args:
         run: its name.
-        kind: schema of the scores.
+        schema: of the scores.
         result: what was made.
         stage: stage instance.
         params_hash: of the params that it depends on.
         precision: of the encoder behind BERTScore, see :func:`stages.runtime.precision.computed_in`.
     """
     paths, settings = RunPaths(run), result.metrics["settings"]
-    write_table(paths.scores, kind, result.scores, Provenance(
+    write_table(paths.scores, schema, result.scores, Provenance(
         stage, params_hash, models={"word_vectors": settings["emb"], "bertscore": settings["bertscore"]},
         counts=result.metrics["counts"], precision=precision))
     write_json(paths.metrics, rounded(result.metrics))

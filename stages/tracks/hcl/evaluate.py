@@ -26,6 +26,7 @@ from stages.tracks.evaluation.systems import (
     predicted_split,
     score_systems,
 )
+from stages.tracks.schemas.scores import SCORES
 
 # The metrics that lead tables under each reading of BLEU; the others stand beside them.
 LEADING = {"individual_m7": [f"bleu_{order}" for order in range(1, 5)],
@@ -100,7 +101,7 @@ def _scored(params: Params, evaluated: Evaluated) -> Evaluation:
 
 
 def _work(process: StageProcess) -> None:
-    evaluate(process, "hcl", "scores", _scored)
+    evaluate(process, "hcl", SCORES, _scored)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -17,6 +17,7 @@ from stages.runtime.settings import Params
 from stages.tracks.generating import Progress, Rewritten, generate, split_of
 from stages.tracks.hcl.keywords import unseen_remark, with_keywords
 from stages.tracks.hcl.rewriting import ItemRewriter, load_item_rewriter
+from stages.tracks.schemas.items import ITEMS
 
 STAGE = "generate_hcl"
 
@@ -45,7 +46,7 @@ def run(items: pd.DataFrame, rewriter: ItemRewriter, decode: Mapping[str, Any], 
 
 def _rewritten(params: Params, name: str, paths: ModelPaths, device: str, track: Progress) -> Rewritten:
     decode, rewriter = params.decoding(name).plain(), load_item_rewriter(paths.weights, device)
-    predictions = run(read_frame(paths.items, "items"), rewriter, decode, params.seed, track)
+    predictions = run(read_frame(paths.items, ITEMS), rewriter, decode, params.seed, track)
     remark = unseen_remark(decode["keyword"], rewriter.keywords)
     return Rewritten(predictions, [] if remark is None else [remark])
 

@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 
 from stages.artifacts.paths import ModelPaths, ProbePaths
-from stages.artifacts.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, atomic_folder, read_frame, write_json, write_table
 from stages.figures import Plot
 from stages.runtime.errors import InputError
@@ -29,7 +28,9 @@ from stages.tracks.hcl.probing.layout import tsne
 from stages.tracks.hcl.probing.measures import separation
 from stages.tracks.hcl.probing.points import KINDS, has_impostor, latent_points, node_columns
 from stages.tracks.hcl.probing.sample import Sample, draw
+from stages.tracks.hcl.probing.schemas import KEYWORD_SWAP, LATENT
 from stages.tracks.hcl.probing.swap import keyword_choices, swap_measures, swapped
+from stages.tracks.schemas.items import ITEMS
 
 if TYPE_CHECKING:
     from stages.params.hcl import ProbeHcl
@@ -125,7 +126,7 @@ def _swap(paraphraser: Paraphraser, items: pd.DataFrame, training: pd.DataFrame,
           decode: Mapping[str, Any], seed: int) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Return table ``keyword_swap`` of the first items drawn, and the measures over all of them."""
     if not params.swaps:
-        return pd.DataFrame({name: [] for name, _, _ in SCHEMAS["keyword_swap"].fields}, dtype=object), {}
+        return pd.DataFrame({name: [] for name, _, _ in KEYWORD_SWAP.fields}, dtype=object), {}
     known = paraphraser.nodes.ids(items["keyword"]) >= 0
     sample = draw(items, known, max(params.items, params.swaps), seed, "swap")
     drawn = sample.first(len(sample.items))
@@ -144,8 +145,8 @@ def _rounded(content: Any) -> Any:
 
 def _write(probe: str, probed: Probed, provenance: Provenance) -> None:
     paths = ProbePaths(probe)
-    write_table(paths.table("latent"), "latent", probed.latent, provenance)
-    write_table(paths.table("keyword_swap"), "keyword_swap", probed.swap, provenance)
+    write_table(paths.table("latent"), LATENT, probed.latent, provenance)
+    write_table(paths.table("keyword_swap"), KEYWORD_SWAP, probed.swap, provenance)
     with atomic_folder(paths.figures) as folder:
         _write_picture(folder, probed.plot)
     write_json(paths.metrics, _rounded(probed.metrics))
@@ -161,7 +162,7 @@ def _work(process: StageProcess) -> None:
     model = params.probes.hcl[process.instance].model
     paths = ModelPaths(model)
     seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)
-    items = read_frame(paths.items, "items")
+    items = read_frame(paths.items, ITEMS)
     with computing(params.runtime) as device:
         settings: Any = SimpleNamespace(**params.probe_hcl)  # one of them is called `items`
         probed = run(model, Paraphraser(paths.weights, device), items, settings, DECODING, params.seed)

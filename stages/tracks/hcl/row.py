@@ -7,9 +7,13 @@ from typing import Any
 import pandas as pd
 
 from stages.artifacts.paths import DatasetPaths
+from stages.data.schemas.items import EXAMPLES
+from stages.data.schemas.texts import TEXTS
+from stages.graph.schemas.graph import NODES
+from stages.keywords.schemas.keywords import KEYWORDS
 
 # What every architecture is trained on; an architecture may read further tables of the data set.
-TABLES = ("examples", "texts", "keywords", "nodes")
+TABLES = (EXAMPLES, TEXTS, KEYWORDS, NODES)
 
 
 @dataclass(frozen=True)

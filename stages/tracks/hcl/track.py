@@ -1,8 +1,12 @@
 """The HCL track: rewriting a text under the guidance of its keyword (METHODS A)."""
 
+from stages.tracks.schemas.items import ITEMS
+from stages.tracks.schemas.predictions import PREDICTIONS
+from stages.tracks.schemas.scores import SCORES
 from stages.tracks.track import Track
 
 HCL = Track(
     "hcl", "HCL",
     {"examples": "ingest", "texts": "ingest", "keywords": "keywords", "nodes": "graph", "edges": "graph"},
-    prepared_by="graph", after="init_from", source=lambda params, name: params.encoder.source, vectors=True)
+    prepared_by="graph", schemas={"items": ITEMS, "predictions": PREDICTIONS, "scores": SCORES},
+    after="init_from", source=lambda params, name: params.encoder.source, vectors=True)

@@ -25,7 +25,7 @@ STAGE = "train_hcl"
 def _prepared(params: Params, name: str) -> Training[Any]:
     model, values = params.models.hcl[name], params.model(name).plain()
     paths = DatasetPaths(model.dataset)
-    examples, texts, keywords, nodes = (read_frame(paths.table(kind), kind) for kind in TABLES)
+    examples, texts, keywords, nodes = (read_frame(paths.table(schema.name), schema) for schema in TABLES)
     row = HclRow(name, paths, params.model_seed(name), values, joined_items(examples, texts, keywords, nodes), nodes,
                  str(texts["language"].iloc[0]), params.encoder.source, params.node_vectors.plain(),
                  model.init_from)

@@ -11,6 +11,7 @@ from models.hcl.alarms import find_alarms
 from models.hcl.warm_start import InitReport
 from models.training import History
 from stages.tracks.hcl.lookup import TrainedOn
+from stages.tracks.schemas.items import ITEMS
 from stages.tracks.trained import Table, best_values, model_card
 
 _ITEM_COLUMNS = ["example_id", "split", "source", "target", "negatives", "keyword", "target_keyword",
@@ -75,4 +76,4 @@ def training_card(name: str, trained: TrainedHcl, on: TrainedOn, values: Mapping
 
 def items_table(items: pd.DataFrame) -> Table:
     """Return table ``items`` of a model that was trained on rows of ``joined_items``."""
-    return Table("items", items[_ITEM_COLUMNS], "items")
+    return Table("items", items[_ITEM_COLUMNS], ITEMS)

@@ -39,7 +39,7 @@ def _prepared(rewriter: RewriterArchitecture, block: str, code: str, row: HclRow
     pairs, longest = word_pairs(row.items), max(training["max_source"], training["max_target"])
     vocabulary = vocabulary_of(pairs, sizes["vocabulary"])
     return Training([code, rewriter.run.__module__, rewriter.model.__module__], rewriter.name, training,
-                    [row.paths.table(kind) for kind in TABLES],
+                    [row.paths.table(schema.name) for schema in TABLES],
                     partial(rewriter.run, pairs, vocabulary, values, longest, row.seed),
                     partial(_folder, row, rewriter.title, TrainedOn(row.paths.name, None, False, longest)))
 

@@ -39,7 +39,9 @@ from stages.tracks.evaluation.systems import (
 )
 from stages.tracks.pgkpr.keywords import fixed_masks
 from stages.tracks.pgkpr.normalisation import UNKNOWN, ReleasedForm, as_text, as_words
+from stages.tracks.pgkpr.schemas import PARAPHRASE_ITEMS, VOCABULARY
 from stages.tracks.pgkpr.vocabulary import Vocabulary
+from stages.tracks.schemas.scores import PARAPHRASE_SCORES
 
 STAGE = "evaluate_pgkpr"
 LEADING = [f"released_bleu_{order}" for order in range(1, ORDERS + 1)]
@@ -167,8 +169,8 @@ def _given_keywords(scored: pd.DataFrame) -> dict[str, Statistic]:
 
 
 def _scored(params: Params, evaluated: Evaluated) -> Evaluation:
-    pairs = read_frame(evaluated.paths.paraphrase_items, "paraphrase_items")
-    vocabulary = Vocabulary.from_frame(read_frame(evaluated.paths.vocabulary, "vocabulary"))
+    pairs = read_frame(evaluated.paths.paraphrase_items, PARAPHRASE_ITEMS)
+    vocabulary = Vocabulary.from_frame(read_frame(evaluated.paths.vocabulary, VOCABULARY))
     return run(evaluated.predictions, evaluated.items,
                source_keywords(pairs, params.seed, params.paraphrase_items.max_length),
                ReleasedForm(vocabulary.word_numbers, params.evaluate_pgkpr.reference_words),
@@ -177,7 +179,7 @@ def _scored(params: Params, evaluated: Evaluated) -> Evaluation:
 
 
 def _work(process: StageProcess) -> None:
-    evaluate(process, "pgkpr", "paraphrase_scores", _scored, lambda text: tuple(as_words(text)))
+    evaluate(process, "pgkpr", PARAPHRASE_SCORES, _scored, lambda text: tuple(as_words(text)))
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -16,6 +16,7 @@ from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.settings import Params
 from stages.tracks.generating import Progress, Rewritten, generate, split_of
 from stages.tracks.pgkpr.generation import Paraphraser, evaluated_items
+from stages.tracks.pgkpr.schemas import PARAPHRASE_ITEMS
 
 STAGE = "generate_pgkpr"
 
@@ -41,7 +42,7 @@ def run(pairs: pd.DataFrame, paraphraser: Paraphraser, decode: Mapping[str, Any]
 
 
 def _rewritten(params: Params, name: str, paths: ModelPaths, device: str, track: Progress) -> Rewritten:
-    pairs = read_frame(paths.paraphrase_items, "paraphrase_items")
+    pairs = read_frame(paths.paraphrase_items, PARAPHRASE_ITEMS)
     return Rewritten(run(pairs, Paraphraser(paths.weights, device), params.decoding(name).plain(),
                          params.seed, track))
 

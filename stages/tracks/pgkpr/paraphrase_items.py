@@ -18,8 +18,13 @@ import pyarrow.compute as pc
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import SPLITS
 from stages.artifacts.tables import Provenance, read_metadata, read_table, write_json, write_table
+from stages.data.schemas.items import EXAMPLES
+from stages.data.schemas.texts import TEXTS
+from stages.data.schemas.tokens import TOKENS
+from stages.keywords.schemas.words import ATTRIBUTION, PSI, S_TAGS
 from stages.runtime.errors import InputError
 from stages.runtime.process import StageProcess, run_stage
+from stages.tracks.pgkpr.schemas import PARAPHRASE_ITEMS, VOCABULARY
 from stages.tracks.pgkpr.vocabulary import PENN_WORD_TAGS, Vocabulary
 from stages.tracks.pgkpr.words import STALE, TextWords, list_lengths, positions, read_words, within
 
@@ -28,10 +33,10 @@ if TYPE_CHECKING:
 
 STAGE = "paraphrase_items"
 # What is read of each table.
-_READ = {"examples": ["example_id", "split", "source_id", "target_id", "reference_ids", "group"],
-         "texts": ["text_id", "text", "language"], "tokens": ["text_id", "token", "tag"],
-         "attribution": ["text_id", "mode", "pair", "score"], "psi": ["text_id", "mode", "pair", "primary"],
-         "s_tags": ["text_id", "primary"]}
+_READ = {EXAMPLES: ["example_id", "split", "source_id", "target_id", "reference_ids", "group"],
+         TEXTS: ["text_id", "text", "language"], TOKENS: ["text_id", "token", "tag"],
+         ATTRIBUTION: ["text_id", "mode", "pair", "score"], PSI: ["text_id", "mode", "pair", "primary"],
+         S_TAGS: ["text_id", "primary"]}
 # Column of the items: table and column that it is from, and mode of the row (s_tags has but one per text).
 _SCORES = {"score_xx": ("attribution", "score", "xx"), "score_xy": ("attribution", "score", "xy"),
            "primary_xx": ("psi", "primary", "xx"), "primary_xy": ("psi", "primary", "xy"),
@@ -259,8 +264,9 @@ def _fallbacks(left_out: Mapping[str, int]) -> list[str]:
 def _work(process: StageProcess) -> None:
     params, paths = process.params, DatasetPaths(process.instance)
     joined = params.paraphrase_datasets[process.instance]
-    tables = {kind: read_table(paths.table(kind), kind).select(columns) for kind, columns in _READ.items()
-              if kind not in joined or Path(joined[kind]) == paths.table(kind)}
+    tables = {schema.name: read_table(paths.table(schema.name), schema).select(columns)
+              for schema, columns in _READ.items()
+              if schema.name not in joined or Path(joined[schema.name]) == paths.table(schema.name)}
     made = run(tables, params.paraphrase_items)
     models: dict[str, Any] = {}
     for kind in ("attribution", *(kind for kind in joined if kind in tables)):
@@ -269,8 +275,8 @@ def _work(process: StageProcess) -> None:
                             made.fallbacks)
     for sentence in made.fallbacks:
         process.log.info(sentence)
-    write_table(paths.table(STAGE), STAGE, made.items, provenance)
-    write_table(paths.table("vocabulary"), "vocabulary", made.vocabulary.to_frame(), provenance)
+    write_table(paths.table(STAGE), PARAPHRASE_ITEMS, made.items, provenance)
+    write_table(paths.table("vocabulary"), VOCABULARY, made.vocabulary.to_frame(), provenance)
     write_json(paths.metrics(STAGE), made.metrics)
 
 

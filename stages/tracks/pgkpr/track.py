@@ -1,7 +1,12 @@
 """The PGKPR track: paraphrasing with the reconstruction of keywords and parts of speech (METHODS C)."""
 
+from stages.tracks.schemas.items import ITEMS
+from stages.tracks.schemas.predictions import PREDICTIONS
+from stages.tracks.schemas.scores import PARAPHRASE_SCORES
 from stages.tracks.track import Track
 
 PGKPR = Track(
     "pgkpr", "PGKPR", {"paraphrase_items": "paraphrase_items", "vocabulary": "paraphrase_items"},
-    prepared_by="paraphrase_items", schemas={"scores": "paraphrase_scores"}, unread={"samples": "draw nothing"})
+    prepared_by="paraphrase_items",
+    schemas={"items": ITEMS, "predictions": PREDICTIONS, "scores": PARAPHRASE_SCORES},
+    unread={"samples": "draw nothing"})

@@ -16,16 +16,17 @@ from stages.runtime.settings import Params
 from stages.runtime.training import processes
 from stages.tracks.pgkpr.architecture import STAGE, PgkprRow
 from stages.tracks.pgkpr.architectures import ARCHITECTURES
+from stages.tracks.pgkpr.schemas import PARAPHRASE_ITEMS, VOCABULARY
 from stages.tracks.pgkpr.vocabulary import Vocabulary
 from stages.tracks.training import Training, train
 
-TABLES = ("paraphrase_items", "vocabulary")
+TABLES = (PARAPHRASE_ITEMS, VOCABULARY)
 
 
 def _prepared(params: Params, name: str) -> Training[Any]:
     dataset, values = params.models.pgkpr[name].dataset, params.model(name).plain()
-    tables = [DatasetPaths(dataset).table(kind) for kind in TABLES]
-    pairs, words = (read_frame(path, kind) for path, kind in zip(tables, TABLES, strict=True))
+    tables = [DatasetPaths(dataset).table(schema.name) for schema in TABLES]
+    pairs, words = (read_frame(path, schema) for path, schema in zip(tables, TABLES, strict=True))
     row = PgkprRow(name, dataset, params.model_seed(name), values, pairs, Vocabulary.from_frame(words),
                    params.paraphrase_items.max_length, tables, read_metadata(tables[0]).get("models", {}))
     return ARCHITECTURES[values["architecture"]].prepared(row)

@@ -10,8 +10,10 @@ from models.rewriters.base import Rewriter
 from models.training import History
 from stages.tracks.pgkpr.lookup import TrainedOn, notes_of
 from stages.tracks.pgkpr.normalisation import as_text
+from stages.tracks.pgkpr.schemas import PARAPHRASE_ITEMS, VOCABULARY
 from stages.tracks.pgkpr.task import part_weights
 from stages.tracks.pgkpr.vocabulary import KINDS, Vocabulary
+from stages.tracks.schemas.items import ITEMS
 from stages.tracks.trained import ModelFolder, Table, best_values, model_card
 
 _KEYWORDS = {"attribution": "by attribution of a pair classifier", "psi": "primary words by paired semantic importance",
@@ -82,9 +84,9 @@ def folder_of(name: str, title: str, on: TrainedOn, values: Mapping[str, Any], t
         trained: what :meth:`stages.tracks.pgkpr.architecture.RewriterArchitecture.run` returned.
     """
     metrics, pairs = training_metrics(trained), trained.pairs
-    tables = [Table("items", plain_items(pairs), "items"),
-              Table("paraphrase_items", pairs[pairs["split"] != "train"], "paraphrase_items"),
-              Table("vocabulary", trained.vocabulary.to_frame(), "vocabulary")]
+    tables = [Table("items", plain_items(pairs), ITEMS),
+              Table("paraphrase_items", pairs[pairs["split"] != "train"], PARAPHRASE_ITEMS),
+              Table("vocabulary", trained.vocabulary.to_frame(), VOCABULARY)]
     return ModelFolder(_card(name, title, on, values, trained, metrics), notes_of(trained.vocabulary, on), tables,
                        metrics)
 

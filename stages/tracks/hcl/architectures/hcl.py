@@ -19,6 +19,7 @@ from models.training import CheckpointStore, fit
 from stages.artifacts.paths import ModelPaths
 from stages.artifacts.tables import read_frame
 from stages.encoders import ResolvedEncoder, resolve_encoder
+from stages.graph.schemas.graph import EDGES, NODE_VECTORS
 from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import sha256_of
 from stages.runtime.seeds import derived_seed
@@ -34,7 +35,7 @@ from stages.tracks.training import OpenBar, Training
 
 # Names the seeds of what is drawn.
 STAGE = "train_hcl"
-_GRAPH = ("edges", "node_vectors")
+_GRAPH = (EDGES, NODE_VECTORS)
 
 
 def prepared(row: HclRow) -> Training[TrainedHcl]:
@@ -49,8 +50,8 @@ def prepared(row: HclRow) -> Training[TrainedHcl]:
                    encoder=encoder.description, pooling=row.node_vectors["pooling"],
                    max_length=row.node_vectors["max_length"],
                    **{name: training[name] for name in ("max_source", "max_target", "keep")})
-    graph = keyword_graph(row.nodes, *(read_frame(row.paths.table(kind), kind) for kind in _GRAPH))
-    return Training([__name__], "hcl", training, [row.paths.table(kind) for kind in (*TABLES, *_GRAPH)],
+    graph = keyword_graph(row.nodes, *(read_frame(row.paths.table(schema.name), schema) for schema in _GRAPH))
+    return Training([__name__], "hcl", training, [row.paths.table(schema.name) for schema in (*TABLES, *_GRAPH)],
                     partial(run, row.items, graph, row.values, encoder, UnseenKeywords(on), row.seed, start=start),
                     partial(_folder, row, on, encoder), {"encoder": encoder.description, **described})
 

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from stages.artifacts.tables import read_table
+from stages.data.schemas.items import EXAMPLES, LABELLED_EXAMPLES
 
 _ROLES = ("source_id", "target_id", "negative_id")
 TextIds = npt.NDArray[np.int64]
@@ -26,7 +27,7 @@ def read_examples(path: Path) -> pa.Table:
         InputError: the file is missing, is not Parquet, or lacks columns.
     """
     read_table(path, None, columns=[])
-    return read_table(path, "labelled_examples" if "label" in pq.read_schema(path).names else "examples")
+    return read_table(path, LABELLED_EXAMPLES if "label" in pq.read_schema(path).names else EXAMPLES)
 
 
 def is_labelled(examples: pa.Table) -> bool:

@@ -1,0 +1,57 @@
+"""All tables by name, for documents, inspection and tests; a stage imports the schemas that it reads and writes."""
+
+from pipeline.judgement.schema import JUDGEMENTS
+from stages.artifacts.schemas import TableSchema
+from stages.data.schemas.items import EXAMPLES, LABELLED_EXAMPLES
+from stages.data.schemas.texts import REJECTED, TEXTS
+from stages.data.schemas.tokens import TOKENS
+from stages.graph.schemas.clusters import CLUSTERS
+from stages.graph.schemas.graph import EDGES, NODE_VECTORS, NODES
+from stages.keywords.methods import METHODS
+from stages.keywords.schemas.keywords import KEYWORDS
+from stages.keywords.schemas.side_by_side import SIDE_BY_SIDE
+from stages.keywords.schemas.words import ATTRIBUTION, PSI, S_TAGS, WORD_VECTORS
+from stages.ranking.schemas import ranked_by
+from stages.results.schemas import MCNEMAR, PAIRED
+from stages.runtime.errors import InputError, nearest
+from stages.tracks.clld.schemas.evaluated import (
+    CALIBRATION,
+    CLASS_PREDICTIONS,
+    CLASS_SCORES,
+    CLASSES,
+    CONFUSION,
+    LINEAR_FLOOR,
+)
+from stages.tracks.clld.schemas.trained import (
+    CONFUSING_PAIRS,
+    LABEL_DISTANCE,
+    LABELLED_ITEMS,
+    VALIDATION_CONFUSION,
+)
+from stages.tracks.hcl.probing.schemas import KEYWORD_SWAP, LATENT
+from stages.tracks.pgkpr.schemas import PARAPHRASE_ITEMS, VOCABULARY
+from stages.tracks.schemas.items import ITEMS
+from stages.tracks.schemas.predictions import PREDICTIONS
+from stages.tracks.schemas.scores import PARAPHRASE_SCORES, SCORES
+from stages.tracks.track import Track
+
+# In the order in which a text passes through them.
+SCHEMAS: dict[str, TableSchema] = {schema.name: schema for schema in (
+    EXAMPLES, LABELLED_EXAMPLES, TEXTS, REJECTED, TOKENS,
+    *(ranked_by(method.name) for method in METHODS.values() if method.ranks_new_texts),
+    ATTRIBUTION, WORD_VECTORS, PSI, S_TAGS, SIDE_BY_SIDE, KEYWORDS, CLUSTERS, NODES, EDGES, NODE_VECTORS,
+    PARAPHRASE_ITEMS, VOCABULARY, ITEMS, PREDICTIONS, SCORES, PARAPHRASE_SCORES, LINEAR_FLOOR, LABELLED_ITEMS,
+    VALIDATION_CONFUSION, LABEL_DISTANCE, CONFUSING_PAIRS, CLASS_PREDICTIONS, CLASS_SCORES, CLASSES, CONFUSION,
+    CALIBRATION, PAIRED, MCNEMAR, LATENT, KEYWORD_SWAP, JUDGEMENTS)}
+
+
+def schema_of(table: str, track: Track) -> TableSchema:
+    """Return the schema of the table that ``track`` has in files called ``table``.
+
+    Raises:
+        InputError: there is none of that name.
+    """
+    known = {**SCHEMAS, **track.schemas}
+    if table not in known:
+        raise InputError(f"no table is called {table!r}; {nearest(table, known)}")
+    return known[table]

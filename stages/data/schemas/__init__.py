@@ -1,0 +1,1 @@
+"""Tables that the stages ingest and annotate write."""

@@ -1,0 +1,1 @@
+"""Tables that the keyword stages write, but for ranked phrases."""

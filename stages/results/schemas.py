@@ -1,0 +1,36 @@
+"""Tests between runs."""
+
+import pyarrow as pa
+
+from stages.artifacts.schemas import TableSchema
+
+PAIRED = TableSchema(
+    "paired", "Paired tests between the runs of a data set on the same items (METHODS E.4).",
+    ("dataset", "metric", "first", "second"), (
+        ("dataset", pa.string(), "data set and split, such as sample/test"),
+        ("metric", pa.string(), "metric as named in metrics.json"),
+        ("first", pa.string(), "run, or the name of several runs that differ in their seed alone"),
+        ("second", pa.string(), "run or name that it is compared with"),
+        ("items", pa.int64(), "evaluated items"),
+        ("first_value", pa.float64(), "metric of the first"),
+        ("second_value", pa.float64(), "metric of the second"),
+        ("difference", pa.float64(), "first minus second"),
+        ("low", pa.float64(), "lower end of the bootstrap interval of the difference"),
+        ("high", pa.float64(), "upper end"),
+        ("p_value", pa.float64(), "two-sided, of the paired bootstrap"),
+    ))
+
+MCNEMAR = TableSchema(
+    "mcnemar", "McNemar's exact test between classifiers on the same texts, single runs and floors.",
+    ("dataset", "first", "second"), (
+        ("dataset", pa.string(), "data set and split, such as sample/test"),
+        ("first", pa.string(), "run"),
+        ("second", pa.string(), "run or floor that it is compared with"),
+        ("items", pa.int64(), "evaluated texts"),
+        ("both_right", pa.int64(), "texts that both have right"),
+        ("first_only", pa.int64(), "texts that the first alone has right"),
+        ("second_only", pa.int64(), "texts that the second alone has right"),
+        ("both_wrong", pa.int64(), "texts that both have wrong"),
+        ("p_value", pa.float64(), "two-sided, of the binomial over the texts that one alone has right; 1 without "
+                                  "any"),
+    ))

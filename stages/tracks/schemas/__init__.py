@@ -1,0 +1,1 @@
+"""Tables that tracks have in common."""
