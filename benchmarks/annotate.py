@@ -27,7 +27,6 @@ from stages.data.schemas.tokens import TOKENS
 from stages.params.data import Annotate
 from stages.runtime.pool import map_chunks
 
-TITLE = "Annotation: chunks of the stage and bare nlp.pipe, two workers and one"
 _SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample" / "paraphrase.jsonl"
 _CHUNK = Annotate().chunk
 _SEED = 13

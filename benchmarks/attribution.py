@@ -16,7 +16,6 @@ from models.pair_classifier import build_pair_classifier, encode_pairs
 from stages.encoders import fixed_chunks, resolve_encoder
 from stages.runtime.device import choose_device
 
-TITLE = "Attribution of words"
 THREADS = 2
 PAIRS = 320
 BATCH = 64

@@ -31,7 +31,6 @@ from benchmarks.trainings import (
     SEED,
     Clock,
     Ran,
-    Recording,
     Sides,
     device,
     in_process,
@@ -148,15 +147,11 @@ def _short(job: Job) -> Job:
 # Our loop
 
 
-class _Recorded(Recording, ClldTask):
-    """The task of stage train_clld, without validation."""
-
-
 def ours(job: Job) -> Ran:
     """Train with :func:`models.training.fit`."""
     model = copy.deepcopy(job.model)
     nn.Module.to(model, device())
-    task = _Recorded(model, job.texts, job.texts, _RATE, job.batch_size)
+    task = ClldTask(model, job.texts, job.texts, _RATE, job.batch_size)
     settings = Settings(epochs=1, batch_size=job.batch_size, weight_decay=_DECAY, schedule="constant", clip=_CLIP)
     found = looped(task, settings)
     if job.compared:

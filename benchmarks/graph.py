@@ -19,7 +19,6 @@ from stages.graph.relations import relate
 from stages.graph.statistics import centrality
 from stages.params.data import Graph
 
-TITLE = "Keyword graph"
 _COMPARED, _COMPARED_QUICK = 100_000, 1_000
 _CURVE, _CURVE_QUICK = (10_000, 100_000, 1_000_000, 5_000_000), (1_000, 3_000)
 _STAGES = ("clusters", "graph")

@@ -22,7 +22,6 @@ from stages.data.splitting.splits import split_groups
 from stages.params.data import Dataset, Ingest
 from stages.runtime.seeds import derived_seed
 
-TITLE = "From raw pairs to training triples: the engine on disk and Python dictionaries"
 PEER = "pandas and Python dictionaries"
 _SEED = 13
 _PARAMS = Ingest(neg_source="labelled", max_rejected=1.0)

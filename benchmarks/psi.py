@@ -12,7 +12,6 @@ from stages.keywords.importance.psi import NO_LIKENESS, importance
 from stages.keywords.importance.texts import read_texts
 from stages.keywords.importance.vectors import UNKNOWN, VectorTable
 
-TITLE = "Paired semantic importance of the words of a text (PSI)"
 _WIDTH = 300  # as of the fastText vectors that IANet uses
 _SEED = 13
 

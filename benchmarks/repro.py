@@ -15,7 +15,6 @@ from benchmarks.harness import Context, Disagreement, Row, Section, compare
 from pipeline.recipes import params_text, read_recipe
 from stages.runtime.entries import module_of
 
-TITLE = "The data stages of the shipped texts, from raw file to keyword graph"
 _ROOT = Path(__file__).resolve().parent.parent
 _COPIED = ("pipeline", "stages", "models", "recipes", "data", ".dvc/config", ".dvcignore", "dvc.yaml", "pyproject.toml")
 _TARGET = "graph@sample"

@@ -17,7 +17,6 @@ from stages.ranking import Settings, rank, ranker
 from stages.ranking.blocks import pieces
 from stages.ranking.selection import DIGITS, InverseFrequency
 
-TITLE = "Keyword ranking of many texts: block-diagonal engine and pytextrank's component"
 _SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample" / "paraphrase.jsonl"
 _LENGTHS = (24, 240)
 _TOKENS = 24_000
