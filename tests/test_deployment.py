@@ -7,11 +7,10 @@ import sys
 import time
 
 import pytest
-from small_project import environment, make_project, order
+from small_project import environment, make_project, order, prefect_server_beside
 from source_imports import ROOT
 
 from pipeline.running.environment import settle_environment
-from pipeline.running.server import prefect_server
 from stages.params import load_params
 
 # A server, a command line, a worker and a flow, each of which imports Prefect.
@@ -23,10 +22,10 @@ def server(tmp_path, monkeypatch):
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PATH", os.environ["PATH"])
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    monkeypatch.chdir(tmp_path)
     settle_environment(tmp_path)
-    with prefect_server() as await_server:
-        await_server()
+    with prefect_server_beside(tmp_path) as address:
+        for name, value in address.items():
+            monkeypatch.setenv(name, value)
         yield
 
 
@@ -34,6 +33,7 @@ def test_the_deployment_of_prefect_yaml_runs_under_a_worker_and_takes_the_same_l
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.actions import WorkPoolCreate
     from prefect.exceptions import PrefectHTTPStatusError
+    from prefect.settings import PREFECT_API_URL, temporary_settings
 
     root = make_project(tmp_path / "a project")
     shutil.copy(ROOT / "prefect.yaml", root)
@@ -44,7 +44,8 @@ def test_the_deployment_of_prefect_yaml_runs_under_a_worker_and_takes_the_same_l
                               text=True, timeout=500, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
 
-    with get_client(sync_client=True) as client:
+    # Prefect reads the environment once, perhaps for a test before this one.
+    with temporary_settings({PREFECT_API_URL: environ["PREFECT_API_URL"]}), get_client(sync_client=True) as client:
         client.create_work_pool(WorkPoolCreate(name="keycontrast", type="process"))
         prefect("--no-prompt", "deploy", "--all")
         deployment = client.read_deployment_by_name("reproduce/reproduce").id

@@ -5,6 +5,7 @@ the modules of stages, in one thread: a fork of it finds no lock held and no GPU
 depend on who has imported its module; a bare `dvc repro` starts a Python for each.
 """
 
+import gc
 import json
 import os
 import socket
@@ -70,14 +71,17 @@ class StageHost:
 def serve(channel: socket.socket) -> None:
     """Fork a process for each request, one at a time, until the DVC process ends."""
     configure()  # before transformers is imported, which reads how much it may say
+    gc.disable()  # imports make no garbage, and a fork shares what its own collections do not touch
     code = _code()
     while request := _next_request(channel):
         if _code() != code:
             channel.send(_STALE.encode())
             return
         module = _imported(request["module"])
+        gc.freeze()
         pid = os.fork()
         if not pid:
+            gc.enable()
             channel.close()
             _become(module, request)
         _, status = os.waitpid(pid, 0)
