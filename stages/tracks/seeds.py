@@ -34,8 +34,10 @@ def for_each_seed(process: StageProcess, make: Callable[[StageProcess, ModelPath
     code = hash_files(code_of([module_of(process.stage), frame], GROUND))
     for seed in process.params.run_seeds(name):
         one, paths, run = process.under(seed), ModelPaths(process.params.run_model(name), seed), RunPaths(name, seed)
-        key = hash_values({**one.computed_values, "data": hash_files([paths.folder, *tables(run)]), "code": code,
-                           "torch": torch.__version__, **further})
+        # What is missing is said by what reads it.
+        read = [path for path in (paths.folder, *tables(run)) if path.exists()]
+        key = hash_values({**one.computed_values, "data": hash_files(read), "code": code, "torch": torch.__version__,
+                           **further})
         finished = Finished(one, key, folders(run))
         if not finished.restore():
             make(one, paths)
