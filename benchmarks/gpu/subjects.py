@@ -305,16 +305,16 @@ class Clld(Subject):
     def model(self, dropout: bool = True) -> ClldModel:
         """Return the model; without an encoder, its weights are random."""
         torch.manual_seed(SEED)
-        rate = 0.1 if dropout else 0.0
+        rate, pool = 0.1 if dropout else 0.0, self.job.settings.get("pool", "cls")
         encoder: PreTrainedModel
         if self.job.encoder:
-            encoder, _ = load_text_encoder(self.job.encoder, "cls", rate)
+            encoder, _ = load_text_encoder(self.job.encoder, pool, rate)
         else:
             encoder = BertModel(BertConfig(**self.size.encoder, **({} if dropout else _NO_DROPOUT)),
-                                add_pooling_layer=False)
+                                add_pooling_layer=pool == "pooler")
         config = ClldConfig("encoder", [f"class {number}" for number in range(self._classes)],
-                            plain_config(encoder.config), "cls", 0.5 if dropout else 0.0,
-                            contrast={"kind": "label_distance"})
+                            plain_config(encoder.config), pool, 0.5 if dropout else 0.0,
+                            contrast=self.job.settings.get("contrast", {"kind": "label_distance"}))
         return ClldModel.over(config, encoder)
 
     def task(self, count: int, device: str, dropout: bool = True) -> ClldTask:
@@ -351,6 +351,7 @@ class Clld(Subject):
         return classify
 
     def _labelled(self, name: str, count: int) -> LabelledTexts:
+        """Return texts whose first word tells their class."""
         labels = np.arange(count) % self._classes
         texts = self._shared(name, count, TEXTS, self.size.longest - 3)
         marked = [f"{self._words[label]} {text}" for label, text in zip(labels, texts, strict=True)]  # can be learned
