@@ -130,9 +130,8 @@ def theirs(one: Training) -> Ran:
     learner, clock = _Learner(library_classifier(task.module.cpu())), Clock()
     nn.Module.to(learner, device())
     optimiser = torch.optim.AdamW(learner.parameters(), lr=task.learning_rate, weight_decay=one.decay, fused=True)
-    items = [{"input_ids": ids.tolist(), "label": int(label)}
-             for ids, label in zip(task.train.ids, task.train.labels, strict=True)]
+    items = [{"input_ids": task.train.ids[item].tolist(), "label": int(task.train.labels[item])}
+             for item in order_of(len(task.train), job.batch[0])]
     tokenizer = tokenizer_of(job.encoder, job.size.encoder["vocab_size"])
-    train_in_order(learner, items, DataCollatorWithPadding(tokenizer), order_of(len(items), job.batch[0]),
-                   job.batch[0], optimiser, clock)
+    train_in_order(learner, items, DataCollatorWithPadding(tokenizer), job.batch[0], optimiser, clock)
     return kept(ran(clock, learner.losses, None), learner.model, one)
