@@ -22,6 +22,7 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArgu
 
 from benchmarks.harness import Disagreement, Row
 from models.training import Settings, Step, epoch_batches, fit
+from stages.runtime.log import configure
 from stages.runtime.memory import keep_freed_memory
 from stages.runtime.seeds import derived_seed
 
@@ -260,6 +261,7 @@ def of_clocks(table: list[dict[str, Any]]) -> str:
 
 
 def _begin(threads: int, keep: bool, deterministic: bool) -> None:
+    configure()
     torch.set_num_threads(threads)
     torch.use_deterministic_algorithms(deterministic)
     if keep and not keep_freed_memory():
