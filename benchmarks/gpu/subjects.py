@@ -7,7 +7,6 @@ devices can be compared.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -59,21 +58,7 @@ _NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 _MARGIN_SLOTS = 40  # tokens of an output at most, and some
 
 
-@dataclass(frozen=True)
-class Batch:
-    """What is generated or classified: the input tensors of some texts on a device, by name."""
-
-    tensors: dict[str, Tensor]
-
-    def to(self, device: str) -> "Batch":
-        """Return the same on ``device``."""
-        return Batch({name: tensor.to(device) for name, tensor in self.tensors.items()})
-
-    def __len__(self) -> int:
-        return len(next(iter(self.tensors.values())))
-
-    def __getitem__(self, name: str) -> Tensor:
-        return self.tensors[name]
+Batch = dict[str, Tensor]  # what is generated or classified: the input tensors of some texts on a device
 
 
 class Subject(ABC):
@@ -185,7 +170,7 @@ class Hcl(Subject):
         texts = self._shared("sources", count, QUESTIONS, self._longest)
         rows = self._tokenizer(texts, add_special_tokens=False, truncation=True, max_length=self._longest)["input_ids"]
         ids, mask = padded([[start, *row, end] for row in rows], self._tokenizer.pad_token_id)
-        return Batch({"ids": ids, "mask": mask, "nodes": torch.arange(count) % self.size.nodes})
+        return {"ids": ids, "mask": mask, "nodes": torch.arange(count) % self.size.nodes}
 
     def outputs(self, model: HclModel, batch: Batch, beams: int) -> Tensor:
         """Return 5 to 20 tokens for each source."""
@@ -252,13 +237,13 @@ class Pgkpr(Subject):
     def inputs(self, count: int) -> Batch:
         """Return sources with their tags and keywords."""
         batch = self._pairs("sources", count).batch(range(count))
-        return Batch({"x_ids": batch["x_ids"], "x_tags": batch["x_tags"], "x_lengths": batch["x_lengths"],
-                      "mask": batch["p"].bool()})
+        return {"x_ids": batch["x_ids"], "x_tags": batch["x_tags"], "x_lengths": batch["x_lengths"],
+                "mask": batch["p"].bool()}
 
     def outputs(self, model: Rewriter, batch: Batch, beams: int) -> Tensor:
         """Return 16 words for each source; no output ends before, so that the peer has as much to do."""
         rules = Rules(EOS, PAD, self._outputs, self._outputs)
-        return model.rewrite(batch.tensors, batch["mask"], rules, num_beams=1)
+        return model.rewrite(batch, batch["mask"], rules, num_beams=1)
 
     def theirs(self, model: Rewriter, batch: Batch) -> Callable[[], Tensor]:
         """Return greedy ``generate`` of a Bart of the same depth, widths and vocabulary: not the same function."""
@@ -282,7 +267,7 @@ class Pgkpr(Subject):
     @torch.no_grad()
     def stepper(self, model: Rewriter, batch: Batch) -> tuple[Decodable, Tensor]:
         """Return the decoder over the encoded source."""
-        return model.begin(batch.tensors, batch["mask"], _MARGIN_SLOTS)
+        return model.begin(batch, batch["mask"], _MARGIN_SLOTS)
 
     @cached_property
     def _vocabulary(self) -> Vocabulary:
@@ -330,7 +315,7 @@ class Clld(Subject):
     def inputs(self, count: int) -> Batch:
         """Return texts."""
         batch = self._labelled("texts", count).batch(range(count))
-        return Batch({name: batch[name] for name in ("input_ids", "attention_mask")})
+        return {name: batch[name] for name in ("input_ids", "attention_mask")}
 
     @torch.no_grad()
     def outputs(self, model: ClldModel, batch: Batch, beams: int) -> Tensor:
