@@ -3,6 +3,7 @@
 import re
 import shutil
 from contextlib import redirect_stderr
+from dataclasses import fields
 from importlib import import_module
 from io import StringIO
 from pathlib import Path
@@ -13,12 +14,17 @@ import tiny_rewriters
 import tiny_training
 import yaml
 
+from pipeline.running.reproduction import forget_seeds
+from pipeline.sizing.estimates import costs, measured_rates
+from pipeline.sizing.machine import Machine
 from stages.artifacts.paths import MODELS, PREDICTED, RUNS, ModelPaths
 from stages.params import parse_params, stage_hash
 from stages.runtime.checkpoints import FolderCheckpoints
 from stages.runtime.entries import module_of
 from stages.runtime.errors import InputError
 from stages.runtime.finished import FINISHED, forget, forget_others
+from stages.tracks.cost import Extent
+from stages.tracks.registry import seed_of
 
 PROJECTS = {
     "hcl": (tiny_training.write_project, {"m": {"dataset": "tiny"}}),
@@ -87,6 +93,42 @@ def test_the_hash_of_a_seed_does_not_see_the_others():
         assert stage_hash(alone, stage, key, 14) == stage_hash(several, stage, key, 14), stage
         assert stage_hash(alone, stage, key) != stage_hash(several, stage, key), stage
     assert stage_hash(several, "train_hcl", "m", 13) != stage_hash(several, "train_hcl", "m", 14)
+
+
+def test_a_seed_is_asked_for_by_its_number():
+    assert (seed_of("m", [5, 4]), seed_of("m", [5, 4], 4)) == (5, 4)
+    with pytest.raises(InputError, match="--seed 9: m has the seeds 5, 4. Give one of these"):
+        seed_of("m", [5, 4], 9)
+
+
+def test_what_is_to_be_worked_on_again_is_forgotten(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    params = params_of({"m": {"dataset": "d", "seeds": [13, 14]}}, runs={"hcl": {"m": {"model": "m"}}})
+
+    def left():
+        return sorted("/".join(place.parts[-3:]) for place in FINISHED.glob("*/*/*"))
+
+    for place in ("train_hcl/m/13", "train_hcl/m/14", "evaluate_hcl/m/14"):
+        (FINISHED / place).mkdir(parents=True)
+    for names, message in ((["train_hcl@m", "train_hcl@x"], "train_hcl@x works on no seed"),
+                           (["ingest@d"], "ingest@d works on no seed")):
+        with pytest.raises(InputError, match=message):
+            forget_seeds(params, names, 14)
+    with pytest.raises(InputError, match="train_hcl@m has the seeds 13, 14"):
+        forget_seeds(params, ["train_hcl@m"], 15)
+    assert len(left()) == 3
+    forget_seeds(params, ["train_hcl@m"], 14)
+    assert left() == ["evaluate_hcl/m/14", "train_hcl/m/13"]
+    forget_seeds(params, ["ingest@d", "train_hcl@m"])
+    assert left() == ["evaluate_hcl/m/14"]
+
+
+def test_seeds_are_counted_in_estimates():
+    extents = {"d": Extent(**dict.fromkeys((field.name for field in fields(Extent)), 100))}
+    one, three = (costs(params_of({"m": {"dataset": "d", "seeds": seeds}}), ["train_hcl@m"], extents, Machine(2, 24),
+                        measured_rates(Path("nowhere"), "few cores", 1))["train_hcl@m"].seconds
+                  for seeds in ([1], [1, 2, 3]))
+    assert 2 * one < three < 3 * one      # one start
 
 
 # -- stages -----------------------------------------------------------------------------------------------------
