@@ -1,7 +1,7 @@
 """The frame of every evaluation of outputs that are texts: params, seed, what similarity is measured by, provenance.
 
     def _work(process):
-        evaluate(process, "hcl", "scores", _scored)
+        evaluate(process, "hcl", SCORES, _scored)
 """
 
 from collections.abc import Callable
@@ -63,13 +63,7 @@ def evaluate(process: StageProcess, track: str, schema: TableSchema, scored: Cal
     seed_everything(params.seed, runtime.threads, runtime.deterministic, runtime.tf32)
     with computing(runtime) as device:
         similarity = similarity_of(params, predictions, items, device, cut)
-        result = scored(params, Evaluated(predictions, items, paths, similarity, resampling_of(params)))
+        result = scored(params, Evaluated(predictions, items, paths, similarity, Resampling.of(params)))
     result.metrics["settings"] |= {"model": model, **similarity.description}
     write_evaluation(name, schema, result, process.name, process.params_hash,
                      computed_in(runtime.precision, runtime.tf32))
-
-
-def resampling_of(params: Params) -> Resampling:
-    """Return how the evaluation of every track makes its intervals."""
-    settings = params.evaluation
-    return Resampling(settings.resamples, settings.level, params.seed)

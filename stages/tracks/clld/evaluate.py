@@ -43,7 +43,6 @@ from stages.tracks.clld.schemas.evaluated import (
 from stages.tracks.clld.schemas.trained import LABELLED_ITEMS
 from stages.tracks.clld.sureness import brier, nll, sureness_of
 from stages.tracks.clld.texts import class_numbers
-from stages.tracks.evaluating import resampling_of
 from stages.tracks.evaluation.systems import Resampling, rounded
 
 STAGE = "evaluate_clld"
@@ -185,7 +184,7 @@ def _work(process: StageProcess) -> None:
         probabilities = class_probabilities(model, AutoTokenizer.from_pretrained(paths.weights), items["text"].tolist(),
                                             on.max_length, settings.batch_size,
                                             lambda chunks: progress(chunks, process.name, unit="batch"))
-    result = run(items, probabilities, floors, on.classes, settings.bins, resampling_of(params))
+    result = run(items, probabilities, floors, on.classes, settings.bins, Resampling.of(params))
     result.metrics["settings"] |= {"split": block.split, "model": block.model, "dataset": on.dataset,
                                    "contrast": on.contrast, "row": LABELS[on.contrast], "encoder": on.encoder,
                                    "max_length": on.max_length}
