@@ -1,7 +1,7 @@
 """Run the project's engines and their named peers side by side; print medians, ratios and peak memory.
 
 Every benchmark first checks that the contenders give the same answers, then warms up and repeats, in turn.
-Without --input it works on data of its own, made from a seed.
+They work on data of their own, made from a seed.
 """
 
 import argparse
@@ -29,7 +29,6 @@ def parser() -> argparse.ArgumentParser:
                                    epilog="example: python -m benchmarks textrank graph --repeats 3\n"
                                           "on a GPU: python -m benchmarks gpu --help")
     made.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(NAMES)}; all if none is named")
-    made.add_argument("--input", type=Path, help="a Parquet file of your own, for one benchmark (see its --help text)")
     made.add_argument("--peer", type=Path, metavar="DIR",
                       help=f"for {', '.join(PEERS)}: {', '.join(peer.wanted for peer in PEERS.values())}")
     made.add_argument("--repeats", type=int, default=5, help="counted runs of each contender (5)")
@@ -50,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     try:
         names = _checked(arguments)
-        context = Context(arguments.input, arguments.repeats, arguments.quick, arguments.peer)
+        context = Context(arguments.repeats, arguments.quick, arguments.peer)
     except InputError as error:
         sys.stderr.write(f"benchmarks: {error}\n")
         return 1
@@ -87,13 +86,8 @@ def _checked(arguments: argparse.Namespace) -> list[str]:
             raise InputError(f"no benchmark is called {name!r}; {nearest(name, NAMES)}")
     if arguments.repeats < 1:
         raise InputError(f"--repeats: {arguments.repeats} is less than 1.")
-    if arguments.input is not None and len(arguments.names) != 1:
-        raise InputError("--input: name the one benchmark that the file is for.")
-    if arguments.input is not None and not arguments.input.is_file():
-        raise InputError(f"--input: {arguments.input} is no file.")
-    if arguments.write and (arguments.quick or arguments.input is not None):
-        raise InputError("--write: the document holds what is measured at full size on data of the project's own; "
-                         "leave out --quick and --input.")
+    if arguments.write and arguments.quick:
+        raise InputError("--write: the document holds what is measured at full size; leave out --quick.")
     _check_peer(arguments)
     if arguments.names:
         return list(arguments.names)

@@ -1,7 +1,4 @@
-"""Annotation: the stage's chunks against bare ``nlp.pipe`` with the same components, two workers against one, memory.
-
-A Parquet file of the user's own needs a column ``text``.
-"""
+"""Annotation: the stage's chunks against bare ``nlp.pipe`` with the same components, two workers and one, memory."""
 
 import os
 import random
@@ -17,7 +14,7 @@ import pyarrow as pa
 import pyarrow.json
 import yaml
 
-from benchmarks.harness import Context, Disagreement, Section, compare, given_rows, peak_memory, run_stage_in
+from benchmarks.harness import Context, Disagreement, Section, compare, peak_memory, run_stage_in
 from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, read_batches, table_writer, write_table
@@ -30,7 +27,6 @@ from stages.data.schemas.tokens import TOKENS
 from stages.params.data import Annotate
 from stages.runtime.pool import map_chunks
 
-TITLE = "Annotation: chunks of the stage and bare nlp.pipe, two workers and one"
 _SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample" / "paraphrase.jsonl"
 _CHUNK = Annotate().chunk
 _SEED = 13
@@ -41,17 +37,16 @@ _CORPORA = (10_000, 50_000)
 def run(context: Context) -> list[Section]:
     """Time one worker against ``nlp.pipe``, then two workers against one, and measure memory at two sizes.
 
-    Without ``context.input`` texts are joined, by a seed, from two of the shipped sample texts each.
+    Texts are joined, by a seed, from two of the shipped sample texts each.
     """
-    texts = sample(context.input, _FEW if context.quick else _TEXTS)
+    texts = sample(_FEW if context.quick else _TEXTS)
     with tempfile.TemporaryDirectory(prefix="keycontrast-") as name:
         return [_one_worker(texts, Path(name), context), _two_workers(texts, context), _memory(Path(name), context)]
 
 
-def sample(path: Path | None, size: int) -> pa.Table:
-    """Return at most ``size`` distinct texts as a ``texts`` table: of the file at ``path``, or made from a seed."""
-    found = _made(size) if path is None else list(given_rows(path, ["text"], "annotate")["text"].unique()[:size])
-    return pa.table({"text_id": range(len(found)), "text": found, "language": ["en"] * len(found)},
+def sample(size: int) -> pa.Table:
+    """Return ``size`` distinct texts, made from a seed, as a ``texts`` table."""
+    return pa.table({"text_id": range(size), "text": _made(size), "language": ["en"] * size},
                     schema=SCHEMAS["texts"].arrow())
 
 
@@ -135,7 +130,7 @@ def _memory(folder: Path, context: Context) -> Section:
     table = []
     for size in (_FEW,) if context.quick else _CORPORA:
         project = folder / str(size)
-        _project(project, sample(None, size))
+        _project(project, sample(size))
         table.append({"texts": size, "peak MiB": peak_memory(run_stage_in, project, "annotate", "made")})
     return Section("Memory of the whole stage", "texts made from a seed, one worker", "not compared", [],
                    ["The peak of a fresh process that runs the stage, imports and pipeline included."], table)

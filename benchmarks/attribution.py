@@ -1,7 +1,4 @@
-"""Attribution of words: batches against one pair at a time, and against captum in the same batches.
-
-``--input``: a Parquet file with the columns ``source`` and ``target``, one pair per row.
-"""
+"""Attribution of words: batches against one pair at a time, and against captum in the same batches."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -13,13 +10,12 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoTokenizer, BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 
-from benchmarks.harness import Context, Disagreement, Section, compare, given_rows, threads
+from benchmarks.harness import Context, Disagreement, Section, compare, threads
 from models.attribution import from_encoding, piece_attributions, word_saliency
 from models.pair_classifier import build_pair_classifier, encode_pairs
 from stages.encoders import fixed_chunks, resolve_encoder
 from stages.runtime.device import choose_device
 
-TITLE = "Attribution of words"
 THREADS = 2
 PAIRS = 320
 BATCH = 64
@@ -203,12 +199,8 @@ def _pooled(pieces: Tensor, encoded: BatchEncoding, row: int) -> Tensor:
 
 
 def _pairs(context: Context) -> Pairs:
-    if context.input is None:
-        rows = [json.loads(line) for line in SAMPLE.read_text(encoding="utf-8").splitlines()]
-        pairs = [(row["source"], row["paraphrase"]) for row in rows]
-    else:
-        pairs = list(given_rows(context.input, ["source", "target"], "attribution").itertuples(index=False, name=None))
-    return pairs[:4] if context.quick else pairs[:PAIRS] if context.input is None else pairs
+    rows = [json.loads(line) for line in SAMPLE.read_text(encoding="utf-8").splitlines()]
+    return [(row["source"], row["paraphrase"]) for row in rows[:4 if context.quick else PAIRS]]
 
 
 def _workload(network: Network, pairs: Pairs, how: str) -> str:

@@ -26,12 +26,11 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from benchmarks.harness import Context, Disagreement, Section, given_rows, peak_memory
+from benchmarks.harness import Context, Disagreement, Section, peak_memory
 from benchmarks.trainings import (
     SEED,
     Clock,
     Ran,
-    Recording,
     Sides,
     device,
     in_process,
@@ -86,14 +85,13 @@ class Job:
 
 
 def run(context: Context) -> list[Section]:
-    """Check that both train the same, then time steps; ``context.input`` is a Parquet file of ``text`` and ``label``.
+    """Check that both train the same, then time steps.
 
     Raises:
         Disagreement: losses or weights differ, or a loss is not finite.
-        InputError: the file has other columns, or too few texts.
     """
     sizes = _QUICK if context.quick else Sizes()
-    rows = _given(context.input, sizes) if context.input else _sample(sizes)
+    rows = _sample(sizes)
     with sides(context.quick, _THREADS) as where:
         return [_section(rows, sizes, context.repeats, where)]
 
@@ -149,15 +147,11 @@ def _short(job: Job) -> Job:
 # Our loop
 
 
-class _Recorded(Recording, ClldTask):
-    """The task of stage train_clld, without validation."""
-
-
 def ours(job: Job) -> Ran:
     """Train with :func:`models.training.fit`."""
     model = copy.deepcopy(job.model)
     nn.Module.to(model, device())
-    task = _Recorded(model, job.texts, job.texts, _RATE, job.batch_size)
+    task = ClldTask(model, job.texts, job.texts, _RATE, job.batch_size)
     settings = Settings(epochs=1, batch_size=job.batch_size, weight_decay=_DECAY, schedule="constant", clip=_CLIP)
     found = looped(task, settings)
     if job.compared:
@@ -232,8 +226,3 @@ def _sample(sizes: Sizes) -> pd.DataFrame:
     """Return the sample questions, over and over until there are enough."""
     lines = [json.loads(line) for line in TEXTS.read_text(encoding="utf-8").splitlines()]
     return pd.DataFrame(islice(cycle(lines), sizes.items))
-
-
-def _given(file: Path, sizes: Sizes) -> pd.DataFrame:
-    rows = given_rows(file, ("text", "label"), "clld", sizes.items, "texts")
-    return rows.astype({"label": str})

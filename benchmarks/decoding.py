@@ -1,7 +1,4 @@
-"""Beam search of the HCL model: ours and ``transformers`` ``generate`` on the same random weights.
-
-``--input``: a Parquet file with a column ``text``, whose texts are the inputs; without it, random word pieces.
-"""
+"""Beam search of the HCL model: ours and ``transformers`` ``generate`` on the same random weights."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,14 +6,14 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from transformers import AutoConfig, AutoTokenizer, BertConfig
+from transformers import AutoConfig, BertConfig
 from transformers.modeling_outputs import BaseModelOutput
 
-from benchmarks.harness import Context, Disagreement, Section, compare, given_rows
+from benchmarks.harness import Context, Disagreement, Section, compare
 from models.decoding import project
 from models.hcl import HclConfig, HclModel
 from stages.encoders import resolve_encoder
-from stages.tracks.hcl.batches import padded, word_pieces
+from stages.tracks.hcl.batches import padded
 
 TITLE = "Beam search: ours and transformers generate"
 _SPECIAL = {"pad": 0, "unk": 100, "bos": 101, "eos": 102, "mask": 103}  # of the bundled encoder's word pieces
@@ -55,7 +52,6 @@ def run(context: Context) -> list[Section]:
 
     Raises:
         Disagreement: outputs differ by more than ties.
-        InputError: the file given has no column ``text``, or too few texts.
     """
     sections = [_section(workload, context) for workload in (_QUICK if context.quick else _WORKLOADS)]
     return [*sections, _kernel(context)]
@@ -81,7 +77,7 @@ def by_generate(model: HclModel, ids: Tensor, mask: Tensor, nodes: Tensor | None
 
 
 def _section(workload: Workload, context: Context) -> Section:
-    model, (ids, mask) = _model(workload, context.quick), _inputs(workload.items, context)
+    model, (ids, mask) = _model(workload, context.quick), _inputs(workload.items, context.quick)
     agreement = _agreement(model, ids, mask)
     lengths = (model.paraphrase(ids, mask, **_SEARCH) != _SPECIAL["pad"]).sum(-1) - 1
     rows = compare({"ours": lambda: model.paraphrase(ids, mask, **_SEARCH),
@@ -107,16 +103,12 @@ def _model(workload: Workload, quick: bool) -> HclModel:
     return model
 
 
-def _inputs(items: int, context: Context) -> tuple[Tensor, Tensor]:
-    if context.input is not None and not context.quick:
-        tokenizer = AutoTokenizer.from_pretrained(resolve_encoder("bundled").location)
-        texts = given_rows(context.input, ["text"], "decoding", items, "texts")["text"].tolist()
-        rows = word_pieces(tokenizer, texts, _LONGEST_SOURCE).ids
-    else:
-        source = torch.Generator().manual_seed(items)
-        words = _TINY["vocab_size"] if context.quick else 30_522
-        lengths = torch.randint(5, _LONGEST_SOURCE + 1, (items,), generator=source).tolist()
-        rows = [torch.randint(104, words, (length,), generator=source).tolist() for length in lengths]
+def _inputs(items: int, quick: bool) -> tuple[Tensor, Tensor]:
+    """Return random word pieces."""
+    source = torch.Generator().manual_seed(items)
+    words = _TINY["vocab_size"] if quick else 30_522
+    lengths = torch.randint(5, _LONGEST_SOURCE + 1, (items,), generator=source).tolist()
+    rows = [torch.randint(104, words, (length,), generator=source).tolist() for length in lengths]
     return padded([[_SPECIAL["bos"], *row, _SPECIAL["eos"]] for row in rows], _SPECIAL["pad"])
 
 

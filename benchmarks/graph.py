@@ -1,7 +1,4 @@
-"""The keyword graph beside networkx and Python loops, and what the stages need on growing corpora.
-
-``--input``: a Parquet file with the columns input_keyword, output_keyword and negative_keyword (null without one).
-"""
+"""The keyword graph beside networkx and Python loops, and what the stages need on growing corpora."""
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
@@ -21,9 +18,7 @@ from stages.graph.partitions import components
 from stages.graph.relations import relate
 from stages.graph.statistics import centrality
 from stages.params.data import Graph
-from stages.runtime.errors import InputError
 
-TITLE = "Keyword graph"
 _COMPARED, _COMPARED_QUICK = 100_000, 1_000
 _CURVE, _CURVE_QUICK = (10_000, 100_000, 1_000_000, 5_000_000), (1_000, 3_000)
 _STAGES = ("clusters", "graph")
@@ -50,18 +45,18 @@ class Built:
 
 def run(context: Context) -> list[Section]:
     """Return the comparison, with the curve of the whole stages over the number of triples."""
-    triples = _triples(context)
+    triples = zipf_triples(_COMPARED_QUICK if context.quick else _COMPARED)
     settings = Graph()
     agreement = _agreement(triples, settings)
     rows = compare({"ours": lambda: columns_first(triples, settings),
                     "networkx and Python loops": lambda: networkx_loops(triples, settings)},
                    repeats=min(context.repeats, _REPEATS), warmup=0, items=triples.num_rows, unit="triples")
-    origin = "given" if context.input else "synthetic, keywords by Zipf 1.0 over 200,000"
     return [Section(
         "Keyword triples to edges, centrality and components",
-        f"{triples.num_rows:,} triples ({origin}), "
+        f"{triples.num_rows:,} triples (synthetic, keywords by Zipf 1.0 over 200,000), "
         f"max_nbr {settings.max_nbr}, max_cluster_outputs {settings.max_cluster_outputs} for both, one thread",
-        agreement, rows, _NOTES, _curve(context))]
+        agreement, rows, _NOTES, [_point(zipf_triples(count)) for count in (
+            _CURVE_QUICK if context.quick else _CURVE)])]
 
 
 _NOTES = [
@@ -154,33 +149,6 @@ def _agreement(triples: pa.Table, settings: Graph) -> str:
         raise Disagreement("graph: components differ")
     return (f"the same {len(words):,} nodes, {len(ours):,} edges with their counts and {len(parts):,} components; "
             f"centralities differ by {apart:.0e} at most")
-
-
-def _triples(context: Context) -> pa.Table:
-    """Return the triples to compare on: the first of the user's, or synthetic ones."""
-    count = _COMPARED_QUICK if context.quick else _COMPARED
-    if context.input is None:
-        return zipf_triples(count)
-    return _given(context.input).slice(0, count)
-
-
-def _given(path: Path) -> pa.Table:
-    missing = [role for role in ROLES if role not in pq.read_schema(path).names]
-    if missing:
-        raise InputError(f"--input: {path} has no column {missing[0]!r}; it must have {', '.join(ROLES)}.")
-    table = pq.read_table(path, columns=list(ROLES)).cast(pa.schema([(role, pa.string()) for role in ROLES]))
-    for role in ROLES[:2]:
-        if table[role].null_count:
-            row = int(np.flatnonzero(table[role].is_null().to_numpy())[0]) + 1
-            raise InputError(f"--input: {path}, row {row}: no {role}. Only {ROLES[2]} may be missing.")
-    return table
-
-
-def _curve(context: Context) -> list[dict[str, Any]]:
-    """Return time, memory and edges of the whole stages by number of triples."""
-    if context.input is not None:
-        return [_point(_given(context.input))]
-    return [_point(zipf_triples(count)) for count in (_CURVE_QUICK if context.quick else _CURVE)]
 
 
 def _point(triples: pa.Table) -> dict[str, Any]:

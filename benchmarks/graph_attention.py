@@ -14,8 +14,6 @@ from benchmarks.harness import Context, Disagreement, Section, compare, peak_mem
 from models.hcl import HclConfig, HclModel, KeywordGraph, objective
 from models.hcl.graph_attention import LARGEST, GraphAttention
 
-TITLE = "Graph attention: cost of a step by size of the graph"
-
 SIZES, QUICK_SIZES = (10_000, 100_000, 1_000_000), (1_000, 2_000)
 DEGREE, WIDTH, HOPS = 3, 128, 2
 SEEDS, ITEMS, LENGTH = 32, 8, 20

@@ -11,7 +11,7 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,7 +22,6 @@ from statistics import median
 from typing import Any
 
 from stages.runtime.entries import module_of
-from stages.runtime.errors import InputError
 
 _STATUS = Path("/proc/self/status")
 _RESET = Path("/proc/self/clear_refs")
@@ -33,13 +32,11 @@ class Context:
     """What a benchmark is asked for.
 
     Attributes:
-        input: a Parquet file of the user's own data; None for the benchmark's own, made from a seed.
         repeats: counted runs of each contender.
         quick: sizes so small that the figures mean nothing, for the tests.
         peer: folder of a peer that cannot be installed; see ``benchmarks.peers``.
     """
 
-    input: Path | None = None
     repeats: int = 5
     quick: bool = False
     peer: Path | None = None
@@ -128,32 +125,6 @@ def threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def given_rows(file: Path, columns: Sequence[str], name: str, count: int = 1, unit: str = "rows") -> Any:
-    """Return the first ``count`` rows, as a data frame, of a user's Parquet file for benchmark ``name``.
-
-    Args:
-        file: of ``--input``.
-        columns: to read; rows in which one is null are left out.
-        name: of the benchmark.
-        count: rows that a measurement takes.
-        unit: name of a row.
-
-    Raises:
-        InputError: a column is missing, or there are fewer rows.
-    """
-    import pandas as pd
-
-    rows = pd.read_parquet(file)
-    missing = [column for column in columns if column not in rows]
-    if missing:
-        wanted = f"{', '.join(columns[:-1])} and {columns[-1]}" if len(columns) > 1 else columns[0]
-        raise InputError(f"{file}: no column {missing[0]!r}; {name} needs {wanted}.")
-    rows = rows[list(columns)].dropna()
-    if len(rows) < count:
-        raise InputError(f"{file}: {len(rows)} {unit}, and a measurement takes {count}. Give more.")
-    return rows.head(count)
 
 
 def run_apart(name: str, context: Context) -> list[Section]:

@@ -22,7 +22,6 @@ from stages.data.splitting.splits import split_groups
 from stages.params.data import Dataset, Ingest
 from stages.runtime.seeds import derived_seed
 
-TITLE = "From raw pairs to training triples: the engine on disk and Python dictionaries"
 PEER = "pandas and Python dictionaries"
 _SEED = 13
 _PARAMS = Ingest(neg_source="labelled", max_rejected=1.0)
@@ -34,14 +33,12 @@ _KINDS = ("examples", "texts", "rejected")
 def run(context: Context) -> list[Section]:
     """Time both ways from a Parquet file to three tables, and measure their memory at two sizes.
 
-    ``context.input`` is a Parquet file with the columns ``source``, ``target`` and ``label`` (0 or 1). Without it
-    pairs are made: questions in clusters of six, some said twice, in both orders, or with both labels.
+    Pairs are made: questions in clusters of six, some said twice, in both orders, or with both labels.
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        path = context.input or write_pairs(folder / "pairs.parquet", 400 if context.quick else 100_000)
-        sections = [_speed(path, folder, context.repeats)]
-        return sections if context.input else [*sections, _memory(folder, context.quick)]
+        path = write_pairs(folder / "pairs.parquet", 400 if context.quick else 100_000)
+        return [_speed(path, folder, context.repeats), _memory(folder, context.quick)]
 
 
 def write_pairs(path: Path, rows: int) -> Path:

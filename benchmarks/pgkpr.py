@@ -38,7 +38,6 @@ from benchmarks.trainings import (
     SEED,
     Clock,
     Ran,
-    Recording,
     Sides,
     device,
     looped,
@@ -75,12 +74,10 @@ def run(context: Context) -> list[Section]:
 
     Raises:
         Disagreement: parameters, losses, gradients or outputs differ, or a loss is not finite.
-        InputError: no folder of the public code is given, or it is another, or a file is given.
+        InputError: no folder of the public code is given, or it is another.
     """
     if context.peer is None:
         raise InputError(f"name {PEER.wanted} with --peer; it cannot ship with us.")
-    if context.input is not None:
-        raise InputError("pgkpr draws its texts; leave out --input.")
     PEER.load(context.peer)
     with threads(_THREADS), sides(context.quick, _THREADS, deterministic=False) as where:
         return [section for sizes in (_QUICK if context.quick else _SIZES)
@@ -190,17 +187,13 @@ def _timed(work: Callable[[], Any]) -> Ran:
 # Our side
 
 
-class _Recorded(Recording, RewriteTask):
-    """The task of stage train_pgkpr, without validation."""
-
-
 def ours(job: Job) -> Ran:
     """Train with :func:`models.training.fit`."""
     torch.manual_seed(SEED)
     training = job.values["training"]
     model = rewriter_of(job.config)
     nn.Module.to(model, device())
-    task = _Recorded(model, job.pairs, job.pairs, training["learning_rate"], training["micro_batch"])
+    task = RewriteTask(model, job.pairs, job.pairs, training["learning_rate"], training["micro_batch"])
     found = looped(task, loop_settings(training), skip=0 if job.similar else 1)
     if job.similar:  # one figure for batches of different length
         found.seconds, found.processor = [mean(found.seconds)], [mean(found.processor)]

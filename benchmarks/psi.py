@@ -7,13 +7,11 @@ import numpy as np
 import pyarrow as pa
 from scipy.stats import spearmanr
 
-from benchmarks.harness import Context, Disagreement, Section, compare, given_rows, peak_memory
+from benchmarks.harness import Context, Disagreement, Section, compare, peak_memory
 from stages.keywords.importance.psi import NO_LIKENESS, importance
 from stages.keywords.importance.texts import read_texts
 from stages.keywords.importance.vectors import UNKNOWN, VectorTable
-from stages.runtime.errors import InputError
 
-TITLE = "Paired semantic importance of the words of a text (PSI)"
 _WIDTH = 300  # as of the fastText vectors that IANet uses
 _SEED = 13
 
@@ -21,12 +19,12 @@ Likeness = Callable[[np.ndarray, np.ndarray], float]
 
 
 def run(context: Context) -> list[Section]:
-    """Compare both kinds of ties; ``context.input`` is a Parquet file with a column ``text``.
+    """Compare both kinds of ties.
 
     Every text is compared with itself and with the next one. Vectors are random, 300 wide: what they mean has no
     part in what they cost.
     """
-    texts = _given(context) if context.input else _drawn(40 if context.quick else 2000)
+    texts = _drawn(40 if context.quick else 2000)
     some = texts[:40 if context.quick else 1000]
     sections = [_section(some, "ordinal", "NumPy, text by text", _ordinal_likeness, context.repeats),
                 _section(some[:max(2, len(some) // 4)], "average", "scipy.stats.spearmanr, text by text",
@@ -117,14 +115,6 @@ def _ordinal_likeness(first: np.ndarray, second: np.ndarray) -> float:
 
 def _average_likeness(first: np.ndarray, second: np.ndarray) -> float:
     return float(spearmanr(first, second).statistic)
-
-
-def _given(context: Context) -> list[list[str]]:
-    assert context.input is not None
-    texts = [words for text in given_rows(context.input, ["text"], "psi")["text"] if (words := text.split())]
-    if len(texts) < 2:
-        raise InputError(f"--input: {context.input} has fewer than two texts with words.")
-    return texts
 
 
 def _drawn(count: int) -> list[list[str]]:

@@ -15,7 +15,6 @@ from benchmarks.harness import Context, Disagreement, Row, Section, compare
 from pipeline.recipes import params_text, read_recipe
 from stages.runtime.entries import module_of
 
-TITLE = "The data stages of the shipped texts, from raw file to keyword graph"
 _ROOT = Path(__file__).resolve().parent.parent
 _COPIED = ("pipeline", "stages", "models", "recipes", "data", ".dvc/config", ".dvcignore", "dvc.yaml", "pyproject.toml")
 _TARGET = "graph@sample"
@@ -24,7 +23,7 @@ _PYTHON = sys.executable
 
 
 def run(context: Context) -> list[Section]:
-    """Compare a run from nothing and a run with nothing to do; ``context.input`` is not used."""
+    """Compare a run from nothing and a run with nothing to do."""
     with tempfile.TemporaryDirectory(prefix="keycontrast-") as folder:
         ways: dict[str, Callable[[Path], None]] = {"keycontrast run": _flow, "dvc repro": _dvc,
                                                    "python -m stages, one by one": _by_hand}

@@ -17,7 +17,6 @@ from stages.ranking import Settings, rank, ranker
 from stages.ranking.blocks import pieces
 from stages.ranking.selection import DIGITS, InverseFrequency
 
-TITLE = "Keyword ranking of many texts: block-diagonal engine and pytextrank's component"
 _SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample" / "paraphrase.jsonl"
 _LENGTHS = (24, 240)
 _TOKENS = 24_000
@@ -30,8 +29,7 @@ _LISTS = [name for name in SCHEMAS["tokens"].arrow().names if name not in ("text
 def run(context: Context) -> list[Section]:
     """Time rankings at 24 and 240 tokens per text, and measure memory at two sizes.
 
-    Without ``context.input`` (a Parquet file with a column ``text``) the shipped sample texts are used. Texts are
-    joined and cut to the length wanted, and annotated before anything is timed.
+    Texts are those of the shipped sample, joined and cut to the length wanted, and annotated before anything is timed.
     """
     # Arrow's own threads would be a second core.
     pa.set_cpu_count(1)
@@ -73,11 +71,7 @@ def rank_pieces(path: str, texts: int) -> int:
 
 
 def _annotated(context: Context) -> pa.Table:
-    if context.input is not None:
-        texts = pq.read_table(context.input, columns=["text"])["text"].drop_null().unique()
-    else:
-        texts = pa.json.read_json(_SAMPLE)["source"].unique()
-    texts = texts[:60 if context.quick else 4000]
+    texts = pa.json.read_json(_SAMPLE)["source"].unique()[:60 if context.quick else 4000]
     return annotator("embedded")(pa.table({"text_id": pa.array(range(len(texts)), pa.int64()), "text": texts}))
 
 

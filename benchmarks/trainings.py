@@ -76,7 +76,7 @@ class Ran:
 
 
 class Nowhere:
-    """Keeps no checkpoint, and no copy of the best weights: after one epoch they are the module's own."""
+    """Keeps no checkpoint, only a copy of the best weights, on their device."""
 
     def due(self) -> bool:
         """Ask for nothing."""
@@ -84,14 +84,15 @@ class Nowhere:
 
     def save(self, weights: Mapping[str, Tensor], optimiser: Mapping[str, Tensor], values: Mapping[str, Any],
              best: bool) -> None:
-        """Point at the weights."""
-        self.weights = dict(weights)
+        """Keep the weights if they are the best."""
+        if best:
+            self.weights = {name: tensor.detach().clone() for name, tensor in weights.items()}
 
     def load(self) -> None:
         """Find nothing."""
 
     def best(self) -> dict[str, Tensor]:
-        """Return the weights of the only epoch."""
+        """Return the weights of the best epoch."""
         return self.weights
 
 
@@ -141,33 +142,37 @@ def sides(quick: bool, threads: int, deterministic: bool = True, plain: bool = F
                       for keep, strict in ((True, True), (False, plain), (True, plain))))
 
 
-class Recording:
-    """Put before the task of a stage: keeps the loss of each step, and validates nothing."""
+def observed(task: Any) -> list[Tensor]:
+    """Return a list to which ``task`` adds the loss of every micro-batch from now on."""
+    losses: list[Tensor] = []
+    inner = task.train_batch
 
-    losses: list[Tensor]
-
-    def train_batch(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, Any]:
-        """Return what the task returns."""
-        loss, parts = super().train_batch(batch, step)  # type: ignore[misc]
-        self.losses.append(loss.detach())
+    def train_batch(batch: Any, step: Step) -> Any:
+        loss, parts = inner(batch, step)
+        losses.append(loss.detach())
         return loss, parts
 
-    def validate(self) -> dict[str, float]:
-        """Return nothing to choose by."""
-        return {"loss": 0.0}
+    task.train_batch = train_batch
+    return losses
+
+
+def silent(task: Any) -> Any:
+    """Return ``task`` without validation."""
+    task.validate = lambda: {"loss": 0.0, "accuracy": 0.0}
+    return task
 
 
 def looped(task: Any, settings: Settings, skip: int = 1) -> Ran:
-    """Train a :class:`Recording` task with :func:`models.training.fit`; the first ``skip`` steps do not count."""
+    """Train with :func:`models.training.fit`, without validation; the first ``skip`` steps do not count."""
     clocks: list[Clock] = []
-    task.losses = []
+    losses = observed(silent(task))
 
     def opened(total: int, done: int) -> Clock:
         clocks.append(Clock())
         return clocks[0]
 
     fit(task, settings, Nowhere(), partial(derived_seed, SEED), opened)
-    return ran(clocks[0], task.losses, None, skip)
+    return ran(clocks[0], losses, None, skip)
 
 
 def ran(clock: Clock, losses: Sequence[Tensor], model: nn.Module | None, skip: int = 1) -> Ran:
@@ -301,6 +306,39 @@ class _Ends(TrainerCallback):
 
     def on_step_end(self, *call: Any, **more: Any) -> None:
         self.clock.update()
+
+
+class _Learner(nn.Module):
+    """A task as a Trainer wants it: the loss comes out of a forward pass. Batches come in the order of collation."""
+
+    def __init__(self, task: Any) -> None:
+        super().__init__()
+        self.module, self.task, self.waiting = task.module, [task], []
+        self.losses: list[Tensor] = []
+
+    def collate(self, items: list[int]) -> dict[str, Tensor]:
+        """Return the batch of ``items``."""
+        self.waiting.append(items)
+        return dict(self.task[0].load(items))
+
+    def forward(self, **batch: Tensor) -> dict[str, Tensor]:
+        """Return the loss."""
+        loss, _ = self.task[0].train_batch(batch, Step(0, 1, 0, self.waiting.pop(0)))
+        self.losses.append(loss.detach())
+        return {"loss": loss}
+
+
+def by_trainer(task: Any, batch_size: int, bf16: bool = False, skip: int = 1, on_cpu: bool | None = None) -> Ran:
+    """Train a task with ``transformers.Trainer``: the same module, batches, order and optimiser as our loop's."""
+    learner, clock = _Learner(task), Clock()
+    optimiser = torch.optim.AdamW([{"params": list(group.parameters), "lr": group.rate}
+                                   for group in task.parameter_groups()], lr=0.0, weight_decay=0.0, fused=True)
+    seed = derived_seed(SEED, "order", 0)
+    batches = task.draw(batch_size, seed, False) if hasattr(task, "draw") else epoch_batches(
+        task.n_train, batch_size, seed)
+    train_in_order(learner, range(task.n_train), learner.collate, [item for batch in batches for item in batch],
+                   batch_size, optimiser, clock, bf16, on_cpu)
+    return ran(clock, learner.losses, None, skip)
 
 
 def train_in_order(module: nn.Module, items: Sequence[Any], collate: Callable[[list[Any]], dict[str, Any]],

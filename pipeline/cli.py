@@ -235,18 +235,16 @@ def export(target: Annotated[Path, typer.Argument(
     Example: `keycontrast export graph.graphml --keyword "rice cooker" --hops 2`, or
     `keycontrast export my-classifier --model clald`
     """
-    if model is None:
-        from pipeline import export as exporting
+    from pipeline.export import export_graph, export_model
+    from stages.runtime.settings import read_params
 
-        exporting.export(target, dataset, keyword, hops, form, Console())
+    if model is None:
+        export_graph(target, dataset, keyword, hops, form, Console())
         return
     if not (dataset is None and keyword is None and hops == 1 and form is None):
         raise InputError("--dataset, --keyword, --hops and --format are of the keyword graph; leave out either these "
                          "or --model.")
-    from pipeline import export_clld
-    from stages.runtime.settings import read_params
-
-    export_clld.export(read_params(), model, target, Console())
+    export_model(read_params(), model, target, Console())
 
 
 @app.command()

@@ -188,8 +188,8 @@ def _language_pipeline(root: Path) -> Iterator[Finding]:
 
 def _encoder(root: Path) -> Iterator[Finding]:
     yield _found_encoder("encoder", _param(root, "encoder", "source", "bundled"))
-    for source, model in _own_encoders(root).items():
-        yield _found_encoder(f"encoder of models.clld.{model}", source)
+    for source, place in _own_encoders(root).items():
+        yield _found_encoder(f"encoder of {place}", source)
 
 
 def _found_encoder(subject: str, source: str) -> Finding:
@@ -203,18 +203,21 @@ def _found_encoder(subject: str, source: str) -> Finding:
 
 
 def _own_encoders(root: Path) -> dict[str, str]:
-    """Return the encoders that classifiers name beside the project's, each with the first model that does."""
+    """Return the encoders that models name beside the project's, each with the place of the first that does."""
     from stages.params import load_params
-    from stages.tracks.clld.rows import TEXTCNN
+    from stages.tracks.registry import TRACKS
 
     try:
         params = load_params(root / PARAMS)
     except InputError:
         return {}
-    found: dict[str, str] = {}
-    for name in params.models.clld:
-        found.setdefault(params.clld_encoder(name), name)
-    return {source: name for source, name in found.items() if source not in (TEXTCNN, params.encoder.source)}
+    found = {params.encoder.source: ""}
+    for track in TRACKS.values():
+        for name in track.models(params):
+            if (source := track.encoder(params, name)) is not None:
+                found.setdefault(source, f"models.{track.name}.{name}")
+    del found[params.encoder.source]
+    return found
 
 
 def _param(root: Path, block: str, name: str, default: str) -> str:

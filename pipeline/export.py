@@ -1,11 +1,12 @@
-"""The keyword graph as GraphML, written as it is read: a graph of any size needs the memory of one batch.
+"""What other programs read: the keyword graph of a data set, and a trained model in a form that its track has.
 
-networkx, Gephi, igraph and Cytoscape read it. An edge points the way that messages go: its target receives from
-its source.
+The graph is GraphML, written as it is read: one of any size needs the memory of one batch. networkx, Gephi, igraph and
+Cytoscape read it. An edge points the way that messages go: its target receives from its source.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TextIO
 from xml.sax.saxutils import escape, quoteattr
@@ -15,13 +16,16 @@ import pyarrow.compute as pc
 from rich.console import Console
 from rich.text import Text
 
+from pipeline.cells import printable
 from pipeline.datasets import dataset_with
 from pipeline.neighbourhood import neighbourhood, node_of
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import atomic_file, read_batches
+from stages.artifacts.paths import DatasetPaths, ModelPaths
+from stages.artifacts.tables import atomic_file, atomic_folder, read_batches
 from stages.figures import xml_text
 from stages.runtime.errors import InputError, nearest
+from stages.runtime.settings import Params
+from stages.tracks.registry import TRACKS, track_of_model
 
 FORMATS = ("graphml",)
 _OPENING = """<?xml version="1.0" encoding="UTF-8"?>
@@ -40,7 +44,33 @@ class Written:
     replaced: int
 
 
-def export(file: Path, dataset: str | None, keyword: str | None, hops: int, form: str | None, console: Console) -> None:
+def export_model(params: Params, name: str, folder: Path, console: Console) -> None:
+    """Write model ``name`` into ``folder``, whole or not at all, and say what it is.
+
+    Args:
+        params: in force.
+        name: of a model whose track classifies.
+        folder: to be made; one that is there must be empty.
+        console: where to print.
+
+    Raises:
+        InputError: no such model, one that no class of the library can express, or a folder with something in it.
+    """
+    track = track_of_model(params, name)
+    if not track.classifies:
+        others = ", ".join(one.title for one in TRACKS.values() if one.classifies)
+        raise InputError(f"--model: {name} is of the {track.title} track and writes texts; only classifiers of the "
+                         f"{others} track can be exported. {ModelPaths(name).weights} is in Hugging Face layout as it "
+                         f"is.")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder}: is there already. Name a folder that is not, or empty this one.")
+    with atomic_folder(folder) as unfinished:
+        said = import_module(f"stages.tracks.{track.name}.export").exported(params, name, unfinished, folder)
+    console.print(Text(printable(f"{folder}: {said}", keep="\n")), soft_wrap=True)
+
+
+def export_graph(file: Path, dataset: str | None, keyword: str | None, hops: int, form: str | None,
+                 console: Console) -> None:
     """Write the keyword graph of a data set, or the part around ``keyword``, to ``file``, whole or not at all.
 
     Raises:

@@ -63,7 +63,8 @@ def encoders_of(params: Params, models: Sequence[str]) -> dict[str, PackedEncode
     Raises:
         InputError: an encoder that is not there, or has no weights.
     """
-    sources = {name: source for name in models if (source := _source(params, name)) is not None}
+    sources = {name: source for name in models
+               if (source := track_of_model(params, name).encoder(params, name)) is not None}
     others = [source for source in dict.fromkeys(sources.values()) if source != params.encoder.source]
     folders = {params.encoder.source: str(ENCODER)} | {
         source: f"{ENCODER}-{number}" for number, source in enumerate(others, 2)}
@@ -71,13 +72,6 @@ def encoders_of(params: Params, models: Sequence[str]) -> dict[str, PackedEncode
     packed = {source: PackedEncoder(source, folders[source], _with_weights(source), source in pooled)
               for source in dict.fromkeys(sources.values())}
     return {name: packed[source] for name, source in sources.items()}
-
-
-def _source(params: Params, name: str) -> str | None:
-    """Return the encoder that model ``name`` starts from, None for one that starts from none."""
-    track = track_of_model(params, name)
-    source = track.source(params, name)
-    return source if source is not None and track.encoded(source) else None
 
 
 def _with_weights(source: str) -> ResolvedEncoder:

@@ -69,8 +69,6 @@ def test_machine_says_what_decides_times():
 @pytest.mark.parametrize(("arguments", "message"), [
     (["textrnk"], "no benchmark is called 'textrnk'; did you mean 'textrank'"),
     (["--repeats", "0"], "--repeats: 0 is less than 1"),
-    (["--input", "x.parquet"], "--input: name the one benchmark"),
-    (["textrank", "--input", "x.parquet"], "--input: x.parquet is no file"),
     (["--quick", "--write"], "--write: the document holds what is measured at full size")])
 def test_wrong_arguments_are_named(arguments, message, capsys):
     assert main(arguments) == 1

@@ -1,4 +1,4 @@
-"""The benchmark of classifiers: both sides train the same, what differs is told apart, and texts of one's own."""
+"""The benchmark of classifiers: both sides train the same, what differs is told apart."""
 
 from dataclasses import replace
 
@@ -10,7 +10,6 @@ from benchmarks import clld
 from benchmarks.harness import Context, Disagreement
 from benchmarks.trainings import same_training
 from models.training import epoch_batches
-from stages.runtime.errors import InputError
 from stages.runtime.seeds import derived_seed
 
 QUICK = clld._QUICK
@@ -61,16 +60,3 @@ def test_memory_is_taken_of_the_first_two_batches():
     kept = [item for batch in batches[:2] for item in batch]
     assert clld._short(job).texts.labels.tolist() == job.texts.labels[kept].tolist()
     assert len(clld._short(job).texts) == 2 * QUICK.batch_size
-
-
-def test_texts_of_ones_own(tmp_path):
-    file = tmp_path / "texts.parquet"
-    ROWS.assign(label=range(len(ROWS))).to_parquet(file)
-    (section,) = clld.run(Context(file, repeats=1, quick=True))
-    assert "12 texts of 12 classes" in section.workload
-    ROWS.head(5).to_parquet(file)
-    with pytest.raises(InputError, match=r"5 texts, and a measurement takes 12\. Give more"):
-        clld.run(Context(file, quick=True))
-    ROWS.rename(columns={"label": "class"}).to_parquet(file)
-    with pytest.raises(InputError, match="no column 'label'; clld needs text and label"):
-        clld.run(Context(file, quick=True))

@@ -126,7 +126,7 @@ def test_the_document_says_how_to_measure_it_again():
     assert "`python -m benchmarks pgkpr --peer DIR`" in page and "`python -m benchmarks psi`" in page
 
 
-def test_a_folder_of_something_else_is_named(peer, tmp_path):
+def test_a_folder_of_something_else_is_named(peer):
     broken = peer / "Model" / "transformer" / "train.py"
     broken.write_text("import no_such_package\n")
     with pytest.raises(InputError, match=r"cannot be imported: No module named 'no_such_package'\. Name a checkout of"):
@@ -134,5 +134,3 @@ def test_a_folder_of_something_else_is_named(peer, tmp_path):
     broken.unlink()
     with pytest.raises(InputError, match=r"train\.py is missing; name a checkout of github\.com/DaSESmartEdu/PGKPR"):
         pgkpr.run(Context(quick=True, peer=peer))
-    with pytest.raises(InputError, match="leave out --input"):
-        pgkpr.run(Context(tmp_path, quick=True, peer=peer))

@@ -9,9 +9,10 @@ from source_imports import ROOT
 
 from pipeline.running.dag import Dag, StageNode
 from pipeline.sizing.estimates import costs, estimate, estimate_of_all, instances, measured_rates, total_seconds
-from pipeline.sizing.extent import Extent, extent_of
+from pipeline.sizing.extent import extent_of
 from pipeline.sizing.machine import Machine
 from stages.params import load_params, parse_params
+from stages.tracks.cost import Extent
 
 # What `keycontrast run` of recipe sample recorded on two cores of a server processor (5 min 06 s by the clock):
 # seconds and MiB of each training, floating-point operations of a step, and its seconds.
@@ -93,6 +94,17 @@ def test_every_architecture_has_an_estimate(sample, overrides):
     found = costs(parse_params(content, "params"), ["train_pgkpr@pgkpr", "train_pgkpr@transformer"], extents, TWO_CORES,
                   measured_rates(NOTHING, "few cores", 1))
     assert BEFORE < found["train_pgkpr@transformer"].seconds < 3600
+
+
+def test_a_model_of_words_costs_less_than_hcl_in_its_table(sample):
+    params, extents = sample
+    content = params.model_dump(mode="json")
+    content["models"]["hcl"]["hcl-no-graph"]["overrides"] = {"architecture": "transformer", "transformer": {
+        "layers": 1, "heads": 4, "width": 64, "feed_forward": 128, "vocabulary": 2000}}
+    found = costs(parse_params(content, "params"), ["train_hcl@hcl", "train_hcl@hcl-no-graph"], extents, TWO_CORES,
+                  measured_rates(NOTHING, "few cores", 1))
+    words, whole = (found[name].seconds - BEFORE for name in ("train_hcl@hcl-no-graph", "train_hcl@hcl"))
+    assert 0 < words < 0.1 * whole and found["train_hcl@hcl-no-graph"].gib < found["train_hcl@hcl"].gib
 
 
 def test_a_gpu_takes_the_time_of_its_launches_at_least(sample):

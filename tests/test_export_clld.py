@@ -10,11 +10,12 @@ from rich.console import Console
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
 from typer.testing import CliRunner
 
-from pipeline import export_clld
 from pipeline.cli import app
+from pipeline.export import export_model
 from pipeline.predict import predict
 from stages.params import load_params, parse_params
 from stages.runtime.errors import InputError
+from stages.tracks.clld import export
 
 MODELS = {"ct": {}, "contrasted": {"contrast": "uniform", "overrides": {"pool": "pooler"}},
           "mean": {"overrides": {"pool": "mean"}}, "words": {"encoder": "textcnn"}, "untrained": {"seed": 9}}
@@ -36,7 +37,7 @@ def inside(project, monkeypatch):
 
 def exported(name, folder):
     said = StringIO()
-    export_clld.export(load_params(), name, folder, Console(file=said, width=300))
+    export_model(load_params(), name, folder, Console(file=said, width=300))
     return said.getvalue()
 
 
@@ -80,8 +81,8 @@ def test_what_cannot_be_exported_is_said_with_what_to_do(name, message, tmp_path
 def test_where_no_row_can_be_exported_it_says_how_to_make_one(name, message, tmp_path):
     params = classified_project.params(models={name: MODELS[name]}, runs={})
     with pytest.raises(InputError, match=re.escape(message)):
-        export_clld.export(parse_params({**params, "recipe": "r"}, "params"), name, tmp_path / "out",
-                           Console(file=StringIO()))
+        export_model(parse_params({**params, "recipe": "r"}, "params"), name, tmp_path / "out",
+                     Console(file=StringIO()))
 
 
 def test_a_rewriter_is_no_classifier(tmp_path):
@@ -89,7 +90,7 @@ def test_a_rewriter_is_no_classifier(tmp_path):
     params["datasets"]["pairs"] = {"source": "pairs.csv"}
     params["models"]["hcl"] = {"writer": {"dataset": "pairs"}}
     with pytest.raises(InputError, match="--model: writer is of the HCL track and writes texts"):
-        export_clld.export(parse_params(params, "params"), "writer", tmp_path / "out", Console(file=StringIO()))
+        export_model(parse_params(params, "params"), "writer", tmp_path / "out", Console(file=StringIO()))
 
 
 def test_a_folder_with_something_in_it_is_left_alone(tmp_path):
@@ -100,7 +101,7 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path):
 
 
 def test_an_export_with_other_logits_is_not_left(monkeypatch, tmp_path):
-    monkeypatch.setattr(export_clld, "_logits", lambda model, batch: torch.zeros(len(batch["input_ids"]), 3))
+    monkeypatch.setattr(export, "_logits", lambda model, batch: torch.zeros(len(batch["input_ids"]), 3))
     with pytest.raises(InputError, match="differ by .* so nothing was written"):
         exported("ct", tmp_path / "out")
     assert list(tmp_path.iterdir()) == []

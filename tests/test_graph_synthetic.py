@@ -1,8 +1,6 @@
 """The graph's benchmark: its synthetic triples, its peer, and its curve, in small."""
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from benchmarks import graph
@@ -10,7 +8,6 @@ from benchmarks.graph import columns_first, networkx_loops
 from benchmarks.harness import Context, Disagreement
 from benchmarks.synthetic_graph import ROLES, zipf_triples
 from stages.params.data import Graph
-from stages.runtime.errors import InputError
 
 
 def run_here(function, *arguments):
@@ -61,21 +58,3 @@ def test_the_section_has_ratio_and_curve(monkeypatch):
     assert section.table[1]["positive edges"] == signs.count(1)
     assert section.table[1]["negative edges"] == signs.count(-1)
     assert section.table[1]["nodes"] == len(built.ranks)
-
-
-def test_triples_of_ones_own_are_measured(tmp_path, monkeypatch):
-    monkeypatch.setattr(graph, "peak_memory", run_here)
-    path = tmp_path / "mine.parquet"
-    mine = pa.table({"input_keyword": ["a", "a", "b"], "output_keyword": ["b", "c", "c"],
-                     "negative_keyword": ["d", None, "d"]})
-    pq.write_table(mine.append_column("else", pa.array([1, 2, 3])), path)
-    (section,) = graph.run(Context(path, repeats=1))
-    assert section.workload.startswith("3 triples (given)")
-    assert [point["nodes"] for point in section.table] == [4]
-
-    pq.write_table(mine.drop_columns("output_keyword"), path)
-    with pytest.raises(InputError, match="mine.parquet has no column 'output_keyword'"):
-        graph.run(Context(path))
-    pq.write_table(mine.set_column(0, "input_keyword", pa.array(["a", None, "b"])), path)
-    with pytest.raises(InputError, match="mine.parquet, row 2: no input_keyword. Only negative_keyword may be missing"):
-        graph.run(Context(path))

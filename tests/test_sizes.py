@@ -9,16 +9,21 @@ from source_imports import ROOT
 
 from pipeline import recipes
 from pipeline.recipes import plan, read_recipe
-from pipeline.sizing import extent, machine, sizes
-from pipeline.sizing.extent import Extent, extent_of
+from pipeline.sizing import extent, machine
+from pipeline.sizing.extent import extent_of
 from pipeline.sizing.machine import Machine
-from pipeline.sizing.sizes import BUDGET, EPOCHS, fitting_sizes, kind_of, sized_datasets
+from pipeline.sizing.sizes import fitting_sizes, kind_of, sized_datasets
 from stages.params import Params, parse_params
 from stages.runtime.errors import InputError
 from stages.runtime.settings import laid_over
+from stages.tracks.clld import cost as clld
+from stages.tracks.cost import Extent
+from stages.tracks.hcl import cost as hcl
+from stages.tracks.pgkpr import cost as pgkpr
 
 SMALL, MANY, GPU, LARGE = Machine(2, 24), Machine(16, 64), Machine(16, 64, 24), Machine(32, 256, 80)
 MACHINES = {"few cores": SMALL, "many cores": MANY, "GPU": GPU, "large GPU": LARGE}
+BUDGETS = {"hcl": hcl.BUDGET, "pgkpr": pgkpr.BUDGET, "clld": clld.BUDGET}
 QUESTIONS = Extent(1640, 91, 91, 17, 18, 11.2)
 MODELS = {"hcl": {"hcl": {"dataset": "pairs"}}, "pgkpr": {"pgkpr": {"dataset": "pairs"}},
           "clld": {"ct": {"dataset": "classes"}}}
@@ -46,9 +51,9 @@ def test_trainings_on_a_cpu_keep_to_their_budget_and_take_enough_steps(track, on
     for items in (400, 1640, 30_000):
         params = fitted(on, Extent(items, 90, 90, 17, 18, 11.0))
         training, passes = getattr(params, f"train_{track}").training, 2 if track == "pgkpr" else 1
-        seen, most = items * passes * training.epochs, BUDGET[track][kind_of(on)]
-        assert training.epochs in (1, EPOCHS[track]) or most / 2 < seen <= most
-        assert training.batch_size == sizes.BATCH[track][0] or seen >= 500 * training.batch_size
+        seen, most = items * passes * training.epochs, BUDGETS[track].items[kind_of(on)]
+        assert training.epochs in (1, BUDGETS[track].epochs) or most / 2 < seen <= most
+        assert training.batch_size == BUDGETS[track].batch[0] or seen >= 500 * training.batch_size
 
 
 def test_more_machine_is_never_less_model():
@@ -59,7 +64,7 @@ def test_more_machine_is_never_less_model():
     assert [params.train_pgkpr.sizes.width for params in found] == [128, 256, 512, 512]
     for track in ("hcl", "pgkpr", "clld"):
         epochs = [getattr(params, f"train_{track}").training.epochs for params in found]
-        assert epochs == sorted(epochs) and epochs[0] < epochs[-1] == EPOCHS[track]
+        assert epochs == sorted(epochs) and epochs[0] < epochs[-1] == BUDGETS[track].epochs
 
 
 def test_a_large_gpu_with_much_data_has_the_sizes_of_the_papers():

@@ -118,8 +118,8 @@ def test_commands_that_run_stages_name_what_stands_in_the_way(project, command):
     assert (project / "params.yaml").read_bytes() == params
 
 
-WRITERS = {"pipeline.export.export": ["export", "graph.graphml"],
-           "pipeline.export_clld.export": ["export", "folder", "--model", "ct"],
+WRITERS = {"pipeline.export.export_graph": ["export", "graph.graphml"],
+           "pipeline.export.export_model": ["export", "folder", "--model", "ct"],
            "pipeline.neighbourhood.show": ["graph", "oven"], "pipeline.explain.show": ["explain", "1"],
            "pipeline.judgement.command.sheets": ["judge", "sheets", "one", "--out", "judged"],
            "pipeline.judgement.command.read": ["judge", "read", "judged"],

@@ -34,8 +34,8 @@ from benchmarks.gpu.sizes import Job
 from benchmarks.gpu.subjects import Subject
 from benchmarks.gpu.texts import SEED
 from benchmarks.harness import compare
-from benchmarks.trainings import Clock, Nowhere, train_in_order
-from models.training import Step, epoch_batches, fit, measured_peak
+from benchmarks.trainings import Clock, Nowhere, Ran, by_trainer, looped, silent
+from models.training import fit, measured_peak
 from models.training.state import trained_tensors
 from stages.runtime.checkpoints import FolderCheckpoints
 from stages.runtime.distributed import Processes, is_first, process_group, start_processes
@@ -57,10 +57,10 @@ def training(job: Job) -> Figures:
     size, micro = job.batch
     task = subject.task(size * steps // _EPOCHS, job.device)
     mark = max(1, round(0.6 * steps))  # of the one checkpoint within an epoch
-    store: Any = _Timed(FolderCheckpoints(Path(job.folder), "gpu"), mark) if job.more.get("store") else _Here()
+    store: Any = _Timed(FolderCheckpoints(Path(job.folder), "gpu"), mark) if job.more.get("store") else Nowhere()
     bar = _Bar(job, steps)
     settings = loop_settings({**subject.training(), "epochs": _EPOCHS, "batch_size": size, "micro_batch": micro,
-                              "precision": job.precision, "checkpoint_steps": mark})
+                              "precision": job.precision})
     forget_peak(job.device)
     started = time.perf_counter()
     history = fit(task, settings, store, partial(derived_seed, SEED, "gpu"), bar.opened)
@@ -104,26 +104,6 @@ class _Bar:
 
     def close(self) -> None:
         pass
-
-
-class _Here:
-    """Keeps no checkpoint, only the best weights, where they are."""
-
-    def __init__(self) -> None:
-        self.kept: dict[str, Tensor] = {}
-
-    def due(self) -> bool:
-        return False
-
-    def save(self, weights: Mapping[str, Tensor], *rest: Any) -> None:
-        if rest[-1] is True:
-            self.kept = {name: tensor.detach().clone() for name, tensor in weights.items()}
-
-    def load(self) -> None:
-        return None
-
-    def best(self) -> dict[str, Tensor]:
-        return self.kept
 
 
 class _Timed:
@@ -202,31 +182,13 @@ def _same(mine: Tensor, other: Tensor) -> int:
 # Beside a Trainer
 
 
-class _Learner(torch.nn.Module):
-    """A task as a Trainer wants it: the loss comes out of a forward pass. Batches come in the order of collation."""
-
-    def __init__(self, task: Any) -> None:
-        super().__init__()
-        self.module, self.task, self.waiting = task.module, [task], []
-        self.losses: list[Tensor] = []
-
-    def collate(self, items: list[int]) -> dict[str, Tensor]:
-        self.waiting.append(items)
-        return dict(self.task[0].load(items))
-
-    def forward(self, **batch: Tensor) -> dict[str, Tensor]:
-        loss, _ = self.task[0].train_batch(batch, Step(0, 1, 0, self.waiting.pop(0)))
-        self.losses.append(loss.detach())
-        return {"loss": loss}
-
-
 def trainer(job: Job) -> Figures:
     """Time a step of our loop and of a Trainer: same module, batches, order, optimiser, one micro-batch a step."""
     subject, size = begin(job), job.batch[1]
-    mine, other = (_losses(train, subject, job, _COMPARED_STEPS, False)[0] for train in (_ours, _theirs))
+    mine, other = (train(subject, job, _COMPARED_STEPS, False).losses for train in (_ours, _theirs))
     apart = max(abs(one - two) / abs(two) for one, two in zip(mine, other, strict=True))
     steps = max(4, min(30, round(job.seconds / 4 / (job.more.get("seconds per step") or 1.0))))
-    seconds = {name: median(_losses(train, subject, job, steps, True)[1])
+    seconds = {name: median(train(subject, job, steps, True).seconds)
                for name, train in (("ours", _ours), ("transformers.Trainer", _theirs))}
     found = {"batch": size, "steps": steps, "losses apart": apart, "seconds": seconds,
              "times as long": seconds["transformers.Trainer"] / seconds["ours"]}
@@ -234,56 +196,15 @@ def trainer(job: Job) -> Figures:
     return found if apart <= limit else {**found, "problem": f"losses without dropout differ by {apart:.2g}"}
 
 
-def _losses(train: Callable[..., list[float]], subject: Subject, job: Job, steps: int,
-            dropout: bool) -> tuple[list[float], list[float]]:
-    clock = Clock()
-    losses = train(subject, job, steps, dropout, clock)
-    return losses, clock.spent(skip=min(2, steps - 1))[0]
+def _ours(subject: Subject, job: Job, steps: int, dropout: bool) -> Ran:
+    task = subject.task(job.batch[1] * steps, job.device, dropout)
+    return looped(task, loop_settings({"epochs": 1, "batch_size": job.batch[1], "precision": job.precision,
+                                       "schedule": "constant"}), min(2, steps - 1))
 
 
-def _ours(subject: Subject, job: Job, steps: int, dropout: bool, clock: Clock) -> list[float]:
-    task = _silent(subject.task(job.batch[1] * steps, job.device, dropout))
-    losses = observed(task)
-    settings = loop_settings({"epochs": 1, "batch_size": job.batch[1], "precision": job.precision,
-                              "schedule": "constant", "checkpoint_steps": 10**6})
-    fit(task, settings, Nowhere(), partial(derived_seed, SEED), lambda total, done: clock)
-    return [float(loss) for loss in losses]
-
-
-def _theirs(subject: Subject, job: Job, steps: int, dropout: bool, clock: Clock) -> list[float]:
-    task, size = subject.task(job.batch[1] * steps, job.device, dropout), job.batch[1]
-    learner = _Learner(task)
-    optimiser = torch.optim.AdamW([{"params": list(group.parameters), "lr": group.rate}
-                                   for group in task.parameter_groups()], lr=0.0, weight_decay=0.0, fused=True)
-    order = [item for batch in _batches(task, size) for item in batch]
-    train_in_order(learner, range(task.n_train), learner.collate, order, size, optimiser, clock,
-                   job.precision == "bf16", on_cpu=job.device == "cpu")
-    return [float(loss) for loss in learner.losses]
-
-
-def _batches(task: Any, size: int) -> list[list[int]]:
-    """Return the batches that our loop takes."""
-    seed = derived_seed(SEED, "order", 0)
-    return task.draw(size, seed, False) if hasattr(task, "draw") else epoch_batches(task.n_train, size, seed)
-
-
-def observed(task: Any) -> list[Tensor]:
-    """Return a list to which ``task`` adds the loss of every micro-batch from now on."""
-    losses, inner = [], task.train_batch
-
-    def train_batch(batch: Any, step: Step) -> Any:
-        loss, parts = inner(batch, step)
-        losses.append(loss.detach())
-        return loss, parts
-
-    task.train_batch = train_batch
-    return losses
-
-
-def _silent(task: Any) -> Any:
-    """Return ``task`` without validation."""
-    task.validate = lambda: {"loss": 0.0, "accuracy": 0.0}
-    return task
+def _theirs(subject: Subject, job: Job, steps: int, dropout: bool) -> Ran:
+    task = subject.task(job.batch[1] * steps, job.device, dropout)
+    return by_trainer(task, job.batch[1], job.precision == "bf16", min(2, steps - 1), on_cpu=job.device == "cpu")
 
 
 # Profile
@@ -292,9 +213,9 @@ def _silent(task: Any) -> Any:
 def profile(job: Job) -> Figures:
     """Count kernels, waits and copies of a training step, and the share of its time in which the device works."""
     subject, (size, micro) = begin(job), job.batch
-    task = _silent(subject.task(_PROFILED * size, job.device))
+    task = silent(subject.task(_PROFILED * size, job.device))
     settings = loop_settings({**subject.training(), "epochs": 1, "batch_size": size, "micro_batch": micro,
-                              "precision": job.precision, "checkpoint_steps": 10**6})
+                              "precision": job.precision})
     run = partial(fit, task, settings, Nowhere(), partial(derived_seed, SEED))
     run()
     synchronise(job.device)
@@ -353,9 +274,9 @@ def train_shared(job: Job) -> None:
     """Train as one of the processes of :func:`processes`; the first writes losses and time to ``job.folder``."""
     subject, (size, micro) = begin(job), job.batch
     with process_group(job.device) as device:
-        task = _silent(subject.task(size * (job.steps or _LEAST), device))
+        task = silent(subject.task(size * (job.steps or _LEAST), device))
         settings = loop_settings({**subject.training(), "epochs": 1, "batch_size": size, "precision": job.precision,
-                                  "micro_batch": min(micro, size // 2), "checkpoint_steps": 10**6})
+                                  "micro_batch": min(micro, size // 2)})
         history = fit(task, settings, Nowhere(), partial(derived_seed, SEED, "gpu"))
         if is_first():
             found = {"losses": [row["train_loss"] for row in history.rows],

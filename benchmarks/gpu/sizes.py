@@ -75,6 +75,7 @@ class Job:
         seconds: that the part should take.
         steps: of a training; None for as many as fit into ``seconds``.
         folder: for checkpoints; removed in the end.
+        settings: of the model, beside the defaults of its track (HCL's alone).
         more: what the part alone knows.
     """
 
@@ -86,6 +87,7 @@ class Job:
     seconds: float = 30.0
     steps: int | None = None
     folder: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
     more: dict[str, Any] = field(default_factory=dict)
 
     @property

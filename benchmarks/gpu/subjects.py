@@ -151,7 +151,7 @@ class Hcl(Subject):
         """Return the model; without an encoder, its weights are random."""
         bert = self._bert(**({} if dropout else _NO_DROPOUT))
         vectors = random_graph(self.size.nodes, 10, bert.hidden_size)
-        config = HclConfig.from_params({"decoder": {"layers": self.size.decoder_layers}}, bert,
+        config = HclConfig.from_params({"decoder": {"layers": self.size.decoder_layers}, **self.job.settings}, bert,
                                        special_ids(self._tokenizer), vectors.num_nodes, vectors.num_edges, 11.0)
         if not dropout:
             config.decoder["dropout"] = 0.0

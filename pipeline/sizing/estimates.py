@@ -16,23 +16,19 @@ import yaml
 
 from pipeline.running.display import duration
 from pipeline.running.workers import AT_ONCE
-from pipeline.sizing.extent import Extent, extent_of
-from pipeline.sizing.flops import training_work
+from pipeline.sizing.extent import extent_of
+from pipeline.sizing.keyword_models import COSTS
 from pipeline.sizing.machine import Machine
-from pipeline.sizing.sizes import Kind, kind_of
+from pipeline.sizing.sizes import kind_of
 from stages.params import Params
 from stages.runtime.errors import InputError
+from stages.tracks.cost import Extent, Kind
+from stages.tracks.registry import TRACKS, all_models, all_runs
 
 # Seconds of a stage before and after its own work, DVC's included: with torch to be loaded, and without.
 START_TORCH, START_PLAIN = 6.0, 2.0
-# Floating-point operations per second, of one thread or of a GPU. Those of CPU threads are of the sample's trainings on
-# two cores of a server processor; those of GPUs are guesses, which the first run there replaces.
-RATES: dict[str, dict[Kind, float]] = {
-    "train_hcl": {"few cores": 8.5e10, "many cores": 8.5e10, "GPU": 5e12, "large GPU": 2e13},
-    "pair_classifier": {"few cores": 8.5e10, "many cores": 8.5e10, "GPU": 5e12, "large GPU": 2e13},
-    "train_pgkpr": {"few cores": 2.5e10, "many cores": 2.5e10, "GPU": 3e12, "large GPU": 1e13},
-    "s_tagger": {"few cores": 2.5e10, "many cores": 2.5e10, "GPU": 3e12, "large GPU": 1e13},
-    "train_clld": {"few cores": 6e10, "many cores": 6e10, "GPU": 5e12, "large GPU": 2e13}}
+# What trainings cost, by stage.
+_TRAININGS = {**COSTS, **{track.trained_by: track.cost for track in TRACKS.values()}}
 LAUNCH = 0.03     # seconds that a micro-batch takes on a GPU at least
 # Seconds of one core: fixed, and per 1,000 items of the data set, or of the evaluated split for what a run does;
 # measured on the sample, on the same processor as the rates.
@@ -90,16 +86,16 @@ def measured_rates(folder: Path, kind: Kind, threads: int) -> Rates:
         training = record.get("training") or {}
         if {"flops_per_step", "seconds_per_step_median"} <= set(training):
             rates.setdefault(stage, []).append(training["flops_per_step"] / training["seconds_per_step_median"])
-        elif stage not in RATES:
+        elif stage not in _TRAININGS:
             seconds[path.stem] = record["seconds"]
     flops = {stage: median(found) for stage, found in rates.items()}
-    ratios = [rate / _tabled(stage, kind, threads) for stage, rate in flops.items() if stage in RATES]
+    ratios = [rate / _tabled(stage, kind, threads) for stage, rate in flops.items() if stage in _TRAININGS]
     return Rates(flops, seconds, gib, median(ratios) if ratios else 1.0, sum(map(len, rates.values())))
 
 
 def _tabled(stage: str, kind: Kind, threads: int) -> float:
     """Return the table's operations per second; threads help each other less, the more they are."""
-    return RATES[stage][kind] * (threads**0.8 if "cores" in kind else 1.0)
+    return _TRAININGS[stage].rates[kind] * (threads**0.8 if "cores" in kind else 1.0)
 
 
 def instances(params: Params, dvc: Mapping[str, Any]) -> list[str]:
@@ -129,8 +125,8 @@ def costs(params: Params, names: Iterable[str], extents: Mapping[str, Extent], m
     for name in names:
         stage, _, key = name.partition("@")
         extent = extents.get(dataset_of(params, stage, key))
-        work = training_work(params, stage, key, extent) if extent is not None and stage in RATES else None
-        if work is not None:
+        if extent is not None and stage in _TRAININGS:
+            work = _TRAININGS[stage].work(params, key, extent)
             rate = rates.flops.get(stage) or rates.speed * _tabled(stage, kind, threads)
             launches = 0.0 if "cores" in kind else LAUNCH * work.passes
             found[name] = Cost(START_TORCH + _BESIDE_STEPS * max(work.flops / rate, launches), TRAINING + work.gib)
@@ -148,8 +144,7 @@ def costs(params: Params, names: Iterable[str], extents: Mapping[str, Extent], m
 
 def dataset_of(params: Params, stage: str, key: str) -> str:
     """Return the data set that a stage instance works on; empty for one without."""
-    models: dict[str, Any] = {**params.models.hcl, **params.models.pgkpr, **params.models.clld}
-    runs: dict[str, Any] = {**params.runs.hcl, **params.runs.pgkpr, **params.runs.clld, **params.probes.hcl}
+    models, runs = all_models(params), {**all_runs(params), **params.probes.hcl}
     if stage.startswith((*_RUNS, "probe_")) and key in runs:
         key = runs[key].model
     elif key in params.datasets:
@@ -176,13 +171,13 @@ def total_seconds(params: Params, found: Mapping[str, Cost], machine: Machine) -
 
 def _chains(params: Params) -> Iterator[tuple[str, list[str]]]:
     """Yield, for each run, its data set and the stage instances that it waits for, trainings before its own too."""
-    for track in ("hcl", "pgkpr", "clld"):
-        models = getattr(params.models, track)
-        for run, entry in getattr(params.runs, track).items():
-            chain, model = [f"generate_{track}@{run}", f"evaluate_{track}@{run}"], entry.model
+    for track in TRACKS.values():
+        models = track.models(params)
+        for run, entry in track.runs(params).items():
+            chain, model = [*dict.fromkeys((f"{track.computed_by}@{run}", f"{track.evaluated_by}@{run}"))], entry.model
             while model is not None:
-                chain.append(f"train_{track}@{model}")
-                model = getattr(models[model], "init_from", None) or getattr(models[model], "pairs_of", None)
+                chain.append(f"{track.trained_by}@{model}")
+                model = next(iter(track.follows(params, model).values()), None)
             yield models[entry.model].dataset, chain
 
 

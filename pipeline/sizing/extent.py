@@ -1,7 +1,6 @@
 """How much a data set holds, from a look at its first rows: for sizes and estimates, not for any result."""
 
 from collections import Counter
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -14,35 +13,12 @@ from stages.data.reading.files import data_files, read_rows
 from stages.data.reading.text import COMPRESSIONS
 from stages.params import Params
 from stages.params.data import Dataset
+from stages.tracks.cost import Extent
 
 # Rows that are read; the count of all is exact up to here, and goes by the size of the files beyond.
 LOOKED_AT = 50_000
 _COMPRESSED = 3.0  # text in its own size over that in an archive or in Parquet, roughly
 _RARE = 95  # texts longer than all but so many per cent are cut
-
-
-@dataclass(frozen=True)
-class Extent:
-    """Roughly what the examples of a data set are.
-
-    Attributes:
-        train: items of the training split, and so on; ``ingest.max_train`` and its like are kept to.
-        inputs: words that the input of 95 items in 100 does not exceed.
-        outputs: likewise of outputs; of labelled texts those of inputs.
-        words: of an input in the mean.
-    """
-
-    train: int
-    validation: int
-    test: int
-    inputs: int
-    outputs: int
-    words: float
-
-    @property
-    def items(self) -> int:
-        """Items of all splits."""
-        return self.train + self.validation + self.test
 
 
 def extent_of(params: Params, name: str, root: Path = Path()) -> Extent:

@@ -222,11 +222,6 @@ class Block:
         found = self._differences.get((key, frozenset((name, base))))
         return found if found is None or found.name == name else found.turned()
 
-    def differences_from(self, base: str, key: str) -> list[Difference]:
-        """Return every system that was compared with ``base`` less it."""
-        found = (self.difference(name, base, key) for name in self.compared if name != base)
-        return [one for one in found if one is not None]
-
     @property
     def tested(self) -> list[str]:
         """Keys of the metrics on which anything was compared."""

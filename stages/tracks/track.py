@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from stages.params import Params as Validated
+    from stages.tracks.cost import Cost
 
 
 PREDICTIONS = ("predictions.parquet",)
@@ -105,7 +106,7 @@ class Track:
     classifies: bool = False
     run_files: Sequence[str] = PREDICTIONS
     after: str | None = None
-    source: Callable[[Params, str], str | None] = lambda params, name: None
+    source: Callable[["Params | Validated", str], str | None] = lambda params, name: None
     encoded: Callable[[str], bool] = lambda source: True
     pooled: Callable[[Params, str], bool] = lambda params, name: False
     vectors: bool = False
@@ -141,6 +142,11 @@ class Track:
         other = None if self.after is None else getattr(self.models(params)[name], self.after)
         return {} if other is None else {str(self.after): other}
 
+    def encoder(self, params: "Params | Validated", name: str) -> str | None:
+        """Return the source of the encoder that model ``name`` starts from; None for a model that starts from none."""
+        source = self.source(params, name)
+        return source if source is not None and self.encoded(source) else None
+
     def weights(self, params: Params, run: str) -> Path:
         """Return the folder of the model of ``run``."""
         return ModelPaths(self.runs(params)[run].model).weights
@@ -157,4 +163,10 @@ class Track:
             InputError: the model is not trained yet, or cannot do what is asked.
         """
         found: Predictor = import_module(f"stages.tracks.{self.name}.new_texts").NewTexts(asked, finding, device)
+        return found
+
+    @property
+    def cost(self) -> "Cost":
+        """What its trainings cost, ``stages.tracks.NAME.cost.COST``."""
+        found: Cost = import_module(f"stages.tracks.{self.name}.cost").COST
         return found
