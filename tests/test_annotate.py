@@ -23,7 +23,6 @@ from stages.data.language.pipelines import noun_chunks
 from stages.data.language.tokens import (
     annotate_texts,
     doc_columns,
-    fixed_chunks,
     noun_runs,
     rebuild_docs,
     stream_chunks,
@@ -113,9 +112,8 @@ def test_documents_come_back_as_the_pipeline_left_them(pipeline):
 
 def test_chunks_stand_alone_and_are_cut_by_id():
     table = texts([str(n) for n in range(10)]).sort_by([("text_id", "descending")])
-    chunks = fixed_chunks(table, 4)
+    chunks = list(stream_chunks([table.sort_by("text_id")], 4))
     assert [chunk["text_id"].to_pylist() for chunk in chunks] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
-    assert fixed_chunks(table.slice(0, 0), 4) == []
     assert token_table({name: [] for name in SCHEMAS["tokens"].arrow().names}).num_rows == 0
 
 
@@ -223,14 +221,15 @@ def test_chinese_is_read_by_jieba():
     assert annotate.run(texts(["我来到北京清华大学。"], language="zh"), Annotate(pipeline="jieba")).equals(table)
 
 
-def test_streamed_chunks_are_the_fixed_ones_however_they_come():
+def test_streamed_chunks_are_the_same_however_they_come():
     table = texts([str(number) for number in range(23)])
+    whole = list(stream_chunks([table], 5))
     for sizes in ([23], [1] * 23, [5, 0, 9, 9], [11, 12]):
         cuts = np.cumsum([0, *sizes])
         batches = [table.slice(start, size) for start, size in zip(cuts, sizes, strict=False)]
         chunks = list(stream_chunks(batches, 5))
         assert [chunk.num_rows for chunk in chunks] == [5, 5, 5, 5, 3]
-        assert all(one.equals(other) for one, other in zip(chunks, fixed_chunks(table, 5), strict=True))
+        assert all(one.equals(other) for one, other in zip(chunks, whole, strict=True))
     assert list(stream_chunks([], 5)) == list(stream_chunks([table.slice(0, 0)], 5)) == []
 
 
