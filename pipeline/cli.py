@@ -225,7 +225,8 @@ def export(target: Annotated[Path, typer.Argument(
            form: Annotated[str | None, typer.Option("--format", help="graphml, whatever the file's ending")] = None,
            model: Annotated[str | None, typer.Option(
                help="a trained classifier in place of the graph, for AutoModelForSequenceClassification")] = None,
-           ) -> None:
+           seed: Annotated[int | None, typer.Option(
+               help="with --model: of the classifier; the first of its row by default")] = None) -> None:
     """Write the keyword graph, or a trained classifier, for other programs.
 
     The graph as GraphML, for networkx, Gephi, igraph or Cytoscape: nodes carry keyword, cluster size, degrees,
@@ -244,7 +245,7 @@ def export(target: Annotated[Path, typer.Argument(
     if not (dataset is None and keyword is None and hops == 1 and form is None):
         raise InputError("--dataset, --keyword, --hops and --format are of the keyword graph; leave out either these "
                          "or --model.")
-    export_model(read_params(), model, target, Console())
+    export_model(read_params(), model, target, Console(), seed)
 
 
 @app.command()
@@ -259,7 +260,9 @@ def predict(run: Annotated[str, typer.Argument(help="a run of params.yaml")],
             keyword: Annotated[str | None, typer.Option(help="use this in place of each text's own keyword; for PGKPR "
                                                              "and IANet, words of the text, parted by spaces")] = None,
             samples: Annotated[int | None, typer.Option(min=0, help="further outputs per text, z drawn; HCL")] = None,
-            batch_size: Annotated[int | None, typer.Option(min=1, help="texts worked on together")] = None) -> None:
+            batch_size: Annotated[int | None, typer.Option(min=1, help="texts worked on together")] = None,
+            seed: Annotated[int | None, typer.Option(help="of the model; the first of its row by default")] = None,
+            ) -> None:
     """Rewrite or classify texts with a trained run; one line of JSON per text.
 
     A rewriter's line has the keyword that was used, a classifier's the probability of its label and of every class.
@@ -275,7 +278,7 @@ def predict(run: Annotated[str, typer.Argument(help="a run of params.yaml")],
     # Whoever types, or pipes line by line, waits for each answer.
     size = batch_size or (None if file is not None else 1)
     found = texts_from(texts or [], file, sys.stdin, column, encoding)
-    prediction.print_lines(prediction.predict(params, run, found, keyword, samples, size))
+    prediction.print_lines(prediction.predict(params, run, found, keyword, samples, size, seed))
 
 
 @app.command()

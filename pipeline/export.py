@@ -25,7 +25,7 @@ from stages.artifacts.tables import atomic_file, atomic_folder, read_batches
 from stages.figures import xml_text
 from stages.runtime.errors import InputError, nearest
 from stages.runtime.settings import Params
-from stages.tracks.registry import TRACKS, track_of_model
+from stages.tracks.registry import TRACKS, seed_of, track_of_model
 
 FORMATS = ("graphml",)
 _OPENING = """<?xml version="1.0" encoding="UTF-8"?>
@@ -44,7 +44,7 @@ class Written:
     replaced: int
 
 
-def export_model(params: Params, name: str, folder: Path, console: Console) -> None:
+def export_model(params: Params, name: str, folder: Path, console: Console, seed: int | None = None) -> None:
     """Write model ``name`` into ``folder``, whole or not at all, and say what it is.
 
     Args:
@@ -52,20 +52,23 @@ def export_model(params: Params, name: str, folder: Path, console: Console) -> N
         name: of a model whose track classifies.
         folder: to be made; one that is there must be empty.
         console: where to print.
+        seed: of the model; None takes the first that it has.
 
     Raises:
-        InputError: no such model, one that no class of the library can express, or a folder with something in it.
+        InputError: no such model or seed, one that no class of the library can express, or a folder with something in
+            it.
     """
     track = track_of_model(params, name)
+    paths = ModelPaths(name, seed_of(name, params.model_seeds(name), seed))
     if not track.classifies:
         others = ", ".join(one.title for one in TRACKS.values() if one.classifies)
         raise InputError(f"--model: {name} is of the {track.title} track and writes texts; only classifiers of the "
-                         f"{others} track can be exported. {ModelPaths(name).weights} is in Hugging Face layout as it "
+                         f"{others} track can be exported. {paths.weights} is in Hugging Face layout as it "
                          f"is.")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder}: is there already. Name a folder that is not, or empty this one.")
     with atomic_folder(folder) as unfinished:
-        said = import_module(f"stages.tracks.{track.name}.export").exported(params, name, unfinished, folder)
+        said = import_module(f"stages.tracks.{track.name}.export").exported(params, paths, unfinished, folder)
     console.print(Text(printable(f"{folder}: {said}", keep="\n")), soft_wrap=True)
 
 

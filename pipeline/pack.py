@@ -145,7 +145,7 @@ def _contents(params: Params, models: Sequence[str], runs: Sequence[str], encode
     """Return what the runner and `unpack` go by."""
     return {"pack": digest, "here": _differences(params, encoders),
             "models": {name: _model_contents(params, name, encoders.get(name)) for name in models},
-            "confusing_pairs": {name: stage_hash(params, "confusing_pairs", name)
+            "confusing_pairs": {name: _hashes(params, "confusing_pairs", name, params.model_seeds(name))
                                 for name in _consulted(params, models)},
             "runs": {name: _run_contents(params, name) for name in runs},
             "tables": {name: _sha256(content) for name, content in members.items() if name.startswith("artifacts/")}}
@@ -157,13 +157,19 @@ def _model_contents(params: Params, name: str, encoder: PackedEncoder | None) ->
     beginning = None if source is None else {"source": source, "folder": None, "description": {"name": source}}
     return {"track": track.name, "dataset": track.models(params)[name].dataset, "init_from": None, "pairs_of": None,
             **track.follows(params, name), "encoder": beginning if encoder is None else encoder.contents(),
-            "params_hash": stage_hash(params, track.trained_by, name)}
+            "seeds": params.model_seeds(name),
+            "params_hash": _hashes(params, track.trained_by, name, params.model_seeds(name))}
 
 
 def _run_contents(params: Params, name: str) -> dict[str, Any]:
     track = track_of_run(params, name)
     return {"track": track.name, "model": track.runs(params)[name].model, "stage": track.computed_by,
-            "params_hash": stage_hash(params, track.computed_by, name)}
+            "params_hash": _hashes(params, track.computed_by, name, params.run_seeds(name))}
+
+
+def _hashes(params: Params, stage: str, name: str, seeds: Sequence[int]) -> dict[str, str]:
+    """Return the hash of the params of a stage instance for each of its seeds."""
+    return {str(seed): stage_hash(params, stage, name, seed) for seed in seeds}
 
 
 def _code() -> dict[str, bytes | Path]:

@@ -11,12 +11,12 @@ from stages.runtime.errors import InputError
 from stages.runtime.precision import computing
 from stages.runtime.seeds import seed_everything
 from stages.runtime.settings import Params
-from stages.tracks.registry import track_of_run
+from stages.tracks.registry import seed_of, track_of_run
 from stages.tracks.track import Asked
 
 
 def predict(params: Params, run: str, texts: Iterable[str], keyword: str | None = None, samples: int | None = None,
-            batch_size: int | None = None) -> Iterator[dict[str, Any]]:
+            batch_size: int | None = None, seed: int | None = None) -> Iterator[dict[str, Any]]:
     """Yield one plain dictionary per text: source, prediction(s), and for a model that reads keywords these.
 
     Of a classifier: text, label, its probability, and the probabilities of all classes.
@@ -29,6 +29,7 @@ def predict(params: Params, run: str, texts: Iterable[str], keyword: str | None 
             is told by it which words of the text are keywords, several parted by spaces.
         samples: further outputs per text, z drawn from the prior; None takes the run's setting. HCL alone has a z.
         batch_size: texts worked on together; None takes the run's setting.
+        seed: of the run's model; None takes the first that it has.
 
     Raises:
         InputError: no such run, its model is not trained yet, or it cannot do what is asked.
@@ -38,9 +39,10 @@ def predict(params: Params, run: str, texts: Iterable[str], keyword: str | None 
         if name in track.unread and value:
             raise InputError(f"--{name}: run {run} is of the {track.title} track, whose models {track.unread[name]}; "
                              f"leave it out.")
+    seed = seed_of(run, params.run_seeds(run), seed)
     seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)
     with computing(params.runtime) as device:
-        predictor = track.predictor(Asked(params, run, keyword, samples), StageFinding(params), device)
+        predictor = track.predictor(Asked(params, run, seed, keyword, samples), StageFinding(params), device)
     for batch in _batches(texts, batch_size or predictor.batch_size):
         with computing(params.runtime):  # left before each yield, for what the caller computes in between
             lines = predictor.lines(batch)

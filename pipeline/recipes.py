@@ -22,13 +22,15 @@ from pipeline.sizing.sizes import fitting_sizes, sized_datasets, why
 from stages.artifacts.paths import (
     ARTIFACTS,
     COMPARISON,
+    CONFUSED,
+    MODELS,
     PARAMS,
+    PREDICTED,
+    PROBES,
     RECIPES,
     REPORT,
+    RUNS,
     DatasetPaths,
-    ModelPaths,
-    ProbePaths,
-    RunPaths,
 )
 from stages.artifacts.tables import atomic_file
 from stages.params import Params, parse_params
@@ -204,9 +206,10 @@ def _staying_folders(params: Params, root: Path) -> set[Path]:
     """
     staying = {DatasetPaths(name).folder for name in params.datasets}
     if _present_recipe(root) == params.recipe:
-        models, runs = ((*block.hcl, *block.pgkpr, *block.clld) for block in (params.models, params.runs))
-        staying |= {REPORT, COMPARISON, *(ModelPaths(name).folder for name in models),
-                    *(ProbePaths(name).folder for name in params.probes.hcl), *(RunPaths(name).folder for name in runs)}
+        models, runs = ([*block.hcl, *block.pgkpr, *block.clld] for block in (params.models, params.runs))
+        owned = {MODELS: models, RUNS: runs, PREDICTED: runs, PROBES: params.probes.hcl,
+                 CONFUSED: params.consulted_models}
+        staying |= {REPORT, COMPARISON, *(group / name for group, names in owned.items() for name in names)}
     return staying
 
 
@@ -220,7 +223,7 @@ def _present_recipe(root: Path) -> str | None:
 
 def _present_folders(root: Path) -> list[Path]:
     """Folders of data sets, models, runs and the report that lie in ``artifacts/``, whatever the params say."""
-    groups = [ModelPaths("x").folder.parent, RunPaths("x").folder.parent, ProbePaths("x").folder.parent]
+    groups = [MODELS, RUNS, PREDICTED, PROBES, CONFUSED]
     found = [path for group in groups for path in sorted((root / group).glob("*"))]
     found += [path for path in sorted((root / ARTIFACTS).glob("*"))
               if path.relative_to(root) not in groups]

@@ -9,7 +9,9 @@ from rich.table import Table
 
 from stages.metrics.registered import Metric
 from stages.params import Params
-from stages.results.artifacts import known_metrics
+from stages.results.artifacts import known_metrics, seeded_runs
+from stages.results.comparison import pooled_name
+from stages.results.model import values_of
 from stages.results.track import FEW
 from stages.results.tracks import TRACKS
 
@@ -21,18 +23,29 @@ _DIGITS = 3
 def results_tables(params: Params, runs: Collection[str], root: Path = Path(), width: int = 80) -> list[Table]:
     """Return a table per track of those ``runs`` that have metrics; none for a track without any.
 
-    Floors stand once for all runs of a track on the same examples. Where there is more width than 80 there are more
-    metrics.
+    A run under several seeds is one row, of means. Floors stand once for all runs of a track on the same examples.
+    Where there is more width than 80 there are more metrics.
     """
     tables = []
     for track in TRACKS.values():
-        known = track.runs(params)
-        metrics = dict(known_metrics([name for name in known if name in runs], root))
-        if metrics:
-            datasets = {name: track.models(params)[known[name].model].dataset for name in metrics}
+        known = {name: run for name, run in seeded_runs(params, track).items() if run.name in runs}
+        found: dict[str, list[dict[str, Any]]] = {}
+        for name, one in known_metrics(known, root):
+            found.setdefault(known[name].name, []).append(one)
+        if found:
+            models = {run: track.runs(params)[run].model for run in found}
+            metrics = {pooled_name(run, len(seeds)): _pooled(seeds) for run, seeds in found.items()}
+            datasets = {name: track.models(params)[model].dataset
+                        for name, model in zip(metrics, models.values(), strict=True)}
             columns = track.headlines[:FEW + max(0, width - 80) // _CHARACTERS]
             tables.append(_table(track.headline, columns, metrics, datasets))
     return tables
+
+
+def _pooled(seeds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the metrics of a run, means over its seeds."""
+    values = values_of([one["run"] for one in seeds], {})
+    return {**seeds[0], "run": {name: value.mean for name, value in values.items()}}
 
 
 def _table(title: str, columns: Sequence[Metric], metrics: Mapping[str, dict[str, Any]],

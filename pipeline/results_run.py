@@ -95,7 +95,7 @@ def rows_run(material: Material) -> list[str]:
         for system in block.systems:
             own = list({models[run].name: models[run] for run in system.runs}.values())
             epochs = " ".join(f"{model.metrics.get('best_epoch')}/{model.metrics.get('epochs')}" for model in own)
-            starts = dict.fromkeys(_start(material.params, model.name) for model in own)
+            starts = dict.fromkeys(_start(material.params, model.paths.name) for model in own)
             changes = [settings_text(system.changes), *(f"starts from {name}" for name in starts if name)]
             rows.append([escaped(system.name), escaped(system.label),
                          escaped("; ".join(filter(None, changes)) or "nothing"), ", ".join(map(str, system.seeds)),
@@ -117,8 +117,8 @@ def durations(material: Material) -> list[str]:
         sums[kind] = sums.get(kind, 0.0) + seconds
     if not sums:
         return ["No durations were recorded here: the artifacts were made elsewhere."]
-    missing = [model.name for model in material.results.models
-               if f"train_{model.track}@{model.name}" not in material.seconds]
+    trained = dict.fromkeys((model.track, model.paths.name) for model in material.results.models)
+    missing = [name for track, name in trained if f"train_{track}@{name}" not in material.seconds]
     said = ", ".join(f"{kind} {duration(seconds)}" for kind, seconds in sorted(sums.items()))
     line = f"Durations of the stages, summed ({duration(sum(sums.values()))}; some ran side by side): {said}."
     if material.devices:

@@ -2,8 +2,9 @@
 
     artifacts/sample/keywords.parquet            sample.keywords, or keywords where that is unambiguous
     artifacts/sample/metrics/graph.json          sample.metrics_graph
-    artifacts/models/hcl/history.csv             models_hcl.history
-    artifacts/runs/hcl-no-graph/scores.parquet   runs_hcl_no_graph.scores
+    artifacts/models/hcl/13/history.csv               models_hcl.history, or models_hcl_13.history if it has more seeds
+    artifacts/runs/hcl-no-graph/13/scores.parquet     runs_hcl_no_graph.scores
+    artifacts/predictions/hcl/13/predictions.parquet  runs_hcl.predictions
 
 DuckDB reads the files as Arrow datasets that we open, column by column and batch by batch, and is then shut off
 from every file: refusing statements by their kind would not do, because a SELECT may hold a COPY.
@@ -15,7 +16,7 @@ import math
 import re
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
@@ -42,6 +43,9 @@ _MADE_BY = "Make artifacts with `keycontrast run`."
 # A folder with this file is a saved model: what else it holds is no table.
 _MODEL = "config.json"
 _OTHER = ("report",)
+# Folders of models, runs and probes, and those whose files stand among the views of these.
+_GROUPS = ("models", "runs", "probes")
+_AMONG = {"predictions": "runs", "confusing_pairs": "models"}
 # Schemas that DuckDB has already.
 _TAKEN = ("main", "temp", "system", "pg_catalog", "information_schema")
 _log = logger("sql")
@@ -99,19 +103,34 @@ def catalog(root: Path = ARTIFACTS) -> Catalog:
     for path in sorted(root.rglob("*")) if root.is_dir() else ():
         inner = path.relative_to(root).parts
         if path.suffix in _KINDS and path.is_file() and not _is_left_out(path, inner):
-            depth = min(2 if inner[0] in ("models", "runs", "probes") else 1, len(inner) - 1)
-            views = folders.setdefault(inner[:depth], {})
-            views[_free(_name((*inner[depth:-1], path.stem)), views)] = path
+            folder, rest = _home(inner)
+            views = folders.setdefault(folder, {})
+            views[_free(_name((*rest[:-1], path.stem)), views)] = path
     if not folders:
         raise InputError(f"{root}: no artifacts to query. {_MADE_BY}")
     schemas: dict[str, dict[str, Path]] = {}
     datasets = {}
-    for folder, views in folders.items():
+    for folder, views in _without_lone_seeds(folders).items():
         schema = _free(_name(folder) or root.name, [*schemas, *_TAKEN])
         schemas[schema] = views
         if len(folder) == 1 and any(path.suffix == ".parquet" for path in views.values()):
             datasets[folder[0]] = schema
     return Catalog(schemas, datasets)
+
+
+def _home(inner: Sequence[str]) -> tuple[tuple[str, ...], Sequence[str]]:
+    """Return whose a file is, a data set or the seed of a model or run, say, and its place in there."""
+    names = (_AMONG.get(inner[0], inner[0]), *inner[1:])
+    depth = min(2 if names[0] in _GROUPS else 1, len(names) - 1)
+    depth += len(names) > depth + 1 and names[depth].isdigit()     # a folder per seed
+    return names[:depth], names[depth:]
+
+
+def _without_lone_seeds(folders: Mapping[tuple[str, ...], dict[str, Path]]) -> dict[tuple[str, ...], dict[str, Path]]:
+    """Return ``folders`` with models and runs of one seed called without it."""
+    seeds = Counter(folder[:-1] for folder in folders if len(folder) > 1 and folder[-1].isdigit())
+    return {folder[:-1] if seeds[folder[:-1]] == 1 and folder[-1].isdigit() else folder: views
+            for folder, views in folders.items()}
 
 
 def _is_left_out(path: Path, inner: Sequence[str]) -> bool:

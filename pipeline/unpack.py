@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.text import Text
 
-from pipeline.packed.run import CONTENTS, ENCODER, MODEL_FILES, RESULTS
+from pipeline.packed.run import CONTENTS, MODEL_FILES, RESULTS
 from pipeline.schemas import schema_of
 from stages.artifacts.model_folder import TRAINED_ON_FILE
 from stages.artifacts.paths import ModelPaths, RunPaths
@@ -73,6 +73,7 @@ class _Part:
         schema: of a table; None for anything else.
         stage: stage instance that made it.
         model: that it is, or was made with.
+        seed: of that model.
     """
 
     source: Path
@@ -80,6 +81,7 @@ class _Part:
     schema: TableSchema | None = None
     stage: str = ""
     model: str = ""
+    seed: int | None = None
 
     @property
     def made(self) -> float:
@@ -138,8 +140,8 @@ def unpack(file: Path, force: bool = False) -> Unpacked:
             _put(part, contents, params)
     unfinished = {name: job["state"] for name, job in contents["jobs"].items() if job["state"] != "done"}
     brought = {part.target for part in parts}
-    others = [name for name in contents["models"]
-              if ModelPaths(name).weights.exists() and ModelPaths(name).weights not in brought]
+    others = [name for name in contents["models"] if any(
+        paths.weights.exists() and paths.weights not in brought for paths in _trained(contents, name))]
     runs = {run: _track(contents, "runs", run).name for run in contents["runs"]}
     return Unpacked(contents["models"], runs, unfinished, contents["machine"], contents["overrides"], others)
 
@@ -163,19 +165,21 @@ def _extracted(file: Path, folder: Path) -> Path:
 
 def _check(file: Path, contents: Mapping[str, Any], params: Params) -> None:
     """Make sure that models, runs and data are those of this project."""
-    if "tables" not in contents:
+    packed = contents["pack"]
+    if "tables" not in contents or any("seeds" not in model for model in packed["models"].values()):
         raise InputError(f"{file}: results of another version of Keycontrast. Unpack them with that one, or make a new "
                          f"pack.")
-    packed = contents["pack"]
     problems = []
     for block in ("models", "runs"):
         for name in contents[block]:
             track = _track(contents, block, name)
             stage = track.trained_by if block == "models" else _run_stage(contents, name)
             known = track.models(params) if block == "models" else track.runs(params)
+            seeds_of = params.model_seeds if block == "models" else params.run_seeds
             if name not in known:
                 problems.append(f"{block}.{track.name}.{name}: not in params.yaml")
-            elif stage_hash(params, stage, name) != packed[block][name]["params_hash"]:
+            elif any(seed not in seeds_of(name) or stage_hash(params, stage, name, seed) != digest
+                     for seed, digest in _hashes(packed[block][name])):
                 problems.append(f"{block}.{track.name}.{name}: params.yaml has other params for it now")
     problems += [f"{path}: is another table now" for path, digest in packed["tables"].items()
                  if Path(path).exists() and sha256_of(Path(path)) != digest]
@@ -191,13 +195,23 @@ def _track(contents: Mapping[str, Any], block: str, name: str) -> Track:
 
 
 def _run_stage(contents: Mapping[str, Any], run: str) -> str:
-    """Return the stage that computed a run of a pack; packs of earlier versions have runs that generate alone."""
-    entry = contents["pack"]["runs"][run]
-    return str(entry.get("stage", f"generate_{entry['track']}"))
+    """Return the stage that computed a run of a pack."""
+    return str(contents["pack"]["runs"][run]["stage"])
+
+
+def _hashes(entry: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
+    """Yield each seed of a model or run of a pack, and the hash of its params."""
+    return ((int(seed), digest) for seed, digest in entry["params_hash"].items())
+
+
+def _trained(contents: Mapping[str, Any], model: str) -> list[ModelPaths]:
+    """Return where the model of a pack belongs here, under each of its seeds."""
+    return [ModelPaths(model, seed) for seed in contents["pack"]["models"][model]["seeds"]]
 
 
 def _parts(folder: Path, contents: Mapping[str, Any]) -> Iterator[_Part]:
-    parts = [part for name in contents["models"] for part in _parts_of_model(folder, contents, name)]
+    parts = [part for name in contents["models"] for paths in _trained(contents, name)
+             for part in _parts_of_model(folder, contents, paths)]
     parts += [part for run in contents["runs"] for part in _parts_of_run(folder, contents, run)]
     yield from parts
     for stage in dict.fromkeys(part.stage for part in parts):
@@ -206,26 +220,28 @@ def _parts(folder: Path, contents: Mapping[str, Any]) -> Iterator[_Part]:
             yield _Part(folder / "records" / record, RECORDS / record, None, stage)
 
 
-def _parts_of_model(folder: Path, contents: Mapping[str, Any], name: str) -> Iterator[_Part]:
-    paths, source, track = ModelPaths(name), folder / "models" / name, _track(contents, "models", name)
-    stage = f"{track.trained_by}@{name}"
-    for kind, digest in contents["tables"][name].items():
-        yield _Part(folder / kind / f"{digest}.parquet", paths.folder / f"{kind}.parquet", schema_of(kind, track),
-                    f"confusing_pairs@{name}" if kind == "confusing_pairs" else stage, name)
+def _parts_of_model(folder: Path, contents: Mapping[str, Any], paths: ModelPaths) -> Iterator[_Part]:
+    place, track = f"{paths.name}/{paths.seed}", _track(contents, "models", paths.name)
+    source, stage = folder / "models" / place, f"{track.trained_by}@{paths.name}"
+    for kind, digest in contents["tables"][place].items():
+        pairs = kind == "confusing_pairs"
+        yield _Part(folder / kind / f"{digest}.parquet", paths.confusing_pairs if pairs else paths.table(kind),
+                    schema_of(kind, track), f"{kind}@{paths.name}" if pairs else stage, paths.name, paths.seed)
     for file in MODEL_FILES:
         if (source / file).exists():
-            yield _Part(source / file, paths.folder / file, None, stage, name)
-    if (folder / "weights" / name).exists():
-        yield _Part(folder / "weights" / name, paths.weights, None, stage, name)
+            yield _Part(source / file, paths.folder / file, None, stage, paths.name, paths.seed)
+    if (folder / "weights" / place).exists():
+        yield _Part(folder / "weights" / place, paths.weights, None, stage, paths.name, paths.seed)
 
 
 def _parts_of_run(folder: Path, contents: Mapping[str, Any], run: str) -> Iterator[_Part]:
     stage, model = _run_stage(contents, run), contents["pack"]["runs"][run]["model"]
     track = _track(contents, "runs", run)
-    for file in track.run_files:
-        place = Path(file)
-        schema = schema_of(place.stem, track) if place.suffix == ".parquet" else None
-        yield _Part(folder / "runs" / run / file, RunPaths(run).folder / file, schema, f"{stage}@{run}", model)
+    for seed in (paths.seed for paths in _trained(contents, model)):
+        for file in map(Path, track.run_files):
+            schema = schema_of(file.stem, track) if file.suffix == ".parquet" else None
+            yield _Part(folder / "runs" / run / str(seed) / file, RunPaths(run, seed).file(file.name), schema,
+                        f"{stage}@{run}", model, seed)
 
 
 def _refuse_newer(file: Path, parts: list[_Part]) -> None:
@@ -255,16 +271,8 @@ def _put(part: _Part, contents: Mapping[str, Any], params: Params) -> None:
 
 
 def _encoder(contents: Mapping[str, Any], model: str) -> Mapping[str, Any]:
-    """Return source, folder and description of the encoder that a model of a pack started from; nothing for none.
-
-    Packs of earlier versions have one encoder, for all models of HCL, whose files do not name it.
-    """
-    packed = contents["pack"]
-    if "encoder" not in packed:
-        return packed["models"][model]["encoder"] or {}
-    if packed["encoder"] is None:
-        return {}
-    return {"description": packed["encoder"], "folder": ENCODER.name, "source": f"path:{ENCODER}"}
+    """Return source, folder and description of the encoder that a model of a pack started from; nothing for none."""
+    return contents["pack"]["models"][model]["encoder"] or {}
 
 
 def _put_file(source: Path, target: Path, encoder: Mapping[str, Any]) -> None:
@@ -280,12 +288,12 @@ def _put_file(source: Path, target: Path, encoder: Mapping[str, Any]) -> None:
     target.write_text(source.read_text(encoding="utf-8").replace(there, here), encoding="utf-8")
 
 
-def _params_hash(packed: Mapping[str, Any], stage: str) -> str:
-    """Return the hash of the params of a stage instance of a pack."""
-    name, _, key = stage.partition("@")
-    if name == "confusing_pairs":
-        return str(packed["confusing_pairs"][key])
-    return str(packed["models" if name.startswith("train_") else "runs"][key]["params_hash"])
+def _params_hash(packed: Mapping[str, Any], part: _Part) -> str:
+    """Return the hash of the params of what made a part of a pack."""
+    name, _, key = part.stage.partition("@")
+    hashes = (packed["confusing_pairs"][key] if name == "confusing_pairs" else
+              packed["models" if name.startswith("train_") else "runs"][key]["params_hash"])
+    return str(hashes[str(part.seed)])
 
 
 def _write_table(part: _Part, target: Path, contents: Mapping[str, Any]) -> None:
@@ -295,7 +303,7 @@ def _write_table(part: _Part, target: Path, contents: Mapping[str, Any]) -> None
     models, encoder = metadata.get("models", {}), _encoder(contents, part.model)
     if "encoder" in models and encoder:
         models["encoder"] = {**encoder["description"], **({"stored_as": "float16"} if encoder["folder"] else {})}
-    metadata |= {"stage": part.stage, "params_hash": _params_hash(packed, part.stage), "models": models,
+    metadata |= {"stage": part.stage, "params_hash": _params_hash(packed, part), "models": models,
                  "computed_elsewhere": {"pack": packed["pack"], **contents["machine"],
                                         "overrides": contents["overrides"]}}
     stored = dict(table.schema.metadata or {})

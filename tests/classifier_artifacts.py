@@ -9,7 +9,7 @@ import yaml
 from sklearn.metrics import accuracy_score, confusion_matrix, f1_score, precision_recall_fscore_support
 
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import COMPARISON, DatasetPaths, ModelPaths, RunPaths
+from stages.artifacts.paths import COMPARISON, DatasetPaths, ModelPaths, RunPaths, row_name
 from stages.artifacts.tables import Provenance, read_frame, write_json, write_table
 
 ATTACK = "<script>alert('x')</script>"
@@ -21,15 +21,20 @@ EMPTY = CLASSES.index("nothing.in.it")
 ATHEISM, RELIGION = CLASSES.index("alt.atheism"), CLASSES.index("talk.religion.misc")
 TEXTS = 60
 BINS = 5
-# Model: its block in the params, and the share of texts that it has right.
+# Model, as results call it: its block in the params, and the share of texts that it has right.
 CLASSIFIERS = {
-    "ct": ({"encoder": "textcnn"}, 0.6), "ct-2": ({"encoder": "textcnn", "seed": 99}, 0.65),
-    "cl": ({"encoder": "textcnn", "contrast": "uniform"}, 0.7),
-    "cl-2": ({"encoder": "textcnn", "contrast": "uniform", "seed": 99}, 0.75),
+    "ct/13": ({"encoder": "textcnn", "seeds": [13, 99]}, 0.6), "ct/99": ({}, 0.65),
+    "cl/13": ({"encoder": "textcnn", "contrast": "uniform", "seeds": [13, 99]}, 0.7), "cl/99": ({}, 0.75),
     "clsled": ({"encoder": "textcnn", "contrast": "static_tau_pairs", "pairs_of": "ct"}, 0.75),
     "clald": ({"encoder": "textcnn", "contrast": "adaptive"}, 0.8),
     "mini": ({"encoder": "bundled"}, 0.85), "mini-cl": ({"encoder": "bundled", "contrast": "uniform"}, 0.9),
     "simcse": ({"encoder": "bundled", "contrast": "simcse", "overrides": {"contrast": {"temperature": 0.1}}}, 0.8)}
+ROWS = {row_name(name): block for name, (block, _) in CLASSIFIERS.items() if block}
+
+
+def seed_of(name):
+    """The seed of what results call ``name``: 13 where they do not say."""
+    return int(name.partition("/")[2] or 13)
 
 
 def provenance(stage, **more):
@@ -120,13 +125,13 @@ def calibration_frame(scores):
     return pd.DataFrame(rows)
 
 
-def write_classifier_run(name, model, seed, right, split="test", count=TEXTS):
+def write_classifier_run(name, seed, right, split="test", count=TEXTS):
     labels, texts = texts_of(count)
     probabilities = answers(seed, right, labels)
-    paths, said = RunPaths(name), probabilities.argmax(1)
+    paths, said = RunPaths(row_name(name), seed_of(name)), probabilities.argmax(1)
     scores = class_scores("run", labels, probabilities)
     floors = {"majority": majority_scores(labels), "linear": class_scores("linear", labels, answers(1, 0.5, labels))}
-    made = provenance(f"evaluate_clld@{name}")
+    made = provenance(f"evaluate_clld@{paths.name}")
     write_table(paths.predictions, SCHEMAS["class_predictions"], class_predictions(labels, texts, probabilities), made)
     write_table(paths.scores, SCHEMAS["class_scores"], pd.concat([scores, *floors.values()], ignore_index=True), made)
     write_table(paths.table("classes"), SCHEMAS["classes"], classes_frame(labels, said), made)
@@ -137,7 +142,7 @@ def write_classifier_run(name, model, seed, right, split="test", count=TEXTS):
         "run": own, "floors": {floor: metrics_of(rows) for floor, rows in floors.items()},
         "intervals": {"run": {"accuracy": [own["accuracy"] - 0.05, own["accuracy"] + 0.05]}, "floors": {}},
         "counts": {"examples": count}, "settings": {"split": split, "leading": ["accuracy", "macro_f1"], "level": 0.95,
-                                                    "bins": BINS, "model": model}})
+                                                    "bins": BINS, "model": paths.name}})
 
 
 def distance_rows(moves):
@@ -152,11 +157,11 @@ def distance_rows(moves):
     return pd.DataFrame(rows, columns=["evaluation", "epoch", "step", "strength", "class", "other", "distance"])
 
 
-def write_classifier(name, block, seed):
-    paths = ModelPaths(name)
+def write_classifier(name, seed):
+    paths = ModelPaths(row_name(name), seed_of(name))
     paths.weights.mkdir(parents=True, exist_ok=True)
     (paths.weights / "config.json").write_text(json.dumps({"model_type": "keycontrast-clld"}))
-    contrast = block.get("contrast", "none")
+    contrast = ROWS[paths.name].get("contrast", "none")
     own = ",train_contrast" if contrast != "none" else ""
     rows = [f"{epoch},{10 * epoch},{1.5 - epoch / 10},{1.5 - epoch / 10},{0.5 + epoch / 20}"
             f"{',0.25' if own else ''},{1.25 - epoch / 20},{0.55 + epoch / 20},{0.5 + epoch / 20},0.001,{epoch == 2}"
@@ -166,7 +171,7 @@ def write_classifier(name, block, seed):
     write_json(paths.metrics, {"best_epoch": 2, "epochs": 3, "stopped_early": False,
                                "validation": {"loss": 1.15, "accuracy": 0.65, "macro_f1": 0.6}})
     labels, _ = texts_of()
-    made = provenance(f"train_clld@{name}")
+    made = provenance(f"train_clld@{paths.name}")
     said = answers(seed + 1000, 0.6, labels).argmax(1)
     write_table(paths.table("validation_confusion"), SCHEMAS["validation_confusion"],
                 confusion_rows(counted(labels, said)), made)
@@ -174,8 +179,8 @@ def write_classifier(name, block, seed):
     moves = {"uniform": [(0, 0, None, {})], "static_tau_pairs": [(0, 0, None, {pair: 5.0})],
              "adaptive": [(0, 0, None, {}), (2, 10, 0.66, {pair: 4.2, other: 1.5}), (3, 20, 0.33, {pair: 3.1})]}
     write_table(paths.table("label_distance"), SCHEMAS["label_distance"], distance_rows(moves.get(contrast, [])), made)
-    if name == "ct":
-        write_table(paths.table("confusing_pairs"), SCHEMAS["confusing_pairs"], pd.DataFrame({
+    if paths.name == "ct":
+        write_table(paths.confusing_pairs, SCHEMAS["confusing_pairs"], pd.DataFrame({
             "rank": [1, 2], "class": ["alt.atheism", ATTACK], "other": ["talk.religion.misc", "עברית"],
             "as_other": [4, 1], "as_class": [3, 0], "confused": [7, 1], "chosen": [True, False]}),
             provenance("confusing_pairs@ct"))
@@ -194,10 +199,10 @@ def write_class_comparison():
     content = json.loads((COMPARISON / "metrics.json").read_text()) if COMPARISON.exists() else {}
     two = {metric: {"mean": 0.7123, "sd": 0.0123, "low": 0.6, "high": 0.8} for metric in ("accuracy", "macro_f1")}
     one = {"mean": 0.75, "sd": None, "low": 0.7, "high": 0.8}
-    groups = {"ct (2 seeds)": {"runs": ["ct", "ct-2"], "seeds": [13, 99], **two},
-              "cl (2 seeds)": {"runs": ["cl", "cl-2"], "seeds": [13, 99], **two},
-              **{name: {"runs": [name], "seeds": [block.get("seed", 13)], "accuracy": one, "macro_f1": one}
-                 for name, (block, _) in CLASSIFIERS.items()},
+    groups = {"ct (2 seeds)": {"runs": ["ct/13", "ct/99"], "seeds": [13, 99], **two},
+              "cl (2 seeds)": {"runs": ["cl/13", "cl/99"], "seeds": [13, 99], **two},
+              **{name: {"runs": [name], "seeds": [seed_of(name)], "accuracy": one, "macro_f1": one}
+                 for name in CLASSIFIERS},
               **{f"floor {floor}": {"runs": [], "seeds": [], "accuracy": one} for floor in ("majority", "linear")}}
     write_json(COMPARISON / "metrics.json", {**content, "20ng/test": {"items": TEXTS, "groups": groups}})
     paired = [{"dataset": "20ng/test", "metric": metric, "first": first, "second": second, "items": TEXTS,
@@ -210,9 +215,9 @@ def write_class_comparison():
                   ("ct (2 seeds)", "clald", 0.02), ("ct (2 seeds)", "floor linear", 0.08))]
     exact = [{"dataset": "20ng/test", "first": first, "second": second, "items": TEXTS, "both_right": 40,
               "first_only": 2, "second_only": 11, "both_wrong": 7, "p_value": p}
-             for first, second, p in (("ct", "cl", 0.0225), ("ct-2", "cl-2", 0.25), ("cl", "clsled", 0.0004),
-                                      ("cl", "clald", 0.5), ("mini", "mini-cl", 0.125), ("ct", "floor linear", 0.03),
-                                      ("ct-2", "floor linear", 0.04))]
+             for first, second, p in (("ct/13", "cl/13", 0.0225), ("ct/99", "cl/99", 0.25),
+                                      ("cl/13", "clsled", 0.0004), ("cl/13", "clald", 0.5), ("mini", "mini-cl", 0.125),
+                                      ("ct/13", "floor linear", 0.03), ("ct/99", "floor linear", 0.04))]
     made = provenance("compare")
     if (COMPARISON / "paired.parquet").exists():
         before = read_frame(COMPARISON / "paired.parquet", SCHEMAS["paired"])
@@ -224,14 +229,14 @@ def write_class_comparison():
 def write_classifiers(**changes):
     """Write params and artifacts of a recipe of CLLD; with those of other tracks there, all are in the params."""
     write_class_counts("20ng")
-    for place, (name, (block, right)) in enumerate(CLASSIFIERS.items()):
-        write_classifier(name, block, place)
-        write_classifier_run(name, name, place, right)
+    for place, (name, (_, right)) in enumerate(CLASSIFIERS.items()):
+        write_classifier(name, place)
+        write_classifier_run(name, place, right)
     write_class_comparison()
     content = yaml.safe_load(Path("params.yaml").read_text()) if Path("params.yaml").exists() else {
         "recipe": "tiny-clld", "seed": 13, "datasets": {}, "models": {}, "runs": {}}
     content["datasets"]["20ng"] = {"source": "data/20ng.jsonl", "layout": "labelled", "keywords": False,
                                    "columns": {"label": "label"}}
-    content["models"]["clld"] = {name: {"dataset": "20ng", **block} for name, (block, _) in CLASSIFIERS.items()}
-    content["runs"]["clld"] = {name: {"model": name} for name in CLASSIFIERS}
+    content["models"]["clld"] = {name: {"dataset": "20ng", **block} for name, block in ROWS.items()}
+    content["runs"]["clld"] = {name: {"model": name} for name in ROWS}
     Path("params.yaml").write_text(yaml.safe_dump({**content, **changes}, sort_keys=False))

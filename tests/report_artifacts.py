@@ -23,6 +23,8 @@ TEXTS = ["How do I lose belly fat?", "What helps against belly fat?", "Is belly 
 KEYWORDS = ["belly fat", "belly fat", "belly fat", ATTACK, "author", "reads", "sleep", "עברית"]
 NODES = sorted(set(KEYWORDS))
 SHA256 = "ab" * 32
+# Of the rows of HCL that have another than the project's.
+SEEDS = {"plain": 99}
 ITEMS = 30      # evaluated: several pages of the generations
 
 
@@ -98,14 +100,15 @@ def write_graph(paths):
 
 
 def write_model(name, alarms=()):
-    ModelPaths(name).weights.mkdir(parents=True)
-    (ModelPaths(name).weights / "config.json").write_text(json.dumps({
+    paths = ModelPaths(name, SEEDS.get(name, 13))
+    paths.weights.mkdir(parents=True)
+    (paths.weights / "config.json").write_text(json.dumps({
         "model_type": "keycontrast-hcl", "graph": {"iterations": 2}, "contrasts": {"keyword": {"temperature": 0.1}}}))
-    ModelPaths(name).history.write_text(
+    paths.history.write_text(
         "epoch,step,train_reconstruction,train_kl,train_keyword_vanished,validation_loss,validation_kl,best\n"
         "1,5,4.5,1.0,0,6.25,1.5,True\n2,10,4.0,2.0,0.5,5.75,2.5,True\n3,15,3.5,3.0,0.95,5.9,2.75,False\n")
-    write_json(ModelPaths(name).metrics, {"best_epoch": 2, "epochs": 3, "stopped_early": False, "validation": {},
-                                          "alarms": list(alarms), "keywords": {}})
+    write_json(paths.metrics, {"best_epoch": 2, "epochs": 3, "stopped_early": False, "validation": {},
+                               "alarms": list(alarms), "keywords": {}})
 
 
 def metrics_of(bleu_1, source_bleu, **more):
@@ -117,7 +120,8 @@ def metrics_of(bleu_1, source_bleu, **more):
 
 
 def write_run(name, bleu_1, source_bleu, output, **more):
-    write_json(RunPaths(name).metrics, {
+    paths = RunPaths(name, SEEDS.get(name, 13))
+    write_json(paths.metrics, {
         "run": metrics_of(bleu_1, source_bleu, **more), "counts": {"examples": ITEMS, "skipped_extrema_average": 1},
         "floors": {"copy": metrics_of(0.9, 1.0), "nearest": metrics_of(0.2, 0.0)},
         "intervals": {"run": {"bleu_1": [bleu_1 - 0.05, bleu_1 + 0.05]}, "floors": {"copy": {"bleu_1": [0.8, 1.0]}}},
@@ -126,7 +130,7 @@ def write_run(name, bleu_1, source_bleu, output, **more):
                      "tokens": "lower-cased BERT basic tokens"}})
     texts = [("lose Belly  Fat now", output, SCRIPTS)[place % 3] for place in range(ITEMS)]
     places = [(0, 1), (3, 4), (6, 7)] * ITEMS
-    write_table(RunPaths(name).predictions, SCHEMAS["predictions"], pd.DataFrame({
+    write_table(paths.predictions, SCHEMAS["predictions"], pd.DataFrame({
         "example_id": range(6, 6 + ITEMS), "sample": 0, "source": [TEXTS[places[place][0]] for place in range(ITEMS)],
         "keyword": [KEYWORDS[places[place][0]] for place in range(ITEMS)],
         "keyword_known": [place % 3 != 1 for place in range(ITEMS)], "prediction": texts,
@@ -134,7 +138,7 @@ def write_run(name, bleu_1, source_bleu, output, **more):
     scores = {column: bleu_1 / 2 for column in (
         "bleu_1", "bleu_2", "bleu_3", "bleu_4", "extrema", "average", "greedy", "rouge_1", "rouge_2", "rouge_l",
         "bertscore", "source_bleu_4")}
-    write_table(RunPaths(name).scores, SCHEMAS["scores"], pd.DataFrame({
+    write_table(paths.scores, SCHEMAS["scores"], pd.DataFrame({
         "system": "run", "example_id": range(6, 6 + ITEMS), "output": texts, **scores, "keyword_kept": True}),
         provenance(f"evaluate_hcl@{name}"))
 
@@ -173,7 +177,7 @@ def write_probe():
 
 
 def write_params(**changes):
-    models = {"full": {"dataset": "tiny"}, "plain": {"dataset": "tiny", "seed": 99,
+    models = {"full": {"dataset": "tiny"}, "plain": {"dataset": "tiny", "seeds": [SEEDS["plain"]],
                                                      "overrides": {"graph": {"iterations": 0}}}}
     runs = {"full": {"model": "full"}, "plain": {"model": "plain", "decode": {"num_beams": 1}}}
     content = {"recipe": "tiny-recipe", "seed": 13, "datasets": {"tiny": {"source": "data/tiny.tsv"}},
@@ -201,8 +205,8 @@ QUESTIONS = ["what are good workouts to lose belly fat ?", f"who wrote {ATTACK} 
 TAGS = ["WP VBP JJ NNS TO VB NN NN .", "WP VBD NN .",
         "WRB VBP PRP VB TO VB CC VB CC VB DT NN WDT NN IN PRP VBZ IN DT NN ."]
 REWRITERS = {
-    "pgkpr": ({"dataset": "quora"}, {"pgkpr": {}, "pgkpr-ref": {"keywords": "xy"}}),
-    "pgkpr-2": ({"dataset": "quora", "seed": 99}, {"pgkpr-2": {}}),
+    "pgkpr": ({"dataset": "quora", "seeds": [13, 99]}, {"pgkpr": {}}),
+    "again": ({"dataset": "quora"}, {"pgkpr-ref": {"keywords": "xy"}}),
     "w-o-con": ({"dataset": "quora", "overrides": {"contrast": {"weight": 0}}}, {"w-o-con": {"num_beams": 4}}),
     "psi": ({"dataset": "quora", "overrides": {"keywords": {"by": "psi"}}}, {"psi-s": {"keywords": "s_tagger"}}),
     "lbow": ({"dataset": "quora", "overrides": {"architecture": "latent_bow", "latent_bow": {"gumbel": True}}},
@@ -247,8 +251,8 @@ def paraphrase_items():
     return pd.DataFrame(rows)
 
 
-def write_rewriter(name, pairs):
-    paths = ModelPaths(name)
+def write_rewriter(name, seed, pairs):
+    paths = ModelPaths(name, seed)
     paths.weights.mkdir(parents=True, exist_ok=True)
     (paths.weights / "config.json").write_text(json.dumps({"model_type": "keycontrast-rewriter", "max_words": READ}))
     write_table(paths.paraphrase_items, SCHEMAS["paraphrase_items"], pairs, provenance(f"train_pgkpr@{name}"))
@@ -266,23 +270,23 @@ def rewriting_metrics(bleu, **more):
     return metrics_of(bleu, 0.3, **own, keywords_kept=0.75, source_bleu_4=0.4, **more)
 
 
-def write_rewriting_run(name, model, which, bleu, pairs):
+def write_rewriting_run(name, seed, model, which, bleu, pairs):
     rows = pairs[pairs["reference"] == 0]
     masks = None if which is None else fixed_masks(rows, which, 13, max_length=READ)
     keywords = [None] * ITEMS if masks is None else [
         " ".join(word for word, keyword in zip(words, mask, strict=False) if keyword)
         for words, mask in zip(rows["source_words"], masks, strict=True)]
     texts = [("how do i lose belly fat ?", f"{ATTACK} who wrote", "")[place % 3] for place in range(ITEMS)]
-    write_table(RunPaths(name).predictions, SCHEMAS["predictions"], pd.DataFrame({
+    write_table(RunPaths(name, seed).predictions, SCHEMAS["predictions"], pd.DataFrame({
         "example_id": range(ITEMS), "sample": 0, "source": rows["source"].tolist(), "keyword": keywords,
         "keyword_known": True, "prediction": texts,
         "references": [[f"tell me {place}", f"or {IMAGE} {place}"] for place in range(ITEMS)]}),
         provenance(f"generate_pgkpr@{name}"))
     columns = {field: 0.25 if kind == pa.float64() else None for field, kind, _ in SCHEMAS["paraphrase_scores"].fields}
-    write_table(RunPaths(name).scores, SCHEMAS["paraphrase_scores"], pd.DataFrame({
+    write_table(RunPaths(name, seed).scores, SCHEMAS["paraphrase_scores"], pd.DataFrame({
         **columns, "system": "run", "example_id": range(ITEMS), "output": texts, "released_output": texts,
         "released_references": [[]] * ITEMS}), provenance(f"evaluate_pgkpr@{name}"))
-    write_json(RunPaths(name).metrics, {
+    write_json(RunPaths(name, seed).metrics, {
         "run": rewriting_metrics(bleu), "floors": {"copy": rewriting_metrics(0.7)}, "counts": {"examples": ITEMS},
         "intervals": {"run": {"released_bleu_1": [bleu - 0.05, bleu + 0.05]}, "floors": {}},
         "settings": {"split": "test", "leading": ["released_bleu_1"], "level": 0.95, "model": model,
@@ -295,9 +299,11 @@ def write_rewriting_comparison():
     one = {"mean": 0.55, "sd": None, "low": 0.5, "high": 0.6}
     two = {metric: {"mean": 0.5432, "sd": 0.0123, "low": 0.5, "high": 0.6}
            for metric in ("released_bleu_1", "released_py_rouge_1")}
-    runs = [run for _, runs in REWRITERS.values() for run in runs]
-    groups = {"pgkpr (2 seeds)": {"runs": ["pgkpr", "pgkpr-2"], "seeds": [13, 99], **two},
-              **{run: {"runs": [run], "seeds": [13], "released_bleu_1": one} for run in runs},
+    runs = [run if "seeds" not in block else f"{run}/{seed}" for block, runs in REWRITERS.values()
+            for seed in block.get("seeds", [13]) for run in runs]
+    groups = {"pgkpr (2 seeds)": {"runs": ["pgkpr/13", "pgkpr/99"], "seeds": [13, 99], **two},
+              **{run: {"runs": [run], "seeds": [int(run.partition("/")[2] or 13)], "released_bleu_1": one}
+                 for run in runs},
               "floor copy": {"runs": [], "seeds": [], "released_bleu_1": one}}
     write_json(COMPARISON / "metrics.json", {**content, "quora/test": {"items": ITEMS, "groups": groups}})
     paired = [{"dataset": "quora/test", "metric": "released_bleu_1", "first": "pgkpr (2 seeds)", "second": second,
@@ -313,11 +319,13 @@ def write_rewriting(**changes):
     """Write params and artifacts of a recipe of PGKPR; with those of HCL there, both tracks are in the params."""
     pairs = paraphrase_items()
     write_pairs()
-    for model, (_, runs) in REWRITERS.items():
-        write_rewriter(model, pairs)
+    for model, seed, runs in ((model, seed, runs) for model, (block, runs) in REWRITERS.items()
+                              for seed in block.get("seeds", [13])):
+        write_rewriter(model, seed, pairs)
         for run, decode in runs.items():
             which = None if model == "lbow" else decode.get("keywords", "xx")
-            write_rewriting_run(run, model, which, 0.6 if model == "pgkpr" else 0.5, pairs)
+            bleu = 0.6 if model in ("pgkpr", "again") and seed == 13 else 0.5
+            write_rewriting_run(run, seed, model, which, bleu, pairs)
     write_rewriting_comparison()
     content = yaml.safe_load(Path("params.yaml").read_text()) if Path("params.yaml").exists() else {
         "recipe": "tiny-pgkpr", "seed": 13, "datasets": {}, "models": {}, "runs": {}}

@@ -78,14 +78,14 @@ RECIPES = {
 recipe: one
 sizes: paper
 datasets: {d: {source: raw}}
-models: {hcl: {m1: {dataset: d}, m2: {dataset: d, seed: 2}}}
+models: {hcl: {m1: {dataset: d}, m2: {dataset: d, seeds: [2]}}}
 runs: {hcl: {m1: {model: m1}, m2: {model: m2}}}
 """,
     "two": """# The second recipe.
 recipe: two
 sizes: paper
 datasets: {d: {source: raw}}
-models: {hcl: {m1: {dataset: d, seed: 5}}}
+models: {hcl: {m1: {dataset: d, seeds: [5]}}}
 runs: {hcl: {m1: {model: m1}}}
 """,
     "outside": """# Data that does not ship.

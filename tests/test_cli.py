@@ -117,8 +117,8 @@ def test_results_show_floors_once_for_runs_on_the_same_examples(tmp_path):
     root = make_project(tmp_path / "p")
     params = load_params(root / "params.yaml")
     assert results_tables(params, {"m1", "m2"}, root) == []
-    for run, value in (("m1", 0.25), ("m2", 0.5)):
-        write_json(root / f"artifacts/runs/{run}/metrics.json", {
+    for run, seed, value in (("m1", 13, 0.25), ("m2", 2, 0.5)):
+        write_json(root / f"artifacts/runs/{run}/{seed}/metrics.json", {
             "run": {"bleu_1": value}, "floors": {"copy": {"bleu_1": 0.75}, "nearest": {"bleu_1": 0.125}},
             "counts": {"examples": 12}})
     assert results_tables(params, set(), root) == []
@@ -135,7 +135,7 @@ def test_results_have_a_table_per_track(tmp_path):
                            "runs": {track: {name: {"model": name} for name in names}
                                     for track, names in models.items()}}, "params")
     for name, key in (("a", "bleu_1"), ("b", "released_bleu_1")):
-        write_json(tmp_path / f"artifacts/runs/{name}/metrics.json", {
+        write_json(tmp_path / f"artifacts/runs/{name}/13/metrics.json", {
             "run": {key: 0.5, "source_bleu": 0.25}, "floors": {"copy": {key: 0.75}}, "counts": {"examples": 12}})
     first, second = results_tables(params, {"a", "b", "c"}, tmp_path)
     cells = [{column.header: list(column.cells) for column in table.columns} for table in (first, second)]
@@ -146,11 +146,23 @@ def test_results_have_a_table_per_track(tmp_path):
     assert all(Console(width=200).measure(table).maximum <= 80 for table in (first, second))
 
 
+def test_results_of_several_seeds_are_one_row_of_means(tmp_path):
+    params = parse_params({"recipe": "r", "datasets": {"d": {"source": "x"}},
+                           "models": {"hcl": {"a": {"dataset": "d", "seeds": [1, 2]}}},
+                           "runs": {"hcl": {"a": {"model": "a"}}}}, "params")
+    for seed, value in ((1, 0.25), (2, 0.5)):
+        write_json(tmp_path / f"artifacts/runs/a/{seed}/metrics.json", {
+            "run": {"bleu_1": value}, "floors": {}, "counts": {"examples": 12}})
+    table, = results_tables(params, {"a"}, tmp_path)
+    columns = {column.header: list(column.cells) for column in table.columns}
+    assert columns["run"] == ["a (2 seeds)"] and columns["B-1"] == ["0.375"]
+
+
 def test_results_of_classifiers_stand_beside_their_floors(tmp_path):
     params = parse_params({"recipe": "r", "datasets": {"d": {"source": "x", "layout": "trec"}},
                            "models": {"clld": {"a": {"dataset": "d"}}},
                            "runs": {"clld": {"a": {"model": "a"}}}}, "params")
-    write_json(tmp_path / "artifacts/runs/a/metrics.json", {
+    write_json(tmp_path / "artifacts/runs/a/13/metrics.json", {
         "run": {"accuracy": 0.5, "macro_f1": 0.4, "nll": 1.25}, "counts": {"examples": 12},
         "floors": {"majority": {"accuracy": 0.25}, "linear": {"accuracy": 0.75, "ece": 0.1}}})
     table, = results_tables(params, {"a"}, tmp_path)

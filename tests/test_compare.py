@@ -11,14 +11,13 @@ import yaml
 from nltk.translate.bleu_score import corpus_bleu
 
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import COMPARISON, RunPaths
+from stages.artifacts.paths import COMPARISON, RunPaths, row_name
 from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_json, write_table
 from stages.metrics import bleu, mean_statistic, paired_bootstrap
 from stages.metrics.registered import METRICS, standing_alone
-from stages.params import parse_params
 from stages.params.evaluation import Compare
 from stages.results.compare import main, run
-from stages.results.comparison import EvaluatedRun, pooled_name
+from stages.results.comparison import EvaluatedRun
 from stages.results.tracks import TRACKS
 from stages.runtime.seeds import derived_seed
 
@@ -49,10 +48,15 @@ def scores_frame(outputs, gain, draw):
                       frame("copy", SOURCES[:len(outputs)], np.full(len(outputs), 0.4))], ignore_index=True)
 
 
-def evaluated(name, gain=0.0, seed=1, kind="a", items=ITEMS, split="test", dataset="data", references=REFERENCES):
+def run_paths(name):
+    """The place of a run that results call ``name``, such as ``hcl/2``."""
+    return RunPaths(row_name(name), int(name.partition("/")[2] or 1))
+
+
+def evaluated(name, gain=0.0, items=ITEMS, split="test", dataset="data", references=REFERENCES):
     draw = np.random.default_rng(sum(map(ord, name)))
     outputs = [f"{references[number][0]} {name if draw.random() > gain else ''}" for number in range(items)]
-    return EvaluatedRun(name, dataset, split, seed, kind, predictions_frame(outputs, references),
+    return EvaluatedRun(name, dataset, split, run_paths(name), predictions_frame(outputs, references),
                         scores_frame(outputs, gain, draw), TRACKS["hcl"])
 
 
@@ -63,7 +67,7 @@ def row_of(result, metric, first, second):
 
 
 def test_every_pair_of_runs_and_floors_stands_in_the_table_once():
-    result = run([evaluated("one"), evaluated("two", 0.3, kind="b"), evaluated("three", 0.1, kind="c")], SETTINGS, 1)
+    result = run([evaluated("one"), evaluated("two", 0.3), evaluated("three", 0.1)], SETTINGS, 1)
     names = ["one", "two", "three", "floor copy"]
     for metric, rows in result.paired.groupby("metric"):
         assert list(zip(rows["first"], rows["second"], strict=True)) == list(combinations(names, 2)), metric
@@ -75,7 +79,7 @@ def test_every_pair_of_runs_and_floors_stands_in_the_table_once():
 
 
 def test_differences_are_those_of_the_paired_bootstrap():
-    one, two = evaluated("one"), evaluated("two", 0.3, kind="b")
+    one, two = evaluated("one"), evaluated("two", 0.3)
     result = run([one, two], SETTINGS, 1)
     values = [mean_statistic(each.scores.query("system == 'run'")["bleu_2"].to_numpy()) for each in (one, two)]
     expected = paired_bootstrap(*values, resamples=200, seed=derived_seed(1, "compare"))
@@ -90,26 +94,26 @@ def test_differences_are_those_of_the_paired_bootstrap():
     assert row_of(result, "keyword_kept", "one", "two")["first_value"] == pytest.approx(kept.mean(), abs=1e-6)
 
 
-def test_runs_that_differ_in_their_seed_are_taken_together():
-    runs = [evaluated("hcl-s1", 0.2, 1), evaluated("hcl-s2", 0.3, 2), evaluated("hcl-s3", 0.1, 3),
-            evaluated("plain", 0.0, 1, kind="b")]
+def test_the_seeds_of_a_row_are_taken_together():
+    runs = [evaluated("hcl/1", 0.2), evaluated("hcl/2", 0.3), evaluated("hcl/3", 0.1),
+            evaluated("plain", 0.0)]
     result = run(runs, SETTINGS, 1)
     groups = result.metrics["data/test"]["groups"]
-    assert list(groups) == ["hcl (3 seeds)", "hcl-s1", "hcl-s2", "hcl-s3", "plain", "floor copy"]
+    assert list(groups) == ["hcl (3 seeds)", "hcl/1", "hcl/2", "hcl/3", "plain", "floor copy"]
     together = groups["hcl (3 seeds)"]
-    assert together["runs"] == ["hcl-s1", "hcl-s2", "hcl-s3"] and together["seeds"] == [1, 2, 3]
+    assert together["runs"] == ["hcl/1", "hcl/2", "hcl/3"] and together["seeds"] == [1, 2, 3]
     single = [groups[name]["bleu_1"]["mean"] for name in together["runs"]]
     assert together["bleu_1"]["mean"] == pytest.approx(np.mean(single), abs=2e-6)
     assert together["bleu_1"]["sd"] == pytest.approx(np.std(single, ddof=1), abs=2e-6)
     assert groups["plain"]["bleu_1"]["sd"] is None
     assert groups["floor copy"]["runs"] == groups["floor copy"]["seeds"] == []
     pairs = set(zip(result.paired["first"], result.paired["second"], strict=True))
-    assert ("hcl (3 seeds)", "plain") in pairs and ("hcl-s1", "hcl-s2") in pairs
-    assert not [pair for pair in pairs if pair[0] == "hcl (3 seeds)" and pair[1].startswith("hcl-s")]
+    assert ("hcl (3 seeds)", "plain") in pairs and ("hcl/1", "hcl/2") in pairs
+    assert not [pair for pair in pairs if pair[0] == "hcl (3 seeds)" and pair[1].startswith("hcl/")]
 
 
 def test_the_value_of_a_group_is_the_mean_of_each_item_over_its_runs():
-    runs = [evaluated("hcl-1", 0.2, 1), evaluated("hcl-2", 0.3, 2), evaluated("plain", 0.0, 1, kind="b")]
+    runs = [evaluated("hcl/1", 0.2), evaluated("hcl/2", 0.3), evaluated("plain", 0.0)]
     result = run(runs, SETTINGS, 1)
     columns = [one.scores.query("system == 'run'")["rouge_l"].to_numpy() for one in runs]
     expected = paired_bootstrap(mean_statistic((columns[0] + columns[1]) / 2), mean_statistic(columns[2]),
@@ -122,33 +126,18 @@ def test_the_value_of_a_group_is_the_mean_of_each_item_over_its_runs():
         (corpus[0] + corpus[1]) / 2, abs=1e-6)
 
 
-def test_two_runs_of_one_seed_are_no_group():
-    result = run([evaluated("hcl", 0.2, 1), evaluated("again", 0.2, 1)], SETTINGS, 1)
-    assert list(result.metrics["data/test"]["groups"]) == ["hcl", "again", "floor copy"]
-
-
-@pytest.mark.parametrize("names, expected", [
-    (["hcl-s1", "hcl-s2"], "hcl (2 seeds)"), (["hcl", "hcl-seed-2", "hcl-seed-3"], "hcl (3 seeds)"),
-    (["hcl-13", "hcl-14"], "hcl (2 seeds)"), (["hcl-no-graph-seed1", "hcl-no-graph-seed2"], "hcl-no-graph (2 seeds)"),
-    (["hcl13", "hcl14"], "hcl (2 seeds)"), (["t5", "t5-2"], "t5 (2 seeds)"), (["classes-1", "classes-2"],
-                                                                               "classes (2 seeds)"),
-    (["one", "two"], "one (2 seeds)")])
-def test_names_of_groups(names, expected):
-    assert pooled_name(names) == expected
-
-
-def test_two_groups_do_not_get_one_name():
-    runs = [evaluated("hcl-1", 0.1, 1), evaluated("hcl-2", 0.1, 2), evaluated("hcl-3", 0.1, 1, kind="b"),
-            evaluated("hcl-4", 0.1, 2, kind="b")]
-    groups = run(runs, SETTINGS, 1).metrics["data/test"]["groups"]
-    assert list(groups)[:2] == ["hcl (2 seeds)", "hcl-3 + hcl-4"]
+def test_only_the_seeds_of_one_row_are_taken_together():
+    """Rows of other names are never one system, however alike their names and settings."""
+    names = ["hcl-1", "hcl-2", "hcl/3", "hcl/4"]
+    result = run([evaluated(name, 0.2) for name in names], SETTINGS, 1)
+    assert list(result.metrics["data/test"]["groups"]) == ["hcl (2 seeds)", *names, "floor copy"]
 
 
 def test_only_runs_on_the_same_items_are_compared():
     others = [[f"another reference {number}"] for number in range(ITEMS)]
-    runs = [evaluated("one"), evaluated("two", kind="b"), evaluated("short", kind="c", items=10),
-            evaluated("valid", kind="d", split="validation"), evaluated("else", kind="e", dataset="other"),
-            evaluated("refs", kind="f", references=others)]
+    runs = [evaluated("one"), evaluated("two"), evaluated("short", items=10),
+            evaluated("valid", split="validation"), evaluated("else", dataset="other"),
+            evaluated("refs", references=others)]
     result = run(runs, SETTINGS, 1)
     runs_of = {label: [name for name in found["groups"] if not name.startswith("floor")]
                for label, found in result.metrics.items()}
@@ -161,15 +150,15 @@ def test_only_runs_on_the_same_items_are_compared():
 
 
 def test_runs_share_a_floor_unless_its_outputs_differ():
-    one, two = evaluated("one"), evaluated("two", kind="b")
+    one, two = evaluated("one"), evaluated("two")
     other = two.scores.copy()
     other.loc[other["system"] == "copy", "output"] = "something else"
-    result = run([one, EvaluatedRun("two", "data", "test", 1, "b", two.predictions, other, TRACKS["hcl"])], SETTINGS, 1)
+    result = run([one, replace(two, scores=other)], SETTINGS, 1)
     assert list(result.metrics["data/test"]["groups"]) == ["one", "two", "floor copy", "floor copy of two"]
 
 
 def test_a_metric_that_one_run_lacks_is_left_out_of_its_pairs_only():
-    one, two, three = evaluated("one"), evaluated("two", kind="b"), evaluated("three", kind="c")
+    one, two, three = evaluated("one"), evaluated("two"), evaluated("three")
     three.scores["bertscore"] = None
     result = run([one, two, three], SETTINGS, 1)
     pairs = result.paired.query("metric == 'bertscore'")
@@ -179,8 +168,8 @@ def test_a_metric_that_one_run_lacks_is_left_out_of_its_pairs_only():
 
 
 def test_order_of_rows_does_not_matter_and_the_seed_does():
-    runs = [evaluated("one"), evaluated("two", 0.02, kind="b")]
-    shuffled = [EvaluatedRun(one.name, one.dataset, one.split, one.seed, one.family, one.predictions[::-1],
+    runs = [evaluated("one"), evaluated("two", 0.02)]
+    shuffled = [EvaluatedRun(one.name, one.dataset, one.split, one.paths, one.predictions[::-1],
                              one.scores.sample(frac=1, random_state=1), one.track) for one in runs]
     result, again = run(runs, SETTINGS, 1), run(shuffled, SETTINGS, 1)
     pd.testing.assert_frame_equal(result.paired, again.paired)
@@ -200,9 +189,9 @@ def test_nothing_to_compare():
 
 # -- the PGKPR track ------------------------------------------------------------------------------------------
 
-def rewriting(name, gain=0.0, seed=1, kind="a"):
+def rewriting(name, gain=0.0):
     """A run of the PGKPR track on the items of :func:`evaluated`; references are cut to four words where released."""
-    one = evaluated(name, gain, seed, kind)
+    one = evaluated(name, gain)
     scores = one.scores.assign(released_output=[" ".join(text.split()[:4]) for text in one.scores["output"]],
                                released_references=[[" ".join(text.split()[:4]) for text in texts]
                                                     for texts in REFERENCES] * 2)
@@ -211,7 +200,7 @@ def rewriting(name, gain=0.0, seed=1, kind="a"):
 
 
 def test_runs_of_the_pgkpr_track_are_compared_word_by_word_and_under_both_norms():
-    one, two = rewriting("one"), rewriting("two", 0.3, kind="b")
+    one, two = rewriting("one"), rewriting("two", 0.3)
     result = run([one, two], SETTINGS, 1)
     corpus = {f"{kind}_bleu_{order}" for kind in ("released", "corpus") for order in range(1, 5)}
     assert set(result.paired["metric"]) == {*PGKPR_MEANS, *corpus, "source_bleu", "ibleu", *standing_alone()}
@@ -237,8 +226,8 @@ def test_words_are_not_cut_again():
 
 
 def test_tracks_are_compared_apart_on_the_same_items():
-    result = run([evaluated("hcl"), rewriting("pgkpr"), rewriting("ianet", kind="b"),
-                  replace(rewriting("short", kind="c"), split="validation")], SETTINGS, 1)
+    result = run([evaluated("hcl"), rewriting("pgkpr"), rewriting("ianet"),
+                  replace(rewriting("short"), split="validation")], SETTINGS, 1)
     runs_of = {label: [name for name in found["groups"] if not name.startswith("floor")]
                for label, found in result.metrics.items()}
     assert runs_of == {"data/test": ["hcl"], "data/test (PGKPR)": ["pgkpr", "ianet"], "data/validation": ["short"]}
@@ -246,7 +235,7 @@ def test_tracks_are_compared_apart_on_the_same_items():
 
 
 def test_the_pgkpr_track_alone_has_the_plain_name():
-    others = rewriting("other", kind="c")
+    others = rewriting("other")
     shorter = others.predictions.assign(references=[["another"]] * ITEMS)
     result = run([rewriting("one"), replace(others, predictions=shorter)], SETTINGS, 1)
     assert list(result.metrics) == ["data/test", "data/test (as other)"]
@@ -256,42 +245,20 @@ def test_the_pgkpr_track_alone_has_the_plain_name():
 
 PARAMS = {"recipe": "tiny", "datasets": {"data": {"source": "data.tsv"}, "other": {"source": "other.tsv"}},
           "compare": {"resamples": 50},
-          "models": {"hcl": {"hcl-s1": {"dataset": "data"}, "hcl-s2": {"dataset": "data", "seed": 2},
+          "models": {"hcl": {"hcl": {"dataset": "data", "seeds": [13, 2]},
                              "plain": {"dataset": "data", "overrides": {"graph": {"iterations": 0}}}}},
-          "runs": {"hcl": {"hcl-s1": {"model": "hcl-s1"}, "hcl-s2": {"model": "hcl-s2"}, "plain": {"model": "plain"}}}}
-
-
-def test_families_differ_in_seeds_alone():
-    models = {"a1": {"dataset": "data"}, "a2": {"dataset": "data", "seed": 2},
-              "b1": {"dataset": "data", "overrides": {"latent": {"size": 8}}}, "c1": {"dataset": "other"},
-              "d1": {"dataset": "data", "init_from": "a1"}, "d2": {"dataset": "data", "init_from": "a2", "seed": 2},
-              "e1": {"dataset": "data", "init_from": "b1"},
-              "same": {"dataset": "data", "overrides": {"latent": {"size": 200}}}}
-    runs = {name: {"model": name} for name in models} | {"wide": {"model": "a1", "decode": {"num_beams": 8}}}
-    params = parse_params({**PARAMS, "models": {"hcl": models}, "runs": {"hcl": runs}}, "params")
-    found = {name: str(TRACKS["hcl"].family(params, name)) for name in runs}
-    assert found["a1"] == found["a2"] == found["same"]      # an override that says the default changes nothing
-    assert found["d1"] == found["d2"]
-    assert len(set(found.values())) == 6
-
-
-def test_families_of_the_pgkpr_track():
-    models = {"a1": {"dataset": "data"}, "a2": {"dataset": "data", "seed": 2},
-              "b1": {"dataset": "data", "overrides": {"architecture": "transformer"}}}
-    runs = {name: {"model": name} for name in models} | {"ref": {"model": "a1", "decode": {"keywords": "xy"}}}
-    params = parse_params({**PARAMS, "models": {"pgkpr": models}, "runs": {"pgkpr": runs}}, "params")
-    found = {name: str(TRACKS["pgkpr"].family(params, name)) for name in runs}
-    assert found["a1"] == found["a2"] and len(set(found.values())) == 3
+          "runs": {"hcl": {"hcl": {"model": "hcl"}, "plain": {"model": "plain"}}}}
 
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(PARAMS))
-    for name, gain in (("hcl-s1", 0.2), ("hcl-s2", 0.3), ("plain", 0.0)):
-        one, paths = evaluated(name, gain), RunPaths(name)
-        write_table(paths.predictions, SCHEMAS["predictions"], one.predictions, Provenance(f"generate_hcl@{name}", "0"))
-        write_table(paths.scores, SCHEMAS["scores"], one.scores, Provenance(f"evaluate_hcl@{name}", "0"))
+    for name, gain in (("hcl/13", 0.2), ("hcl/2", 0.3), ("plain/13", 0.0)):
+        one, paths = evaluated(name, gain), run_paths(name)
+        made = (Provenance(f"{stage}_hcl@{paths.name}", "0") for stage in ("generate", "evaluate"))
+        write_table(paths.predictions, SCHEMAS["predictions"], one.predictions, next(made))
+        write_table(paths.scores, SCHEMAS["scores"], one.scores, next(made))
         write_json(paths.metrics, {"run": {}, "settings": {"split": "test"}})
     return tmp_path
 
@@ -301,7 +268,7 @@ def test_stage_writes_pairs_and_groups_with_the_same_bytes(project):
     paths = COMPARISON / "paired.parquet", COMPARISON / "metrics.json"
     first = [path.read_bytes() for path in paths]
     groups = json.loads(first[1])["data/test"]["groups"]
-    assert groups["hcl (2 seeds)"]["seeds"] == [13, 2]      # the first takes the project's seed
+    assert groups["hcl (2 seeds)"]["seeds"] == [13, 2]
     assert {"mean", "sd", "low", "high"} == set(groups["hcl (2 seeds)"]["sacrebleu"])
     paired = read_frame(paths[0], SCHEMAS["paired"])
     assert ("hcl (2 seeds)", "plain") in set(zip(paired["first"], paired["second"], strict=True))
@@ -315,7 +282,7 @@ def test_stage_reads_both_tracks(project):
               "runs": {**PARAMS["runs"], "pgkpr": {"xx": {"model": "rewriter"}}}}
     (project / "params.yaml").write_text(yaml.safe_dump(params))
     assert main([]) == 1                # nothing of it is there yet
-    one, paths = rewriting("xx"), RunPaths("xx")
+    one, paths = rewriting("xx"), RunPaths("xx", 13)
     write_table(paths.predictions, SCHEMAS["predictions"], one.predictions, Provenance("generate_pgkpr@xx", "0"))
     write_table(paths.scores, SCHEMAS["paraphrase_scores"], one.scores, Provenance("evaluate_pgkpr@xx", "0"))
     write_json(paths.metrics, {"run": {}, "settings": {"split": "test"}})
@@ -337,8 +304,9 @@ def test_stage_names_the_stages_of_the_pgkpr_track(project, capsys):
 def test_stage_with_one_run_and_no_floors_writes_an_empty_table(project):
     params = {**PARAMS, "runs": {"hcl": {"plain": {"model": "plain"}}}}
     (project / "params.yaml").write_text(yaml.safe_dump(params))
-    scores = read_frame(RunPaths("plain").scores, SCHEMAS["scores"])
-    write_table(RunPaths("plain").scores, SCHEMAS["scores"], scores[scores["system"] == "run"], Provenance("x", "0"))
+    scores = read_frame(RunPaths("plain", 13).scores, SCHEMAS["scores"])
+    scores = scores[scores["system"] == "run"]
+    write_table(RunPaths("plain", 13).scores, SCHEMAS["scores"], scores, Provenance("x", "0"))
     assert main([]) == 0
     assert read_frame(COMPARISON / "paired.parquet", SCHEMAS["paired"]).empty
     assert list(json.loads((COMPARISON / "metrics.json").read_text())["data/test"]["groups"]) == ["plain"]
@@ -353,7 +321,7 @@ def test_stage_with_no_run_at_all(project):
 @pytest.mark.parametrize("kind, stage", [("predictions", "generate_hcl"), ("scores", "evaluate_hcl"),
                                          ("metrics", "evaluate_hcl")])
 def test_stage_says_how_to_make_what_is_missing(project, capsys, kind, stage):
-    path = getattr(RunPaths("plain"), kind)
+    path = getattr(RunPaths("plain", 13), kind)
     path.unlink()
     assert main([]) == 1
     assert f"{path}: no such artifact. Make it with `keycontrast run {stage}@plain`" in capsys.readouterr().err
@@ -361,7 +329,7 @@ def test_stage_says_how_to_make_what_is_missing(project, capsys, kind, stage):
 
 
 def test_stage_refuses_scores_of_other_predictions(project, capsys):
-    paths = RunPaths("plain")
+    paths = RunPaths("plain", 13)
     predictions = read_frame(paths.predictions, SCHEMAS["predictions"])
     predictions["prediction"] = "other"
     write_table(paths.predictions, SCHEMAS["predictions"], predictions, Provenance("x", "0"))

@@ -18,13 +18,12 @@ from classifier_artifacts import (
     write_classifiers,
 )
 from scipy.stats import binomtest
-from test_compare import evaluated
+from test_compare import evaluated, run_paths
 
 from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import COMPARISON, RunPaths
 from stages.artifacts.tables import as_table, read_frame, write_table
 from stages.metrics import mean_statistic, paired_bootstrap
-from stages.params import load_params
 from stages.params.evaluation import Compare
 from stages.results.compare import main, run
 from stages.results.comparison import EvaluatedRun, mcnemar
@@ -35,11 +34,11 @@ SETTINGS = Compare(resamples=200)
 METRICS = {"accuracy", "macro_f1", "weighted_f1", "nll", "brier", "ece"}
 
 
-def classifier(name, right=0.7, seed=1, kind="a", split="test", count=60):
+def classifier(name, right=0.7, split="test", count=60):
     labels, texts = texts_of(count)
     found = answers(sum(map(ord, name)), right, labels)
     scores = pd.concat([class_scores("run", labels, found), majority_scores(labels)], ignore_index=True)
-    return EvaluatedRun(name, "20ng", split, seed, kind, class_predictions(labels, texts, found), scores, CLLD,
+    return EvaluatedRun(name, "20ng", split, run_paths(name), class_predictions(labels, texts, found), scores, CLLD,
                         {"bins": BINS})
 
 
@@ -54,7 +53,7 @@ def correct(one):
 
 
 def test_every_metric_is_compared_with_its_bootstrap():
-    one, two = classifier("one"), classifier("two", 0.4, kind="b")
+    one, two = classifier("one"), classifier("two", 0.4)
     result = run([one, two], SETTINGS, 1)
     assert set(result.paired["metric"]) == METRICS
     # The floor has no probabilities.
@@ -74,8 +73,8 @@ def test_every_metric_is_compared_with_its_bootstrap():
 
 
 def test_the_order_of_rows_decides_nothing():
-    runs = [classifier("one"), classifier("two", 0.4, kind="b")]
-    turned = [EvaluatedRun(each.name, each.dataset, each.split, each.seed, each.family, each.predictions[::-1],
+    runs = [classifier("one"), classifier("two", 0.4)]
+    turned = [EvaluatedRun(each.name, each.dataset, each.split, each.paths, each.predictions[::-1],
                            each.scores.sample(frac=1, random_state=3), CLLD, each.settings) for each in runs]
     one, other = run(runs, SETTINGS, 1), run(turned, SETTINGS, 1)
     pd.testing.assert_frame_equal(one.paired, other.paired)
@@ -84,19 +83,19 @@ def test_the_order_of_rows_decides_nothing():
 
 
 def test_seeds_are_taken_together_and_have_no_exact_test():
-    result = run([classifier("ct-1", seed=1), classifier("ct-2", seed=2), classifier("cl", 0.8, kind="b")], SETTINGS, 1)
+    result = run([classifier("ct/1"), classifier("ct/2"), classifier("cl", 0.8)], SETTINGS, 1)
     groups = result.metrics["20ng/test"]["groups"]
-    assert list(groups) == ["ct (2 seeds)", "ct-1", "ct-2", "cl", "floor majority"]
-    single = [groups[name]["accuracy"]["mean"] for name in ("ct-1", "ct-2")]
+    assert list(groups) == ["ct (2 seeds)", "ct/1", "ct/2", "cl", "floor majority"]
+    single = [groups[name]["accuracy"]["mean"] for name in ("ct/1", "ct/2")]
     assert groups["ct (2 seeds)"]["accuracy"]["mean"] == pytest.approx(np.mean(single), abs=2e-6)
     assert groups["ct (2 seeds)"]["accuracy"]["sd"] == pytest.approx(np.std(single, ddof=1), abs=2e-6)
     pairs = list(zip(result.mcnemar["first"], result.mcnemar["second"], strict=True))
-    assert pairs == [("ct-1", "ct-2"), ("ct-1", "cl"), ("ct-1", "floor majority"), ("ct-2", "cl"),
-                     ("ct-2", "floor majority"), ("cl", "floor majority")]
+    assert pairs == [("ct/1", "ct/2"), ("ct/1", "cl"), ("ct/1", "floor majority"), ("ct/2", "cl"),
+                     ("ct/2", "floor majority"), ("cl", "floor majority")]
 
 
 def test_discordant_texts_are_counted_and_tested_exactly():
-    one, two = classifier("one"), classifier("two", 0.4, kind="b")
+    one, two = classifier("one"), classifier("two", 0.4)
     row = run([one, two], SETTINGS, 1).mcnemar.iloc[0]
     first, second = correct(one), correct(two)
     assert row["first_only"] == (first & ~second).sum() and row["second_only"] == (second & ~first).sum()
@@ -117,11 +116,11 @@ def test_mcnemar_by_hand(b, c):
 
 
 def test_only_the_same_texts_with_the_same_classes_are_compared():
-    other = classifier("other", kind="c")
+    other = classifier("other")
     relabelled = other.predictions.assign(label="alt.atheism")
-    runs = [classifier("one"), classifier("two", kind="b"), classifier("short", kind="d", count=20),
-            classifier("validation", kind="e", split="validation"),
-            EvaluatedRun("other", "20ng", "test", 1, "c", relabelled, other.scores, CLLD, other.settings)]
+    runs = [classifier("one"), classifier("two"), classifier("short", count=20),
+            classifier("validation", split="validation"),
+            EvaluatedRun("other", "20ng", "test", other.paths, relabelled, other.scores, CLLD, other.settings)]
     found = run(runs, SETTINGS, 1)
     assert {label: [name for name in one["groups"] if not name.startswith("floor")]
             for label, one in found.metrics.items()} == {
@@ -132,7 +131,7 @@ def test_only_the_same_texts_with_the_same_classes_are_compared():
 
 
 def test_other_tracks_have_no_exact_test():
-    found = run([evaluated("one"), evaluated("two", kind="b"), classifier("three")], SETTINGS, 1)
+    found = run([evaluated("one"), evaluated("two"), classifier("three")], SETTINGS, 1)
     assert set(found.mcnemar["dataset"]) == {"20ng/test"} and set(found.metrics) == {"data/test", "20ng/test"}
     assert as_table(SCHEMAS["mcnemar"], run([], SETTINGS, 1).mcnemar).num_rows == 0
 
@@ -144,13 +143,6 @@ def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_classifiers(compare={"resamples": 50})
     return tmp_path
-
-
-def test_families_differ_in_seeds_alone(project):
-    params = load_params()
-    found = {name: str(CLLD.family(params, name)) for name in params.runs.clld}
-    assert found["ct"] == found["ct-2"] and found["cl"] == found["cl-2"]
-    assert len(set(found.values())) == len(found) - 2
 
 
 def test_stage_compares_classifiers_and_gives_the_same_bytes(project):
@@ -168,7 +160,7 @@ def test_stage_compares_classifiers_and_gives_the_same_bytes(project):
 
 @pytest.mark.parametrize("kind", ["predictions", "scores", "metrics"])
 def test_what_is_missing_is_named_with_its_one_stage(project, capsys, kind):
-    path = getattr(RunPaths("cl"), kind)
+    path = getattr(RunPaths("cl", 13), kind)
     path.unlink()
     assert main([]) == 1
     assert f"{path}: no such artifact. Make it with `keycontrast run evaluate_clld@cl`, or take the run out of " \
@@ -176,7 +168,7 @@ def test_what_is_missing_is_named_with_its_one_stage(project, capsys, kind):
 
 
 def test_scores_of_other_predictions_are_refused(project, capsys):
-    path = RunPaths("cl").predictions
+    path = RunPaths("cl", 13).predictions
     predictions = read_frame(path, SCHEMAS["class_predictions"])
     predictions["predicted"] = "alt.atheism"
     write_table(path, SCHEMAS["class_predictions"], predictions, provenance("evaluate_clld@cl"))

@@ -182,8 +182,8 @@ def project(trained_project, monkeypatch):
 @pytest.mark.parametrize("name", ["ct", "bert"])
 def test_stage_writes_everything_with_the_same_bytes(project, name):
     assert main([name]) == 0
-    paths = RunPaths(name)
-    files = sorted(paths.folder.iterdir())
+    paths = RunPaths(name, 13)
+    files = [*sorted(paths.folder.iterdir()), paths.predictions]
     assert {path.name for path in files} == {"predictions.parquet", "scores.parquet", "classes.parquet",
                                              "confusion.parquet", "calibration.parquet", "metrics.json"}
     before = [path.read_bytes() for path in files]
@@ -204,8 +204,8 @@ def test_stage_writes_everything_with_the_same_bytes(project, name):
 
 def test_probabilities_are_those_of_the_saved_model_text_by_text(project):
     assert main(["bert"]) == 0
-    rows = read_frame(RunPaths("bert").predictions, SCHEMAS["class_predictions"])
-    folder = ModelPaths("bert").weights
+    rows = read_frame(RunPaths("bert", 13).predictions, SCHEMAS["class_predictions"])
+    folder = ModelPaths("bert", 13).weights
     model, tokenizer = ClldModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
     for row in rows.itertuples():
         encoded = tokenizer(row.text, return_tensors="pt", truncation=True, max_length=12)
@@ -217,7 +217,7 @@ def test_probabilities_are_those_of_the_saved_model_text_by_text(project):
 
 def test_probabilities_of_a_text_hardly_depend_on_its_company(project):
     for name in ("ct", "bert"):
-        folder = ModelPaths(name).weights
+        folder = ModelPaths(name, 13).weights
         model, tokenizer = ClldModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
         texts = [*held_out()["text"], "", "what " * 40]
         together = class_probabilities(model, tokenizer, texts, 12, 4)
@@ -232,14 +232,14 @@ def test_a_run_may_be_of_the_validation_split(project):
     params = (project / "params.yaml").read_text()
     tiny_classes.write_params(project, {"ct": {}}, runs={"clld": {"early": {"model": "ct", "split": "validation"}}})
     assert main(["early"]) == 0
-    found = json.loads(RunPaths("early").metrics.read_text())
-    trained = json.loads(ModelPaths("ct").metrics.read_text())
+    found = json.loads(RunPaths("early", 13).metrics.read_text())
+    trained = json.loads(ModelPaths("ct", 13).metrics.read_text())
     assert found["settings"]["split"] == "validation"
     assert found["run"]["accuracy"] == pytest.approx(trained["validation"]["accuracy"], abs=1e-6)
     assert found["run"]["macro_f1"] == pytest.approx(trained["validation"]["macro_f1"], abs=1e-6)
     own, kept = (read_frame(path, SCHEMAS[kind])["texts"].tolist() for path, kind in (
-        (RunPaths("early").table("confusion"), "confusion"),
-        (ModelPaths("ct").table("validation_confusion"), "validation_confusion")))
+        (RunPaths("early", 13).table("confusion"), "confusion"),
+        (ModelPaths("ct", 13).table("validation_confusion"), "validation_confusion")))
     assert own == kept
     (project / "params.yaml").write_text(params)
 
@@ -257,7 +257,7 @@ def test_what_is_missing_is_said_without_a_traceback(project, tmp_path, monkeypa
                 Provenance("test", "0"))
     assert main(["ct"]) == 1
     assert "example 33 was evaluated and is missing there, and 8 more" in capsys.readouterr().err
-    assert not RunPaths("ct").metrics.exists()
+    assert not RunPaths("ct", 13).metrics.exists()
 
 
 def test_help_says_what_the_stage_makes(capsys):

@@ -242,8 +242,8 @@ def project(tmp_path, monkeypatch):
     BertModel(BertConfig(vocab_size=len(vocabulary), hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
                          intermediate_size=16)).save_pretrained("encoder")
     write_params(tmp_path)
-    write_table(ModelPaths("model-a").items, SCHEMAS["items"], items_frame(), Provenance("train_hcl@model-a", "0"))
-    write_table(RunPaths("run-a").predictions, SCHEMAS["predictions"], predictions_frame(),
+    write_table(ModelPaths("model-a", 13).items, SCHEMAS["items"], items_frame(), Provenance("train_hcl@model-a", "0"))
+    write_table(RunPaths("run-a", 13).predictions, SCHEMAS["predictions"], predictions_frame(),
                 Provenance("generate_hcl@run-a", "0"))
     return tmp_path
 
@@ -258,7 +258,7 @@ def write_params(folder, **settings):
 
 def test_stage_writes_metrics_and_scores_with_the_same_bytes(project):
     assert main(["run-a"]) == 0
-    paths = RunPaths("run-a")
+    paths = RunPaths("run-a", 13)
     first = paths.metrics.read_bytes(), paths.scores.read_bytes()
     metrics = json.loads(first[0])
     assert metrics["settings"]["bleu_style"] == "individual_m7" and metrics["settings"]["model"] == "model-a"
@@ -284,13 +284,13 @@ def test_stage_takes_vectors_from_a_file_or_the_training_split_and_may_leave_ber
     (project / "vectors.txt").write_text("how 1 0\nfat 0 1\nlose 1 1\n")
     write_params(project, emb="path:vectors.txt", bertscore={"encoder": None}, bleu_style="corpus")
     assert main(["run-a"]) == 0
-    metrics = json.loads(RunPaths("run-a").metrics.read_text())
+    metrics = json.loads(RunPaths("run-a", 13).metrics.read_text())
     assert metrics["settings"]["emb"]["origin"] == "file" and metrics["settings"]["emb"]["size"] == 2
     assert metrics["settings"]["bertscore"] is None and "bertscore" not in metrics["run"]
     assert metrics["settings"]["leading"][0] == "corpus_bleu_1" and "bleu_1" in metrics["run"]
     write_params(project, emb="train", bertscore={"encoder": None})
     assert main(["run-a"]) == 0
-    metrics = json.loads(RunPaths("run-a").metrics.read_text())
+    metrics = json.loads(RunPaths("run-a", 13).metrics.read_text())
     assert metrics["settings"]["emb"]["origin"] == "trained on the training split"
     assert metrics["settings"]["emb"]["size"] == 200
 
@@ -305,10 +305,10 @@ def test_stage_says_which_setting_cannot_be_met(project, capsys):
 
 
 def test_stage_names_the_missing_predictions(project, capsys):
-    RunPaths("run-a").predictions.unlink()
+    RunPaths("run-a", 13).predictions.unlink()
     assert main(["run-a"]) == 1
-    assert "artifacts/runs/run-a/predictions.parquet: no such artifact" in capsys.readouterr().err
-    assert not RunPaths("run-a").metrics.exists()
+    assert "artifacts/predictions/run-a/13/predictions.parquet: no such artifact" in capsys.readouterr().err
+    assert not RunPaths("run-a", 13).metrics.exists()
 
 
 def test_help_says_what_the_stage_makes(capsys):

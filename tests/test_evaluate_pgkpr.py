@@ -242,17 +242,17 @@ def project(tmp_path, monkeypatch):
     """A project folder with what a model of the track leaves behind beside its weights, and a run's predictions."""
     monkeypatch.chdir(tmp_path)
     write_params(tmp_path)
-    paths, provenance = ModelPaths("model-a"), Provenance("train_pgkpr@model-a", "0")
+    paths, provenance = ModelPaths("model-a", 13), Provenance("train_pgkpr@model-a", "0")
     write_table(paths.vocabulary, SCHEMAS["vocabulary"], VOCABULARY.to_frame(), provenance)
     write_table(paths.items, SCHEMAS["items"], plain_items(PAIRS), provenance)
     write_table(paths.paraphrase_items, SCHEMAS["paraphrase_items"], PAIRS[PAIRS["split"] != "train"], provenance)
-    write_table(RunPaths("run-a").predictions, SCHEMAS["predictions"], predictions(keyword="school"), provenance)
+    write_table(RunPaths("run-a", 13).predictions, SCHEMAS["predictions"], predictions(keyword="school"), provenance)
     return tmp_path
 
 
 def test_stage_writes_metrics_and_scores_with_the_same_bytes(project):
     assert main(["run-a"]) == 0
-    paths = RunPaths("run-a")
+    paths = RunPaths("run-a", 13)
     first = paths.metrics.read_bytes(), paths.scores.read_bytes()
     metrics = json.loads(first[0])
     assert metrics["settings"]["model"] == "model-a" and metrics["settings"]["bertscore"] is None
@@ -274,15 +274,15 @@ def test_word_vectors_from_a_file_are_looked_up_by_whole_words(project):
     (project / "vectors.txt").write_text("school 1 0\n[unk] 5 5\nn't 0 1\nthe 1 1\n")
     write_params(project, emb="path:vectors.txt", floors=["copy"])
     assert main(["run-a"]) == 0
-    metrics = json.loads(RunPaths("run-a").metrics.read_text())
+    metrics = json.loads(RunPaths("run-a", 13).metrics.read_text())
     assert metrics["settings"]["emb"]["origin"] == "file" and list(metrics["floors"]) == ["copy"]
 
 
 def test_stage_names_what_is_missing(project, capsys):
-    ModelPaths("model-a").vocabulary.unlink()
+    ModelPaths("model-a", 13).vocabulary.unlink()
     assert main(["run-a"]) == 1
-    assert "model-a/vocabulary.parquet: no such artifact" in capsys.readouterr().err
-    assert not RunPaths("run-a").metrics.exists()
+    assert "model-a/13/vocabulary.parquet: no such artifact" in capsys.readouterr().err
+    assert not RunPaths("run-a", 13).metrics.exists()
 
 
 def test_help_says_what_the_stage_makes(capsys):

@@ -18,7 +18,7 @@ from stages.runtime.errors import InputError
 from stages.tracks.clld import export
 
 MODELS = {"ct": {}, "contrasted": {"contrast": "uniform", "overrides": {"pool": "pooler"}},
-          "mean": {"overrides": {"pool": "mean"}}, "words": {"encoder": "textcnn"}, "untrained": {"seed": 9}}
+          "mean": {"overrides": {"pool": "mean"}}, "words": {"encoder": "textcnn"}, "untrained": {"seeds": [9]}}
 TEXTS = ["where can you find the school ?", "the dog can eat", "who is the cat ?"]
 
 
@@ -67,7 +67,7 @@ def test_a_pipeline_of_the_library_reads_it(tmp_path):
     ("words", r"words: no class of transformers holds a TextCNN\. Use it as it is: `keycontrast predict words TEXT`, "
               r"or models\.clld\.ClldModel\.from_pretrained\(.*\)\. Of this recipe contrasted, ct, untrained can be"),
     ("mean", r"mean: no class of transformers classifies by the mean over tokens .* contrasted, ct, untrained can be"),
-    ("untrained", "models/untrained/model: no trained CLLD model"),
+    ("untrained", "models/untrained/9/model: no trained CLLD model"),
     ("contrastd", "no model is called 'contrastd'; did you mean 'contrasted'")])
 def test_what_cannot_be_exported_is_said_with_what_to_do(name, message, tmp_path):
     with pytest.raises(InputError, match=message):

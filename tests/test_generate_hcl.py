@@ -201,26 +201,26 @@ PROJECT = {
 def params(encoder, tmp_path, monkeypatch):
     """Parameters of a project, the working folder, with runs of one trained model."""
     monkeypatch.chdir(tmp_path)
-    save_model(ModelPaths("m").weights, encoder)
+    save_model(ModelPaths("m", 13).weights, encoder)
     Path("params.yaml").write_text(yaml.safe_dump(PROJECT))
     items = joined_items(**tiny_items.tables())[SCHEMAS["items"].arrow().names]
-    write_table(ModelPaths("m").items, SCHEMAS["items"], items, Provenance("train_hcl@m", "0"))
+    write_table(ModelPaths("m", 13).items, SCHEMAS["items"], items, Provenance("train_hcl@m", "0"))
     return Params.model_validate(PROJECT)
 
 
 def test_the_stage_writes_predictions_and_says_what_it_fell_back_on(params):
     assert main(["plain"]) == 0 and main(["unseen"]) == 0
-    plain, unseen = (read_frame(RunPaths(name).predictions, SCHEMAS["predictions"]) for name in ("plain", "unseen"))
+    plain, unseen = (read_frame(RunPaths(name, 13).predictions, SCHEMAS["predictions"]) for name in ("plain", "unseen"))
     assert plain["keyword"].tolist() == ["dog", "school"] and plain["keyword_known"].all()
     assert unseen[["example_id", "sample"]].values.tolist() == [[8, 0], [8, 1], [9, 0], [9, 1]]
     assert set(unseen["keyword"]) == {"catt"} and not unseen["keyword_known"].any()
-    plain_origin, unseen_origin = (read_metadata(RunPaths(name).predictions) for name in ("plain", "unseen"))
+    plain_origin, unseen_origin = (read_metadata(RunPaths(name, 13).predictions) for name in ("plain", "unseen"))
     assert plain_origin["fallbacks"] == []
     assert plain_origin["precision"] == computed_in("fp32", False)
     assert "keyword 'catt' is no node of the training graph" in unseen_origin["fallbacks"][0]
     assert "did you mean 'cat'?" in unseen_origin["fallbacks"][0]
-    first = RunPaths("unseen").predictions.read_bytes()
-    assert main(["unseen"]) == 0 and RunPaths("unseen").predictions.read_bytes() == first
+    first = RunPaths("unseen", 13).predictions.read_bytes()
+    assert main(["unseen"]) == 0 and RunPaths("unseen", 13).predictions.read_bytes() == first
 
 
 def test_predict_decodes_as_the_run_does(params):

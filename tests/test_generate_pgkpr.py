@@ -124,7 +124,7 @@ def project(tmp_path, monkeypatch):
     tiny_rewriters.write_params(tmp_path, {"model-a": {"dataset": tiny_rewriters.DATASET}},
                                 {"run-a": {"model": "model-a"},
                                  "run-b": {"model": "model-a", "decode": {"keywords": "xy", "num_beams": 2}}})
-    paths = ModelPaths("model-a")
+    paths = ModelPaths("model-a", 13)
     tiny_rewriters.save_model(paths.weights)
     write_table(paths.paraphrase_items, SCHEMAS["paraphrase_items"], PAIRS[PAIRS["split"] != "train"],
                 Provenance("train_pgkpr@model-a", "0"))
@@ -133,20 +133,20 @@ def project(tmp_path, monkeypatch):
 
 def test_stage_writes_the_same_bytes_twice(project):
     assert main(["run-a"]) == main(["run-b"]) == 0
-    first = RunPaths("run-a").predictions.read_bytes()
-    rows = read_frame(RunPaths("run-a").predictions, SCHEMAS["predictions"])
+    first = RunPaths("run-a", 13).predictions.read_bytes()
+    rows = read_frame(RunPaths("run-a", 13).predictions, SCHEMAS["predictions"])
     assert rows["example_id"].tolist() == [9, 10] and rows["sample"].tolist() == [0, 0]
-    metadata = read_metadata(RunPaths("run-a").predictions)
+    metadata = read_metadata(RunPaths("run-a", 13).predictions)
     assert metadata["stage"] == "generate_pgkpr@run-a" and len(metadata["models"]["model"]["sha256"]) == 64
     assert metadata["precision"] == computed_in("fp32", False)
     assert main(["run-a"]) == 0
-    assert RunPaths("run-a").predictions.read_bytes() == first
-    other = read_frame(RunPaths("run-b").predictions, SCHEMAS["predictions"])
+    assert RunPaths("run-a", 13).predictions.read_bytes() == first
+    other = read_frame(RunPaths("run-b", 13).predictions, SCHEMAS["predictions"])
     assert other["keyword"].tolist() != rows["keyword"].tolist()
 
 
 def test_stage_names_a_missing_model(project, capsys):
-    (ModelPaths("model-a").weights / "config.json").unlink()
+    (ModelPaths("model-a", 13).weights / "config.json").unlink()
     assert main(["run-a"]) == 1
     assert "no trained PGKPR model (config.json is missing)" in capsys.readouterr().err
 

@@ -38,30 +38,30 @@ def project(tmp_path_factory):
 
 def test_rows_of_one_table_are_of_the_same_items(project, monkeypatch):
     monkeypatch.chdir(project)
-    items = {name: read_frame(ModelPaths(name).items, SCHEMAS["items"]) for name in MODELS}
+    items = {name: read_frame(ModelPaths(name, 13).items, SCHEMAS["items"]) for name in MODELS}
     assert items["hcl"].equals(items["words"])
-    predictions = {name: read_frame(RunPaths(name).predictions, SCHEMAS["predictions"]) for name in MODELS}
+    predictions = {name: read_frame(RunPaths(name, 13).predictions, SCHEMAS["predictions"]) for name in MODELS}
     for column in ("example_id", "source"):
         assert predictions["hcl"][column].tolist() == predictions["words"][column].tolist()
     assert predictions["words"]["keyword"].isna().all() and not predictions["words"]["keyword_known"].any()
     assert not predictions["words"]["prediction"].str.contains("[unk]", regex=False).any()
-    metrics = {name: json.loads(RunPaths(name).metrics.read_text()) for name in MODELS}
+    metrics = {name: json.loads(RunPaths(name, 13).metrics.read_text()) for name in MODELS}
     assert metrics["hcl"]["run"].keys() == metrics["words"]["run"].keys()
     assert metrics["hcl"]["floors"] == metrics["words"]["floors"]
 
 
 def test_a_model_says_its_architecture_and_learns(project, monkeypatch):
     monkeypatch.chdir(project)
-    metrics = json.loads(ModelPaths("words").metrics.read_text())
+    metrics = json.loads(ModelPaths("words", 13).metrics.read_text())
     assert metrics["architecture"] == "transformer" and metrics["epochs"] == 3
-    assert json.loads(ModelPaths("hcl").metrics.read_text())["architecture"] == "hcl"
-    losses = pd.read_csv(ModelPaths("words").history)["train_generation"]
+    assert json.loads(ModelPaths("hcl", 13).metrics.read_text())["architecture"] == "hcl"
+    losses = pd.read_csv(ModelPaths("words", 13).history)["train_generation"]
     assert losses.iloc[-1] < losses.iloc[0]
 
 
 def test_new_texts_are_rewritten_without_keywords(project, monkeypatch):
     monkeypatch.chdir(project)
-    texts = read_frame(RunPaths("words").predictions, SCHEMAS["predictions"])
+    texts = read_frame(RunPaths("words", 13).predictions, SCHEMAS["predictions"])
     lines = list(predict(load_params(), "words", texts["source"]))
     assert lines == [{"source": source, "prediction": prediction}
                      for source, prediction in zip(texts["source"], texts["prediction"], strict=True)]

@@ -62,7 +62,7 @@ def test_a_registered_contrast_is_trained_watched_drawn_and_told_of(topic, tmp_p
     monkeypatch.chdir(tmp_path)
     tiny_training.write_project(tmp_path, epochs=3)
     assert main(["hcl"]) == 0
-    paths = ModelPaths("hcl")
+    paths = ModelPaths("hcl", 13)
     history = pd.read_csv(paths.history)
     for column in ("train_topic", "train_topic_masked", "train_topic_vanished", "train_topic_gap",
                    "validation_topic_loss", "validation_topic_ahead"):

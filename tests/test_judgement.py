@@ -46,7 +46,7 @@ def write_predictions(run, ids, word="answer", source="How do I {}?", track="hcl
     rows = [{"example_id": number, "sample": sample, "source": source.format(number), "keyword": None,
              "keyword_known": False, "prediction": f"{word} {len(run)} of {number}, draw {sample}",
              "references": [f"reference of {number}"]} for number in ids for sample in (0, 1)]
-    write_table(RunPaths(run).predictions, SCHEMAS["predictions"], pd.DataFrame(rows),
+    write_table(RunPaths(run, 13).predictions, SCHEMAS["predictions"], pd.DataFrame(rows),
                 Provenance(f"generate_{track}@{run}", "0"))
 
 
@@ -255,7 +255,7 @@ def test_instructions_name_scale_and_criteria(project):
 
 def test_runs_share_items_and_sources(project):
     write_predictions("late", range(8, 20))
-    shared = shared_outputs({run: read_frame(RunPaths(run).predictions) for run in (*RUNS, "late")})
+    shared = shared_outputs({run: read_frame(RunPaths(run, 13).predictions) for run in (*RUNS, "late")})
     assert sorted(shared.sources) == [8, 9, 10, 11]
     with pytest.raises(InputError, match="--items: 5 were asked for, and the runs share 4"):
         judge.sheets([*RUNS, "late"], project / "judged", console(), items=5, seed=1)
@@ -275,7 +275,7 @@ def test_without_a_number_all_shared_items_are_judged_if_they_are_fewer_than_the
 
 
 def test_capitals_do_not_give_the_reference_away(project):
-    table = read_frame(RunPaths(RUNS[0]).predictions)
+    table = read_frame(RunPaths(RUNS[0], 13).predictions)
     table["references"] = [["Reference In Capitals"]] * len(table)
     made = shared_outputs({"run": table}, references=True)
     assert set(made.systems[REFERENCE].values()) == {"reference in capitals"}
@@ -284,7 +284,7 @@ def test_capitals_do_not_give_the_reference_away(project):
 
 
 def test_only_first_outputs_are_judged_and_missing_ones_are_said(project):
-    table = read_frame(RunPaths(RUNS[0]).predictions)
+    table = read_frame(RunPaths(RUNS[0], 13).predictions)
     table.loc[table["sample"] == 0, "prediction"] = " "
     made = make_sheets(shared_outputs({RUNS[0]: table}), Design(3, 1, None, 1, 3, ("fluency",)), 1)
     text = made[0].content.decode("utf-8-sig")
@@ -316,7 +316,7 @@ def test_runs_of_the_pgkpr_track_are_judged_as_its_paper_did(project):
 def test_runs_that_classify_have_nothing_to_judge(project):
     rows = {"example_id": [0], "text_id": [0], "text": ["a"], "label": ["x"], "predicted": ["x"], "probability": [1.0],
             "probabilities": [[1.0]]}
-    write_table(RunPaths("ct").predictions, SCHEMAS["class_predictions"], rows, Provenance("evaluate_clld@ct", "0"))
+    write_table(RunPaths("ct", 13).predictions, SCHEMAS["class_predictions"], rows, Provenance("evaluate_clld@ct", "0"))
     with pytest.raises(InputError, match="run ct is of the CLLD track, which classifies"):
         judge.sheets(["ct"], project / "judged", console(), seed=1)
 

@@ -101,7 +101,7 @@ def params(**changes):
             "train_hcl": {"latent": {"size": 6}, "decoder": {"layers": 1}, "training": training},
             "generate_hcl": {"num_beams": 2, "min_length": 2, "max_length": 6, "samples": 1},
             "models": {"hcl": {"hcl": {"dataset": "tiny"},
-                               "later": {"dataset": "tiny", "init_from": "hcl", "seed": 5}}},
+                               "later": {"dataset": "tiny", "init_from": "hcl", "seeds": [5]}}},
             "runs": {"hcl": {"first": {"model": "hcl"}, "later": {"model": "later", "decode": {"num_beams": 1}}}},
             **changes}
 
@@ -238,22 +238,23 @@ def test_a_pack_brings_home_what_the_stages_make_at_home(project, done):
     with chdir(project.parent / "home"):
         for stage, key in ((node_vectors, "tiny"), (train_hcl, "hcl"), (generate_hcl, "first")):
             assert stage.main([key]) == 0
-        home = {run: read_frame(RunPaths(run).predictions, SCHEMAS["predictions"]) for run in ("first",)}
-        items, history = read_frame(ModelPaths("hcl").items, SCHEMAS["items"]), ModelPaths("hcl").history.read_bytes()
-        metrics = ModelPaths("hcl").metrics.read_bytes()
+        home = {run: read_frame(RunPaths(run, 13).predictions, SCHEMAS["predictions"]) for run in ("first",)}
+        items = read_frame(ModelPaths("hcl", 13).items, SCHEMAS["items"])
+        history = ModelPaths("hcl", 13).history.read_bytes()
+        metrics = ModelPaths("hcl", 13).metrics.read_bytes()
     for run, rows in home.items():
-        pd.testing.assert_frame_equal(read_frame(RunPaths(run).predictions, SCHEMAS["predictions"]), rows)
-    pd.testing.assert_frame_equal(read_frame(ModelPaths("hcl").items, SCHEMAS["items"]), items)
-    assert ModelPaths("hcl").history.read_bytes() == history
-    assert ModelPaths("hcl").metrics.read_bytes() == metrics
-    assert not ModelPaths("hcl").weights.exists()
+        pd.testing.assert_frame_equal(read_frame(RunPaths(run, 13).predictions, SCHEMAS["predictions"]), rows)
+    pd.testing.assert_frame_equal(read_frame(ModelPaths("hcl", 13).items, SCHEMAS["items"]), items)
+    assert ModelPaths("hcl", 13).history.read_bytes() == history
+    assert ModelPaths("hcl", 13).metrics.read_bytes() == metrics
+    assert not ModelPaths("hcl", 13).weights.exists()
 
 
 def test_tables_say_where_they_were_computed(project, done):
     unpack(done["file"])
-    metadata = read_metadata(RunPaths("first").predictions)
+    metadata = read_metadata(RunPaths("first", 13).predictions)
     assert metadata["stage"] == "generate_hcl@first"
-    assert metadata["params_hash"] == stage_hash(load_params(), "generate_hcl", "first")
+    assert metadata["params_hash"] == stage_hash(load_params(), "generate_hcl", "first", 13)
     origin = metadata["computed_elsewhere"]
     assert origin["pack"] == done["pack"].digest
     assert origin["device"].startswith("cpu")
@@ -261,32 +262,32 @@ def test_tables_say_where_they_were_computed(project, done):
     record = json.loads(Path(".keycontrast/records/train_hcl@hcl.json").read_text())
     assert record["device"] == origin["device"]
     assert record["seconds"] > 0
-    items = read_metadata(ModelPaths("hcl").items)
+    items = read_metadata(ModelPaths("hcl", 13).items)
     assert items["models"]["encoder"]["stored_as"] == "float16"
     assert items["models"]["encoder"]["name"] == "encoder"
 
 
 def test_what_is_newer_is_kept_unless_forced(project, done):
     unpack(done["file"])
-    before = RunPaths("first").predictions.read_bytes()
+    before = RunPaths("first", 13).predictions.read_bytes()
     unpack(done["file"])    # the same results once more
-    assert RunPaths("first").predictions.read_bytes() == before
-    RunPaths("first").predictions.write_bytes(b"of a later run")
-    with pytest.raises(InputError, match=r"artifacts/runs/first/predictions\.parquet is newer .* give --force"):
+    assert RunPaths("first", 13).predictions.read_bytes() == before
+    RunPaths("first", 13).predictions.write_bytes(b"of a later run")
+    with pytest.raises(InputError, match=r"predictions/first/13/predictions\.parquet is newer .* give --force"):
         unpack(done["file"])
-    assert RunPaths("first").predictions.read_bytes() == b"of a later run"
+    assert RunPaths("first", 13).predictions.read_bytes() == b"of a later run"
     unpack(done["file"], force=True)
-    assert RunPaths("first").predictions.read_bytes() == before
+    assert RunPaths("first", 13).predictions.read_bytes() == before
 
 
 def test_results_of_other_params_or_data_are_refused(project, done):
-    write_params(generate_hcl={"num_beams": 3}, models={"hcl": {"hcl": {"dataset": "tiny", "seed": 9}}},
+    write_params(generate_hcl={"num_beams": 3}, models={"hcl": {"hcl": {"dataset": "tiny", "seeds": [9]}}},
                  runs={"hcl": {"first": {"model": "hcl"}}})
     with pytest.raises(InputError) as found:
         unpack(done["file"])
     for problem in ("models.hcl.hcl: params.yaml has other params", "runs.hcl.first: params.yaml has other params"):
         assert problem in str(found.value)
-    assert not RunPaths("first").folder.exists()
+    assert not RunPaths("first", 13).predictions.exists()
     write_params(models={"hcl": {"other": {"dataset": "tiny"}}}, runs={"hcl": {}})
     with pytest.raises(InputError, match=r"models\.hcl\.hcl: not in params\.yaml\n.*runs\.hcl\.first: not in"):
         unpack(done["file"])
@@ -336,7 +337,7 @@ def test_params_of_a_pack_are_those_at_home_but_for_what_its_machine_has(project
     there = stage_params(packed, "train_hcl", "later")
     assert there.model("later").plain() == {**now.model("later").plain(), "training": {
         **now.model("later").training.plain(), "precision": "bf16"}}
-    assert there.model_seed("later") == 5 and there.encoder.source == "path:encoder"
+    assert there.model_seeds("later") == [5] and there.encoder.source == "path:encoder"
     here = there.runtime
     assert (here.precision, here.device, here.rendezvous) == ("bf16", home.runtime.device, None)
     assert settings.stage_hash(packed, "train_hcl", "later") == stage_hash(now, "train_hcl", "later")
@@ -540,19 +541,19 @@ def test_a_pack_of_rewriters_brings_home_what_the_stages_make_and_evaluate_needs
         with told as stream:
             show_unpacked(machine / "out/results.tar.gz", False, Console(file=stream, width=200))
         assert "keycontrast stage evaluate_pgkpr@ref" in (tmp_path / "said").read_text()
-        elsewhere = _made_by(ModelPaths("pgkpr"), RunPaths("ref"))
-        metadata = read_metadata(RunPaths("ref").predictions)
+        elsewhere = _made_by(ModelPaths("pgkpr", 13), RunPaths("ref", 13))
+        metadata = read_metadata(RunPaths("ref", 13).predictions)
         assert metadata["stage"] == "generate_pgkpr@ref" and metadata["computed_elsewhere"]["pack"] == made.digest
-        assert metadata["params_hash"] == stage_hash(load_params(), "generate_pgkpr", "ref")
-        assert read_metadata(ModelPaths("plain").vocabulary)["stage"] == "train_pgkpr@plain"
-        shutil.rmtree(ModelPaths("pgkpr").weights)      # as without --weights
+        assert metadata["params_hash"] == stage_hash(load_params(), "generate_pgkpr", "ref", 13)
+        assert read_metadata(ModelPaths("plain", 13).vocabulary)["stage"] == "train_pgkpr@plain"
+        shutil.rmtree(ModelPaths("pgkpr", 13).weights)      # as without --weights
         text = yaml.safe_load(Path("params.yaml").read_text())
         text["evaluation"] = {"bertscore": {"encoder": None}, "emb": "train", "resamples": 0}
         Path("params.yaml").write_text(yaml.safe_dump(text))
         assert evaluate_pgkpr.main(["ref"]) == 0
     with chdir(home):
         assert train_pgkpr.main(["pgkpr"]) == 0 and generate_pgkpr.main(["ref"]) == 0
-        here = _made_by(ModelPaths("pgkpr"), RunPaths("ref"))
+        here = _made_by(ModelPaths("pgkpr", 13), RunPaths("ref", 13))
     assert elsewhere.keys() == here.keys()
     for name, content in here.items():
         if isinstance(content, pd.DataFrame):

@@ -12,7 +12,6 @@ import pytest
 from rich.console import Console
 from test_pack import run_packed
 
-from pipeline import unpack as unpacking
 from pipeline.pack import FOLDER, pack
 from pipeline.packed.run import Refused, jobs_of
 from pipeline.unpack import show_unpacked, unpack
@@ -62,14 +61,15 @@ def files_of(root, *folders):
 
 
 def test_what_comes_home_is_what_the_stages_make_at_home(done):
-    there, here = (files_of(done[name], "artifacts/models", "artifacts/runs") for name in ("back", "home"))
+    there, here = (files_of(done[name], "artifacts/models", "artifacts/runs", "artifacts/predictions",
+                                  "artifacts/confusing_pairs") for name in ("back", "home"))
     assert there.keys() == here.keys()
     for name, path in there.items():
         if name.endswith(".parquet"):
             pd.testing.assert_frame_equal(read_frame(path), read_frame(here[name]))
         else:
             assert path.read_bytes() == here[name].read_bytes(), name
-    assert "artifacts/models/ct/confusing_pairs.parquet" in there
+    assert "artifacts/confusing_pairs/ct/3/confusing_pairs.parquet" in there
 
 
 def test_a_person_is_told_that_runs_are_scored(done):
@@ -81,21 +81,21 @@ def test_a_person_is_told_that_runs_are_scored(done):
 def test_tables_say_where_they_were_computed(done):
     with chdir(done["back"]):
         params = load_params()
-        for path, stage, key in ((RunPaths("clsled").predictions, "evaluate_clld", "clsled"),
-                                 (ModelPaths("ct").table("confusing_pairs"), "confusing_pairs", "ct"),
-                                 (ModelPaths("ct").items, "train_clld", "ct")):
+        for path, stage, key in ((RunPaths("clsled", 3).predictions, "evaluate_clld", "clsled"),
+                                 (ModelPaths("ct", 3).confusing_pairs, "confusing_pairs", "ct"),
+                                 (ModelPaths("ct", 3).items, "train_clld", "ct")):
             metadata = read_metadata(path)
             assert metadata["stage"] == f"{stage}@{key}"
-            assert metadata["params_hash"] == stage_hash(params, stage, key)
+            assert metadata["params_hash"] == stage_hash(params, stage, key, 3)
             assert metadata["computed_elsewhere"]["pack"] == done["pack"].digest
-        encoder = read_metadata(ModelPaths("other").items)["models"]["encoder"]
+        encoder = read_metadata(ModelPaths("other", 3).items)["models"]["encoder"]
         assert encoder == {**resolve_encoder("path:second").description, "stored_as": "float16"}
-        assert read_metadata(ModelPaths("words").items)["models"]["encoder"] == {"name": "textcnn"}
+        assert read_metadata(ModelPaths("words", 3).items)["models"]["encoder"] == {"name": "textcnn"}
         for name, source in (("ct", "path:encoder"), ("other", "path:second"), ("words", "textcnn")):
-            assert json.loads(ModelPaths(name).metrics.read_text())["encoder"] == source
-            assert json.loads((ModelPaths(name).weights / "trained_on.json").read_text())["encoder"] == source
-            assert f"Encoder: `{source}`" in (ModelPaths(name).weights / "README.md").read_text()
-            assert json.loads(RunPaths(name).metrics.read_text())["settings"]["encoder"] == source
+            assert json.loads(ModelPaths(name, 3).metrics.read_text())["encoder"] == source
+            assert json.loads((ModelPaths(name, 3).weights / "trained_on.json").read_text())["encoder"] == source
+            assert f"Encoder: `{source}`" in (ModelPaths(name, 3).weights / "README.md").read_text()
+            assert json.loads(RunPaths(name, 3).metrics.read_text())["settings"]["encoder"] == source
         assert json.loads((done["back"] / ".keycontrast/records/confusing_pairs@ct.json").read_text())["device"]
 
 
@@ -140,11 +140,3 @@ def test_jobs_of_a_static_row_wait_for_the_pairs():
     assert "train_clld@plain" in {job.name for job in jobs_of(PACK, ["static"])}
     with pytest.raises(Refused, match="no model 'statik'"):
         jobs_of(PACK, ["statik"])
-
-
-def test_packs_of_earlier_versions_have_one_encoder_and_runs_that_generate():
-    described = {"name": "a"}
-    old = {"pack": {"encoder": described, "models": {}, "runs": {"r": {"track": "hcl", "model": "m"}}}}
-    assert unpacking._encoder(old, "m")["description"] == described
-    assert unpacking._run_stage(old, "r") == "generate_hcl"
-    assert unpacking._encoder({"pack": {"encoder": None}}, "m") == {}

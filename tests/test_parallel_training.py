@@ -100,7 +100,7 @@ def killed_and_resumed(tmp_path_factory):
     second = start_two(folder)
     for one in second:
         one.join(timeout=60)
-    assert not (folder / "1" / SCRATCH).exists() and not (folder / "1" / ModelPaths("hcl").folder).exists()
+    assert not (folder / "1" / SCRATCH).exists() and not (folder / "1" / ModelPaths("hcl", 13).folder).exists()
     return folder / "0", state, [one.exitcode for one in (*first, *second)]
 
 
@@ -111,9 +111,10 @@ def test_two_processes_killed_and_resumed_train_the_model_of_one(killed_and_resu
     monkeypatch.chdir(tmp_path)
     tiny_training.write_project(tmp_path, **SETTINGS)
     assert train_hcl.main(["hcl"]) == 0
-    alone, shared = (load_file(home / ModelPaths("hcl").weights / "model.safetensors") for home in (tmp_path, folder))
+    alone, shared = (load_file(home / ModelPaths("hcl", 13).weights / "model.safetensors")
+                     for home in (tmp_path, folder))
     assert max((alone[name] - shared[name]).abs().max().item() for name in alone) < 1e-5
-    first, second = (pd.read_csv(home / ModelPaths("hcl").history) for home in (tmp_path, folder))
+    first, second = (pd.read_csv(home / ModelPaths("hcl", 13).history) for home in (tmp_path, folder))
     pd.testing.assert_frame_equal(first, second, rtol=1e-3, atol=1e-5)
 
 
@@ -122,7 +123,7 @@ def test_the_first_of_two_processes_alone_leaves_a_record_and_artifacts(killed_a
     record = json.loads((folder / RECORDS / "train_hcl@hcl.json").read_text())
     assert record["training"]["steps"] == EPOCHS * 2 and record["training"]["processes"] == 2
     assert not list((folder / SCRATCH).rglob("*.safetensors"))
-    assert {path.name for path in (folder / ModelPaths("hcl").folder).iterdir()} == {
+    assert {path.name for path in (folder / ModelPaths("hcl", 13).folder).iterdir()} == {
         "model", "history.csv", "items.parquet", "metrics.json"}
 
 

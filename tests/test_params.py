@@ -168,10 +168,10 @@ def test_a_data_set_may_be_ingested_in_its_own_way(sample):
 def test_dvc_watches_the_weights_that_a_model_starts_from(sample):
     sample["models"]["hcl"]["warm"] = {"dataset": "sample", "init_from": "hcl"}
     models = parse_params(sample, "params.yaml").models.hcl
-    assert models["warm"].starts_from == "artifacts/models/hcl/model"
+    assert models["warm"].starts_from == "artifacts/models/hcl"
     assert (ROOT / models["hcl"].starts_from).is_file()
     sample["models"]["hcl"]["warm"]["starts_from"] = models["hcl"].starts_from
-    with pytest.raises(InputError, match="warm.starts_from: is .*init_from asks for 'artifacts/models/hcl/model'"):
+    with pytest.raises(InputError, match="warm.starts_from: is .*init_from asks for 'artifacts/models/hcl'"):
         parse_params(sample, "params.yaml")
 
 
@@ -237,7 +237,8 @@ def test_every_stage_reads_only_existing_params(sample):
         names = declared(stage)
         keys = {"datasets.{key}": "sample", "pgkpr.{key}": "pgkpr", "clld.{key}": "ct", "hcl.{key}": "hcl"}
         key = next((keys[part] for part in keys for name in names if part in name), "")
-        assert set(stage_values(params, stage, key)) == {name.replace("{key}", key) for name in names}
+        assert set(stage_values(params, stage, key)) == {
+            name.replace("{key}", key).replace("{model}", key) for name in names}
 
 
 def test_the_hash_sees_what_the_stage_reads_and_nothing_else(sample):
@@ -256,7 +257,7 @@ def test_a_stage_sees_what_it_declares_with_what_a_model_overrides_and_nothing_e
     found = stage_params(read_params(tmp_path / "params.yaml"), "train_hcl", "literal")
     assert found.model("literal").plain() == parse_params(sample, "recipe").model("literal").plain()
     assert (found.model("literal").latent.free_bits, found.model("literal").training.learning_rate) == (0.0, 2e-5)
-    assert found.model_seed("literal") == found.seed and found.runtime.workers == sample["runtime"]["workers"]
+    assert found.model_seeds("literal") == [found.seed] and found.runtime.workers == sample["runtime"]["workers"]
     for undeclared in ("generate_hcl", "datasets", "runs"):
         with pytest.raises(AttributeError, match=f"no param is called '{undeclared}' here; a stage reads what dvc"):
             getattr(found, undeclared)

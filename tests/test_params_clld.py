@@ -7,7 +7,7 @@ import yaml
 from test_params import FILLED_IN, refused, with_clld
 
 from stages.params import parse_params, stage_hash, stage_values
-from stages.params.classifying import PAIRS_TABLE
+from stages.params.classifying import PAIRS
 from stages.params.clld import NO_PAIRS, TrainClld
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -39,8 +39,8 @@ def test_dvc_learns_which_data_sets_and_models_take_part(sample):
 
 def test_dvc_watches_the_pairs_that_a_model_takes_and_the_data_set_of_a_run(sample):
     params = parse_params(with_clld(sample, sled={**STATIC, "pairs_of": "ct"}), "recipe")
-    assert params.models.clld["sled"].pairs_from == "artifacts/models/ct/confusing_pairs.parquet"
-    assert params.models.clld["sled"].pairs_from == PAIRS_TABLE.format(model="ct")
+    assert params.models.clld["sled"].pairs_from == "artifacts/confusing_pairs/ct"
+    assert params.models.clld["sled"].pairs_from == PAIRS.format(model="ct")
     assert params.models.clld["ct"].pairs_from == NO_PAIRS and (ROOT / NO_PAIRS).is_file()
     assert params.runs.clld["ct"].dataset == "questions"
     # what was filled in is valid when it is read again
@@ -61,13 +61,13 @@ def test_what_is_filled_in_cannot_be_something_else(sample, place, value, messag
 
 
 def test_overrides_reach_one_model_only_and_encoders_are_the_projects_unless_named(sample):
-    content = with_clld(sample, cnn={"dataset": "questions", "encoder": "textcnn", "seed": 3,
+    content = with_clld(sample, cnn={"dataset": "questions", "encoder": "textcnn", "seeds": [3],
                                      "overrides": {"training": {"epochs": 7}, "textcnn": {"widths": [2]}}})
     params = parse_params({**content, "encoder": {"source": "hub:bert-base-uncased"}}, "recipe")
     assert params.model("cnn").training.epochs == 7 and params.model("cnn").textcnn.widths == [2]
     assert params.model("ct") == params.train_clld
     assert (params.clld_encoder("ct"), params.clld_encoder("cnn")) == ("hub:bert-base-uncased", "textcnn")
-    assert (params.model_seed("ct"), params.model_seed("cnn")) == (params.seed, 3)
+    assert (params.model_seeds("ct"), params.model_seeds("cnn")) == ([params.seed], [3])
 
 
 def test_defaults_are_the_papers():

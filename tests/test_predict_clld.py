@@ -50,7 +50,7 @@ def test_a_text_has_a_label_its_probability_and_that_of_every_class(run):
 
 @pytest.mark.parametrize("run", ["ct", "words"])
 def test_predictions_are_those_of_the_evaluated_run(run):
-    evaluated = read_frame(RunPaths(run).predictions, SCHEMAS["class_predictions"])
+    evaluated = read_frame(RunPaths(run, 3).predictions, SCHEMAS["class_predictions"])
     found = lines(run, evaluated["text"].tolist())
     assert [line["label"] for line in found] == evaluated["predicted"].tolist()
     stored = np.stack(evaluated["probabilities"].to_list())
@@ -88,7 +88,7 @@ def test_what_a_classifier_cannot_do_is_said():
         lines("ct", keyword="dog")
     with pytest.raises(InputError, match="--samples: run ct is of the CLLD track"):
         lines("ct", samples=2)
-    with pytest.raises(InputError, match=r"models/clsled/model: no trained CLLD model .* `keycontrast run`"):
+    with pytest.raises(InputError, match=r"models/clsled/3/model: no trained CLLD model .* `keycontrast run`"):
         lines("clsled")
     with pytest.raises(InputError, match="no run is called 'wrds'; did you mean 'words'"):
         lines("wrds")

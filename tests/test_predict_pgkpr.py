@@ -40,7 +40,7 @@ def project(tmp_path_factory):
                                                     "overrides": {"architecture": architecture}}
                                              for name, architecture in MODELS.items()}, RUNS)
         for name, architecture in MODELS.items():
-            tiny_rewriters.save_model(ModelPaths(name).weights, architecture)
+            tiny_rewriters.save_model(ModelPaths(name, 13).weights, architecture)
         paths = DatasetPaths(tiny_rewriters.DATASET)
         tiny_bert.classifier().save_pretrained(paths.pair_classifier)
         tiny_bert.tokenizer(folder).save_pretrained(paths.pair_classifier)

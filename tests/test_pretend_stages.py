@@ -82,7 +82,8 @@ def on_cpu(folder):
 
 
 def predictions(*runs):
-    return pd.concat([read_frame(RunPaths(run).predictions, SCHEMAS["predictions"]) for run in runs], ignore_index=True)
+    frames = (read_frame(RunPaths(run, 13).predictions, SCHEMAS["predictions"]) for run in runs)
+    return pd.concat(frames, ignore_index=True)
 
 
 def hcl_project(folder, models, **runs):
@@ -116,15 +117,15 @@ def test_hcl_from_its_backbone_through_every_stage(folder, record):
     ran(evaluate_hcl, "greedy")
     ran(probe_hcl, "warm")
     there = predictions("backbone", *runs)
-    scores = json.loads(RunPaths("greedy").metrics.read_text())["run"]
+    scores = json.loads(RunPaths("greedy", 13).metrics.read_text())["run"]
     lines = list(predict(load_params(), "greedy", ["how do i find a dog"], "unheard of"))
     on_cpu(folder)
     ran(generate_hcl, "backbone", *runs)
     ran(evaluate_hcl, "greedy")
     pd.testing.assert_frame_equal(there, predictions("backbone", *runs))
-    assert json.loads(RunPaths("greedy").metrics.read_text())["run"] == pytest.approx(scores, rel=1e-4)
+    assert json.loads(RunPaths("greedy", 13).metrics.read_text())["run"] == pytest.approx(scores, rel=1e-4)
     assert list(predict(load_params(), "greedy", ["how do i find a dog"], "unheard of")) == lines
-    history = pd.read_csv(ModelPaths("warm").history)
+    history = pd.read_csv(ModelPaths("warm", 13).history)
     assert np.isfinite(history["train_loss"]).all()
 
 
@@ -166,11 +167,11 @@ def test_every_classifier_is_trained_and_predicts_as_on_the_cpu(folder, record, 
     ran(linear_floor, "tiny")
     ran(train_clld, name)
     ran(evaluate_clld, name)
-    there = read_frame(RunPaths(name).predictions, SCHEMAS["class_predictions"])
+    there = read_frame(RunPaths(name, 13).predictions, SCHEMAS["class_predictions"])
     line, = predict(load_params(), name, ["who is the cat"])
     on_cpu(folder)
     ran(evaluate_clld, name)
-    here = read_frame(RunPaths(name).predictions, SCHEMAS["class_predictions"])
+    here = read_frame(RunPaths(name, 13).predictions, SCHEMAS["class_predictions"])
     assert here["predicted"].tolist() == there["predicted"].tolist()
     np.testing.assert_allclose(np.stack(here["probabilities"]), np.stack(there["probabilities"]), atol=1e-5)
     assert line["label"] == next(iter(predict(load_params(), name, ["who is the cat"])))["label"]

@@ -20,7 +20,8 @@ def rows_of(params):
     found = {}
     for name, model in params.models.clld.items():
         cell = found.setdefault((model.dataset, params.clld_encoder(name)), {})
-        cell.setdefault(params.model_seed(name), []).append(model.contrast)
+        for seed in model.seeds:
+            cell.setdefault(seed, []).append(model.contrast)
     return found
 
 
@@ -70,8 +71,8 @@ def test_rows_differ_in_their_contrast_alone(name):
             assert [tuple(group) for group in model.pairs] == list(NEWSGROUPS)
             continue
         plain = models[model.pairs_of]
-        assert (plain.dataset, plain.encoder, plain.seed, plain.overrides) == (
-            model.dataset, model.encoder, model.seed, model.overrides)
+        assert (plain.dataset, plain.encoder, plain.seeds, plain.overrides) == (
+            model.dataset, model.encoder, model.earlier_seeds, model.overrides)
     for dataset in params.datasets:
         ingest = params.ingest_settings(dataset)
         assert (ingest.validation, ingest.labelled_copies) == (0.1, "keep")

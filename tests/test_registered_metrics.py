@@ -89,16 +89,16 @@ def test_a_registered_metric_is_scored_with_an_interval_and_compared(brevity, ke
     system = score_system(outputs, items, table_of(WORDS))
     assert system.intervals(20, 0.9, 1)[key][0] <= system.values[key] <= system.intervals(20, 0.9, 1)[key][1]
     for kind in (evaluated, rewriting):
-        found = run([kind("one"), kind("two", 0.3, kind="b")], SETTINGS, 1)
+        found = run([kind("one"), kind("two", 0.3)], SETTINGS, 1)
         assert key in set(found.paired["metric"]) and "interval" not in found.metrics["data/test"]["groups"]["one"][key]
 
 
 def test_a_metric_is_shown_on_page_document_and_terminal(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_project()
-    for name, value in (("full", 44.444), ("plain", 55.556)):
-        content = json.loads(RunPaths(name).metrics.read_text())
-        write_json(RunPaths(name).metrics, {**content, "run": metrics_of(0.5, 0.1, chrf=value)})
+    for paths, value in ((RunPaths("full", 13), 44.444), (RunPaths("plain", 99), 55.556)):
+        content = json.loads(paths.metrics.read_text())
+        write_json(paths.metrics, {**content, "run": metrics_of(0.5, 0.1, chrf=value)})
     assert main([]) == 0
     page = REPORT_PAGE.read_text(encoding="utf-8")
     assert "chrF <span" in page and '<td class="best" data-value="55.556">55.56' in page and "F2 of the runs" in page

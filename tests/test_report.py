@@ -263,19 +263,19 @@ def test_every_metric_is_explained(page):
 # -- what is missing ------------------------------------------------------------------------------------------
 
 def test_missing_metrics_of_a_listed_run_are_an_error(project, capsys):
-    RunPaths("plain").metrics.unlink()
+    RunPaths("plain", 99).metrics.unlink()
     assert main([]) == 1
-    assert re.search("artifacts/runs/plain/metrics.json: no such artifact.*keycontrast run", capsys.readouterr().err)
+    assert re.search("artifacts/runs/plain/99/metrics.json: no such artifact.*keycontrast run", capsys.readouterr().err)
     assert not REPORT_PAGE.exists()
 
 
 def test_files_of_another_kind_are_named(project, capsys):
-    RunPaths("plain").metrics.write_text("{}")
+    RunPaths("plain", 99).metrics.write_text("{}")
     assert main([]) == 1 and "not the metrics of a run" in capsys.readouterr().err
-    RunPaths("plain").metrics.write_text("{")
+    RunPaths("plain", 99).metrics.write_text("{")
     assert main([]) == 1 and "not valid JSON" in capsys.readouterr().err
     write_run("plain", 0.4, 0.1, "")
-    ModelPaths("full").history.write_text("step,loss\n1,2\n")
+    ModelPaths("full", 13).history.write_text("step,loss\n1,2\n")
     assert main([]) == 1 and "history.csv: column 'epoch' is missing" in capsys.readouterr().err
 
 
@@ -293,7 +293,7 @@ def test_recipe_without_models_and_artifacts_says_so(tmp_path, monkeypatch):
 
 
 def test_model_without_history_says_so(project):
-    ModelPaths("full").history.unlink()
+    ModelPaths("full", 13).history.unlink()
     assert main([]) == 0
     assert "Curves of full are not available: no training history was kept" in REPORT_PAGE.read_text(encoding="utf-8")
 
@@ -590,7 +590,7 @@ def test_largest_keeps_big_clusters_then_many_neighbours_and_no_text_without_key
 
 def test_generations_are_left_out_evenly(built):
     with contextlib.chdir(built):
-        predictions = read_frame(RunPaths("full").predictions, SCHEMAS["predictions"])
+        predictions = read_frame(RunPaths("full", 13).predictions, SCHEMAS["predictions"])
     metrics = {"counts": {"examples": ITEMS}}
     runs = [Run("full", "hcl", "full", "tiny", 1, HCL.row({}, {}), metrics, predictions=predictions,
                 item_scores={6: [0.1, None, 0.2]})]

@@ -22,11 +22,13 @@ from classifier_artifacts import (
     CLASSIFIERS,
     EMPTY,
     RELIGION,
+    ROWS,
     TEXTS,
     answers,
     class_predictions,
     confusion_rows,
     provenance,
+    seed_of,
     texts_of,
     write_classifiers,
 )
@@ -36,7 +38,7 @@ from report_outline import assert_sound, part, row_of, rows, track
 import stages.results.page.classifiers
 import stages.results.page.context
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import COMPARISON, REPORT, REPORT_PAGE, ModelPaths, RunPaths
+from stages.artifacts.paths import COMPARISON, REPORT, REPORT_PAGE, ModelPaths, RunPaths, row_name
 from stages.artifacts.tables import write_json, write_table
 from stages.figures import Plot, file_name
 from stages.params import load_params
@@ -165,7 +167,7 @@ def test_the_same_artifacts_give_the_same_bytes(alone, tmp_path, monkeypatch):
 def test_every_run_has_its_pictures_as_files(alone):
     names = {file.stem for file in (alone / REPORT / "plots").glob("*.svg")}
     assert names == {file.stem for file in (alone / REPORT / "plots").glob("*.png")}
-    for run in CLASSIFIERS:
+    for run in (name.replace("/", "-") for name in CLASSIFIERS):
         assert {f"confusion--{run}", f"calibration--{run}"} <= names
     # Distances that are 1 everywhere are said, not drawn.
     assert {name for name in names if name.startswith("label")} == {"label-distance--clsled", "label-distance--clald"}
@@ -179,7 +181,7 @@ def test_the_results_have_floors_runs_intervals_and_seeds(page, alone):
     assert found["system"] == ["accuracy ↑", "macro F1 ↑", "weighted F1 ↑", "NLL ↓", "Brier ↓", "ECE ↓"]
     assert found["majority"][3:] == ["–"] * 3 and found["majority"][0] == "0.2500"
     own = material_of(alone).results.runs[0].metrics["run"]["accuracy"]
-    assert found["ct"][0] == f"{own:.4f}{own - 0.05:.4f} to {own + 0.05:.4f}"
+    assert found["ct/13"][0] == f"{own:.4f}{own - 0.05:.4f} to {own + 0.05:.4f}"
     assert found["ct (2 seeds)mean ± sd over seeds"][:2] == ["0.7123± 0.0123"] * 2
     best = row_of(page, "mini-cl", "accuracy ↑")
     assert best["accuracy ↑"][0] == best["NLL ↓"][0] == "best"
@@ -296,16 +298,16 @@ def test_runs_on_other_splits_or_data_have_no_published_row(project):
     content = yaml.safe_load(Path("params.yaml").read_text())
     content["runs"]["clld"]["ct"]["split"] = "validation"
     Path("params.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
-    metrics = RunPaths("ct").metrics
-    found = json.loads(metrics.read_text())
-    write_json(metrics, {**found, "settings": {**found["settings"], "split": "validation"}})
+    for metrics in (RunPaths("ct", seed).metrics for seed in (13, 99)):
+        found = json.loads(metrics.read_text())
+        write_json(metrics, {**found, "settings": {**found["settings"], "split": "validation"}})
     for path in COMPARISON.iterdir():       # it is of other runs now
         path.unlink()
     assert main([]) == 0
     text = REPORT_PAGE.read_text(encoding="utf-8")
     assert "20ng, validation split" in part(text, "clld-results")
     names = [row[0] for row in rows(part(text, "clld-published"), "<tbody>")]
-    assert "measured ct-2" in names and "measured ct" not in names
+    assert "measured clald" in names and not [name for name in names if name.startswith("measured ct")]
     content["datasets"]["20ng"]["source"] = "x.jsonl"
     content = yaml.safe_load(yaml.safe_dump(content).replace("20ng", "questions"))
     Path("params.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
@@ -317,7 +319,7 @@ def test_runs_on_other_splits_or_data_have_no_published_row(project):
 # -- classes ----------------------------------------------------------------------------------------------------
 
 def test_a_run_opens_its_most_confused_pairs_with_the_surest_texts(page, alone):
-    run = details_of(page, "ct")
+    run = details_of(page, "ct/13")
     summaries = [unescape(re.sub("<[^>]+>", "", text)) for text in
                  re.findall(r'class="confused">\s*<summary>(.*?)</summary>', run)]
     labels, texts = texts_of()
@@ -344,7 +346,7 @@ def test_long_texts_are_cut(alone):
 
 
 def test_each_class_has_its_scores_and_an_empty_one_none(page):
-    run = details_of(page, "ct")
+    run = details_of(page, "ct/13")
     found = {row[0]: row[1:] for row in rows(run[run.index("<h4>Each class"):], "<tbody")}
     assert found["nothing.in.it"] == ["0", "0", "–", "–", "–", ""]
     assert list(found) == CLASSES and found["alt.atheism"][-1].startswith("talk.religion.misc (")
@@ -356,7 +358,7 @@ def test_f1_by_class_sums_up_seeds(page, alone):
     table = rows(classes)
     assert table[0][2:] == ["ct (2 seeds)", "cl (2 seeds)", "clsled", "clald", "mini", "mini-cl", "simcse"]
     runs = {run.name: run.classifier.classes for run in material_of(alone).results.runs}
-    mean = np.mean([runs[name]["f1"][ATHEISM] for name in ("ct", "ct-2")])
+    mean = np.mean([runs[name]["f1"][ATHEISM] for name in ("ct/13", "ct/99")])
     row = next(row for row in table if row[0] == "alt.atheism")
     assert row[2] == f"{mean:.3f}" and row[6] == f"{runs['mini']['f1'][ATHEISM]:.3f}"
     assert next(row for row in table if row[0] == "nothing.in.it")[1:] == ["0", *["–"] * 7]
@@ -364,8 +366,8 @@ def test_f1_by_class_sums_up_seeds(page, alone):
 
 
 def test_label_distances_are_told_as_the_matrix_is(page):
-    assert "Label distance" not in details_of(page, "ct") and "Label distance" not in details_of(page, "simcse")
-    assert "All classes are 1 apart (CT+CL)." in details_of(page, "cl")
+    assert "Label distance" not in details_of(page, "ct/13") and "Label distance" not in details_of(page, "simcse")
+    assert "All classes are 1 apart (CT+CL)." in details_of(page, "cl/13")
     static, adaptive = details_of(page, "clsled"), details_of(page, "clald")
     assert "Static: the pair that ct confuses most on the validation split is 5 apart, all others 1." in static
     assert "<bdi>alt.atheism</bdi> and <bdi>talk.religion.misc</bdi></li>" in static and "moved most" not in static
@@ -406,11 +408,11 @@ def test_pictures_beyond_the_budget_stand_in_files_alone(project, monkeypatch):
     text = REPORT_PAGE.read_text(encoding="utf-8")
     left_out = [name for name in CLASSIFIERS if "left out here to keep the page small" in details_of(text, name)]
     # Of several seeds the first one comes before the second one of any.
-    assert "ct" not in left_out and {"ct-2", "cl-2"} <= set(left_out)
-    assert "<code>plots/confusion--ct-2.svg</code>" in details_of(text, "ct-2")
-    assert (REPORT / "plots" / "confusion--ct-2.svg").exists()
+    assert "ct/13" not in left_out and {"ct/99", "cl/99"} <= set(left_out)
+    assert "<code>plots/confusion--ct-99.svg</code>" in details_of(text, "ct/99")
+    assert (REPORT / "plots" / "confusion--ct-99.svg").exists()
     # What is not a picture stays.
-    assert 'class="confused"' in details_of(text, "ct-2")
+    assert 'class="confused"' in details_of(text, "ct/99")
 
 
 def test_training_names_the_row_and_its_curves(page):
@@ -421,7 +423,7 @@ def test_training_names_the_row_and_its_curves(page):
     assert found["simcse"][2] == "row = CT+SimCSE, encoder = bundled, contrast.temperature = 0.1"
     for title in ("How well are classes told apart?", "The loss and its parts", "Optimiser and the rest"):
         assert f"<h3>{title}</h3>" in training
-    assert "accuracy: ct validation from 0.600 to 0.700" in training
+    assert "accuracy: ct/13 validation from 0.600 to 0.700" in training
     settings = training[training.index("Settings of mini</summary>"):training.index("Settings of mini-cl")]
     assert "encoder dropout" in settings and "textcnn" not in settings and "tau" not in settings
     assert "distance: tau" in training[training.index("Settings of clald"):training.index("Settings of mini<")]
@@ -435,9 +437,9 @@ def test_runs_and_their_split_stand_among_what_ran(page):
 # -- faults -----------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize(("path", "stage"), [
-    (RunPaths("cl").metrics, "keycontrast run"), (RunPaths("cl").predictions, "evaluate_clld@cl"),
-    (RunPaths("cl").table("confusion"), "evaluate_clld@cl"),
-    (ModelPaths("cl").table("label_distance"), "train_clld@cl")], ids=lambda value: str(value).split("/")[-1])
+    (RunPaths("cl", 13).metrics, "keycontrast run"), (RunPaths("cl", 13).predictions, "evaluate_clld@cl"),
+    (RunPaths("cl", 13).table("confusion"), "evaluate_clld@cl"),
+    (ModelPaths("cl", 13).table("label_distance"), "train_clld@cl")], ids=lambda value: str(value).split("/")[-1])
 def test_what_is_missing_is_named_with_its_stage(project, capsys, path, stage):
     path.unlink()
     assert main([]) == 1
@@ -447,7 +449,7 @@ def test_what_is_missing_is_named_with_its_stage(project, capsys, path, stage):
 
 def test_tables_of_other_classes_are_refused(project, capsys):
     table = confusion_rows(np.eye(len(CLASSES), dtype=int)).replace("alt.atheism", "alt.theism")
-    write_table(RunPaths("cl").table("confusion"), SCHEMAS["confusion"], table, provenance("x"))
+    write_table(RunPaths("cl", 13).table("confusion"), SCHEMAS["confusion"], table, provenance("x"))
     assert main([]) == 1
     assert "of other classes than classes.parquet" in capsys.readouterr().err
 
@@ -468,12 +470,12 @@ def test_a_run_of_many_classes_and_long_texts_takes_little(plain):
     scores = pd.DataFrame({"number": range(52), "class": names, "texts": counts.sum(1), "predicted": counts.sum(0),
                            "precision": 0.5, "recall": 0.5, "f1": 0.5})
     content = yaml.safe_load(Path("params.yaml").read_text())
-    content["runs"]["clld"] = {run: {"model": run} for run in list(CLASSIFIERS)[:6]}
+    content["runs"]["clld"] = {run: {"model": run} for run in list(ROWS)[:4]}
     Path("params.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
-    for run in content["runs"]["clld"]:
+    for paths in (RunPaths(row_name(name), seed_of(name)) for name in list(CLASSIFIERS)[:6]):
         for kind, table in (("classes", scores), ("confusion", square)):
-            write_table(RunPaths(run).table(kind), SCHEMAS[kind], table, provenance("x"))
-        write_table(RunPaths(run).predictions, SCHEMAS["class_predictions"], frame, provenance("x"))
+            write_table(paths.table(kind), SCHEMAS[kind], table, provenance("x"))
+        write_table(paths.predictions, SCHEMAS["class_predictions"], frame, provenance("x"))
     assert main([]) == 0
     page = REPORT_PAGE.read_text(encoding="utf-8")
     assert "class-51" in page and 50_000 < len(part(page, "clld-classes").encode()) / 6 < 5_000_000 / 30

@@ -30,7 +30,7 @@ from report_outline import Outline, assert_sound, part, row_of, rows, track
 
 import stages.results.page.context
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import REPORT_PAGE, ModelPaths, RunPaths
+from stages.artifacts.paths import MODELS, REPORT_PAGE, ModelPaths, RunPaths, row_name
 from stages.artifacts.tables import read_frame, write_table
 from stages.params import load_params
 from stages.results.gather import blocks_of
@@ -43,7 +43,8 @@ from stages.results.page.parts_of_speech import PartsOfSpeech, parts_of_speech
 from stages.results.report import main
 from stages.results.tracks import TRACKS
 
-RUNS = [run for _, runs in REWRITERS.values() for run in runs]
+RUNS = [run if "seeds" not in block else f"{run}/{seed}" for block, runs in REWRITERS.values()
+        for seed in block.get("seeds", [13]) for run in runs]
 
 
 @pytest.fixture(scope="module")
@@ -141,9 +142,9 @@ def test_the_leading_table_has_released_values_with_raw_ones_beside_them(page):
     assert headings == ["Corpus BLEU, released", "Corpus BLEU, raw", "ROUGE of py-rouge, released",
                         "ROUGE of py-rouge, raw", "ROUGE of rouge_score, raw", "Rewriting", "Keywords kept"]
     found = {row[0]: row[1:] for row in rows(first) if row}
-    assert found["pgkpr"][:5] == ["0.6100.550 to 0.650", "0.310", "0.210", "0.160", "0.600"]
+    assert found["pgkpr/13"][:5] == ["0.6100.550 to 0.650", "0.310", "0.210", "0.160", "0.600"]
     assert found["copy"][:5] == ["0.710", "0.360", "0.243", "0.185", "0.700"]
-    assert found["pgkpr"][-4:] == ["0.300", "0.400", "0.100", "0.750"]
+    assert found["pgkpr/13"][-4:] == ["0.300", "0.400", "0.100", "0.750"]
     # Seeds stand below the runs, with what the comparison knows of them, or else their runs.
     assert found["pgkpr (2 seeds)mean ± sd over seeds"][:2] == ["0.543± 0.012", "0.285± 0.035"]
     assert '<td class="best" data-value="0.61">0.610' in first
@@ -196,19 +197,19 @@ def test_training_has_no_alarms_and_its_own_curves(page):
     training = part(page, "pgkpr-training")
     assert "alarms" not in training and "architecture" in training
     assert "The loss and its parts" in training and "Optimiser and the rest" in training
-    assert "generation: pgkpr validation from 5.500 to 5.000" in training
+    assert "generation: pgkpr/13 validation from 5.500 to 5.000" in training
     assert ["w-o-con", "quora", "13", "contrast.weight = 0.0", "2", "2", "5.750"] in rows(training)
     settings = training[training.index("Settings of lbow"):]
     assert "latent bow: gumbel" in settings and "residual" not in settings
 
 
 def test_a_missing_evaluation_names_its_stage(project, capsys):
-    RunPaths("lbow").metrics.write_text("{}")
+    RunPaths("lbow", 13).metrics.write_text("{}")
     assert main([]) == 1 and "keycontrast stage evaluate_pgkpr@lbow" in capsys.readouterr().err
-    RunPaths("lbow").metrics.unlink()
-    assert main([]) == 1 and "artifacts/runs/lbow/metrics.json: no such artifact" in capsys.readouterr().err
+    RunPaths("lbow", 13).metrics.unlink()
+    assert main([]) == 1 and "artifacts/runs/lbow/13/metrics.json: no such artifact" in capsys.readouterr().err
     write_rewriting()
-    ModelPaths("psi").history.write_text("step\n1\n")
+    ModelPaths("psi", 13).history.write_text("step\n1\n")
     assert main([]) == 1 and "keycontrast stage train_pgkpr@psi" in capsys.readouterr().err
 
 
@@ -240,7 +241,7 @@ def study_of(folder, *names):
 
 def test_cases_show_what_the_first_run_reads_and_what_all_write(both):
     study, _ = study_of(both)
-    assert (study.run, study.where_from, len(study.cases)) == ("pgkpr", "attribution, from the source alone", CASES)
+    assert (study.run, study.where_from, len(study.cases)) == ("pgkpr/13", "attribution, from the source alone", CASES)
     assert [case.example_id for case in study.cases] == seeded_examples(range(ITEMS), CASES, 13)
     for case in study.cases:
         words, tags = (texts[case.example_id % 3].split()[:READ] for texts in (QUESTIONS, TAGS))
@@ -252,7 +253,7 @@ def test_cases_show_what_the_first_run_reads_and_what_all_write(both):
             assert {one.text, other.text} == {words[place], f"[{tags[place]}]"} and one.is_tag != other.is_tag
         assert [output.run for output in case.outputs] == RUNS
         by_run = {output.run: output for output in case.outputs}
-        assert by_run["pgkpr"].keywords == " ".join(marked) and by_run["lbow"].keywords is None
+        assert by_run["pgkpr/13"].keywords == " ".join(marked) and by_run["lbow"].keywords is None
         assert by_run["psi-s"].keywords == " ".join(
             word for word, tag in zip(words, tags, strict=True) if tag.startswith("VB"))
         assert len(case.references) == 2
@@ -273,8 +274,8 @@ def test_the_shown_keywords_are_those_that_the_run_was_given(both):
 def test_a_word_that_occurs_twice_is_marked_where_it_is_a_keyword(both):
     frame = paraphrase_items().head(1).assign(source_words=[["a", "b", "a"]], source_tags=[["X", "Y", "Z"]],
                                               score_xx=[[0.0, 0.0, 1.0]])
-    _, runs = study_of(both, "pgkpr")
-    pairs = {"pgkpr": PairsMaterial(frame, READ)}
+    _, runs = study_of(both, "pgkpr/13")
+    pairs = {"pgkpr/13": PairsMaterial(frame, READ)}
     for mark_all, marked in ((False, [False, False, True]), (True, [True, False, True])):
         settings = {"architecture": "pgkpr", "keywords": {"mark_all": mark_all}}
         case, = case_study([replace(runs[0], settings=settings)], pairs, 13).cases
@@ -314,8 +315,8 @@ def test_there_is_no_case_study_without_pairs_or_on_request(project):
     assert main([]) == 0
     assert "pgkpr-cases" not in REPORT_PAGE.read_text(encoding="utf-8")
     Path("params.yaml").write_text(yaml.safe_dump(content))
-    for name in REWRITERS:
-        ModelPaths(name).paraphrase_items.unlink()
+    for path in MODELS.glob("*/*/paraphrase_items.parquet"):
+        path.unlink()
     assert main([]) == 0
     text = REPORT_PAGE.read_text(encoding="utf-8")
     assert "pgkpr-cases" not in text and "pgkpr-generations" in text
@@ -358,7 +359,7 @@ def test_generations_mark_every_keyword_of_the_source(page, both):
     assert data["items"][0][1] == "are good workouts lose belly fat" and data["items"][0][5:8] == [None] * 3
     assert data["items"][0][9][0] == [0.25, 0.25, 0.25]
     with contextlib.chdir(both):
-        predictions = read_frame(RunPaths("pgkpr").predictions, SCHEMAS["predictions"])
+        predictions = read_frame(RunPaths("pgkpr", 13).predictions, SCHEMAS["predictions"])
     runs = [Run("pgkpr", "pgkpr", "pgkpr", "quora", 1, TRACKS["pgkpr"].row({}, {}), {"counts": {}},
                 predictions=predictions)]
     assert "many" not in generations_data(runs, None, 10**6)
@@ -376,9 +377,11 @@ def test_pages_of_large_recipes_stay_small(project):
     pairs = pd.concat([paraphrase_items().head(1).assign(example_id=number)
                        for number in seeded_examples(range(count), CASES, 13)])
     for name in REWRITERS:
-        write_rewriter(name, pairs)
+        for seed in REWRITERS[name][0].get("seeds", [13]):
+            write_rewriter(name, seed, pairs)
     for run in RUNS:
-        write_table(RunPaths(run).predictions, SCHEMAS["predictions"], pd.DataFrame({
+        paths = RunPaths(row_name(run), int(run.partition("/")[2] or 13))
+        write_table(paths.predictions, SCHEMAS["predictions"], pd.DataFrame({
             "example_id": range(count), "sample": 0, "source": words, "keyword": words, "keyword_known": True,
             "prediction": words, "references": [[words] * 4] * count}), provenance(f"generate_pgkpr@{run}"))
     assert main([]) == 0

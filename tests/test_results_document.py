@@ -6,7 +6,7 @@ import re
 import pandas as pd
 import pytest
 import yaml
-from classifier_artifacts import CLASSIFIERS, write_classifiers
+from classifier_artifacts import CLASSIFIERS, seed_of, write_classifiers
 from report_artifacts import write_rewriting
 
 from pipeline import results_document
@@ -14,19 +14,20 @@ from pipeline.markdown import escaped, table
 from pipeline.results_document import begin, end, with_block
 from pipeline.results_run import duration, read_material
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import COMPARISON, DatasetPaths, ModelPaths, RunPaths
+from stages.artifacts.paths import COMPARISON, DatasetPaths, ModelPaths, RunPaths, row_name
 from stages.artifacts.tables import Provenance, write_json, write_table
 from stages.params import load_params
 from stages.runtime.errors import InputError
 from stages.runtime.process import RECORDS
 
-MODELS = {"hcl-1": {"seed": 1}, "hcl-2": {"seed": 2}, "flat": {"overrides": {"graph": {"iterations": 0}}},
-          "plain": {"overrides": {"latent": {"enabled": False}}, "init_from": "hcl-1"},
+MODELS = {"hcl": {"seeds": [1, 2]}, "flat": {"overrides": {"graph": {"iterations": 0}}},
+          "plain": {"overrides": {"latent": {"enabled": False}}, "init_from": "hcl"},
           "calm": {"overrides": {"contrasts": {"instance": {"weight": 0}}}}}
 VALUES = {"bleu_1": 0.61, "bleu_2": 0.31, "bleu_3": 0.16, "bleu_4": 0.09, "extrema": 0.58, "average": 0.78,
           "greedy": 0.70, "corpus_bleu_4": 0.15, "sacrebleu": 15.66, "rouge_l": 0.41, "bertscore": 0.71,
           "distinct_1": 0.14, "self_bleu": 0.3, "source_bleu": 0.2, "ibleu": 0.08, "keyword_kept": 0.6,
           "mean_length": 9.66}
+NAMES = ("hcl/1", "hcl/2", "flat", "plain", "calm")     # of models and runs, as results call them
 # metric, first, second, difference, low, high, p
 PAIRED = [("bleu_1", "hcl", "flat", 0.02, 0.004, 0.036, 0.01), ("bleu_2", "flat", "hcl", 0.01, 0.002, 0.02, 0.03),
           ("source_bleu", "hcl", "flat", -0.05, -0.08, -0.02, 0.0005),
@@ -49,7 +50,7 @@ def project(tmp_path, monkeypatch):
     write_comparison()
     write_models()
     RECORDS.mkdir(parents=True)
-    for name, seconds in (("ingest@qqp", 5), ("train_hcl@hcl-1", 4000), ("generate_hcl@hcl-1", 40), ("compare@all", 2),
+    for name, seconds in (("ingest@qqp", 5), ("train_hcl@hcl", 4000), ("generate_hcl@hcl", 40), ("compare@all", 2),
                           ("train_hcl@other", 90000)):
         (RECORDS / f"{name}.json").write_text(json.dumps({"seconds": seconds, "cpu_seconds": 1} | (
             {"device": "Some GPU"} if name.startswith("generate") else {})))
@@ -70,16 +71,16 @@ def write_counts():
 
 
 def write_runs():
-    for run in MODELS:
-        write_json(RunPaths(run).metrics, {
-            "run": VALUES | {"mean_length": 10.66 if run == "hcl-2" else 9.66},
+    for run in NAMES:
+        write_json(RunPaths(row_name(run), seed_of(run)).metrics, {
+            "run": VALUES | {"mean_length": 10.66 if run == "hcl/2" else 9.66},
             "floors": {"copy": VALUES | {"bleu_1": 0.82, "source_bleu": 1.0}},
             "intervals": {"run": {"bleu_1": [0.6, 0.62]}, "floors": {"copy": {"bleu_1": [0.81, 0.83]}}},
             "counts": {"examples": 500}, "settings": {"split": "test", "emb": {"name": "mini|LM"}, "bertscore": {
                 "name": "other", "layer": 6}}})
 
 
-def write_comparison(runs=("hcl-1", "hcl-2"), others=("flat", "plain", "calm")):
+def write_comparison(runs=("hcl/1", "hcl/2"), others=("flat", "plain", "calm")):
     means = {name: {"mean": value, "sd": 0.003, "low": value - 0.01, "high": value + 0.01}
              for name, value in VALUES.items()}
     means = {name: mean for name, mean in means.items() if name not in ("distinct_1", "mean_length")}
@@ -95,15 +96,16 @@ def write_comparison(runs=("hcl-1", "hcl-2"), others=("flat", "plain", "calm")):
 
 
 def write_models():
-    for name in MODELS:
+    for name in NAMES:
+        paths = ModelPaths(row_name(name), seed_of(name))
         alarms = [{"name": "contrast_vanishing", "epoch": 2, "message": "keyword | below 0.01 for 95 %",
                    "advice": "raise <t>"}] if name == "flat" else []
-        write_json(ModelPaths(name).metrics, {
+        write_json(paths.metrics, {
             "best_epoch": 2, "epochs": 3, "stopped_early": False, "alarms": alarms, "keywords": {},
             "validation": {"loss": 3.86321, "reconstruction": 54.123, "kl": 5.871, "active_units": 187.0,
                            "reconstruction_prior": 55.5, "reconstruction_zero": 60.25}})
-        ModelPaths(name).history.write_text("epoch,step,train_instance_vanished,train_keyword_vanished,best\n"
-                                            "1,5,0.1,,True\n2,10,0.925,,True\n3,15,0.99,,False\n")
+        paths.history.write_text("epoch,step,train_instance_vanished,train_keyword_vanished,best\n"
+                                 "1,5,0.1,,True\n2,10,0.925,,True\n3,15,0.99,,False\n")
 
 
 def made(name="qqp"):
@@ -136,10 +138,10 @@ def test_what_was_run_is_said(project):
         assert share in text
     assert row(text, "hcl") == ["hcl", "HCL", "nothing", "1, 2", "2/3 2/3"]
     assert row(text, "flat")[1:3] == ["HCL without the graph", "graph.iterations = 0"]
-    assert row(text, "plain")[2] == "latent.enabled = False; starts from hcl-1"
+    assert row(text, "plain")[2] == "latent.enabled = False; starts from hcl"
     assert "(1 h 7 min; some ran side by side)" in text and "training 1 h 7 min" in text and "decoding 40 s" in text
     assert "Some of it was computed on another machine: Some GPU." in text
-    assert "Trained elsewhere: hcl-2, flat, plain, calm." in text
+    assert "Trained elsewhere: flat, plain, calm." in text
 
 
 def test_the_main_table_has_floors_seeds_intervals_and_the_paper(project):
@@ -205,7 +207,7 @@ def test_the_full_method_is_set_against_the_floors(project):
 
 def test_a_single_row_is_set_against_the_floors_alone(project):
     content = yaml.safe_load((project / "params.yaml").read_text())
-    content["runs"]["hcl"] = {name: {"model": name} for name in ("hcl-1", "hcl-2")}
+    content["runs"]["hcl"] = {"hcl": {"model": "hcl"}}
     (project / "params.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
     write_comparison(others=())
     text = section(made(), "what each part is worth")
@@ -214,8 +216,7 @@ def test_a_single_row_is_set_against_the_floors_alone(project):
 
 def test_without_the_full_method_nothing_is_compared(project):
     content = yaml.safe_load((project / "params.yaml").read_text())
-    for name in ("hcl-1", "hcl-2"):
-        content["runs"]["hcl"][name]["decode"] = {"keyword": "random"}
+    content["runs"]["hcl"]["hcl"]["decode"] = {"keyword": "random"}
     (project / "params.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
     text = made()
     assert "No row is the full method" in section(text, "what each part is worth")
@@ -229,7 +230,7 @@ def test_monitors_and_alarms(project):
     assert row(text, "flat", "**contrast\\_vanishing**")[2:] == ["2", "keyword \\| below 0.01 for 95 %",
                                                                 "raise &lt;t&gt;"]
     for name in MODELS:
-        write_json(ModelPaths(name).metrics, {"best_epoch": 1, "epochs": 1, "validation": {}})
+        write_json(ModelPaths(name, 13).metrics, {"best_epoch": 1, "epochs": 1, "validation": {}})
     assert "No alarm was raised." in section(made(), "monitors and alarms")
 
 
@@ -241,9 +242,9 @@ MISSING = [
     (DatasetPaths("qqp").metrics("ingest"), "keycontrast run ingest@qqp"),
     (DatasetPaths("qqp").metrics("graph"), "keycontrast run graph@qqp"),
     (COMPARISON / "metrics.json", "keycontrast run compare"), (COMPARISON / "paired.parquet", "keycontrast run"),
-    (RunPaths("flat").metrics, "keycontrast run evaluate_hcl@flat"),
-    (ModelPaths("flat").metrics, "keycontrast run train_hcl@flat"),
-    (ModelPaths("flat").history, "keycontrast run train_hcl@flat")]
+    (RunPaths("flat", 13).metrics, "keycontrast run evaluate_hcl@flat"),
+    (ModelPaths("flat", 13).metrics, "keycontrast run train_hcl@flat"),
+    (ModelPaths("flat", 13).history, "keycontrast run train_hcl@flat")]
 
 
 @pytest.mark.parametrize(("path", "remedy"), MISSING, ids=[path.as_posix() for path, _ in MISSING])
@@ -257,13 +258,13 @@ def test_what_is_missing_is_named_with_the_stage_to_run(project, capsys, path, r
 
 @pytest.mark.parametrize(("text", "problem"), [("{", "not valid JSON"), ("[]", "must hold names and values")])
 def test_broken_metrics_are_named(project, text, problem):
-    RunPaths("flat").metrics.write_text(text)
+    RunPaths("flat", 13).metrics.write_text(text)
     with pytest.raises(InputError, match=f"{problem}.*Remove it and run `keycontrast run evaluate_hcl@flat`"):
         made()
 
 
 def test_a_comparison_of_other_runs_is_refused(project):
-    write_comparison(runs=("hcl-1", "hcl-2", "gone"))
+    write_comparison(runs=("hcl/1", "hcl/2", "gone"))
     with pytest.raises(InputError, match="runs: gone, which params.yaml does not have. Run `keycontrast run comp"):
         made()
     write_comparison(others=("flat", "plain"))
@@ -386,8 +387,8 @@ def test_both_tracks_stand_in_one_block(project):
 
 @pytest.mark.parametrize(("path", "remedy"), [
     (DatasetPaths("quora").metrics("paraphrase_items"), "keycontrast run paraphrase_items@quora"),
-    (RunPaths("lbow").metrics, "keycontrast run evaluate_pgkpr@lbow"),
-    (ModelPaths("psi").history, "keycontrast run train_pgkpr@psi")], ids=lambda value: str(value).split("/")[-1])
+    (RunPaths("lbow", 13).metrics, "keycontrast run evaluate_pgkpr@lbow"),
+    (ModelPaths("psi", 13).history, "keycontrast run train_pgkpr@psi")], ids=lambda value: str(value).split("/")[-1])
 def test_what_is_missing_of_pgkpr_is_named_with_the_stage_to_run(rewriting, path, remedy):
     path.unlink()
     with pytest.raises(InputError, match=f"{path.as_posix()}: no such artifact.*{remedy}"):
@@ -428,7 +429,7 @@ def test_the_main_table_of_clld_is_in_per_cent_with_the_paper_below(classifying)
 
 
 def test_paper_rows_on_the_same_test_texts_are_called_so(classifying):
-    for path in (RunPaths(name).metrics for name in CLASSIFIERS):
+    for path in (RunPaths(row_name(name), seed_of(name)).metrics for name in CLASSIFIERS):
         content = json.loads(path.read_text())
         write_json(path, {**content, "counts": {"examples": 7532}})
     assert "on the same test texts" in section(made("20ng"), "as CLLD reports it")
@@ -461,8 +462,8 @@ def test_validations_of_clld(classifying):
 
 @pytest.mark.parametrize(("path", "remedy"), [
     (DatasetPaths("20ng").metrics("linear_floor"), "linear_floor@20ng"),
-    (RunPaths("cl").metrics, "evaluate_clld@cl"), (RunPaths("cl").table("classes"), "evaluate_clld@cl"),
-    (ModelPaths("cl").history, "train_clld@cl"), (COMPARISON / "mcnemar.parquet", "")],
+    (RunPaths("cl", 13).metrics, "evaluate_clld@cl"), (RunPaths("cl", 13).table("classes"), "evaluate_clld@cl"),
+    (ModelPaths("cl", 13).history, "train_clld@cl"), (COMPARISON / "mcnemar.parquet", "")],
     ids=lambda value: str(value).split("/")[-1])
 def test_what_is_missing_of_clld_is_named_with_the_stage_to_run(classifying, path, remedy):
     path.unlink()

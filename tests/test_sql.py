@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import logging
+import shutil
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,11 +23,12 @@ def project(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "140")
     write_graph()
     for run in ("hcl", "hcl-no-graph"):
-        folder = tmp_path / "artifacts" / "runs" / run
-        folder.mkdir(parents=True)
-        (folder / "metrics.json").write_text(json.dumps({"run": {"bleu_1": 0.5}, "empty": {}}))
-        pq.write_table(pa.table({"example_id": [1], "prediction": [f"by {run}"]}), folder / "predictions.parquet")
-    model = tmp_path / "artifacts" / "models" / "hcl"
+        scored, predicted = (tmp_path / "artifacts" / group / run / "13" for group in ("runs", "predictions"))
+        scored.mkdir(parents=True)
+        predicted.mkdir(parents=True)
+        (scored / "metrics.json").write_text(json.dumps({"run": {"bleu_1": 0.5}, "empty": {}}))
+        pq.write_table(pa.table({"example_id": [1], "prediction": [f"by {run}"]}), predicted / "predictions.parquet")
+    model = tmp_path / "artifacts" / "models" / "hcl" / "13"
     (model / "model").mkdir(parents=True)
     (model / "model" / "config.json").write_text("{}")
     (model / "history.csv").write_text("epoch,loss\n1,0.25\n2,0.125\n")
@@ -58,6 +60,12 @@ def test_the_catalog_lists_each_file_once(project):
     assert catalog().datasets == {"small": "small"}
     assert "models_hcl.history" in catalog().names() and not [name for name in catalog().names() if "config" in name]
     assert ("small", "nodes") in {(row[1], row[2]) for row in rows("show all tables")}
+
+
+def test_a_second_seed_has_views_of_its_own(project):
+    shutil.copytree(project / "artifacts/models/hcl/13", project / "artifacts/models/hcl/14")
+    assert {"models_hcl_13", "models_hcl_14", "runs_hcl"} <= set(catalog().schemas)
+    assert rows("select max(loss) from models_hcl_14.history") == [(0.25,)]
 
 
 def test_a_name_in_several_places_is_not_guessed(project):
@@ -137,17 +145,16 @@ def test_plain_values_can_be_json():
 
 
 def test_a_folder_is_queried_alone(project):
-    assert catalog(project / "artifacts" / "runs").names() == [
-        "hcl.metrics", "hcl.predictions", "hcl_no_graph.metrics", "hcl_no_graph.predictions"]
+    assert catalog(project / "artifacts" / "runs").names() == ["hcl.metrics", "hcl_no_graph.metrics"]
     assert "6" in asked("artifacts/small", "--sql", "select count(*) from nodes")
 
 
 def test_one_file_is_the_view_artifact(project):
-    assert "0.125" in asked("artifacts/models/hcl/history.csv", "--sql", "select min(loss) from artifact")
-    assert rows("select run.bleu_1 from artifact", files=single_file(project / "artifacts/runs/hcl/metrics.json")) == [
-        (0.5,)]
+    assert "0.125" in asked("artifacts/models/hcl/13/history.csv", "--sql", "select min(loss) from artifact")
+    file = single_file(project / "artifacts/runs/hcl/13/metrics.json")
+    assert rows("select run.bleu_1 from artifact", files=file) == [(0.5,)]
     with pytest.raises(InputError, match=r"histoy\.csv: no such file; did you mean 'history\.csv'\?"):
-        asked("artifacts/models/hcl/histoy.csv", "--sql", "select 1")
+        asked("artifacts/models/hcl/13/histoy.csv", "--sql", "select 1")
     (project / "notes.txt").write_text("")
     with pytest.raises(InputError, match=r"notes\.txt: cannot query a file of kind \.txt; valid endings: \.csv"):
         asked("notes.txt", "--sql", "select 1")

@@ -49,5 +49,5 @@ def test_a_training_that_is_asked_to_stop_saves_and_goes_on_to_the_same_bytes(tm
             states = list(Path(".keycontrast/scratch").rglob("state.json"))
             assert len(states) == 1 and '"step": 3' in states[0].read_text()
         assert train_hcl.main(["hcl"]) == 0
-        weights[name] = (ModelPaths("hcl").weights / "model.safetensors").read_bytes()
+        weights[name] = (ModelPaths("hcl", 13).weights / "model.safetensors").read_bytes()
     assert weights["through"] == weights["stopped"]

@@ -280,7 +280,7 @@ def test_pairs_of_a_model_are_those_it_chose():
 def project(tmp_path_factory):
     """A project with a model of every row, and one with an encoder."""
     folder = tmp_path_factory.mktemp("project")
-    models = {**MODELS, "bert": {"encoder": None, "seed": 7, "contrast": "adaptive"}}
+    models = {**MODELS, "bert": {"encoder": None, "seeds": [7], "contrast": "adaptive"}}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         tiny_classes.write_project(folder, models)
@@ -293,7 +293,7 @@ def project(tmp_path_factory):
 @pytest.fixture
 def trained(project, monkeypatch):
     monkeypatch.chdir(project)
-    return {name: ModelPaths(name) for name in [*MODELS, "bert"]}
+    return {**{name: ModelPaths(name, 13) for name in MODELS}, "bert": ModelPaths("bert", 7)}
 
 
 FILES = {"model", "history.csv", "items.parquet", "metrics.json", "validation_confusion.parquet",
@@ -303,7 +303,7 @@ FILES = {"model", "history.csv", "items.parquet", "metrics.json", "validation_co
 @pytest.mark.parametrize("name", [*MODELS, "bert"])
 def test_stage_writes_what_a_run_and_a_report_need(trained, name):
     paths = trained[name]
-    assert {path.name for path in paths.folder.iterdir()} - {"confusing_pairs.parquet"} == FILES
+    assert {path.name for path in paths.folder.iterdir()} == FILES
     inside = {"config.json", "model.safetensors", "trained_on.json", "README.md", "tokenizer.json",
               "tokenizer_config.json"}
     assert {path.name for path in paths.weights.iterdir()} == inside
@@ -352,7 +352,7 @@ def test_label_distances_are_those_of_the_row(trained):
     assert set(table("cl")["distance"]) == {1.0}
     matrix, classes = matrix_at(table("named"))
     assert classes == CLASSES and matrix.tolist() == [[1, 5, 5], [5, 1, 5], [5, 5, 1]]
-    chosen = read_frame(trained["ct"].table("confusing_pairs"), SCHEMAS["confusing_pairs"]).query("chosen")
+    chosen = read_frame(trained["ct"].confusing_pairs, SCHEMAS["confusing_pairs"]).query("chosen")
     apart = table("clsled").query("distance == 5")
     pairs = list(zip(chosen["class"], chosen["other"], strict=True))
     assert set(zip(apart["class"], apart["other"], strict=True)) == {*pairs, *((b, a) for a, b in pairs)}
@@ -376,7 +376,7 @@ def test_a_saved_tokenizer_is_as_new(trained):
 
 def test_a_second_training_has_the_same_bytes(trained, monkeypatch):
     files = [path for name in ("ct", "clald", "bert") for path in sorted(trained[name].folder.rglob("*"))
-             if path.is_file() and path.name != "confusing_pairs.parquet"]
+             if path.is_file()]
     before = {path: path.read_bytes() for path in files}
     for name in ("ct", "clald", "bert"):
         assert main([name]) == 0
@@ -398,7 +398,7 @@ def test_two_processes_train_the_model_of_one(project, tmp_path):
     for one in both:
         one.join(timeout=120)
     assert [one.exitcode for one in both] == [0, 0]
-    weights = ModelPaths("clald").weights / "model.safetensors"
+    weights = ModelPaths("clald", 13).weights / "model.safetensors"
     shared, alone = (load_file(home / weights) for home in (tmp_path, project))
     assert max((alone[name] - shared[name]).abs().max().item() for name in alone) < 1e-5
 
@@ -415,7 +415,7 @@ def test_what_is_wrong_is_said_without_a_traceback(tmp_path, monkeypatch, capsys
     tiny_classes.write_project(tmp_path)
     assert "models.clld.m.pairs: label distance: no class fits 'persn'; the nearest is person" in complaint(
         contrast="static_tau_pairs", pairs=[["persn", "place"]])
-    assert "models/ct/confusing_pairs.parquet: no such artifact" in complaint(contrast="static_tau_pairs",
+    assert "confusing_pairs/ct/13/confusing_pairs.parquet: no such artifact" in complaint(contrast="static_tau_pairs",
                                                                              pairs_of="ct")
     assert "models.clld.m.encoder: path:nowhere: nowhere holds no config.json" in complaint(encoder="path:nowhere")
     table = DatasetPaths("tiny").table("examples")

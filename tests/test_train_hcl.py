@@ -219,8 +219,8 @@ def project(tmp_path_factory):
     folder = tmp_path_factory.mktemp("project")
     with pytest.MonkeyPatch.context() as patch, redirect_stderr(StringIO()) as said:
         patch.chdir(folder)
-        models = {"hcl": {"dataset": "tiny"}, "later": {"dataset": "tiny", "init_from": "hcl", "seed": 5},
-                  "fresh": {"dataset": "tiny", "seed": 5}}
+        models = {"hcl": {"dataset": "tiny"}, "later": {"dataset": "tiny", "init_from": "hcl", "seeds": [5]},
+                  "fresh": {"dataset": "tiny", "seeds": [5]}}
         tiny_training.write_project(folder, models, epochs=3)
         for name in models:
             assert main([name]) == 0
@@ -230,7 +230,7 @@ def project(tmp_path_factory):
 @pytest.fixture
 def trained(project, monkeypatch):
     monkeypatch.chdir(project[0])
-    return {name: ModelPaths(name) for name in ("hcl", "later", "fresh")}
+    return {name: ModelPaths(name, seed) for name, seed in (("hcl", 13), ("later", 5), ("fresh", 5))}
 
 
 def test_stage_writes_model_history_items_and_metrics(trained):
@@ -287,7 +287,7 @@ def test_a_start_that_is_not_trained_or_does_not_fit_is_named(tmp_path, monkeypa
     models = {"hcl": {"dataset": "tiny", "init_from": "other"}, "other": {"dataset": "tiny"}}
     tiny_training.write_project(tmp_path, models)
     assert main(["hcl"]) == 1
-    assert "artifacts/models/other/model: no trained HCL model" in capsys.readouterr().err
+    assert "artifacts/models/other/13/model: no trained HCL model" in capsys.readouterr().err
     with pytest.raises(InputError, match="models.hcl: init_from: .*vocabulary .* here and 30 there"):
         run(joined_items(**tiny_items.tables()), graph(), settings(), encoder, UnseenKeywords(trained_on(encoder)), 13,
             FolderCheckpoints(tmp_path, "a"), start=tiny_hcl.model())

@@ -428,7 +428,7 @@ def test_the_strongest_word_is_no_sign():
 
 
 MODELS = {"pgkpr": {"dataset": "tiny"}, "plain": {"dataset": "tiny", "overrides": {"architecture": "transformer"}},
-          "ianet": {"dataset": "tiny", "seed": 5, "overrides": {"architecture": "ianet"}},
+          "ianet": {"dataset": "tiny", "seeds": [5], "overrides": {"architecture": "ianet"}},
           "lstm": {"dataset": "tiny", "overrides": {"architecture": "residual_lstm"}},
           "bow": {"dataset": "tiny", "overrides": {"architecture": "latent_bow"}}}
 ARCHITECTURE_OF = {"pgkpr": "pgkpr", "plain": "transformer", "ianet": "ianet", "lstm": "residual_lstm",
@@ -450,7 +450,7 @@ def project(tmp_path_factory):
 @pytest.fixture
 def trained(project, monkeypatch):
     monkeypatch.chdir(project)
-    return {name: ModelPaths(name) for name in MODELS}
+    return {name: ModelPaths(name, model.get("seeds", [13])[0]) for name, model in MODELS.items()}
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -517,7 +517,7 @@ def test_two_processes_train_the_model_of_one(project, tmp_path):
     for one in both:
         one.join(timeout=120)
     assert [one.exitcode for one in both] == [0, 0]
-    weights = ModelPaths("pgkpr").weights / "model.safetensors"
+    weights = ModelPaths("pgkpr", 13).weights / "model.safetensors"
     shared, alone = (load_file(home / weights) for home in (tmp_path, project))
     assert max((alone[name] - shared[name]).abs().max().item() for name in alone) < 1e-5
 

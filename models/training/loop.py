@@ -359,6 +359,7 @@ def compiled(module: nn.Module, wanted: bool) -> Iterator[None]:
     if not layers:
         raise ValueError(f"compile: {type(module).__name__} has no layers that torch.compile could make faster; set it "
                          f"to false for this model")
+    torch.compiler.reset()      # of what a training before in this process has compiled
     for layer in layers:
         # fallback_random: dropout draws what it draws without compiling
         found = torch.compile(layer.forward, dynamic=True, options={"fallback_random": True})

@@ -16,7 +16,7 @@ from pipeline.judgement.schema import JUDGEMENTS
 from pipeline.judgement.sheets import REFERENCE, Key, key_of, make_sheets, read_key, shared_outputs
 from pipeline.judgement.statistics import summary, weights_called
 from pipeline.markdown import escaped, table
-from stages.artifacts.paths import ARTIFACTS, RunPaths
+from stages.artifacts.paths import PREDICTED, row_name
 from stages.artifacts.tables import (
     Provenance,
     atomic_file,
@@ -47,7 +47,7 @@ def sheets(runs: Sequence[str], out: Path, console: Console, *, like: str | None
     `keycontrast judge sheets pgkpr transformer --references --items 40 --out judged`
 
     Args:
-        runs: names of runs that have predictions.
+        runs: names of runs that have predictions; `hcl/14` is run `hcl` under seed 14.
         out: folder to write; it must be new, or hold sheets that nobody has touched.
         console: where to say what was written.
         like: `hcl` (100 items, 3 raters, 1-3, fluency, meaningfulness, differential) or `pgkpr` (100 items, 3 of 10
@@ -153,17 +153,31 @@ def _distinct(runs: Sequence[str]) -> list[str]:
 
 
 def _predictions(run: str) -> pd.DataFrame:
-    return read_frame(RunPaths(run).predictions, PREDICTIONS)
+    return read_frame(_file(run), PREDICTIONS)
+
+
+def _file(run: str) -> Path:
+    """Return the predictions of a run: of ``hcl/14`` under that seed, of ``hcl`` under the only one that there is.
+
+    Raises:
+        InputError: there are none, or several.
+    """
+    found = {path.parent.relative_to(PREDICTED).as_posix(): path
+             for path in sorted(PREDICTED.glob("*/*/predictions.parquet"))}
+    own = [name for name in found if run in (name, row_name(name))]
+    if not own:
+        near = nearest(run, {*map(row_name, found), *found})
+        raise InputError(f"no run {run!r} has predictions; {near} They are made by `keycontrast run "
+                         f"generate_hcl@{row_name(run)}`, or generate_pgkpr@{row_name(run)}.")
+    if len(own) > 1:
+        raise InputError(f"run {run} has predictions of several seeds; name those to judge, such as {own[0]}: "
+                         f"{', '.join(own)}.")
+    return found[own[0]]
 
 
 def _track(run: str) -> str:
     """Return the track of a run by the stage that wrote its predictions."""
-    path = RunPaths(run).predictions
-    if not path.exists():
-        found = [folder.parent.name for folder in (ARTIFACTS / "runs").glob("*/predictions.parquet")]
-        raise InputError(f"no run {run!r} has predictions; {nearest(run, found)} They are made by `keycontrast run "
-                         f"generate_hcl@{run}`, or generate_pgkpr@{run}.")
-    stage = str(read_metadata(path).get("stage"))
+    stage = str(read_metadata(_file(run)).get("stage"))
     track = next((one for one in TRACKS.values() if stage.startswith(f"{one.computed_by}@")), TRACKS["hcl"])
     if track.classifies:
         raise InputError(f"run {run} is of the {track.title} track, which classifies: it has written no texts to "
@@ -172,7 +186,7 @@ def _track(run: str) -> str:
 
 
 def _origin(run: str) -> dict[str, str]:
-    path = RunPaths(run).predictions
+    path = _file(run)
     return {"predictions": path.as_posix(), "sha256": _digest(path)}
 
 

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.artifacts.archives import write_archive
+from stages.artifacts.paths import ModelPaths, RunPaths
 from stages.runtime.entries import module_of
 from stages.runtime.errors import InputError
 from stages.runtime.settings import MACHINE, laid_over
@@ -44,8 +45,8 @@ RESULTS, MEASURED = "results.tar.gz", "gpu-results.json"
 CONTENTS = "results.json"
 _POLL_SECONDS, _REPORT_SECONDS, _GRACE_SECONDS = 0.2, 20.0, 45.0
 _LOG_BYTES = 65_536
-# Tables of a model that travel home, each kind once for all models that have the same one.
-MODEL_TABLES = ("items", "paraphrase_items", "vocabulary", "validation_confusion", "label_distance", "confusing_pairs")
+# Tables of a model that travel home, as its confusing pairs do, each kind once for all models that have the same one.
+MODEL_TABLES = ("items", "paraphrase_items", "vocabulary", "validation_confusion", "label_distance")
 MODEL_FILES = ("history.csv", "metrics.json", "evaluations.csv")
 _VERSIONS = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "pandas", "pyarrow")
 
@@ -332,16 +333,18 @@ def write_results(file: Path, pack: Mapping[str, Any], jobs: Sequence[Job], abou
     runs = [job.key for job in done.values() if job.stage == pack["runs"].get(job.key, {}).get("stage")]
     members: dict[str, Path | bytes] = {}
     tables: dict[str, dict[str, str]] = {}
-    for name in trained:
-        folder = Path("artifacts/models") / name
-        members |= {f"models/{name}/{part}": folder / part for part in MODEL_FILES if (folder / part).exists()}
-        found = {kind: folder / f"{kind}.parquet" for kind in MODEL_TABLES}
-        tables[name] = {kind: rows_digest(path) for kind, path in found.items() if path.exists()}
-        for kind, digest in tables[name].items():
+    for paths in (ModelPaths(name, seed) for name in trained for seed in pack["models"][name]["seeds"]):
+        place = f"{paths.name}/{paths.seed}"
+        files = {part: paths.folder / part for part in MODEL_FILES}
+        members |= {f"models/{place}/{part}": path for part, path in files.items() if path.exists()}
+        found = {kind: paths.table(kind) for kind in MODEL_TABLES} | {"confusing_pairs": paths.confusing_pairs}
+        tables[place] = {kind: rows_digest(path) for kind, path in found.items() if path.exists()}
+        for kind, digest in tables[place].items():
             members.setdefault(f"{kind}/{digest}.parquet", found[kind])
         if weights:
-            members |= {f"weights/{name}/{part.name}": part for part in sorted((folder / "model").iterdir())}
-    members |= {f"runs/{run}/{part}": Path("artifacts/runs") / run / part for run in runs
+            members |= {f"weights/{place}/{part.name}": part for part in sorted(paths.weights.iterdir())}
+    members |= {f"runs/{run}/{seed}/{part}": RunPaths(run, seed).file(part) for run in runs
+                for seed in pack["models"][pack["runs"][run]["model"]]["seeds"]
                 for part in TRACKS[pack["runs"][run]["track"]].run_files}
     members |= {f"records/{path.name}": path for path in sorted(Path(".keycontrast/records").glob("*.json"))}
     members |= {f"logs/{job.log.name}": _tail(job.log, _LOG_BYTES).encode() for job in jobs if job.log.exists()}

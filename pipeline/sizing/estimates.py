@@ -125,21 +125,31 @@ def costs(params: Params, names: Iterable[str], extents: Mapping[str, Extent], m
     for name in names:
         stage, _, key = name.partition("@")
         extent = extents.get(dataset_of(params, stage, key))
+        seeds = _seeds(params, stage, key)
         if extent is not None and stage in _TRAININGS:
             work = _TRAININGS[stage].work(params, key, extent)
             rate = rates.flops.get(stage) or rates.speed * _tabled(stage, kind, threads)
             launches = 0.0 if "cores" in kind else LAUNCH * work.passes
-            found[name] = Cost(START_TORCH + _BESIDE_STEPS * max(work.flops / rate, launches), TRAINING + work.gib)
+            found[name] = Cost(START_TORCH + seeds * _BESIDE_STEPS * max(work.flops / rate, launches),
+                               TRAINING + work.gib)
             continue
         # A run, a model may be called as one of another recipe was; what a data set's name stands for stays.
         seconds = rates.seconds.get(name) if key in params.datasets else None
         if seconds is None:
             fixed, each = SECONDS.get(stage, (0.1, 0.1))
             items = 0 if extent is None else extent.test if stage.startswith(_RUNS) else extent.items
-            seconds = (fixed + each * items / 1000) / rates.speed
+            seconds = seeds * (fixed + each * items / 1000) / rates.speed
         start = START_TORCH if stage in WITH_TORCH else START_PLAIN
         found[name] = Cost(start + seconds, rates.gib.get(name, WITH_TORCH.get(stage, PLAIN)))
     return found
+
+
+def _seeds(params: Params, stage: str, key: str) -> int:
+    """Return how many seeds of a row a stage instance works on; 1 for one that knows of none."""
+    track = stage.partition("_")[2]
+    if stage.startswith("train_") and key in getattr(params.models, track, {}):
+        return len(params.model_seeds(key))
+    return len(params.run_seeds(key)) if stage.startswith(_RUNS) and key in getattr(params.runs, track, {}) else 1
 
 
 def dataset_of(params: Params, stage: str, key: str) -> str:

@@ -1,5 +1,6 @@
 """Every path of data and artifacts, relative to its root; ``dvc.yaml`` is compared with this module by a test."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,16 @@ COMPARISON = ARTIFACTS / "comparison"
 METRICS = Path("metrics")
 PARAMS = Path("params.yaml")
 RECIPES = Path("recipes")
+
+
+def seeded_name(name: str, seed: int, seeds: Collection[int]) -> str:
+    """Return what results call a model or run under one of its seeds: ``hcl/14``; ``hcl`` if it has no other."""
+    return name if len(seeds) == 1 else f"{name}/{seed}"
+
+
+def row_name(name: str) -> str:
+    """Return the name in the params of what results call ``name``, such as ``hcl`` of ``hcl/14``."""
+    return name.partition("/")[0]
 
 
 @dataclass(frozen=True)
@@ -47,16 +58,21 @@ class DatasetPaths:
         return self.folder / "pos_frequency"
 
 
+MODELS, RUNS, PREDICTED, PROBES, CONFUSED = (
+    ARTIFACTS / name for name in ("models", "runs", "predictions", "probes", "confusing_pairs"))
+
+
 @dataclass(frozen=True)
 class ModelPaths:
-    """A trained model: ``artifacts/models/<name>/``."""
+    """A trained model: ``artifacts/models/<name>/<seed>/``."""
 
     name: str
+    seed: int
 
     @property
     def folder(self) -> Path:
         """The model's folder."""
-        return ARTIFACTS / "models" / self.name
+        return MODELS / self.name / str(self.seed)
 
     @property
     def weights(self) -> Path:
@@ -84,8 +100,13 @@ class ModelPaths:
         return self.folder / "paraphrase_items.parquet"
 
     def table(self, kind: str) -> Path:
-        """Path of ``validation_confusion``, ``label_distance`` or ``confusing_pairs`` of a model of the CLLD track."""
+        """Path of ``validation_confusion`` or ``label_distance`` of a model of the CLLD track."""
         return self.folder / f"{kind}.parquet"
+
+    @property
+    def confusing_pairs(self) -> Path:
+        """Pairs of classes that a model of the CLLD track confuses; another stage writes them."""
+        return CONFUSED / self.name / str(self.seed) / "confusing_pairs.parquet"
 
     @property
     def evaluations(self) -> Path:
@@ -107,7 +128,7 @@ class ProbePaths:
     @property
     def folder(self) -> Path:
         """The probe's folder."""
-        return ARTIFACTS / "probes" / self.name
+        return PROBES / self.name
 
     def table(self, kind: str) -> Path:
         """Path of ``latent`` or ``keyword_swap``."""
@@ -126,19 +147,25 @@ class ProbePaths:
 
 @dataclass(frozen=True)
 class RunPaths:
-    """A row of a results table: ``artifacts/runs/<name>/``."""
+    """A row of a results table under one seed of its model: ``artifacts/runs/<name>/<seed>/`` and predictions beside.
+    """
 
     name: str
+    seed: int
 
     @property
     def folder(self) -> Path:
-        """The run's folder."""
-        return ARTIFACTS / "runs" / self.name
+        """The folder of the run's scores."""
+        return RUNS / self.name / str(self.seed)
 
     @property
     def predictions(self) -> Path:
-        """Generated texts, one row per example of the evaluated split."""
-        return self.folder / "predictions.parquet"
+        """Generated texts or classes, a row per example of the evaluated split: in a folder that a stage owns alone."""
+        return PREDICTED / self.name / str(self.seed) / "predictions.parquet"
+
+    def file(self, name: str) -> Path:
+        """Path of a file of the run, by the name that it has in its folder."""
+        return self.predictions if name == self.predictions.name else self.folder / name
 
     @property
     def metrics(self) -> Path:

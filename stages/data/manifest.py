@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from stages.artifacts.paths import ARTIFACTS, COMPARISON, DatasetPaths, ModelPaths, ProbePaths, RunPaths
+from stages.artifacts.paths import ARTIFACTS, COMPARISON, MODELS, PREDICTED, PROBES, RUNS, DatasetPaths
 from stages.artifacts.tables import read_metadata, write_json
 from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import sha256_of
@@ -19,7 +19,7 @@ from stages.runtime.process import StageProcess, run_stage
 
 MANIFESTS = ARTIFACTS / "manifests"
 # DVC wants every folder that a stage reads, even where the params list nothing that would be in it.
-FOLDERS = (COMPARISON, ModelPaths("x").folder.parent, RunPaths("x").folder.parent, ProbePaths("x").folder.parent)
+FOLDERS = (COMPARISON, MODELS, PREDICTED, RUNS, PROBES)
 
 
 def run(folder: Path, files: Iterable[Path]) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """The base of every params block."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from stages.params.presets import Presets, beneath, filled
 
@@ -20,6 +20,17 @@ class Block(BaseModel):
     def under(self, own: Mapping[str, Any]) -> dict[str, Any]:
         """Return plain values for ``own``, what a data set, model or run has in another way, to be laid over."""
         return self.model_dump()
+
+
+def _distinct(seeds: list[int]) -> list[int]:
+    if twice := sorted({seed for seed in seeds if seeds.count(seed) > 1}):
+        raise ValueError(f"{twice[0]} is there twice; name each seed once")
+    return seeds
+
+
+# Of a model, each of which trains it once; `seeds` that are null are the project's one.
+Seeds = Annotated[list[Annotated[int, Field(ge=0)]], AfterValidator(_distinct)]
+SEEDS = "the model is trained once with each; null: the project's one"
 
 
 class Switches(Block):

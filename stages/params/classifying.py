@@ -9,7 +9,7 @@ from typing import Any
 from stages.params.clld import NO_PAIRS, ClldModel, TrainClld
 from stages.runtime.errors import nearest
 
-PAIRS_TABLE = "artifacts/models/{model}/confusing_pairs.parquet"
+PAIRS = "artifacts/confusing_pairs/{model}"
 
 
 def with_watched_pairs(models: Mapping[str, Any]) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def with_watched_pairs(models: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(model, Mapping):
             return dict(models)
         other = model.get("pairs_of")
-        watched = NO_PAIRS if other is None else PAIRS_TABLE.format(model=other)
+        watched = NO_PAIRS if other is None else PAIRS.format(model=other)
         given = model.get("pairs_from", watched)
         if given != watched:
             raise ValueError(f"models.clld.{name}.pairs_from: is {given!r}, and pairs_of asks for {watched!r}; write "

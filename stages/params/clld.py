@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from stages.params.block import Block
+from stages.params.block import SEEDS, Block, Seeds
 
 # Rows of the results table; the published names are in stages.tracks.clld.rows.
 Contrast = Literal["none", "uniform", "static_tau_pairs", "static_tau_all", "adaptive", "supcl_seq", "simcse"]
@@ -127,7 +127,9 @@ class ClldModel(Block):
                                         "pairs within a group are tau apart")
     pairs_of: str | None = Field(None, description="static_tau_pairs: the CT model whose most confused pairs are taken")
     pairs_from: str = Field(NO_PAIRS, description="what DVC watches for `pairs_of`; filled in from it")
-    seed: int | None = Field(None, description="null takes the project's seed")
+    earlier_seeds: list[int] = Field([], description="the seed of `pairs_of` for each of `seeds`: the same, or its "
+                                                     "first; filled in")
+    seeds: Seeds = Field([], description=SEEDS)
     overrides: dict[str, Any] = Field(default_factory=dict, description="nested like `train_clld`")
 
     @field_validator("pairs")

@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from stages.params.block import Block, Switches
+from stages.params.block import SEEDS, Block, Seeds, Switches
 from stages.params.pgkpr import Sizes
 from stages.params.presets import Presets
 
@@ -153,10 +153,12 @@ class HclModel(Block):
     """One trained model: a data set, and what differs from the ``train_hcl`` block."""
 
     dataset: str
-    seed: int | None = Field(None, description="null takes the project's seed")
+    seeds: Seeds = Field([], description=SEEDS)
     init_from: str | None = Field(None, description="model whose weights this one starts from, where both have "
                                                     "them")
     starts_from: str = Field(SCRATCH, description="what DVC watches for `init_from`; filled in from it")
+    earlier_seeds: list[int] = Field([], description="the seed of `init_from` for each of `seeds`: the same, or its "
+                                                     "first; filled in")
     overrides: dict[str, Any] = Field(default_factory=dict, description="nested like `train_hcl`")
 
 

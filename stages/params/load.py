@@ -46,11 +46,11 @@ def parse_params(content: Any, place: str) -> Params:
         raise InputError(f"{place}: {count}:\n" + "\n".join(f"  {line}" for line in lines)) from error
 
 
-def stage_hash(params: Params, stage: str, key: str = "") -> str:
+def stage_hash(params: Params, stage: str, key: str = "", seed: int | None = None) -> str:
     """Return the hash of the params that stage instance ``stage@key`` declares; see :mod:`stages.runtime.settings`."""
-    return settings.stage_hash(params.plain(), stage, key)
+    return settings.stage_hash(params.plain(), stage, key, seed)
 
 
-def stage_values(params: Params, stage: str, key: str = "") -> dict[str, Any]:
+def stage_values(params: Params, stage: str, key: str = "", seed: int | None = None) -> dict[str, Any]:
     """Return the params that stage instance ``stage@key`` declares, by dotted name."""
-    return settings.stage_values(params.plain(), stage, key)
+    return settings.stage_values(params.plain(), stage, key, seed)

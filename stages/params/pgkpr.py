@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from stages.params.block import Block, Switches
+from stages.params.block import SEEDS, Block, Seeds, Switches
 from stages.params.presets import Presets
 
 Architecture = Literal["pgkpr", "transformer", "residual_lstm", "latent_bow", "ianet"]
@@ -151,7 +151,7 @@ class PgkprModel(Block):
     """One trained model: a data set, and what differs from the ``train_pgkpr`` block."""
 
     dataset: str
-    seed: int | None = Field(None, description="null takes the project's seed")
+    seeds: Seeds = Field([], description=SEEDS)
     overrides: dict[str, Any] = Field(default_factory=dict, description="nested like `train_pgkpr`")
 
 

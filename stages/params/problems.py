@@ -16,6 +16,7 @@ _LAID_OVER = (Ingest, TrainHcl, GenerateHcl, TrainPgkpr, GeneratePgkpr, TrainCll
 # Names that were valid once.
 _GONE = {"checkpoint_steps": "no longer a setting; take it out. runtime.checkpoint_minutes says how often a training "
                              "is saved.",
+         "seed": "now a list; write seeds: [14], or leave it out for the project's.",
          "evaluate_hcl": "now called evaluation, because it governs every track; rename the block."}
 
 
@@ -27,10 +28,10 @@ def problem_lines(error: ValueError, place: str = "", model: type[BaseModel] | N
     lines = []
     for item in error.errors():
         where = ".".join([place] * bool(place) + [str(part) for part in item["loc"]])
-        if item["loc"] and item["loc"][-1] in _GONE:
-            lines.append(f"{where}: {_GONE[item['loc'][-1]]}")
-        elif item["type"] == "extra_forbidden":
-            lines.append(f"{where}: unknown name; {nearest(str(item['loc'][-1]), _names(model, item['loc'][:-1]))}")
+        if item["type"] == "extra_forbidden":
+            name = str(item["loc"][-1])
+            lines.append(f"{where}: " + (_GONE.get(name) or
+                                         f"unknown name; {nearest(name, _names(model, item['loc'][:-1]))}"))
         elif item["type"] == "missing":
             lines.append(f"{where}: missing.")
         elif item["type"] == "value_error":

@@ -40,6 +40,7 @@ from stages.params.pgkpr import (
     TrainPgkpr,
 )
 from stages.params.problems import problem_lines
+from stages.params.seeding import with_seeds
 from stages.runtime.errors import nearest
 from stages.runtime.settings import laid_over
 
@@ -47,7 +48,8 @@ Laid = TypeVar("Laid", bound=Block)
 # Names become folders, and parts of dotted params keys for DVC: no dots.
 Name = Annotated[str, Field(pattern="^[a-z0-9][a-z0-9_-]*$")]
 # Folders of artifacts/ that are no data set.
-RESERVED = frozenset({"models", "runs", "report", "manifests", "comparison", "probes"})
+RESERVED = frozenset({"models", "runs", "predictions", "confusing_pairs", "report", "manifests", "comparison",
+                      "probes"})
 
 
 class Rendezvous(Block):
@@ -228,13 +230,23 @@ class Params(Block):
             if not isinstance(model, Mapping):
                 return content
             start = model.get("init_from")
-            watched = SCRATCH if start is None else f"artifacts/models/{start}/model"
+            watched = SCRATCH if start is None else f"artifacts/models/{start}"
             given = model.get("starts_from", watched)
             if given != watched:
                 raise ValueError(f"models.hcl.{name}.starts_from: is {given!r}, and init_from asks for {watched!r}; "
                                  f"write that, or leave it out and `keycontrast use` fills it in")
             filled[name] = {**model, "starts_from": watched}
         return {**content, "models": {**models, "hcl": filled}}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _seeds_are_spelt_out(cls, content: Any) -> Any:
+        models = content.get("models") if isinstance(content, Mapping) else None
+        if not isinstance(models, Mapping):
+            return content
+        seed = content.get("seed", cls.model_fields["seed"].default)
+        return {**content, "models": {track: with_seeds(rows, seed) if isinstance(rows, Mapping) else rows
+                                      for track, rows in models.items()}}
 
     @model_validator(mode="after")
     def _names_meet(self) -> "Params":
@@ -340,10 +352,14 @@ class Params(Block):
         """Return what model ``name`` starts from: ``textcnn``, or a source of an encoder."""
         return self.models.clld[name].encoder or self.encoder.source
 
-    def model_seed(self, name: str) -> int:
-        """Return the seed of model ``name`` of any track; the project's where it names none."""
-        own = getattr(self.models, _track(self.models, name))[name].seed
-        return self.seed if own is None else own
+    def model_seeds(self, name: str) -> list[int]:
+        """Return the seeds that model ``name`` of any track is trained with."""
+        seeds: list[int] = getattr(self.models, _track(self.models, name))[name].seeds
+        return seeds
+
+    def run_seeds(self, name: str) -> list[int]:
+        """Return the seeds of run ``name`` of any track: those of its model."""
+        return self.model_seeds(getattr(self.runs, _track(self.runs, name))[name].model)
 
 
 def _laid(block: Laid, own: Mapping[str, Any]) -> Laid:

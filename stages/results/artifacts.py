@@ -4,14 +4,14 @@ What must be there is named, when it is not, with the stage that makes it.
 """
 
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow.compute as pc
 
-from stages.artifacts.paths import COMPARISON, ModelPaths, RunPaths
+from stages.artifacts.paths import COMPARISON, ModelPaths, RunPaths, seeded_name
 from stages.artifacts.schemas import TableSchema
 from stages.artifacts.tables import read_frame, read_table
 from stages.results.comparison import EvaluatedRun
@@ -19,6 +19,10 @@ from stages.results.schemas import MCNEMAR, PAIRED
 from stages.results.track import TrackResults
 from stages.runtime.errors import InputError
 from stages.runtime.settings import Params
+from stages.tracks.track import Track
+
+if TYPE_CHECKING:
+    from stages.params.root import Params as Validated
 
 ITEM_SCORES = ("bleu_1", "bleu_2", "bleu_4")    # those that stand beside an output
 
@@ -50,55 +54,67 @@ def require(path: Path, stage: str) -> Path:
     return path
 
 
-def run_metrics(track: TrackResults, run: str) -> dict[str, Any]:
+def seeded_models(params: "Params | Validated", track: Track) -> dict[str, ModelPaths]:
+    """Return every model of a track under each of its seeds, as results call it."""
+    return {seeded_name(name, seed, model.seeds): ModelPaths(name, seed)
+            for name, model in track.models(params).items() for seed in model.seeds}
+
+
+def seeded_runs(params: "Params | Validated", track: Track) -> dict[str, RunPaths]:
+    """Return every run of a track under each seed of its model, as results call it."""
+    return {seeded_name(name, seed, seeds): RunPaths(name, seed)
+            for name in track.runs(params) for seeds in [params.run_seeds(name)] for seed in seeds}
+
+
+def run_metrics(track: TrackResults, run: RunPaths) -> dict[str, Any]:
     """Return what the evaluation of a run reported.
 
     Raises:
         InputError: it is missing, or of another kind.
     """
-    path, stage = RunPaths(run).metrics, f"{track.evaluated_by}@{run}"
+    path, stage = run.metrics, f"{track.evaluated_by}@{run.name}"
     metrics = read_json(path, stage)
     if not {"run", "floors", "counts", "settings"} <= set(metrics):
         raise InputError(f"{path}: not the metrics of a run. Make them again with `keycontrast stage {stage}`.")
     return metrics
 
 
-def known_metrics(runs: Collection[str], root: Path = Path()) -> Iterator[tuple[str, dict[str, Any]]]:
+def known_metrics(runs: Mapping[str, RunPaths], root: Path = Path()) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield name and metrics of those of ``runs`` that have been evaluated in the project at ``root``."""
-    for name in runs:
-        path = root / RunPaths(name).metrics
+    for name, run in runs.items():
+        path = root / run.metrics
         if path.exists():
             yield name, json.loads(path.read_text(encoding="utf-8"))
 
 
-def run_table(track: TrackResults, run: str, schema: TableSchema) -> pd.DataFrame:
+def run_table(track: TrackResults, run: RunPaths, schema: TableSchema) -> pd.DataFrame:
     """Return a table that the evaluation of a run left behind."""
-    return read_frame(require(RunPaths(run).table(schema.name), f"{track.evaluated_by}@{run}"), schema)
+    return read_frame(require(run.table(schema.name), f"{track.evaluated_by}@{run.name}"), schema)
 
 
-def first_predictions(track: TrackResults, run: str) -> pd.DataFrame:
+def first_predictions(track: TrackResults, run: RunPaths) -> pd.DataFrame:
     """Return the first sample that a run wrote for each item."""
-    path = require(RunPaths(run).predictions, f"{track.computed_by}@{run}")
+    path = require(run.predictions, f"{track.computed_by}@{run.name}")
     predictions = read_frame(path, track.schemas["predictions"])
     return predictions[predictions["sample"] == 0].reset_index(drop=True)
 
 
-def wrong_predictions(track: TrackResults, run: str) -> pd.DataFrame:
+def wrong_predictions(track: TrackResults, run: RunPaths) -> pd.DataFrame:
     """Return the texts that a classifier has wrong: id, text, both classes, and the probability of its own."""
-    path = require(RunPaths(run).predictions, f"{track.computed_by}@{run}")
+    path = require(run.predictions, f"{track.computed_by}@{run.name}")
     table = read_table(path, track.schemas["predictions"], ["example_id", "text", "label", "predicted", "probability"])
     return table.filter(pc.not_equal(table["label"], table["predicted"])).to_pandas()
 
 
-def said_classes(track: TrackResults, run: str) -> pd.DataFrame:
+def said_classes(track: TrackResults, run: RunPaths) -> pd.DataFrame:
     """Return the class of every text and the one that a classifier says."""
-    path = require(RunPaths(run).predictions, f"{track.computed_by}@{run}")
+    path = require(run.predictions, f"{track.computed_by}@{run.name}")
     return read_frame(path, track.schemas["predictions"], ["label", "predicted"])
 
 
-def item_scores(run: str) -> dict[int, list[float | None]]:
+def item_scores(run: RunPaths) -> dict[int, list[float | None]]:
     """Return by example the scores that stand beside the output of a run; nothing where they were not kept."""
-    path = RunPaths(run).scores
+    path = run.scores
     if not path.exists():
         return {}
     table = read_table(path, columns=["system", "example_id", *ITEM_SCORES])
@@ -108,35 +124,35 @@ def item_scores(run: str) -> dict[int, list[float | None]]:
             for number, *values in zip(table["example_id"].to_pylist(), *columns, strict=True)}
 
 
-def model_metrics(track: str, model: str) -> dict[str, Any]:
+def model_metrics(track: str, model: ModelPaths) -> dict[str, Any]:
     """Return what the training of a model reported; nothing where that was not kept."""
-    path = ModelPaths(model).metrics
-    return read_json(path, f"train_{track}@{model}") if path.exists() else {}
+    path = model.metrics
+    return read_json(path, f"train_{track}@{model.name}") if path.exists() else {}
 
 
-def model_history(track: str, model: str) -> pd.DataFrame | None:
+def model_history(track: str, model: ModelPaths) -> pd.DataFrame | None:
     """Return one row per epoch; None where no history was kept.
 
     Raises:
         InputError: there are no epochs in it.
     """
-    path = ModelPaths(model).history
+    path = model.history
     history = pd.read_csv(path) if path.exists() else None
     if history is not None and "epoch" not in history:
         raise InputError(f"{path}: column 'epoch' is missing. Train the model again with "
-                         f"`keycontrast stage train_{track}@{model}`.")
+                         f"`keycontrast stage train_{track}@{model.name}`.")
     return history
 
 
-def model_config(model: str) -> dict[str, Any] | None:
+def model_config(model: ModelPaths) -> dict[str, Any] | None:
     """Return the configuration of a model's weights; None where there are none."""
-    path = ModelPaths(model).weights / "config.json"
+    path = model.weights / "config.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
-def model_table(track: str, model: str, schema: TableSchema) -> pd.DataFrame:
+def model_table(track: str, model: ModelPaths, schema: TableSchema) -> pd.DataFrame:
     """Return a table that a training left behind."""
-    return read_frame(require(ModelPaths(model).table(schema.name), f"train_{track}@{model}"), schema)
+    return read_frame(require(model.table(schema.name), f"train_{track}@{model.name}"), schema)
 
 
 def require_trained(params: Params, tracks: Iterable[TrackResults]) -> None:
@@ -146,9 +162,9 @@ def require_trained(params: Params, tracks: Iterable[TrackResults]) -> None:
         InputError: one is missing; the message names its training.
     """
     for track in tracks:
-        for model in track.models(params):
-            for path in (ModelPaths(model).metrics, ModelPaths(model).history):
-                require(path, f"{track.trained_by}@{model}")
+        for model in seeded_models(params, track).values():
+            for path in (model.metrics, model.history):
+                require(path, f"{track.trained_by}@{model.name}")
 
 
 def read_comparison() -> tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]:
@@ -173,27 +189,26 @@ def require_comparison(params: Params, tracks: Collection[TrackResults]) -> None
     path = COMPARISON / "metrics.json"
     known = {run for found in read_json(path, "compare").values() for group in found["groups"].values()
              for run in group["runs"]}
-    strange = sorted(known ^ {run for track in tracks for run in track.runs(params)})
+    strange = sorted(known ^ {run for track in tracks for run in seeded_runs(params, track)})
     if strange:
         where = "which params.yaml does not have" if strange[0] in known else "of params.yaml, is not in it"
         raise InputError(f"{path}: it is of other runs: {strange[0]}, {where}. Run `keycontrast run compare`.")
 
 
-def read_evaluated(params: Params, track: TrackResults, name: str) -> EvaluatedRun:
-    """Return run ``name`` with its tables, for the comparison.
+def read_evaluated(params: Params, track: TrackResults, name: str, paths: RunPaths) -> EvaluatedRun:
+    """Return the run that results call ``name`` with its tables, for the comparison.
 
     Raises:
         InputError: it was not decoded, or not evaluated.
     """
-    paths, compared, evaluate = RunPaths(name), track.compared, track.evaluated_by
+    compared, evaluate = track.compared, track.evaluated_by
     for path, stage in ((paths.predictions, track.computed_by), (paths.scores, evaluate), (paths.metrics, evaluate)):
         if not path.exists():
-            raise InputError(f"{path}: no such artifact. Make it with `keycontrast run {stage}@{name}`, or take the "
-                             f"run out of runs.{track.name}.")
-    settings = read_json(paths.metrics, f"{evaluate}@{name}")["settings"]
-    model = track.runs(params)[name].model
+            raise InputError(f"{path}: no such artifact. Make it with `keycontrast run {stage}@{paths.name}`, or take "
+                             f"the run out of runs.{track.name}.")
+    settings = read_json(paths.metrics, f"{evaluate}@{paths.name}")["settings"]
+    model = track.runs(params)[paths.name].model
     predictions = read_frame(paths.predictions, track.schemas["predictions"],
                              None if compared.read is None else list(compared.read))
-    return EvaluatedRun(name, track.models(params)[model].dataset, settings["split"],
-                        params.model_seed(model), json.dumps(track.family(params, name), sort_keys=True), predictions,
+    return EvaluatedRun(name, track.models(params)[model].dataset, settings["split"], paths, predictions,
                         read_frame(paths.scores, track.schemas["scores"]), track, settings)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from stages.artifacts.paths import ModelPaths, RunPaths
 from stages.results.artifacts import model_table, run_table, wrong_predictions
 from stages.results.model import Block, Difference, System
 from stages.results.track import TrackResults
@@ -78,7 +79,7 @@ class Step:
     macro_f1: Difference | None = None
 
 
-def read_classifier(track: TrackResults, run: str, model: str) -> Classifier:
+def read_classifier(track: TrackResults, run: RunPaths, model: ModelPaths) -> Classifier:
     """Read the tables of ``run`` and of its model.
 
     Raises:
@@ -87,8 +88,8 @@ def read_classifier(track: TrackResults, run: str, model: str) -> Classifier:
     classes, confusion, calibration = (run_table(track, run, schema) for schema in (CLASSES, CONFUSION, CALIBRATION))
     names = classes["class"].tolist()
     if sorted(names) != sorted(confusion["label"].unique()):
-        raise InputError(f"run {run}: confusion.parquet is of other classes than classes.parquet. Make both again "
-                         f"with `keycontrast run evaluate_clld@{run}`.")
+        raise InputError(f"run {run.name}: confusion.parquet is of other classes than classes.parquet. Make both again "
+                         f"with `keycontrast run evaluate_clld@{run.name}`.")
     square = confusion.pivot(index="label", columns="predicted", values="texts").loc[names, names]
     wrong = wrong_predictions(track, run)
     cut = [text if len(text) <= LETTERS else text[:LETTERS - 1] + "…" for text in wrong["text"]]

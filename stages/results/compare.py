@@ -1,13 +1,12 @@
-"""Compare the runs of each data set on the same items: paired tests, and means over runs that differ in seed alone.
+"""Compare the runs of each data set on the same items: paired tests, and means over the seeds of a row.
 
 Reads predictions.parquet, scores.parquet and metrics.json of every run that params.yaml lists; writes
 comparison/paired.parquet, comparison/metrics.json and, for classifiers, comparison/mcnemar.parquet. Runs are compared
 within a track, data set and split, on identical items with identical references; every pair stands in the table once.
 Tracks are kept apart because they are scored on different tokens, and classifiers on none.
 
-Seeds. Runs whose models have the same settings, start from models of the same settings and are decoded alike, and
-differ in nothing but the seed, are also taken together, as "NAME (3 seeds)": NAME is what their names have in common,
-without a number or a ``-seed`` at its end. The value of such a group is the mean over its runs, on every resample.
+Seeds. A run whose model has several seeds is compared as a whole, as "hcl (3 seeds)", and seed by seed, as "hcl/14".
+The value of the whole is the mean over its seeds, on every resample.
 
 Floors take part as "floor copy" and so on.
 
@@ -28,7 +27,7 @@ import pandas as pd
 
 from stages.artifacts.paths import COMPARISON
 from stages.artifacts.tables import Provenance, write_json, write_table
-from stages.results.artifacts import read_evaluated
+from stages.results.artifacts import read_evaluated, seeded_runs
 from stages.results.comparison import (
     Discordance,
     EvaluatedRun,
@@ -92,8 +91,8 @@ def run(runs: Sequence[EvaluatedRun], settings: "Compare", seed: int) -> Compari
 
 def _work(process: StageProcess) -> None:
     params = process.params
-    runs = [read_evaluated(params, track, name) for track in TRACKS.values()
-            for name in track.runs(params)]
+    runs = [read_evaluated(params, track, name, paths) for track in TRACKS.values()
+            for name, paths in seeded_runs(params, track).items()]
     result = run(runs, params.compare, params.seed)
     counts = {label: len(found["groups"]) for label, found in result.metrics.items()}
     process.log.info("%d tests; systems: %s", len(result.paired), counts or "none")

@@ -2,12 +2,10 @@
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
-from os.path import commonprefix
 from typing import Any
 
 import numpy as np
@@ -27,10 +25,9 @@ class EvaluatedRun:
     """A run with all that was scored in it.
 
     Attributes:
-        name: of the run.
+        name: as results call it.
         dataset, split: what it was evaluated on.
-        seed: of its model.
-        family: equal for runs that differ in their model's seed alone.
+        paths: of its row in the params and the seed of its model.
         predictions, scores: tables of the kinds that its track has.
         track: of the run.
         settings: of its evaluation.
@@ -39,8 +36,7 @@ class EvaluatedRun:
     name: str
     dataset: str
     split: str
-    seed: int
-    family: str
+    paths: RunPaths
     predictions: pd.DataFrame
     scores: pd.DataFrame
     track: TrackResults
@@ -70,8 +66,8 @@ class EvaluatedRun:
         items, compared = self.items, self.track.compared
         differ = system == "run" and rows[compared.answer].tolist() != items[compared.predicted].tolist()
         if differ or rows["example_id"].tolist() != items["example_id"].tolist():
-            raise InputError(f"{RunPaths(self.name).scores}: the scores are not those of the run's predictions. Score "
-                             f"them again with `keycontrast run evaluate_{self.track.name}@{self.name}`.")
+            raise InputError(f"{self.paths.scores}: the scores are not those of the run's predictions. Score "
+                             f"them again with `keycontrast run evaluate_{self.track.name}@{self.paths.name}`.")
         return rows
 
     def statistics(self, system: str) -> dict[str, Statistic]:
@@ -151,37 +147,22 @@ def comparable(runs: Sequence[EvaluatedRun]) -> dict[str, list[EvaluatedRun]]:
 def systems_of(runs: Sequence[EvaluatedRun]) -> list[ComparedSystem]:
     """Return groups of seeds, runs and floors of comparable runs, in that order."""
     members = {one.name: one.statistics("run") for one in runs}
-    single = [ComparedSystem(one.name, [members[one.name]], [one.name], [one.seed]) for one in runs]
+    single = [ComparedSystem(one.name, [members[one.name]], [one.name], [one.paths.seed]) for one in runs]
     floors = [ComparedSystem(name, [one.statistics(floor)]) for name, one, floor in _distinct_floors(runs)]
     return [*_pooled(runs, members), *single, *floors]
 
 
-def pooled_name(names: Sequence[str]) -> str:
-    """Return the name of runs that differ in their seed: ``hcl-s1``, ``hcl-s2`` become ``hcl (2 seeds)``.
-
-    What the names have in common, without digits that the comparison cut in two, without ``-s`` or ``-seed`` and a
-    number, and without a hyphen at the end; the first name if nothing is left.
-    """
-    common = commonprefix(list(names))
-    if all(name[len(common):len(common) + 1].isdigit() for name in names):
-        common = common.rstrip("0123456789")
-    stem = re.sub(r"[-_](?:seed|s)?[-_]?\d*$", "", common)
-    return f"{stem or names[0]} ({len(names)} seeds)"
+def pooled_name(row: str, seeds: int) -> str:
+    """Return what results call a run of the params with so many of its seeds taken together."""
+    return row if seeds == 1 else f"{row} ({seeds} seeds)"
 
 
 def _pooled(runs: Sequence[EvaluatedRun], members: Mapping[str, dict[str, Statistic]]) -> list[ComparedSystem]:
-    families: dict[str, dict[int, str]] = {}
-    for one in runs:    # of two runs of one family and seed, the first stands for both
-        families.setdefault(one.family, {}).setdefault(one.seed, one.name)
-    systems: list[ComparedSystem] = []
-    for seeds in families.values():
-        if len(seeds) > 1:
-            names = list(seeds.values())
-            name = pooled_name(names)
-            if name in (system.name for system in systems):
-                name = " + ".join(names)
-            systems.append(ComparedSystem(name, [members[one] for one in names], names, list(seeds)))
-    return systems
+    rows: dict[str, list[EvaluatedRun]] = {}
+    for one in runs:
+        rows.setdefault(one.paths.name, []).append(one)
+    return [ComparedSystem(pooled_name(row, len(own)), [members[one.name] for one in own], [one.name for one in own],
+                           [one.paths.seed for one in own]) for row, own in rows.items() if len(own) > 1]
 
 
 def _distinct_floors(runs: Sequence[EvaluatedRun]) -> Iterator[tuple[str, EvaluatedRun, str]]:

@@ -7,7 +7,15 @@ from typing import Any
 
 import pandas as pd
 
-from stages.results.artifacts import model_history, model_metrics, read_comparison, run_metrics
+from stages.artifacts.paths import ModelPaths, RunPaths
+from stages.results.artifacts import (
+    model_history,
+    model_metrics,
+    read_comparison,
+    run_metrics,
+    seeded_models,
+    seeded_runs,
+)
 from stages.results.classifiers import read_classifier
 from stages.results.model import Block, Model, Results, Run, System, compared_values, values_of
 from stages.results.published import dataset_kind_of
@@ -24,32 +32,33 @@ def read_results(params: Params) -> Results:
     Raises:
         InputError: a listed run has not been evaluated, or a file cannot be read.
     """
-    models = [_model(params, track, name) for track in TRACKS.values() for name in track.models(params)]
-    by_name = {model.name: model for model in models}
-    runs = [_run(params, track, name, by_name[run.model]) for track in TRACKS.values()
-            for name, run in track.runs(params).items()]
+    models = {(track.name, paths): _model(params, track, name, paths) for track in TRACKS.values()
+              for name, paths in seeded_models(params, track).items()}
+    runs = [_run(params, track, name, paths, models[track.name, ModelPaths(model, paths.seed)])
+            for track in TRACKS.values() for name, paths in seeded_runs(params, track).items()
+            for model in [track.runs(params)[paths.name].model]]
     kinds = {name: dataset_kind_of(name, block.layout, block.source) for name, block in params.datasets.items()}
     comparison = read_comparison()
     blocks = [block for track in TRACKS.values()
               for block in blocks_of(track, [run for run in runs if run.track == track.name], kinds, *comparison)]
-    return Results(params.recipe, params.seed, params.encoder.source, models, runs, blocks)
+    return Results(params.recipe, params.seed, params.encoder.source, list(models.values()), runs, blocks)
 
 
-def _model(params: Params, track: TrackResults, name: str) -> Model:
-    block, settings = track.models(params)[name], track.settings(params, name)
+def _model(params: Params, track: TrackResults, name: str, paths: ModelPaths) -> Model:
+    block, settings = track.models(params)[paths.name], track.settings(params, paths.name)
     own = {key: settings[key] for key in track.named if key in settings}
-    return Model(name, track.name, block.dataset, params.model_seed(name), {**own, **block.overrides}, settings,
+    return Model(name, track.name, block.dataset, paths.seed, {**own, **block.overrides}, settings,
                  {group: settings[group] for group in track.shown(settings) if group in settings},
-                 model_metrics(track.name, name), model_history(track.name, name))
+                 model_metrics(track.name, paths), model_history(track.name, paths))
 
 
-def _run(params: Params, track: TrackResults, name: str, model: Model) -> Run:
-    decode = track.decoding(params, name)
-    given = getattr(track.runs(params)[name], "decode", decode)
+def _run(params: Params, track: TrackResults, name: str, paths: RunPaths, model: Model) -> Run:
+    decode = track.decoding(params, paths.name)
+    given = getattr(track.runs(params)[paths.name], "decode", decode)
     return Run(name, track.name, model.name, model.dataset, model.seed, track.row(model.settings, decode),
-               run_metrics(track, name), model.overrides, model.settings, given,
+               run_metrics(track, paths), model.overrides, model.settings, given,
                keywords_of(model.settings, decode) if track.many_keywords else None,
-               read_classifier(track, name, model.name) if track.classifies else None)
+               read_classifier(track, paths, model.paths) if track.classifies else None)
 
 
 def blocks_of(track: TrackResults, runs: Sequence[Run], kinds: Mapping[str, str | None], comparison: Mapping[str, Any],

@@ -1,21 +1,30 @@
-"""Sum up every track in a few numbers per run, and its trainings in a curve per model: what is committed and compared.
+"""Sum up every track in a few numbers per run, and its trainings in a curve per model and seed: what git keeps.
 
-Writes into ``metrics/RECIPE/`` what git keeps and ``dvc metrics`` and ``dvc plots`` show, without an artifact being
-there: ``TRACK.json``, ``curves/TRACK.csv`` and, of classifiers, ``confusion/RUN.csv`` with a row per evaluated text.
+Writes into ``metrics/RECIPE/`` what ``dvc metrics`` and ``dvc plots`` show, and compare between commits, without an
+artifact being there: ``TRACK.json``, ``curves/TRACK.csv`` and, of classifiers, ``confusion/RUN.csv`` with a row per
+evaluated text and seed.
 Numbers are rounded to four digits after the point here and nowhere else: readers that need all of them, such as the
 report, read the artifacts.
 """
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from stages.artifacts.paths import HeadlinePaths
+from stages.artifacts.paths import HeadlinePaths, RunPaths
 from stages.artifacts.tables import atomic_folder, write_json
-from stages.results.artifacts import model_history, require_trained, run_metrics, said_classes
+from stages.results.artifacts import (
+    model_history,
+    require_trained,
+    run_metrics,
+    said_classes,
+    seeded_models,
+    seeded_runs,
+)
+from stages.results.model import values_of
 from stages.results.track import FEW
 from stages.results.tracks import TRACKS
 from stages.runtime.process import StageProcess, run_stage
@@ -23,15 +32,16 @@ from stages.runtime.process import StageProcess, run_stage
 DIGITS = 4
 
 
-def headlines(metrics: Mapping[str, Mapping[str, Any]], names: Iterable[str]) -> dict[str, dict[str, float]]:
-    """Return the values called ``names`` of every run, rounded.
+def headlines(metrics: Mapping[str, Sequence[Mapping[str, Any]]], names: Iterable[str]) -> dict[str, dict[str, float]]:
+    """Return the values called ``names`` of every run, means over its seeds, rounded.
 
     Args:
-        metrics: content of ``metrics.json`` by run.
+        metrics: content of ``metrics.json`` of each seed, by run.
         names: of metrics; a run without one of them goes without it.
     """
-    return {run: {name: round(found["run"][name], DIGITS) for name in names if found["run"].get(name) is not None}
-            for run, found in metrics.items()}
+    names, values = list(names), {run: values_of([one["run"] for one in found], {}) for run, found in metrics.items()}
+    return {run: {name: round(found[name].mean, DIGITS) for name in names if name in found}
+            for run, found in values.items()}
 
 
 def curves(histories: Mapping[str, pd.DataFrame], judged_by: str) -> pd.DataFrame:
@@ -60,14 +70,17 @@ def _work(process: StageProcess) -> None:
     require_trained(params, TRACKS.values())
     paths, trained = HeadlinePaths(params.recipe), {}
     for key, track in TRACKS.items():
-        metrics = {run: run_metrics(track, run) for run in track.runs(params)}
+        metrics: dict[str, list[dict[str, Any]]] = {}
+        for run in seeded_runs(params, track).values():
+            metrics.setdefault(run.name, []).append(run_metrics(track, run))
         write_json(paths.metrics(key), headlines(metrics, [one.key for one in track.headlines[:FEW]]))
-        if models := track.models(params):
-            histories = {name: model_history(key, name) for name in models}
+        if models := seeded_models(params, track):
+            histories = {name: model_history(key, model) for name, model in models.items()}
             trained[key] = curves({name: one for name, one in histories.items() if one is not None}, track.judged_by[0])
     _write_tables(paths.curves, trained.items())
-    _write_tables(paths.confusion, ((run, confusion(said_classes(track, run))) for track in TRACKS.values()
-                                    if track.classifies for run in track.runs(params)))
+    _write_tables(paths.confusion, (
+        (run, confusion(pd.concat([said_classes(track, RunPaths(run, seed)) for seed in params.run_seeds(run)])))
+        for track in TRACKS.values() if track.classifies for run in track.runs(params)))
 
 
 def _write_tables(folder: Path, tables: Iterable[tuple[str, pd.DataFrame]]) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from stages.artifacts.paths import ModelPaths, RunPaths, row_name
 from stages.metrics.registered import Metric, metric
 from stages.results.published import PublishedRow
 from stages.results.track import Row, TrackResults
@@ -38,6 +39,7 @@ class Model:
     """A trained model.
 
     Attributes:
+        name: as results call it: that of the params, with the seed if the model has several.
         track: key.
         overrides: what it is beside the recipe.
         settings: all its settings, nested like the params.
@@ -57,6 +59,11 @@ class Model:
     history: pd.DataFrame | None = None
 
     @property
+    def paths(self) -> ModelPaths:
+        """Where it lies."""
+        return ModelPaths(row_name(self.name), self.seed)
+
+    @property
     def kept(self) -> dict[str, Any]:
         """Row of the history whose weights were kept; nothing if it is not there."""
         if self.history is None:
@@ -70,8 +77,9 @@ class Run:
     """A run of a model.
 
     Attributes:
+        name: as results call it: that of the params, with the seed if its model has several.
         track: key.
-        model: its name; ``settings`` are the model's.
+        model: its name, likewise; ``settings`` are the model's.
         seed: of its model.
         row: what it is.
         decode: what differs from the recipe's decoding.
@@ -97,10 +105,15 @@ class Run:
     predictions: pd.DataFrame = field(default_factory=pd.DataFrame)
     item_scores: Mapping[int, list[float | None]] = field(default_factory=dict)
 
+    @property
+    def paths(self) -> RunPaths:
+        """Where it lies."""
+        return RunPaths(row_name(self.name), self.seed)
+
 
 @dataclass(frozen=True)
 class System:
-    """A row of results: a floor, a run, or several runs that differ in their seed alone.
+    """A row of results: a floor, a run under one seed, or a run under all its seeds.
 
     Attributes:
         name: as the comparison has it, of floors without the word.
@@ -174,7 +187,7 @@ class Block:
         counts, settings: of the first run's evaluation.
         floors: the same for all runs.
         runs: in the order of the params.
-        groups: runs that differ in their seed alone, taken together.
+        groups: runs whose models have several seeds, these taken together.
         label: name of the comparison of these runs: data set and split, and more where that is not enough.
         compared: names of all that was compared; empty if nothing was.
         paired: rows of table ``paired`` on them.

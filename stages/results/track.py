@@ -108,7 +108,6 @@ class TrackResults(Track):
     Attributes:
         method: what it is.
         names: what its rows are called.
-        own: entries of a model's block that decide its outputs beside the block ``train_NAME`` and the data set.
         further_settings: returns what all settings of a model hold beside that block with the model's overrides.
         shown: returns which settings of a model the page shows; what a model does not read is left out.
         named: settings of a model that say beside its overrides what it is.
@@ -154,7 +153,6 @@ class TrackResults(Track):
     counts: tuple[str, ...]
     headline: str
     differs: str
-    own: Sequence[str] = ()
     further_settings: Callable[[Params, str], dict[str, Any]] = lambda params, model: {}
     named: Sequence[str] = ()
     scale: int = 1
@@ -176,15 +174,6 @@ class TrackResults(Track):
     def decoding(self, params: Params, run: str) -> dict[str, Any]:
         """Return all settings of a run, likewise; of one that only classifies the split alone."""
         return {"split": self.runs(params)[run].split} if self.classifies else params.decoding(run).plain()
-
-    def family(self, params: Params, run: str) -> list[Any]:
-        """Return all that decides the outputs of a run but for seeds, as plain values."""
-        return [self._model_family(params, self.runs(params)[run].model), self.decoding(params, run)]
-
-    def _model_family(self, params: Params, model: str) -> list[Any]:
-        block, follows = self.models(params)[model], self.follows(params, model)
-        return [block.dataset, *(getattr(block, name) for name in self.own), params.model(model).plain(),
-                *(self._model_family(params, other) for other in follows.values())]
 
     @property
     def lead(self) -> str:

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -34,12 +34,18 @@ class StageProcess:
         scratch: folder that only this process (and those that ``torchrun`` started with it) holds; survives a
             kill; never an out.
         measured: what the stage measured of itself, for its record; durations never enter an out.
+        seed: of the model that is worked on; None for a stage that has no model, and before one is taken up.
     """
 
     stage: str
     instance: str
     scratch: Path
     measured: dict[str, Any] = field(default_factory=dict)
+    seed: int | None = None
+
+    def under(self, seed: int) -> "StageProcess":
+        """Return the same stage instance at work on one seed of its row, with a scratch folder of that seed's own."""
+        return replace(self, scratch=self.scratch / str(seed), seed=seed)
 
     @property
     def name(self) -> str:
@@ -54,12 +60,12 @@ class StageProcess:
     @property
     def params_hash(self) -> str:
         """Hash of the declared params, for the metadata of what it makes."""
-        return stage_hash(self._all_params, self.stage, self.instance)
+        return stage_hash(self._all_params, self.stage, self.instance, self.seed)
 
     @property
     def computed_values(self) -> dict[str, Any]:
         """The declared params by dotted name, and how this machine differs: the key of what goes on after a kill."""
-        return computed_values(self._all_params, self.stage, self.instance)
+        return computed_values(self._all_params, self.stage, self.instance, self.seed)
 
     @property
     def first(self) -> bool:

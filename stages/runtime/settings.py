@@ -5,7 +5,7 @@ sound is looked after elsewhere, in ``stages.params``.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from functools import cache
 from importlib import import_module
@@ -62,10 +62,18 @@ class Params(Values):
         """Return what model ``name`` of the CLLD track starts from: ``textcnn``, or a source of an encoder."""
         return self.models.clld[name].encoder or self.encoder.source
 
-    def model_seed(self, name: str) -> int:
-        """Return the seed of model ``name`` of any track; the project's where it names none."""
-        own = self.models[_track(self.models, name)][name].seed
-        return int(self.seed if own is None else own)
+    def model_seeds(self, name: str) -> list[int]:
+        """Return the seeds that model ``name`` of any track is trained with."""
+        return list(self.models[_track(self.models, name)][name].seeds)
+
+    def run_seeds(self, name: str) -> list[int]:
+        """Return the seeds of run ``name`` of any track: those of its model."""
+        return self.model_seeds(self.runs[_track(self.runs, name)][name].model)
+
+    def earlier_seed(self, name: str, seed: int) -> int:
+        """Return the seed of the model that ``name`` begins with, or takes its pairs from, under ``seed``."""
+        row = self.models[_track(self.models, name)][name]
+        return int(row.earlier_seeds[row.seeds.index(seed)])
 
 
 def read_params(path: Path = PARAMS) -> Params:
@@ -96,35 +104,57 @@ def stage_params(params: Params, stage: str, key: str = "") -> Params:
     """Return what stage instance ``stage@key`` reads: the params that it declares, as they are on this machine."""
     here = on_this_machine(params)
     found: dict[str, Any] = {name: here[name] for name in _ANYWHERE}
-    for name in declared(stage):
-        _put(found, _parts(name, key), here)
+    for parts in _places(params, stage, key):
+        _put(found, parts, here)
     return Params(_as_values(found))
 
 
-def stage_values(params: Mapping[str, Any], stage: str, key: str = "") -> dict[str, Any]:
-    """Return the value of every param that ``stage@key`` declares, by dotted name, as ``params.yaml`` has it."""
-    return {name.replace("{key}", key): _at(params, _parts(name, key)) for name in declared(stage)}
+def stage_values(params: Mapping[str, Any], stage: str, key: str = "", seed: int | None = None) -> dict[str, Any]:
+    """Return the value of every param that ``stage@key`` declares, by dotted name, as ``params.yaml`` has it.
+
+    Args:
+        params: in force.
+        stage: name of the stage.
+        key: its instance.
+        seed: of the model; the values are then those of a row with this seed alone, whatever others it has.
+    """
+    found = {".".join(parts): _at(params, parts) for parts in _places(params, stage, key)}
+    return found if seed is None else {
+        name: _under(seed, value) for name, value in found.items() if not name.endswith(".seeds")}
 
 
-def stage_hash(params: Mapping[str, Any], stage: str, key: str = "") -> str:
+def _under(seed: int, value: Any) -> Any:
+    """Return a row of the models with one of its seeds in place of all; anything else as it is."""
+    if not isinstance(value, Mapping) or "seeds" not in value:
+        return value
+    row, place = dict(value), value["seeds"].index(seed)
+    del row["seeds"]
+    earlier = row.pop("earlier_seeds", [])
+    return {**row, "seed": seed, **({"earlier_seed": earlier[place]} if earlier else {})}
+
+
+def stage_hash(params: Mapping[str, Any], stage: str, key: str = "", seed: int | None = None) -> str:
     """Return the hash of :func:`stage_values`, as stored in the metadata of the stage's artifacts."""
-    return hash_values(stage_values(params, stage, key))
+    return hash_values(stage_values(params, stage, key, seed))
 
 
-def computed_values(params: Mapping[str, Any], stage: str, key: str = "") -> dict[str, Any]:
+def computed_values(params: Mapping[str, Any], stage: str, key: str = "", seed: int | None = None) -> dict[str, Any]:
     """Return :func:`stage_values` with what this machine has in another way, for what goes on here after a kill."""
-    return {**stage_values(params, stage, key), **({"here": _machine()} if MACHINE.exists() else {})}
+    return {**stage_values(params, stage, key, seed), **({"here": _machine()} if MACHINE.exists() else {})}
 
 
 @cache
 def declared(stage: str) -> tuple[str, ...]:
-    """Return the params that ``dvc.yaml`` declares for ``stage``, ``{key}`` standing for its instance.
+    """Return the params that ``dvc.yaml`` declares for ``stage``.
+
+    ``{key}`` stands for its instance, ``{model}`` for the model that the params name there.
 
     Raises:
         KeyError: there is no such stage.
     """
     entry = _stages()[stage]
-    return tuple(name.replace("${key}", "{key}") for name in entry.get("do", entry).get("params", ()))
+    return tuple(name.replace("${key}", "{key}").replace("${item.model}", "{model}")
+                 for name in entry.get("do", entry).get("params", ()))
 
 
 def laid_over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,9 +173,15 @@ def _stages() -> dict[str, Any]:
     return found
 
 
-def _parts(name: str, key: str) -> list[str]:
-    # Instance names may hold dots, so the key is put in after the template is split.
-    return [key if part == "{key}" else part for part in name.split(".")]
+def _places(params: Mapping[str, Any], stage: str, key: str) -> Iterator[list[str]]:
+    """Yield the place of each param that ``stage@key`` declares."""
+    for name in declared(stage):
+        # Instance names may hold dots, so they are put in after the template is split.
+        parts = [key if part == "{key}" else part for part in name.split(".")]
+        if "{model}" in parts:
+            rows = str(_stages()[stage]["foreach"]).strip("${}").split(".")
+            parts[parts.index("{model}")] = _at(params, [*rows, key])["model"]
+        yield parts
 
 
 def _at(tree: Mapping[str, Any], parts: list[str]) -> Any:

@@ -44,7 +44,7 @@ class Evaluated:
 
 def evaluate(process: StageProcess, track: str, schema: TableSchema, scored: Callable[[Params, Evaluated], Evaluation],
              cut: Callable[[str], Text] = str) -> None:
-    """Write scores and metrics of the run that ``process`` is an instance of.
+    """Write scores and metrics of the run that ``process`` is an instance of, for each seed of its model.
 
     Args:
         process: of the stage.
@@ -57,13 +57,19 @@ def evaluate(process: StageProcess, track: str, schema: TableSchema, scored: Cal
         InputError: as of ``scored``, or an encoder or a file of vectors cannot be had.
     """
     params, name = process.params, process.instance
-    runtime, model = params.runtime, getattr(params.runs, track)[name].model
-    paths, predictions = ModelPaths(model), read_frame(RunPaths(name).predictions, PREDICTIONS)
-    items = read_frame(paths.items, ITEMS)
+    for seed in params.run_seeds(name):
+        _evaluate(process.under(seed), ModelPaths(getattr(params.runs, track)[name].model, seed), schema, scored, cut)
+
+
+def _evaluate(process: StageProcess, paths: ModelPaths, schema: TableSchema,
+              scored: Callable[[Params, Evaluated], Evaluation], cut: Callable[[str], Text]) -> None:
+    """Write scores and metrics of what one of the models of the row has made."""
+    params, runtime, run = process.params, process.params.runtime, RunPaths(process.instance, paths.seed)
+    predictions, items = read_frame(run.predictions, PREDICTIONS), read_frame(paths.items, ITEMS)
     seed_everything(params.seed, runtime.threads, runtime.deterministic, runtime.tf32)
     with computing(runtime) as device:
         similarity = similarity_of(params, predictions, items, device, cut)
         result = scored(params, Evaluated(predictions, items, paths, similarity, Resampling.of(params)))
-    result.metrics["settings"] |= {"model": model, **similarity.description}
-    write_evaluation(name, schema, result, process.name, process.params_hash,
+    result.metrics["settings"] |= {"model": paths.name, **similarity.description}
+    write_evaluation(run, schema, result, process.name, process.params_hash,
                      computed_in(runtime.precision, runtime.tf32))

@@ -40,7 +40,7 @@ class Rewritten:
 
 def generate(process: StageProcess, track: str,
              rewritten: Callable[[Params, str, ModelPaths, str, Progress], Rewritten]) -> None:
-    """Write the predictions of the run that ``process`` is an instance of.
+    """Write the predictions of the run that ``process`` is an instance of, with its model under each seed.
 
     Args:
         process: of the stage.
@@ -51,7 +51,14 @@ def generate(process: StageProcess, track: str,
         InputError: as of ``rewritten``.
     """
     params, name = process.params, process.instance
-    paths = ModelPaths(getattr(params.runs, track)[name].model)
+    for seed in params.run_seeds(name):
+        _generate(process.under(seed), ModelPaths(getattr(params.runs, track)[name].model, seed), rewritten)
+
+
+def _generate(process: StageProcess, paths: ModelPaths,
+              rewritten: Callable[[Params, str, ModelPaths, str, Progress], Rewritten]) -> None:
+    """Write the predictions of the run with one of the models of its row."""
+    params, name = process.params, process.instance
     runtime = params.runtime
     seed_everything(params.seed, runtime.threads, runtime.deterministic, runtime.tf32)
     with computing(runtime) as device:
@@ -59,7 +66,7 @@ def generate(process: StageProcess, track: str,
     for remark in found.remarks:
         process.log.warning("%s", remark)
     model = {"name": paths.weights.as_posix(), "sha256": sha256_of(paths.weights / "model.safetensors")}
-    write_table(RunPaths(name).predictions, PREDICTIONS, found.predictions, Provenance(
+    write_table(RunPaths(name, paths.seed).predictions, PREDICTIONS, found.predictions, Provenance(
         process.name, process.params_hash, {"model": model}, fallbacks=list(found.remarks),
         precision=computed_in(runtime.precision, runtime.tf32)))
 

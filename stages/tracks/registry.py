@@ -1,6 +1,6 @@
 """The tracks by name."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stages.runtime.errors import InputError, nearest
@@ -42,6 +42,18 @@ def track_of_run(params: "Params | Validated", name: str) -> Track:
         InputError: there is no such run.
     """
     return _having(name, {track.name: track.runs(params) for track in TRACKS.values()}, "run")
+
+
+def seed_of(name: str, seeds: Sequence[int], wanted: int | None = None) -> int:
+    """Return the seed ``wanted`` of a row; the first of its ``seeds`` if none is.
+
+    Raises:
+        InputError: the row has no such seed.
+    """
+    if wanted is not None and wanted not in seeds:
+        raise InputError(f"--seed {wanted}: {name} has the seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}. "
+                         f"Give one of these, or add {wanted} to its seeds in the recipe.")
+    return seeds[0] if wanted is None else wanted
 
 
 def _having(name: str, known: Mapping[str, Mapping[str, Any]], what: str) -> Track:

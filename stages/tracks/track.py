@@ -55,12 +55,14 @@ class Asked:
     Attributes:
         params: in force.
         run: that predicts.
+        seed: of its model.
         keyword: takes the place of the texts' own; None takes the run's setting.
         samples: further outputs per text; None takes the run's setting.
     """
 
     params: Params
     run: str
+    seed: int
     keyword: str | None = None
     samples: int | None = None
 
@@ -147,9 +149,9 @@ class Track:
         source = self.source(params, name)
         return source if source is not None and self.encoded(source) else None
 
-    def weights(self, params: Params, run: str) -> Path:
-        """Return the folder of the model of ``run``."""
-        return ModelPaths(self.runs(params)[run].model).weights
+    def weights(self, asked: Asked) -> Path:
+        """Return the folder of the model that is asked to predict."""
+        return ModelPaths(self.runs(asked.params)[asked.run].model, asked.seed).weights
 
     def predictor(self, asked: Asked, finding: Finding, device: str) -> Predictor:
         """Return what predicts, ``stages.tracks.NAME.new_texts.NewTexts``.

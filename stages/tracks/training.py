@@ -72,37 +72,56 @@ class Training(Generic[Made]):
     further: Mapping[str, Any] = field(default_factory=dict)
 
 
-def train(process: StageProcess, prepared: Callable[[Params, str], Training[Made]], entry: str) -> None:
-    """Train the model that ``process`` is an instance of, and write its folder.
+# Given a seed, returns the training of a row under it.
+Prepared = Callable[[int], Training[Made]]
+
+
+def train(process: StageProcess, prepared: Callable[[Params, str], Prepared[Made]], entry: str) -> None:
+    """Train the model that ``process`` is an instance of with each of its seeds, and write a folder for each.
 
     Args:
         process: of the stage.
-        prepared: given params and the model's name, returns its training.
+        prepared: given params and the model's name, reads what all its seeds are trained on, and returns what
+            prepares the training of one.
         entry: dotted name of the module that ``prepared`` is of.
 
     Raises:
         InputError: as of ``prepared`` and of the training; a device or precision that is not to be had.
     """
-    params, stage, name = process.params, process.stage, process.instance
-    runtime = params.runtime
-    seed_everything(derived_seed(params.model_seed(name), stage), runtime.threads, runtime.deterministic, runtime.tf32)
-    training = prepared(params, name)
+    params, name = process.params, process.instance
+    seeds = params.model_seeds(name)
+    _settle(process, seeds[0])
+    of_seed = prepared(params, name)
+    with process_group(choose_device(params.runtime.device)) as device:
+        for seed in seeds:
+            _settle(process, seed)
+            _train(process.under(seed), seed, of_seed(seed), entry, device)
+
+
+def _settle(process: StageProcess, seed: int) -> None:
+    """Set what decides the bytes of a training, whatever this process has done before."""
+    runtime = process.params.runtime
+    seed_everything(derived_seed(seed, process.stage), runtime.threads, runtime.deterministic, runtime.tf32)
+
+
+def _train(process: StageProcess, seed: int, training: Training[Made], entry: str, device: str) -> None:
+    """Train the model under one seed, which ``process`` is at work on."""
+    runtime = process.params.runtime
     key = hash_values({**process.computed_values, "data": hash_files(training.tables),
                        "code": hash_files(_code(entry, training.code)), "torch": torch.__version__,
                        "models": training.models, **training.further})
-    with process_group(choose_device(runtime.device)) as device:
-        precision = settled_precision(device, runtime, training.settings, f"{stage}.training")
-        store, count = open_checkpoints(process, key, runtime.checkpoint_minutes), place()[1]
-        warn_of_idle_processes(process, training.settings, count)
-        trained = training.fit(store, device, training_bar(process))
+    precision = settled_precision(device, runtime, training.settings, f"{process.stage}.training")
+    store, count = open_checkpoints(process, key, runtime.checkpoint_minutes), place()[1]
+    warn_of_idle_processes(process, training.settings, count)
+    trained = training.fit(store, device, training_bar(process))
     if not process.first:
         return
     trained.model.config.computed_in = precision
     made = training.folder(trained)
     for remark in made.remarks:
         process.log.warning("%s: %s", process.name, remark)
-    write_model(ModelPaths(name), training.architecture, trained.model, trained.history, made,
-                Provenance(process.name, process.params_hash, training.models, precision=precision))
+    write_model(ModelPaths(process.instance, seed), training.architecture, trained.model, trained.history,
+                made, Provenance(process.name, process.params_hash, training.models, precision=precision))
     process.measured["training"] = training_record(trained.history, precision, device, count)
     process.measured.update(made.measured)
     store.clear()

@@ -7,7 +7,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.artifacts.paths import DatasetPaths, ModelPaths, ProbePaths
+from stages.artifacts.paths import DatasetPaths, ModelPaths, ProbePaths, row_name, seeded_name
 from stages.artifacts.schemas import TableSchema
 from stages.artifacts.tables import read_frame, read_metadata, read_table
 from stages.data.layouts.registry import structure_of
@@ -111,17 +111,17 @@ def gather(params: Params) -> Material:
     """
     results = read_results(params)
     runs = [run if run.classifier is not None else
-            replace(run, predictions=first_predictions(TRACKS[run.track], run.name), item_scores=item_scores(run.name))
+            replace(run, predictions=first_predictions(TRACKS[run.track], run.paths),
+                    item_scores=item_scores(run.paths))
             for run in results.runs]
     single = [run for run in runs if run.classifier is None and not TRACKS[run.track].many_keywords]
-    datasets = {model.name: model.dataset for model in results.models}
     return Material(
         replace(results, runs=runs),
         [replace(_dataset(name, block.plain()), labelled=structure_of(block.layout) == "labelled")
          for name, block in params.datasets.items()],
         {name: _details(name, [run for run in single if run.dataset == name]) for name in params.datasets},
         [found for name, probe in params.probes.hcl.items()
-         if (found := _probe(name, probe.model, datasets[probe.model]))],
+         if (found := _probe(name, probe.model, params.models.hcl[probe.model]))],
         {run.name: read for run in runs if TRACKS[run.track].many_keywords
          and (read := _pairs(run, params.seed)) is not None})
 
@@ -165,7 +165,8 @@ def _beside(paths: DatasetPaths) -> pd.DataFrame | None:
 
 def _pairs(run: Run, seed: int) -> PairsMaterial | None:
     """Return a few pairs that a run of PGKPR was evaluated on, as its model reads them; None if its model has none."""
-    path, config = ModelPaths(run.model).paraphrase_items, model_config(run.model)
+    model = ModelPaths(row_name(run.model), run.seed)
+    path, config = model.paraphrase_items, model_config(model)
     if not path.exists() or config is None:
         return None
     chosen = seeded_examples(run.predictions["example_id"], CASES, seed)
@@ -175,11 +176,12 @@ def _pairs(run: Run, seed: int) -> PairsMaterial | None:
     return PairsMaterial(rows.filter(wanted).to_pandas(), int(config["max_words"]))
 
 
-def _probe(name: str, model: str, dataset: str) -> ProbeMaterial | None:
+def _probe(name: str, model: str, block: Any) -> ProbeMaterial | None:
     paths = ProbePaths(name)
     if not paths.metrics.exists():
         return None
-    return ProbeMaterial(name, model, dataset, read_json(paths.metrics, f"probe_hcl@{name}"),
+    probed = seeded_name(model, block.seeds[0], block.seeds)
+    return ProbeMaterial(name, probed, block.dataset, read_json(paths.metrics, f"probe_hcl@{name}"),
                          read_frame(paths.table("latent"), LATENT),
                          read_frame(paths.table("keyword_swap"), KEYWORD_SWAP))
 

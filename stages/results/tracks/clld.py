@@ -120,7 +120,7 @@ CLLD = TrackResults(
     names=_EncoderNames({}), row=row, full=None, layouts=_TABLES,
     reported=("accuracy", "macro_f1", "weighted_f1", "nll", "brier", "ece"), scale=100, questions=_QUESTIONS,
     published=tuple(paper("clld").tables.values()), printed_as=_printed_as, data="20NG, TREC_6, R8, R52 and MR",
-    own=("encoder", "contrast", "pairs"), further_settings=_further_settings, shown=_shown,
+    further_settings=_further_settings, shown=_shown,
     floors=_FLOORS, counts=("ingest", "linear_floor"), named=("row", "encoder", "pairs_of"),
     compared=Compared("text", "label", "predicted", "predicted", _statistics,
                       ("example_id", "text", "label", "predicted"), exact=True),

@@ -1,7 +1,8 @@
 """List the pairs of classes that a finished CT model confuses on the validation split, for static label distances.
 
-Reads the confusions of the model; writes its confusing_pairs.parquet: every pair that is confused at all, the worst
-first, and which of them are chosen (METHODS D.3, "Other datasets"). The test split has no part in it.
+Reads the confusions of the model under each seed; writes a confusing_pairs.parquet for each: every pair that is
+confused at all, the worst first, and which of them are chosen (METHODS D.3, "Other datasets"). The test split has no
+part in it.
 """
 
 import sys
@@ -28,11 +29,16 @@ def run(confusion: pd.DataFrame, share: float) -> pd.DataFrame:
 
 
 def _work(process: StageProcess) -> None:
-    params, paths = process.params, ModelPaths(process.instance)
+    for seed in process.params.model_seeds(process.instance):
+        _list(process.under(seed), ModelPaths(process.instance, seed))
+
+
+def _list(process: StageProcess, paths: ModelPaths) -> None:
+    params = process.params
     pairs = run(read_frame(paths.table("validation_confusion"), VALIDATION_CONFUSION), params.confusing_pairs.share)
     for row in pairs[pairs["chosen"]].to_dict("records"):
         process.log.info("%s and %s: %d texts confused", row["class"], row["other"], row["confused"])
-    write_table(paths.table(STAGE), CONFUSING_PAIRS, pairs,
+    write_table(paths.confusing_pairs, CONFUSING_PAIRS, pairs,
                 Provenance(process.name, process.params_hash,
                            counts={"chosen": int(pairs["chosen"].sum())}))
 

@@ -172,8 +172,14 @@ def floor_systems(items: pd.DataFrame, on: TrainedOn, linear: pd.DataFrame) -> d
 
 def _work(process: StageProcess) -> None:
     params, name = process.params, process.instance
+    for seed in params.run_seeds(name):
+        _evaluate(process.under(seed), ModelPaths(params.runs.clld[name].model, seed))
+
+
+def _evaluate(process: StageProcess, paths: ModelPaths) -> None:
+    params, name = process.params, process.instance
     block, settings = params.runs.clld[name], params.evaluate_clld
-    paths, table = ModelPaths(block.model), DatasetPaths(block.dataset).table("linear_floor")
+    table = DatasetPaths(block.dataset).table("linear_floor")
     on, items = load_lookup(paths.weights), read_frame(paths.items, LABELLED_ITEMS)
     items = evaluated_items(items, block.split, name)
     floors = floor_systems(items, on, read_frame(table, LINEAR_FLOOR))
@@ -188,13 +194,13 @@ def _work(process: StageProcess) -> None:
     result.metrics["settings"] |= {"split": block.split, "model": block.model, "dataset": on.dataset,
                                    "contrast": on.contrast, "row": LABELS[on.contrast], "encoder": on.encoder,
                                    "max_length": on.max_length}
-    write(name, result, Provenance(process.name, process.params_hash, counts=result.metrics["counts"],
-                                   precision=computed_in(params.runtime.precision, params.runtime.tf32)))
+    write(RunPaths(name, paths.seed), result, Provenance(
+        process.name, process.params_hash, counts=result.metrics["counts"],
+        precision=computed_in(params.runtime.precision, params.runtime.tf32)))
 
 
-def write(name: str, result: ClassEvaluation, provenance: Provenance) -> None:
-    """Write what was made into the folder of run ``name``."""
-    paths = RunPaths(name)
+def write(paths: RunPaths, result: ClassEvaluation, provenance: Provenance) -> None:
+    """Write what was made into the folders of a run."""
     files = [(paths.predictions, CLASS_PREDICTIONS), (paths.scores, CLASS_SCORES),
              *((paths.table(schema.name), schema) for schema in (CLASSES, CONFUSION, CALIBRATION))]
     for path, schema in files:

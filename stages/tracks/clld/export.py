@@ -22,12 +22,12 @@ _COMPARED = 64
 _CLOSE = 1e-3
 
 
-def exported(params: Params, name: str, folder: Path, called: Path) -> str:
+def exported(params: Params, paths: ModelPaths, folder: Path, called: Path) -> str:
     """Write a classifier, and return what it is, how near its logits come, and how it is used.
 
     Args:
         params: in force.
-        name: of the model.
+        paths: of the model.
         folder: to write into.
         called: what that will be called.
 
@@ -35,28 +35,28 @@ def exported(params: Params, name: str, folder: Path, called: Path) -> str:
         InputError: one that is not trained or that no class of the library can express, or logits that are not those
             of the model.
     """
-    paths = ModelPaths(name)
     trained = load_classifier(paths.weights)
     try:
         export_classifier(trained.model, trained.tokenizer, folder)
     except ValueError as error:
         # without the remedy that is for programmers
         reason = str(error).removeprefix("export: ").partition("; use ClldModel")[0]
-        raise InputError(f"{name}: {reason}. {_remedy(params, name, trained.model)}") from error
+        raise InputError(f"{paths.name}: {reason}. {_remedy(params, paths, trained.model)}") from error
     other = AutoModelForSequenceClassification.from_pretrained(folder).eval()
     gap, texts = _compared(trained, other, folder, paths)
     classes = trained.on.classes
-    return (f"{name} as {type(other).__name__}, {len(classes)} classes ({', '.join(classes)})\n"
+    return (f"{paths.name} as {type(other).__name__}, {len(classes)} classes ({', '.join(classes)})\n"
             f"On {texts} of its texts the logits differ by at most {gap:.1g}. It reads {trained.on.max_length} tokens "
             f"of a text:\n"
             f'  pipeline("text-classification", model="{called}", truncation=True, top_k=None)')
 
 
-def _remedy(params: Params, name: str, model: ClldModel) -> str:
+def _remedy(params: Params, paths: ModelPaths, model: ClldModel) -> str:
     """Return how it can be used as it is, and which row can be exported, or how to make this one such a row."""
+    name = paths.name
     run = next((run for run, entry in CLLD.runs(params).items() if entry.model == name), "RUN")
     use = (f"Use it as it is: `keycontrast predict {run} TEXT`, or models.clld.ClldModel.from_pretrained"
-           f'("{ModelPaths(name).weights}")')
+           f'("{paths.weights}")')
     others = [other for other in sorted(CLLD.models(params)) if CLLD.encoder(params, other) is not None
               and params.model(other).pool != "mean"]
     if others:

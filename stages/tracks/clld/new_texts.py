@@ -22,7 +22,7 @@ class NewTexts:
 
     def __init__(self, asked: Asked, finding: Finding, device: str) -> None:
         self.batch_size = asked.params.evaluate_clld.batch_size
-        self._trained = load_classifier(CLLD.weights(asked.params, asked.run), device)
+        self._trained = load_classifier(CLLD.weights(asked), device)
 
     def lines(self, texts: list[str]) -> list[dict[str, Any]]:
         """Return ``text``, ``label``, ``probability``, and ``probabilities`` by class, of each text."""

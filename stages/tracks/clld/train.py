@@ -7,11 +7,10 @@ looked at. With runtime.processes above 1, or under torchrun, several processes 
 """
 
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from stages.artifacts.paths import DatasetPaths
+from stages.artifacts.paths import DatasetPaths, ModelPaths
 from stages.artifacts.tables import read_frame
 from stages.runtime.memory import keep_freed_memory
 from stages.runtime.process import StageProcess, run_stage
@@ -28,26 +27,28 @@ if TYPE_CHECKING:
     from stages.params.clld import ClldModel as ModelBlock
 
 
-def _pairs(name: str, block: "ModelBlock", classes: Sequence[str]) -> Pairs:
+def _pairs(params: Params, name: str, seed: int, classes: Sequence[str]) -> Pairs:
     """Return the pairs of classes that model ``name`` sets apart, as indices; none for a row that has none.
 
     Raises:
         InputError: a class is unknown, or the model that they are taken from confuses nothing.
     """
+    block: ModelBlock = params.models.clld[name]
     if block.pairs is not None:
         return named_pairs(block.pairs, classes, f"models.clld.{name}.pairs")
     if block.pairs_of is not None:
-        return chosen_pairs(read_frame(Path(block.pairs_from), CONFUSING_PAIRS), classes, block.pairs_of)
+        path = ModelPaths(block.pairs_of, params.earlier_seed(name, seed)).confusing_pairs
+        return chosen_pairs(read_frame(path, CONFUSING_PAIRS), classes, block.pairs_of)
     return []
 
 
-def _prepared(params: Params, name: str) -> Training[Any]:
+def _prepared(params: Params, name: str) -> Callable[[int], Training[Any]]:
     block, paths = params.models.clld[name], DatasetPaths(params.models.clld[name].dataset)
     items, source = read_labelled_texts(paths), params.clld_encoder(name)
     place = "encoder.source" if block.encoder is None else f"models.clld.{name}.encoder"
-    row = ClldRow(name, paths, params.model_seed(name), params.model(name).plain(), block.contrast,
-                  _pairs(name, block, classes_of(items)), source, place, items)
-    return architecture_of(source).prepared(row)
+    return lambda seed: architecture_of(source).prepared(
+        ClldRow(name, paths, seed, params.model(name).plain(), block.contrast,
+                _pairs(params, name, seed, classes_of(items)), source, place, items))
 
 
 def _work(process: StageProcess) -> None:

@@ -172,19 +172,19 @@ def _intervals(systems: Mapping[str, SystemScores], resampling: Resampling) -> d
     return {name: system.intervals(resampling.resamples, resampling.level, seed) for name, system in systems.items()}
 
 
-def write_evaluation(run: str, schema: TableSchema, result: Evaluation, stage: str, params_hash: str,
+def write_evaluation(paths: RunPaths, schema: TableSchema, result: Evaluation, stage: str, params_hash: str,
                      precision: dict[str, Any]) -> None:
-    """Write scores.parquet and metrics.json of ``run``.
+    """Write scores.parquet and metrics.json of a run.
 
     Args:
-        run: its name.
+        paths: of the run.
         schema: of the scores.
         result: what was made.
         stage: stage instance.
         params_hash: of the params that it depends on.
         precision: of the encoder behind BERTScore, see :func:`stages.runtime.precision.computed_in`.
     """
-    paths, settings = RunPaths(run), result.metrics["settings"]
+    settings = result.metrics["settings"]
     write_table(paths.scores, schema, result.scores, Provenance(
         stage, params_hash, models={"word_vectors": settings["emb"], "bertscore": settings["bertscore"]},
         counts=result.metrics["counts"], precision=precision))

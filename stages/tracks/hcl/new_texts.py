@@ -28,7 +28,7 @@ class NewTexts:
         decode = asked.params.decoding(asked.run).plain()
         self._decode = {**decode, "samples": decode["samples"] if asked.samples is None else asked.samples}
         self._setting = decode["keyword"] if asked.keyword is None else f"given:{asked.keyword}"
-        self._rewriter = load_item_rewriter(HCL.weights(asked.params, asked.run), device)
+        self._rewriter = load_item_rewriter(HCL.weights(asked), device)
         self._seed, self._done, self.batch_size = asked.params.seed, 0, int(decode["batch_size"])
         own = self._rewriter.uses_keyword and given_keyword(self._setting) is None
         self._keywords = finding.keywords(self._rewriter.dataset) if own else None

@@ -1,7 +1,8 @@
 """Probe a trained HCL model: a picture of its latent space, and its outputs under other keywords (METHODS A.9).
 
-Reads the folder and the items of the probed model; writes latent.parquet, keyword_swap.parquet, metrics.json and the
-picture as SVG and PNG. Outputs are decoded by the defaults of `generate_hcl`, whatever the runs do.
+Reads the folder and the items of the probed model under its first seed; writes latent.parquet, keyword_swap.parquet,
+metrics.json and the picture as SVG and PNG. Outputs are decoded by the defaults of `generate_hcl`, whatever the runs
+do.
 """
 
 import sys
@@ -160,7 +161,7 @@ def _write_picture(folder: Path, plot: Plot) -> None:
 def _work(process: StageProcess) -> None:
     params = process.params
     model = params.probes.hcl[process.instance].model
-    paths = ModelPaths(model)
+    paths = ModelPaths(model, params.model_seeds(model)[0])
     seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)
     items = read_frame(paths.items, ITEMS)
     with computing(params.runtime) as device:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from stages.artifacts.paths import DatasetPaths
+from stages.artifacts.paths import DatasetPaths, ModelPaths
 from stages.data.schemas.items import EXAMPLES
 from stages.data.schemas.texts import TEXTS
 from stages.graph.schemas.graph import NODES
@@ -30,7 +30,7 @@ class HclRow:
         language: ISO 639-1 code of its texts.
         encoder: param ``encoder.source``.
         node_vectors: plain values of the block of that name.
-        init_from: model that it starts from.
+        init_from: trained model that it starts from.
     """
 
     name: str
@@ -42,4 +42,4 @@ class HclRow:
     language: str
     encoder: str
     node_vectors: Mapping[str, Any]
-    init_from: str | None = None
+    init_from: ModelPaths | None = None

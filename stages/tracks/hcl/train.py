@@ -6,9 +6,10 @@ will be evaluated on. With runtime.processes above 1, or under torchrun, several
 """
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
-from stages.artifacts.paths import DatasetPaths
+from stages.artifacts.paths import DatasetPaths, ModelPaths
 from stages.artifacts.tables import read_frame
 from stages.runtime.memory import keep_freed_memory
 from stages.runtime.process import StageProcess, run_stage
@@ -22,14 +23,19 @@ from stages.tracks.training import Training, train
 STAGE = "train_hcl"
 
 
-def _prepared(params: Params, name: str) -> Training[Any]:
+def _prepared(params: Params, name: str) -> Callable[[int], Training[Any]]:
     model, values = params.models.hcl[name], params.model(name).plain()
     paths = DatasetPaths(model.dataset)
     examples, texts, keywords, nodes = (read_frame(paths.table(schema.name), schema) for schema in TABLES)
-    row = HclRow(name, paths, params.model_seed(name), values, joined_items(examples, texts, keywords, nodes), nodes,
-                 str(texts["language"].iloc[0]), params.encoder.source, params.node_vectors.plain(),
-                 model.init_from)
-    return ARCHITECTURES[values["architecture"]].prepared(row)
+    items = joined_items(examples, texts, keywords, nodes)
+
+    def of_seed(seed: int) -> Training[Any]:
+        start = None if model.init_from is None else ModelPaths(model.init_from, params.earlier_seed(name, seed))
+        row = HclRow(name, paths, seed, values, items, nodes, str(texts["language"].iloc[0]), params.encoder.source,
+                     params.node_vectors.plain(), start)
+        return ARCHITECTURES[values["architecture"]].prepared(row)
+
+    return of_seed
 
 
 def _work(process: StageProcess) -> None:

@@ -34,7 +34,7 @@ class NewTexts:
     def __init__(self, asked: Asked, finding: Finding, device: str) -> None:
         self._decode = asked.params.decoding(asked.run).plain()
         self.batch_size = int(self._decode["batch_size"])
-        self._rewriter = Paraphraser(PGKPR.weights(asked.params, asked.run), device)
+        self._rewriter = Paraphraser(PGKPR.weights(asked), device)
         self._on, self._seed = self._rewriter.on, asked.params.seed
         self._which = which = self._rewriter.which_keywords(self._decode["keywords"])
         self._given = None if asked.keyword is None else _given_words(asked.keyword, which)

@@ -6,6 +6,7 @@ With runtime.processes above 1, or under torchrun, several processes share the m
 """
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from stages.artifacts.paths import DatasetPaths
@@ -23,13 +24,13 @@ from stages.tracks.training import Training, train
 TABLES = (PARAPHRASE_ITEMS, VOCABULARY)
 
 
-def _prepared(params: Params, name: str) -> Training[Any]:
+def _prepared(params: Params, name: str) -> Callable[[int], Training[Any]]:
     dataset, values = params.models.pgkpr[name].dataset, params.model(name).plain()
     tables = [DatasetPaths(dataset).table(schema.name) for schema in TABLES]
     pairs, words = (read_frame(path, schema) for path, schema in zip(tables, TABLES, strict=True))
-    row = PgkprRow(name, dataset, params.model_seed(name), values, pairs, Vocabulary.from_frame(words),
-                   params.paraphrase_items.max_length, tables, read_metadata(tables[0]).get("models", {}))
-    return ARCHITECTURES[values["architecture"]].prepared(row)
+    vocabulary, models = Vocabulary.from_frame(words), read_metadata(tables[0]).get("models", {})
+    return lambda seed: ARCHITECTURES[values["architecture"]].prepared(
+        PgkprRow(name, dataset, seed, values, pairs, vocabulary, params.paraphrase_items.max_length, tables, models))
 
 
 def _work(process: StageProcess) -> None:

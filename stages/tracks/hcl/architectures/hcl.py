@@ -155,17 +155,17 @@ def keyword_graph(nodes: pd.DataFrame, edges: pd.DataFrame, node_vectors: pd.Dat
     return KeywordGraph.from_edges(torch.from_numpy(np.stack(vectors["vector"].to_numpy())), *columns)
 
 
-def _start(name: str | None) -> tuple[HclModel | None, dict[str, Any]]:
-    """Return the model called ``name`` and its description; nothing for None.
+def _start(paths: ModelPaths | None) -> tuple[HclModel | None, dict[str, Any]]:
+    """Return a trained model and its description; nothing for None.
 
     Raises:
         InputError: it is not trained yet.
     """
-    if name is None:
+    if paths is None:
         return None, {}
-    folder = ModelPaths(name).weights
+    folder = paths.weights
     load_lookup(folder)
-    description = {"name": name, "sha256": sha256_of(folder / "model.safetensors")}
+    description = {"name": paths.name, "sha256": sha256_of(folder / "model.safetensors")}
     return HclModel.from_pretrained(folder), {"init_from": description}
 
 
@@ -174,7 +174,8 @@ def _folder(row: HclRow, on: TrainedOn, encoder: ResolvedEncoder, trained: Train
     keywords = row.nodes.sort_values("node_id")["keyword"].tolist()
     remarks = [f"alarm {alarm['name']} since epoch {alarm['epoch']}: {alarm['message']}. What to try: "
                f"{alarm['advice']}." for alarm in metrics["alarms"]]
-    return ModelFolder(training_card(row.name, trained, on, row.values, row.init_from), notes_of(keywords, on),
+    start = None if row.init_from is None else row.init_from.name
+    return ModelFolder(training_card(row.name, trained, on, row.values, start), notes_of(keywords, on),
                        [items_table(trained.items)], metrics, AutoTokenizer.from_pretrained(encoder.location),
                        remarks=remarks)
 
