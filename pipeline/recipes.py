@@ -36,6 +36,7 @@ from stages.artifacts.tables import atomic_file
 from stages.params import Params, parse_params
 from stages.runtime.errors import InputError, nearest
 from stages.runtime.settings import laid_over
+from stages.tracks.registry import all_models, all_runs
 
 _DATA = "{data}"
 _HEADER = """\
@@ -206,8 +207,8 @@ def _staying_folders(params: Params, root: Path) -> set[Path]:
     """
     staying = {DatasetPaths(name).folder for name in params.datasets}
     if _present_recipe(root) == params.recipe:
-        models, runs = ([*block.hcl, *block.pgkpr, *block.clld] for block in (params.models, params.runs))
-        owned = {MODELS: models, RUNS: runs, PREDICTED: runs, PROBES: params.probes.hcl,
+        runs = all_runs(params)
+        owned = {MODELS: all_models(params), RUNS: runs, PREDICTED: runs, PROBES: params.probes.hcl,
                  CONFUSED: params.consulted_models}
         staying |= {REPORT, COMPARISON, *(group / name for group, names in owned.items() for name in names)}
     return staying

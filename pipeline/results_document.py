@@ -10,18 +10,20 @@ import re
 import sys
 from pathlib import Path
 
-from pipeline import results_clld, results_hcl, results_pgkpr
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from pipeline import results_details, results_run, results_tables
 from pipeline.markdown import escaped
-from pipeline.results_run import Material, durations, read_material, rows_run, unique
-from pipeline.results_tables import has_published, main_table
+from pipeline.results_run import Material, percent, read_material, unique
 from stages.artifacts.tables import atomic_file
+from stages.results.published import paper
 from stages.results.tracks import TRACKS
 from stages.runtime.errors import InputError
 from stages.runtime.settings import read_params
 
 DOCUMENT = Path("docs") / "results.md"
-# What the document says of each track.
-_SAID = {"hcl": results_hcl, "pgkpr": results_pgkpr, "clld": results_clld}
+# What the document says, and of each track in the template of its name.
+_TEMPLATES = Path(__file__).parent / "templates"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 
 
@@ -37,33 +39,17 @@ def end(name: str) -> str:
 
 def block(name: str, material: Material) -> str:
     """Return the text of a block: what was run, the tables of each data set, and the trainings."""
-    lines = [f"### {name}: what was run", "", *_what_was_run(material)]
-    for found in material.results.blocks:
-        said, place = _SAID[found.track.name], f"{name}, {escaped(found.label)}"
-        lines += ["", f"### {place}: as {found.track.title} reports it", "",
-                  f"Split {found.split}, {found.counts.get('examples', 0):,} {found.track.items}. "
-                  f"{said.reading(found)} Means over seeds ± their standard deviation; intervals are bootstrapped over "
-                  "items.", "", *([said.beside(found), ""] if has_published(found) else []),
-                  *main_table(found, material.params.evaluation.level)]
-        for title, section in said.sections(material, found):
-            lines += ["", f"### {place}: {title}", "", *section]
-    for track in TRACKS.values():
-        if models := material.results.models_of(track):
-            said = _SAID[track.name]
-            lines += ["", f"### {name}: {said.TRAININGS}", "", *said.trainings(models)]
-    return "\n".join(lines)
-
-
-def _what_was_run(material: Material) -> list[str]:
-    """Return recipe, settings, sizes, rows with seeds, and durations."""
-    blocks, lines = material.results.blocks, []
-    recipe = f"Recipe {escaped(material.params.recipe)}; "
-    for number, track in enumerate(dict.fromkeys(found.track.name for found in blocks)):
-        settings = _SAID[track].settings(material.params)
-        lines += [f"{recipe if not number else f'{TRACKS[track].title}: '}{settings}, unless a row says otherwise.", ""]
-    for found in unique(blocks):
-        lines += [*_SAID[found.track.name].counts(material, found), ""]
-    return [*lines, *rows_run(material), "", *durations(material)]
+    environment = Environment(loader=FileSystemLoader(_TEMPLATES), undefined=StrictUndefined, trim_blocks=True,
+                              lstrip_blocks=True, finalize=lambda found: "\n".join(found) if isinstance(found, list)
+                              else found)
+    environment.filters.update(escaped=escaped, percent=percent, count="{:,}".format)
+    environment.globals.update(run=results_run, tables=results_tables, details=results_details)
+    results = material.results
+    return environment.get_template("document.md").render(
+        name=name, material=material, params=material.params,
+        tracks=list({found.track.name: found.track for found in results.blocks}.values()),
+        first_blocks=unique(results.blocks), trained=[track for track in TRACKS.values() if results.models_of(track)],
+        paper_texts=paper("clld").facts["texts"]).rstrip("\n")
 
 
 def with_block(document: str, name: str, text: str) -> str:

@@ -1,8 +1,11 @@
 """A DVC project with the shape of ours and stages that take no time."""
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import yaml
@@ -95,6 +98,29 @@ datasets: {far: {source: "{data}/far"}}
 models: {hcl: {}}
 runs: {hcl: {}}
 """}
+
+
+SERVER = """
+import json, os, sys
+from pathlib import Path
+from pipeline.running.environment import settle_environment
+from pipeline.running.server import prefect_server
+settle_environment(Path())
+before = dict(os.environ)
+with prefect_server() as start:
+    start()
+    print(json.dumps({name: value for name, value in os.environ.items() if before.get(name) != value}), flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def prefect_server_beside(folder: Path) -> Iterator[dict[str, str]]:
+    """Serve Prefect's API from another process; yield what leads to it, to be put into the environment."""
+    with subprocess.Popen([sys.executable, "-c", SERVER], cwd=folder, env=environment(), stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, text=True) as process:
+        yield json.loads(process.stdout.readline())
+        process.stdin.close()
 
 
 def make_project(folder: Path) -> Path:

@@ -20,12 +20,11 @@ from stages.runtime.errors import InputError
 from stages.runtime.precision import computed_in
 from stages.tracks.clld import linear_floor
 from stages.tracks.clld import train as train_clld
-from stages.tracks.clld.calibration import calibration_table
 from stages.tracks.clld.evaluate import System, evaluated_items, floor_systems, main, run
 from stages.tracks.clld.floors import linear_probabilities, majority_class
 from stages.tracks.clld.inference import class_probabilities
 from stages.tracks.clld.lookup import TrainedOn
-from stages.tracks.clld.sureness import brier, nll
+from stages.tracks.clld.sureness import brier, calibration_table, nll
 from stages.tracks.evaluation.systems import Resampling
 
 FLOOR = LinearFloor(min_count=1).model_dump()

@@ -11,15 +11,15 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 from rich.console import Console
-from small_project import dvc, environment, keycontrast, lock, make_project, order
+from small_project import dvc, environment, keycontrast, lock, make_project, order, prefect_server_beside
 
 from pipeline.running.dag import Dag, StageNode, clear_dead_locks, read_dag
 from pipeline.running.display import RunDisplay
 from pipeline.running.environment import settle_environment
-from pipeline.running.server import prefect_server
 from pipeline.running.workers import BadInput, LockLost, StageCrash, failure_of
 from pipeline.sizing.machine import visible_gpus
 from stages.runtime.errors import InputError
@@ -36,10 +36,10 @@ def server(tmp_path_factory):
         patch.setenv("PREFECT_HOME", str(home))
         patch.setenv("PATH", os.environ["PATH"])
         patch.delenv("PREFECT_API_URL", raising=False)
-        patch.chdir(home)
         settle_environment(home)
-        with prefect_server() as await_server:
-            await_server()
+        with prefect_server_beside(home) as address:
+            for name, value in address.items():
+                patch.setenv(name, value)
             yield
 
 
@@ -261,13 +261,13 @@ def test_a_killed_run_leaves_nothing_behind_and_goes_on(done, tmp_path):
     assert await_value(lambda: (root / "order.txt").exists())
     refused = subprocess.Popen([sys.executable, "-m", "pipeline", "run"], cwd=root, env=environment(),
                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    server = server_of(command.pid)
-    assert server
+    workers = workers_of(command.pid)
+    assert workers
     _, message = refused.communicate(timeout=60)
     assert refused.returncode == 1 and f"already running (process {command.pid}" in message
     command.send_signal(signal.SIGKILL)
     command.wait()
-    assert await_value(lambda: all(not alive(pid) for pid in server))
+    assert await_value(lambda: all(not alive(pid) for pid in workers))
     # This project's stages have no guard; real ones end with the command (tests/test_runtime.py).
     (root / "wait-ingest@d").unlink()
     again = keycontrast(root, "run", "ingest")
@@ -347,9 +347,8 @@ def await_value(condition, seconds=90):
     return None
 
 
-def server_of(pid):
-    return [int(path.name) for path in Path("/proc").glob("[0-9]*") if read(path / "stat").rpartition(")")[2].split()[
-        1:2] == [str(pid)] and "pipeline.running.server" in read(path / "cmdline")]
+def workers_of(pid):
+    return [child.pid for child in psutil.Process(pid).children() if "pipeline.running.dvc_worker" in child.cmdline()]
 
 
 def working_in(root):

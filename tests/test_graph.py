@@ -14,7 +14,7 @@ from stages.artifacts.schemas import NO_KEYWORD
 from stages.artifacts.tables import Provenance, as_table, read_metadata, read_table, write_table
 from stages.graph import graph
 from stages.params.data import Graph
-from stages.tracks.hcl.triples import keyword_triples
+from stages.tracks.hcl.items import keyword_triples
 
 
 def build(triples, splits=None, **params):

@@ -7,8 +7,8 @@ import yaml
 from test_params import FILLED_IN, refused, with_clld
 
 from stages.params import parse_params, stage_hash, stage_values
-from stages.params.classifying import PAIRS
-from stages.params.clld import NO_PAIRS, TrainClld
+from stages.params.clld import NO_PAIRS, PAIRS, TrainClld
+from stages.tracks.clld.rows import source_of
 
 ROOT = Path(__file__).resolve().parent.parent
 STATIC = {"dataset": "questions", "contrast": "static_tau_pairs"}
@@ -66,7 +66,7 @@ def test_overrides_reach_one_model_only_and_encoders_are_the_projects_unless_nam
     params = parse_params({**content, "encoder": {"source": "hub:bert-base-uncased"}}, "recipe")
     assert params.model("cnn").training.epochs == 7 and params.model("cnn").textcnn.widths == [2]
     assert params.model("ct") == params.train_clld
-    assert (params.clld_encoder("ct"), params.clld_encoder("cnn")) == ("hub:bert-base-uncased", "textcnn")
+    assert (source_of(params, "ct"), source_of(params, "cnn")) == ("hub:bert-base-uncased", "textcnn")
     assert (params.model_seeds("ct"), params.model_seeds("cnn")) == ([params.seed], [3])
 
 

@@ -24,7 +24,7 @@ from stages.tracks.hcl.decoding import Paraphraser
 from stages.tracks.hcl.items import joined_items
 from stages.tracks.hcl.lookup import TrainedOn, notes_of
 from stages.tracks.hcl.probe import _write, run
-from stages.tracks.hcl.probing.layout import tsne
+from stages.tracks.hcl.probing.figure import tsne
 from stages.tracks.hcl.probing.measures import separation
 from stages.tracks.hcl.probing.points import KINDS, latent_points
 from stages.tracks.hcl.probing.sample import draw

@@ -5,6 +5,7 @@ from source_imports import ROOT
 
 from models.clld import NEWSGROUPS
 from pipeline.recipes import read_recipe, recipe_names
+from stages.tracks.clld.rows import source_of
 
 NAMES = [name for name in recipe_names(ROOT / "recipes") if "clld" in name]
 DATASETS = ("20ng", "trec6", "r8", "r52", "mr")
@@ -19,7 +20,7 @@ def rows_of(params):
     """Contrasts and seeds of each data set and encoder."""
     found = {}
     for name, model in params.models.clld.items():
-        cell = found.setdefault((model.dataset, params.clld_encoder(name)), {})
+        cell = found.setdefault((model.dataset, source_of(params, name)), {})
         for seed in model.seeds:
             cell.setdefault(seed, []).append(model.contrast)
     return found
@@ -43,7 +44,7 @@ def test_every_data_set_has_recipes_with_the_papers_settings():
 
 def test_bert_may_be_another_encoder():
     params = params_of("paper-clld-mr", changes=["encoder.source=bundled"])
-    assert {params.clld_encoder(name) for name in params.models.clld} == {"bundled"}
+    assert {source_of(params, name) for name in params.models.clld} == {"bundled"}
 
 
 def test_recipes_for_processors_have_the_rows_that_they_promise():

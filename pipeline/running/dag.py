@@ -112,16 +112,47 @@ class Dag(BaseModel):
         return instances if "@" in target else sorted(stages)
 
 
-def read_dag(root: Path = Path()) -> Dag:
+def read_dag(root: Path = Path(), targets: Sequence[str] = ()) -> Dag:
     """Read stages, their dependencies and their state from DVC; the repository is closed again.
+
+    Args:
+        root: the project's folder.
+        targets: as of :meth:`Dag.resolve`, to read them and what they need; everything if empty.
 
     Raises:
         InputError: not a DVC project, or ``dvc.yaml`` and ``params.yaml`` do not make a DAG.
     """
+    with _graph_of(root) as (repo, graph):
+        return _dag(repo, graph, targets)
+
+
+def read_and_restore(targets: Sequence[str], root: Path = Path()) -> tuple[Dag, list[str]]:
+    """Read the DAG as :func:`read_dag` does, after its stages have what DVC's cache has of them.
+
+    That is what they made from the same inputs before, and comes back without anything running. Outs that are there
+    and differ are replaced, as they are before a stage runs.
+
+    Returns:
+        The DAG, and the stages whose outs were brought back.
+    """
+    with _graph_of(root) as (repo, graph):
+        dag = _dag(repo, graph, targets)
+        back = _restored(repo, graph, dag) if any(node.changed for node in dag.nodes) else []
+        return _dag(repo, graph, targets) if back else dag, back
+
+
+@contextmanager
+def _graph_of(root: Path) -> Iterator[tuple[Any, Any]]:
+    """Yield DVC's repository, locked, and its graph of stages."""
     with open_repo(root) as repo:
         graph = repo.index.graph
         with repo.lock:
-            return Dag(nodes=tuple(_node(repo, stage, graph.successors(stage)) for stage in _ordered(graph)))
+            yield repo, graph
+
+
+def _dag(repo: Any, graph: Any, targets: Sequence[str]) -> Dag:
+    dag = Dag(nodes=tuple(_node(repo, stage, graph.successors(stage)) for stage in _ordered(graph)))
+    return dag.subset(dag.resolve(targets)) if targets else dag
 
 
 def _ordered(graph: Any) -> list[Any]:
@@ -133,32 +164,22 @@ def _ordered(graph: Any) -> list[Any]:
     return [stage for stage in order if not _is_data_source(stage)]
 
 
-def bring_back(dag: Dag, root: Path = Path()) -> list[str]:
-    """Take from DVC's cache, without running anything, what stages of ``dag`` made from the same inputs before.
-
-    Outs that are there and differ are replaced, as they are before a stage runs.
-
-    Returns:
-        The stages whose outs were brought back.
-    """
+def _restored(repo: Any, graph: Any, dag: Dag) -> list[str]:
+    """Restore what the run cache has of ``dag``; return the stages that it had."""
     from dvc.exceptions import DvcException
 
     names = {node.name for node in dag.nodes}
     back = []
-    with open_repo(root) as repo:
-        graph = repo.index.graph
-        with repo.lock:
-            for stage in _ordered(graph):
-                ready = _address(stage) in names and all(dep.exists for dep in stage.deps)
-                if not ready or not stage.changed():
-                    continue
-                try:
-                    repo.stage_cache.restore(stage)
-                except DvcException:  # not there, or something stands in the way that running the stage will name
-                    continue
-                stage.save()
-                stage.dump(update_pipeline=False)
-                back.append(_address(stage))
+    for stage in _ordered(graph):
+        if _address(stage) not in names or not all(dep.exists for dep in stage.deps) or not stage.changed():
+            continue
+        try:
+            repo.stage_cache.restore(stage)
+        except DvcException:  # not there, or something stands in the way that running the stage will name
+            continue
+        stage.save()
+        stage.dump(update_pipeline=False)
+        back.append(_address(stage))
     return back
 
 

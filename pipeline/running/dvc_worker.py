@@ -7,10 +7,12 @@ as lines to standard output; DVC and the stages that it runs find neither, but a
 import json
 import logging
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
+import dvc.stage.run
 from dvc.exceptions import DvcException
 from dvc.lock import LockError
 from dvc.repo import Repo
@@ -18,8 +20,11 @@ from dvc.rwlock import RWLockFileCorruptedError, RWLockFileFormatError
 from dvc.stage.exceptions import StageCmdFailedError
 
 from pipeline.running.dag import cache_parsed_params, reason
+from pipeline.running.stage_host import StageHost
 from stages.runtime.guard import ORCHESTRATOR, die_with
 
+# Commands of dvc.yaml that a host can run; others are run by a shell, as always.
+_STAGE = re.compile(r"sh stages/run\.sh ([\w.]+)((?: [\w.-]+)?)")
 _LOCK_ERRORS = (LockError, RWLockFileCorruptedError, RWLockFileFormatError)
 
 
@@ -39,6 +44,7 @@ def main() -> None:
     """Answer requests until there are no more, or the command that started this process ends."""
     die_with([int(pid) for pid in [os.environ.get(ORCHESTRATOR)] if pid])
     cache_parsed_params()
+    _run_stages_in(StageHost())
     requests, answers, environment = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w"), dict(os.environ)
     _redirect(Path(os.devnull), 0)
     for line in requests:
@@ -48,6 +54,20 @@ def main() -> None:
         os.environ.update(environment | request["environment"])
         answers.write(json.dumps(_reproduced(request["stage"], request["force"])) + "\n")
         answers.flush()
+
+
+def _run_stages_in(host: StageHost) -> None:
+    """Have DVC run the commands of stages in forks of ``host``."""
+    by_shell = dvc.stage.run._run
+
+    def run(executable: str | None, command: str, **how: Any) -> None:
+        stage = _STAGE.fullmatch(command)
+        if stage is None:
+            by_shell(executable, command, **how)
+        elif status := host.run(stage[1], stage[2].split(), how["cwd"], how["env"]):
+            raise StageCmdFailedError(command, status)
+
+    dvc.stage.run._run = run
 
 
 def _reproduced(stage: str, force: bool) -> dict[str, Any]:

@@ -8,8 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from pipeline.results import results_tables
-from pipeline.running.dag import Dag, bring_back, clear_dead_locks, read_dag
+from pipeline.running.dag import Dag, clear_dead_locks, read_and_restore, read_dag
 from pipeline.running.display import RunDisplay, duration
 from pipeline.running.environment import RUN_LOCK, settle_environment
 from pipeline.running.lockfile import LOCK, changed_results, committed_lock, other_bytes, read_lock
@@ -83,12 +82,11 @@ def reproduce_project(targets: Sequence[str], console: Console, *, jobs: int | N
         for note in clear_dead_locks():
             console.print(note, style="dim")
         before = read_lock()
-        dag = _wanted(targets)
+        dag, back = (read_dag(targets=targets), []) if force else read_and_restore(targets)
         forced = (dag.resolve(targets) if targets else [node.name for node in dag.nodes]) if force else []
-        if not force and any(node.changed for node in dag.nodes) and (back := bring_back(dag)):
+        if back:
             console.print(f"Artifacts of {len(back)} stages brought back from DVC's cache: {', '.join(back)}",
                           highlight=False, soft_wrap=True)
-            dag = _wanted(targets)
         display, failed = _reproduced(dag, forced, params, console, jobs, within_flow)
         _conclude(params, dag, display, failed, console, started)
         if lost := sorted(set(failed) & set(before)):
@@ -96,11 +94,6 @@ def reproduce_project(targets: Sequence[str], console: Console, *, jobs: int | N
                           f"brings it back.", style="red", highlight=False, soft_wrap=True)
         _say_what_moved(before, read_lock(), console)
     return not failed
-
-
-def _wanted(targets: Sequence[str]) -> Dag:
-    dag = read_dag()
-    return dag.subset(dag.resolve(targets)) if targets else dag
 
 
 def _say_what_moved(before: dict[str, Any], after: dict[str, Any], console: Console) -> None:
@@ -167,10 +160,12 @@ def _conclude(params: Params, dag: Dag, display: RunDisplay, failed: list[str], 
                       highlight=False, soft_wrap=True)
         return
     # Only what this command has looked at: other metrics and pages may be of other params.
-    names = [node.name for node in dag.nodes]
-    for table in results_tables(params, {name.partition("@")[2] for name in names if name.startswith("evaluate_")}):
-        console.print(table)
-    if "report" in names:
+    if runs := {node.key for node in dag.nodes if node.stage.startswith("evaluate_")}:
+        from pipeline.results import results_tables  # and with it all tracks, for a second
+
+        for table in results_tables(params, runs):
+            console.print(table)
+    if any(node.name == "report" for node in dag.nodes):
         console.print(f"Report: {REPORT_PAGE}", highlight=False, soft_wrap=True)
 
 

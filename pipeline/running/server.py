@@ -1,48 +1,46 @@
-"""The Prefect API for the length of one command.
+"""The Prefect API for the length of one command, served by a thread of it.
 
-Prefect would start such a server by itself, but only when the flow begins, and it would outlive a killed
-command. Ours starts while Prefect is being imported and ends with the process that started it.
-``PREFECT_API_URL`` names another server to use instead, such as one that ``prefect server start`` began.
+Prefect would start such a server by itself, but in a process of its own, which imports Prefect once more and would
+outlive a killed command. ``PREFECT_API_URL`` names another server to use instead, such as one that ``prefect server
+start`` began.
 """
 
+import logging
 import os
 import socket
-import subprocess
-import sys
+import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from pipeline.running.environment import HOME, child_environment
+from pipeline.running.environment import HOME
 from stages.runtime.errors import InputError
-from stages.runtime.guard import ORCHESTRATOR, die_with
 
 _API_URL = "PREFECT_API_URL"
 _OWN = "KEYCONTRAST_OWN_SERVER"
+_LOG = HOME / "server.log"
 _START_SECONDS = 120.0
 _STOP_SECONDS = 5.0
+_POLL_SECONDS = 0.02
 
 
 @contextmanager
 def prefect_server() -> Iterator[Callable[[], None]]:
-    """Start the server in the background; yield a function that waits until it answers."""
+    """Say where the server will be, before Prefect is imported; yield a function that starts it."""
     if os.environ.get(_API_URL):
         yield lambda: None
         return
-    port = _free_port()
-    HOME.mkdir(exist_ok=True)
-    with (HOME / "server.log").open("wb") as log:
-        process = subprocess.Popen([sys.executable, "-m", "pipeline.running.server", str(port)], stdout=log, stderr=log,
-                                   env=_server_environment(), start_new_session=True)
-    os.environ |= {_API_URL: f"http://127.0.0.1:{port}/api", _OWN: "1"}
-    try:
-        yield lambda: _await_health(process, port)
-    finally:
-        del os.environ[_API_URL], os.environ[_OWN]
-        _stop(process)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        os.environ |= {_API_URL: f"http://127.0.0.1:{listener.getsockname()[1]}/api", _OWN: "1"}
+        stop: list[Callable[[], None]] = []
+        try:
+            yield lambda: stop.append(_started(listener))
+        finally:
+            del os.environ[_API_URL], os.environ[_OWN]
+            for end in stop:
+                end()
 
 
 def is_own_server() -> bool:
@@ -50,14 +48,43 @@ def is_own_server() -> bool:
     return _OWN in os.environ
 
 
-def serve(port: int) -> None:
-    """Serve the Prefect API on ``port`` of this machine alone, until the orchestrator ends."""
-    die_with([int(pid) for pid in [os.environ.get(ORCHESTRATOR)] if pid])
+def _started(listener: socket.socket) -> Callable[[], None]:
+    """Start the server, wait until it answers, and return what ends it.
+
+    Raises:
+        InputError: it does not start.
+    """
     import uvicorn
+    from prefect.server.api.server import create_app
 
     _let_writers_wait()
-    uvicorn.run("prefect.server.api.server:create_app", factory=True, host="127.0.0.1", port=port,
-                log_level="error", lifespan="on")
+    # The marks that Prefect's own temporary server carries: no scheduler, no late-run watch.
+    config = uvicorn.Config(create_app(ephemeral=True, final=True), log_config=None, lifespan="on",
+                            timeout_graceful_shutdown=int(_STOP_SECONDS))
+    _log_to_a_file("uvicorn")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, args=([listener],), name="prefect-server", daemon=True)
+    thread.start()
+
+    def end() -> None:
+        server.should_exit = True
+        thread.join(_STOP_SECONDS)
+
+    deadline = time.monotonic() + _START_SECONDS
+    while not server.started:
+        if not thread.is_alive() or time.monotonic() > deadline:
+            end()
+            raise InputError(f"the Prefect server did not start; its messages are in {_LOG}. `keycontrast doctor` "
+                             f"checks the installed versions; `dvc repro` runs without Prefect.")
+        time.sleep(_POLL_SECONDS)
+    return end
+
+
+def _log_to_a_file(name: str) -> None:
+    HOME.mkdir(exist_ok=True)
+    logger = logging.getLogger(name)
+    logger.handlers, logger.propagate = [logging.FileHandler(_LOG, "w", delay=True)], False
+    logger.setLevel(logging.ERROR)
 
 
 def _let_writers_wait() -> None:
@@ -74,39 +101,3 @@ def _let_writers_wait() -> None:
         return begin(self, session, with_for_update=True)
 
     AioSqliteConfiguration.begin_transaction = begin_in_turn  # type: ignore[method-assign]
-
-
-def _server_environment() -> dict[str, str]:
-    # The same marks as Prefect's own temporary server carries: no scheduler, no late-run watch.
-    return {**child_environment(), "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _await_health(process: subprocess.Popen[bytes], port: int) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    while process.poll() is None and time.monotonic() < deadline:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/health", timeout=5):
-                return
-        except (urllib.error.URLError, TimeoutError, ConnectionError):
-            time.sleep(0.1)
-    raise InputError(f"the Prefect server did not start; its messages are in {HOME / 'server.log'}. "
-                     f"`keycontrast doctor` checks the installed versions; `dvc repro` runs without Prefect.")
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(_STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-if __name__ == "__main__":
-    serve(int(sys.argv[1]))

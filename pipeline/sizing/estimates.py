@@ -146,10 +146,9 @@ def costs(params: Params, names: Iterable[str], extents: Mapping[str, Extent], m
 
 def _seeds(params: Params, stage: str, key: str) -> int:
     """Return how many seeds of a row a stage instance works on; 1 for one that knows of none."""
-    track = stage.partition("_")[2]
-    if stage.startswith("train_") and key in getattr(params.models, track, {}):
+    if stage.startswith("train_") and key in all_models(params):
         return len(params.model_seeds(key))
-    return len(params.run_seeds(key)) if stage.startswith(_RUNS) and key in getattr(params.runs, track, {}) else 1
+    return len(params.run_seeds(key)) if stage.startswith(_RUNS) and key in all_runs(params) else 1
 
 
 def dataset_of(params: Params, stage: str, key: str) -> str:

@@ -3,20 +3,8 @@
 from typing import Any
 
 from stages.params import Params
-from stages.tracks.cost import (
-    FEW_PAIRS,
-    KEPT,
-    PIECES_PER_WORD,
-    Cost,
-    Extent,
-    Kind,
-    Stack,
-    Work,
-    frozen_layers,
-    read_length,
-    shape,
-    work_of,
-)
+from stages.tracks import cost
+from stages.tracks.cost import Cost, Extent, Kind, Work
 
 _CLASSIFIER: dict[Kind, dict[str, Any]] = {
     "few cores": {"max_sources": 1000, "epochs": 2, "batch_size": 32},
@@ -25,30 +13,29 @@ _S_TAGGER = {"embedding": 64, "hidden": 64, "epochs": 6, "batch_size": 16, "lear
 
 
 def _classifier_sizes(params: Params, kind: Kind, extent: Extent) -> dict[str, Any]:
-    longest = 3 + 2 * read_length(max(extent.inputs, extent.outputs), PIECES_PER_WORD, kind)
-    return {"pair_classifier": {**_CLASSIFIER[kind], "freeze_layers": frozen_layers(params.encoder.source, kind),
-                                "max_length": longest}}
+    longest = 3 + 2 * cost.read_length(max(extent.inputs, extent.outputs), cost.PIECES_PER_WORD, kind)
+    frozen = cost.frozen_layers(params.encoder.source, kind)
+    return {"pair_classifier": {**_CLASSIFIER[kind], "freeze_layers": frozen, "max_length": longest}}
 
 
 def _classifier_work(params: Params, dataset: str, extent: Extent) -> Work:
-    settings, (width, inner, layers, words) = params.pair_classifier, shape(params.encoder.source)
-    encoder = Stack(width, inner, layers, min(settings.freeze_layers, layers))
-    tokens = min(2 * extent.words * PIECES_PER_WORD + 3, settings.max_length)
+    settings = params.pair_classifier
+    tokens = min(2 * extent.words * cost.PIECES_PER_WORD + 3, settings.max_length)
     # A source stands with its target, itself and two others.
     items = 4 * min(extent.train, settings.max_sources or extent.train)
-    return work_of(encoder.flops(tokens), settings, items, encoder.parameters + width * words,
-                   tokens * KEPT * width * layers)
+    return cost.encoder_work(params.encoder.source, settings, tokens, items)
 
 
 def _tagger_sizes(params: Params, kind: Kind, extent: Extent) -> dict[str, Any]:
-    few = extent.train < FEW_PAIRS
+    few = extent.train < cost.FEW_PAIRS
     return {"word_vectors": {"epochs": 40 if few else 10}, **({"s_tagger": _S_TAGGER} if few else {})}
 
 
 def _tagger_work(params: Params, dataset: str, extent: Extent) -> Work:
     settings = params.s_tagger
     weights = 2 * 4 * settings.hidden * (settings.embedding + settings.hidden * (2 * settings.layers - 1))
-    return work_of(6 * extent.words * weights, settings, extent.train, weights, extent.words * KEPT * settings.hidden)
+    return cost.work_of(6 * extent.words * weights, settings, extent.train, weights,
+                        extent.words * cost.KEPT * settings.hidden)
 
 
 # By the stage that trains them.

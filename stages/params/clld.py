@@ -1,16 +1,23 @@
 """Params of the CLLD track: its models, their training, its evaluation (METHODS D)."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from stages.params.block import SEEDS, Block, Seeds
+from stages.params.checks import Earlier, TrackChecks
+from stages.runtime.errors import nearest
+
+if TYPE_CHECKING:
+    from stages.params.root import Params
 
 # Rows of the results table; the published names are in stages.tracks.clld.rows.
 Contrast = Literal["none", "uniform", "static_tau_pairs", "static_tau_all", "adaptive", "supcl_seq", "simcse"]
 Decay = Annotated[float, Field(ge=0, lt=1)]
 # A file that always exists, for DVC to watch where a model takes its pairs from no other.
 NO_PAIRS = "models/clld/label_distance.py"
+PAIRS = "artifacts/confusing_pairs/{model}"
 
 
 class Contrasting(Block):
@@ -178,3 +185,59 @@ class LinearFloor(Block):
         [1.0, 10.0, 100.0], min_length=1, description="inverse regularisation C; that of the best validation accuracy "
                                                       "is taken, the smallest of equals")
     max_iterations: int = Field(1000, ge=1, description="of the solver (L-BFGS)")
+
+
+def with_data_sets(runs: Mapping[str, Any], models: Any) -> dict[str, Any]:
+    """Return ``runs.clld`` as read, with the data set of each run's model filled in.
+
+    Raises:
+        ValueError: a data set that was given is another one.
+    """
+    filled = {}
+    for name, run in runs.items():
+        model = models.get(run.get("model")) if isinstance(run, Mapping) and isinstance(models, Mapping) else None
+        own = model.get("dataset") if isinstance(model, Mapping) else None
+        if own is not None and run.get("dataset", own) != own:
+            raise ValueError(f"runs.clld.{name}.dataset: is {run['dataset']!r}, and its model is of {own!r}; write "
+                             f"that, or leave it out and `keycontrast use` fills it in")
+        filled[name] = run if own is None else {**run, "dataset": own}
+    return filled
+
+
+def consulted(models: Any) -> list[str]:
+    """Return the models that others take their pairs from, each once, in the order of ``models`` (as read)."""
+    if not isinstance(models, Mapping):
+        return []
+    named = {model.get("pairs_of") for model in models.values() if isinstance(model, Mapping)}
+    return [name for name in models if name in named]
+
+
+def _unfit_sources(params: "Params") -> list[str]:
+    """Return what is wrong with the models that others take their pairs from: they must be CT of the same data set."""
+    problems, models = [], params.models.clld
+    for name, model in models.items():
+        other = model.pairs_of
+        if other is None:
+            continue
+        place = f"models.clld.{name}.pairs_of"
+        plain = [one for one, found in models.items() if found.contrast == "none" and found.dataset == model.dataset]
+        if other not in models:
+            problems.append(f"{place}: no model {other!r}; {nearest(other, plain or models)}")
+        elif models[other].contrast != "none":
+            problems.append(f"{place}: model {other!r} has contrast {models[other].contrast}, and pairs are read off a "
+                            f"plain CT model (contrast none); {nearest(other, plain)}")
+        elif models[other].dataset != model.dataset:
+            problems.append(f"{place}: model {other!r} is of data set {models[other].dataset}, and this one of "
+                            f"{model.dataset}; {nearest(other, plain)}")
+    return problems
+
+
+def _lonely_texts(name: str, model: ClldModel, settings: TrainClld) -> list[str]:
+    """Return what is wrong if a model has a contrast and batches of one text, so no negatives."""
+    if model.contrast == "none" or settings.contrast.weight == 1 or settings.training.batch_size > 1:
+        return []
+    return [f"models.clld.{name}: training.batch_size of 1 leaves the contrast nothing but the two views of a text; "
+            f"give at least 2, or set contrast to none"]
+
+
+CHECKS = TrackChecks(True, Earlier("pairs_of", "pairs_from", PAIRS, NO_PAIRS), _unfit_sources, _lonely_texts)

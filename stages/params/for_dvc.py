@@ -8,7 +8,7 @@ from typing import Any
 
 from stages.data.layouts.registry import LAYOUTS
 from stages.keywords.methods import METHODS, ON_DEMAND
-from stages.params.classifying import consulted
+from stages.params.clld import consulted
 
 # Tables that are made and joined to the pairs of the PGKPR track only where a model or a run reads them, and what DVC
 # watches in their place where none does; any file that always exists would do, but no two may be the same.

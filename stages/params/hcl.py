@@ -1,12 +1,17 @@
 """Params of the HCL track: method, training, decoding, evaluation."""
 
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from stages.params.block import SEEDS, Block, Seeds, Switches
+from stages.params.checks import Earlier, TrackChecks
 from stages.params.pgkpr import Sizes
 from stages.params.presets import Presets
+from stages.runtime.errors import nearest
+
+if TYPE_CHECKING:
+    from stages.params.root import Params
 
 
 class GraphAttention(Block):
@@ -210,3 +215,31 @@ class Probe(Block):
     """A model that is probed."""
 
     model: str
+
+
+def _beginnings(params: "Params") -> list[str]:
+    """Return what is wrong with the models that others start from: unknown, going in circles, of another width."""
+    models = params.models.hcl
+    problems = [f"models.hcl.{name}.init_from: no model {model.init_from!r}; {nearest(model.init_from, models)}"
+                for name, model in models.items() if model.init_from is not None and model.init_from not in models]
+    for name in models:
+        seen: set[str] = set()
+        start = models[name].init_from
+        while start is not None and start in models and start not in seen:
+            seen.add(start)
+            start = models[start].init_from
+        if name in seen:
+            problems.append(f"models.hcl.{name}.init_from: the model would start from itself, by way of "
+                            f"{models[name].init_from}; take one of them out of the circle")
+    return problems
+
+
+def _start_under_preset(name: str, model: HclModel, settings: TrainHcl) -> list[str]:
+    if model.init_from is None or settings.preset != "paper":
+        return []
+    return [f"models.hcl.{name}.init_from: under preset paper a model starts from the encoder alone; take out "
+            f"init_from, or the preset"]
+
+
+CHECKS = TrackChecks(earlier=Earlier("init_from", "starts_from", "artifacts/models/{model}", SCRATCH),
+                     track=_beginnings, model=_start_under_preset)

@@ -1,11 +1,15 @@
 """Params of the PGKPR track: its data, models, training, decoding, evaluation (METHODS C)."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from stages.params.block import SEEDS, Block, Seeds, Switches
+from stages.params.checks import TrackChecks
 from stages.params.presets import Presets
+
+if TYPE_CHECKING:
+    from stages.params.root import Params
 
 Architecture = Literal["pgkpr", "transformer", "residual_lstm", "latent_bow", "ianet"]
 # Those that read keywords of the source.
@@ -192,3 +196,38 @@ class EvaluatePgkpr(Block):
     reference_words: int = Field(16, ge=1, description="ref_norm released: references are cut to so many words, and "
                                                        "words outside the vocabulary become [unk]; both readings are "
                                                        "computed")
+
+
+def _missing_modes(params: "Params") -> list[str]:
+    """Return which modes of keyword scores are not computed although a stage reads them."""
+    problems = []
+    for block, modes in (("attribution", params.attribution.modes), ("psi", params.psi.modes)):
+        lacking = [mode for mode in ("xx", "xy") if mode not in modes]
+        if lacking and params.models.pgkpr:
+            problems.append(f"{block}.modes: {' and '.join(lacking)} missing, and models.pgkpr needs the scores of "
+                            f"both; write [xx, xy]")
+        elif "xy" in lacking and params.tagged_datasets and block == "psi":
+            problems.append("psi.modes: xy missing, from which the S-Tagger learns; write [xx, xy], or set "
+                            "side_by_side of the data sets to false")
+    return problems
+
+
+def _idle_contrast(name: str, model: PgkprModel, settings: TrainPgkpr) -> list[str]:
+    """Return what is wrong if a model has a contrast and batches of one pair, so no negatives."""
+    if settings.architecture != "pgkpr" or not settings.contrast.weight or settings.training.batch_size > 1:
+        return []
+    return [f"models.pgkpr.{name}: training.batch_size of 1 leaves the contrast without negatives; give at least 2, or "
+            f"set contrast.weight to 0"]
+
+
+def _unread_keywords(name: str, run: PgkprRun, decoding: GeneratePgkpr, settings: TrainPgkpr) -> list[str]:
+    """Return what is wrong if a run says which keywords its model reads, and that reads none."""
+    if decoding.keywords is None or settings.architecture in READING:
+        return []
+    said = f"{decoding.keywords!r} is given, and model {run.model!r} ({settings.architecture}) reads no keywords"
+    if run.decode.get("keywords") is not None:
+        return [f"runs.pgkpr.{name}.decode.keywords: {said}; take it out"]
+    return [f"generate_pgkpr.keywords: {said}; write `keywords: null` under runs.pgkpr.{name}.decode, or here"]
+
+
+CHECKS = TrackChecks(track=_missing_modes, model=_idle_contrast, run=_unread_keywords)

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field, model_validator
 
 from stages.keywords.methods import FOR_ANY_TEXT
+from stages.params import clld, hcl, pgkpr
 from stages.params.block import Block
-from stages.params.classifying import lonely_texts, unfit_sources, with_data_sets, with_watched_pairs
+from stages.params.checks import TrackChecks, with_watched
 from stages.params.clld import ClldModel, ClldRun, ConfusingPairs, EvaluateClld, LinearFloor, TrainClld
 from stages.params.data import (
     Annotate,
@@ -29,8 +30,7 @@ from stages.params.data import (
 )
 from stages.params.evaluation import Compare, Evaluation
 from stages.params.for_dvc import UNREAD, with_names
-from stages.params.hcl import SCRATCH, GenerateHcl, HclModel, HclRun, Probe, ProbeHcl, TrainHcl
-from stages.params.paraphrasing import idle_contrast, missing_modes, unread_keywords
+from stages.params.hcl import GenerateHcl, HclModel, HclRun, Probe, ProbeHcl, TrainHcl
 from stages.params.pgkpr import (
     EvaluatePgkpr,
     GeneratePgkpr,
@@ -45,6 +45,7 @@ from stages.runtime.errors import nearest
 from stages.runtime.settings import laid_over
 
 Laid = TypeVar("Laid", bound=Block)
+CHECKS = {"hcl": hcl.CHECKS, "pgkpr": pgkpr.CHECKS, "clld": clld.CHECKS}
 # Names become folders, and parts of dotted params keys for DVC: no dots.
 Name = Annotated[str, Field(pattern="^[a-z0-9][a-z0-9_-]*$")]
 # Folders of artifacts/ that are no data set.
@@ -208,35 +209,16 @@ class Params(Block):
 
     @model_validator(mode="before")
     @classmethod
-    def _classifiers_know_their_inputs(cls, content: Any) -> Any:
+    def _earlier_models_are_watched(cls, content: Any) -> Any:
         models, runs = (content.get(name) if isinstance(content, Mapping) else None for name in ("models", "runs"))
-        found = models.get("clld") if isinstance(models, Mapping) else None
-        if not isinstance(models, Mapping) or not isinstance(found, Mapping):
+        if not isinstance(models, Mapping):
             return content
-        filled = {**content, "models": {**models, "clld": with_watched_pairs(found)}}
+        filled = {**content, "models": {track: with_watched(track, rows, CHECKS[track].earlier)
+                                        if isinstance(rows, Mapping) and track in CHECKS else rows
+                                        for track, rows in models.items()}}
         if isinstance(runs, Mapping) and isinstance(runs.get("clld"), Mapping):
-            filled["runs"] = {**runs, "clld": with_data_sets(runs["clld"], found)}
+            filled["runs"] = {**runs, "clld": clld.with_data_sets(runs["clld"], models.get("clld"))}
         return filled
-
-    @model_validator(mode="before")
-    @classmethod
-    def _beginnings_are_watched(cls, content: Any) -> Any:
-        models = content.get("models") if isinstance(content, Mapping) else None
-        found = models.get("hcl") if isinstance(models, Mapping) else None
-        if not isinstance(models, Mapping) or not isinstance(found, Mapping):
-            return content
-        filled = {}
-        for name, model in found.items():
-            if not isinstance(model, Mapping):
-                return content
-            start = model.get("init_from")
-            watched = SCRATCH if start is None else f"artifacts/models/{start}"
-            given = model.get("starts_from", watched)
-            if given != watched:
-                raise ValueError(f"models.hcl.{name}.starts_from: is {given!r}, and init_from asks for {watched!r}; "
-                                 f"write that, or leave it out and `keycontrast use` fills it in")
-            filled[name] = {**model, "starts_from": watched}
-        return {**content, "models": {**models, "hcl": filled}}
 
     @model_validator(mode="before")
     @classmethod
@@ -250,73 +232,54 @@ class Params(Block):
 
     @model_validator(mode="after")
     def _names_meet(self) -> "Params":
-        problems = _unknown_names("hcl", self.models.hcl, self.runs.hcl, self.datasets)
-        problems += _unknown_names("pgkpr", self.models.pgkpr, self.runs.pgkpr, self.datasets)
-        problems += _unknown_names("clld", self.models.clld, self.runs.clld, self.datasets)
+        problems = [problem for track, models in self.models
+                    for problem in _unknown_names(track, models, getattr(self.runs, track), self.datasets)]
         problems += [f"probes.hcl.{name}.model: no model {probe.model!r}; {nearest(probe.model, self.models.hcl)}"
                      for name, probe in self.probes.hcl.items() if probe.model not in self.models.hcl]
         problems += [f"{block}.{later}.{name}: {block}.{earlier} has one of that name too, and both would write the "
                      f"same folder; rename one of them"
                      for block, tracks in (("models", self.models), ("runs", self.runs))
-                     for earlier, later in combinations(("hcl", "pgkpr", "clld"), 2)
-                     for name in getattr(tracks, later) if name in getattr(tracks, earlier)]
-        problems += _beginnings(self.models.hcl)
+                     for (earlier, its), (later, others) in combinations(tracks, 2) for name in others if name in its]
         problems += [f"datasets.{name}: the name is taken by a folder of the project; choose another"
                      for name in self.datasets if name in RESERVED]
         problems += [f"keywords.method: {self.keywords.method} scores pairs of texts, and data set {name} has labelled "
                      f"texts; choose {' or '.join(FOR_ANY_TEXT)}"
                      for name in sorted(self.datasets.keys() - self.paired_datasets.keys())
                      if self.keywords.method not in FOR_ANY_TEXT]
-        problems += [f"models.hcl.{name}.dataset: {model.dataset} has labelled texts, and the model needs pairs"
-                     for name, model in self.models.hcl.items()
-                     if model.dataset in self.datasets.keys() - self.paired_datasets.keys()]
-        problems += [f"models.pgkpr.{name}.dataset: {model.dataset} has labelled texts, and the model needs pairs"
-                     for name, model in self.models.pgkpr.items()
-                     if model.dataset in self.datasets.keys() - self.paired_datasets.keys()]
         for name in self.datasets:
             problems += _problems(f"datasets.{name}.ingest", partial(self.ingest_settings, name))
-        for name, model in self.models.hcl.items():
-            wrong = _problems(f"models.hcl.{name}.overrides", partial(self._model, "hcl", name))
-            problems += wrong
-            if not wrong and model.init_from is not None and self._model("hcl", name).preset == "paper":
-                problems.append(f"models.hcl.{name}.init_from: under preset paper a model starts from the encoder "
-                                f"alone; take out init_from, or the preset")
-        for name in self.runs.hcl:
-            problems += _problems(f"runs.hcl.{name}.decode", partial(self._decoding, "hcl", name))
-        problems += self._pgkpr_problems() + self._clld_problems()
+        for track, checks in CHECKS.items():
+            problems += [*self._unfit_data_sets(track, checks), *self._track_problems(track, checks)]
         if problems:
             raise ValueError("\n".join(problems))
         return self
 
-    def _pgkpr_problems(self) -> list[str]:
-        """Return what is wrong with the values of models and runs of the PGKPR track, and with what they are made of.
+    def _unfit_data_sets(self, track: str, checks: TrackChecks) -> list[str]:
+        """Return which models of a track are of data sets of another kind than they need."""
+        labelled = self.datasets.keys() - self.paired_datasets.keys()
+        if not checks.labelled:
+            return [f"models.{track}.{name}.dataset: {model.dataset} has labelled texts, and the model needs pairs"
+                    for name, model in getattr(self.models, track).items() if model.dataset in labelled]
+        return [f"models.{track}.{name}.dataset: {model.dataset} has pairs, and the model needs labelled texts; "
+                f"{nearest(model.dataset, labelled)}"
+                for name, model in getattr(self.models, track).items() if model.dataset in self.paired_datasets]
+
+    def _track_problems(self, track: str, checks: TrackChecks) -> list[str]:
+        """Return what is wrong with the values of models and runs of a track, and with what they are made of.
 
         A run is held against its model if both are sound by themselves.
         """
-        problems = missing_modes(self.attribution, self.psi, bool(self.models.pgkpr), bool(self.tagged_datasets))
-        unsound = set()
-        for name in self.models.pgkpr:
-            wrong = _problems(f"models.pgkpr.{name}.overrides", partial(self._model, "pgkpr", name))
-            if wrong:
-                unsound.add(name)
-            problems += wrong or idle_contrast(name, self._model("pgkpr", name))
-        for name, run in self.runs.pgkpr.items():
-            wrong = _problems(f"runs.pgkpr.{name}.decode", partial(self._decoding, "pgkpr", name))
-            problems += wrong
-            if not wrong and run.model in self.models.pgkpr.keys() - unsound:
-                problems += unread_keywords(name, run.decode, self._decoding("pgkpr", name),
-                                            self._model("pgkpr", run.model).architecture, run.model)
-        return problems
-
-    def _clld_problems(self) -> list[str]:
-        """Return what is wrong with the models of the CLLD track."""
-        problems = [f"models.clld.{name}.dataset: {model.dataset} has pairs, and the model needs labelled texts; "
-                    f"{nearest(model.dataset, self.datasets.keys() - self.paired_datasets.keys())}"
-                    for name, model in self.models.clld.items() if model.dataset in self.paired_datasets]
-        problems += unfit_sources(self.models.clld)
-        for name, model in self.models.clld.items():
-            wrong = _problems(f"models.clld.{name}.overrides", partial(self._model, "clld", name))
-            problems += wrong or lonely_texts(name, model.contrast, self._model("clld", name))
+        problems, sound = checks.track(self), set()
+        for name, model in getattr(self.models, track).items():
+            wrong = _problems(f"models.{track}.{name}.overrides", partial(self._model, track, name))
+            problems += wrong or checks.model(name, model, self._model(track, name))
+            sound |= set() if wrong else {name}
+        for name, run in getattr(self.runs, track).items():
+            if hasattr(run, "decode"):
+                wrong = _problems(f"runs.{track}.{name}.decode", partial(self._decoding, track, name))
+                problems += wrong
+                if not wrong and run.model in sound:
+                    problems += checks.run(name, run, self._decoding(track, name), self._model(track, run.model))
         return problems
 
     def ingest_settings(self, name: str) -> Ingest:
@@ -347,10 +310,6 @@ class Params(Block):
                         for name, run in entries.items()} for track, entries in self.runs}
         return self.model_copy(update={"datasets": datasets, "models": self.models.model_copy(update=models),
                                        "runs": self.runs.model_copy(update=runs)})
-
-    def clld_encoder(self, name: str) -> str:
-        """Return what model ``name`` starts from: ``textcnn``, or a source of an encoder."""
-        return self.models.clld[name].encoder or self.encoder.source
 
     def model_seeds(self, name: str) -> list[int]:
         """Return the seeds that model ``name`` of any track is trained with."""
@@ -390,22 +349,6 @@ def _unknown_names(track: str, models: Mapping[str, Any], runs: Mapping[str, Any
               for name, model in models.items() if model.dataset not in datasets),
             *(f"runs.{track}.{name}.model: no model {run.model!r}; {nearest(run.model, models)}"
               for name, run in runs.items() if run.model not in models)]
-
-
-def _beginnings(models: Mapping[str, HclModel]) -> list[str]:
-    """Return what is wrong with the models that others start from: unknown, going in circles, of another width."""
-    problems = [f"models.hcl.{name}.init_from: no model {model.init_from!r}; {nearest(model.init_from, models)}"
-                for name, model in models.items() if model.init_from is not None and model.init_from not in models]
-    for name in models:
-        seen: set[str] = set()
-        start = models[name].init_from
-        while start is not None and start in models and start not in seen:
-            seen.add(start)
-            start = models[start].init_from
-        if name in seen:
-            problems.append(f"models.hcl.{name}.init_from: the model would start from itself, by way of "
-                            f"{models[name].init_from}; take one of them out of the circle")
-    return problems
 
 
 def _problems(place: str, check: Callable[[], object]) -> list[str]:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import bdtr
 
 from stages.artifacts.paths import RunPaths
 from stages.metrics.resampling import Statistic, difference, interval, resampled
@@ -230,6 +229,8 @@ def mcnemar(first: np.ndarray, second: np.ndarray) -> Discordance:
     References:
         McNemar 1947; Dietterich 1998, section 2.1, there by its approximation.
     """
+    from scipy.special import bdtr  # half a second, which `keycontrast run` would spend to find that nothing is to do
+
     b, c = int((first & ~second).sum()), int((second & ~first).sum())
     p = min(1.0, 2 * float(bdtr(min(b, c), b + c, 0.5))) if b + c else 1.0
     return Discordance(int((first & second).sum()), b, c, int((~first & ~second).sum()), p)

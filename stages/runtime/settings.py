@@ -58,17 +58,17 @@ class Params(Values):
         """Return the ingest settings of data set ``name``: the block ``ingest`` with its own."""
         return _laid(self.ingest, self.datasets[name].ingest)
 
-    def clld_encoder(self, name: str) -> str:
-        """Return what model ``name`` of the CLLD track starts from: ``textcnn``, or a source of an encoder."""
-        return self.models.clld[name].encoder or self.encoder.source
-
     def model_seeds(self, name: str) -> list[int]:
         """Return the seeds that model ``name`` of any track is trained with."""
         return list(self.models[_track(self.models, name)][name].seeds)
 
+    def run_model(self, name: str) -> str:
+        """Return the model of run ``name`` of any track."""
+        return str(self.runs[_track(self.runs, name)][name].model)
+
     def run_seeds(self, name: str) -> list[int]:
         """Return the seeds of run ``name`` of any track: those of its model."""
-        return self.model_seeds(self.runs[_track(self.runs, name)][name].model)
+        return self.model_seeds(self.run_model(name))
 
     def earlier_seed(self, name: str, seed: int) -> int:
         """Return the seed of the model that ``name`` begins with, or takes its pairs from, under ``seed``."""

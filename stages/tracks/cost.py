@@ -132,6 +132,14 @@ def work_of(flops: float, training: Any, items: int, parameters: float, kept: fl
                 (_BYTES * parameters + 4 * micro * kept) / 2**30)
 
 
+def encoder_work(source: str, training: Any, tokens: float, items: int) -> Work:
+    """Return the work of a training that is an encoder's, with so many ``tokens`` per item."""
+    width, inner, layers, words = shape(source)
+    encoder = Stack(width, inner, layers, min(training.freeze_layers, layers))
+    return work_of(encoder.flops(tokens), training, items, encoder.parameters + width * words,
+                   tokens * KEPT * width * layers)
+
+
 def shape(source: str) -> tuple[int, int, int, int]:
     """Return width, inner width, layers and vocabulary of an encoder."""
     if found := _config(source):

@@ -1,7 +1,7 @@
 """The frame of every evaluation of outputs that are texts: params, seed, what similarity is measured by, provenance.
 
     def _work(process):
-        evaluate(process, "hcl", SCORES, _scored)
+        evaluate(process, SCORES, _scored)
 """
 
 from collections.abc import Callable
@@ -42,13 +42,12 @@ class Evaluated:
     resampling: Resampling
 
 
-def evaluate(process: StageProcess, track: str, schema: TableSchema, scored: Callable[[Params, Evaluated], Evaluation],
+def evaluate(process: StageProcess, schema: TableSchema, scored: Callable[[Params, Evaluated], Evaluation],
              cut: Callable[[str], Text] = str) -> None:
     """Write scores and metrics of the run that ``process`` is an instance of, for each seed of its model.
 
     Args:
         process: of the stage.
-        track: that the run is of.
         schema: of its scores.
         scored: returns them.
         cut: makes a text what is scored.
@@ -58,7 +57,7 @@ def evaluate(process: StageProcess, track: str, schema: TableSchema, scored: Cal
     """
     params, name = process.params, process.instance
     for seed in params.run_seeds(name):
-        _evaluate(process.under(seed), ModelPaths(getattr(params.runs, track)[name].model, seed), schema, scored, cut)
+        _evaluate(process.under(seed), ModelPaths(params.run_model(name), seed), schema, scored, cut)
 
 
 def _evaluate(process: StageProcess, paths: ModelPaths, schema: TableSchema,

@@ -1,7 +1,7 @@
 """The frame of every generation: params, seed, model folder, precision and provenance around a track's own.
 
     def _work(process):
-        generate(process, "hcl", _rewritten)
+        generate(process, _rewritten)
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -38,13 +38,11 @@ class Rewritten:
     remarks: Sequence[str] = ()
 
 
-def generate(process: StageProcess, track: str,
-             rewritten: Callable[[Params, str, ModelPaths, str, Progress], Rewritten]) -> None:
+def generate(process: StageProcess, rewritten: Callable[[Params, str, ModelPaths, str, Progress], Rewritten]) -> None:
     """Write the predictions of the run that ``process`` is an instance of, with its model under each seed.
 
     Args:
         process: of the stage.
-        track: that the run is of.
         rewritten: given params, the run's name, the paths of its model, the device and what shows progress.
 
     Raises:
@@ -52,7 +50,7 @@ def generate(process: StageProcess, track: str,
     """
     params, name = process.params, process.instance
     for seed in params.run_seeds(name):
-        _generate(process.under(seed), ModelPaths(getattr(params.runs, track)[name].model, seed), rewritten)
+        _generate(process.under(seed), ModelPaths(params.run_model(name), seed), rewritten)
 
 
 def _generate(process: StageProcess, paths: ModelPaths,

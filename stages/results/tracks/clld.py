@@ -14,7 +14,7 @@ from stages.results.published import paper
 from stages.results.track import Compared, Names, Question, Row, TableLayout, TrackResults
 from stages.runtime.settings import Params
 from stages.tracks.clld import track
-from stages.tracks.clld.rows import LABELS
+from stages.tracks.clld.rows import LABELS, source_of
 
 _QUESTIONS = (
     Question("How well are classes told apart?", "Share of texts that are classified rightly, and mean F1 over "
@@ -105,7 +105,7 @@ def _statistics(scores: pd.DataFrame, predicted: pd.DataFrame, settings: Mapping
 def _further_settings(params: Params, model: str) -> dict[str, Any]:
     block = params.models.clld[model]
     return {"kind": block.contrast, "row": LABELS.get(block.contrast, block.contrast),
-            "encoder": params.clld_encoder(model)} | ({"pairs_of": block.pairs_of} if block.pairs_of else {})
+            "encoder": source_of(params, model)} | ({"pairs_of": block.pairs_of} if block.pairs_of else {})
 
 
 def _shown(settings: Mapping[str, Any]) -> Sequence[str]:

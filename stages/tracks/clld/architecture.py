@@ -74,7 +74,7 @@ class Built:
 
 @dataclass(frozen=True)
 class ClassifierArchitecture:
-    """A kind of classifier; see :class:`stages.tracks.architecture.Architecture`.
+    """A kind of classifier; see :class:`stages.tracks.hcl.architecture.Architecture`.
 
     Attributes:
         name: as ``config.json`` of its models has it.

@@ -6,26 +6,40 @@ part in it.
 """
 
 import sys
+from itertools import combinations
+from math import ceil
 
 import pandas as pd
 
 from stages.artifacts.paths import ModelPaths
 from stages.artifacts.tables import Provenance, read_frame, write_table
 from stages.runtime.process import StageProcess, run_stage
-from stages.tracks.clld.confusion import confused_pairs
+from stages.tracks.clld.confusion import counts_of
 from stages.tracks.clld.schemas.trained import CONFUSING_PAIRS, VALIDATION_CONFUSION
 
 STAGE = "confusing_pairs"
 
 
 def run(confusion: pd.DataFrame, share: float) -> pd.DataFrame:
-    """Return table ``confusing_pairs``.
+    """Return table ``confusing_pairs``: every pair of classes that is confused at all, the worst first.
+
+    Both directions are added up; equal counts stand in the order of the classes.
 
     Args:
         confusion: table ``validation_confusion`` of the model.
-        share: of the confused pairs that are chosen.
+        share: of these pairs that are chosen, rounded up; one at least.
+
+    References:
+        METHODS D.3, "Other datasets".
     """
-    return confused_pairs(confusion, share)
+    counts, classes = counts_of(confusion)
+    both = counts + counts.T
+    ranked = sorted((-int(both[a, b]), a, b) for a, b in combinations(range(len(classes)), 2) if both[a, b])
+    chosen = max(1, ceil(round(share * len(ranked), 9)))  # 0.1 * 30 is a little more than 3
+    rows = [{"rank": rank, "class": classes[a], "other": classes[b], "as_other": int(counts[a, b]),
+             "as_class": int(counts[b, a]), "confused": -confused, "chosen": rank <= chosen}
+            for rank, (confused, a, b) in enumerate(ranked, 1)]
+    return pd.DataFrame(rows, columns=["rank", "class", "other", "as_other", "as_class", "confused", "chosen"])
 
 
 def _work(process: StageProcess) -> None:

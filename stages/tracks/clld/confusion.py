@@ -1,8 +1,6 @@
 """Confusions: how many texts of each class are given each class, and what follows for every class."""
 
 from collections.abc import Sequence
-from itertools import combinations
-from math import ceil
 
 import numpy as np
 import pandas as pd
@@ -50,25 +48,3 @@ def class_table(counts: np.ndarray, classes: Sequence[str]) -> pd.DataFrame:
         "number": np.arange(len(classes), dtype=np.int32), "class": list(classes), "texts": texts,
         "predicted": predicted, "precision": right / np.maximum(predicted, 1), "recall": right / np.maximum(texts, 1),
         "f1": np.where(texts + predicted > 0, 2 * right / np.maximum(texts + predicted, 1), np.nan)})
-
-
-def confused_pairs(confusion: pd.DataFrame, share: float) -> pd.DataFrame:
-    """Return table ``confusing_pairs``: every pair of classes that is confused at all, the worst first.
-
-    Both directions are added up; equal counts stand in the order of the classes.
-
-    Args:
-        confusion: rows of :func:`confusion_table`.
-        share: of these pairs that are chosen, rounded up; one at least.
-
-    References:
-        METHODS D.3, "Other datasets".
-    """
-    counts, classes = counts_of(confusion)
-    both = counts + counts.T
-    ranked = sorted((-int(both[a, b]), a, b) for a, b in combinations(range(len(classes)), 2) if both[a, b])
-    chosen = max(1, ceil(round(share * len(ranked), 9)))  # 0.1 * 30 is a little more than 3
-    rows = [{"rank": rank, "class": classes[a], "other": classes[b], "as_other": int(counts[a, b]),
-             "as_class": int(counts[b, a]), "confused": -confused, "chosen": rank <= chosen}
-            for rank, (confused, a, b) in enumerate(ranked, 1)]
-    return pd.DataFrame(rows, columns=["rank", "class", "other", "as_other", "as_class", "confused", "chosen"])

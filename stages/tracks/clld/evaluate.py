@@ -26,7 +26,6 @@ from stages.runtime.precision import computed_in, computing
 from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.progress import progress
 from stages.runtime.seeds import derived_seed, seed_everything
-from stages.tracks.clld.calibration import calibration_table
 from stages.tracks.clld.confusion import class_table, confusion_table, counted
 from stages.tracks.clld.floors import linear_probabilities, majority_class
 from stages.tracks.clld.inference import class_probabilities
@@ -41,7 +40,7 @@ from stages.tracks.clld.schemas.evaluated import (
     LINEAR_FLOOR,
 )
 from stages.tracks.clld.schemas.trained import LABELLED_ITEMS
-from stages.tracks.clld.sureness import brier, nll, sureness_of
+from stages.tracks.clld.sureness import brier, calibration_table, nll, sureness_of
 from stages.tracks.clld.texts import class_numbers
 from stages.tracks.evaluation.systems import Resampling, rounded
 
@@ -173,7 +172,7 @@ def floor_systems(items: pd.DataFrame, on: TrainedOn, linear: pd.DataFrame) -> d
 def _work(process: StageProcess) -> None:
     params, name = process.params, process.instance
     for seed in params.run_seeds(name):
-        _evaluate(process.under(seed), ModelPaths(params.runs.clld[name].model, seed))
+        _evaluate(process.under(seed), ModelPaths(params.run_model(name), seed))
 
 
 def _evaluate(process: StageProcess, paths: ModelPaths) -> None:

@@ -1,6 +1,11 @@
 """Rows of the results table: what each value of ``contrast`` is called in print, and what it asks of a model."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from stages.runtime.settings import Params
+
+if TYPE_CHECKING:
+    from stages.params import Params as Validated
 
 # What stands in the place of an encoder's source for the model that starts from none.
 TEXTCNN = "textcnn"
@@ -10,6 +15,11 @@ LABELS = {"none": "CT", "uniform": "CT+CL", "static_tau_pairs": "CT+CLSLED", "st
 # Of the further views of SupCL-Seq (Sedghamiz et al. 2021).
 SUPCL_SEQ_DROPOUTS = (0.0, 0.05, 0.2)
 _KINDS = {"none": "none", "supcl_seq": "supervised", "simcse": "twin"}
+
+
+def source_of(params: "Params | Validated", name: str) -> str:
+    """Return what model ``name`` starts from: ``textcnn``, or a source of an encoder."""
+    return str(params.models.clld[name].encoder or params.encoder.source)
 
 
 def contrast_group(contrast: str, values: dict[str, Any]) -> dict[str, Any]:

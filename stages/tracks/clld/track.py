@@ -1,7 +1,7 @@
 """The CLLD track: classifying texts, with contrasts that know how far classes are apart (METHODS D)."""
 
 from stages.data.schemas.items import LABELLED_EXAMPLES
-from stages.tracks.clld.rows import TEXTCNN
+from stages.tracks.clld.rows import TEXTCNN, source_of
 from stages.tracks.clld.schemas.evaluated import CLASS_PREDICTIONS, CLASS_SCORES
 from stages.tracks.clld.schemas.trained import LABELLED_ITEMS
 from stages.tracks.track import Track
@@ -13,7 +13,7 @@ CLLD = Track(
                "metrics.json"),
     schemas={"examples": LABELLED_EXAMPLES, "items": LABELLED_ITEMS, "predictions": CLASS_PREDICTIONS,
              "scores": CLASS_SCORES},
-    after="pairs_of", source=lambda params, name: params.clld_encoder(name),
+    after="pairs_of", source=source_of,
     encoded=lambda source: source != TEXTCNN,
     pooled=lambda params, name: bool(params.model(name).pool == "pooler"),
     unread=dict.fromkeys(("keyword", "samples"), "classify"))

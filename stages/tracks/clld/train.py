@@ -19,6 +19,7 @@ from stages.runtime.training import processes
 from stages.tracks.clld.architecture import STAGE, ClldRow
 from stages.tracks.clld.architectures import architecture_of
 from stages.tracks.clld.pairs import Pairs, chosen_pairs, named_pairs
+from stages.tracks.clld.rows import source_of
 from stages.tracks.clld.schemas.trained import CONFUSING_PAIRS
 from stages.tracks.clld.texts import classes_of, read_labelled_texts
 from stages.tracks.training import Training, train
@@ -44,7 +45,7 @@ def _pairs(params: Params, name: str, seed: int, classes: Sequence[str]) -> Pair
 
 def _prepared(params: Params, name: str) -> Callable[[int], Training[Any]]:
     block, paths = params.models.clld[name], DatasetPaths(params.models.clld[name].dataset)
-    items, source = read_labelled_texts(paths), params.clld_encoder(name)
+    items, source = read_labelled_texts(paths), source_of(params, name)
     place = "encoder.source" if block.encoder is None else f"models.clld.{name}.encoder"
     return lambda seed: architecture_of(source).prepared(
         ClldRow(name, paths, seed, params.model(name).plain(), block.contrast,

@@ -2,27 +2,15 @@
 
 from typing import TYPE_CHECKING, Any
 
-from stages.tracks.cost import (
-    KEPT,
-    PIECES_PER_WORD,
-    Budget,
-    Cost,
-    Extent,
-    Kind,
-    Stack,
-    Work,
-    frozen_layers,
-    read_length,
-    shape,
-    work_of,
-)
+from stages.tracks import cost
+from stages.tracks.cost import Cost, Extent, Kind, Work
 from stages.tracks.pgkpr.cost import transformer_work
 
 if TYPE_CHECKING:
     from stages.params import Params
 
 # On one core the sample's HCL trains on 30 items a second (records of recipe `sample`).
-BUDGET = Budget({"few cores": 12_000, "many cores": 60_000}, epochs=30, batch=(16, 256))
+BUDGET = cost.Budget({"few cores": 12_000, "many cores": 60_000}, epochs=30, batch=(16, 256))
 # The sizes that no data set decides; left out is the paper's.
 _SIZES: dict[Kind, dict[str, Any]] = {
     "few cores": {"decoder": {"layers": 2}, "training": {"learning_rate": 1e-3}},
@@ -30,9 +18,9 @@ _SIZES: dict[Kind, dict[str, Any]] = {
 
 
 def _sizes(params: "Params", kind: Kind, extent: Extent) -> dict[str, Any]:
-    inputs, outputs = (read_length(words, PIECES_PER_WORD, kind) for words in (extent.inputs, extent.outputs))
+    inputs, outputs = (cost.read_length(words, cost.PIECES_PER_WORD, kind) for words in (extent.inputs, extent.outputs))
     training = {**_SIZES[kind].get("training", {}), **BUDGET.training(kind, extent),
-                "freeze_layers": frozen_layers(params.encoder.source, kind), "max_source": inputs,
+                "freeze_layers": cost.frozen_layers(params.encoder.source, kind), "max_source": inputs,
                 "max_target": outputs}
     return {"train_hcl": {**_SIZES[kind], "training": training}, "generate_hcl": {"max_length": outputs}}
 
@@ -44,14 +32,14 @@ def _work(params: "Params", name: str, extent: Extent) -> Work:
         sizes = getattr(settings, settings.architecture)
         longest = max(training.max_source, training.max_target)
         return transformer_work(sizes, training, min(extent.words, longest), sizes.vocabulary, extent.train)
-    width, inner, layers, words = shape(params.encoder.source)
+    width, inner, layers, words = cost.shape(params.encoder.source)
     frozen = min(training.freeze_layers, layers)
-    tokens = min(extent.words * PIECES_PER_WORD, training.max_source) + 2
-    encoder = Stack(width, inner, layers, frozen)
-    decoder = Stack(width, inner, settings.decoder.layers, crossed=True)
+    tokens = min(extent.words * cost.PIECES_PER_WORD, training.max_source) + 2
+    encoder = cost.Stack(width, inner, layers, frozen)
+    decoder = cost.Stack(width, inner, settings.decoder.layers, crossed=True)
     flops = encoder.flops(3 * tokens) + decoder.flops(tokens) + (4 if frozen else 6) * width * words * tokens
-    kept = 3 * tokens * KEPT * width * layers + tokens * (KEPT * width * settings.decoder.layers + 3 * words)
-    return work_of(flops, training, extent.train, encoder.parameters + decoder.parameters + width * words, kept)
+    kept = 3 * tokens * cost.KEPT * width * layers + tokens * (cost.KEPT * width * settings.decoder.layers + 3 * words)
+    return cost.work_of(flops, training, extent.train, encoder.parameters + decoder.parameters + width * words, kept)
 
 
 COST = Cost({"few cores": 8.5e10, "many cores": 8.5e10, "GPU": 5e12, "large GPU": 2e13}, _sizes, _work)

@@ -101,7 +101,7 @@ def _scored(params: Params, evaluated: Evaluated) -> Evaluation:
 
 
 def _work(process: StageProcess) -> None:
-    evaluate(process, "hcl", SCORES, _scored)
+    evaluate(process, SCORES, _scored)
 
 
 def main(argv: list[str] | None = None) -> int:

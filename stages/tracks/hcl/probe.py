@@ -24,8 +24,7 @@ from stages.runtime.precision import computed_in, computing
 from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.seeds import derived_seed, seed_everything
 from stages.tracks.hcl.decoding import Paraphraser
-from stages.tracks.hcl.probing.figure import NAME, latent_plot
-from stages.tracks.hcl.probing.layout import tsne
+from stages.tracks.hcl.probing.figure import NAME, latent_plot, tsne
 from stages.tracks.hcl.probing.measures import separation
 from stages.tracks.hcl.probing.points import KINDS, has_impostor, latent_points, node_columns
 from stages.tracks.hcl.probing.sample import Sample, draw

@@ -15,9 +15,9 @@ from stages.runtime.memory import keep_freed_memory
 from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.settings import Params
 from stages.runtime.training import processes
+from stages.tracks.hcl.architecture import TABLES, HclRow
 from stages.tracks.hcl.architectures import ARCHITECTURES
 from stages.tracks.hcl.items import joined_items
-from stages.tracks.hcl.row import TABLES, HclRow
 from stages.tracks.training import Training, train
 
 STAGE = "train_hcl"

@@ -4,8 +4,7 @@ from functools import partial
 from typing import Any
 
 from stages.runtime.errors import InputError
-from stages.tracks.architecture import Architecture
-from stages.tracks.hcl.row import TABLES, HclRow
+from stages.tracks.hcl.architecture import TABLES, Architecture, HclRow
 from stages.tracks.hcl.trained import items_table
 from stages.tracks.hcl.words import vocabulary_of, word_pairs
 from stages.tracks.pgkpr.architecture import RewriterArchitecture
@@ -18,7 +17,7 @@ from stages.tracks.training import Training
 _NO_KEYWORDS = {"by": "attribution", "mark_all": False}
 
 
-def of_words(rewriter: RewriterArchitecture, block: str, code: str) -> Architecture[HclRow]:
+def of_words(rewriter: RewriterArchitecture, block: str, code: str) -> Architecture:
     """Return the architecture of the HCL track that trains ``rewriter`` on its items.
 
     Args:

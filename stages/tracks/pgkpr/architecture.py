@@ -61,7 +61,7 @@ def without_keywords(by: Rule) -> None:
 
 @dataclass(frozen=True)
 class RewriterArchitecture:
-    """A kind of rewriter; see :class:`stages.tracks.architecture.Architecture`.
+    """A kind of rewriter; see :class:`stages.tracks.hcl.architecture.Architecture`.
 
     Attributes:
         name: as the params have it.

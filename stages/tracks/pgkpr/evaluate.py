@@ -179,7 +179,7 @@ def _scored(params: Params, evaluated: Evaluated) -> Evaluation:
 
 
 def _work(process: StageProcess) -> None:
-    evaluate(process, "pgkpr", PARAPHRASE_SCORES, _scored, lambda text: tuple(as_words(text)))
+    evaluate(process, PARAPHRASE_SCORES, _scored, lambda text: tuple(as_words(text)))
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -48,7 +48,7 @@ def _rewritten(params: Params, name: str, paths: ModelPaths, device: str, track:
 
 
 def _work(process: StageProcess) -> None:
-    generate(process, "pgkpr", _rewritten)
+    generate(process, _rewritten)
 
 
 def main(argv: list[str] | None = None) -> int:

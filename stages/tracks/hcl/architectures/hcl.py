@@ -24,10 +24,9 @@ from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import sha256_of
 from stages.runtime.seeds import derived_seed
 from stages.runtime.training import loop_settings
-from stages.tracks.architecture import Architecture
+from stages.tracks.hcl.architecture import TABLES, Architecture, HclRow
 from stages.tracks.hcl.batches import TripleBatches
 from stages.tracks.hcl.lookup import TrainedOn, UnseenKeywords, load_lookup, notes_of
-from stages.tracks.hcl.row import TABLES, HclRow
 from stages.tracks.hcl.task import HclTask, ValidationNoise
 from stages.tracks.hcl.trained import TrainedHcl, items_table, training_card, training_metrics
 from stages.tracks.trained import ModelFolder

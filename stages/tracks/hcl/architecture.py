@@ -1,6 +1,6 @@
-"""A row of the HCL track's table, as its training finds it."""
+"""What the HCL track knows of a kind of model, and of a row of its table that is to be trained."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from stages.data.schemas.items import EXAMPLES
 from stages.data.schemas.texts import TEXTS
 from stages.graph.schemas.graph import NODES
 from stages.keywords.schemas.keywords import KEYWORDS
+from stages.tracks.training import Training
 
 # What every architecture is trained on; an architecture may read further tables of the data set.
 TABLES = (EXAMPLES, TEXTS, KEYWORDS, NODES)
@@ -43,3 +44,18 @@ class HclRow:
     encoder: str
     node_vectors: Mapping[str, Any]
     init_from: ModelPaths | None = None
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A kind of model; each lies in a file of its own in ``architectures``.
+
+    Attributes:
+        name: as the params have it.
+        title: as tables and cards have it.
+        prepared: returns the training of a row of the results table.
+    """
+
+    name: str
+    title: str
+    prepared: Callable[[HclRow], Training[Any]]
