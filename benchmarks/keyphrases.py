@@ -15,15 +15,15 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.package import pytextrank_phrases
 from stages.artifacts.tables import atomic_file
 from stages.data.language.annotators import load_annotator
-from stages.data.language.tokens import token_table
+from stages.data.language.tokens import rebuild_docs, token_table
 from stages.keywords import yake
 from stages.metrics.keyphrases import KeyphraseScore, keyphrase_scores
 from stages.normal_form import normal_form
 from stages.params.data import Yake
 from stages.ranking import rank
+from stages.ranking.package import package_component
 from stages.runtime.errors import InputError
 from stages.runtime.log import configure
 
@@ -90,7 +90,7 @@ def systems(language: str = "en") -> dict[str, Callable[[pa.Table, Sequence[str]
     chunked: dict[str, Callable[[pa.Table, Sequence[str]], Phrases]] = {
         "TextRank of pytextrank, edge weights counted": partial(_ours, "pytextrank"),
         "PositionRank": partial(_ours, "positionrank"), "TopicRank": partial(_ours, "topicrank"),
-        "*pytextrank (the package)*": lambda tokens, _: pytextrank_phrases(tokens, _PHRASES)}
+        "*pytextrank (the package)*": lambda tokens, _: pytextrank_phrases(tokens)}
     found: dict[str, Callable[[pa.Table, Sequence[str]], Phrases]] = {
         "TextRank (`mihalcea`, default)": partial(_ours, "mihalcea")}
     for name, system in chunked.items():
@@ -98,6 +98,13 @@ def systems(language: str = "en") -> dict[str, Callable[[pa.Table, Sequence[str]
         found[f"{name}, chunks with adjectives"] = partial(_with_adjectives, system)
     return {**found, "YAKE": lambda tokens, texts: _listed(yake.run(tokens, Yake(phrases=_PHRASES)), texts),
             "*YAKE (the package)*": lambda _, texts: package_phrases(texts, language)}
+
+
+def pytextrank_phrases(tokens: pa.Table) -> Phrases:
+    """Return the phrases of each text by package pytextrank, run as it is on documents rebuilt from ``tokens``."""
+    component = package_component("pytextrank")
+    return [[phrase.text for phrase in component(doc)._.phrases[:_PHRASES]] if len(doc) else []
+            for _, doc in rebuild_docs(tokens)]
 
 
 def package_phrases(texts: Sequence[str], language: str = "en") -> Phrases:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import nn
 
 from benchmarks.gpu.sizes import Job
 from benchmarks.gpu.subjects import subject_of
@@ -27,7 +28,6 @@ from benchmarks.trainings import (
 )
 from stages.runtime.training import loop_settings
 
-_STEPS = 5
 # What is switched off, beside the defaults of the block train_hcl.
 _MODELS: dict[str, dict[str, Any]] = {
     "the deterministic backbone": {"latent": {"enabled": False}, "keyword": {"condition": False}}, "HCL": {}}
@@ -35,19 +35,16 @@ _MODELS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Training:
-    """One training of HCL; one that is compared draws nothing, and its weights at the end are looked at."""
+    """One training; one that is compared draws nothing, and its weights at the end are looked at."""
 
     job: Job
     compared: bool = False
+    steps: int = 5
+    decay: float = 0.0
 
     def task(self) -> Any:
-        """Return the task of stage train_hcl."""
-        return subject_of(self.job).task(_STEPS * self.job.batch[0], self.job.device, dropout=not self.compared)
-
-    def found(self, ran: Ran, task: Any) -> Ran:
-        """Return what ``task`` did."""
-        ran.weights = weights_of(task.module) if self.compared else {}
-        return ran
+        """Return the task of the track's stage."""
+        return subject_of(self.job).task(self.steps * self.job.batch[0], self.job.device, dropout=not self.compared)
 
 
 def run(context: Context) -> list[Section]:
@@ -85,13 +82,25 @@ _NOTES = ["Both train the same module on the same batches in the same order; the
 
 def ours(training: Training) -> Ran:
     """Train with :func:`models.training.fit`."""
-    task, job = training.task(), training.job
+    task = training.task()
+    return kept(in_our_loop(task, training), task.module, training)
+
+
+def in_our_loop(task: Any, training: Training) -> Ran:
+    """Train ``task`` as the stages do."""
+    job = training.job
     settings = loop_settings({"epochs": 1, "batch_size": job.batch[0], "precision": job.precision,
-                              "schedule": "constant"})
-    return training.found(looped(task, settings), task)
+                              "schedule": "constant", "weight_decay": training.decay})
+    return looped(task, settings)
 
 
 def theirs(training: Training) -> Ran:
     """Train with ``transformers.Trainer``, handing it the same optimiser."""
     task, job = training.task(), training.job
-    return training.found(by_trainer(task, job.batch[0], job.precision == "bf16"), task)
+    return kept(by_trainer(task, job.batch[0], job.precision == "bf16"), task.module, training)
+
+
+def kept(ran: Ran, module: nn.Module, training: Training) -> Ran:
+    """Return what a training did, with the weights of ``module`` if they are looked at."""
+    ran.weights = weights_of(module) if training.compared else {}
+    return ran

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset, Sampler
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 from benchmarks.harness import Disagreement, Row
 from models.training import Settings, Step, epoch_batches, fit
+from stages.runtime.log import configure
 from stages.runtime.memory import keep_freed_memory
 from stages.runtime.seeds import derived_seed
 
@@ -261,43 +261,11 @@ def of_clocks(table: list[dict[str, Any]]) -> str:
 
 
 def _begin(threads: int, keep: bool, deterministic: bool) -> None:
+    configure()
     torch.set_num_threads(threads)
     torch.use_deterministic_algorithms(deterministic)
     if keep and not keep_freed_memory():
         raise RuntimeError("this C library cannot keep freed memory")
-
-
-class Items(Dataset[Any]):
-    """What the collator is given, by number."""
-
-    def __init__(self, items: Sequence[Any]) -> None:
-        self.items = items
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def __getitem__(self, item: int) -> Any:
-        return self.items[item]
-
-
-class _Order(Sampler[int]):
-    def __init__(self, order: Sequence[int]) -> None:
-        self.order = order
-
-    def __len__(self) -> int:
-        return len(self.order)
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.order)
-
-
-class _InOrder(Trainer):
-    """A Trainer that takes its items in a given order."""
-
-    order: Sequence[int]
-
-    def _get_train_sampler(self, train_dataset: Any = None) -> _Order:
-        return _Order(self.order)
 
 
 class _Ends(TrainerCallback):
@@ -336,21 +304,20 @@ def by_trainer(task: Any, batch_size: int, bf16: bool = False, skip: int = 1, on
     seed = derived_seed(SEED, "order", 0)
     batches = task.draw(batch_size, seed, False) if hasattr(task, "draw") else epoch_batches(
         task.n_train, batch_size, seed)
-    train_in_order(learner, range(task.n_train), learner.collate, [item for batch in batches for item in batch],
-                   batch_size, optimiser, clock, bf16, on_cpu)
+    train_in_order(learner, [item for batch in batches for item in batch], learner.collate, batch_size, optimiser,
+                   clock, bf16, on_cpu)
     return ran(clock, learner.losses, None, skip)
 
 
 def train_in_order(module: nn.Module, items: Sequence[Any], collate: Callable[[list[Any]], dict[str, Any]],
-                   order: Sequence[int], batch_size: int, optimiser: torch.optim.Optimizer, clock: Clock,
-                   bf16: bool = False, on_cpu: bool | None = None) -> None:
+                   batch_size: int, optimiser: torch.optim.Optimizer, clock: Clock, bf16: bool = False,
+                   on_cpu: bool | None = None) -> None:
     """Train ``module`` for one epoch with ``transformers.Trainer``, whose output goes nowhere.
 
     Args:
         module: returns a dictionary with ``loss``; on its device.
-        items: what ``collate`` is given.
+        items: in the order in which batches are cut from them.
         collate: makes a batch of items.
-        order: of the items; batches are cut from it.
         batch_size: items of a batch.
         optimiser: over the module's parameters; its rate stays as it is.
         clock: takes the time at each step's end.
@@ -362,10 +329,9 @@ def train_in_order(module: nn.Module, items: Sequence[Any], collate: Callable[[l
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
             output_dir=folder, num_train_epochs=1, per_device_train_batch_size=batch_size, max_grad_norm=1.0,
-            bf16=bf16, use_cpu=on_cpu, save_strategy="no", logging_strategy="no", report_to=[],
-            disable_tqdm=True, remove_unused_columns=False, dataloader_pin_memory=not on_cpu)
-        trainer = _InOrder(module, arguments, collate, Items(items), optimizers=(optimiser, constant),
-                           callbacks=[_Ends(clock)])
+            bf16=bf16, use_cpu=on_cpu, save_strategy="no", logging_strategy="no", report_to=[], disable_tqdm=True,
+            train_sampling_strategy="sequential", remove_unused_columns=False, dataloader_pin_memory=not on_cpu)
+        trainer = Trainer(module, arguments, collate, list(items), optimizers=(optimiser, constant),  # type: ignore
+                          callbacks=[_Ends(clock)])
         trainer.remove_callback(PrinterCallback)
-        trainer.order = order
         trainer.train()

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
+import psutil
 from packaging.requirements import Requirement
 from packaging.version import Version
 from rich.console import Console
@@ -262,9 +263,7 @@ def _memory(_: Path) -> Iterator[Finding]:
 
 def available_memory() -> int:
     """Return bytes of memory that programs may still take, the limit of a container included."""
-    meminfo = Path("/proc/meminfo").read_text()
-    found = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo, re.MULTILINE)
-    free = int(found[1]) * 1024 if found else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    free = int(psutil.virtual_memory().available)
     limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
     if limit.exists() and limit.read_text().strip() != "max":
         return min(free, int(limit.read_text()) - int(used.read_text()))

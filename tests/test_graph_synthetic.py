@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from benchmarks import graph
-from benchmarks.graph import columns_first, networkx_loops
+from benchmarks.graph import ROLES, columns_first, networkx_loops, zipf_triples
 from benchmarks.harness import Context, Disagreement
-from benchmarks.synthetic_graph import ROLES, zipf_triples
 from stages.params.data import Graph
 
 

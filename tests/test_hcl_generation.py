@@ -3,6 +3,7 @@
 import pytest
 import tiny_hcl
 import torch
+from whole_steps import whole
 
 from models.hcl import HclModel
 
@@ -102,10 +103,11 @@ def test_lengths_stay_within_their_bounds_and_banned_tokens_out(num_beams, short
 
 @pytest.mark.parametrize("groups", [{}, {"latent": {"enabled": False}}, {"decoder": {"kw_memory": True}}])
 @pytest.mark.parametrize("num_beams", [1, 4])
-def test_caching_changes_nothing(num_beams, groups):
+def test_caching_changes_nothing(num_beams, groups, monkeypatch):
     model = tiny_hcl.model(**groups)
-    cached, plain = (paraphrase(model, num_beams=num_beams, use_cache=use) for use in (True, False))
-    assert torch.equal(cached, plain)
+    cached = paraphrase(model, num_beams=num_beams)
+    monkeypatch.setattr(HclModel, "steps", whole)
+    assert torch.equal(cached, paraphrase(model, num_beams=num_beams))
 
 
 @torch.no_grad()

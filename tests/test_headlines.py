@@ -14,10 +14,10 @@ from stages.results.tracks import TRACKS
 
 
 def test_a_few_numbers_per_run_with_four_digits():
-    metrics = {"a": {"run": {"accuracy": 0.123456, "ece": None, "other": 1.0}},
-               "b": {"run": {"accuracy": 1, "ece": 0.5}}}
+    metrics = {"a": [{"run": {"accuracy": 0.123456, "ece": None, "other": 1.0}}],
+               "b": [{"run": {"accuracy": 0.5, "ece": 0.5}}, {"run": {"accuracy": 1, "ece": 0.5}}]}
     found = headlines(metrics, ("accuracy", "ece", "nll"))
-    assert found == {"a": {"accuracy": 0.1235}, "b": {"accuracy": 1, "ece": 0.5}}
+    assert found == {"a": {"accuracy": 0.1235}, "b": {"accuracy": 0.75, "ece": 0.5}}
 
 
 def test_curves_of_all_models_stand_in_one_table():

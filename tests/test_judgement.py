@@ -24,7 +24,7 @@ from pipeline.judgement.sheets import (
     text_digest,
 )
 from pipeline.judgement.spreadsheet import as_csv, harmless, read_csv
-from pipeline.judgement.statistics import cohen_kappa, fleiss_kappa, paired_t, pairwise_kappas, rating_counts, summary
+from pipeline.judgement.statistics import fleiss_kappa, paired_t, pairwise_kappas, rating_counts, summary
 from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import RunPaths
 from stages.artifacts.tables import Provenance, read_frame, write_table
@@ -106,20 +106,27 @@ def test_fleiss_kappa_needs_the_same_number_of_raters(counts):
         fleiss_kappa(np.array(counts))
 
 
-@pytest.mark.parametrize(("weights", "theirs"), [("none", None), ("linear", "linear"), ("quadratic", "quadratic")])
-def test_cohen_kappa_is_that_of_scikit_learn(weights, theirs):
-    draw = np.random.default_rng(1)
-    for points in ([1, 2, 3], [0, 1, 2], [1, 2, 3, 4, 5]):
-        first = draw.choice(points, 40)
-        second = np.where(draw.random(40) < 0.5, first, draw.choice(points, 40))
-        ours = cohen_kappa(first.tolist(), second.tolist(), points, weights)
-        assert ours == pytest.approx(cohen_kappa_score(first, second, labels=points, weights=theirs), abs=1e-12)
+def scored(*raters):
+    return pd.DataFrame([{"item": item, "run": "a", "rater": f"rater-{number}", "score": score}
+                         for number, scores in enumerate(raters, 1) for item, score in enumerate(scores)])
+
+
+@pytest.mark.parametrize("weights", ["none", "linear", "quadratic"])
+def test_cohen_kappa_is_its_equation(weights):
+    found = pairwise_kappas(scored([1, 2, 3, 1, 1], [1, 2, 3, 2, 3]), [1, 2, 3], weights)
+    table = np.zeros((3, 3))
+    for one, other in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2)):
+        table[one, other] += 1
+    apart = np.abs(np.subtract.outer(np.arange(3), np.arange(3)))
+    cost = {"none": apart > 0, "linear": apart, "quadratic": apart**2}[weights]
+    expected = (cost * np.outer(table.sum(1), table.sum(0)) / 5).sum()
+    assert found["rater-1", "rater-2"] == (pytest.approx(1 - (cost * table).sum() / expected), 5)
 
 
 def test_cohen_kappa_at_its_edges():
-    assert cohen_kappa([1, 2, 3], [1, 2, 3], [1, 2, 3]) == 1
-    assert np.isnan(cohen_kappa([2, 2], [2, 2], [1, 2, 3]))
-    assert np.isnan(cohen_kappa([], [], [1, 2, 3]))
+    assert pairwise_kappas(scored([1, 2, 3], [1, 2, 3]), [1, 2, 3]) == {("rater-1", "rater-2"): (1.0, 3)}
+    assert np.isnan(pairwise_kappas(scored([2, 2], [2, 2]), [1, 2, 3])["rater-1", "rater-2"][0])
+    assert pairwise_kappas(scored([2], []), [1, 2, 3]) == {}
 
 
 def test_paired_t_is_that_of_scipy_and_changes_sign():

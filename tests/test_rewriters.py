@@ -16,6 +16,7 @@ from transformer_cases import (
     tagged_batch,
     tagged_item,
 )
+from whole_steps import WholeSteps
 
 from models.decoding import beam_search
 from models.rewriters.auto import load_rewriter, rewriter_of
@@ -336,8 +337,8 @@ def test_a_cache_changes_no_output(architecture, num_beams):
         built, (batch, mask) = peaked(architecture, seed), tagged_batch(6, seed)
         cached = built.rewrite(batch, mask, RULES, num_beams, length_penalty=0.7)
         with torch.no_grad():
-            whole, start = built.begin_whole(batch, mask)
-        assert start.tolist() == [BOS] * 6
+            whole = WholeSteps(built.decode, built.scores, built.memory(batch, mask))
+            start = torch.full((6,), BOS)
         assert torch.equal(cached, beam_search(whole, start, RULES, num_beams=num_beams, length_penalty=0.7))
         outputs |= {tuple(row) for row in cached.tolist()}
     assert len(outputs) > 6  # or they could be equal by being trivial

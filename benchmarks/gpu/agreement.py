@@ -11,6 +11,7 @@ from benchmarks.gpu.sizes import Job
 from benchmarks.gpu.subjects import Subject, subject_of
 from benchmarks.gpu.texts import SEED
 from models.training import Step
+from models.training.batches import moved
 from stages.runtime.seeds import derived_seed, seed_everything
 
 Figures = dict[str, Any]
@@ -54,7 +55,7 @@ def _outputs_apart(subject: Subject, job: Job, count: int) -> Figures:
         first_margins, *subject.stepper(model, batch), mine)
     there = torch.nn.Module.to(subject.model(dropout=False).eval(), job.device)
     with autocast(job.device, job.precision):
-        other = subject.outputs(there, batch.to(job.device), 1).cpu()
+        other = subject.outputs(there, moved(batch, torch.device(job.device)), 1).cpu()
     margins = margins_of(other)
     return {"equal outputs": count - len(margins), "largest margin of the others": max(margins, default=0.0)}
 

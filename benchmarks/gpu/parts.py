@@ -36,6 +36,7 @@ from benchmarks.gpu.texts import SEED
 from benchmarks.harness import compare
 from benchmarks.trainings import Clock, Nowhere, Ran, by_trainer, looped, silent
 from models.training import fit, measured_peak
+from models.training.batches import moved
 from models.training.state import trained_tensors
 from stages.runtime.checkpoints import FolderCheckpoints
 from stages.runtime.distributed import Processes, is_first, process_group, start_processes
@@ -149,7 +150,7 @@ def digest(module: torch.nn.Module, rows: Any) -> str:
 def decoding(job: Job) -> Figures:
     """Time outputs of a batch, ours and the library's."""
     subject, count = begin(job), job.size.decoded
-    batch, model = subject.inputs(count).to(job.device), subject.model(dropout=False).eval()
+    batch, model = moved(subject.inputs(count), torch.device(job.device)), subject.model(dropout=False).eval()
     model.to(job.device)
     theirs = subject.theirs(model, batch)
 

@@ -75,7 +75,7 @@ class Job:
         seconds: that the part should take.
         steps: of a training; None for as many as fit into ``seconds``.
         folder: for checkpoints; removed in the end.
-        settings: of the model, beside the defaults of its track (HCL's alone).
+        settings: of the model, beside the defaults of its track.
         more: what the part alone knows.
     """
 

@@ -7,7 +7,6 @@ devices can be compared.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -59,21 +58,7 @@ _NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 _MARGIN_SLOTS = 40  # tokens of an output at most, and some
 
 
-@dataclass(frozen=True)
-class Batch:
-    """What is generated or classified: the input tensors of some texts on a device, by name."""
-
-    tensors: dict[str, Tensor]
-
-    def to(self, device: str) -> "Batch":
-        """Return the same on ``device``."""
-        return Batch({name: tensor.to(device) for name, tensor in self.tensors.items()})
-
-    def __len__(self) -> int:
-        return len(next(iter(self.tensors.values())))
-
-    def __getitem__(self, name: str) -> Tensor:
-        return self.tensors[name]
+Batch = dict[str, Tensor]  # what is generated or classified: the input tensors of some texts on a device
 
 
 class Subject(ABC):
@@ -185,7 +170,7 @@ class Hcl(Subject):
         texts = self._shared("sources", count, QUESTIONS, self._longest)
         rows = self._tokenizer(texts, add_special_tokens=False, truncation=True, max_length=self._longest)["input_ids"]
         ids, mask = padded([[start, *row, end] for row in rows], self._tokenizer.pad_token_id)
-        return Batch({"ids": ids, "mask": mask, "nodes": torch.arange(count) % self.size.nodes})
+        return {"ids": ids, "mask": mask, "nodes": torch.arange(count) % self.size.nodes}
 
     def outputs(self, model: HclModel, batch: Batch, beams: int) -> Tensor:
         """Return 5 to 20 tokens for each source."""
@@ -252,13 +237,13 @@ class Pgkpr(Subject):
     def inputs(self, count: int) -> Batch:
         """Return sources with their tags and keywords."""
         batch = self._pairs("sources", count).batch(range(count))
-        return Batch({"x_ids": batch["x_ids"], "x_tags": batch["x_tags"], "x_lengths": batch["x_lengths"],
-                      "mask": batch["p"].bool()})
+        return {"x_ids": batch["x_ids"], "x_tags": batch["x_tags"], "x_lengths": batch["x_lengths"],
+                "mask": batch["p"].bool()}
 
     def outputs(self, model: Rewriter, batch: Batch, beams: int) -> Tensor:
         """Return 16 words for each source; no output ends before, so that the peer has as much to do."""
         rules = Rules(EOS, PAD, self._outputs, self._outputs)
-        return model.rewrite(batch.tensors, batch["mask"], rules, num_beams=1)
+        return model.rewrite(batch, batch["mask"], rules, num_beams=1)
 
     def theirs(self, model: Rewriter, batch: Batch) -> Callable[[], Tensor]:
         """Return greedy ``generate`` of a Bart of the same depth, widths and vocabulary: not the same function."""
@@ -282,7 +267,7 @@ class Pgkpr(Subject):
     @torch.no_grad()
     def stepper(self, model: Rewriter, batch: Batch) -> tuple[Decodable, Tensor]:
         """Return the decoder over the encoded source."""
-        return model.begin(batch.tensors, batch["mask"], _MARGIN_SLOTS)
+        return model.begin(batch, batch["mask"], _MARGIN_SLOTS)
 
     @cached_property
     def _vocabulary(self) -> Vocabulary:
@@ -305,16 +290,16 @@ class Clld(Subject):
     def model(self, dropout: bool = True) -> ClldModel:
         """Return the model; without an encoder, its weights are random."""
         torch.manual_seed(SEED)
-        rate = 0.1 if dropout else 0.0
+        rate, pool = 0.1 if dropout else 0.0, self.job.settings.get("pool", "cls")
         encoder: PreTrainedModel
         if self.job.encoder:
-            encoder, _ = load_text_encoder(self.job.encoder, "cls", rate)
+            encoder, _ = load_text_encoder(self.job.encoder, pool, rate)
         else:
             encoder = BertModel(BertConfig(**self.size.encoder, **({} if dropout else _NO_DROPOUT)),
-                                add_pooling_layer=False)
+                                add_pooling_layer=pool == "pooler")
         config = ClldConfig("encoder", [f"class {number}" for number in range(self._classes)],
-                            plain_config(encoder.config), "cls", 0.5 if dropout else 0.0,
-                            contrast={"kind": "label_distance"})
+                            plain_config(encoder.config), pool, 0.5 if dropout else 0.0,
+                            contrast=self.job.settings.get("contrast", {"kind": "label_distance"}))
         return ClldModel.over(config, encoder)
 
     def task(self, count: int, device: str, dropout: bool = True) -> ClldTask:
@@ -330,7 +315,7 @@ class Clld(Subject):
     def inputs(self, count: int) -> Batch:
         """Return texts."""
         batch = self._labelled("texts", count).batch(range(count))
-        return Batch({name: batch[name] for name in ("input_ids", "attention_mask")})
+        return {name: batch[name] for name in ("input_ids", "attention_mask")}
 
     @torch.no_grad()
     def outputs(self, model: ClldModel, batch: Batch, beams: int) -> Tensor:
@@ -351,6 +336,7 @@ class Clld(Subject):
         return classify
 
     def _labelled(self, name: str, count: int) -> LabelledTexts:
+        """Return texts whose first word tells their class."""
         labels = np.arange(count) % self._classes
         texts = self._shared(name, count, TEXTS, self.size.longest - 3)
         marked = [f"{self._words[label]} {text}" for label, text in zip(labels, texts, strict=True)]  # can be learned

@@ -4,7 +4,7 @@ from models.decoding.beam import EarlyStopping, beam_search
 from models.decoding.cache import BeamCache
 from models.decoding.contrastive import contrastive_search
 from models.decoding.scores import project, project_in_full
-from models.decoding.steps import CachedSteps, Decodable, Rules, WholeSteps
+from models.decoding.steps import CachedSteps, Decodable, Rules
 
 __all__ = [
     "BeamCache",
@@ -12,7 +12,6 @@ __all__ = [
     "Decodable",
     "EarlyStopping",
     "Rules",
-    "WholeSteps",
     "beam_search",
     "contrastive_search",
     "project",

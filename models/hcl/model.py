@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -15,7 +15,6 @@ from models.decoding import (
     Decodable,
     EarlyStopping,
     Rules,
-    WholeSteps,
     beam_search,
     contrastive_search,
     project_in_full,
@@ -82,17 +81,9 @@ class HclModel(HclNetwork, GenerationMixin):
         keyword_nodes: Tensor | None = None,
         unseen_vectors: Tensor | None = None,
         *,
-        search: Search = "beam",
-        num_beams: int = 4,
-        min_length: int = 5,
-        max_length: int = 20,
-        length_penalty: float = 1.0,
-        early_stopping: EarlyStopping = False,
-        top_k: int = 5,
-        alpha: float = 0.6,
         z: LatentSource | Tensor = "mean",
         generator: torch.Generator | None = None,
-        use_cache: bool = True,
+        **options: Any,
     ) -> Tensor:
         """Generate one output per input.
 
@@ -103,15 +94,9 @@ class HclModel(HclNetwork, GenerationMixin):
             keyword_nodes: node of each input keyword (B,), -1 for one that the graph lacks; may be None only
                 for models without keyword.
             unseen_vectors: initial vectors (B, d), read where ``keyword_nodes`` is -1.
-            search: ``beam``, see :func:`beam_search`, or ``contrastive``, see :func:`contrastive_search`.
-            num_beams: beam search: width; 1 is greedy.
-            min_length, max_length: bounds on the tokens generated, the end token not counted.
-            length_penalty: beam search: scores are divided by length to this power, the end token counted.
-            early_stopping: beam search: when an item is done.
-            top_k, alpha: contrastive search: candidates per step, weight of the penalty on likeness.
             z: ``mean`` of the prior, ``sample`` from it, or the latent vectors themselves (B, dz).
             generator: source of the noise for ``sample``.
-            use_cache: keep keys and values of earlier tokens; changes the speed, not the tokens.
+            options: of the search, see :meth:`generate_from`.
 
         Returns:
             Tokens (B, L), L <= max_length + 1: the output, [SEP], then [PAD].
@@ -121,19 +106,7 @@ class HclModel(HclNetwork, GenerationMixin):
                 not valid.
         """
         given = self.conditions(input_ids, attention_mask, keyword_nodes, unseen_vectors)
-        return self.generate_from(
-            given,
-            given.latent(z, generator),
-            search=search,
-            num_beams=num_beams,
-            min_length=min_length,
-            max_length=max_length,
-            length_penalty=length_penalty,
-            early_stopping=early_stopping,
-            top_k=top_k,
-            alpha=alpha,
-            use_cache=use_cache,
-        )
+        return self.generate_from(given, given.latent(z, generator), **options)
 
     @torch.no_grad()
     def conditions(
@@ -165,18 +138,31 @@ class HclModel(HclNetwork, GenerationMixin):
         early_stopping: EarlyStopping = False,
         top_k: int = 5,
         alpha: float = 0.6,
-        use_cache: bool = True,
     ) -> Tensor:
         """Generate one output per input from what :meth:`conditions` returned and latent vectors (B, dz).
 
-        The other arguments, the result and the errors are those of :meth:`paraphrase`.
+        Args:
+            given: what is generated from.
+            z: latent vectors; None for the deterministic backbone.
+            search: ``beam``, see :func:`beam_search`, or ``contrastive``, see :func:`contrastive_search`.
+            num_beams: beam search: width; 1 is greedy.
+            min_length, max_length: bounds on the tokens generated, the end token not counted.
+            length_penalty: beam search: scores are divided by length to this power, the end token counted.
+            early_stopping: beam search: when an item is done.
+            top_k, alpha: contrastive search: candidates per step, weight of the penalty on likeness.
+
+        Returns:
+            As :meth:`paraphrase`.
+
+        Raises:
+            ValueError: an option is not valid.
         """
         if search not in ("beam", "contrastive"):
             raise ValueError(f"HclModel: search is {search!r}, expected 'beam' or 'contrastive'")
         rules = self._rules(min_length, max_length)
         memory, mask = self.memory(given.hidden, given.mask, given.u_in, z)
         slots = 1 + max_length * (num_beams if search == "beam" else top_k)
-        steps = self.steps(memory, mask, z, slots if use_cache else None)
+        steps = self.steps(memory, mask, z, slots)
         start = torch.full((len(mask),), self.config.special_ids["bos"], device=mask.device)
         if search == "contrastive":
             return contrastive_search(steps, start, rules, top_k=top_k, alpha=alpha)
@@ -184,20 +170,18 @@ class HclModel(HclNetwork, GenerationMixin):
             steps, start, rules, num_beams=num_beams, length_penalty=length_penalty, early_stopping=early_stopping
         )
 
-    def steps(self, memory: Tensor, mask: Tensor, z: Tensor | None, slots: int | None) -> Decodable:
+    def steps(self, memory: Tensor, mask: Tensor, z: Tensor | None, slots: int) -> Decodable:
         """Return what searches take steps with; memory and z are not repeated for each hypothesis.
 
         Args:
             memory: what the decoder attends to (B, S, d).
             mask: True for its real slots (B, S).
             z: latent vectors (B, dz); None for the deterministic backbone.
-            slots: tokens that will be tried per item; None keeps no keys and values, which is slow.
+            slots: tokens that will be tried per item.
         """
         given = [memory, additive_mask(mask.bool(), memory.dtype)]  # the mask once for all tokens
         if z is not None:
             given.append(z)
-        if slots is None:
-            return WholeSteps(self._decoded, self._scored, given)
         return CachedSteps(self._decoded, self._scored, given, slots)
 
     def _decoded(self, tokens: Tensor, given: Sequence[Tensor], cache: BeamCache | None) -> Tensor:

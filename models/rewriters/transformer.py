@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from models.attention import Heads, masking
-from models.decoding import BeamCache, CachedSteps, Decodable, WholeSteps, project_in_full
+from models.decoding import BeamCache, CachedSteps, Decodable, project_in_full
 from models.rewriters.base import Batch, Rewriter
 from models.rewriters.config import RewriterConfig
 from models.rewriters.cost import seq2seq_cost
@@ -52,12 +52,8 @@ class AttentiveRewriter(Rewriter):
     def begin(self, batch: Batch, mask: Tensor | None, slots: int) -> tuple[Decodable, Tensor]:
         """Encode sources; see :meth:`Rewriter.begin`."""
         given = self.memory(batch, mask)
-        return CachedSteps(self.decode, self.scores, given, slots), _starts(given)
-
-    def begin_whole(self, batch: Batch, mask: Tensor | None) -> tuple[Decodable, Tensor]:
-        """Do the same without a cache: slow, to check :meth:`begin` by."""
-        given = self.memory(batch, mask)
-        return WholeSteps(self.decode, self.scores, given), _starts(given)
+        start = torch.full((len(given[0]),), BOS, device=given[0].device)
+        return CachedSteps(self.decode, self.scores, given, slots), start
 
     def planned(self, batch: Batch) -> Batch:
         """Return ``batch`` with the places of the targets' words, where there are targets."""
@@ -128,7 +124,3 @@ class PlainTransformer(TransformerRewriter):
         """Return what each pair costs."""
         cost, x = seq2seq_cost(self.config), words["x"]
         return cost.encoder(x) + cost.decoder(words["t"] + 1, x)
-
-
-def _starts(given: Sequence[Tensor]) -> Tensor:
-    return torch.full((len(given[0]),), BOS, device=given[0].device)

@@ -7,13 +7,14 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
-from scipy.stats import t as student
+from scipy.stats import ttest_rel
 
 from pipeline.judgement.design import Design
 from stages.runtime.errors import InputError, nearest
 
 Weights = Literal["none", "linear", "quadratic"]
 _WEIGHTS: dict[str, Weights] = {name: name for name in get_args(Weights)}
+_COST = {"none": None, "linear": "linear", "quadratic": "quadratic"}    # as scikit-learn calls them
 # Proportions are sums of fractions: what is below this is 0 but for rounding.
 _ROUNDING = 1e-12
 _DIGITS = 6
@@ -61,34 +62,6 @@ def fleiss_kappa(counts: np.ndarray) -> float:
     return float((observed.mean() - expected) / (1 - expected))
 
 
-def cohen_kappa(first: Sequence[int], second: Sequence[int], points: Sequence[int],
-                weights: Weights = "none") -> float:
-    """Return Cohen's kappa of two raters of the same items.
-
-    Args:
-        first, second: (N,) scores.
-        points: of the scale, in order.
-        weights: of disagreements: all alike, by their distance on the scale, or by its square.
-
-    Returns:
-        At most 1; NaN where it is undefined: no items, or both raters gave one and the same score throughout.
-    """
-    place = {point: index for index, point in enumerate(points)}
-    size = len(points)
-    table = np.zeros((size, size))
-    for one, other in zip(first, second, strict=True):
-        table[place[one], place[other]] += 1
-    total = table.sum()
-    if not total:
-        return float("nan")
-    distance = np.abs(np.subtract.outer(np.arange(size), np.arange(size)))
-    cost = {"none": distance > 0, "linear": distance, "quadratic": distance**2}[weights].astype(float)
-    expected = float((cost * np.outer(table.sum(1), table.sum(0)) / total).sum())
-    if expected < _ROUNDING:
-        return float("nan")
-    return 1 - float((cost * table).sum()) / expected
-
-
 def rating_counts(judgements: pd.DataFrame, points: Sequence[int], judges: int) -> np.ndarray:
     """Return how many raters gave each score to each output, for outputs that all their raters have judged.
 
@@ -112,14 +85,20 @@ def pairwise_kappas(judgements: pd.DataFrame, points: Sequence[int],
     Args:
         judgements: columns item, run, rater, score, of one criterion.
         points: of the scale.
-        weights: see :func:`cohen_kappa`.
+        weights: of disagreements: all alike, by their distance on the scale, or by its square.
+
+    Returns:
+        Kappas are at most 1; NaN where both raters gave one and the same score throughout.
     """
+    from sklearn.metrics import cohen_kappa_score  # slow to import
+
     scores = judgements.set_index(["item", "run", "rater"])["score"].unstack()
     found = {}
     for first, second in combinations(sorted(scores.columns, key=_in_order), 2):
         both = scores[[first, second]].dropna().astype(int)
         if len(both):
-            kappa = cohen_kappa(both[first].tolist(), both[second].tolist(), points, weights)
+            kappa = float("nan") if both.stack().nunique() == 1 else cohen_kappa_score(
+                both[first], both[second], labels=list(points), weights=_COST[weights])
             found[first, second] = kappa, len(both)
     return found
 
@@ -163,8 +142,8 @@ def paired_t(first: Sequence[float], second: Sequence[float]) -> PairedT:
         same = abs(mean) < _ROUNDING
         t = float("nan") if same else float(np.copysign(np.inf, mean))
         return PairedT(size, 0.0 if same else mean, t, size - 1, float("nan") if same else 0.0)
-    t = mean / (sd / np.sqrt(size))
-    return PairedT(size, mean, float(t), size - 1, float(2 * student.sf(abs(t), size - 1)))
+    found = ttest_rel(first, second)
+    return PairedT(size, mean, float(found.statistic), size - 1, float(found.pvalue))
 
 
 def summary(judgements: pd.DataFrame, design: Design, weights: Weights = "none") -> dict[str, Any]:

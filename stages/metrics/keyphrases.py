@@ -11,12 +11,10 @@ were given, at most k; precision, recall and F1 are per document and averaged ov
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
-from nltk.stem import PorterStemmer
+from stages.metrics.tokens import stem
 
 _WORD = re.compile(r"[^\W_]+")
-_STEMMER = PorterStemmer()
 
 
 @dataclass(frozen=True)
@@ -51,13 +49,8 @@ def keyphrase_scores(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence
 
 def stemmed_phrases(phrases: Iterable[str]) -> list[str]:
     """Return the distinct stemmed forms of ``phrases`` in their order; phrases without a word have none."""
-    return [form for form in dict.fromkeys(" ".join(map(_stem, _WORD.findall(phrase.lower()))) for phrase in phrases)
+    return [form for form in dict.fromkeys(" ".join(map(stem, _WORD.findall(phrase.lower()))) for phrase in phrases)
             if form]
-
-
-@lru_cache(maxsize=100_000)
-def _stem(word: str) -> str:
-    return _STEMMER.stem(word)
 
 
 def _score(phrases: list[str], wanted: set[str]) -> KeyphraseScore:

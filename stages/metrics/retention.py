@@ -1,12 +1,11 @@
 """Whether an output keeps a keyword, or how many of several, by word stems."""
 
 from collections.abc import Collection, Sequence
-from functools import cache
 
 import numpy as np
 
 from stages.artifacts.schemas import NO_KEYWORD
-from stages.metrics.tokens import basic_tokens
+from stages.metrics.tokens import basic_tokens, stem
 
 
 def shows_keyword(text: str, keyword: str | None) -> bool | None:
@@ -60,11 +59,4 @@ def _holds(found: list[str], wanted: list[str]) -> bool:
 
 
 def _stems(text: str) -> list[str]:
-    return [_stem(token) for token in basic_tokens(text)]
-
-
-@cache
-def _stem(word: str) -> str:
-    from nltk.stem.porter import PorterStemmer
-
-    return str(PorterStemmer().stem(word))
+    return [stem(token) for token in basic_tokens(text)]

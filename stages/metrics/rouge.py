@@ -15,12 +15,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
 
 import numpy as np
 
-from stages.metrics.tokens import CHINESE, Text, joined
+from stages.metrics.tokens import CHINESE, Text, joined, stem
 from stages.runtime.errors import nearest
 
 CONVENTIONS = ("rouge_score", "py_rouge")
@@ -124,16 +122,8 @@ def _original_stems(text: str) -> list[str]:
     return [_stem(word, "ORIGINAL_ALGORITHM") for word in words]
 
 
-@cache
 def _stem(word: str, mode: str) -> str:
-    return str(_stemmer(mode).stem(word)) if len(word) >= _STEMMED_FROM else word
-
-
-@cache
-def _stemmer(mode: str) -> Any:
-    from nltk.stem.porter import PorterStemmer
-
-    return PorterStemmer(mode)
+    return stem(word, mode) if len(word) >= _STEMMED_FROM else word
 
 
 def _sizes(words: list[str]) -> np.ndarray:

@@ -4,6 +4,8 @@ Chinese is scored on characters (METHODS A.8): a basic token is a word, a punctu
 """
 
 from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any
 
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
@@ -31,6 +33,19 @@ def basic_tokens(text: Text) -> list[str]:
 def joined(text: Text) -> str:
     """Return ``text`` as a string: tokens are joined by spaces."""
     return text if isinstance(text, str) else " ".join(text)
+
+
+@cache
+def stem(word: str, mode: str = "NLTK_EXTENSIONS") -> str:
+    """Return the Porter stem of ``word``: by NLTK's variant, or by the ``ORIGINAL_ALGORITHM``."""
+    return str(_stemmer(mode).stem(word))
+
+
+@cache
+def _stemmer(mode: str) -> Any:
+    from nltk.stem.porter import PorterStemmer
+
+    return PorterStemmer(mode)
 
 
 def token_lists(texts: Iterable[Text]) -> list[list[str]]:

@@ -23,25 +23,14 @@ _APART = 40         # pairs of a static matrix that are named
 
 
 @dataclass(frozen=True)
-class MistakenText:
-    """A text that was given the class of another."""
-
-    example_id: int
-    text: str
-    label: str
-    predicted: str
-    probability: str
-
-
-@dataclass(frozen=True)
 class ConfusedPair:
-    """Two classes that are taken for each other: how many texts each way, and some of them."""
+    """Two classes that are taken for each other: how many texts each way, and some rows of ``Classifier.mistakes``."""
 
     one: str
     other: str
     as_other: int
     as_one: int
-    examples: list[MistakenText]
+    examples: list[dict[Any, Any]]
 
     @property
     def texts(self) -> int:
@@ -176,10 +165,9 @@ def confused_pairs(found: Classifier, count: int = PAIRS) -> list[ConfusedPair]:
     return pairs
 
 
-def _surest(rows: pd.DataFrame) -> list[MistakenText]:
-    ordered = rows.sort_values(["probability", "example_id"], ascending=[False, True]).head(EXAMPLES)
-    return [MistakenText(int(row["example_id"]), row["text"], row["label"], row["predicted"],
-                         f"{row['probability']:.2f}") for row in ordered.to_dict("records")]
+def _surest(rows: pd.DataFrame) -> list[dict[Any, Any]]:
+    ordered = rows.sort_values(["probability", "example_id"], ascending=[False, True])
+    return ordered.head(EXAMPLES).to_dict("records")
 
 
 def _distances(run: Run, found: Classifier) -> Distances | None:

@@ -16,9 +16,8 @@ from stages.results.page.cases import CaseStudy, case_study
 from stages.results.page.classifiers import ClassifierView, ClassTable, class_table, classifier_views
 from stages.results.page.curves import CurveGroup, best_epoch, curve_groups, series_colour
 from stages.results.page.differences import DifferenceTable, StepRow, difference_tables, step_tables
-from stages.results.page.examples import Segment, chosen_examples, segments
 from stages.results.page.explorer import explorer_data
-from stages.results.page.generations import generations_data
+from stages.results.page.generations import generations_data, shared_items
 from stages.results.page.labels import number, percentage, rows_of, settings_text, stage_label, value_text
 from stages.results.page.latent_map import ProbeView, probe_view
 from stages.results.page.material import DatasetMaterial, Material
@@ -56,21 +55,6 @@ class Alarm:
     epoch: int | None
     message: str
     advice: str
-
-
-@dataclass(frozen=True)
-class ExampleView:
-    """One example: its texts cut at their keywords, and the output of every run."""
-
-    example_id: int
-    keyword: str | None
-    known: bool
-    source: list[Segment]
-    references: list[list[Segment]]
-    reference_keyword: str | None
-    negative: list[Segment] | None
-    negative_keyword: str | None
-    outputs: list[tuple[str, list[Segment]]]
 
 
 @dataclass(frozen=True)
@@ -121,7 +105,7 @@ class ModelView:
 
 @dataclass(frozen=True)
 class BlockView:
-    """Systems on the same items: tables, differences, and the generations (``data`` is the id of all of them).
+    """Systems on the same items: tables, differences, some items and the generations (``data``: id of all of them).
 
     Runs of a classifier have no generations, and are opened class by class.
     """
@@ -129,7 +113,7 @@ class BlockView:
     about: Block
     tables: list[ResultTable]
     differences: list[DifferenceTable]
-    examples: list[ExampleView]
+    examples: list[list[Any]]
     data: str
     left_out: int
     study: CaseStudy | None = None
@@ -296,14 +280,14 @@ def _track(track: TrackResults, material: Material, examples: int, data: dict[st
 
 def _block(block: Block, name: str, material: Material, examples: int, data: dict[str, Any],
            budget: int) -> BlockView:
-    left_out, study, many = 0, None, block.track.many_keywords
+    left_out, study, shown, many = 0, None, [], block.track.many_keywords
     if examples:
-        runs = _runs_of(block, material.results.runs)
-        data[name] = generations_data(runs, None if many else material.details[block.dataset], budget, many)
+        runs, details = _runs_of(block, material.results.runs), None if many else material.details[block.dataset]
+        data[name] = generations_data(runs, details, budget, many)
         left_out = data[name]["total"] - len(data[name]["items"])
+        shown = shared_items(runs, details, examples)
         study = case_study(runs, material.pairs, material.results.seed)
-    return BlockView(block, result_tables(block), difference_tables(block), example_views(block, material, examples),
-                     name, left_out, study)
+    return BlockView(block, result_tables(block), difference_tables(block), shown, name, left_out, study)
 
 
 def _classes(block: Block, name: str, runs: Sequence[Run], budget: int) -> BlockView:
@@ -316,38 +300,6 @@ def _classes(block: Block, name: str, runs: Sequence[Run], budget: int) -> Block
 def _runs_of(block: Block, runs: Sequence[Run]) -> list[Run]:
     names = [system.name for system in block.runs]
     return [run for run in runs if run.name in names]
-
-
-def example_views(block: Block, material: Material, count: int) -> list[ExampleView]:
-    """Return the shown examples of one block, each with the outputs of all its runs side by side.
-
-    Args:
-        block: the runs.
-        material: with their predictions.
-        count: how many examples.
-    """
-    runs, many = _runs_of(block, material.results.runs), block.track.many_keywords
-    rows = {run.name: {row.example_id: row for row in run.predictions.itertuples()} for run in runs}
-    shared = set.intersection(*(set(found) for found in rows.values()))
-    known = [] if many else material.details[block.dataset].itertuples()
-    details = {row.example_id: row for row in known}
-    return [_example(number, runs, rows, details.get(number), many) for number in chosen_examples(shared, count)]
-
-
-def _example(number: int, runs: Sequence[Run], rows: dict[str, dict[int, Any]], detail: Any,
-             many: bool) -> ExampleView:
-    # A run without keyword has none in its predictions; another of the same data set knows it.
-    own = [rows[run.name][number] for run in runs]
-    first = next((row for row in own if isinstance(row.keyword, str)), own[0])
-    keyword = first.keyword if isinstance(first.keyword, str) else None
-    words = keyword.split() if many and keyword else [keyword]
-    target, negative, impostor = (None, None, None) if detail is None else (
-        detail.reference_keyword, detail.negative, detail.negative_keyword)
-    return ExampleView(
-        number, keyword, bool(first.keyword_known), segments(first.source, words),
-        [segments(text, [target] if target else words) for text in first.references], target,
-        None if negative is None else segments(negative, [impostor]), impostor,
-        [(run.name, segments(row.prediction, [*words, target])) for run, row in zip(runs, own, strict=True)])
 
 
 def _dataset(dataset: DatasetMaterial, data: dict[str, Any]) -> DatasetView:

@@ -23,19 +23,26 @@ def generations_data(runs: Sequence[Run], details: pd.DataFrame | None, budget: 
         many: a source has several keywords, which are joined by spaces.
 
     Returns:
-        ``runs``: names; ``items``: per item [example_id, keyword, whether it is a node, source, references,
-        reference keyword, negative, negative keyword, outputs by run, scores by run]; ``total``: evaluated items;
-        with ``many`` also ``many``.
+        ``runs``: names; ``items``: see :func:`shared_items`; ``total``: evaluated items; with ``many`` also ``many``.
+    """
+    items = shared_items(runs, details, ITEMS)
+    return {"runs": [run.name for run in runs], "items": _within(items, budget),
+            "total": max(run.metrics["counts"].get("examples", len(items)) for run in runs),
+            **({"many": True} if many else {})}
+
+
+def shared_items(runs: Sequence[Run], details: pd.DataFrame | None, count: int) -> list[list[Any]]:
+    """Return at most ``count`` of the items that all runs have, evenly spread, so that any run shows the same.
+
+    Returns:
+        Per item [example_id, keyword, whether it is a node, source, references, reference keyword, negative, negative
+        keyword, outputs by run, scores by run].
     """
     rows = {run.name: {row.example_id: row for row in run.predictions.itertuples()} for run in runs}
-    scores = {run.name: run.item_scores for run in runs}
     more = {} if details is None else {row.example_id: row for row in details.itertuples()}
     shared = sorted(set.intersection(*(set(found) for found in rows.values())))
-    items = [_item(number, [rows[run.name][number] for run in runs], more.get(number),
-                   [scores[run.name].get(number) for run in runs]) for number in chosen_examples(shared, ITEMS)]
-    return {"runs": [run.name for run in runs], "items": _within(items, budget),
-            "total": max(run.metrics["counts"].get("examples", len(shared)) for run in runs),
-            **({"many": True} if many else {})}
+    return [_item(number, [rows[run.name][number] for run in runs], more.get(number),
+                  [run.item_scores.get(number) for run in runs]) for number in chosen_examples(shared, count)]
 
 
 def _item(number: int, own: Sequence[Any], detail: Any, scores: Sequence[Any]) -> list[Any]:

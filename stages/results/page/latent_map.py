@@ -7,7 +7,6 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup, escape
 
-from stages.results.page.examples import Segment, segments
 from stages.results.page.labels import rows_of
 from stages.results.page.material import ProbeMaterial
 
@@ -24,37 +23,15 @@ _LETTERS = 160
 
 
 @dataclass(frozen=True)
-class Swap:
-    """One output under one keyword."""
-
-    choice: str
-    keyword: str
-    known: bool
-    output: list[Segment]
-    shows: bool
-    same: bool
-
-
-@dataclass(frozen=True)
-class SwappedItem:
-    """One input with its outputs under several keywords."""
-
-    example_id: int
-    source: str
-    reference: str
-    swaps: list[Swap]
-
-
-@dataclass(frozen=True)
 class ProbeView:
-    """What was found in one model."""
+    """What was found in one model; ``items`` are rows of table ``keyword_swap``, those of one input together."""
 
     name: str
     model: str
     dataset: str
     swap_counts: list[tuple[str, str]]
     latent_counts: list[tuple[str, str]]
-    items: list[SwappedItem]
+    items: list[list[dict[str, Any]]]
     map: Markup | None
     kinds: list[tuple[str, str, Markup]]
 
@@ -99,11 +76,9 @@ def _scaled(values: pd.Series, among: pd.Series, extent: int) -> pd.Series:
     return _EDGE + (values - low) / (high - low) * (extent - 2 * _EDGE)
 
 
-def _items(swaps: pd.DataFrame) -> Iterator[SwappedItem]:
-    for number, rows in swaps.groupby("example_id", sort=True):
+def _items(swaps: pd.DataFrame) -> Iterator[list[dict[str, Any]]]:
+    """Yield the rows of each input, its own keyword first, their choices in words."""
+    for _, rows in swaps.groupby("example_id", sort=True):
         ordered = sorted(rows.to_dict("records"), key=lambda row: (list(_CHOICES) + [row["choice"]]).index(
             row["choice"]))
-        yield SwappedItem(int(str(number)), ordered[0]["source"], ordered[0]["reference"], [
-            Swap(_CHOICES.get(row["choice"], row["choice"]), row["keyword"] or "", bool(row["keyword_known"]),
-                 segments(row["prediction"], [row["keyword"]]), bool(row["shows_keyword"]),
-                 bool(row["same_as_textrank"])) for row in ordered])
+        yield [{**row, "choice": _CHOICES.get(row["choice"], row["choice"])} for row in ordered]
