@@ -71,17 +71,24 @@ def run(targets: Annotated[list[str] | None, typer.Argument(
         help="stages or instances, such as evaluate_hcl or train_hcl@hcl; everything if none is named")] = None,
         jobs: Annotated[int | None, typer.Option(
             min=1, metavar="N", help="stages that share each GPU, or without one stages at a time; one by default, and "
-                                     "at least two at a time")] = None) -> None:
+                                     "at least two at a time")] = None,
+        force: Annotated[bool, typer.Option("--force", help="also if nothing has changed, with all seeds")] = False,
+        seed: Annotated[int | None, typer.Option(
+            help="work again on this seed of the targets, and leave their others as they are")] = None) -> None:
     """Bring all artifacts up to date, independent stages side by side; first say roughly how long that will take.
 
-    What is up to date is left alone; a training that was killed goes on from its checkpoint. A stage that
-    fails stops what depends on it, and nothing else.
+    What is up to date is left alone; a training that was killed goes on from its checkpoint. A row whose `seeds` get
+    another one trains that one alone. A stage that fails stops what depends on it, and nothing else.
 
-    Example: `keycontrast run`, or only one row of the results: `keycontrast run evaluate_hcl@hcl`
+    Example: `keycontrast run`, or only one row of the results: `keycontrast run evaluate_hcl@hcl`, or one seed of a
+    model once more: `keycontrast run train_hcl@hcl --seed 14`
     """
     from pipeline.running.reproduction import reproduce_project
 
-    raise typer.Exit(0 if reproduce_project(targets or [], Console(), jobs=jobs) else 1)
+    if seed is not None and not targets:
+        raise InputError("--seed: name the stages that are to work on it again, such as train_hcl@hcl.")
+    done = reproduce_project(targets or [], Console(), jobs=jobs, force=force, seed=seed)
+    raise typer.Exit(0 if done else 1)
 
 
 @app.command()
@@ -132,21 +139,23 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
 
 @app.command()
 def stage(name: Annotated[str, typer.Argument(help="stage@key for one instance, stage for all of them")],
-          force: Annotated[bool, typer.Option("--force", help="also if nothing has changed")] = False) -> None:
+          force: Annotated[bool, typer.Option("--force", help="also if nothing has changed, with all seeds")] = False,
+          seed: Annotated[int | None, typer.Option(
+              help="work again on this seed, and leave the others as they are")] = None) -> None:
     """Run one stage alone, by `dvc repro --single-item`; what it reads is taken as it is.
 
-    Example: `keycontrast stage train_hcl@hcl --force`
+    Example: `keycontrast stage train_hcl@hcl --force`, or `keycontrast stage train_hcl@hcl --seed 14`
     """
     from pipeline.running.environment import RUN_LOCK, settle_environment
     from pipeline.running.reproduction import repeat_stage
     from stages.params import load_params
     from stages.runtime.guard import die_with, exclusive, watched_ancestors
 
-    load_params()
+    params = load_params()
     settle_environment(Path())
     die_with(watched_ancestors())
     with exclusive(RUN_LOCK, "keycontrast run"):
-        succeeded = repeat_stage(name, force, Console())
+        succeeded = repeat_stage(params, name, force, Console(), seed)
     raise typer.Exit(0 if succeeded else 1)
 
 

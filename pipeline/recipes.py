@@ -35,8 +35,9 @@ from stages.artifacts.paths import (
 from stages.artifacts.tables import atomic_file
 from stages.params import Params, parse_params
 from stages.runtime.errors import InputError, nearest
+from stages.runtime.finished import forget_others
 from stages.runtime.settings import laid_over
-from stages.tracks.registry import all_models, all_runs
+from stages.tracks.registry import TRACKS, all_models, all_runs, seeds_of_stage
 
 _DATA = "{data}"
 _HEADER = """\
@@ -167,7 +168,8 @@ def params_text(params: Params) -> str:
 def apply(change: Change, root: Path = Path()) -> list[str]:
     """Write ``params.yaml`` and put away artifacts that the new params do not stand for.
 
-    They are removed only if DVC's cache holds every file of them.
+    They are removed only if DVC's cache holds every file of them. What is kept of seeds that the params no longer have
+    is forgotten.
 
     Returns:
         One sentence per thing done or left alone.
@@ -177,6 +179,10 @@ def apply(change: Change, root: Path = Path()) -> list[str]:
         temporary.write_text(change.text, encoding="utf-8")
     for folder in removable:
         shutil.rmtree(root / folder)
+    forget_others(root, {(stage, key, seed) for track in TRACKS.values() for stage, keys in (
+        (track.trained_by, track.models(change.params)), (track.computed_by, track.runs(change.params)),
+        (track.evaluated_by, track.runs(change.params)))
+        for key in keys for seed in seeds_of_stage(change.params, stage, key)})
     return [*(f"removed {folder} (DVC's cache keeps it)" for folder in removable),
             *(f"kept {folder}: {why}" for folder, why in kept.items())]
 

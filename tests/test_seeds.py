@@ -1,24 +1,34 @@
 """Seeds of a row: what the params say of them, and that each is trained as if it were alone."""
 
+import re
 import shutil
 from contextlib import redirect_stderr
 from importlib import import_module
 from io import StringIO
+from pathlib import Path
 
 import pytest
 import tiny_classes
 import tiny_rewriters
 import tiny_training
+import yaml
 
-from stages.artifacts.paths import MODELS, ModelPaths
+from stages.artifacts.paths import MODELS, PREDICTED, RUNS, ModelPaths
 from stages.params import parse_params, stage_hash
+from stages.runtime.checkpoints import FolderCheckpoints
 from stages.runtime.entries import module_of
 from stages.runtime.errors import InputError
+from stages.runtime.finished import FINISHED, forget, forget_others
 
 PROJECTS = {
     "hcl": (tiny_training.write_project, {"m": {"dataset": "tiny"}}),
     "pgkpr": (tiny_rewriters.write_project, {"m": {"dataset": "tiny", "overrides": {"architecture": "latent_bow"}}}),
     "clld": (tiny_classes.write_project, {"m": {"contrast": "adaptive"}})}
+
+
+@pytest.fixture(autouse=True)
+def told(monkeypatch):
+    monkeypatch.setenv("KEYCONTRAST_LOG", "INFO")
 
 
 def params_of(models, **more):
@@ -93,4 +103,99 @@ def test_a_seed_after_another_has_the_bytes_that_it_has_alone(tmp_path, monkeypa
         found[len(seeds)] = files_of(ModelPaths("m", 14).folder)
     assert found[1] == found[2] and "model/model.safetensors" in found[1]
     assert {path.name for path in (tmp_path / "2" / MODELS / "m").iterdir()} == {"13", "14"}
-    shutil.rmtree(tmp_path)
+
+
+# -- what is finished -------------------------------------------------------------------------------------------
+
+@pytest.fixture
+def trained(tmp_path, monkeypatch):
+    """A row with the seeds 13 and 14, trained, and its outs gone, as DVC leaves it before the stage runs again."""
+    monkeypatch.chdir(tmp_path)
+    with_seeds("hcl", tmp_path, [13, 14])
+    assert "finished before" not in run_stage("train_hcl", "m")
+    files = files_of(MODELS)
+    shutil.rmtree(MODELS)
+    return tmp_path, files
+
+
+def taken(said):
+    return [int(seed) for seed in re.findall(r"seed (\d+) was finished before", said)]
+
+
+def test_another_seed_trains_itself_alone(trained):
+    folder, files = trained
+    tiny_training.write_params(folder, {"m": {"dataset": "tiny", "seeds": [15, 14, 13]}})
+    assert taken(run_stage("train_hcl", "m")) == [14, 13]
+    now = files_of(MODELS)
+    assert {name: now[name] for name in files} == files and len(now) == 3 * len(files) / 2
+    links = {path.stat().st_nlink for path in (MODELS / "m").rglob("*") if path.is_file()}
+    assert links == {2}     # no second copy on the disk
+
+
+def test_other_settings_or_changed_files_are_not_taken(trained):
+    folder, _ = trained
+    kept = next(path for path in (FINISHED / "train_hcl" / "m" / "14").rglob("items.parquet"))
+    kept.unlink()
+    kept.write_bytes(b"spoilt")
+    assert taken(run_stage("train_hcl", "m")) == [13]
+    tiny_training.write_params(folder, {"m": {"dataset": "tiny", "seeds": [13, 14]}}, learning_rate=0.02)
+    assert taken(run_stage("train_hcl", "m")) == []
+
+
+def test_a_kill_in_the_last_seed_costs_the_others_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with_seeds("hcl", tmp_path, [13, 14, 15])
+    run_stage("train_hcl", "m")
+    whole = files_of(MODELS)
+    for place in (MODELS, FINISHED):
+        shutil.rmtree(place)
+    save, saves = FolderCheckpoints.save, []
+
+    def dying(store, *state):
+        save(store, *state)
+        saves.append(store.folder.parent.name)
+        if saves.count("15") == 1:
+            raise tiny_training.Killed
+
+    monkeypatch.setattr(FolderCheckpoints, "save", dying)
+    with pytest.raises(tiny_training.Killed), redirect_stderr(StringIO()):
+        import_module(module_of("train_hcl")).main(["m"])
+    before = saves.count("13")
+    saves.clear()
+    shutil.rmtree(MODELS)
+    saves.append("15")      # so that it is not killed again
+    assert taken(run_stage("train_hcl", "m")) == [13, 14]
+    assert set(saves) == {"15"} and len(saves) == before    # it went on after its first checkpoint
+    assert files_of(MODELS) == whole
+
+
+def test_one_seed_can_be_forgotten_and_rows_that_are_gone_are(trained):
+    forget("train_hcl", "m", 14)
+    assert taken(run_stage("train_hcl", "m")) == [13]
+    forget_others(Path(), {("train_hcl", "m", 14)})
+    assert [path.name for path in (FINISHED / "train_hcl" / "m").iterdir()] == ["14"]
+    forget("train_hcl", "m")
+    assert not (FINISHED / "train_hcl" / "m").exists()
+
+
+@pytest.mark.parametrize("track", PROJECTS)
+def test_runs_take_what_is_finished_for_the_same_model(tmp_path, monkeypatch, track):
+    monkeypatch.chdir(tmp_path)
+    with_seeds(track, tmp_path, [13, 14])
+    params = yaml.safe_load(Path("params.yaml").read_text())
+    decode = {} if track == "clld" else {"decode": {"num_beams": 1}}
+    Path("params.yaml").write_text(yaml.safe_dump({
+        **params, "runs": {track: {"r": {"model": "m", **decode}}},
+        "evaluation": {"resamples": 5, "bertscore": {"encoder": None}, "emb": "train"}}))
+    stages = ["linear_floor"] * (track == "clld") + [f"train_{track}"] + [f"generate_{track}"] * (track != "clld")
+    for stage in stages:
+        run_stage(stage, {"linear_floor": "tiny", f"train_{track}": "m"}.get(stage, "r"))
+    evaluate = f"evaluate_{track}"
+    assert taken(run_stage(evaluate, "r")) == []
+    files = files_of(RUNS) | files_of(PREDICTED)
+    shutil.rmtree(RUNS)
+    assert taken(run_stage(evaluate, "r")) == [13, 14] and files_of(RUNS) | files_of(PREDICTED) == files
+    # Another model under one of the seeds: only that one is scored again.
+    metrics = ModelPaths("m", 14).metrics
+    metrics.write_bytes(metrics.read_bytes() + b" ")
+    assert taken(run_stage(evaluate, "r")) == [13]

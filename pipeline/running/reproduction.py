@@ -19,8 +19,10 @@ from stages.data.reading.files import data_files, published_splits
 from stages.params import Params, load_params
 from stages.params.data import Dataset
 from stages.runtime.errors import InputError
+from stages.runtime.finished import forget
 from stages.runtime.guard import die_with, exclusive, watched_ancestors
 from stages.runtime.process import RECORDS
+from stages.tracks.registry import seed_of, seeds_of_stage
 
 _LOCK_ATTEMPTS = 3
 _WITHOUT_RUNNING = {"cached": "nothing had changed", "restored": "taken from DVC's cache"}
@@ -55,7 +57,7 @@ def _wrong_files(name: str, dataset: Dataset) -> list[str]:
 
 
 def reproduce_project(targets: Sequence[str], console: Console, *, jobs: int | None = None, recipe: str | None = None,
-                      force: bool = False, within_flow: bool = False) -> bool:
+                      force: bool = False, seed: int | None = None, within_flow: bool = False) -> bool:
     """Bring the project up to date, say where the results are, and hold it for this process meanwhile.
 
     Args:
@@ -63,7 +65,8 @@ def reproduce_project(targets: Sequence[str], console: Console, *, jobs: int | N
         console: where progress and results are shown.
         jobs: stages that share a GPU, or those at a time where there is none; None for one, and two at a time.
         recipe: whose params are put in force first; None for those that are.
-        force: run the targets, or everything, though nothing has changed.
+        force: run the targets, or everything, though nothing has changed, with all their seeds.
+        seed: run the targets with this one of their seeds though nothing has changed; the others are left as they are.
         within_flow: the flow ``reproduce`` has begun already, in a process that a Prefect worker started.
 
     Returns:
@@ -82,8 +85,10 @@ def reproduce_project(targets: Sequence[str], console: Console, *, jobs: int | N
         for note in clear_dead_locks():
             console.print(note, style="dim")
         before = read_lock()
-        dag, back = (read_dag(targets=targets), []) if force else read_and_restore(targets)
-        forced = (dag.resolve(targets) if targets else [node.name for node in dag.nodes]) if force else []
+        again = force or seed is not None
+        dag, back = (read_dag(targets=targets), []) if again else read_and_restore(targets)
+        forced = (dag.resolve(targets) if targets else [node.name for node in dag.nodes]) if again else []
+        forget_seeds(params, forced, seed)
         if back:
             console.print(f"Artifacts of {len(back)} stages brought back from DVC's cache: {', '.join(back)}",
                           highlight=False, soft_wrap=True)
@@ -94,6 +99,20 @@ def reproduce_project(targets: Sequence[str], console: Console, *, jobs: int | N
                           f"brings it back.", style="red", highlight=False, soft_wrap=True)
         _say_what_moved(before, read_lock(), console)
     return not failed
+
+
+def forget_seeds(params: Params, names: Sequence[str], seed: int | None = None) -> None:
+    """Forget what stage instances have finished with a seed, or with all of theirs, so that they work on it again.
+
+    Raises:
+        InputError: one of them has no such seed.
+    """
+    instances = [name.partition("@")[::2] for name in names]
+    for stage, key in instances if seed is not None else ():
+        seed_of(f"{stage}@{key}" if key else stage, seeds_of_stage(params, stage, key), seed)
+    for stage, key in instances:
+        if seeds_of_stage(params, stage, key):
+            forget(stage, key, seed)
 
 
 def _say_what_moved(before: dict[str, Any], after: dict[str, Any], console: Console) -> None:
@@ -169,8 +188,8 @@ def _conclude(params: Params, dag: Dag, display: RunDisplay, failed: list[str], 
         console.print(f"Report: {REPORT_PAGE}", highlight=False, soft_wrap=True)
 
 
-def repeat_stage(name: str, force: bool, console: Console) -> bool:
-    """Run stage or instance ``name`` alone, instances one after another.
+def repeat_stage(params: Params, name: str, force: bool, console: Console, seed: int | None = None) -> bool:
+    """Run stage or instance ``name`` alone, instances one after another; arguments as of :func:`reproduce_project`.
 
     Returns:
         Whether all of them succeeded.
@@ -178,6 +197,8 @@ def repeat_stage(name: str, force: bool, console: Console) -> bool:
     clear_dead_locks()
     dag = read_dag()
     names = dag.resolve([name])
+    if force := force or seed is not None:
+        forget_seeds(params, names, seed)
     display, workers = RunDisplay(console, len(names)), Workers()
     with workers, display.live():
         return all([_repeat(dag, instance, force, display, workers) for instance in names])

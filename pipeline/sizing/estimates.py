@@ -23,7 +23,7 @@ from pipeline.sizing.sizes import kind_of
 from stages.params import Params
 from stages.runtime.errors import InputError
 from stages.tracks.cost import Extent, Kind
-from stages.tracks.registry import TRACKS, all_models, all_runs
+from stages.tracks.registry import TRACKS, all_models, all_runs, seeds_of_stage
 
 # Seconds of a stage before and after its own work, DVC's included: with torch to be loaded, and without.
 START_TORCH, START_PLAIN = 6.0, 2.0
@@ -125,7 +125,7 @@ def costs(params: Params, names: Iterable[str], extents: Mapping[str, Extent], m
     for name in names:
         stage, _, key = name.partition("@")
         extent = extents.get(dataset_of(params, stage, key))
-        seeds = _seeds(params, stage, key)
+        seeds = len(seeds_of_stage(params, stage, key)) or 1
         if extent is not None and stage in _TRAININGS:
             work = _TRAININGS[stage].work(params, key, extent)
             rate = rates.flops.get(stage) or rates.speed * _tabled(stage, kind, threads)
@@ -142,13 +142,6 @@ def costs(params: Params, names: Iterable[str], extents: Mapping[str, Extent], m
         start = START_TORCH if stage in WITH_TORCH else START_PLAIN
         found[name] = Cost(start + seconds, rates.gib.get(name, WITH_TORCH.get(stage, PLAIN)))
     return found
-
-
-def _seeds(params: Params, stage: str, key: str) -> int:
-    """Return how many seeds of a row a stage instance works on; 1 for one that knows of none."""
-    if stage.startswith("train_") and key in all_models(params):
-        return len(params.model_seeds(key))
-    return len(params.run_seeds(key)) if stage.startswith(_RUNS) and key in all_runs(params) else 1
 
 
 def dataset_of(params: Params, stage: str, key: str) -> str:

@@ -9,7 +9,7 @@ PAIRED = TableSchema(
     ("dataset", "metric", "first", "second"), (
         ("dataset", pa.string(), "data set and split, such as sample/test"),
         ("metric", pa.string(), "metric as named in metrics.json"),
-        ("first", pa.string(), "run, or the name of several runs that differ in their seed alone"),
+        ("first", pa.string(), "run: all its seeds taken together, or one of them, such as hcl/14; or a floor"),
         ("second", pa.string(), "run or name that it is compared with"),
         ("items", pa.int64(), "evaluated items"),
         ("first_value", pa.float64(), "metric of the first"),

@@ -6,6 +6,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import pandas as pd
 
@@ -17,10 +18,11 @@ from stages.runtime.precision import computed_in, computing
 from stages.runtime.process import StageProcess
 from stages.runtime.seeds import seed_everything
 from stages.runtime.settings import Params
-from stages.tracks.evaluation.similarity import Similarity, similarity_of
+from stages.tracks.evaluation.similarity import Similarity, similarity_of, similarity_sources
 from stages.tracks.evaluation.systems import Evaluation, Resampling, write_evaluation
 from stages.tracks.schemas.items import ITEMS
 from stages.tracks.schemas.predictions import PREDICTIONS
+from stages.tracks.seeds import for_each_seed
 
 
 @dataclass(frozen=True)
@@ -55,13 +57,12 @@ def evaluate(process: StageProcess, schema: TableSchema, scored: Callable[[Param
     Raises:
         InputError: as of ``scored``, or an encoder or a file of vectors cannot be had.
     """
-    params, name = process.params, process.instance
-    for seed in params.run_seeds(name):
-        _evaluate(process.under(seed), ModelPaths(params.run_model(name), seed), schema, scored, cut)
+    for_each_seed(process, partial(_evaluate, schema, scored, cut), __name__, lambda run: [run.folder],
+                  lambda run: [run.predictions], similarity=similarity_sources(process.params))
 
 
-def _evaluate(process: StageProcess, paths: ModelPaths, schema: TableSchema,
-              scored: Callable[[Params, Evaluated], Evaluation], cut: Callable[[str], Text]) -> None:
+def _evaluate(schema: TableSchema, scored: Callable[[Params, Evaluated], Evaluation], cut: Callable[[str], Text],
+              process: StageProcess, paths: ModelPaths) -> None:
     """Write scores and metrics of what one of the models of the row has made."""
     params, runtime, run = process.params, process.params.runtime, RunPaths(process.instance, paths.seed)
     predictions, items = read_frame(run.predictions, PREDICTIONS), read_frame(paths.items, ITEMS)

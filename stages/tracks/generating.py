@@ -6,6 +6,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -20,6 +21,7 @@ from stages.runtime.progress import progress
 from stages.runtime.seeds import seed_everything
 from stages.runtime.settings import Params
 from stages.tracks.schemas.predictions import PREDICTIONS
+from stages.tracks.seeds import for_each_seed
 
 # Wraps the list of chunks, to show progress.
 Progress = Callable[[list[Any]], Iterable[Any]]
@@ -48,13 +50,11 @@ def generate(process: StageProcess, rewritten: Callable[[Params, str, ModelPaths
     Raises:
         InputError: as of ``rewritten``.
     """
-    params, name = process.params, process.instance
-    for seed in params.run_seeds(name):
-        _generate(process.under(seed), ModelPaths(params.run_model(name), seed), rewritten)
+    for_each_seed(process, partial(_generate, rewritten), __name__, lambda run: [run.predictions.parent])
 
 
-def _generate(process: StageProcess, paths: ModelPaths,
-              rewritten: Callable[[Params, str, ModelPaths, str, Progress], Rewritten]) -> None:
+def _generate(rewritten: Callable[[Params, str, ModelPaths, str, Progress], Rewritten], process: StageProcess,
+              paths: ModelPaths) -> None:
     """Write the predictions of the run with one of the models of its row."""
     params, name = process.params, process.instance
     runtime = params.runtime

@@ -50,10 +50,22 @@ def seed_of(name: str, seeds: Sequence[int], wanted: int | None = None) -> int:
     Raises:
         InputError: the row has no such seed.
     """
+    if wanted is not None and not seeds:
+        raise InputError(f"--seed {wanted}: {name} works on no seed of a model; leave it out.")
     if wanted is not None and wanted not in seeds:
         raise InputError(f"--seed {wanted}: {name} has the seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}. "
                          f"Give one of these, or add {wanted} to its seeds in the recipe.")
     return seeds[0] if wanted is None else wanted
+
+
+def seeds_of_stage(params: "Params | Validated", stage: str, key: str) -> list[int]:
+    """Return the seeds that stage instance ``stage@key`` works on one after another; none for one without."""
+    for track in TRACKS.values():
+        if stage == track.trained_by and key in track.models(params):
+            return params.model_seeds(key)
+        if stage in (track.computed_by, track.evaluated_by) and key in track.runs(params):
+            return params.run_seeds(key)
+    return []
 
 
 def _having(name: str, known: Mapping[str, Mapping[str, Any]], what: str) -> Track:

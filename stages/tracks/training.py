@@ -15,13 +15,14 @@ import torch
 from transformers import PreTrainedModel
 
 from models.training import Bar, CheckpointStore, History
-from models.training.parallel import place
+from models.training.parallel import from_first, place
 from stages.artifacts.paths import ModelPaths
 from stages.artifacts.tables import Provenance
 from stages.runtime.code import GROUND, code_of
 from stages.runtime.device import choose_device
 from stages.runtime.distributed import process_group
 from stages.runtime.fingerprint import hash_files, hash_values
+from stages.runtime.finished import Finished
 from stages.runtime.precision import settled_precision
 from stages.runtime.process import StageProcess
 from stages.runtime.seeds import derived_seed, seed_everything
@@ -110,6 +111,9 @@ def _train(process: StageProcess, seed: int, training: Training[Made], entry: st
     key = hash_values({**process.computed_values, "data": hash_files(training.tables),
                        "code": hash_files(_code(entry, training.code)), "torch": torch.__version__,
                        "models": training.models, **training.further})
+    finished = Finished(process, key, [ModelPaths(process.instance, seed).folder])
+    if from_first(finished.restore):
+        return
     precision = settled_precision(device, runtime, training.settings, f"{process.stage}.training")
     store, count = open_checkpoints(process, key, runtime.checkpoint_minutes), place()[1]
     warn_of_idle_processes(process, training.settings, count)
@@ -124,6 +128,7 @@ def _train(process: StageProcess, seed: int, training: Training[Made], entry: st
                 made, Provenance(process.name, process.params_hash, training.models, precision=precision))
     process.measured["training"] = training_record(trained.history, precision, device, count)
     process.measured.update(made.measured)
+    finished.keep()
     store.clear()
 
 

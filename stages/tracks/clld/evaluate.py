@@ -43,6 +43,7 @@ from stages.tracks.clld.schemas.trained import LABELLED_ITEMS
 from stages.tracks.clld.sureness import brier, calibration_table, nll, sureness_of
 from stages.tracks.clld.texts import class_numbers
 from stages.tracks.evaluation.systems import Resampling, rounded
+from stages.tracks.seeds import for_each_seed
 
 STAGE = "evaluate_clld"
 LEADING = ["accuracy", "macro_f1"]
@@ -170,9 +171,9 @@ def floor_systems(items: pd.DataFrame, on: TrainedOn, linear: pd.DataFrame) -> d
 
 
 def _work(process: StageProcess) -> None:
-    params, name = process.params, process.instance
-    for seed in params.run_seeds(name):
-        _evaluate(process.under(seed), ModelPaths(params.run_model(name), seed))
+    table = DatasetPaths(process.params.runs.clld[process.instance].dataset).table("linear_floor")
+    for_each_seed(process, _evaluate, __name__, lambda run: [run.predictions.parent, run.folder],
+                  lambda run: [table])
 
 
 def _evaluate(process: StageProcess, paths: ModelPaths) -> None:

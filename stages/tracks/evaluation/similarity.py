@@ -13,6 +13,7 @@ from stages.metrics.bertscore import BertScorer, package_baseline, package_layer
 from stages.metrics.tokens import Text
 from stages.metrics.word_tables import vectors_from_file, vectors_from_training
 from stages.runtime.errors import InputError
+from stages.runtime.fingerprint import hash_files
 from stages.runtime.seeds import derived_seed
 from stages.runtime.settings import Params
 from stages.tracks.evaluation.floors import SEEDED_AS
@@ -56,6 +57,19 @@ def similarity_of(params: Params, predictions: pd.DataFrame, items: pd.DataFrame
     return Similarity(vectors, scorer, {"emb": emb, "bertscore": bertscore})
 
 
+def similarity_sources(params: Params) -> list[Any]:
+    """Return what :func:`similarity_of` reads beside tables, as plain values that change with its content."""
+    emb, encoder = params.evaluation.emb, params.evaluation.bertscore.encoder
+    file = Path(emb.removeprefix("path:"))
+    vectors = resolve_encoder(_table_source(params.encoder.source)).description if emb == "encoder" else (
+        hash_files([file]) if emb.startswith("path:") and file.exists() else emb)
+    return [vectors, None if encoder is None else resolve_encoder(encoder).description]
+
+
+def _table_source(encoder: str) -> str:
+    return "bundled" if encoder == "scratch" else encoder
+
+
 def encoder_vectors(source: str) -> tuple[EncoderVectors, ResolvedEncoder]:
     """Return the static word-piece table of the encoder that ``encoder.source`` names.
 
@@ -64,7 +78,7 @@ def encoder_vectors(source: str) -> tuple[EncoderVectors, ResolvedEncoder]:
     """
     from models.encoders import load_encoder
 
-    resolved = resolve_encoder("bundled" if source == "scratch" else source)
+    resolved = resolve_encoder(_table_source(source))
     model, tokenizer = load_encoder(str(resolved.location))
     table = model.get_input_embeddings().state_dict()["weight"].numpy()     # (V, d)
     return EncoderVectors(table, tokenizer), resolved
