@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from benchmarks.harness import Context, Disagreement, Section, compare, peak_memory, run_stage_in, seconds_of
 from stages.artifacts.tables import Provenance, table_writer
 from stages.data.schemas.items import EXAMPLES
-from stages.graph.joins import DEFAULT_LIMITS, number_triples
+from stages.graph.joins import DEFAULT_LIMITS, joining, numbered_triples
 from stages.graph.partitions import components
 from stages.graph.relations import relate
 from stages.graph.statistics import centrality
@@ -76,7 +76,8 @@ _NOTES = [
 
 def columns_first(triples: pa.Table, settings: Graph) -> tuple[Any, ...]:
     """Build the graph our way: DuckDB, sparse products, power iteration."""
-    numbered = number_triples(triples, DEFAULT_LIMITS)
+    with joining({"triples": triples}, DEFAULT_LIMITS) as connection:
+        numbered = numbered_triples(connection)
     nodes = len(numbered.names)
     edges = relate(numbered, settings.max_nbr, settings.max_cluster_outputs, settings.link_inputs).edges
     return numbered.names, edges, centrality(nodes, edges).scores, components(nodes, edges)

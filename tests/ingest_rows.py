@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from pipeline.schemas import SCHEMAS
 from stages.artifacts.tables import as_table
 from stages.data import ingest
 from stages.data.deduplication.text_keys import text_key
@@ -45,8 +44,7 @@ def ingested(rows: Iterable[RawRow], data: Dataset, params: Ingest, seed: int, s
     made = ingest.run(rows, data, params, seed, folder)
     tables = {}
     for name, pieces in made.pieces.items():
-        kind = made.examples if name == "examples" else name
-        tables[name] = pa.concat_tables([as_table(SCHEMAS[kind], piece) for piece in pieces()]).to_pandas()
+        tables[name] = pa.concat_tables([as_table(made.schemas[name], piece) for piece in pieces()]).to_pandas()
     return SimpleNamespace(counts=made.counts, **tables)
 
 

@@ -18,11 +18,11 @@ from pipeline.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, read_metadata, read_table, write_table
 from stages.data import annotate
 from stages.data.language import annotation
+from stages.data.language.annotators import load_annotator
 from stages.data.language.pipelines import noun_chunks
 from stages.data.language.tokens import (
     annotate_texts,
     doc_columns,
-    fixed_chunks,
     noun_runs,
     rebuild_docs,
     stream_chunks,
@@ -101,7 +101,7 @@ def test_a_pipeline_for_another_language_is_refused(pipeline):
 
 def test_documents_come_back_as_the_pipeline_left_them(pipeline):
     tokens = annotate.run(texts(TEXTS), Annotate(pipeline=pipeline))
-    nlp = annotation.reader(pipeline, "en").nlp
+    nlp = load_annotator(pipeline, "en").nlp
     for (text_id, rebuilt), text in zip(rebuild_docs(tokens), TEXTS, strict=True):
         original = nlp(text)
         assert rebuilt.text == text == TEXTS[text_id]
@@ -112,9 +112,8 @@ def test_documents_come_back_as_the_pipeline_left_them(pipeline):
 
 def test_chunks_stand_alone_and_are_cut_by_id():
     table = texts([str(n) for n in range(10)]).sort_by([("text_id", "descending")])
-    chunks = fixed_chunks(table, 4)
+    chunks = list(stream_chunks([table.sort_by("text_id")], 4))
     assert [chunk["text_id"].to_pylist() for chunk in chunks] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
-    assert fixed_chunks(table.slice(0, 0), 4) == []
     assert token_table({name: [] for name in SCHEMAS["tokens"].arrow().names}).num_rows == 0
 
 
@@ -134,7 +133,7 @@ def test_the_stage_writes_the_same_bytes_for_any_number_of_workers(pipeline, tmp
 
 
 def test_columns_are_what_the_tokens_of_each_document_say(pipeline):
-    nlp = annotation.reader(pipeline, "en").nlp
+    nlp = load_annotator(pipeline, "en").nlp
     rows = token_table(annotate_texts(nlp, range(len(TEXTS)), TEXTS)).to_pylist()
     for row, doc in zip(rows, map(nlp, TEXTS), strict=True):
         spans = [(start, end) for start, end, _ in noun_chunks(doc)]
@@ -173,7 +172,7 @@ def test_runs_of_nouns_agree_with_a_slow_loop():
 
 
 def test_the_vocabulary_does_not_grow(pipeline):
-    nlp = annotation.reader(pipeline, "en").nlp
+    nlp = load_annotator(pipeline, "en").nlp
     annotate_texts(nlp, [0], ["Dogs bark."])
     before = len(nlp.vocab.strings)
     table = token_table(annotate_texts(nlp, range(50), [f"word{number}ish bark" for number in range(50)]))
@@ -190,7 +189,7 @@ def test_texts_with_nothing_to_say(pipeline, text):
 
 
 def test_a_text_that_is_too_long_is_named_with_the_remedy(pipeline, monkeypatch):
-    monkeypatch.setattr(annotation.reader(pipeline, "en").nlp, "max_length", 1000)
+    monkeypatch.setattr(load_annotator(pipeline, "en").nlp, "max_length", 1000)
     with pytest.raises(InputError, match=r"text 1: 1,001 characters, but .* at most 1,000 .*Split it into paragraphs"):
         annotate.run(texts(["Dogs", "x" * 1001]), Annotate(pipeline=pipeline))
     assert annotate.run(texts(["x" * 1000]), Annotate(pipeline=pipeline)).num_rows == 1
@@ -222,14 +221,15 @@ def test_chinese_is_read_by_jieba():
     assert annotate.run(texts(["我来到北京清华大学。"], language="zh"), Annotate(pipeline="jieba")).equals(table)
 
 
-def test_streamed_chunks_are_the_fixed_ones_however_they_come():
+def test_streamed_chunks_are_the_same_however_they_come():
     table = texts([str(number) for number in range(23)])
+    whole = list(stream_chunks([table], 5))
     for sizes in ([23], [1] * 23, [5, 0, 9, 9], [11, 12]):
         cuts = np.cumsum([0, *sizes])
         batches = [table.slice(start, size) for start, size in zip(cuts, sizes, strict=False)]
         chunks = list(stream_chunks(batches, 5))
         assert [chunk.num_rows for chunk in chunks] == [5, 5, 5, 5, 3]
-        assert all(one.equals(other) for one, other in zip(chunks, fixed_chunks(table, 5), strict=True))
+        assert all(one.equals(other) for one, other in zip(chunks, whole, strict=True))
     assert list(stream_chunks([], 5)) == list(stream_chunks([table.slice(0, 0)], 5)) == []
 
 

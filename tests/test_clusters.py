@@ -51,7 +51,7 @@ def test_rows_come_sorted_however_the_tables_lie():
 def test_pieces_have_a_fixed_size_and_join_to_the_whole(monkeypatch, rows, sizes):
     examples, keywords = tables([("a", "b", None)] * rows)
     whole = clusters_of(examples, keywords)
-    monkeypatch.setattr(joins, "ROW_GROUP", 10)
+    monkeypatch.setattr(clusters, "ROW_GROUP", 10)
     pieces = list(clusters.run(examples, keywords))
     assert [piece.num_rows for piece in pieces] == sizes
     assert [row for piece in pieces for row in piece.to_pylist()] == whole.to_pylist()

@@ -114,7 +114,7 @@ def test_missing_outs_come_from_the_cache_and_only_the_rest_is_computed(done, tm
     hashed = lock(root)["stages"]["side@d"]["outs"][0]["md5"]
     (root / ".dvc/cache/files/md5" / hashed[:2] / hashed[2:]).unlink()
     params = (root / "params.yaml").read_text()
-    (root / "params.yaml").write_text(params.replace("seed: 2\n", "seed: 3\n"))
+    (root / "params.yaml").write_text(params.replace("      - 2\n", "      - 3\n"))
     some = keycontrast(root, "run")
     assert some.returncode == 0 and "Artifacts of 3 stages brought back" in some.stdout, some.stdout + some.stderr
     assert sorted(order(root)) == ["side@d", "train_x@m2"]
@@ -124,7 +124,7 @@ def test_params_that_come_back_compute_nothing_and_a_failed_stage_is_restored_by
     root = copied(done[0], tmp_path / "p")
     params = root / "params.yaml"
     one = params.read_text()
-    two = one.replace("seed: 2\n", "seed: 3\n")
+    two = one.replace("      - 2\n", "      - 3\n")
     order(root)
     for text, ran in ((two, ["train_x@m2"]), (one, []), (two, [])):
         params.write_text(text)

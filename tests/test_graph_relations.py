@@ -9,7 +9,7 @@ from keyword_graphs import named, oracle, random_triples
 
 from stages.graph import relations
 from stages.graph.edges import Edges, strongest
-from stages.graph.joins import DEFAULT_LIMITS, number_triples
+from stages.graph.joins import DEFAULT_LIMITS, joining, numbered_triples
 from stages.graph.relations import BLOCK, Dropped, relate
 from stages.runtime.errors import InputError
 
@@ -18,8 +18,9 @@ MANY_WORDS = [f"w{number:02d}" for number in range(60)]
 
 def numbered(triples):
     names = ("input_keyword", "output_keyword", "negative_keyword")
-    return number_triples(pa.table({name: pa.array([row[place] for row in triples], pa.string())
-                                    for place, name in enumerate(names)}), DEFAULT_LIMITS)
+    rows = pa.table({name: pa.array([row[place] for row in triples], pa.string()) for place, name in enumerate(names)})
+    with joining({"triples": rows}, DEFAULT_LIMITS) as connection:
+        return numbered_triples(connection)
 
 
 def columns(edges):

@@ -13,7 +13,7 @@ from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
 from stages.keywords import psi
-from stages.keywords.importance.psi import centred_ranks, importance, primary_and_secondary
+from stages.keywords.importance.psi import centred_ranks, importance
 from stages.keywords.importance.texts import Texts, read_texts, split_texts
 from stages.keywords.importance.vectors import VectorTable
 from stages.keywords.source_pairs import source_pairs
@@ -122,27 +122,6 @@ def test_c_p3_the_threshold_decides_from_all_words_to_none():
     assert shares[0] == 1.0 and shares[-1] == 0.0 and shares == sorted(shares, reverse=True)
     for score, primary in zip(rows["score"], rows["primary"], strict=True):
         assert (primary == (score > 0.1)).all()
-
-
-def test_c_p4_reading_both_sequences_in_order_restores_the_text():
-    assert primary_and_secondary(["what", "is", "the", "best", "diet", "?"], [False] * 3 + [True] * 2 + [False]) == (
-        ["[MASK]", "best", "diet", "[MASK]"], ["what", "is", "the", "[MASK]", "?"])
-    assert primary_and_secondary([], []) == ([], [])
-    assert primary_and_secondary(["a", "b"], [True, True]) == (["a", "b"], ["[MASK]"])
-    random = np.random.default_rng(0)
-    for _ in range(50):
-        words = [f"w{i}" for i in range(random.integers(1, 12))]
-        primary = (random.random(len(words)) < 0.5).tolist()
-        assert restored(*primary_and_secondary(words, primary), primary[0]) == words
-
-
-def restored(first, second, first_opens):
-    """Read runs of the two sequences in turn, from mask to mask."""
-    runs = [[run.split() for run in " ".join(sequence).split("[MASK]") if run.strip()] for sequence in (first, second)]
-    order, words = (runs if first_opens else runs[::-1]), []
-    for turn in range(sum(map(len, runs))):
-        words += order[turn % 2][turn // 2]
-    return words
 
 
 @pytest.mark.parametrize("ties", ["ordinal", "average"])

@@ -20,7 +20,8 @@ from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
 from stages.keywords import s_tagger
-from stages.keywords.tagging.sources import labelled_sources, read_lower, vocabulary
+from stages.keywords.importance.texts import read_words
+from stages.keywords.tagging.sources import labelled_sources, vocabulary
 from stages.keywords.tagging.tagger import load_tagger, majority, tag, word_tokenizer
 from stages.runtime.errors import InputError
 from stages.runtime.precision import computed_in
@@ -153,7 +154,7 @@ def tables():
 
 
 def lower():
-    return read_lower([pa.table({"text_id": range(len(WORDS)), "token": WORDS})])
+    return read_words([pa.table({"text_id": range(len(WORDS)), "token": WORDS})], str.lower)
 
 
 def psi_table(psi):

@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, read_batches, table_writer
-from stages.data.language.annotation import annotated, reader, row_groups
-from stages.data.language.tokens import fixed_chunks, stream_chunks
+from stages.data.language.annotation import annotated, row_groups
+from stages.data.language.annotators import load_annotator
+from stages.data.language.tokens import stream_chunks
 from stages.data.schemas.texts import TEXTS
 from stages.data.schemas.tokens import TOKENS
 from stages.runtime.chunk_store import ChunkStore
@@ -44,7 +45,7 @@ def run(texts: pa.Table, params: "Annotate", workers: int = 1, address: str | No
     if not texts.num_rows:
         return empty
     language = _one_language(set(texts["language"].unique().to_pylist()), "texts")
-    chunks = fixed_chunks(texts.select(_COLUMNS), params.chunk)
+    chunks = stream_chunks([texts.select(_COLUMNS).sort_by("text_id")], params.chunk)
     return pa.concat_tables([empty, *annotated(chunks, params.pipeline, language, texts.num_rows, workers, address)])
 
 
@@ -71,7 +72,7 @@ def _work(process: StageProcess) -> None:
     source, chosen = paths.table("texts"), params.annotate
     languages, total = _survey(source)
     language = _one_language(languages or {params.datasets[process.instance].language}, str(source))
-    by = reader(chosen.pipeline, language)
+    by = load_annotator(chosen.pipeline, language)
     key = hash_values({**process.computed_values, "model": by.describe(),
                        "code": hash_files(code_of(["stages.data.annotate"], GROUND))})
     store = ChunkStore(process.scratch, key)

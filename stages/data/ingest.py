@@ -16,7 +16,6 @@ from stages.data.layouts.registry import structure_of
 from stages.data.negatives.sources import check_source
 from stages.data.reading.files import read_rows
 from stages.data.reading.rows import RawRow
-from stages.data.schemas.texts import REJECTED, TEXTS
 from stages.data.splitting.exclusions import connected
 from stages.runtime.errors import InputError, nearest
 from stages.runtime.process import StageProcess, run_stage
@@ -64,9 +63,8 @@ def _work(process: StageProcess) -> None:
         made = run(read_rows(dataset), dataset, params.ingest_settings(key), params.seed, spool)
         provenance = Provenance(process.name, process.params_hash, counts=made.counts)
         paths = DatasetPaths(key)
-        schemas = {"examples": made.examples, "texts": TEXTS, "rejected": REJECTED}
         for name, pieces in made.pieces.items():
-            with table_writer(paths.table(name), schemas[name], provenance) as writer:
+            with table_writer(paths.table(name), made.schemas[name], provenance) as writer:
                 for piece in pieces():
                     writer.write(piece)
         write_json(paths.metrics("ingest"), made.counts)

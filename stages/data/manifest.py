@@ -4,7 +4,6 @@ The report shows all of them, and DVC cannot be told of a folder per data set in
 set of its own: it depends on these lists, which change whenever an artifact does.
 """
 
-import hashlib
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 from stages.artifacts.paths import ARTIFACTS, COMPARISON, MODELS, PREDICTED, PROBES, RUNS, DatasetPaths
 from stages.artifacts.tables import read_metadata, write_json
 from stages.runtime.errors import InputError
+from stages.runtime.fingerprint import sha256_of
 from stages.runtime.process import StageProcess, run_stage
 
 MANIFESTS = ARTIFACTS / "manifests"
@@ -28,9 +28,7 @@ def run(folder: Path, files: Iterable[Path]) -> dict[str, Any]:
 
 
 def _entry(path: Path) -> dict[str, Any]:
-    with path.open("rb") as handle:
-        digest = hashlib.file_digest(handle, "sha256").hexdigest()
-    entry: dict[str, Any] = {"bytes": path.stat().st_size, "sha256": digest}
+    entry: dict[str, Any] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
     if path.suffix == ".parquet":
         entry |= {"rows": pq.read_metadata(path).num_rows, "metadata": read_metadata(path)}
     return entry

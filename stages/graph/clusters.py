@@ -7,17 +7,26 @@ disk beyond that; rows are written as they come.
 import sys
 from collections.abc import Iterator
 
+import duckdb
 import pyarrow as pa
 
 from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import Provenance, table_writer
-from stages.graph.joins import DEFAULT_LIMITS, JoinLimits, Rows, cluster_rows
+from stages.artifacts.tables import ROW_GROUP, Provenance, table_writer
+from stages.graph.joins import DEFAULT_LIMITS, TRIPLES, JoinLimits, Rows, joining
 from stages.graph.schemas.clusters import CLUSTERS
+from stages.runtime.errors import InputError
 from stages.runtime.process import StageProcess, run_stage
+
+_LOST = """
+    SELECT example_id, text_id FROM (
+        SELECT example_id, unnest([source_id, target_id, negative_id]) AS text_id FROM examples WHERE split = 'train')
+    ANTI JOIN keywords USING (text_id) WHERE text_id IS NOT NULL ORDER BY example_id, text_id LIMIT 1"""
 
 
 def run(examples: Rows, keywords: Rows, limits: JoinLimits = DEFAULT_LIMITS) -> Iterator[pa.Table]:
-    """Yield table ``clusters`` (HCL 3.1) in pieces: one row per training example whose input has a keyword.
+    """Yield table ``clusters`` (HCL 3.1) in its order, in pieces of a fixed number of rows.
+
+    There is one row per training example whose input has a keyword.
 
     Args:
         examples: table ``examples``, or its file.
@@ -27,7 +36,25 @@ def run(examples: Rows, keywords: Rows, limits: JoinLimits = DEFAULT_LIMITS) -> 
     Raises:
         InputError: a text of the training examples has no keyword row.
     """
-    return cluster_rows(examples, keywords, limits)
+    with joining({"examples": examples, "keywords": keywords}, limits) as connection:
+        for example, text in connection.sql(_LOST).fetchall():
+            raise InputError(f"keywords.parquet: no keyword for text {text} of example {example}. The tables are out "
+                             f"of step: run `keycontrast run`, or the stage keywords and those after it, again.")
+        members = TRIPLES.format(condition="<>")
+        yield from _pieces(connection.sql(f"{members} ORDER BY x.keyword, e.example_id"))
+
+
+def _pieces(result: duckdb.DuckDBPyRelation) -> Iterator[pa.Table]:
+    """Yield the rows of a result in tables of ``ROW_GROUP`` rows, whatever the sizes in which they come."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in result.to_arrow_reader(ROW_GROUP):
+        waiting.append(batch)
+        if sum(map(len, waiting)) >= ROW_GROUP:
+            table = pa.Table.from_batches(waiting)
+            yield table.slice(0, ROW_GROUP)
+            waiting = table.slice(ROW_GROUP).to_batches()
+    if any(map(len, waiting)):
+        yield pa.Table.from_batches(waiting)
 
 
 def _work(process: StageProcess) -> None:

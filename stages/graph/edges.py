@@ -36,11 +36,6 @@ class Edges:
         return cls.of(*(np.concatenate([empty, *(getattr(part, name) for part in parts)])
                         for name in ("target", "source", "sign", "count")))
 
-    @classmethod
-    def read(cls, table: pa.Table) -> "Edges":
-        """Return the columns of table ``edges``."""
-        return cls(*(table[name].to_numpy() for name in ("target", "source", "sign", "count")))
-
     def where(self, chosen: np.ndarray) -> "Edges":
         """Return the edges that ``chosen`` (a mask, or places) takes."""
         return Edges(self.target[chosen], self.source[chosen], self.sign[chosen], self.count[chosen])

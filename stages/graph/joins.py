@@ -29,17 +29,14 @@ from stages.runtime.errors import InputError
 Rows: TypeAlias = Path | pa.Table | pd.DataFrame
 _SCHEMAS = {schema.name: schema for schema in (EXAMPLES, KEYWORDS, CLUSTERS)}
 
-_TRIPLES = f"""
+# Keywords of the training examples whose input keyword is unequal or equal (``condition``) to the mark for none.
+TRIPLES = f"""
     SELECT x.keyword AS keyword, e.example_id AS example_id, y.keyword AS output_keyword, n.keyword AS negative_keyword
     FROM (SELECT * FROM examples WHERE split = 'train') AS e
     JOIN (SELECT text_id, keyword FROM keywords WHERE keyword {{condition}} '{NO_KEYWORD}') AS x
         ON x.text_id = e.source_id
     JOIN keywords AS y ON y.text_id = e.target_id
     LEFT JOIN keywords AS n ON n.text_id = e.negative_id"""
-_LOST = """
-    SELECT example_id, text_id FROM (
-        SELECT example_id, unnest([source_id, target_id, negative_id]) AS text_id FROM examples WHERE split = 'train')
-    ANTI JOIN keywords USING (text_id) WHERE text_id IS NOT NULL ORDER BY example_id, text_id LIMIT 1"""
 _NODES = """
     CREATE TEMP TABLE numbered AS
     SELECT keyword, CAST(row_number() OVER (ORDER BY keyword) - 1 AS INTEGER) AS node_id
@@ -89,25 +86,6 @@ class NodeTriples:
         return len(self.input)
 
 
-def cluster_rows(examples: Rows, keywords: Rows, limits: JoinLimits) -> Iterator[pa.Table]:
-    """Yield table ``clusters`` in its order, in pieces of a fixed number of rows.
-
-    Args:
-        examples: table ``examples``.
-        keywords: table ``keywords``.
-        limits: of the join.
-
-    Raises:
-        InputError: a text of the training examples has no row in ``keywords``.
-    """
-    with joining({"examples": examples, "keywords": keywords}, limits) as connection:
-        for example, text in connection.sql(_LOST).fetchall():
-            raise InputError(f"keywords.parquet: no keyword for text {text} of example {example}. The tables are out "
-                             f"of step: run `keycontrast run`, or the stage keywords and those after it, again.")
-        members = _TRIPLES.format(condition="<>")
-        yield from _pieces(connection.sql(f"{members} ORDER BY x.keyword, e.example_id"))
-
-
 def node_triples(examples: Rows, keywords: Rows, clusters: Rows, limits: JoinLimits) -> NodeTriples:
     """Return the triples of all training examples: members of clusters, and those whose input has no keyword.
 
@@ -120,14 +98,8 @@ def node_triples(examples: Rows, keywords: Rows, clusters: Rows, limits: JoinLim
     with joining({"examples": examples, "keywords": keywords, "clusters": clusters}, limits) as connection:
         columns = "keyword AS input_keyword, output_keyword, negative_keyword"
         connection.execute(f"CREATE TEMP VIEW triples AS SELECT {columns} FROM clusters "
-                           f"UNION ALL SELECT {columns} FROM ({_TRIPLES.format(condition='=')})")
-        return _numbered(connection)
-
-
-def number_triples(triples: Rows, limits: JoinLimits) -> NodeTriples:
-    """Return ``triples`` (columns ``input_keyword``, ``output_keyword``, ``negative_keyword``) as node ids."""
-    with joining({"triples": triples}, limits) as connection:
-        return _numbered(connection)
+                           f"UNION ALL SELECT {columns} FROM ({TRIPLES.format(condition='=')})")
+        return numbered_triples(connection)
 
 
 @contextmanager
@@ -171,20 +143,8 @@ def _arrow(rows: pa.Table | pd.DataFrame) -> pa.Table:
     return rows if isinstance(rows, pa.Table) else pa.Table.from_pandas(rows, preserve_index=False)
 
 
-def _pieces(result: duckdb.DuckDBPyRelation) -> Iterator[pa.Table]:
-    """Yield the rows of a result in tables of ``ROW_GROUP`` rows, whatever the sizes in which they come."""
-    waiting: list[pa.RecordBatch] = []
-    for batch in result.to_arrow_reader(ROW_GROUP):
-        waiting.append(batch)
-        if sum(map(len, waiting)) >= ROW_GROUP:
-            table = pa.Table.from_batches(waiting)
-            yield table.slice(0, ROW_GROUP)
-            waiting = table.slice(ROW_GROUP).to_batches()
-    if any(map(len, waiting)):
-        yield pa.Table.from_batches(waiting)
-
-
-def _numbered(connection: duckdb.DuckDBPyConnection) -> NodeTriples:
+def numbered_triples(connection: duckdb.DuckDBPyConnection) -> NodeTriples:
+    """Return view ``triples`` (columns ``input_keyword``, ``output_keyword``, ``negative_keyword``) as node ids."""
     connection.execute(_NODES)
     names = connection.sql("SELECT keyword FROM numbered ORDER BY node_id").to_arrow_table()["keyword"]
     columns: dict[str, list[np.ndarray]] = {"input": [], "output": [], "negative": []}

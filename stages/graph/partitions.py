@@ -27,7 +27,8 @@ class Communities:
 
     Attributes:
         number: of each node's community (n,) int32.
-        modularity: of the partition, at the resolution it was found with; 0 for a graph without positive edges.
+        modularity: of the partition (Newman 2004), at the resolution it was found with; 0 for a graph without positive
+            edges.
     """
 
     number: np.ndarray
@@ -58,28 +59,9 @@ def communities(nodes: int, edges: Edges, resolution: float) -> Communities:
     graph = igraph.Graph(n=nodes, edges=np.column_stack([low, high]))
     with _fixed_randomness():
         found = graph.community_leiden(objective_function="modularity", weights=weights.tolist(),
-                                       resolution=resolution, n_iterations=_PASSES)
-    number = _by_smallest(np.array(found.membership))
-    return Communities(number, modularity(number, low, high, weights, resolution))
-
-
-def modularity(number: np.ndarray, low: np.ndarray, high: np.ndarray, weights: np.ndarray,
-               resolution: float) -> float:
-    """Return the modularity of a partition of an undirected graph without self loops (Newman 2004).
-
-    The share of the weight inside communities, less ``resolution`` times what it would be if the nodes kept their
-    weights and edges fell at random.
-
-    Args:
-        number: community of each node (n,).
-        low, high: ends of each edge (E,).
-        weights: of each edge (E,).
-        resolution: gamma.
-    """
-    total = weights.sum()
-    inside = weights[number[low] == number[high]].sum() / total
-    strength = np.bincount(number[np.concatenate([low, high])], np.concatenate([weights, weights]))
-    return float(inside - resolution * np.square(strength / (2 * total)).sum())
+                                       resolution=resolution, n_iterations=_PASSES).membership
+    return Communities(_by_smallest(np.array(found)),
+                       graph.modularity(found, weights=weights.tolist(), resolution=resolution))
 
 
 def _undirected(nodes: int, edges: Edges) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

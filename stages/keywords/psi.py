@@ -5,8 +5,9 @@ source text paired with itself (mode xx) and one per source and reference (mode 
 """
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -88,15 +89,12 @@ def _work(process: StageProcess) -> None:
                             read_metadata(paths.table("word_vectors")).get("models", {}))
     pieces = run(lambda: read_batches(paths.table("tokens"), TOKENS, ["text_id", "token"], CHUNK),
                  read_frame(paths.table("examples"), EXAMPLES), vectors, params.psi)
+    total: Counter[str] = Counter()
     with table_writer(paths.table(STAGE), PSI, provenance) as writer:
         for piece in progress(pieces, process.name, unit="chunk"):
             writer.write(piece)
-            _add(provenance.counts, counts(piece))
-
-
-def _add(total: dict[str, Any], more: dict[str, int]) -> None:
-    for name, value in more.items():
-        total[name] = total.get(name, 0) + value
+            total.update(counts(piece))
+        provenance.counts = dict(total)
 
 
 def main(argv: list[str] | None = None) -> int:

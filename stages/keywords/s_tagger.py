@@ -31,8 +31,9 @@ from stages.artifacts.tables import (
 )
 from stages.data.schemas.items import EXAMPLES
 from stages.data.schemas.tokens import TOKENS
+from stages.keywords.importance.texts import WordTexts, read_words
 from stages.keywords.schemas.words import S_TAGS
-from stages.keywords.tagging.sources import LowerTexts, labelled_sources, read_lower, vocabulary, word_ids
+from stages.keywords.tagging.sources import labelled_sources, vocabulary, word_ids
 from stages.keywords.tagging.tagger import TrainedTagger, model_card, tag, tag_columns, tagger_metrics, word_tokenizer
 from stages.runtime.fingerprint import sha256_of
 from stages.runtime.memory import keep_freed_memory
@@ -43,7 +44,7 @@ from stages.runtime.training import fit_of_data_set
 STAGE = "s_tagger"
 
 
-def run(examples: pd.DataFrame, lower: LowerTexts, psi: pa.Table, values: Mapping[str, Any], seed: int,
+def run(examples: pd.DataFrame, lower: WordTexts, psi: pa.Table, values: Mapping[str, Any], seed: int,
         store: CheckpointStore, device: str = "cpu",
         open_bar: Callable[[int, int], Bar] | None = None) -> TrainedTagger:
     """Train a tagger on training sources and tag every source of ``examples``.
@@ -93,7 +94,7 @@ def _work(process: StageProcess) -> None:
     params, paths = process.params, DatasetPaths(process.instance)
     tables = [paths.table(kind) for kind in ("examples", "tokens", "psi")]
     examples = read_frame(tables[0], EXAMPLES)
-    lower = read_lower(read_batches(tables[1], TOKENS, ["text_id", "token"]))
+    lower = read_words(read_batches(tables[1], TOKENS, ["text_id", "token"]), str.lower)
     psi = read_table(tables[2], columns=["text_id", "mode", "pair", "primary"])
     values = params.s_tagger.plain()
     trained, precision, store = fit_of_data_set(process, values, tables, lambda store, device, open_bar: run(

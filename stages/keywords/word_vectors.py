@@ -60,7 +60,7 @@ def run(tokens: Iterable[pa.Table], examples: pd.DataFrame, params: "WordVectors
         description, duplicates = training_description(**settings), 0
     else:
         path = Path(params.source.removeprefix("path:"))
-        read = vectors_of_tokens(path, vocabulary.tokens)
+        read = vectors_of_tokens(path, vocabulary.words)
         words, vectors, duplicates = read.words, read.vectors, read.duplicates
         description = {"origin": f"file {path.name}", "sha256": sha256_of(path), "layout": read.layout,
                        "words_in_file": read.lines, "size": vectors.shape[1]}
@@ -69,7 +69,7 @@ def run(tokens: Iterable[pa.Table], examples: pd.DataFrame, params: "WordVectors
 
 def _trained(vocabulary: Vocabulary, params: "WordVectors", seed: int) -> tuple[list[str], np.ndarray]:
     """Train on the lower-cased training texts, in the order of their ids; white space is no word."""
-    lower = [token.lower() for token in vocabulary.tokens]
+    lower = [token.lower() for token in vocabulary.words]
     texts = vocabulary.texts
     sentences = [[lower[word] for word in texts.words[texts.offsets[place]:texts.offsets[place + 1]]
                   if not lower[word].isspace()]
@@ -85,7 +85,7 @@ def _trained(vocabulary: Vocabulary, params: "WordVectors", seed: int) -> tuple[
 def _made(vocabulary: Vocabulary, words: list[str], vectors: np.ndarray, description: dict[str, Any],
           duplicates: int) -> Made:
     row = {word: number for number, word in enumerate(words)}
-    of_token = [found_form(token, row) for token in vocabulary.tokens]
+    of_token = [found_form(token, row) for token in vocabulary.words]
     rows = np.array([-1 if form is None else row[form] for form in of_token], dtype=np.int64)
     counts = {split: vocabulary.counts(split) for split in vocabulary.by_split}
     uses = np.bincount(rows[rows >= 0], counts["train"][rows >= 0], minlength=len(words)).astype(np.int64)

@@ -69,13 +69,7 @@ def _evaluate(schema: TableSchema, scored: Callable[[Params, Evaluated], Evaluat
     seed_everything(params.seed, runtime.threads, runtime.deterministic, runtime.tf32)
     with computing(runtime) as device:
         similarity = similarity_of(params, predictions, items, device, cut)
-        result = scored(params, Evaluated(predictions, items, paths, similarity, resampling_of(params)))
+        result = scored(params, Evaluated(predictions, items, paths, similarity, Resampling.of(params)))
     result.metrics["settings"] |= {"model": paths.name, **similarity.description}
     write_evaluation(run, schema, result, process.name, process.params_hash,
                      computed_in(runtime.precision, runtime.tf32))
-
-
-def resampling_of(params: Params) -> Resampling:
-    """Return how the evaluation of every track makes its intervals."""
-    settings = params.evaluation
-    return Resampling(settings.resamples, settings.level, params.seed)

@@ -26,8 +26,7 @@ from pretend.device import NAME
 from pretend.measure import decoded_token, micro_batch
 from stages.encoders import resolve_encoder
 from stages.keywords import pair_classifier, s_tagger
-from stages.keywords.importance.texts import Texts
-from stages.keywords.tagging.sources import LowerTexts
+from stages.keywords.importance.texts import Texts, WordTexts
 from stages.params.data import PairClassifier, STagger
 from stages.params.hcl import TrainHcl
 from stages.params.pgkpr import TrainPgkpr
@@ -163,7 +162,7 @@ def tagger():
     words = sorted({word for row in items["source_words"] for word in row})
     texts = [[words.index(word) for word in row] for row in items["source_words"]] * 3
     offsets = np.concatenate([[0], np.cumsum([len(row) for row in texts])])
-    lower = LowerTexts(words, Texts(np.arange(len(texts)), offsets, np.concatenate(texts)))
+    lower = WordTexts(words, Texts(np.arange(len(texts)), offsets, np.concatenate(texts)))
     examples = pd.DataFrame({"source_id": range(len(texts)), "target_id": range(len(texts)),
                              "split": ["train"] * (len(texts) - 4) + ["validation"] * 4,
                              "reference_ids": [[number] for number in range(len(texts))]})

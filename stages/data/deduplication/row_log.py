@@ -16,6 +16,9 @@ from stages.data.deduplication.on_disk import RecordFile
 KEPT, DUPLICATE, OTHER_SPLIT, BOTH_LABELS, CONNECTED, ALONE, GROUP_SIZE = range(7)
 CATEGORIES = {DUPLICATE: "duplicate", OTHER_SPLIT: "other split", BOTH_LABELS: "both labels",
               CONNECTED: "other split", ALONE: "alone", GROUP_SIZE: "group size"}
+_DETAILS = {CONNECTED: "its texts are connected with rows of a split that is evaluated",
+            ALONE: "its group has no other text",
+            GROUP_SIZE: "its group has more or fewer distinct texts than ingest.captions asks for"}
 # Rows left out for these reasons are in order; nothing has to be corrected.
 _IN_ORDER = ("duplicate", "other split", "alone", "group size")
 
@@ -137,20 +140,16 @@ class RowLog:
         _, code, file, row = verdict
         if code == KEPT:
             return ""
-        category = CATEGORIES[code]
+        if code in _DETAILS:
+            return f"{CATEGORIES[code]}: {_DETAILS[code]}"
+        if code == BOTH_LABELS:
+            both = (f"the text occurs as {labels[file]!r} and as {labels[row]!r}" if labels else
+                    "the pair occurs as paraphrase and as non-paraphrase")
+            return f"{CATEGORIES[code]}: {both}"
+        place = f"{self.files[file]} row {row}"
         if code == DUPLICATE:
-            return f"{category}: of {self.files[file]} row {row}"
-        if code == OTHER_SPLIT:
-            return f"{category}: kept as {self.files[file]} row {row}, of a split that is evaluated"
-        if code == CONNECTED:
-            return f"{category}: its texts are connected with rows of a split that is evaluated"
-        if code == ALONE:
-            return f"{category}: its group has no other text"
-        if code == GROUP_SIZE:
-            return f"{category}: its group has more or fewer distinct texts than ingest.captions asks for"
-        if labels:
-            return f"{category}: the text occurs as {labels[file]!r} and as {labels[row]!r}"
-        return f"{category}: the pair occurs as paraphrase and as non-paraphrase"
+            return f"{CATEGORIES[code]}: of {place}"
+        return f"{CATEGORIES[code]}: kept as {place}, of a split that is evaluated"
 
 
 def _stored(path: Path) -> Iterator[tuple[list[int], list[str | None], list[str]]]:

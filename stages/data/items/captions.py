@@ -7,7 +7,7 @@ import numpy as np
 from stages.data.deduplication.on_disk import TextFile
 from stages.data.deduplication.taken_rows import Taken
 from stages.data.deduplication.text_keys import text_key
-from stages.data.items.items import NO_TEXT, Items, TextLists, no_further, text_lists
+from stages.data.items.items import NO_TEXT, Items, TextLists, grouped, no_further
 from stages.data.splitting.components import components
 from stages.runtime.progress import progress
 from stages.runtime.seeds import derived_seed
@@ -15,8 +15,7 @@ from stages.runtime.seeds import derived_seed
 
 def caption_groups(taken: Taken, n_groups: int) -> TextLists:
     """Return the captions of each group, groups by number."""
-    order = np.argsort(taken.second, kind="stable")
-    return text_lists(np.bincount(taken.second, minlength=n_groups), taken.first[order])
+    return grouped(taken.second, taken.first, n_groups)
 
 
 def caption_components(captions: TextLists, n_texts: int) -> np.ndarray:

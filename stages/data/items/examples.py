@@ -16,6 +16,7 @@ from stages.data.items.labelled import labelled_counts, labelled_examples
 from stages.data.items.tables import example_batches, labelled_batches, text_batches, text_numbers, used_texts
 from stages.data.negatives.sources import left_out, made_items, negative_origin, no_items, with_negatives
 from stages.data.schemas.items import EXAMPLES, LABELLED_EXAMPLES
+from stages.data.schemas.texts import REJECTED, TEXTS
 from stages.data.splitting.by_hash import component_marks, split_by_hash
 from stages.data.splitting.exclusions import Connected
 from stages.data.splitting.leaks import leak_report
@@ -39,6 +40,11 @@ class Ingested:
     examples: TableSchema
     counts: dict[str, Any]
     pieces: Mapping[str, Callable[[], Iterable[Any]]]
+
+    @property
+    def schemas(self) -> dict[str, TableSchema]:
+        """Of each of ``pieces``."""
+        return {"examples": self.examples, "texts": TEXTS, "rejected": REJECTED}
 
 
 def contrasted_examples(found: Connected, dataset: "Dataset", params: "Ingest", seed: int) -> Ingested:

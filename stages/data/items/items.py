@@ -37,6 +37,11 @@ def text_lists(lengths: np.ndarray, texts: np.ndarray) -> TextLists:
     return TextLists(np.append(0, np.cumsum(lengths, dtype=np.int64)), texts)
 
 
+def grouped(group: np.ndarray, texts: np.ndarray, count: int) -> TextLists:
+    """Return the ``texts`` (n,) of each of ``count`` groups, in their order, given the (n,) ``group`` of each."""
+    return text_lists(np.bincount(group, minlength=count), texts[np.argsort(group, kind="stable")])
+
+
 @dataclass(frozen=True)
 class Items:
     """Examples as arrays of text numbers, four bytes each.

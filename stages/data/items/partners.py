@@ -14,7 +14,7 @@ from stages.data.deduplication.on_disk import TextFile
 from stages.data.deduplication.taken_rows import CONTINUATIONS, Taken
 from stages.data.deduplication.text_keys import jaccard, overlap_tokens, text_key
 from stages.data.items.continuations import continuation_components
-from stages.data.items.items import NO_TEXT, Items, joined, plain_items
+from stages.data.items.items import NO_TEXT, Items, TextLists, grouped, joined, plain_items
 from stages.data.splitting.components import components
 from stages.runtime.progress import progress
 from stages.runtime.seeds import derived_seed
@@ -196,9 +196,9 @@ def _triples(partners: Relations, way: str, combine: Callable[[int, int], Iterab
     """Return (n, 2 + negatives) text numbers: x, y+, y- and those behind it in N(x), by rising x."""
     found, none = array("i"), [NO_TEXT] * negatives
     for start in progress(range(0, partners.n_texts, _BLOCK), "ingest: labelled triples", unit="block"):
-        good, bad = (_Neighbours(pairs, start, min(_BLOCK, partners.n_texts - start), way)
+        good, bad = (_neighbours(pairs, start, min(_BLOCK, partners.n_texts - start), way)
                      for pairs in (partners.duplicates, partners.others))
-        for place in np.flatnonzero((good.degrees > 0) & (bad.degrees > 0)).tolist():
+        for place in np.flatnonzero((np.diff(good.bounds) > 0) & (np.diff(bad.bounds) > 0)).tolist():
             x = start + place
             targets, others = choices.targets(x, good.of(place)), choices.negatives(x, bad.of(place))
             for target, other in combine(len(targets), len(others)):
@@ -206,21 +206,12 @@ def _triples(partners: Relations, way: str, combine: Callable[[int, int], Iterab
     return np.frombuffer(found, dtype=np.int32).reshape(-1, 2 + negatives)
 
 
-class _Neighbours:
-    """The partners of ``count`` texts from ``start`` on."""
-
-    def __init__(self, pairs: np.ndarray, start: int, count: int, way: str) -> None:
-        directed = [(pairs[:, 0], pairs[:, 1])] + ([(pairs[:, 1], pairs[:, 0])] if way == "undirected" else [])
-        mine = [((one >= start) & (one < start + count), one, other) for one, other in directed]
-        one = np.concatenate([one[here] for here, one, _ in mine]) - start
-        other = np.concatenate([other[here] for here, _, other in mine])
-        self.degrees = np.bincount(one, minlength=count)
-        self._ends = np.cumsum(self.degrees)
-        self._partners = other[np.argsort(one, kind="stable")]
-
-    def of(self, place: int) -> list[int]:
-        end = int(self._ends[place])
-        return self._partners[end - int(self.degrees[place]):end].tolist()
+def _neighbours(pairs: np.ndarray, start: int, count: int, way: str) -> TextLists:
+    """Return the partners of ``count`` texts from ``start`` on."""
+    directed = [(pairs[:, 0], pairs[:, 1])] + ([(pairs[:, 1], pairs[:, 0])] if way == "undirected" else [])
+    mine = [((one >= start) & (one < start + count), one, other) for one, other in directed]
+    one, other = (np.concatenate([pair[which][pair[0]] for pair in mine]) for which in (1, 2))
+    return grouped(one - start, other, count)
 
 
 def _degrees(pairs: np.ndarray, size: int, way: str) -> np.ndarray:

@@ -2,13 +2,12 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.data.language.annotators import BUILT_IN, Annotator, load_annotator
+from stages.data.language.annotators import BUILT_IN, load_annotator
 from stages.data.language.tokens import token_table
 from stages.runtime.chunk_store import ChunkStore
 from stages.runtime.errors import InputError
@@ -35,7 +34,7 @@ def annotated(chunks: Iterable[pa.Table], name: str, language: str, total: int, 
     Raises:
         InputError: the pipeline cannot be used, or another one has its name where a worker runs.
     """
-    expected = json.dumps(reader(name, language).describe(), sort_keys=True)
+    expected = json.dumps(load_annotator(name, language).describe(), sort_keys=True)
     # Workers of a cluster stand in another folder than this process.
     place = str(Path(name).resolve()) if address and name not in BUILT_IN and Path(name).is_dir() else name
     yield from map_chunks(annotator, (place, language, expected), chunks, workers, "annotate", address=address,
@@ -53,17 +52,11 @@ def annotator(name: str, language: str = "en", expected: str | None = None) -> C
     Raises:
         InputError: the pipeline cannot be used, or is not the one that is expected.
     """
-    annotator = reader(name, language)
+    annotator = load_annotator(name, language)
     if expected is not None and json.dumps(annotator.describe(), sort_keys=True) != expected:
         raise InputError(f"annotate.pipeline: a worker's pipeline {name!r} is {annotator.describe()}, here it is "
                          f"{expected}. Install the same one on every machine of the cluster.")
     return lambda chunk: token_table(annotator.columns(chunk["text_id"].to_pylist(), chunk["text"].to_pylist()))
-
-
-@cache
-def reader(name: str, language: str) -> Annotator:
-    """Return pipeline ``name`` for ``language``, loaded once per process."""
-    return load_annotator(name, language)
 
 
 def row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:

@@ -6,6 +6,7 @@
 """
 
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stages.data.language.tokens import TokenColumns, annotate_texts
@@ -60,8 +61,9 @@ class SpacyAnnotator:
         return {**describe_pipeline(self.nlp), "library": f"spacy {__version__}"}
 
 
+@cache
 def load_annotator(name: str, language: str) -> Annotator:
-    """Return what ``annotate.pipeline`` names, for texts in ``language``.
+    """Return what ``annotate.pipeline`` names, for texts in ``language``; it is loaded once per process.
 
     Args:
         name: ``embedded`` (this project's own pipeline for English, jieba for Chinese), ``jieba``, an

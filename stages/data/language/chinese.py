@@ -23,12 +23,12 @@ from importlib.resources import as_file, files
 from itertools import groupby
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from stages.data.language.tokens import TokenColumns
-from stages.data.schemas.tokens import TOKENS
+from stages.data.language.tokens import NOUNS, TokenColumns, list_array, noun_runs
 
-_SCHEMA = TOKENS.arrow()
+_COLUMNS = ("token", "lemma", "pos", "tag", "start", "end", "is_stop", "sentence_start")
 _DICTIONARY = "dict.txt"
 # jieba's flags by what UD calls them; a flag that is not here goes by its first letter. Where the sense of a flag
 # leaves a choice (nz, l, zg), it is the part of speech that most of its words have in the UD treebanks of Chinese.
@@ -96,8 +96,12 @@ class JiebaAnnotator:
     def columns(self, text_ids: Sequence[int], texts: Sequence[str]) -> TokenColumns:
         """Return the columns of the token table for ``texts``, in their order."""
         rows = [self._row(text) for text in texts]
-        lists = {name: [row[name] for row in rows] for name in _SCHEMA.names if name != "text_id"}
-        return {"text_id": pa.array(text_ids, pa.int64()), **lists}
+        lists = {name: [row[name] for row in rows] for name in _COLUMNS}
+        inside = np.array([_in_chunk(*word) for row in rows for word in zip(row["tag"], row["pos"], strict=True)], bool)
+        counts, begin, end = noun_runs(inside, np.array([len(row["token"]) for row in rows], np.int64))
+        return {"text_id": pa.array(text_ids, pa.int64()), **lists,
+                "chunk_start": list_array(counts, pa.array(begin, pa.int32())),
+                "chunk_end": list_array(counts, pa.array(end, pa.int32()))}
 
     def describe(self) -> dict[str, Any]:
         """Return the version of jieba and the sha256 of the dictionary that it comes with."""
@@ -110,11 +114,9 @@ class JiebaAnnotator:
         tokens = list(self._tokens(text))
         words, flags = [word for word, _, _ in tokens], [flag for _, flag, _ in tokens]
         pos = [universal(word, flag) for word, flag in zip(words, flags, strict=True)]
-        chunks = list(_chunks(flags, pos))
         return {"token": words, "lemma": words, "pos": pos, "tag": flags,
                 "start": [start for _, _, start in tokens], "end": [start + len(word) for word, _, start in tokens],
-                "is_stop": [word in STOP_WORDS for word in words], "sentence_start": list(_openings(words)),
-                "chunk_start": [start for start, _ in chunks], "chunk_end": [end for _, end in chunks]}
+                "is_stop": [word in STOP_WORDS for word in words], "sentence_start": list(_openings(words))}
 
     def _tokens(self, text: str) -> Iterator[tuple[str, str, int]]:
         """Yield word, flag and offset of each token; white space as spaCy's documents have it."""
@@ -135,15 +137,8 @@ class JiebaAnnotator:
             position += len(blank)
 
 
-def _chunks(flags: Sequence[str], pos: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield first token and token after the last of each longest run of nouns and names."""
-    place = 0
-    for inside, run in groupby(zip(flags, pos, strict=True), key=lambda pair: pair[1] in ("NOUN", "PROPN")
-                               and (pair[0][:1] == "n" or pair[0] in _CHUNK_FLAGS)):
-        length = len(list(run))
-        if inside:
-            yield place, place + length
-        place += length
+def _in_chunk(flag: str, pos: str) -> bool:
+    return pos in NOUNS and (flag[:1] == "n" or flag in _CHUNK_FLAGS)
 
 
 def _openings(words: Sequence[str]) -> Iterator[bool]:

@@ -5,7 +5,6 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -162,15 +161,8 @@ def _stored_chunks(vocab: "Vocab") -> Callable[["Doc"], Iterator[tuple[int, int,
     return chunks
 
 
-def fixed_chunks(tokens_or_texts: pa.Table, size: int) -> list[pa.Table]:
-    """Return ``tokens_or_texts``, sorted by ``text_id``, in pieces of ``size`` rows that stand alone."""
-    ordered = tokens_or_texts.sort_by("text_id")
-    cuts = [*range(0, ordered.num_rows, size), ordered.num_rows]
-    return [_alone(ordered, start, stop) for start, stop in pairwise(cuts)]
-
-
 def stream_chunks(batches: Iterable[pa.Table], size: int) -> Iterator[pa.Table]:
-    """Yield rows that come in ``batches``, sorted by ``text_id``, in the pieces of :func:`fixed_chunks`.
+    """Yield rows that come in ``batches``, sorted by ``text_id``, in pieces of ``size`` rows that stand alone.
 
     Where batches begin and end makes no difference, and no more than one of them and a piece is held.
     """

@@ -6,7 +6,7 @@ import numpy as np
 
 from stages.data.deduplication.on_disk import TextFile
 from stages.data.deduplication.text_keys import text_key
-from stages.data.items.items import NO_TEXT, Items, TextLists
+from stages.data.items.items import NO_TEXT, Items, TextLists, grouped
 from stages.data.layouts.dialogue import TURN
 from stages.data.negatives.bm25 import Bm25
 from stages.data.splitting.splits import TRAIN
@@ -27,8 +27,7 @@ class Outputs:
 
     def __init__(self, items: Items, group: np.ndarray) -> None:
         self._items, self._of_item = items, group[items.source]
-        self._order = np.argsort(self._of_item, kind="stable")
-        self._sorted = self._of_item[self._order]
+        self._places = grouped(self._of_item, np.arange(len(items)), int(group.max(initial=-1)) + 1)
 
     def first(self, item: int, others: Iterator[int], count: int) -> list[int]:
         """Return the outputs of the first ``others``, places of items, that ``item`` may have; none twice."""
@@ -44,8 +43,7 @@ class Outputs:
 
     def of_component(self, item: int) -> set[int]:
         """Return the inputs and outputs of the component of ``item``."""
-        start, end = np.searchsorted(self._sorted, [self._of_item[item], self._of_item[item] + 1])
-        places = self._order[start:end]
+        places = self._places.of(int(self._of_item[item]))
         return {*self._items.source[places].tolist(), *self._items.target[places].tolist()}
 
 

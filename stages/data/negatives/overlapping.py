@@ -7,7 +7,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from stages.data.deduplication.text_keys import overlap_tokens, text_key
-from stages.data.items.items import NO_TEXT
+from stages.data.items.items import NO_TEXT, grouped
 from stages.runtime.progress import progress
 
 # A word held by half of all texts would make the sparse product dense; the 64 most frequent words become
@@ -40,7 +40,7 @@ def retrieve(queries: np.ndarray, pool: np.ndarray, group: np.ndarray, surfaces:
     place[pool] = np.arange(len(pool))
     rare, common, sizes = _vectors([overlap_tokens(surfaces[number]) for number in order])
     transposed = rare.T.tocsr()
-    members = _members(group[pool])
+    members = grouped(group[pool], np.arange(len(pool)), int(group.max(initial=-1)) + 1)
     step = max(1, _CELLS // max(1, len(pool)))
     found = np.full((len(queries), count), NO_TEXT, dtype=np.int32)
     for start in progress(range(0, len(queries), step), "ingest: negatives", unit="chunk"):
@@ -49,7 +49,7 @@ def retrieve(queries: np.ndarray, pool: np.ndarray, group: np.ndarray, surfaces:
         score += np.bitwise_count(common[rows][:, None] & common[None, :])
         score /= sizes[rows][:, None] + sizes[None, :] - score
         for line, row in enumerate(rows):
-            score[line, members[int(group[pool[row]])]] = -1.0
+            score[line, members.of(int(group[pool[row]]))] = -1.0
         for nth in range(count):
             best = score.argmax(axis=1)
             high = score[np.arange(len(rows)), best]
@@ -77,10 +77,3 @@ def _vectors(tokens: list[frozenset[str]]) -> tuple[csr_array, np.ndarray, np.nd
     shape = (len(tokens), max(1, len(ordered) - _COMMON))
     rare = csr_array((np.ones(len(places[0]), dtype=np.float32), places), shape=shape)
     return rare, bits, lengths.astype(np.float32)
-
-
-def _members(groups: np.ndarray) -> dict[int, np.ndarray]:
-    """Return the places of each component's texts."""
-    order = np.argsort(groups, kind="stable")
-    names, first = np.unique(groups[order], return_index=True)
-    return dict(zip(names.tolist(), np.split(order, first[1:]), strict=True))

@@ -12,7 +12,6 @@ import json
 import random
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
@@ -23,6 +22,7 @@ from spacy.training import Example
 from spacy.util import fix_random_seed, load_config, load_model_from_config, registry
 from thinc.api import Config
 
+from stages.artifacts.tables import atomic_folder
 from stages.data.treebank.conllu import (
     Sentence,
     Shape,
@@ -118,12 +118,8 @@ def compact_copy(nlp: Language) -> Language:
 def write_pipeline(nlp: Language, out: Path) -> None:
     """Write a pipeline to the folder ``out``, whole or not at all; an older pipeline there is replaced."""
     check_target(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as scratch:
-        nlp.to_disk(Path(scratch) / "new")
-        if out.exists():
-            out.rename(Path(scratch) / "old")
-        (Path(scratch) / "new").rename(out)
+    with atomic_folder(out) as folder:
+        nlp.to_disk(folder)
 
 
 def check_target(out: Path) -> None:

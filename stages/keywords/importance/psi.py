@@ -225,22 +225,3 @@ def _shared(ordered: np.ndarray, doubled: np.ndarray) -> np.ndarray:
     first = np.maximum.accumulate(np.where(new[:, :-1], place, 0), axis=1)
     last = np.minimum.accumulate(np.where(new[:, 1:], place, width)[:, ::-1], axis=1)[:, ::-1]
     return first + last - (width - 1)
-
-
-def primary_and_secondary(words: list[str], primary: list[bool], mask: str = "[MASK]") -> tuple[list[str], list[str]]:
-    """Return the primary and the secondary sequence of a text: each run of the others' words is one ``mask``.
-
-    Reading one sequence and, at each of its masks, the next run of the other gives the text back.
-
-    Args:
-        words: of the text.
-        primary: whether each is primary.
-        mask: stands for a run.
-    """
-    sequences: tuple[list[str], list[str]] = ([], [])
-    for place, (word, chosen) in enumerate(zip(words, primary, strict=True)):
-        own, other = sequences if chosen else sequences[::-1]
-        own.append(word)
-        if not place or primary[place - 1] != chosen:
-            other.append(mask)
-    return sequences

@@ -52,6 +52,27 @@ class Texts:
         return self.words[self.offsets[positions][:, None] + np.arange(length)]
 
 
+@dataclass(frozen=True)
+class WordTexts:
+    """Texts as numbers of words: ``words[n]`` is word number ``n``."""
+
+    words: list[str]
+    texts: Texts
+
+    def of(self, text_id: int) -> np.ndarray:
+        """Return the numbers of the words of one text."""
+        place = int(self.texts.positions(np.array([text_id]))[0])
+        return self.texts.words[self.texts.offsets[place]:self.texts.offsets[place + 1]]
+
+
+def read_words(batches: Iterable[pa.Table], spelt: Callable[[str], str] = str) -> WordTexts:
+    """Return the texts of ``tokens`` batches, and their distinct words, as ``spelt``, by first appearance."""
+    numbers: dict[str, int] = {}
+    texts = read_texts(batches, lambda tokens: np.array([numbers.setdefault(spelt(token), len(numbers))
+                                                         for token in tokens]))
+    return WordTexts(list(numbers), texts)
+
+
 def read_texts(batches: Iterable[pa.Table], number: Callable[[list[str]], np.ndarray]) -> Texts:
     """Return the texts of ``tokens`` batches, their words numbered by ``number``.
 

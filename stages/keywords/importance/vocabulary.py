@@ -8,29 +8,21 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from stages.keywords.importance.texts import Texts, read_texts, split_texts
+from stages.keywords.importance.texts import WordTexts, read_words, split_texts
 from stages.keywords.importance.vector_files import FileVectors, read_vectors
 from stages.keywords.importance.vectors import forms
 from stages.runtime.errors import InputError
 
 
 @dataclass(frozen=True)
-class Vocabulary:
-    """The distinct tokens of a data set.
+class Vocabulary(WordTexts):
+    """The texts of a data set and their distinct tokens as written; ``by_split`` has the ids of those of each split."""
 
-    Attributes:
-        tokens: as written, in order of first appearance.
-        texts: every text, its words numbered as in ``tokens``.
-        by_split: ids of the texts of each split.
-    """
-
-    tokens: list[str]
-    texts: Texts
     by_split: Mapping[str, np.ndarray]
 
     def counts(self, split: str) -> np.ndarray:
         """Return how often each token occurs in the texts of ``split``."""
-        return np.bincount(self.texts.words[self.words_of(split)], minlength=len(self.tokens))
+        return np.bincount(self.texts.words[self.words_of(split)], minlength=len(self.words))
 
     def words_of(self, split: str) -> np.ndarray:
         """Return, for each word of ``texts``, whether its text is of ``split``."""
@@ -41,9 +33,8 @@ class Vocabulary:
 
 def read_vocabulary(tokens: Iterable[pa.Table], examples: pd.DataFrame) -> Vocabulary:
     """Return the distinct tokens of all texts, and the texts in terms of them."""
-    numbers: dict[str, int] = {}
-    texts = read_texts(tokens, lambda found: np.array([numbers.setdefault(token, len(numbers)) for token in found]))
-    return Vocabulary(list(numbers), texts, split_texts(examples))
+    found = read_words(tokens)
+    return Vocabulary(found.words, found.texts, split_texts(examples))
 
 
 def vectors_of_tokens(path: Path, tokens: list[str]) -> FileVectors:

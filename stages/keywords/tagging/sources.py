@@ -1,42 +1,18 @@
 """Sources as numbers of lower-cased words, with a label for each word: primary or not."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages.data.example_texts import reference_pairs
-from stages.keywords.importance.texts import STALE, Texts, read_texts
+from stages.keywords.importance.texts import STALE, WordTexts
 from stages.runtime.errors import InputError
 
 SPECIAL = ("[PAD]", "[UNK]")  # by id; words follow, the most frequent first
 
 
-@dataclass(frozen=True)
-class LowerTexts:
-    """Texts as numbers of lower-cased words: ``words[n]`` is word number ``n``."""
-
-    words: list[str]
-    texts: Texts
-
-    def of(self, text_id: int) -> np.ndarray:
-        """Return the numbers of the words of one text."""
-        place = int(self.texts.positions(np.array([text_id]))[0])
-        return self.texts.words[self.texts.offsets[place]:self.texts.offsets[place + 1]]
-
-
-def read_lower(batches: Iterable[pa.Table]) -> LowerTexts:
-    """Return the texts of ``tokens`` batches as lower-cased words."""
-    numbers: dict[str, int] = {}
-    texts = read_texts(batches, lambda tokens: np.array([numbers.setdefault(token.lower(), len(numbers))
-                                                         for token in tokens]))
-    return LowerTexts(list(numbers), texts)
-
-
-def labelled_sources(examples: pd.DataFrame, lower: LowerTexts, psi: pa.Table,
+def labelled_sources(examples: pd.DataFrame, lower: WordTexts, psi: pa.Table,
                      split: str) -> list[tuple[int, np.ndarray]]:
     """Return (text id, 1 for each primary word and 0 for the others) of the sources of ``split`` that have words.
 
@@ -67,7 +43,7 @@ def labelled_sources(examples: pd.DataFrame, lower: LowerTexts, psi: pa.Table,
     return found
 
 
-def vocabulary(lower: LowerTexts, sources: list[int], min_count: int) -> list[str]:
+def vocabulary(lower: WordTexts, sources: list[int], min_count: int) -> list[str]:
     """Return the words by id: the special ones, then those of ``sources`` by falling count, equals by spelling."""
     counts = np.zeros(len(lower.words), dtype=np.int64)
     for source in sources:

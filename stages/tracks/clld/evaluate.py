@@ -42,7 +42,6 @@ from stages.tracks.clld.schemas.evaluated import (
 from stages.tracks.clld.schemas.trained import LABELLED_ITEMS
 from stages.tracks.clld.sureness import brier, calibration_table, nll, sureness_of
 from stages.tracks.clld.texts import class_numbers
-from stages.tracks.evaluating import resampling_of
 from stages.tracks.evaluation.systems import Resampling, rounded
 from stages.tracks.seeds import for_each_seed
 
@@ -191,7 +190,7 @@ def _evaluate(process: StageProcess, paths: ModelPaths) -> None:
         probabilities = class_probabilities(model, AutoTokenizer.from_pretrained(paths.weights), items["text"].tolist(),
                                             on.max_length, settings.batch_size,
                                             lambda chunks: progress(chunks, process.name, unit="batch"))
-    result = run(items, probabilities, floors, on.classes, settings.bins, resampling_of(params))
+    result = run(items, probabilities, floors, on.classes, settings.bins, Resampling.of(params))
     result.metrics["settings"] |= {"split": block.split, "model": block.model, "dataset": on.dataset,
                                    "contrast": on.contrast, "row": LABELS[on.contrast], "encoder": on.encoder,
                                    "max_length": on.max_length}

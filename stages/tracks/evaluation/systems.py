@@ -22,6 +22,7 @@ from stages.metrics.systems import ScoredItems, SystemScores, score_system
 from stages.metrics.tokens import Text, joined
 from stages.runtime.errors import InputError
 from stages.runtime.seeds import derived_seed
+from stages.runtime.settings import Params
 from stages.tracks.evaluation.floors import SEEDED_AS
 
 _DECIMALS = 6
@@ -48,6 +49,11 @@ class Resampling:
     resamples: int = 1000
     level: float = 0.95
     seed: int = 0
+
+    @classmethod
+    def of(cls, params: Params) -> "Resampling":
+        """Return how the evaluation of every track makes its intervals."""
+        return cls(params.evaluation.resamples, params.evaluation.level, params.seed)
 
 
 USUAL = Resampling()

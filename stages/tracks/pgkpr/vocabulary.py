@@ -1,6 +1,6 @@
 """The one vocabulary of the PGKPR track: special tokens, part-of-speech tags, words (METHODS C.1).
 
-    vocabulary = Vocabulary.from_frame(read_frame(path, "vocabulary"))
+    vocabulary = Vocabulary.from_frame(read_frame(path, VOCABULARY))
     vocabulary.words_ids(["what", "is", "zyzzyva"])  # the last is [unk]
     vocabulary.tag_ids(["WP", "VBZ", "NN"])
 """
