@@ -165,10 +165,10 @@ def _extracted(file: Path, folder: Path) -> Path:
 
 def _check(file: Path, contents: Mapping[str, Any], params: Params) -> None:
     """Make sure that models, runs and data are those of this project."""
-    packed = contents["pack"]
-    if "tables" not in contents or any("seeds" not in model for model in packed["models"].values()):
+    if "tables" not in contents or any("seeds" not in model for model in contents["pack"]["models"].values()):
         raise InputError(f"{file}: results of another version of Keycontrast. Unpack them with that one, or make a new "
                          f"pack.")
+    packed = contents["pack"]
     problems = []
     for block in ("models", "runs"):
         for name in contents[block]:
