@@ -55,6 +55,10 @@ def test_help_answers_at_once():
     assert min(took() for _ in range(3)) < 1.5
 
 
+def test_a_command_that_asks_duckdb_ends_without_a_word_of_its_binding(project):
+    assert "leaked" not in keycontrast(project, "doctor").stderr
+
+
 def test_wrong_params_are_named_together_before_any_work(project):
     params = (project / "params.yaml").read_text()
     try:
