@@ -138,7 +138,8 @@ def read_and_restore(targets: Sequence[str], root: Path = Path()) -> tuple[Dag, 
     with _graph_of(root) as (repo, graph):
         dag = _dag(repo, graph, targets)
         back = _restored(repo, graph, dag) if any(node.changed for node in dag.nodes) else []
-        return _dag(repo, graph, targets) if back else dag, back
+    # DVC's stages that it looked up in vain say from then on that nothing has changed: they are read anew.
+    return read_dag(root, targets) if back else dag, back
 
 
 @contextmanager
