@@ -27,7 +27,7 @@ WITHOUT = {
     "stages.runtime.process": "arguments, lock and record of a process; the values that it reads are `settings`",
     "stages.runtime.guard": "ends a stage with its command, and locks folders",
     "stages.runtime.cluster_map": "where chunks of texts are worked on",
-    "stages.runtime.finished": "takes what was finished before as it is",
+    "stages.tracks.finished": "takes what was finished before as it is",
     "stages.runtime.progress": "bars",
     "stages.runtime.log": "lines for people",
     "stages.runtime.memory": "gives memory back",

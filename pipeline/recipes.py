@@ -35,8 +35,8 @@ from stages.artifacts.paths import (
 from stages.artifacts.tables import atomic_file
 from stages.params import Params, parse_params
 from stages.runtime.errors import InputError, nearest
-from stages.runtime.finished import forget_others
 from stages.runtime.settings import laid_over
+from stages.tracks.finished import forget_others
 from stages.tracks.registry import TRACKS, all_models, all_runs, seeds_of_stage
 
 _DATA = "{data}"

@@ -73,7 +73,7 @@ def test_stage_reads_the_validation_split_and_says_which_are_chosen(tmp_path, mo
     monkeypatch.chdir(tmp_path)
     tiny_classes.write_params(tmp_path)
     assert main(["ct"]) == 1
-    assert "models/ct/validation_confusion.parquet: no such artifact" in capsys.readouterr().err
+    assert "models/ct/13/validation_confusion.parquet: no such artifact" in capsys.readouterr().err
     paths = ModelPaths("ct", 13)
     counts = confusion_table(np.array([[2, 1, 0], [0, 1, 2], [0, 1, 2]]), tiny_classes.CLASSES)
     write_table(paths.table("validation_confusion"), SCHEMAS["validation_confusion"], counts,

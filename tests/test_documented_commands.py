@@ -85,11 +85,11 @@ def check_stage(target):
 
 
 def check_artifact(path):
-    """A file of artifacts/ must be an out of a stage."""
+    """A file of artifacts/ must be an out of a stage, or lie in one."""
     outs = [name for entry in yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"].values()
             for kind in ("outs", "metrics", "plots") for item in entry.get("do", entry).get(kind, ())
             for name in ([item] if isinstance(item, str) else item)]
-    patterns = [re.escape(out).replace(re.escape("${key}"), "([^/]+)") for out in outs]
+    patterns = [re.escape(out).replace(re.escape("${key}"), "([^/]+)") + "(?:/.*)?" for out in outs]
     found = [match for pattern in patterns if (match := re.fullmatch(pattern, path))]
     assert found, f"no stage makes {path}"
     assert all(key in set().union(*NAMES.values()) for match in found for key in match.groups())

@@ -118,6 +118,12 @@ def test_missing_outs_come_from_the_cache_and_only_the_rest_is_computed(done, tm
     some = keycontrast(root, "run")
     assert some.returncode == 0 and "Artifacts of 3 stages brought back" in some.stdout, some.stdout + some.stderr
     assert sorted(order(root)) == ["side@d", "train_x@m2"]
+    # Likewise where its outs are there and only another stage's are brought back.
+    shutil.rmtree(root / "artifacts/report")
+    (root / "params.yaml").write_text(params.replace("      - 2\n", "      - 4\n"))
+    other = keycontrast(root, "run")
+    assert other.returncode == 0 and "Artifacts of 1 stages brought back" in other.stdout, other.stdout + other.stderr
+    assert order(root) == ["train_x@m2"]
 
 
 def test_params_that_come_back_compute_nothing_and_a_failed_stage_is_restored_by_one_command(done, tmp_path):

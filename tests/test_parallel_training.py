@@ -94,7 +94,7 @@ def killed_and_resumed(tmp_path_factory):
     first[0].join(timeout=60)
     first[1].kill()  # it waits for the other
     first[1].join()
-    scratch = folder / "0" / SCRATCH / "train_hcl" / "hcl" / "checkpoints"
+    scratch = folder / "0" / SCRATCH / "train_hcl" / "hcl" / "13" / "checkpoints"
     current = next(scratch.glob("*/current"))
     state = json.loads((current.parent / str(json.loads(current.read_text())["state"]) / "state.json").read_text())
     second = start_two(folder)

@@ -22,8 +22,8 @@ from stages.params import parse_params, stage_hash
 from stages.runtime.checkpoints import FolderCheckpoints
 from stages.runtime.entries import module_of
 from stages.runtime.errors import InputError
-from stages.runtime.finished import FINISHED, forget, forget_others
 from stages.tracks.cost import Extent
+from stages.tracks.finished import FINISHED, forget, forget_others
 from stages.tracks.registry import seed_of
 
 PROJECTS = {

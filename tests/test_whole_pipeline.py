@@ -49,11 +49,12 @@ def test_flow_and_dvc_leave_the_same_lock(twins):
 
 def test_every_artifact_is_there_and_the_last_lines_say_where(twins):
     flow, _, run = twins
-    for path in ("tiny/keywords.parquet", "tiny/edges.parquet", "models/hcl/model/model.safetensors",
-                 "runs/hcl/metrics.json", "tiny/paraphrase_items.parquet",
-                 "models/pgkpr/model/model.safetensors", "runs/pgkpr/metrics.json", "questions/linear_floor.parquet",
-                 "models/ct/confusing_pairs.parquet", "models/clsled/label_distance.parquet",
-                 "runs/clsled/calibration.parquet", "report/index.html"):
+    for path in ("tiny/keywords.parquet", "tiny/edges.parquet", "models/hcl/13/model/model.safetensors",
+                 "runs/hcl/13/metrics.json", "tiny/paraphrase_items.parquet",
+                 "models/pgkpr/13/model/model.safetensors", "runs/pgkpr/13/metrics.json",
+                 "questions/linear_floor.parquet",
+                 "confusing_pairs/ct/13/confusing_pairs.parquet", "models/clsled/13/label_distance.parquet",
+                 "runs/clsled/13/calibration.parquet", "report/index.html"):
         assert (flow / "artifacts" / path).exists(), path
     assert "artifacts/report/index.html" in run.stdout
     assert "copy" in run.stdout
@@ -72,7 +73,7 @@ def test_a_second_time_nothing_happens(twins):
 def test_predictions_cover_the_test_split(twins):
     examples = pd.read_parquet(twins[0] / "artifacts" / "tiny" / "examples.parquet")
     for run in ("hcl", "pgkpr"):
-        predictions = pd.read_parquet(twins[0] / "artifacts" / "runs" / run / "predictions.parquet")
+        predictions = pd.read_parquet(twins[0] / "artifacts" / "predictions" / run / "13" / "predictions.parquet")
         assert predictions["example_id"].tolist() == examples.loc[examples["split"] == "test", "example_id"].tolist()
 
 
@@ -201,14 +202,14 @@ def test_killed_while_training_it_goes_on_and_ends_in_the_same_bytes(twins, tmp_
     run = subprocess.Popen(tiny_project.command("run"), cwd=project, env=tiny_project.environment(),
                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        wait_for(lambda: list(scratch.glob("*/checkpoints/*/current")), "no checkpoint was written")
+        wait_for(lambda: list(scratch.glob("*/*/checkpoints/*/current")), "no checkpoint was written")
         run.send_signal(signal.SIGKILL)
         run.wait()
         wait_for(lambda: not processes_of(project), f"orphans: {processes_of(project)}", seconds=30)
     finally:
         run.kill()
-    assert list(scratch.glob("*/checkpoints/*/current"))
-    assert not (project / "artifacts" / "models" / "hcl" / "model").exists()
+    assert list(scratch.glob("*/*/checkpoints/*/current"))
+    assert not (project / "artifacts" / "models" / "hcl" / "13").exists()
 
     again = tiny_project.call(project, *tiny_project.command("run"))
     assert again.returncode == 0, again.stdout[-3000:] + again.stderr[-3000:]

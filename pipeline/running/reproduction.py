@@ -19,9 +19,9 @@ from stages.data.reading.files import data_files, published_splits
 from stages.params import Params, load_params
 from stages.params.data import Dataset
 from stages.runtime.errors import InputError
-from stages.runtime.finished import forget
 from stages.runtime.guard import die_with, exclusive, watched_ancestors
 from stages.runtime.process import RECORDS
+from stages.tracks.finished import forget
 from stages.tracks.registry import seed_of, seeds_of_stage
 
 _LOCK_ATTEMPTS = 3

@@ -13,8 +13,8 @@ from stages.artifacts.paths import ModelPaths, RunPaths
 from stages.runtime.code import GROUND, code_of
 from stages.runtime.entries import module_of
 from stages.runtime.fingerprint import hash_files, hash_values
-from stages.runtime.finished import Finished
 from stages.runtime.process import StageProcess
+from stages.tracks.finished import Finished
 
 
 def for_each_seed(process: StageProcess, make: Callable[[StageProcess, ModelPaths], None], frame: str,

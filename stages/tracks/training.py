@@ -22,12 +22,12 @@ from stages.runtime.code import GROUND, code_of
 from stages.runtime.device import choose_device
 from stages.runtime.distributed import process_group
 from stages.runtime.fingerprint import hash_files, hash_values
-from stages.runtime.finished import Finished
 from stages.runtime.precision import settled_precision
 from stages.runtime.process import StageProcess
 from stages.runtime.seeds import derived_seed, seed_everything
 from stages.runtime.settings import Params
 from stages.runtime.training import open_checkpoints, training_bar, training_record, warn_of_idle_processes
+from stages.tracks.finished import Finished
 from stages.tracks.trained import ModelFolder, write_model
 
 OpenBar = Callable[[int, int], Bar]
