@@ -40,22 +40,8 @@ _TABLES = (
     VARIETY,
 )
 _FULL = "hcl"
-
-
-class _Names(Names):
-    """Names of rows; architectures beside HCL are called as the track's register has them."""
-
-    def architecture(self, name: str) -> str:
-        """Return what an architecture is called."""
-        if name in self.architectures:
-            return self.architectures[name]
-        from stages.tracks.hcl.architectures import ARCHITECTURES  # brings torch: only where a row wants it
-
-        return ARCHITECTURES[name].title if name in ARCHITECTURES else name
-
-
-_NAMES = _Names(
-    {_FULL: "HCL"},
+_NAMES = Names(
+    {_FULL: "HCL", "transformer": "Transformer"},
     {"graph": "the graph", "keyword": "the keyword with both its contrasts",
      "mahalanobis contrast": "the Mahalanobis contrast", "latent": "the latent variable with all that hangs on it"})
 _PRINTED_TABLES = paper("hcl").tables
