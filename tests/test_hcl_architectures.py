@@ -13,6 +13,9 @@ from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import ModelPaths, RunPaths
 from stages.artifacts.tables import read_frame
 from stages.params import load_params
+from stages.params.hcl import TrainHcl
+from stages.results.track import Row
+from stages.results.tracks.hcl import HCL
 from stages.tracks.hcl import evaluate, generate, train
 from stages.tracks.hcl.architectures import ARCHITECTURES
 from stages.tracks.training import _code
@@ -85,6 +88,17 @@ def test_what_it_cannot_do_is_refused(project, monkeypatch, capsys, model, decod
         (project / "params.yaml").write_text(before)
     said = capsys.readouterr().err
     assert re.search(message, said), said
+
+
+@pytest.mark.parametrize("name", sorted(set(ARCHITECTURES) - {"hcl"}))
+def test_a_row_has_a_name_for_people_and_shows_what_it_reads(name):
+    off = {"contrasts": {"mahalanobis": {"weight": 0}}, "graph": {"iterations": 0}, "latent": {"enabled": False}}
+    settings = TrainHcl.model_validate({"architecture": name, **off}).model_dump()
+    row = HCL.row(settings, {"keyword": "own", "z": "prior"})
+    assert row == Row(name) and HCL.names.label(row) != name
+    assert list(HCL.shown(settings)) == ["architecture", name, "training"]
+    assert set(HCL.shown(settings)) <= set(settings)
+    assert "contrasts" in HCL.shown(TrainHcl().model_dump())
 
 
 def test_a_checkpoint_depends_on_the_code_of_its_own_architecture_alone():

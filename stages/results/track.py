@@ -13,6 +13,7 @@ from stages.runtime.settings import Params
 from stages.tracks.track import Track
 
 FEW = 8     # metrics that sum up a run
+ADDED = "with "     # begins the name of a switch that adds a part to the full method
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,12 @@ class Names:
 
     def part(self, switch: str) -> str:
         """Return the part that a switch turns off, in words; empty for a switch of another kind."""
-        return self.parts.get(switch) or (f"the {switch}" if switch.endswith(" contrast") else "")
+        is_contrast = switch.endswith(" contrast") and not switch.startswith(ADDED)
+        return self.parts.get(switch) or (f"the {switch}" if is_contrast else "")
+
+    def architecture(self, name: str) -> str:
+        """Return what an architecture is called."""
+        return self.architectures.get(name, name)
 
     def label(self, row: Row) -> str:
         """Return the name of a row.
@@ -73,10 +79,12 @@ class Names:
         >>> Names({"hcl": "HCL"}, {"graph": "the graph"}).label(Row("hcl", frozenset({"graph"})))
         'HCL without the graph'
         """
-        off = " and ".join(part for one in sorted(row.switches) if (part := self.part(one)))
-        others = [self.switches.get(one, one) for one in sorted(row.switches) if not self.part(one)]
-        return ", ".join([self.architectures.get(row.architecture, row.architecture) + (off and f" without {off}"),
-                          *others])
+        switches = sorted(row.switches)
+        off = " and ".join(part for one in switches if (part := self.part(one)))
+        added = " and ".join(f"the {one.removeprefix(ADDED)}" for one in switches if one.startswith(ADDED))
+        differs = " and ".join([f"without {off}"] * bool(off) + [f"with {added}"] * bool(added))
+        others = [self.switches.get(one, one) for one in switches if not self.part(one) and not one.startswith(ADDED)]
+        return ", ".join([f"{self.architecture(row.architecture)} {differs}".rstrip(), *others])
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Results of the HCL track."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from stages.metrics.registered import family
 from stages.metrics.resampling import Statistic
 from stages.metrics.systems import corpus_statistics
 from stages.results.published import paper
-from stages.results.track import Compared, Names, Question, Row, TableLayout, TrackResults
+from stages.results.track import ADDED, Compared, Names, Question, Row, TableLayout, TrackResults
 from stages.results.tracks.texts import AS_HCL, CUMULATIVE, FLOORS_SAID, VARIETY, item_statistics
 from stages.tracks.hcl import track
 
@@ -39,33 +39,43 @@ _TABLES = (
         (family("rouge"), family("py_rouge"), family("bertscore"))),
     VARIETY,
 )
+_FULL = "hcl"
 _NAMES = Names(
-    {"hcl": "HCL"},
+    {_FULL: "HCL", "transformer": "Transformer"},
     {"graph": "the graph", "keyword": "the keyword with both its contrasts",
      "mahalanobis contrast": "the Mahalanobis contrast", "latent": "the latent variable with all that hangs on it"})
 _PRINTED_TABLES = paper("hcl").tables
-_PRINTED = {Row("hcl"): "Ours", **{Row("hcl", frozenset({part})): name for part, name in (
+_PRINTED = {Row(_FULL): "Ours", **{Row(_FULL, frozenset({part})): name for part, name in (
     ("graph", "w/o graph"), ("keyword", "w/o keyword"), ("mahalanobis contrast", "w/o MA"), ("latent", "BERT-GEN"))}}
+# The contrasts of the full method, as the paper has it; any other is an addition to it.
+_CONTRASTS = ("instance", "keyword", "mahalanobis")
 _OF_KEYWORDS = {"keyword contrast", "mahalanobis contrast"}
 # Decoding under which an output is another row's: name of the setting, and its usual value.
 _USUAL = {"keyword": "own", "z": "mean"}
 
 
 def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
-    """Return what a run is.
+    """Return what a run is; of another architecture than HCL, that alone.
+
+    >>> sorted(row({"contrasts": {"keyword": {"weight": 0}, "topic": {"weight": 1}}}, {}).switches)
+    ['keyword contrast', 'with topic contrast']
 
     Args:
         settings: nested like ``train_hcl``: its block with the model's overrides, or a part of it.
         decode: nested like ``generate_hcl``, likewise.
     """
+    architecture = str(settings.get("architecture", _FULL))
+    if architecture != _FULL:
+        return Row(architecture)
     other = {f"{name} {decode[name]}" for name, usual in _USUAL.items() if decode.get(name, usual) != usual}
-    return Row(str(settings.get("architecture", "hcl")), removed_parts(settings) | other)
+    return Row(architecture, removed_parts(settings) | _added_contrasts(settings) | other)
 
 
 def removed_parts(settings: Mapping[str, Any]) -> frozenset[str]:
-    """Return the parts of the method that ``settings`` remove, what they bring with them left out.
+    """Return the parts of the method that ``settings`` of HCL remove, what they bring with them left out.
 
-    Of ``latent``, ``graph``, ``keyword`` (condition and both contrasts over keywords), and ``NAME contrast``.
+    Of ``latent``, ``graph``, ``keyword`` (condition and both contrasts over keywords), and ``NAME contrast`` of the
+    paper's contrasts.
     """
     def value(*names: str) -> Any:
         inner: Any = settings
@@ -73,14 +83,25 @@ def removed_parts(settings: Mapping[str, Any]) -> frozenset[str]:
             inner = inner.get(name) if isinstance(inner, Mapping) else None
         return inner
 
-    found = {f"{name} contrast" for name, own in settings.get("contrasts", {}).items()
-             if isinstance(own, Mapping) and own.get("weight") == 0}
+    found = {f"{name} contrast" for name in _CONTRASTS if value("contrasts", name, "weight") == 0}
     if value("latent", "enabled") is False:
         return frozenset({"latent"})
     if value("keyword", "condition") is False:
         # Without keywords there is neither a graph nor a contrast over them.
         return frozenset({"keyword"} | found - _OF_KEYWORDS)
     return frozenset(found | ({"graph"} if value("graph", "iterations") == 0 else set()))
+
+
+def _added_contrasts(settings: Mapping[str, Any]) -> frozenset[str]:
+    return frozenset(f"{ADDED}{name} contrast" for name, own in settings.get("contrasts", {}).items()
+                     if isinstance(own, Mapping) and name not in _CONTRASTS and own.get("weight"))
+
+
+def _shown(settings: Mapping[str, Any]) -> Sequence[str]:
+    architecture = str(settings["architecture"])
+    if architecture == _FULL:
+        return ("graph", "keyword", "latent", "contrasts", "decoder")
+    return ("architecture", architecture, "training")
 
 
 def _statistics(scores: pd.DataFrame, predicted: pd.DataFrame, settings: Mapping[str, Any]) -> dict[str, Statistic]:
@@ -91,11 +112,11 @@ def _statistics(scores: pd.DataFrame, predicted: pd.DataFrame, settings: Mapping
 
 HCL = TrackResults(
     **vars(track.HCL), method="hierarchical contrastive learning over keywords and instances",
-    names=_NAMES, row=row, full=Row("hcl"), layouts=_TABLES, reported=_PRINTED_TABLES["1a"].metrics,
+    names=_NAMES, row=row, full=Row(_FULL), layouts=_TABLES, reported=_PRINTED_TABLES["1a"].metrics,
     questions=_QUESTIONS, published=tuple(_PRINTED_TABLES.values()),
     printed_as=lambda own: [_PRINTED[own]] if own in _PRINTED else [],
     told=("w/o keyword", "w/o graph", "w/o MA"), data="QQP, Douban and RocStories",
-    shown=lambda settings: ("graph", "keyword", "latent", "contrasts", "decoder"),
+    shown=_shown,
     floors=FLOORS_SAID, counts=("ingest", "graph", "keywords"),
     compared=Compared("source", "references", "prediction", "output", _statistics),
     headline="HCL. B-1..4: BLEU of one order, smoothing 7; src-B: BLEU against the source",
