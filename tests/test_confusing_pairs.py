@@ -79,7 +79,7 @@ def test_stage_reads_the_validation_split_and_says_which_are_chosen(tmp_path, mo
     write_table(paths.table("validation_confusion"), SCHEMAS["validation_confusion"], counts,
                 Provenance("train_clld@ct", "0"))
     assert main(["ct"]) == 0
-    table = paths.table("confusing_pairs")
+    table = paths.confusing_pairs
     found = read_frame(table, SCHEMAS["confusing_pairs"])
     assert found[["class", "other", "confused", "chosen"]].to_numpy().tolist() == [
         ["person", "place", 3, True], ["number", "person", 1, False]]
