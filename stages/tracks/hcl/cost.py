@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from stages.tracks import cost
 from stages.tracks.cost import Cost, Extent, Kind, Work
-from stages.tracks.pgkpr.cost import transformer_work
+from stages.tracks.pgkpr.cost import words_work
 
 if TYPE_CHECKING:
     from stages.params import Params
@@ -31,7 +31,8 @@ def _work(params: "Params", name: str, extent: Extent) -> Work:
     if settings.architecture != "hcl":  # a model of words, whose sizes are in a block of its own
         sizes = getattr(settings, settings.architecture)
         longest = max(training.max_source, training.max_target)
-        return transformer_work(sizes, training, min(extent.words, longest), sizes.vocabulary, extent.train)
+        return words_work(settings.architecture, sizes, sizes, training, min(extent.words, longest), sizes.vocabulary,
+                          extent.train)
     width, inner, layers, words = cost.shape(params.encoder.source)
     frozen = min(training.freeze_layers, layers)
     tokens = min(extent.words * cost.PIECES_PER_WORD, training.max_source) + 2

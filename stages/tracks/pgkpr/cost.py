@@ -1,5 +1,6 @@
 """What trainings of the PGKPR track cost, and sizes that fit a machine."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from stages.tracks.cost import KEPT, Budget, Cost, Extent, Kind, Stack, Work, read_length, work_of
@@ -28,45 +29,52 @@ def _sizes(params: "Params", kind: Kind, extent: Extent) -> dict[str, Any]:
             "generate_pgkpr": {"max_length": longest}}
 
 
-def transformer_work(sizes: Any, training: Any, tokens: float, words: int, items: int, scored: int = 1,
-                     layers: tuple[int, int] | None = None) -> Work:
-    """Return the work of a Transformer of words.
+def _transformer(sizes: Any, encoder: int, decoder: int) -> float:
+    return sum(Stack(sizes.width, sizes.feed_forward, layers, crossed=crossed).parameters
+               for layers, crossed in ((encoder, False), (decoder, True)))
+
+
+def _of_shape(sizes: Any, own: Any) -> tuple[float, int, int]:
+    """Return the formula's values of a plain architecture: a Transformer if it has inner layers, else LSTMs."""
+    if hasattr(own, "feed_forward"):
+        return _transformer(own, own.layers, own.layers), own.width, 1
+    return 2 * own.layers * 8 * own.width**2, own.width, 1
+
+
+# From ``sizes`` and a block of its own: weights, width, and how often a token scores the vocabulary. An architecture
+# that `_of_shape` tells rightly needs no line.
+_FORMULAS: dict[str, Callable[[Any, Any], tuple[float, int, int]]] = {
+    # It scores the vocabulary at the encoder too, and encodes the target for its contrast.
+    "pgkpr": lambda sizes, own: (_transformer(sizes, sizes.layers, sizes.layers), sizes.width, 2),
+    # Two encoders.
+    "ianet": lambda sizes, own: (_transformer(sizes, 2 * own.encoder_layers, own.decoder_layers), sizes.width, 1)}
+
+
+def words_work(architecture: str, sizes: Any, own: Any, training: Any, tokens: float, words: int, items: int) -> Work:
+    """Return the work of a rewriter of words, whichever track trains it.
 
     Args:
-        sizes: its width, inner width and layers.
+        architecture: its name.
+        sizes: of a Transformer.
+        own: sizes in a block of the architecture's name; ``sizes`` where there is none.
         training: block of that name.
         tokens: of a text.
         words: of the vocabulary.
         items: pairs of an epoch.
-        scored: how often the vocabulary is scored at each token.
-        layers: of encoder and decoder, where these are others than ``sizes`` has.
     """
-    encoder, decoder = layers or (sizes.layers, sizes.layers)
-    weights = sum(Stack(sizes.width, sizes.feed_forward, count, crossed=crossed).parameters
-                  for count, crossed in ((encoder, False), (decoder, True)))
-    return _words_work(weights, sizes.width, training, tokens, words, items, scored)
-
-
-def _words_work(weights: float, width: int, training: Any, tokens: float, words: int, items: int,
-                scored: int = 1) -> Work:
+    weights, width, scored = _FORMULAS.get(architecture, _of_shape)(sizes, own)
     return work_of(6 * tokens * (weights + scored * width * words), training, items, weights + width * words,
                    tokens * (KEPT * width * 4 + 3 * scored * words))
 
 
 def _work(params: "Params", name: str, extent: Extent) -> Work:
     settings, items = params.model(name), params.paraphrase_items
-    tokens, words, own = min(extent.words + 1, items.max_length), items.vocabulary, settings.architecture
-    if own in ("residual_lstm", "latent_bow"):
-        cells: Any = getattr(settings, own)
-        return _words_work(2 * cells.layers * 8 * cells.width**2, cells.width, settings.training, tokens, words,
-                           extent.train)
-    layers = (2 * settings.ianet.encoder_layers, settings.ianet.decoder_layers) if own == "ianet" else None
-    # PGKPR scores the vocabulary at the encoder too, and encodes the target for its contrast; it may go over each pair
-    # with the keywords of either reading.
-    passes = 2 if own == "pgkpr" and settings.keywords.by == "attribution" and (
+    # PGKPR may go over each pair with the keywords of either reading.
+    passes = 2 if settings.architecture == "pgkpr" and settings.keywords.by == "attribution" and (
         settings.keywords.train_scores == "both") else 1
-    return transformer_work(settings.sizes, settings.training, tokens, words, extent.train * passes,
-                            2 if own == "pgkpr" else 1, layers)
+    return words_work(settings.architecture, settings.sizes, getattr(settings, settings.architecture, settings.sizes),
+                      settings.training, min(extent.words + 1, items.max_length), items.vocabulary,
+                      extent.train * passes)
 
 
 COST = Cost({"few cores": 2.5e10, "many cores": 2.5e10, "GPU": 3e12, "large GPU": 1e13}, _sizes, _work)
