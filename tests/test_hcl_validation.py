@@ -182,8 +182,9 @@ def test_shares_of_training_monitors_add_up_to_those_of_the_batch():
     expected = monitor.values()
     for name, value in whole.items():
         assert float(value) == pytest.approx(expected[name], rel=1e-5), name
-    assert set(whole) == {"sigma", "mean_log_sigma", "impostor_cosine", "impostor_hardest", "impostor_easiest", *(f"{contrast}_{part}" for contrast in (
-        "instance", "keyword", "mahalanobis") for part in ("masked", "vanished", "gap"))}
+    assert set(whole) == {"sigma", "mean_log_sigma", "impostor_cosine", "impostor_hardest", "impostor_easiest",
+                          *(f"{contrast}_{part}" for contrast in ("instance", "keyword", "mahalanobis")
+                            for part in ("masked", "vanished", "gap"))}
 
 
 def test_training_monitors_of_a_batch_without_contrasts_are_finite():

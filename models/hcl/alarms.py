@@ -41,7 +41,8 @@ class Alarm:
 
     Attributes:
         name: ``posterior_collapse``, ``latent_ignored``, ``contrast_vanished_<contrast>``,
-            ``contrast_stuck_<contrast>``, ``impostor_easy``, or an alarm that one contrast has beside these (``spread_shrinking``).
+            ``contrast_stuck_<contrast>``, ``impostor_easy``, or an alarm that one contrast has beside these
+            (``spread_shrinking``).
         epoch: 1-based epoch since which the sign has been there.
         message: what was seen, with figures.
         advice: what to try.
