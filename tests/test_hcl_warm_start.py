@@ -80,8 +80,9 @@ def test_a_row_starts_from_a_backbone_with_a_latent_variable():
     left = {"prior.of_condition.weight", "impostor.", "attention.", "keyword_slot.", "keyword_points."}
     assert {name for name in report.left if not name.startswith(tuple(left))} == set()
     assert "prior.of_condition.weight" in report.untrained
-    for name in ("prior.of_text.weight", "prior.output.bias", "posterior.of_condition.weight", "posterior.output.weight",
-                 "latent_entry.slot.weight", "latent_entry.embedding.weight", "bow_hidden.weight", "bow_scores.bias"):
+    for name in ("prior.of_text.weight", "prior.output.bias", "posterior.of_condition.weight",
+                 "posterior.output.weight", "latent_entry.slot.weight", "latent_entry.embedding.weight",
+                 "bow_hidden.weight", "bow_scores.bias"):
         assert name in report.copied
 
 
