@@ -71,7 +71,7 @@ def test_negatives_and_output_keywords_move_monitors_alone(batches):
 def test_reconstructions_without_the_posterior_equal_those_of_whole_passes(batches):
     model = tiny_hcl.model()
     values = validated(model, batches, every=1)
-    for source in ("prior", "zero"):
+    for source in ("prior", "mean", "zero"):
         expected = torch.cat([tiny_hcl.reconstruction(model, selecting(batch), source) for batch in batches]).mean()
         assert values[f"reconstruction_{source}"] == pytest.approx(float(expected), rel=1e-5)
     assert values["reconstruction_prior"] != values["reconstruction_zero"] != values["reconstruction"]
@@ -82,7 +82,7 @@ def test_a_part_of_the_items_stands_for_all_however_they_fall_into_batches(batch
     model = tiny_hcl.model()
     seen = [selecting(batch) for batch in batches]
     worse = {source: torch.cat([tiny_hcl.reconstruction(model, batch, source) - model(batch).reconstruction
-                                for batch in seen]) for source in ("prior", "zero")}
+                                for batch in seen]) for source in ("prior", "mean", "zero")}
     values = validated(model, batches, every=3)
     for source, difference in worse.items():
         expected = values["reconstruction"] + float(difference[::3].mean())
@@ -98,7 +98,7 @@ def test_texts_are_encoded_once(batches, monkeypatch):
     validated(tiny_hcl.model(), batches[:1])
     assert encoded == [8, 4]  # x and y together, negatives apart
     tokens = batches[0]["y_in_mask"].sum(1)
-    assert scored == [tokens.sum(), tokens[0], tokens[0]]  # all from q, every fourth from p and from zero
+    assert scored == [tokens.sum(), *[tokens[0]] * 3]  # all from q, every fourth from p, its mean, and zero
 
 
 @torch.no_grad()

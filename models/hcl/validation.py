@@ -164,9 +164,10 @@ class Validation:
         """Return the values by name.
 
         ``loss`` selects: L_rec(z ~ q) + KL over the mean target length, mean over items. ``reconstruction`` with
-        z from the posterior, ``reconstruction_prior`` and ``reconstruction_zero`` with z from the prior and z = 0,
-        in nats per item; of the latter two, the difference to the first was measured on every fourth item. The
-        rest is :meth:`Monitor.values`; keyword contrasts are those of items whose keywords are all nodes.
+        z from the posterior, ``reconstruction_prior``, ``reconstruction_mean`` and ``reconstruction_zero`` with z from
+        the prior, the prior's mean, from which texts are decoded, and z = 0, in nats per item; of the latter three,
+        the difference to the first was measured on every fourth item. The rest is :meth:`Monitor.values`; keyword
+        contrasts are those of items whose keywords are all nodes.
         """
         rows = {name: torch.cat(parts) for name, parts in self._rows.items()}
         found = {name: float(rows.pop(name).mean()) for name in ("loss", "reconstruction")}
@@ -183,8 +184,8 @@ class Validation:
             return
         part = {name: batch[name][chosen] for name in ("x_mask", "y_in", "y_in_mask", "y_out")}
         u_in = output.keyword.u_in[chosen] if output.keyword is not None else None
-        noise, targets = self.model.noise(batch), Targets.of(part["y_in_mask"])
-        for name, z in (("prior", output.latent.prior.sample(noise)), ("zero", torch.zeros_like(noise))):
+        noise, targets, prior = self.model.noise(batch), Targets.of(part["y_in_mask"]), output.latent.prior
+        for name, z in (("prior", prior.sample(noise)), ("mean", prior.mu), ("zero", torch.zeros_like(noise))):
             found = self.model.reconstruct(output.hidden[chosen], u_in, z[chosen], part, targets)
             self._keep(**{f"reconstruction_{name}": found - output.reconstruction[chosen]})
 
