@@ -305,16 +305,19 @@ class SideBySide(Block):
 class Keywords(Block):
     """Which ranking names the keyword of a text."""
 
-    method: str = Field("textrank", description=f"{', '.join(NAMING)}; of these, {', '.join(FOR_ANY_TEXT)} know the "
-                                                f"keyword of any text, the others those of texts with a target")
+    method: str = Field("textrank", description=f"{', '.join(NAMING)}; {', '.join(FOR_ANY_TEXT)} read nothing but the "
+                                                f"text, the others need a data set of pairs, from which they learn")
+    by_dataset: dict[str, str] = Field(default_factory=dict, description="data sets whose keywords another method "
+                                                                         "names, and which")
     kw_lemma: bool = Field(False, description="normal form by lemmas, not only in lower case")
 
-    @field_validator("method")
+    @field_validator("method", "by_dataset")
     @classmethod
-    def _method_exists(cls, name: str) -> str:
-        if name not in NAMING:
-            raise ValueError(f"no value is called {name!r}; {nearest(name, NAMING)}")
-        return name
+    def _method_exists(cls, given: Any) -> Any:
+        for name in given.values() if isinstance(given, Mapping) else [given]:
+            if name not in NAMING:
+                raise ValueError(f"no value is called {name!r}; {nearest(name, NAMING)}")
+        return given
 
 
 # HCL 3.1 has no caps, and links no input keywords.
