@@ -43,9 +43,10 @@ _FULL = "hcl"
 # Baselines as Table 1 prints them; a small form of a pretrained one, drawn from a configuration, is marked by its row.
 _BASELINES = {"cvae": "CVAE", "seq2seq": "Seq2Seq", "transformer": "Transformer", "seq2seq_du": "Seq2Seq-DU",
               "dialogpt": "DialoGPT", "t5": "T5", "group_wise": "Group-wise", "t5_claps": "T5-CLAPS"}
+_FURTHER = {"simctg": "DialoGPT trained as SimCTG"}  # that Table 1 does not have
 _SCRATCH = "from scratch"
 _NAMES = Names(
-    {_FULL: "HCL", **_BASELINES, "seq2seq_du": "Seq2Seq-DU (adapted)"},
+    {_FULL: "HCL", **_BASELINES, **_FURTHER, "seq2seq_du": "Seq2Seq-DU (adapted)"},
     {"graph": "the graph", "keyword": "the keyword with both its contrasts",
      "mahalanobis contrast": "the Mahalanobis contrast", "latent": "the latent variable with all that hangs on it"},
     {_SCRATCH: "a small form trained from scratch"}, {Row(_FULL, frozenset({"latent"})): "BERT-GEN"})
@@ -60,7 +61,7 @@ _USUAL = {"keyword": "own", "z": "mean"}
 
 
 def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
-    """Return what a run is; of a baseline, that alone, and whether a pretrained one was built from scratch.
+    """Return what a run is; of a baseline, that alone, and what a pretrained one began with.
 
     >>> sorted(row({"contrasts": {"keyword": {"weight": 0}, "topic": {"weight": 1}}}, {}).switches)
     ['keyword contrast', 'with topic contrast']
@@ -71,8 +72,8 @@ def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
     """
     architecture = str(settings.get("architecture", _FULL))
     if architecture != _FULL:
-        drawn = settings.get(architecture, {}).get("source", "") is None
-        return Row(architecture, frozenset({_SCRATCH} if drawn else ()))
+        source = settings.get(architecture, {}).get("source", "")
+        return Row(architecture, frozenset({_SCRATCH if source is None else f"from {source}"} if source != "" else ()))
     other = {f"{name} {decode[name]}" for name, usual in _USUAL.items() if decode.get(name, usual) != usual}
     return Row(architecture, removed_parts(settings) | _added_contrasts(settings) | other)
 
