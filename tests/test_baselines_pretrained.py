@@ -1,17 +1,38 @@
 """Baselines that are models of transformers: DialoGPT, SimCTG, T5 and T5-CLAPS (METHODS B5, B7, B9, F)."""
 
+from dataclasses import asdict
+
+import piece_cases
 import pytest
+import tiny_bert
 import tiny_pretrained
 import torch
-from tiny_pretrained import CLAPS, CLASSES, END, MEAN, PROMPTED, VOCABULARY, batch, model, outputs, rules, texts
+from piece_cases import SIZES
+from safetensors.torch import load_file, save_file
+from tiny_pretrained import CLAPS, CLASSES, END, MEAN, PROMPTED, batch, model, outputs, rules, texts
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
 from torch.nn import functional as F
-from transformers import AutoConfig
+from transformers import (
+    AutoConfig,
+    GPT2LMHeadModel,
+    MT5ForConditionalGeneration,
+    PreTrainedTokenizerFast,
+    T5ForConditionalGeneration,
+)
 
 from models.baselines.claps import Claps, step_of
 from models.baselines.simctg import token_contrast
 from models.baselines.t5 import T5, t5_config
 from models.decoding import beam_search, contrastive_search
 from models.training import Step
+from stages.artifacts.model_folder import save_notes
+from stages.runtime.errors import InputError
+from stages.tracks.hcl.architectures import ARCHITECTURES
+from stages.tracks.hcl.piece_baselines import Making
+from stages.tracks.hcl.piece_rewriter import PieceRewriter
+from stages.tracks.hcl.pieces import PieceOrigin
 
 STEP = Step(0, 10, 0, range(5))
 
@@ -49,16 +70,6 @@ def start(name, count):
 
 
 # All of them
-
-
-@pytest.mark.parametrize("name", CLASSES)
-def test_padding_and_neighbours_change_no_loss(name):
-    found, (sources, targets) = model(name), texts()
-    whole = found.nll(batch(name, (sources, targets)))
-    assert torch.allclose(found.nll(batch(name, (sources, targets), extra=3)), whole)
-    for item in range(len(sources)):
-        alone = found.nll(batch(name, ([sources[item]], [targets[item]])))
-        assert torch.allclose(alone, whole[[item]])
 
 
 @pytest.mark.parametrize("name", ["dialogpt", "t5"])
@@ -113,34 +124,6 @@ def test_a_saved_model_is_one_of_the_library_with_the_same_loss(name, tmp_path):
     assert not report["missing_keys"] and not report["unexpected_keys"]
     assert torch.equal(again.double().eval().nll(given), found.nll(given))
     assert again.config.model_type == ("gpt2" if name in PROMPTED else "t5")
-
-
-def taught(name, given, steps):
-    found = model(name, seed=1).float()
-    torch.manual_seed(5)
-    whole = found.trainee().train()
-    optimiser = torch.optim.Adam(whole.parameters(), lr=0.02)
-    for number in range(steps):
-        optimiser.param_groups[0]["lr"] = 0.02 * (1 - number / steps)
-        optimiser.zero_grad()
-        whole.objective(given, STEP)["loss"].mean().backward()
-        optimiser.step()
-    return found.eval()
-
-
-@pytest.mark.parametrize("name", CLASSES)
-def test_eight_items_are_learnt_by_heart(name):
-    pairs = texts(8, seed=3)
-    given = batch(name, pairs)
-    found = taught(name, given, steps=120)
-    assert outputs(found.rewrite(given, rules(2, 6), num_beams=4)) == pairs[1]
-
-
-@pytest.mark.parametrize("name", CLASSES)
-def test_the_same_seed_learns_the_same(name):
-    given = batch(name, texts(8, seed=3))
-    found, again = (taught(name, given, steps=3) for _ in range(2))
-    assert all(torch.equal(*both) for both in zip(found.parameters(), again.parameters(), strict=True))
 
 
 # DialoGPT
@@ -301,6 +284,7 @@ def test_without_a_step_both_contrasts_see_the_same_columns(claps):
     assert torch.allclose(first, F.cross_entropy(columns, torch.arange(5), reduction="none"))
 
 
+@torch.no_grad()
 def test_contrasts_are_those_of_the_paper_or_of_the_released_code(claps):
     whole, source, states, targets, real = claps
     near, far = views(*claps)
@@ -331,4 +315,123 @@ def test_claps_adds_half_of_both_contrasts_and_saves_no_projection(claps):
     assert torch.allclose(parts["loss"], whole.model.nll(given) + MEAN * (first + second) / 2, rtol=1e-4)
     parts["loss"].sum().backward()
     assert all(parameter.grad is not None for parameter in whole.parameters())
-    assert not [name for name in whole.model.state_dict() if "projection" in name] and VOCABULARY == 30
+    assert not [name for name in whole.model.state_dict() if "projection" in name]
+
+
+# What they begin with
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    return tiny_bert.save_encoder(tmp_path_factory.mktemp("encoder") / "tiny")
+
+
+def small(name, **changes):
+    return {**SIZES[name][1], **changes}
+
+
+def pretrained(name, folder, end="</s>", kind=None):
+    """Save a small model of the library with a tokenizer of its own, which is not BERT's, and return its logits."""
+    words = [end, "<pad>", "<unk>", "what", "is", "this", ":", "paraphrase", "reply", "a", "b"]
+    own = Tokenizer(WordLevel({word: number for number, word in enumerate(words)}, unk_token="<unk>"))
+    own.pre_tokenizer = Whitespace()
+    PreTrainedTokenizerFast(tokenizer_object=own, eos_token=end, pad_token="<pad>",
+                            unk_token="<unk>").save_pretrained(folder)
+    library = {"gpt2": GPT2LMHeadModel, "t5": T5ForConditionalGeneration, "mt5": MT5ForConditionalGeneration}
+    torch.manual_seed(0)
+    found = library[kind or name](tiny_pretrained.config("dialogpt" if name == "gpt2" else kind or name,
+                                                         vocab_size=len(words), eos_token_id=0, pad_token_id=1))
+    found.save_pretrained(folder)
+    return found.eval()
+
+
+def made(name, folder, encoder, **changes):
+    """The model that a row with weights from ``folder`` begins with, and what it begins with."""
+    baseline, sizes = ARCHITECTURES[name].prepared.args[0], small(name, source=f"path:{folder}", **changes)
+    start = baseline.start(piece_cases.row(encoder), sizes)
+    return baseline.built(Making(name, sizes, start, MEAN, piece_cases.items(), {})).eval(), start
+
+
+@pytest.mark.parametrize(("name", "library"), [("dialogpt", "gpt2"), ("simctg", "gpt2"), ("t5", "t5"), ("t5", "mt5"),
+                                               ("t5_claps", "t5")])
+def test_weights_and_tokenizer_come_from_a_folder(name, library, encoder, tmp_path):
+    theirs = pretrained("gpt2" if library == "gpt2" else "t5", tmp_path, kind=library)
+    found, start = made(name, tmp_path, encoder)
+    ids = torch.tensor([[3, 4, 0]])
+    given = {"x_ids": ids, "x_mask": ids > -1, "y_in": torch.tensor([[start.marks.start, 9]]),
+             "y_out": torch.tensor([[9, 0]]), "y_in_mask": torch.ones(1, 2, dtype=torch.bool)}
+    if library == "gpt2":
+        logits = theirs(input_ids=torch.tensor([[3, 4, 0, 9]])).logits[:, 2:]
+    else:
+        logits = theirs(input_ids=ids, decoder_input_ids=given["y_in"]).logits
+    expected = F.cross_entropy(logits[0], given["y_out"][0], reduction="sum")
+    assert torch.allclose(found.nll(given), expected)
+    assert start.said.startswith(f"path:{tmp_path} (version None, sha256 ") and start.described["start"]["sha256"]
+    assert len(start.tokenizer) == 11 and start.marks.end == 0 and set(start.marks.banned) == {1, 2}
+
+
+def test_the_end_token_stands_between_turns_whatever_the_tokenizer(encoder, tmp_path):
+    pretrained("gpt2", tmp_path, end="<|endoftext|>")
+    _, own = made("dialogpt", tmp_path, encoder)
+    drawn = ARCHITECTURES["dialogpt"].prepared.args[0].start(piece_cases.row(encoder), small("dialogpt"))
+    for start, text in ((own, "a b [SEP] a"), (drawn, "dog cat [SEP] dog")):
+        (ids,) = start.tokenizer(start.marks.read([text]), add_special_tokens=False)["input_ids"]
+        assert len(ids) == 4 and ids[2] == start.marks.end and ids[0] == ids[3] != start.marks.pad
+
+
+@pytest.mark.parametrize(("structure", "said"), [("pairs", "paraphrase: "), ("dialogue", "reply: "),
+                                                 ("stories", "continue: ")])
+def test_t5_is_told_its_task_by_what_the_data_set_is(structure, said, encoder, tmp_path):
+    pretrained("t5", tmp_path)
+    baseline, sizes = ARCHITECTURES["t5"].prepared.args[0], small("t5", source=f"path:{tmp_path}")
+    row = piece_cases.row(encoder, structure)
+    start = baseline.start(row, sizes)
+    assert start.marks.before == start.tokenizer(said, add_special_tokens=False)["input_ids"]
+    assert baseline.start(row, {**sizes, "prefix": "this : "}).marks.before == [5, 6]
+    assert start.marks.start == tiny_pretrained.PAD != start.marks.pad  # the decoder starts as its configuration says
+
+
+@pytest.mark.parametrize(("name", "broken", "message"), [
+    ("t5", None, "train_hcl.t5.source: path:.* is a gpt2 model; t5 takes t5 or mt5"),
+    ("dialogpt", "weights", "train_hcl.dialogpt.source: path:.* has no weights as safetensors, and others are not"),
+    ("dialogpt", "tokenizer", "train_hcl.dialogpt.source: path:.* holds no tokenizer"),
+    ("simctg", "layer", "train_hcl.simctg.source: path:.* lacks 1 weights, such as transformer.h.1.ln_1.weight")])
+def test_what_cannot_be_begun_with_is_refused(name, broken, message, encoder, tmp_path):
+    found = pretrained("gpt2", tmp_path)
+    if broken == "weights":
+        (tmp_path / "model.safetensors").unlink()
+        torch.save(found.state_dict(), tmp_path / "pytorch_model.bin")
+    elif broken == "tokenizer":
+        (tmp_path / "tokenizer.json").unlink()
+    elif broken == "layer":
+        kept = {name: part for name, part in load_file(tmp_path / "model.safetensors").items()
+                if "h.1.ln_1.weight" not in name}
+        save_file(kept, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(InputError, match=message):
+        made(name, tmp_path, encoder)
+
+
+def test_a_hub_that_cannot_be_reached_is_said_of_the_row(encoder, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(InputError, match="train_hcl.t5.source: hub:nobody/nothing could not be had"):
+        ARCHITECTURES["t5"].prepared.args[0].start(piece_cases.row(encoder), small("t5", source="hub:nobody/nothing"))
+
+
+def test_contrastive_search_is_for_models_that_go_single_steps(encoder, tmp_path):
+    decode = {"search": "contrastive", "num_beams": 2, "min_length": 1, "max_length": 4, "length_penalty": 1.0,
+              "batch_size": 3, "top_k": 2, "alpha": 0.6}
+    items = piece_cases.items().assign(references=[[]] * 8)
+    for name in ("dialogpt", "t5"):
+        case = piece_cases.Case(name, tmp_path / name)
+        origin = PieceOrigin(name, "tiny", "from scratch", asdict(case.marks), 12, 8, "first")
+        folder = tmp_path / f"{name}-model"
+        case.model.save_pretrained(folder)
+        case.tokenizer.save_pretrained(folder)
+        save_notes(folder, origin.notes())
+        rewriter = PieceRewriter(folder)
+        if name == "t5":
+            with pytest.raises(InputError, match=r"generate_hcl.search is 'contrastive', and this model \(t5\)"):
+                next(rewriter.rewrite(items, decode, 0))
+        else:
+            rows = list(rewriter.rewrite(items, decode, 0))
+            assert [len(rows_of) for rows_of in rows] == [3, 3, 2] and all(rows[0]["prediction"])

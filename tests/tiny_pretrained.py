@@ -17,14 +17,14 @@ PROMPTED = ("dialogpt", "simctg")
 
 def config(name, **changes):
     """Configuration of a model without dropout."""
-    ends = {"pad_token_id": PAD, "eos_token_id": END, "mean_target_length": MEAN}
+    ends = {"vocab_size": VOCABULARY, "pad_token_id": PAD, "eos_token_id": END, "mean_target_length": MEAN}
     if name in PROMPTED:
         still = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "margin": 0.5}
-        return GPT2Config(vocab_size=VOCABULARY, n_positions=40, n_embd=16, n_layer=2, n_head=2, bos_token_id=END,
-                          **ends, **{**still, **changes})
+        return GPT2Config(n_positions=40, n_embd=16, n_layer=2, n_head=2, bos_token_id=END,
+                          **{**ends, **still, **changes})
     kind = MT5Config if name == "mt5" else T5Config
     sizes = {"d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 2, "num_heads": 2, "dropout_rate": 0.0}
-    return kind(vocab_size=VOCABULARY, decoder_start_token_id=PAD, claps=CLAPS, **ends, **{**sizes, **changes})
+    return kind(decoder_start_token_id=PAD, claps=CLAPS, **{**ends, **sizes, **changes})
 
 
 def model(name, seed=0, **changes):

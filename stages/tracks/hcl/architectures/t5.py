@@ -32,7 +32,8 @@ def t5_sized(making: Making) -> T5Config:
     if making.start.location is not None:
         return t5_config(AutoConfig.from_pretrained(making.start.location))
     sizes, marks = making.sizes, making.start.marks
-    special: dict[str, Any] = {"pad_token_id": marks.pad, "eos_token_id": marks.end, "decoder_start_token_id": marks.start}
+    special: dict[str, Any] = {"pad_token_id": marks.pad, "eos_token_id": marks.end,
+                               "decoder_start_token_id": marks.start}
     return T5Config(vocab_size=len(making.start.tokenizer), d_model=sizes["width"], num_layers=sizes["layers"],
                     d_kv=sizes["width"] // sizes["heads"], num_heads=sizes["heads"], d_ff=sizes["feed_forward"],
                     dropout_rate=sizes["dropout"], **special)
