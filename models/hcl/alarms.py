@@ -35,6 +35,10 @@ IGNORED_SWAP = 0.01
 VANISHED_SHARE = 0.9
 # A contrast that teaches falls by more than two percent in three epochs.
 STUCK_CHANGE, STUCK_EPOCHS = 0.02, 3
+# Of the way from the easiest candidate to the hardest; a plain mean of candidates lies above the middle, since a mean
+# is nearer to anything than its parts are. Candidates closer together than the second figure leave nothing to choose.
+EASY_PLACE, EASY_SPREAD = 0.5, 0.02
+_LIKENESS = ("train_impostor_cosine", "train_impostor_hardest", "train_impostor_easiest")
 _MEAN = "validation_reconstruction_mean"
 _RECONSTRUCTIONS = ("validation_reconstruction", "validation_reconstruction_prior", "validation_reconstruction_zero")
 
@@ -45,8 +49,8 @@ class Alarm:
 
     Attributes:
         name: ``posterior_collapse``, ``latent_ignored``, ``kl_under_floor``, ``leak``, ``keyword_ignored``,
-            ``contrast_vanished_<contrast>``, ``contrast_stuck_<contrast>``, or an alarm that one contrast has beside
-            these (``spread_shrinking``).
+            ``contrast_vanished_<contrast>``, ``contrast_stuck_<contrast>``, ``impostor_easy``, or an alarm that one
+            contrast has beside these (``spread_shrinking``).
         epoch: 1-based epoch since which the sign has been there.
         message: what was seen, with figures.
         advice: what to try.
@@ -73,6 +77,8 @@ def find_alarms(rows: Sequence[Row], config: "HclConfig") -> list[Alarm]:
         found += [_collapse(rows, config), _ignored(rows), _under_floor(rows, config), _leak(rows)]
     if config.uses_keyword:
         found.append(_keyword_ignored(rows))
+    if any(contrast.needs_keyword for contrast in config.contrasts_used):
+        found.append(_easy(rows))
     for contrast in config.contrasts_used:
         vanished = _vanished(rows, config, contrast.name)
         found += [vanished, _stuck(rows, config, contrast) if vanished is None else None, *contrast.alarms(rows)]
@@ -203,6 +209,23 @@ def _keyword_ignored(rows: Sequence[Row]) -> Alarm | None:
         f"outputs do not depend on the keyword",
         "let the decoder see the keyword (decoder.kw_memory), let reconstruction teach it (latent.posterior relative, "
         "or latent.free_bits_for posterior), hide some of the source (decoder.source_dropout)",
+    )
+
+
+def _easy(rows: Sequence[Row]) -> Alarm | None:
+    def easy(row: Row) -> bool:
+        impostor, hardest, easiest = (row[column] for column in _LIKENESS)
+        return hardest - easiest > EASY_SPREAD and impostor - easiest < EASY_PLACE * (hardest - easiest)
+
+    epoch = holds_since(rows, _LIKENESS, easy)
+    if epoch is None:
+        return None
+    impostor, hardest, easiest = (rows[-1][column] for column in _LIKENESS)
+    return Alarm(
+        "impostor_easy", epoch,
+        f"the impostor's cosine to the output keyword is {impostor:.3g}, nearer to the easiest candidate's "
+        f"({easiest:.3g}) than to the hardest's ({hardest:.3g}): it is made of what is easily told apart",
+        "set keyword.imp_weight to cosine or mean: weights that the contrasts train seek the easiest candidate",
     )
 
 

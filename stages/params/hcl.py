@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from stages.params.block import SEEDS, Block, Seeds, Switches
 from stages.params.checks import Earlier, TrackChecks
-from stages.params.pgkpr import Sizes
+from stages.params.hcl_baselines import PieceTransformer
 from stages.params.presets import Presets
 from stages.runtime.errors import nearest
 
@@ -26,7 +26,10 @@ class KeywordUse(Block):
     """How keywords take part."""
 
     condition: bool = Field(True, description="false: ablation without keyword (prior, both keyword contrasts)")
-    imp_weight: Literal["attn", "mean", "linear"] = "attn"
+    imp_weight: Literal["cosine", "detached", "attn", "mean", "linear"] = Field(
+        "cosine", description="of a keyword's negative neighbours in its impostor: cosine to it, without parameters; "
+                              "likeness in a random projection that nothing trains; attention trained by the very "
+                              "contrasts, which drifts to the easiest; none; one learned matrix on their mean")
     kw_anchor: Literal["input", "output"] = "input"
 
 
@@ -139,20 +142,14 @@ _PRESETS: dict[str, dict[str, Any]] = {"paper": {
     "decoder": {"kw_memory": False, "source_dropout": 0.0}}}
 
 
-class WordTransformer(Sizes):
-    """A Transformer that reads and writes words, which knows neither keywords nor a latent variable."""
-
-    vocabulary: int = Field(30_000, ge=1, description="most frequent words of the training split; others are [unk]")
-
-
 class TrainHcl(Switches):
     """Everything that defines a model of the HCL track."""
 
     presets: ClassVar[Presets] = _PRESETS
 
     architecture: Literal["hcl", "transformer"] = Field(
-        "hcl", description="hcl, and its ablations by the switches below; transformer: PGKPR's plain one on the "
-                           "same items, which reads its own sizes and `training` alone")
+        "hcl", description="hcl, and its ablations by the switches below; others: a baseline of word pieces on the "
+                           "same items, which reads the block of its own name and `training` alone")
     preset: Literal["paper"] | None = Field(None, description="paper: every switch as the text has it, only clear "
                                                               "misprints corrected")
     graph: GraphAttention = GraphAttention()
@@ -160,7 +157,7 @@ class TrainHcl(Switches):
     latent: Latent = Latent()
     contrasts: Contrasts = Contrasts()
     decoder: Decoder = Decoder()
-    transformer: WordTransformer = WordTransformer()
+    transformer: PieceTransformer = PieceTransformer()
     training: Training = Training()
 
 
