@@ -19,7 +19,7 @@ from models.hcl.config import HclConfig
 from models.hcl.contrasts import CONTRASTS
 from models.hcl.decoder import Decoder, past_length
 from models.hcl.graph_attention import GraphAttention
-from models.hcl.impostor import Impostor, impostor_candidates
+from models.hcl.impostor import Impostor, impostor_candidates, likeness
 from models.hcl.keyword_graph import KeywordGraph
 from models.hcl.latent import Gaussian, GaussianNetwork, LatentEntry, Posterior
 from models.hcl.output import Contrasted, HclOutput, KeywordOutput, LatentOutput
@@ -320,7 +320,7 @@ class HclNetwork(PreTrainedModel):
         if not plan.all_known[1]:
             u_out = u_out.masked_fill(~has_output.unsqueeze(-1), 0.0)
         u_in, u_out, u_imp = at_least_float32(u_in, u_out, self.impostor(u_out, of_candidates, plan.samples))
-        return KeywordOutput(u_in, u_out, u_imp, has_impostor)
+        return KeywordOutput(u_in, u_out, u_imp, has_impostor, likeness(u_out, u_imp, of_candidates, plan.samples))
 
     def _with_unseen(self, known: Tensor, seen: Tensor, vectors: Tensor) -> Tensor:
         """Return u_in (B, d): ``seen`` where the node is ``known``, a new node with its self loop elsewhere."""

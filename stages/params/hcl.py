@@ -26,7 +26,10 @@ class KeywordUse(Block):
     """How keywords take part."""
 
     condition: bool = Field(True, description="false: ablation without keyword (prior, both keyword contrasts)")
-    imp_weight: Literal["attn", "mean", "linear"] = "attn"
+    imp_weight: Literal["cosine", "detached", "attn", "mean", "linear"] = Field(
+        "cosine", description="of a keyword's negative neighbours in its impostor: cosine to it, without parameters; "
+                              "likeness in a random projection that nothing trains; attention trained by the very "
+                              "contrasts, which drifts to the easiest; none; one learned matrix on their mean")
     kw_anchor: Literal["input", "output"] = "input"
 
 

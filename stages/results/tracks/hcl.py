@@ -23,8 +23,10 @@ _QUESTIONS = (
              r"active_units|(mean_log_)?sigma|kl_.*|reconstruction_.*"),
     Question("Do the contrasts still teach?", "Of each contrast: masked, the share of items that take no part; of the "
              "others, the mean loss; vanished, the share with a loss below 0.01; ahead, the share in which the right "
-             "candidate is ahead; gap, how far apart the candidates are, in units of the temperature.",
-             r"({contrasts})_.*"),
+             "candidate is ahead; gap, how far apart the candidates are, in units of the temperature. "
+             "Impostor: cosine to the output keyword of the impostor, and of the hardest and the easiest that it is "
+             "made of.",
+             r"({contrasts}|impostor)_.*"),
     Question("Optimiser", "Rates, the weight of the KL term, and the size of the gradient.", r".*"),
 )
 _TABLES = (
