@@ -21,7 +21,7 @@ SWITCHES = [
     ("H2", "ingest.roc_neg", "bm25", "bm25"),
     ("H3", "ingest.roc_mode", "ending", "ending"),
     ("H4", "graph.link_inputs", True, False),
-    ("H5", "train_hcl.keyword.imp_weight", "attn", "linear"),
+    ("H5", "train_hcl.keyword.imp_weight", "cosine", "linear"),
     ("H6", "train_hcl.keyword.kw_anchor", "input", "input"),
     ("H7", "train_hcl.contrasts.mahalanobis.form", "inverse", "inverse"),
     ("H7", "train_hcl.contrasts.mahalanobis.sqrt", False, False),

@@ -62,9 +62,10 @@ def test_what_was_trained_is_copied_and_nothing_else(row, start):
 
 
 def test_a_deterministic_backbone_leaves_the_latent_modules_as_they_were_drawn_and_scaled():
-    model = fresh(1)
+    attention = {"keyword": {"imp_weight": "attn"}}
+    model = fresh(1, **attention)
     scaled = model.latent_entry.embedding.weight.clone()
-    report = init_from(model, fresh(2, **BACKBONE))
+    report = init_from(model, fresh(2, **{**attention, **BACKBONE}))
     assert torch.equal(model.latent_entry.embedding.weight, scaled)
     left = {name.partition(".")[0] for name in report.untrained}
     assert left == {"prior", "posterior", "latent_entry", "keyword_points", "keyword_slot", "bow_hidden", "bow_scores",

@@ -7,6 +7,7 @@ from typing import Any
 from transformers import BertConfig, PretrainedConfig
 
 from models.hcl.contrasts import CONTRASTS, Contrast
+from models.hcl.impostor import IMPOSTOR_WEIGHTS
 from models.hcl.latent import ENTERS, POSTERIORS
 
 SPECIAL_TOKENS = ("pad", "bos", "eos", "unk", "mask")
@@ -14,7 +15,7 @@ SPECIAL_TOKENS = ("pad", "bos", "eos", "unk", "mask")
 # Group by group what a model needs to know of itself; the keys are those of the params block `train_hcl`.
 _GROUPS: dict[str, dict[str, Any]] = {
     "graph": {"iterations": 2, "edge_type": "shared", "layer_norm": True},
-    "keyword": {"condition": True, "imp_weight": "attn", "kw_anchor": "input"},
+    "keyword": {"condition": True, "imp_weight": "cosine", "kw_anchor": "input"},
     "latent": {
         "enabled": True,
         "size": 200,
@@ -33,7 +34,7 @@ _GROUPS: dict[str, dict[str, Any]] = {
 
 _CHOICES: dict[tuple[str, ...], Sequence[str]] = {
     ("graph", "edge_type"): ("shared", "signed"),
-    ("keyword", "imp_weight"): ("attn", "mean", "linear"),
+    ("keyword", "imp_weight"): IMPOSTOR_WEIGHTS,
     ("keyword", "kw_anchor"): ("input", "output"),
     ("latent", "enters"): ENTERS,
     ("latent", "free_bits_by"): ("dimension", "total"),

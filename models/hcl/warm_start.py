@@ -82,7 +82,8 @@ def untrained_modules(config: HclConfig) -> tuple[str, ...]:
     """Return the names of modules and parameters that a model of this configuration has, and never trains."""
     impostors = any(contrast.needs_keyword for contrast in config.contrasts_used)
     # Without a graph each impostor has one candidate, and a share of one does not depend on any weight.
-    weighs = config.graph["iterations"] > 0 or config.keyword["imp_weight"] == "linear"
+    weight = config.keyword["imp_weight"]
+    weighs = weight == "linear" or (weight == "attn" and config.graph["iterations"] > 0)
     keyword_prior = config.uses_keyword and config.latent["enabled"]
     trained = {
         "prior.of_condition": keyword_prior,

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from stages.params.block import SEEDS, Block, Seeds, Switches
 from stages.params.checks import Earlier, TrackChecks
-from stages.params.hcl_baselines import PieceTransformer
+from stages.params.hcl_baselines import PieceTransformer, Seq2Seq
 from stages.params.presets import Presets
 from stages.runtime.errors import nearest
 
@@ -26,7 +26,10 @@ class KeywordUse(Block):
     """How keywords take part."""
 
     condition: bool = Field(True, description="false: ablation without keyword (prior, both keyword contrasts)")
-    imp_weight: Literal["attn", "mean", "linear"] = "attn"
+    imp_weight: Literal["cosine", "detached", "attn", "mean", "linear"] = Field(
+        "cosine", description="of a keyword's negative neighbours in its impostor: cosine to it, without parameters; "
+                              "likeness in a random projection that nothing trains; attention trained by the very "
+                              "contrasts, which drifts to the easiest; none; one learned matrix on their mean")
     kw_anchor: Literal["input", "output"] = "input"
 
 
@@ -144,7 +147,7 @@ class TrainHcl(Switches):
 
     presets: ClassVar[Presets] = _PRESETS
 
-    architecture: Literal["hcl", "transformer"] = Field(
+    architecture: Literal["hcl", "seq2seq", "transformer"] = Field(
         "hcl", description="hcl, and its ablations by the switches below; others: a baseline of word pieces on the "
                            "same items, which reads the block of its own name and `training` alone")
     preset: Literal["paper"] | None = Field(None, description="paper: every switch as the text has it, only clear "
@@ -154,6 +157,7 @@ class TrainHcl(Switches):
     latent: Latent = Latent()
     contrasts: Contrasts = Contrasts()
     decoder: Decoder = Decoder()
+    seq2seq: Seq2Seq = Seq2Seq()
     transformer: PieceTransformer = PieceTransformer()
     training: Training = Training()
 
