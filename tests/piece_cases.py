@@ -11,10 +11,12 @@ from stages.tracks.hcl.architectures import ARCHITECTURES
 from stages.tracks.hcl.piece_baselines import Making
 
 _TRANSFORMER = {"layers": 2, "heads": 2, "width": 16, "feed_forward": 32, "dropout": 0.0, "norm": "pre"}
+_SEQ2SEQ = {"embedding": 16, "width": 16, "dropout": 0.0, "pointer": True}
 _PRETRAINED = {"source": None, "layers": 2, "heads": 2, "width": 16, "feed_forward": 32, "dropout": 0.0}
 # By case: architecture and its block.
 SIZES = {"transformer": ("transformer", _TRANSFORMER),
          "transformer-post": ("transformer", {**_TRANSFORMER, "norm": "post"}),
+         "seq2seq": ("seq2seq", _SEQ2SEQ), "seq2seq-no-pointer": ("seq2seq", {**_SEQ2SEQ, "pointer": False}),
          "dialogpt": ("dialogpt", {**_PRETRAINED, "positions": 40}),
          "simctg": ("simctg", {**_PRETRAINED, "positions": 40, "margin": 0.5}),
          "t5": ("t5", {**_PRETRAINED, "prefix": None}),
