@@ -1,0 +1,177 @@
+"""An item's prior in training equals that on a graph rebuilt without what is hidden from the item."""
+
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+import tiny_bert
+import tiny_hcl
+import torch
+from keyword_graphs import clusters_of
+from transformers import BertModel
+
+from models.hcl import HclConfig, HclModel
+from stages.graph import node_vectors
+from stages.graph.graph import run as run_graph
+from stages.params.data import Graph
+from stages.tracks.hcl.architectures.hcl import keyword_graph
+from stages.tracks.hcl.items import joined_items
+from stages.tracks.hcl.sight import GraphTables, leaks, sight_of
+
+KEYWORDS = ["dog", "cat", "school", "food", "language", "weight", "<nokw>", "way", "fast", "play"]
+VALUES = {"pooling": "mean", "batch_size": 8, "max_length": 32}
+CAPS_OFF = {"max_nbr": None, "max_cluster_outputs": None}
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    torch.manual_seed(1)
+    return (BertModel(tiny_bert.config(initializer_range=0.3)).eval(),
+            tiny_bert.tokenizer(tmp_path_factory.mktemp("tokenizer")))
+
+
+@cache
+def tables(seed=3, items=16, groups=7):
+    """Training items of some components, which share a few texts, two for validation, and one for test.
+
+    The first one's input is the only text with its keyword, the second one's the only input, beside a target.
+    """
+    rng = np.random.default_rng(seed)
+    # Keywords are unevenly frequent, so that some stand in one component alone.
+    words = np.array([*rng.choice(len(KEYWORDS) - 2, size=37, p=[0.3, 0.2, 0.15, 0.11, 0.08, 0.06, 0.06, 0.04]),
+                      len(KEYWORDS) - 2, len(KEYWORDS) - 2, len(KEYWORDS) - 1])
+    texts = [" ".join(rng.choice(tiny_bert.WORDS[:30], size=rng.integers(2, 6))) + f" {number % 7 * '.'}"
+             for number in range(40)]
+    rows = []
+    for number in range(items + 3):
+        source, target, negative = rng.choice(37, size=3, replace=False).tolist()
+        source, target = {0: 39, 1: 38}.get(number, source), 37 if number == 2 else target
+        split = "train" if number < items else "validation" if number < items + 2 else "test"
+        rows.append((number, split, source, target, negative if rng.random() < 0.8 else None, [target],
+                     int(number if number < 3 else rng.integers(groups)) if split == "train" else 100 + number))
+    examples = pd.DataFrame(rows, columns=["example_id", "split", "source_id", "target_id", "negative_id",
+                                           "reference_ids", "group"]).astype({"negative_id": "Int64"})
+    keywords = pd.DataFrame({"text_id": range(40), "keyword": [KEYWORDS[word] for word in words]})
+    return examples, pd.DataFrame({"text_id": range(40), "text": texts, "language": "en"}), keywords
+
+
+class Built:
+    """All that the stages make of some examples, and a model over it."""
+
+    def __init__(self, encoder, examples, params):
+        _, texts, keywords = tables()
+        self.clusters = clusters_of(examples, keywords).to_pandas()
+        made = run_graph(examples, keywords, self.clusters, Graph(**params))
+        self.nodes = made.nodes.to_pandas()
+        self.vectors = node_vectors.run(examples, texts, keywords, self.nodes, *encoder, VALUES)
+        self.graph = keyword_graph(self.nodes, made.edges.to_pandas(), pd.DataFrame(self.vectors.columns))
+        self.tables = GraphTables(examples, keywords, self.nodes, self.clusters, self.vectors.texts)
+        self.items = joined_items(examples, texts, keywords, self.nodes)
+
+    def model(self, **settings):
+        config = HclConfig.from_params({"latent": {"size": tiny_hcl.LATENT}, "graph": settings},
+                                       tiny_hcl.encoder_config(), tiny_hcl.SPECIAL_IDS, self.graph.num_nodes,
+                                       self.graph.num_edges, 6.0)
+        torch.manual_seed(0)
+        model = HclModel.from_parts(config, graph=self.graph)
+        generator = torch.Generator().manual_seed(1)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                if parameter.dim() > 1:
+                    parameter.normal_(std=0.3, generator=generator)
+        return model
+
+
+@cache
+def whole(encoder, link_inputs, **caps):
+    return Built(encoder, tables()[0], {"link_inputs": link_inputs, **CAPS_OFF, **caps})
+
+
+@cache
+def rebuilt(encoder, link_inputs, hidden):
+    """The graph without the training items ``hidden``."""
+    examples = tables()[0]
+    return Built(encoder, examples[~examples["example_id"].isin(hidden)], {"link_inputs": link_inputs, **CAPS_OFF})
+
+
+def sight(built, own_edges, link_inputs, **params):
+    settings = {"own_edges": own_edges, "kw_dropout": 0.0}
+    made = {"link_inputs": link_inputs, "max_cluster_outputs": None, **params}
+    return sight_of(built.items, built.graph, built.tables, made, settings, seed=5)
+
+
+def hidden_from(own_edges):
+    """Of each training item, those whose contribution it does not see."""
+    train = tables()[0].query("split == 'train'")
+    if own_edges == "item":
+        return [(number,) for number in train["example_id"]]
+    return [tuple(train.loc[train["group"] == group, "example_id"]) for group in train["group"]]
+
+
+def keywords_of(built, model, sight=None, chosen=None):
+    """Keyword vectors of training items, and their priors given the same h_x."""
+    items = built.items[built.items["split"] == "train"]
+    batch = {name: torch.from_numpy(items[column].to_numpy(dtype="int64", copy=True))
+             for name, column in (("kx", "input_node"), ("ky", "output_node"), ("kneg", "negative_node"))}
+    batch["y_in_mask"] = torch.ones(len(items), 2, dtype=torch.bool)
+    if sight is not None:
+        batch |= sight.of(range(len(items)))
+    if chosen is not None:
+        batch = {name: part[chosen] for name, part in batch.items()}
+    plan = model.planner(sight.views if sight is not None else None).plan(batch).unpacked()
+    found = model.keywords(batch, plan.keywords)
+    h_x = torch.randn(1, tiny_hcl.WIDTH, generator=torch.Generator().manual_seed(2)).expand(len(batch["kx"]), -1)
+    return found, model.prior(h_x, found.u_in)
+
+
+def alone(encoder, graph, model, node, source):
+    """The keyword vector of an item, and its prior, on a graph that it contributed nothing to."""
+    if node < 0:
+        text = tables()[1].set_index("text_id")["text"][source]
+        with torch.no_grad():
+            vector = encoder[0](**encoder[1](text, return_tensors="pt")).last_hidden_state.mean(1)
+        u_in = model.attention.isolated(vector)
+    else:
+        u_in = model.attention(graph, torch.tensor([node]))
+    h_x = torch.randn(1, tiny_hcl.WIDTH, generator=torch.Generator().manual_seed(2))
+    return u_in, model.prior(h_x, u_in)
+
+
+@pytest.mark.parametrize("link_inputs", [True, False])
+@pytest.mark.parametrize("own_edges", ["component", "item"])
+@pytest.mark.parametrize(("iterations", "edge_type"), [(0, "shared"), (1, "shared"), (2, "shared"), (2, "signed"),
+                                                       (3, "shared")])
+def test_a_prior_in_training_is_that_on_a_graph_rebuilt_without_what_is_hidden(encoder, own_edges, link_inputs,
+                                                                               iterations, edge_type):
+    built = whole(encoder, link_inputs)
+    settings = {"iterations": iterations, "edge_type": edge_type}
+    model, keyword_of = built.model(**settings), tables()[2].set_index("text_id")["keyword"]
+    found, prior = keywords_of(built, model, sight(built, own_edges, link_inputs))
+    sources = tables()[0].query("split == 'train'")["source_id"].tolist()
+    gone = 0
+    for item, (hidden, source) in enumerate(zip(hidden_from(own_edges)[:10], sources, strict=False)):
+        other = rebuilt(encoder, link_inputs, hidden)
+        names = other.nodes.set_index("keyword")["node_id"]
+        node = int(names.get(keyword_of[source], -1))
+        gone += node < 0
+        u_in, expected = alone(encoder, other.graph, model, node, source)
+        torch.testing.assert_close(found.u_in[item], u_in[0], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(prior.mu[item], expected.mu[0], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(prior.logvar[item], expected.logvar[0], atol=1e-5, rtol=1e-5)
+    assert gone > 0
+
+
+def test_the_items_above_meet_every_kind_of_difference(encoder):
+    built = whole(encoder, True)
+    views = sight(built, "component", True).views
+    assert {-1, 0} <= set(views.signs.tolist())
+    assert -1 in views.rows.tolist()
+    origin = built.vectors.columns["origin"]
+    falls_back = set()
+    for hidden in hidden_from("component"):
+        other = rebuilt(encoder, True, hidden)
+        names = dict(zip(other.nodes["keyword"], other.vectors.columns["origin"], strict=True))
+        falls_back |= {(before, names[word]) for word, before in zip(built.nodes["keyword"], origin, strict=True)
+                       if word in names and names[word] != before}
+    assert ("input", "output") in falls_back
