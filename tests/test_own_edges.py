@@ -1,5 +1,6 @@
 """An item's prior in training equals that on a graph rebuilt without what is hidden from the item."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -175,3 +176,75 @@ def test_the_items_above_meet_every_kind_of_difference(encoder):
         falls_back |= {(before, names[word]) for word, before in zip(built.nodes["keyword"], origin, strict=True)
                        if word in names and names[word] != before}
     assert ("input", "output") in falls_back
+
+
+@pytest.mark.parametrize("iterations", [0, 2])
+def test_hiding_changes_the_input_keywords_alone(encoder, iterations):
+    built = whole(encoder, True)
+    model = built.model(iterations=iterations)
+    hidden, _ = keywords_of(built, model, sight(built, "component", True))
+    seen, _ = keywords_of(built, model)
+    torch.testing.assert_close(hidden.u_out, seen.u_out, atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(hidden.u_imp, seen.u_imp, atol=1e-6, rtol=1e-6)
+    assert not torch.isclose(hidden.u_in, seen.u_in, atol=1e-3).all(dim=1).any()
+
+
+def test_a_view_is_the_same_whatever_else_is_in_the_batch(encoder):
+    built = whole(encoder, True, max_nbr=3)
+    model, view = built.model(), sight(built, "component", True)
+    together, _ = keywords_of(built, model, view)
+    for chosen in ([0], [5, 5, 2], list(range(15, -1, -1))):
+        part, _ = keywords_of(built, model, view, chosen)
+        torch.testing.assert_close(part.u_in, together.u_in[chosen], atol=1e-5, rtol=1e-5)
+
+
+def test_nothing_of_an_item_reaches_its_prior_under_caps_either(encoder):
+    """With caps, hiding brings no neighbour in; but what is left is independent of the hidden items' target keyword."""
+    built = whole(encoder, True, max_nbr=3)
+    shares = leaks(built.items, built.graph, sight(built, "component", True))["train"]
+    seen = leaks(built.items, built.graph, None)["train"]
+    assert seen["target_is_neighbour"] > 0.7 > shares["target_is_neighbour"]
+    assert seen["unseen"] == 0.0 < shares["unseen"] == 1 / 16
+
+
+def test_keywords_are_dropped_to_the_share_of_validation(encoder):
+    built = whole(encoder, True)
+    items = built.items.copy()
+    items.loc[items["split"] == "validation", "input_node"] = -1
+    settings = {"own_edges": "component", "kw_dropout": None}
+    made = {"link_inputs": True, "max_cluster_outputs": None}
+
+    def found(rows, **changes):
+        return sight_of(rows, built.graph, built.tables, made, {**settings, **changes}, seed=5)
+
+    assert found(items).dropout == 1.0 and found(built.items).dropout == 0.0
+    assert found(items, kw_dropout=0.25).dropout == 0.25
+    assert found(items, own_edges="leaking").dropout == 0.0 and found(items, own_edges="leaking").views is None
+    half = replace(found(items), dropout=0.3, draws=torch.rand(5000, generator=torch.Generator().manual_seed(0)))
+    dropped = torch.stack([half.dropped(half.draws, epoch) for epoch in range(20)])
+    assert abs(float(dropped.float().mean()) - 0.3) < 0.01
+    assert torch.equal(half.dropped(half.draws[7:9], 4), dropped[4, 7:9])
+    assert 0 < int(dropped[0].sum()) < 5000 and not torch.equal(dropped[0], dropped[1])
+
+
+def test_a_dropped_keyword_is_a_new_node(encoder):
+    built = whole(encoder, True)
+    model, view = built.model(), sight(built, "leaking", True)
+    items = built.items[built.items["split"] == "train"]
+    batch = {name: torch.from_numpy(items[column].to_numpy(dtype="int64", copy=True))
+             for name, column in (("kx", "input_node"), ("ky", "output_node"), ("kneg", "negative_node"))}
+    batch |= {"y_in_mask": torch.ones(len(items), 2, dtype=torch.bool), **view.of(range(len(items)))}
+    plan = model.planner().plan(batch).unpacked()
+    whole_graph = model.keywords(batch, plan.keywords).u_in
+    dropped = torch.arange(len(items)) % 3 == 0
+    u_in = model.keywords({**batch, "dropped": dropped}, plan.keywords).u_in
+    torch.testing.assert_close(u_in[~dropped], whole_graph[~dropped])
+    torch.testing.assert_close(u_in[dropped], model.attention.isolated(view.vectors[dropped]))
+
+
+def test_views_that_nobody_has_are_an_error(encoder):
+    built = whole(encoder, True)
+    batch = {name: torch.zeros(1, dtype=torch.int64) for name in ("kx", "ky", "kneg", "view")}
+    batch |= {"y_in_mask": torch.ones(1, 2, dtype=torch.bool), "unseen_vectors": torch.zeros(1, tiny_hcl.WIDTH)}
+    with pytest.raises(ValueError, match="the planner has no views"):
+        built.model().planner().plan(batch)
