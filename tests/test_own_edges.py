@@ -199,13 +199,26 @@ def test_a_view_is_the_same_whatever_else_is_in_the_batch(encoder):
         torch.testing.assert_close(part.u_in, together.u_in[chosen], atol=1e-5, rtol=1e-5)
 
 
-def test_what_the_graph_tells_is_counted(encoder):
-    built = whole(encoder, True, max_nbr=3)
-    shares = leaks(built.items, built.graph, sight(built, "component", True))["train"]
-    seen = leaks(built.items, built.graph, None)["train"]
-    assert seen["target_is_neighbour"] > 2 * shares["target_is_neighbour"] > 0
-    assert seen["target_is_only_neighbour"] >= shares["target_is_only_neighbour"]
-    assert seen["unseen"] == 0.0 < shares["unseen"] == 1 / 16
+def test_what_the_graph_tells_is_counted_as_on_rebuilt_graphs(encoder):
+    built = whole(encoder, True)
+    told, only, silent, differ, gone = [], [], [], [], []
+    items = built.items[built.items["split"] == "train"]
+    for hidden, kx, ky in zip(hidden_from("component"), items["keyword"], items["target_keyword"], strict=True):
+        other = rebuilt(encoder, True, hidden)
+        ids = other.nodes.set_index("keyword")["node_id"]
+        senders = other.graph.edges_into(torch.tensor([ids[kx]])).source.tolist() if kx in ids else []
+        near = {int(node) for node in senders} - {ids.get(kx)}
+        told.append(ids.get(ky) in near)
+        only.append(near == {ids.get(ky)})
+        silent.append(not near)
+        differ.append(kx != ky)
+        gone.append(kx not in ids)
+    found, seen = (leaks(built.items, built.graph, view)["train"]
+                   for view in (sight(built, "component", True), None))
+    assert found == {"keywords_differ": np.mean(differ), "target_is_neighbour": pytest.approx(
+        np.mean(np.array(told)[differ]), abs=1e-6), "target_is_only_neighbour": pytest.approx(
+        np.mean(np.array(only)[differ]), abs=1e-6), "without_neighbour": np.mean(silent), "unseen": np.mean(gone)}
+    assert seen["target_is_neighbour"] > found["target_is_neighbour"] > 0.0 == seen["unseen"]
 
 
 def test_keywords_are_dropped_to_the_share_of_validation(encoder):
