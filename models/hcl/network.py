@@ -212,12 +212,18 @@ class HclNetwork(PreTrainedModel):
             keyword: from :meth:`keywords`.
             batch: see the class.
         """
-        h_x = texts["x"].vector
-        prior = self.prior(h_x, keyword.u_in if keyword is not None else None)
-        posteriors = self._posteriors(texts, prior)
+        h_x, (prior, posteriors) = texts["x"].vector, self.gaussians(texts, keyword)
         z = posteriors.of_text(0).sample(self.noise(batch))
         bow = self._bow(h_x, z, batch) if self.config.uses_bow else None
         return LatentOutput.of(self.config, prior, posteriors, batch.get("has_negative"), bow), z
+
+    def gaussians(self, texts: Mapping[str, Encoded], keyword: KeywordOutput | None) -> tuple[Gaussian, Gaussian]:
+        """Return p(z | x, u_in) (B, dz), and q(z | x, y) of true output and K negatives (B, 1 + K, dz).
+
+        See :meth:`latent` for the arguments.
+        """
+        prior = self.prior(texts["x"].vector, keyword.u_in if keyword is not None else None)
+        return prior, self._posteriors(texts, prior)
 
     def _posteriors(self, texts: Mapping[str, Encoded], prior: Gaussian) -> Gaussian:
         """Return q(z | x, y) of the true output and of the negatives (B, 1 + K, dz)."""
@@ -368,13 +374,21 @@ class HclNetwork(PreTrainedModel):
         self, hidden: Tensor, u_in: Tensor | None, z: Tensor | None, batch: Mapping[str, Tensor], targets: Targets
     ) -> Tensor:
         """Return -log p(y+ | x, z) (B,), summed over tokens, given encoder states of x (B, Lx, d) and u_in (B, d)."""
+        return self.surprise(self.token_scores(hidden, u_in, z, batch, targets), batch, targets)
+
+    def surprise(self, logits: Tensor, batch: Mapping[str, Tensor], targets: Targets) -> Tensor:
+        """Return the cross-entropy (B,) of scores (N, V), at least, of all targets' tokens, summed over each target."""
+        words = batch["y_out"].flatten().index_select(0, targets.places.index)
+        return segment_sum(F.cross_entropy(logits, words, reduction="none"), targets.samples)
+
+    def token_scores(
+        self, hidden: Tensor, u_in: Tensor | None, z: Tensor | None, batch: Mapping[str, Tensor], targets: Targets
+    ) -> Tensor:
+        """Return the scores (N, V), at least, of all targets' tokens, as :meth:`reconstruct` has them."""
         memory, memory_mask = self.memory(hidden, batch["x_mask"], u_in, z)
         memory_mask = self._source_dropout(memory_mask, hidden.shape[1])
         states = self.decode(self._word_dropout(batch), memory, memory_mask, z)
-        # (tokens, V), at least: padding never meets the vocabulary
-        logits = self.score(taken(states.flatten(0, 1), targets.places)).float()
-        words = batch["y_out"].flatten().index_select(0, targets.places.index)
-        return segment_sum(F.cross_entropy(logits, words, reduction="none"), targets.samples)
+        return self.score(taken(states.flatten(0, 1), targets.places)).float()  # padding never meets the vocabulary
 
     def _word_dropout(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Replace input words of the decoder by [MASK] at random, so that it has to lean on z."""

@@ -1,6 +1,6 @@
 """HCL as a task of the training loop."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -16,7 +16,8 @@ from stages.tracks.hcl.batches import TripleBatches
 from stages.tracks.hcl.sight import Sight
 
 _OF_PLAN = ("view", "unseen_vectors")  # of a training batch: what its plan alone reads
-_CALIBRATING = 1024  # training items, spread evenly over all, from which evaluation mode learns its statistics
+_CALIBRATING = 1024  # training items from which evaluation mode learns its statistics
+_SEEN = 256  # training items whose KL is held against that of validation items
 _CHUNK = 4096  # items whose impostors are looked up at once: bounds memory
 
 
@@ -103,21 +104,23 @@ class HclTask:
 
     def validate(self) -> dict[str, float]:
         """Return the loss that selects checkpoints, and the monitors; see ``models.hcl.validation``."""
-        self.model.calibrate(self._training_sample())
+        self.model.calibrate(self._training_sample(_CALIBRATING, self.train.batch))
         validation = Validation(self.model)
         with torch.autocast(self.model.device.type, enabled=False):
             self.model.keyword_vectors()  # of the whole graph, once and in full, whatever the precision of the rest
         for batch in self._validation_batches():
             validation.add(batch)
+        if self.model.config.latent["enabled"]:
+            for batch in self._training_sample(_SEEN, self.load):
+                validation.add_seen(batch)
         return validation.values()
 
-    def _training_sample(self) -> Iterator[dict[str, Tensor]]:
-        places = range(0, self.n_train, -(-self.n_train // _CALIBRATING))
-
-        def load(numbers: Sequence[int]) -> dict[str, Tensor]:
-            return self.train.batch([places[number] for number in numbers])
-
-        return batches_in_order(load, len(places), self.settings["micro_batch"], self.model.device)
+    def _training_sample(self, most: int, load: Callable[[Sequence[int]], Mapping[str, Tensor]]
+                         ) -> Iterator[dict[str, Tensor]]:
+        """Yield ``load`` of at most so many training items, spread evenly over all."""
+        places = range(0, self.n_train, -(-self.n_train // most))
+        return batches_in_order(lambda numbers: load([places[number] for number in numbers]), len(places),
+                                self.settings["micro_batch"], self.model.device)
 
     def _validation_batches(self) -> Iterator[dict[str, Tensor]]:
         def load(items: Sequence[int]) -> dict[str, Tensor]:
