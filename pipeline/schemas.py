@@ -12,7 +12,7 @@ from stages.keywords.schemas.keywords import KEYWORDS
 from stages.keywords.schemas.side_by_side import SIDE_BY_SIDE
 from stages.keywords.schemas.words import ATTRIBUTION, PSI, S_TAGS, WORD_VECTORS
 from stages.ranking.schemas import ranked_by
-from stages.results.schemas import MCNEMAR, PAIRED
+from stages.results.schemas import BY_STRATUM, MCNEMAR, PAIRED
 from stages.runtime.errors import InputError, nearest
 from stages.tracks.clld.schemas.evaluated import (
     CALIBRATION,
@@ -42,7 +42,7 @@ SCHEMAS: dict[str, TableSchema] = {schema.name: schema for schema in (
     ATTRIBUTION, WORD_VECTORS, PSI, S_TAGS, SIDE_BY_SIDE, KEYWORDS, CLUSTERS, NODES, EDGES, NODE_VECTORS,
     PARAPHRASE_ITEMS, VOCABULARY, ITEMS, PREDICTIONS, SCORES, PARAPHRASE_SCORES, LINEAR_FLOOR, LABELLED_ITEMS,
     VALIDATION_CONFUSION, LABEL_DISTANCE, CONFUSING_PAIRS, CLASS_PREDICTIONS, CLASS_SCORES, CLASSES, CONFUSION,
-    CALIBRATION, PAIRED, MCNEMAR, LATENT, KEYWORD_SWAP, JUDGEMENTS)}
+    CALIBRATION, PAIRED, BY_STRATUM, MCNEMAR, LATENT, KEYWORD_SWAP, JUDGEMENTS)}
 
 
 def schema_of(table: str, track: Track) -> TableSchema:

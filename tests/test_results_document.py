@@ -128,6 +128,31 @@ def section(text, heading):
     return text.split(f": {heading}\n")[1].split("\n### ")[0]
 
 
+def test_strata_stand_in_a_section_of_their_own(project):
+    assert "how well training knows" not in made()
+    path = COMPARISON / "metrics.json"
+    found = json.loads(path.read_text())
+    groups = {"hcl": {"runs": ["hcl/1", "hcl/2"], "seeds": [1, 2], "bleu_1": {"mean": 0.55, "sd": 0.01}},
+              "flat": {"runs": ["flat"], "seeds": [13], "bleu_1": {"mean": 0.5, "sd": None}},
+              "floor copy": {"runs": [], "seeds": [], "bleu_1": {"mean": 0.7, "sd": None}}}
+    found["qqp/test"]["strata"] = {name: {"items": items, "groups": groups}
+                                   for name, items in (("cluster3", 175), ("unseen", 30))}
+    write_json(path, found)
+    rows = [{"dataset": "qqp/test", "stratum": stratum, "metric": "bleu_1", "first": "flat", "second": "hcl",
+             "items": 175, "first_value": 0.5, "second_value": 0.55, "difference": -0.05, "low": low, "high": -0.01,
+             "p_value": 0.01} for stratum, low in (("cluster3", -0.09), ("unseen", -0.2))]
+    rows[1]["high"] = 0.1
+    write_table(COMPARISON / "by_stratum.parquet", SCHEMAS["by_stratum"], pd.DataFrame(rows),
+                Provenance("compare", "0"))
+    text = section(made(), "by how well training knows the keyword")
+    assert "*cluster of 3*: three training inputs or more have the input's keyword" in text
+    assert "**hcl** minus it on the same items, with the 95 % interval" in text
+    assert row(text, "cluster of 3", "**flat**")[1:4] == [
+        "175", "**flat**", "0.5000 (**+0.0500**, +0.0100 to +0.0900)"]
+    assert row(text, "unseen", "**flat**")[1:4] == ["30", "**flat**", "0.5000 (+0.0500, -0.1000 to +0.2000)"]
+    assert row(text, "cluster of 3", "**hcl**")[3] == "0.5500" and row(text, "unseen", "*floor: copy*")[3] == "0.7000"
+
+
 def test_what_was_run_is_said(project):
     text = section(made(), "what was run")
     assert ("Recipe tiny; encoder bundled, embeddings and lowest 4 layers frozen; 2 decoder layers; at most 3 epochs "
