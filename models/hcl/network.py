@@ -190,6 +190,8 @@ class HclNetwork(PreTrainedModel):
             keyword = replace(keyword, mask=keyword.mask & (batch["kx"] >= 0))
         contrasts = self._contrasts(keyword, None)
         latent, z = self.latent(texts, keyword, batch) if has_latent else (None, None)
+        if latent is not None and z is not None:
+            z = self._from_prior(z, latent.prior)
         contrasts |= self._contrasts(keyword, latent)
         u_in, hidden = keyword.u_in if keyword is not None else None, texts["x"].states
         reconstruction = self.reconstruct(hidden, u_in, z, batch, plan.targets)
@@ -216,6 +218,18 @@ class HclNetwork(PreTrainedModel):
         z = posteriors.of_text(0).sample(self.noise(batch))
         bow = self._bow(h_x, z, batch) if self.config.uses_bow else None
         return LatentOutput.of(self.config, prior, posteriors, batch.get("has_negative"), bow), z
+
+    def _from_prior(self, z: Tensor, prior: Gaussian) -> Tensor:
+        """Return z (B, dz), in training for a share of the items, at random, the prior's mean.
+
+        The hybrid objective of Sohn et al. 2015, item by item: the decoder learns from what texts are decoded from, and
+        what it lacks there goes to prior, keyword and graph.
+        """
+        share = self.config.latent["prior_share"]
+        if not self.training or share == 0.0:
+            return z
+        chosen = torch.rand(len(z), 1, device=z.device) < share
+        return torch.where(chosen, prior.mu, z)
 
     def gaussians(self, texts: Mapping[str, Encoded], keyword: KeywordOutput | None) -> tuple[Gaussian, Gaussian]:
         """Return p(z | x, u_in) (B, dz), and q(z | x, y) of true output and K negatives (B, 1 + K, dz).
