@@ -46,14 +46,15 @@ def source_counts(found: Connected, params: "Ingest") -> dict[str, Any]:
     if partners is None:
         groups = int(np.count_nonzero(np.diff(found.captions.bounds) > 1)) if found.captions else 0
         return counts | {"groups": groups, "caption_source": params.caption_source,
-                         "triples_by_negative_source": {"given": 0, "labelled": 0, "retrieved": groups, "none": groups}}
+                         "triples_by_negative_source": {"given": 0, "labelled": 0, "retrieved": groups, "mined": groups,
+                                                         "none": groups}}
     rules, pairs = partners.rule_counts(), len(partners.duplicates)
     if taken.structure in CONTINUATIONS:
         return counts | _continuation_counts(found, rules[rule_of(taken.structure, params)], params)
     return counts | {
         "pairs": {"paraphrases": pairs, "non_paraphrases": len(partners.others)},
         "triples_by_negative_source": {"given": len(taken.negative), "labelled": rules[params.qqp_rule],
-                                       "retrieved": pairs, "none": pairs},
+                                       "retrieved": pairs, "mined": pairs, "none": pairs},
         "labelled_triples_by_rule": rules, "rule": params.qqp_rule, "negative_pick": params.neg_pick,
         "paper_triples": PAPER_TRIPLES, "rule_nearest_to_paper": nearest_rule(rules)}
 
@@ -66,12 +67,14 @@ def _continuation_counts(found: Connected, labelled: int, params: "Ingest") -> d
         modes = {"ending": good, "next_sentence": (SENTENCES - 1) * good, "lead_to_rest": good}
         return {"stories": good, "paper_stories": PAPER_STORIES, "roc_mode": params.roc_mode, "items_by_mode": modes,
                 "triples_by_negative_source": {"given": 0, "labelled": 0, "retrieved": modes[params.roc_mode],
-                                               "none": modes[params.roc_mode]}, "negatives_by": params.roc_neg}
+                                               "mined": modes[params.roc_mode], "none": modes[params.roc_mode]},
+                "negatives_by": "mined" if params.neg_source == "mined" else params.roc_neg}
     with_candidates = int(np.count_nonzero(np.diff(taken.further.bounds)[:good]))
     return {"responses": {"right": good, "wrong": len(taken.label) - good}, "paper_dialogues": PAPER_DIALOGUES,
             "responses_with_candidates": with_candidates,
-            "triples_by_negative_source": {"given": 0, "labelled": labelled, "retrieved": good, "none": good},
-            "negatives_by": params.douban_neg}
+            "triples_by_negative_source": {"given": 0, "labelled": labelled, "retrieved": good, "mined": good,
+                                            "none": good},
+            "negatives_by": "mined" if params.neg_source == "mined" else params.douban_neg}
 
 
 def negative_counts(items: Items, asked: int) -> dict[str, Any]:
@@ -125,6 +128,9 @@ def summary(counts: dict[str, Any]) -> str:
     if "negatives_per_item" in counts:
         lines.append(f"items by number of negatives: {_listed(counts['negatives_per_item']['items'])}; "
                      f"{counts['negatives_per_item']['asked']} were asked for")
+    lines += [f"{name}: an untrained encoder finds the output nearer than the negative in "
+              f"{100 * found['share']:.1f} % of the items (cosines {found['cosine_of_target']:.2f} and "
+              f"{found['cosine_of_negative']:.2f})" for name, found in counts.get("told_apart", {}).items()]
     lines.append(f"{counts['components']['count']} components, the largest of {counts['components']['largest_texts']} "
                  f"texts; split by {counts['split_by']}; examples: {_listed(counts['examples'])}")
     if "hashed" in counts:
