@@ -46,15 +46,14 @@ def source_counts(found: Connected, params: "Ingest") -> dict[str, Any]:
     if partners is None:
         groups = int(np.count_nonzero(np.diff(found.captions.bounds) > 1)) if found.captions else 0
         return counts | {"groups": groups, "caption_source": params.caption_source,
-                         "triples_by_negative_source": {"given": 0, "labelled": 0, "retrieved": groups, "mined": groups,
-                                                         "none": groups}}
+                         "triples_by_negative_source": {"given": 0, "labelled": 0, "retrieved": groups, "none": groups}}
     rules, pairs = partners.rule_counts(), len(partners.duplicates)
     if taken.structure in CONTINUATIONS:
         return counts | _continuation_counts(found, rules[rule_of(taken.structure, params)], params)
     return counts | {
         "pairs": {"paraphrases": pairs, "non_paraphrases": len(partners.others)},
         "triples_by_negative_source": {"given": len(taken.negative), "labelled": rules[params.qqp_rule],
-                                       "retrieved": pairs, "mined": pairs, "none": pairs},
+                                       "retrieved": pairs, "none": pairs},
         "labelled_triples_by_rule": rules, "rule": params.qqp_rule, "negative_pick": params.neg_pick,
         "paper_triples": PAPER_TRIPLES, "rule_nearest_to_paper": nearest_rule(rules)}
 
@@ -67,13 +66,12 @@ def _continuation_counts(found: Connected, labelled: int, params: "Ingest") -> d
         modes = {"ending": good, "next_sentence": (SENTENCES - 1) * good, "lead_to_rest": good}
         return {"stories": good, "paper_stories": PAPER_STORIES, "roc_mode": params.roc_mode, "items_by_mode": modes,
                 "triples_by_negative_source": {"given": 0, "labelled": 0, "retrieved": modes[params.roc_mode],
-                                               "mined": modes[params.roc_mode], "none": modes[params.roc_mode]},
+                                               "none": modes[params.roc_mode]},
                 "negatives_by": "mined" if params.neg_source == "mined" else params.roc_neg}
     with_candidates = int(np.count_nonzero(np.diff(taken.further.bounds)[:good]))
     return {"responses": {"right": good, "wrong": len(taken.label) - good}, "paper_dialogues": PAPER_DIALOGUES,
             "responses_with_candidates": with_candidates,
-            "triples_by_negative_source": {"given": 0, "labelled": labelled, "retrieved": good, "mined": good,
-                                            "none": good},
+            "triples_by_negative_source": {"given": 0, "labelled": labelled, "retrieved": good, "none": good},
             "negatives_by": "mined" if params.neg_source == "mined" else params.douban_neg}
 
 
