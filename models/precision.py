@@ -33,7 +33,7 @@ def products(device: str | torch.device, precision: str) -> torch.autocast:
     return torch.autocast(torch.device(device).type, torch.bfloat16, enabled=precision == "bf16")
 
 
-def recurrent(layer: nn.Module, inputs: Tensor | PackedSequence, state: tuple[Tensor, Tensor] | None = None) -> Any:
+def recurrent(layer: nn.Module, inputs: Tensor | PackedSequence, state: tuple[Tensor, ...] | None = None) -> Any:
     """Return what the recurrent ``layer(inputs, state)`` does, in the precision of its weights, under autocast too.
 
     Under autocast torch gives cuDNN's recurrent layers float16, even where bfloat16 was asked for, and float16

@@ -10,9 +10,11 @@ from stages.tracks.hcl.batches import Marks
 from stages.tracks.hcl.piece_baselines import Making, Start
 
 _TRANSFORMER = {"layers": 2, "heads": 2, "width": 16, "feed_forward": 32, "dropout": 0.0, "norm": "pre"}
+_SEQ2SEQ = {"embedding": 16, "width": 16, "dropout": 0.0, "pointer": True}
 # By case: architecture and its block.
 SIZES = {"transformer": ("transformer", _TRANSFORMER),
-         "transformer-post": ("transformer", {**_TRANSFORMER, "norm": "post"})}
+         "transformer-post": ("transformer", {**_TRANSFORMER, "norm": "post"}),
+         "seq2seq": ("seq2seq", _SEQ2SEQ), "seq2seq-no-pointer": ("seq2seq", {**_SEQ2SEQ, "pointer": False})}
 
 SOURCES = ["what is the best way to learn a language", "how do i find a good school", "can you tell me about the dog",
            "why do you run fast", "who can play with the cat", "where can i find a language", "how do you learn fast",

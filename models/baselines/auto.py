@@ -15,6 +15,10 @@ def model_class(architecture: str) -> Any:
         from models.baselines.transformer import PieceTransformer
 
         return PieceTransformer
+    if architecture == "seq2seq":
+        from models.baselines.seq2seq import PointerSeq2Seq
+
+        return PointerSeq2Seq
     raise ValueError(f"no baseline of word pieces is called {architecture!r}")
 
 

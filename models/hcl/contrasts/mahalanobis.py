@@ -28,7 +28,7 @@ class MahalanobisContrast(Contrast):
     name = "mahalanobis"
     defaults = {"weight": 1.0, "temperature": 0.5, "form": "inverse", "sqrt": False}
     choices = {"form": ("inverse", "printed")}
-    needs_latent = needs_keyword = True
+    needs_latent = needs_keyword = two_sided = True
     modules = {"keyword_points": lambda config: nn.Linear(config.hidden_size, config.latent_size, bias=False)}  # P
 
     def of(self, network: "HclNetwork", keyword: KeywordOutput | None,
