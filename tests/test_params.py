@@ -387,7 +387,7 @@ def test_wrong_names_and_values_of_the_pgkpr_track_are_named(sample, place, valu
         "overrides.training.learning_rat: unknown name; did you mean 'learning_rate'?",
         "overrides.architecture: no value is called 'pgkrp'; did you mean 'pgkpr'?",
         "decode.keywords: no value is called 's_tager'; did you mean 's_tagger'?"]),
-    ("hcl", {"contrast": {"dist_norm": "dim"}}, {"keywords": "own"}, ["overrides.contrast: unknown name; did you mean "
+    ("hcl", {"contrast": {"added_to": "token"}}, {"keywords": "own"}, ["overrides.contrast: unknown name; did you mean "
      "'contrasts'?", "decode.keywords: unknown name; did you mean 'keyword'?"])])
 def test_each_track_has_names_of_its_own(sample, track, overrides, decode, lines):
     content = with_pgkpr(sample)

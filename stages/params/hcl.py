@@ -38,6 +38,8 @@ class KeywordUse(Block):
                               "likeness in a random projection that nothing trains; attention trained by the very "
                               "contrasts, which drifts to the easiest; none; one learned matrix on their mean")
     kw_anchor: Literal["input", "output"] = "input"
+    unit_scale: bool = Field(True, description="u and h_x enter the prior, and u the decoder's memory, scaled to a "
+                                               "root mean square of 1; false: as long as they are, u by far the longer")
 
 
 class Latent(Block):
@@ -99,7 +101,9 @@ class Contrasts(Block):
     instance: InstanceContrast = InstanceContrast()
     keyword: Contrast = Contrast(temperature=0.1)
     mahalanobis: Mahalanobis = Mahalanobis()
-    dist_norm: Literal["dim", "none"] = "dim"
+    added_to: Literal["token", "sentence"] = Field(
+        "token", description="what stands beside the contrasts: reconstruction per token, or, as equation 3 prints it, "
+                             "summed over the sentence, beside which they weigh less by the mean target length")
 
 
 class Decoder(Block):
@@ -145,12 +149,12 @@ class Training(Block):
 # enabled, weights, T = 0) may stand beside the preset.
 _PRESETS: dict[str, dict[str, Any]] = {"paper": {
     "graph": {"edge_type": "shared", "layer_norm": False, "own_edges": "leaking", "kw_dropout": 0.0},
-    "keyword": {"imp_weight": "linear", "kw_anchor": "input"},
+    "keyword": {"imp_weight": "linear", "kw_anchor": "input", "unit_scale": False},
     "latent": {"free_bits": 0.0, "free_bits_by": "dimension", "free_bits_for": "both", "posterior": "absolute",
                "batch_norm": 0.0, "prior_share": 0.0, "annealing_steps": 0, "annealing_cycles": 1, "bow_loss": False,
                "word_dropout": 0.0},
     "contrasts": {"instance": {"multi_neg": "printed"}, "mahalanobis": {"form": "inverse", "sqrt": False},
-                  "dist_norm": "none"},
+                  "added_to": "sentence"},
     "decoder": {"kw_memory": False, "source_dropout": 0.0}}}
 
 
