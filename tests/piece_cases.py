@@ -41,7 +41,8 @@ def items():
 
 def row(encoder, structure="pairs"):
     """A row of the table that is trained on ``items``, with word pieces of the encoder in a folder."""
-    return HclRow("row", DatasetPaths("tiny"), 13, {}, items(), pd.DataFrame(), "en", f"path:{encoder}", {}, {}, structure)
+    paths = DatasetPaths("tiny")
+    return HclRow("row", paths, 13, {}, items(), pd.DataFrame(), "en", f"path:{encoder}", {}, {}, structure)
 
 
 class Case:
