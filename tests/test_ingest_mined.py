@@ -37,6 +37,8 @@ def test_each_is_the_nearest_text_of_the_split_outside_the_component(tmp_path):
     group = {key: row.group for row in frame.itertuples() for key in (row.source, row.target)}
     pools = {split: {key for row in rows.itertuples() for key in (row.source, row.target)}
              for split, rows in frame.groupby("split")}
+    triples = made.counts["triples_by_negative_source"]
+    assert triples["mined"] == triples["retrieved"] >= len(frame)
     assert len(frame) > 50 and set(frame["negative_origin"]) == {"mined"}
     for row in frame.itertuples():
         assert row.negative not in (row.source, row.target)
