@@ -56,7 +56,7 @@ def stage_table(dvc: dict[str, Any]) -> str:
 def _instance(entry: dict[str, Any]) -> str:
     group, _, name = str(entry.get("foreach", "")).strip("${}").partition(".")
     if group == "ranked_datasets":
-        return "data set of pairs" if METHODS[name].needs_pair else "data set"
+        return "data set of pairs" if METHODS[name].needs_pairs else "data set"
     return {"datasets": "data set", "paired_datasets": "data set of pairs", "compared_datasets": "data set of pairs",
             "tagged_datasets": "data set of pairs", "contrasted_datasets": "data set of pairs",
             "paraphrase_datasets": "data set of pairs", "keyword_datasets": "data set",

@@ -1,7 +1,7 @@
 """Why a text has its keyword: tokens, candidate graph, scores, phrases and the choice, printed and drawn."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from rich.text import Text
 from pipeline.cells import cell, printable
 from pipeline.datasets import dataset_with, datasets_with
 from pipeline.drawings import Word, word_graph_svg
+from pipeline.finding import ranking_of
 from pipeline.neighbourhood import DRAWINGS, slug, write_drawing
 from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import DatasetPaths
@@ -26,6 +27,7 @@ from stages.data.example_texts import read_examples, training_text_ids
 from stages.data.language.annotators import load_annotator
 from stages.data.language.tokens import token_table
 from stages.data.schemas.tokens import TOKENS
+from stages.keywords.choice import choose_keywords
 from stages.keywords.explanation import Explanation, explain
 from stages.keywords.methods import FOR_ANY_TEXT, METHODS, NAMING, KeywordMethod
 from stages.params import Params, load_params
@@ -33,6 +35,8 @@ from stages.params.data import TextRank
 from stages.params.problems import problem_lines
 from stages.ranking.selection import InverseFrequency
 from stages.runtime.errors import InputError
+from stages.runtime.precision import computing
+from stages.runtime.settings import read_params
 
 _TOP = 5
 
@@ -79,7 +83,7 @@ def show(argument: str, dataset: str | None, method: str | None, as_text: bool, 
     Args:
         argument: a text id, or a text.
         dataset: data set of the text id, or whose IDF and pipeline a new text is read with.
-        method: keyword method in place of ``keywords.method``, or ranking in place of ``textrank.method``.
+        method: keyword method in place of the data set's, or ranking in place of ``textrank.method``.
         as_text: take a number for a text, not for an id.
         svg: file of the drawing; None takes one below ``.keycontrast/graphs``.
 
@@ -90,9 +94,10 @@ def show(argument: str, dataset: str | None, method: str | None, as_text: bool, 
     if dataset in params.datasets and dataset not in params.keyword_datasets:
         raise InputError(f"--dataset {dataset}: its params say keywords: false, so its texts have none to explain. Let "
                          f"datasets.{dataset}.keywords be true, or leave out --dataset.")
-    by, settings = ranking_settings(params, method)
     is_id = not as_text and re.fullmatch(r"[0-9]{1,18}", argument) is not None
     subject = stored_text(int(argument), dataset) if is_id else new_text(argument, dataset, params)
+    named_by = keyword_method(subject, params)
+    by, settings = ranking_settings(params, method, named_by)
     idf = training_idf(subject.dataset) if subject.dataset is not None else None
     found = explain(subject.tokens, by.ranking(settings, subject.language), settings.phrases, method=by.name, idf=idf,
                     kw_lemma=params.keywords.kw_lemma)
@@ -102,19 +107,27 @@ def show(argument: str, dataset: str | None, method: str | None, as_text: bool, 
         console.print(Text(sentence, style="dim"))
     print_explanation(found, console)
     if subject.text_id is not None:
-        _print_stored(subject, found, params, by, method, console)
+        _print_stored(subject, found, named_by, by, method, console)
+    elif method is None and idf is not None and named_by.needs_pairs:
+        _print_scored(subject, named_by, idf, console)
     _draw(subject, found, svg, console)
 
 
-def ranking_settings(params: Params, method: str | None) -> tuple[KeywordMethod, Any]:
+def keyword_method(subject: Subject, params: Params) -> KeywordMethod:
+    """Return the method that names keywords in the data set of ``subject``."""
+    named = params.keyword_datasets.get(subject.dataset.name) if subject.dataset is not None else None
+    return METHODS[params.keywords.method if named is None else named.method]
+
+
+def ranking_settings(params: Params, method: str | None, named_by: KeywordMethod) -> tuple[KeywordMethod, Any]:
     """Return the keyword method that ranks, and its block of the params.
 
-    Without ``method`` it is that of ``keywords.method``, or TextRank where that one needs a second text.
+    Without ``method`` it is ``named_by``, or TextRank where that one ranks no phrases.
 
     Raises:
         InputError: there is no such method, or it does not go with the other settings.
     """
-    chosen = params.keywords.method if method is None else method
+    chosen = named_by.name if method is None else method
     if chosen in FOR_ANY_TEXT:
         return METHODS[chosen], getattr(params, chosen)
     changes = {} if method is None else {"method": method}
@@ -234,8 +247,22 @@ def _phrase_table(found: Explanation) -> Table:
     return shown
 
 
-def _print_stored(subject: Subject, found: Explanation, params: Params, by: KeywordMethod, method: str | None,
-                  console: Console) -> None:
+def _print_scored(subject: Subject, named_by: KeywordMethod, idf: InverseFrequency, console: Console) -> None:
+    """Print the keyword of a new text by a method that scores its words, with the best of these."""
+    assert subject.dataset is not None
+    params = read_params()
+    with computing(params.runtime) as device:
+        texts = pa.table({"text_id": subject.tokens["text_id"], "text": [subject.text]})
+        rows = ranking_of(params, subject.dataset, idf, device)(texts, subject.tokens)
+    chosen = choose_keywords(subject.tokens, rows, named_by.name, idf, params.keywords.kw_lemma).table.to_pylist()[0]
+    score = "" if chosen["score"] is None else f", score {chosen['score']:.6g}"
+    console.print(Text(f"\nKeywords of {subject.dataset.name} are by {named_by.title}, not by the ranking above: "
+                       f"{printable(chosen['keyword'])} (by {chosen['method']}{score}). "
+                       f"{_best_words(rows.to_pylist())}"), soft_wrap=True)
+
+
+def _print_stored(subject: Subject, found: Explanation, named_by: KeywordMethod, by: KeywordMethod,
+                  method: str | None, console: Console) -> None:
     """Print what ``keywords.parquet`` holds of the text, and why that may be another keyword."""
     assert subject.dataset is not None and subject.text_id is not None
     path = subject.dataset.table("keywords")
@@ -249,18 +276,17 @@ def _print_stored(subject: Subject, found: Explanation, params: Params, by: Keyw
     stored = row.to_pylist()[0]
     score = "" if stored["score"] is None else f", score {stored['score']:.6g}"
     console.print(Text(f"\n{path}: {printable(stored['keyword'])} (by {stored['method']}{score})"), soft_wrap=True)
-    for sentence in _remarks(subject, found, stored, params, by, method):
+    for sentence in _remarks(subject, found, stored, named_by, by, method):
         console.print(Text(sentence))
 
 
-def _remarks(subject: Subject, found: Explanation, stored: dict[str, Any], params: Params, by: KeywordMethod,
-             method: str | None) -> Iterator[str]:
-    chosen = METHODS[params.keywords.method]
+def _remarks(subject: Subject, found: Explanation, stored: dict[str, Any], named_by: KeywordMethod,
+             by: KeywordMethod, method: str | None) -> Iterator[str]:
     if stored["method"] in NAMING and stored["method"] != by.name:
         yield (f"That keyword comes from {stored['method']}, not from {by.title}: the ranking above did not choose it."
-               + (f" {_scores(subject, stored['method'])}" if METHODS[stored["method"]].needs_pair else ""))
+               + (f" {_scores(subject, stored['method'])}" if METHODS[stored["method"]].needs_pairs else ""))
     elif stored["method"] == "idf":
-        missing = "no phrase was ranked" if chosen.ranks_new_texts else f"{chosen.name} says nothing of this text"
+        missing = "no phrase was ranked" if named_by.ranks_phrases else f"{named_by.name} says nothing of this text"
         yield f"That is a fall-back: {missing}, so the word of highest IDF was taken."
     elif stored["method"] == "none":
         yield f"That is a fall-back: the text has no word to choose, and {NO_KEYWORD} forms no cluster."
@@ -277,8 +303,10 @@ def _scores(subject: Subject, kind: str) -> str:
     if not path.exists():
         return f"{path} is not there any more."
     rows = [row for row in _row(subject.dataset, kind, subject.text_id).to_pylist() if row["mode"] == "xx"]
-    if not rows:
-        return f"{path} has no scores of this text."
+    return _best_words(rows) if rows else f"{path} has no scores of this text."
+
+
+def _best_words(rows: Sequence[Mapping[str, Any]]) -> str:
     ranked = sorted(zip(rows[0]["score"], rows[0]["word"], strict=True), key=lambda item: -item[0])[:_TOP]
     return "Its best words: " + ", ".join(f"{printable(word)} {score:.3f}" for score, word in ranked) + "."
 

@@ -1,7 +1,7 @@
 """Finding keywords in new texts as the stages of a data set find them in its own."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
@@ -12,6 +12,9 @@ from stages.keywords.schemas.words import WORD_VECTORS
 from stages.runtime.errors import InputError
 from stages.runtime.settings import Params, Values
 from stages.tracks.track import Marker
+
+if TYPE_CHECKING:
+    from stages.ranking.selection import InverseFrequency
 
 
 class StageFinding:
@@ -30,29 +33,29 @@ class StageFinding:
 
         return annotator(self.params.annotate.pipeline, self.params.datasets[dataset].language)
 
-    def keywords(self, dataset: str) -> Callable[[Sequence[str]], list[tuple[str, str]]]:
+    def keywords(self, dataset: str, device: str) -> Callable[[Sequence[str]], list[tuple[str, str]]]:
         """Return what gives the keyword of each text and the method that found it, as stage keywords does.
 
         The training texts of ``dataset`` give the IDF that settles ties.
 
         Raises:
-            InputError: the method scores a text beside its target.
+            InputError: what the method learned from the data set is not there.
         """
         from pipeline.explain import training_idf
         from stages.keywords.choice import choose_keywords
-        from stages.keywords.methods import FOR_ANY_TEXT, METHODS
 
-        params = self.params
-        method = METHODS[params.keywords.method]
-        if not method.ranks_new_texts:
-            raise InputError(f"keywords.method is {method.name!r}, which scores a text beside its target; a new "
-                             f"text's keyword is found by {' or '.join(FOR_ANY_TEXT)}. Give one with --keyword.")
-        annotated, idf = self.annotated(dataset), training_idf(DatasetPaths(dataset))
-        rank = method.ranker(getattr(params, method.name), params.datasets[dataset].language, idf)
+        params, method, paths = self.params, self.params.keyword_datasets[dataset].method, DatasetPaths(dataset)
+        annotated, idf = self.annotated(dataset), training_idf(paths)
+        try:
+            rank = ranking_of(params, paths, idf, device)
+        except InputError as error:
+            raise InputError(f"{error} Keywords of new texts are found by {method} as those of {dataset} were; or give "
+                             f"one with --keyword.") from error
 
         def found(texts: Sequence[str]) -> list[tuple[str, str]]:
-            tokens = annotated(pa.table({"text_id": pa.array(range(len(texts)), pa.int64()), "text": list(texts)}))
-            chosen = choose_keywords(tokens, rank(tokens).table, method.name, idf,
+            given = pa.table({"text_id": pa.array(range(len(texts)), pa.int64()), "text": list(texts)})
+            tokens = annotated(given)
+            chosen = choose_keywords(tokens, rank(given, tokens), method, idf,
                                      params.keywords.kw_lemma).table.sort_by("text_id")
             return list(zip(chosen["keyword"].to_pylist(), chosen["method"].to_pylist(), strict=True))
 
@@ -61,38 +64,66 @@ class StageFinding:
     def marks(self, dataset: str, which: str, device: str) -> Marker:
         """Return what scores or marks words by attribution (``xx``), PSI (``psi_xx``) or the S-Tagger."""
         paths = DatasetPaths(dataset)
-        if which == "xx":
-            return _attribution(self.params, paths, device)
-        if which == "psi_xx":
-            return _importance(self.params, paths)
-        return _tags(self.params, paths, device)
+        if which == "s_tagger":
+            return _tags(self.params, paths, device)
+        method, column = ("attribution", "score") if which == "xx" else ("psi", "primary")
+        ranked = _SCORED_BY[method](self.params, paths, device)
+        return lambda texts, tokens: ranked(texts, tokens)[column]
 
 
-def _attribution(params: Params, paths: DatasetPaths, device: str) -> Marker:
+# Given texts and their tokens, returns the table of a keyword method for them.
+Ranks = Callable[[pa.Table, pa.Table], pa.Table]
+
+
+def ranking_of(params: Params, paths: DatasetPaths, idf: "InverseFrequency", device: str) -> Ranks:
+    """Return what ranks new texts as the method does that names the keywords of a data set.
+
+    Args:
+        params: in force.
+        paths: of the data set.
+        idf: over its training texts, which breaks ties.
+        device: of a network that scores words.
+
+    Raises:
+        InputError: what the method learned from the data set is not there.
+    """
+    from stages.keywords.methods import METHODS
+
+    method = METHODS[params.keyword_datasets[paths.name].method]
+    if not method.ranks_phrases:
+        return _SCORED_BY[method.name](params, paths, device)
+    rank = method.ranker(getattr(params, method.name), params.datasets[paths.name].language, idf)
+    return lambda texts, tokens: rank(tokens).table
+
+
+def _attribution(params: Params, paths: DatasetPaths, device: str) -> Ranks:
     from stages.keywords.attribution import run
     from stages.keywords.saliency.scorers import load_scorer
 
     values = params.attribution.plain()
 
-    def marks(texts: pa.Table, tokens: pa.Table) -> pa.ChunkedArray:
+    def ranks(texts: pa.Table, tokens: pa.Table) -> pa.Table:
         # rows of a forward pass are filled with repeats: no more of them than there are texts
         scorer.size = min(size, texts.num_rows)
         found = run(_alone(texts), texts.to_pandas(), tokens, scorer, ["xx"])
-        return pa.concat_tables([block.table for block in found])["score"]
+        return pa.concat_tables([block.table for block in found])
 
     scorer = load_scorer(values, paths, params.encoder.source, device)
     size = scorer.size
-    return marks
+    return ranks
 
 
-def _importance(params: Params, paths: DatasetPaths) -> Marker:
+def _importance(params: Params, paths: DatasetPaths, device: str) -> Ranks:
     from stages.keywords.importance.vectors import VectorTable
     from stages.keywords.psi import run
 
     vectors = VectorTable.from_arrow(read_table(paths.table("word_vectors"), WORD_VECTORS))
     settings: Any = Values({**dict(params.psi), "modes": ["xx"]})
-    return lambda texts, tokens: pa.concat_tables(
-        list(run(lambda: [tokens], _alone(texts), vectors, settings)))["primary"]
+    return lambda texts, tokens: pa.concat_tables(list(run(lambda: [tokens], _alone(texts), vectors, settings)))
+
+
+_SCORED_BY: dict[str, Callable[[Params, DatasetPaths, str], Ranks]] = {
+    "attribution": _attribution, "psi": _importance}
 
 
 def _tags(params: Params, paths: DatasetPaths, device: str) -> Marker:

@@ -38,7 +38,7 @@ from stages.tracks.track import Track
 # In the order in which a text passes through them.
 SCHEMAS: dict[str, TableSchema] = {schema.name: schema for schema in (
     EXAMPLES, LABELLED_EXAMPLES, TEXTS, REJECTED, TOKENS,
-    *(ranked_by(method.name) for method in METHODS.values() if method.ranks_new_texts),
+    *(ranked_by(method.name) for method in METHODS.values() if method.ranks_phrases),
     ATTRIBUTION, WORD_VECTORS, PSI, S_TAGS, SIDE_BY_SIDE, KEYWORDS, CLUSTERS, NODES, EDGES, NODE_VECTORS,
     PARAPHRASE_ITEMS, VOCABULARY, ITEMS, PREDICTIONS, SCORES, PARAPHRASE_SCORES, LINEAR_FLOOR, LABELLED_ITEMS,
     VALIDATION_CONFUSION, LABEL_DISTANCE, CONFUSING_PAIRS, CLASS_PREDICTIONS, CLASS_SCORES, CLASSES, CONFUSION,

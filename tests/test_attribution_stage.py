@@ -85,6 +85,19 @@ def test_a_source_is_scored_with_each_of_its_references(tokenizer):
     assert len(set(of_source)) == 3
 
 
+def test_where_keywords_are_named_every_text_is_scored_and_sources_as_before(tokenizer):
+    examples, texts, tokens = tables()
+    scorer = ClassifierScorer(tiny_bert.classifier(), tokenizer, values())
+    blocks = attribution.run(examples, texts, pa.Table.from_pandas(tokens), scorer, ["xx", "xy"], every=True)
+    rows = pa.concat_tables([block.table for block in blocks]).to_pandas()
+    assert rows[rows["mode"] == "xx"][["text_id", "pair"]].to_numpy().tolist() == [[text, text] for text in range(6)]
+    _, before = attributed(tokenizer)
+    both = before.merge(rows, on=["text_id", "mode", "pair"])
+    assert len(both) == len(before) == len(rows) - 2
+    for new, old in zip(both["score_x"], both["score_y"], strict=True):  # to rounding: other pairs stand beside it
+        np.testing.assert_allclose(new, old, atol=1e-5)
+
+
 def test_stage_scores_are_those_of_each_pair_alone(tokenizer):
     _, rows = attributed(tokenizer)
     classifier = tiny_bert.classifier()

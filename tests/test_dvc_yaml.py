@@ -113,7 +113,7 @@ def test_every_data_dependency_is_made_by_a_stage_or_ships_with_the_project():
     made = {path.replace("${key}", "*") for stage in STAGES for path, _ in products(stage)}
     for stage in STAGES:
         for dep in set(STAGES[stage]["deps"]) - set(code_deps(stage)):
-            found = dep.replace("${keywords.method}", "textrank")
+            found = dep.replace("${item.method}", "textrank")
             for variable in ("${key}", "${item.dataset}", "${item.model}"):
                 found = found.replace(variable, "*")
             ships = (ROOT / found).exists() and not found.startswith("artifacts")

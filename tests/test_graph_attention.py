@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from models.hcl.graph_attention import GraphAttention
-from models.hcl.impostor import Impostor, impostor_candidates
+from models.hcl.impostor import IMPOSTOR_WEIGHTS, Impostor, impostor_candidates, likeness
 from models.hcl.keyword_graph import KeywordGraph
 from models.hcl.neighbourhood import cut, neighbourhood
 from models.hcl.segments import Rows, segment_sum, taken, weighted_mean
@@ -370,15 +370,19 @@ def test_without_graph_the_own_negative_is_the_candidate():
     assert (sample.tolist(), node.tolist(), mask.tolist()) == ([0, 1], [5, 6], [True, True, False])
 
 
-@pytest.mark.parametrize("weight", ["attn", "mean", "linear"])
+@pytest.mark.parametrize("weight", IMPOSTOR_WEIGHTS)
 def test_impostors_equal_a_loop(weight):
     impostor = Impostor(WIDTH, weight)
     u_out, candidates, sample = torch.randn(3, WIDTH), torch.randn(4, WIDTH), torch.tensor([0, 0, 0, 2])
     result = impostor(u_out, candidates, Rows.of(sample, len(u_out), ascending=True))
     for b, rows in ((0, [0, 1, 2]), (2, [3])):
         own = candidates[rows]
-        if weight == "attn":
-            scores = torch.stack([impostor.Wa(u_out[b]) @ impostor.Wb(u) for u in own]) / math.sqrt(WIDTH)
+        if weight in ("attn", "detached"):
+            other = impostor.Wb if weight == "attn" else impostor.Wa
+            scores = torch.stack([impostor.Wa(u_out[b]) @ other(u) for u in own]) / math.sqrt(WIDTH)
+            expected = torch.softmax(scores, 0) @ own
+        elif weight == "cosine":
+            scores = torch.stack([torch.cosine_similarity(u_out[b], u, dim=0) for u in own]) / 0.1
             expected = torch.softmax(scores, 0) @ own
         else:
             expected = own.mean(0) if weight == "mean" else impostor.W(own.mean(0))
@@ -386,7 +390,7 @@ def test_impostors_equal_a_loop(weight):
     assert (result[1] == 0).all()
 
 
-@pytest.mark.parametrize("weight", ["attn", "mean"])
+@pytest.mark.parametrize("weight", ["cosine", "detached", "attn", "mean"])
 def test_an_impostor_lies_between_its_candidates(weight):
     impostor, u_out = Impostor(WIDTH, weight), torch.randn(2, WIDTH)
     candidates, sample = torch.randn(4, WIDTH), torch.tensor([0, 0, 0, 1])
@@ -397,5 +401,32 @@ def test_an_impostor_lies_between_its_candidates(weight):
 
 
 def test_an_unknown_weighting_is_refused():
-    with pytest.raises(ValueError, match="weight is 'max', expected 'attn', 'mean' or 'linear'"):
+    with pytest.raises(ValueError, match="weight is 'max', expected one of cosine, detached, attn, mean, linear"):
         Impostor(WIDTH, "max")
+
+
+@pytest.mark.parametrize("weight", ["cosine", "detached", "attn"])
+def test_contrasts_move_candidates_by_their_shares_and_train_weights_under_attention_alone(weight):
+    impostor, samples = Impostor(WIDTH, weight), Rows.of(torch.tensor([0, 0, 0]), 1, ascending=True)
+    u_out, candidates = torch.randn(1, WIDTH, requires_grad=True), torch.randn(3, WIDTH, requires_grad=True)
+    away = torch.randn(WIDTH)
+    impostor(u_out, candidates, samples)[0].mul(away).sum().backward()
+    trained = [parameter.grad is not None and bool(parameter.grad.any()) for parameter in impostor.parameters()]
+    assert any(trained) == (weight == "attn")
+    if weight == "attn":
+        assert u_out.grad.any()
+        return
+    assert u_out.grad is None
+    shares = candidates.grad @ away / (away @ away)  # each candidate's is its share of the impostor's
+    torch.testing.assert_close(candidates.grad, shares[:, None] * away)
+    assert shares.sum().item() == pytest.approx(1.0) and (shares > 0).all()
+    cosines = torch.cosine_similarity(u_out, candidates, dim=-1)
+    if weight == "cosine":
+        assert torch.equal(shares.argsort(), cosines.argsort())  # the hardest weighs most
+
+
+def test_likeness_shows_the_impostor_beside_its_hardest_and_easiest_candidate():
+    u_out, candidates = torch.eye(4)[:2], torch.tensor([[3.0, 4.0, 0.0, 0.0], [0.0, 0.0, 2.0, 0.0]])
+    samples = Rows.of(torch.tensor([0, 0]), 2, ascending=True)  # the second has none
+    found = likeness(u_out, torch.tensor([[1.0, 0.0, 1.0, 0.0], [0.0] * 4]), candidates, samples)
+    torch.testing.assert_close(found, torch.tensor([[math.sqrt(0.5), 0.0], [0.6, 0.0], [0.0, 0.0]]))

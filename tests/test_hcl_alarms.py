@@ -16,7 +16,8 @@ from models.hcl.contrasts.mahalanobis import SHRUNK_LOG_SIGMA
 HEALTHY = {"validation_kl": 12.0, "validation_active_units": 40.0, "validation_reconstruction": 20.0,
            "validation_reconstruction_prior": 24.0, "validation_reconstruction_zero": 26.0,
            "train_mean_log_sigma": -0.1, "train_instance_vanished": 0.2, "train_keyword_vanished": 0.2,
-           "train_mahalanobis_vanished": 0.2}
+           "train_mahalanobis_vanished": 0.2, "train_impostor_cosine": 0.5, "train_impostor_hardest": 0.6,
+           "train_impostor_easiest": 0.3}
 CONTRASTS = ("instance", "keyword", "mahalanobis")
 
 
@@ -126,16 +127,27 @@ def test_a_spread_that_shrinks_under_the_mahalanobis_contrast():
     assert named(rows(train_mean_log_sigma=shrinking, **rising)) == {}
 
 
+@pytest.mark.parametrize(("cosine", "epoch"), [([0.57, 0.5, 0.44, 0.35], 3), ([0.57, 0.44, 0.5, 0.46], None)])
+def test_an_impostor_that_drifts_to_its_easiest_candidate(cosine, epoch):
+    alarm = named(rows(train_impostor_cosine=cosine)).get("impostor_easy")
+    assert (alarm and alarm.epoch) == epoch
+    if alarm:
+        assert "0.35, nearer to the easiest candidate's (0.3) than to the hardest's (0.6)" in alarm.message
+        assert "keyword.imp_weight" in alarm.advice
+    alike = {"train_impostor_hardest": 0.31, "train_impostor_cosine": 0.3}
+    assert "impostor_easy" not in named(rows(**alike))
+
+
 SICK = {"validation_kl": 0.0, "validation_active_units": 0.0, "validation_reconstruction_prior": 20.0,
-        "train_mean_log_sigma": [0.0, -1.0, -1.0, -1.0],
+        "train_impostor_cosine": 0.3, "train_mean_log_sigma": [0.0, -1.0, -1.0, -1.0],
         **{f"train_{name}_vanished": 1.0 for name in CONTRASTS}}
 
 
 @pytest.mark.parametrize(("groups", "gone"), [
     ({"latent": {"enabled": False}}, {"posterior_collapse", "latent_ignored", "contrast_vanished_instance",
                                       "contrast_vanished_keyword", "contrast_vanished_mahalanobis",
-                                      "spread_shrinking"}),
-    ({"keyword": {"condition": False}}, {"contrast_vanished_keyword", "contrast_vanished_mahalanobis",
+                                      "spread_shrinking", "impostor_easy"}),
+    ({"keyword": {"condition": False}}, {"impostor_easy", "contrast_vanished_keyword", "contrast_vanished_mahalanobis",
                                          "spread_shrinking"}),
     ({"contrasts": {"instance": {"weight": 0.0}}}, {"contrast_vanished_instance"}),
     ({"contrasts": {"mahalanobis": {"weight": 0.0}}}, {"contrast_vanished_mahalanobis", "spread_shrinking"})],

@@ -14,15 +14,14 @@ from stages.artifacts.paths import ModelPaths, RunPaths
 from stages.artifacts.tables import read_frame
 from stages.params import load_params
 from stages.params.hcl import TrainHcl
-from stages.results.track import Row
 from stages.results.tracks.hcl import HCL
 from stages.tracks.hcl import evaluate, generate, train
 from stages.tracks.hcl.architectures import ARCHITECTURES
 from stages.tracks.training import _code
 
-WORDS = {"architecture": "transformer", "training": {"epochs": 3},
-         "transformer": {"layers": 1, "heads": 2, "width": 16, "feed_forward": 32}}
-MODELS = {"hcl": {"dataset": "tiny"}, "words": {"dataset": "tiny", "overrides": WORDS}}
+PIECES = {"architecture": "transformer", "training": {"epochs": 3},
+          "transformer": {"layers": 1, "heads": 2, "width": 16, "feed_forward": 32}}
+MODELS = {"hcl": {"dataset": "tiny"}, "pieces": {"dataset": "tiny", "overrides": PIECES}}
 
 
 @pytest.fixture(scope="module")
@@ -42,36 +41,36 @@ def project(tmp_path_factory):
 def test_rows_of_one_table_are_of_the_same_items(project, monkeypatch):
     monkeypatch.chdir(project)
     items = {name: read_frame(ModelPaths(name, 13).items, SCHEMAS["items"]) for name in MODELS}
-    assert items["hcl"].equals(items["words"])
+    assert items["hcl"].equals(items["pieces"])
     predictions = {name: read_frame(RunPaths(name, 13).predictions, SCHEMAS["predictions"]) for name in MODELS}
     for column in ("example_id", "source"):
-        assert predictions["hcl"][column].tolist() == predictions["words"][column].tolist()
-    assert predictions["words"]["keyword"].isna().all() and not predictions["words"]["keyword_known"].any()
-    assert not predictions["words"]["prediction"].str.contains("[unk]", regex=False).any()
+        assert predictions["hcl"][column].tolist() == predictions["pieces"][column].tolist()
+    assert predictions["pieces"]["keyword"].isna().all() and not predictions["pieces"]["keyword_known"].any()
+    assert not predictions["pieces"]["prediction"].str.contains("[UNK]", regex=False).any()
     metrics = {name: json.loads(RunPaths(name, 13).metrics.read_text()) for name in MODELS}
-    assert metrics["hcl"]["run"].keys() == metrics["words"]["run"].keys()
-    assert metrics["hcl"]["floors"] == metrics["words"]["floors"]
+    assert metrics["hcl"]["run"].keys() == metrics["pieces"]["run"].keys()
+    assert metrics["hcl"]["floors"] == metrics["pieces"]["floors"]
 
 
 def test_a_model_says_its_architecture_and_learns(project, monkeypatch):
     monkeypatch.chdir(project)
-    metrics = json.loads(ModelPaths("words", 13).metrics.read_text())
+    metrics = json.loads(ModelPaths("pieces", 13).metrics.read_text())
     assert metrics["architecture"] == "transformer" and metrics["epochs"] == 3
     assert json.loads(ModelPaths("hcl", 13).metrics.read_text())["architecture"] == "hcl"
-    losses = pd.read_csv(ModelPaths("words", 13).history)["train_generation"]
+    losses = pd.read_csv(ModelPaths("pieces", 13).history)["train_loss"]
     assert losses.iloc[-1] < losses.iloc[0]
 
 
 def test_new_texts_are_rewritten_without_keywords(project, monkeypatch):
     monkeypatch.chdir(project)
-    texts = read_frame(RunPaths("words", 13).predictions, SCHEMAS["predictions"])
-    lines = list(predict(load_params(), "words", texts["source"]))
+    texts = read_frame(RunPaths("pieces", 13).predictions, SCHEMAS["predictions"])
+    lines = list(predict(load_params(), "pieces", texts["source"]))
     assert lines == [{"source": source, "prediction": prediction}
                      for source, prediction in zip(texts["source"], texts["prediction"], strict=True)]
 
 
 @pytest.mark.parametrize(("model", "decode", "message"), [
-    ({"init_from": "hcl"}, {}, "init_from: a model of architecture transformer starts from drawn weights"),
+    ({"init_from": "hcl"}, {}, "init_from: a model of architecture transformer starts from no other of this table"),
     ({}, {"search": "contrastive"}, r"generate_hcl.search is 'contrastive', and this model \(transformer\) is decoded"),
     ({}, {"keyword": "random"}, "generate_hcl.keyword is 'random', but this model has no keyword"),
 ])
@@ -79,11 +78,11 @@ def test_what_it_cannot_do_is_refused(project, monkeypatch, capsys, model, decod
     monkeypatch.chdir(project)
     before = (project / "params.yaml").read_text()
     params = yaml.safe_load(before)
-    params["models"]["hcl"]["words"] |= model
-    params["runs"]["hcl"]["words"]["decode"] |= decode
+    params["models"]["hcl"]["pieces"] |= model
+    params["runs"]["hcl"]["pieces"]["decode"] |= decode
     (project / "params.yaml").write_text(yaml.safe_dump(params))
     try:
-        assert (train.main(["words"]) if model else generate.main(["words"])) == 1
+        assert (train.main(["pieces"]) if model else generate.main(["pieces"])) == 1
     finally:
         (project / "params.yaml").write_text(before)
     said = capsys.readouterr().err
@@ -95,7 +94,7 @@ def test_a_row_has_a_name_for_people_and_shows_what_it_reads(name):
     off = {"contrasts": {"mahalanobis": {"weight": 0}}, "graph": {"iterations": 0}, "latent": {"enabled": False}}
     settings = TrainHcl.model_validate({"architecture": name, **off}).model_dump()
     row = HCL.row(settings, {"keyword": "own", "z": "prior"})
-    assert row == Row(name) and HCL.names.label(row) != name
+    assert row.architecture == name and HCL.names.architecture(name) != name and HCL.printed_as(row)
     assert list(HCL.shown(settings)) == ["architecture", name, "training"]
     assert set(HCL.shown(settings)) <= set(settings)
     assert "contrasts" in HCL.shown(TrainHcl().model_dump())
@@ -106,8 +105,9 @@ def test_a_checkpoint_depends_on_the_code_of_its_own_architecture_alone():
                    for path in _code("stages.tracks.hcl.train", [f"stages.tracks.hcl.architectures.{name}"])}
             for name in ARCHITECTURES}
     assert "hcl/architectures/hcl.py" in code["hcl"] - code["transformer"]
-    assert {"hcl/architectures/transformer.py", "pgkpr/task.py"} <= code["transformer"] - code["hcl"]
+    assert {"hcl/architectures/transformer.py", "hcl/piece_baselines.py"} <= code["transformer"] - code["hcl"]
     shared = code["hcl"] & code["transformer"]
     assert {"training.py", "trained.py", "hcl/train.py", "hcl/items.py", "loop.py"} <= shared
-    used = {"hcl/decoding.py", "generating.py", "hcl/rewriting.py", "evaluating.py", "params.py", "process.py"}
+    used = {"hcl/decoding.py", "hcl/piece_rewriter.py", "generating.py", "hcl/rewriting.py", "evaluating.py",
+            "params.py", "process.py"}
     assert not used & (code["hcl"] | code["transformer"])

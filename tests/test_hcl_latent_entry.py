@@ -10,7 +10,7 @@ from models.hcl import HclModel, objective
 from models.hcl.latent import ENTERS, LatentEntry
 
 MAPS = {"memory": {"slot"}, "embed": {"embedding"}, "memory+embed": {"slot", "embedding"}, "bos": {"start"},
-        "prefix": {"prefix"}, "output": {"state"}}
+        "prefix": {"prefix"}, "layers": {"inputs"}, "output": {"state"}}
 
 
 def model_of(enters, **groups):
@@ -92,6 +92,21 @@ def test_a_prefix_is_one_more_key_and_value_in_every_layer():
             torch.testing.assert_close(found[b, t], expected, atol=1e-5, rtol=1e-5)
 
 
+def test_each_layer_has_a_map_of_its_own():
+    model, batch = model_of("layers"), tiny_hcl.batch()
+    z, seen = torch.randn(4, tiny_hcl.LATENT), []
+    for layer in model.decoder.layers:
+        layer.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+        layer.register_forward_hook(lambda _, given, out: seen.append(out))
+    states(model, batch, z)
+    weights = model.latent_entry.inputs.weight.view(2, tiny_hcl.WIDTH, tiny_hcl.LATENT)
+    first, after_first, second, _ = seen
+    torch.testing.assert_close(second, after_first + (z @ weights[1].T).unsqueeze(1))
+    seen.clear()
+    states(model, batch, 0.0 * z)
+    torch.testing.assert_close(first, seen[0] + (z @ weights[0].T).unsqueeze(1))
+
+
 def test_at_the_output_z_is_concatenated_to_the_state():
     model, batch = model_of("output"), tiny_hcl.batch()
     z = torch.randn(4, tiny_hcl.LATENT)
@@ -141,7 +156,7 @@ def test_other_switches_leave_the_weights_that_rows_share_alone():
     assert not any(torch.equal(rows["full"][name], rows["other"][name]) for name in learned)
 
 
-@pytest.mark.parametrize("enters", ["embed", "bos", "output"])
+@pytest.mark.parametrize("enters", ["embed", "bos", "layers", "output"])
 def test_at_the_start_noise_is_short_beside_what_it_joins(enters):
     encoder, _ = load_encoder(None, tiny_hcl.encoder_config())
     torch.manual_seed(0)
@@ -151,7 +166,8 @@ def test_at_the_start_noise_is_short_beside_what_it_joins(enters):
     place = next(iter(MAPS[enters]))
     spread = getattr(model.latent_entry, place)(noise).std()
     words = model.get_input_embeddings().weight.std()
-    expected = {"embed": 0.15 * words, "bos": words, "output": torch.tensor(0.15)}[enters]
+    expected = {"embed": 0.15 * words, "bos": words, "layers": torch.tensor(0.15),
+                "output": torch.tensor(0.15)}[enters]
     assert spread.item() == pytest.approx(expected.item(), rel=0.1)
 
 
@@ -162,7 +178,7 @@ def test_an_unknown_way_is_refused():
 
 def test_a_model_learns_through_each_way():
     batch = tiny_hcl.batch(size=4)
-    for enters in ("bos", "prefix", "output"):
+    for enters in ("bos", "prefix", "layers", "output"):
         torch.manual_seed(0)
         model = HclModel.from_parts(tiny_hcl.config(latent={"enters": enters}, decoder={"dropout": 0.0}),
                                     graph=tiny_hcl.keyword_graph())

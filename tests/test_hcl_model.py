@@ -75,7 +75,7 @@ def test_the_prior_sees_the_input_keyword_and_never_the_output_keyword():
 
 
 def test_keyword_and_level_parts_equal_a_loop():
-    model, batch = tiny_hcl.model(), tiny_hcl.batch(size=6)
+    model, batch = tiny_hcl.model(keyword={"imp_weight": "attn"}), tiny_hcl.batch(size=6)
     batch["ky"] = torch.arange(6)
     batch["kneg"] = torch.tensor([1, 2, 3, 4, 0, 2])
     output, u = model(batch), model.keyword_vectors()

@@ -62,16 +62,17 @@ def test_negatives_and_output_keywords_move_monitors_alone(batches):
         batch["neg_mask"] = batch["neg_mask"].roll(1, 0)
     after = validated(model, batches)
     changed = {name for name in before if before[name] != after[name]}
-    assert {name for name in changed if not name.startswith(("instance_", "keyword_", "mahalanobis_"))} == {
+    assert {name for name in changed if not name.startswith(("instance_", "keyword_", "mahalanobis_",
+                                                                        "impostor_"))} == {
         "kl_negative"}
-    assert {"instance_loss", "keyword_loss", "mahalanobis_loss"} <= changed
+    assert {"instance_loss", "keyword_loss", "mahalanobis_loss", "impostor_cosine"} <= changed
 
 
 @torch.no_grad()
 def test_reconstructions_without_the_posterior_equal_those_of_whole_passes(batches):
     model = tiny_hcl.model()
     values = validated(model, batches, every=1)
-    for source in ("prior", "zero"):
+    for source in ("prior", "mean", "zero"):
         expected = torch.cat([tiny_hcl.reconstruction(model, selecting(batch), source) for batch in batches]).mean()
         assert values[f"reconstruction_{source}"] == pytest.approx(float(expected), rel=1e-5)
     assert values["reconstruction_prior"] != values["reconstruction_zero"] != values["reconstruction"]
@@ -82,7 +83,7 @@ def test_a_part_of_the_items_stands_for_all_however_they_fall_into_batches(batch
     model = tiny_hcl.model()
     seen = [selecting(batch) for batch in batches]
     worse = {source: torch.cat([tiny_hcl.reconstruction(model, batch, source) - model(batch).reconstruction
-                                for batch in seen]) for source in ("prior", "zero")}
+                                for batch in seen]) for source in ("prior", "mean", "zero")}
     values = validated(model, batches, every=3)
     for source, difference in worse.items():
         expected = values["reconstruction"] + float(difference[::3].mean())
@@ -98,7 +99,7 @@ def test_texts_are_encoded_once(batches, monkeypatch):
     validated(tiny_hcl.model(), batches[:1])
     assert encoded == [8, 4]  # x and y together, negatives apart
     tokens = batches[0]["y_in_mask"].sum(1)
-    assert scored == [tokens.sum(), tokens[0], tokens[0]]  # all from q, every fourth from p and from zero
+    assert scored == [tokens.sum(), *[tokens[0]] * 3]  # all from q, every fourth from p, its mean, and zero
 
 
 @torch.no_grad()
@@ -117,13 +118,21 @@ def test_monitors_equal_a_loop_over_items(batches):
         gaussian_kl(negative.mu, negative.logvar, prior.mu, prior.logvar), flags, strict=True) if flag]
     assert values["kl_negative"] == pytest.approx(sum(kl_negative) / len(kl_negative), rel=1e-4)
     assert values["instance_masked"] == pytest.approx(3 / 11)
-    losses, gaps = [], []
+    losses, gaps, likeness = [], [], []
     for number, (batch, output) in enumerate(zip(batches, outputs, strict=True)):
         for b in range(len(batch["kx"])):
             if output.keyword.mask[b] and not (number == 1 and b == 2):
                 losses.append(float(output.contrasts["keyword"].loss[b]))
                 keyword = output.contrasts["keyword"]
                 gaps.append(float(keyword.right[b] - keyword.wrong[b]) / 0.02)
+                own, u = batch["ky"][b], model.keyword_vectors()
+                nodes = [j for i, j, sign in tiny_hcl.EDGES if i == own and sign < 0] or [int(batch["kneg"][b])]
+                cosines = torch.cosine_similarity(u[nodes], u[own], dim=-1)
+                of_impostor = torch.cosine_similarity(output.keyword.u_imp[b], u[own], dim=0)
+                likeness.append([float(of_impostor), float(cosines.max()), float(cosines.min())])
+    for name, expected in zip(("cosine", "hardest", "easiest"), zip(*likeness, strict=True), strict=True):
+        assert values[f"impostor_{name}"] == pytest.approx(sum(expected) / len(expected), rel=1e-3), name
+    assert values["impostor_easiest"] < values["impostor_cosine"]
     assert values["keyword_masked"] == pytest.approx(1 - len(losses) / 11)
     assert values["keyword_loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-3)
     assert values["keyword_vanished"] == pytest.approx(sum(loss < 0.01 for loss in losses) / len(losses))
@@ -145,7 +154,7 @@ def test_several_negatives_are_monitored_too(batches):
 def test_what_a_model_lacks_is_left_out(batches):
     assert set(validated(tiny_hcl.model(latent={"enabled": False}), batches)) == {"loss", "reconstruction"}
     plain = validated(tiny_hcl.model(keyword={"condition": False}), batches)
-    assert not any(name.startswith(("keyword", "mahalanobis")) for name in plain)
+    assert not any(name.startswith(("keyword", "mahalanobis", "impostor")) for name in plain)
     nameless = [{**batch, "ky": torch.full_like(batch["ky"], -1)} for batch in batches]
     values = validated(tiny_hcl.model(), nameless)
     assert values["keyword_masked"] == 1.0 and "keyword_loss" not in values
@@ -173,8 +182,9 @@ def test_shares_of_training_monitors_add_up_to_those_of_the_batch():
     expected = monitor.values()
     for name, value in whole.items():
         assert float(value) == pytest.approx(expected[name], rel=1e-5), name
-    assert set(whole) == {"sigma", "mean_log_sigma", *(f"{contrast}_{part}" for contrast in (
-        "instance", "keyword", "mahalanobis") for part in ("masked", "vanished", "gap"))}
+    assert set(whole) == {"sigma", "mean_log_sigma", "impostor_cosine", "impostor_hardest", "impostor_easiest",
+                          *(f"{contrast}_{part}" for contrast in ("instance", "keyword", "mahalanobis")
+                            for part in ("masked", "vanished", "gap"))}
 
 
 def test_training_monitors_of_a_batch_without_contrasts_are_finite():

@@ -20,6 +20,9 @@ ROWS = {
     "no bag of words": {"latent": {"bow_loss": False}},
     "prefix": {"latent": {"enters": "prefix"}},
     "memory": {"latent": {"enters": "memory"}},
+    "layers": {"latent": {"enters": "layers"}},
+    "relative": {"latent": {"posterior": "relative"}},
+    "normalised": {"latent": {"batch_norm": 0.5}},
 }
 
 
@@ -44,7 +47,7 @@ def test_untrained_modules_are_exactly_those_without_gradient(name):
 
 
 @pytest.mark.parametrize("start", ROWS)
-@pytest.mark.parametrize("row", ["full", "no keyword", "prefix"])
+@pytest.mark.parametrize("row", ["full", "no keyword", "prefix", "relative"])
 def test_what_was_trained_is_copied_and_nothing_else(row, start):
     model, other = fresh(1, **ROWS[row]), fresh(2, **ROWS[start])
     before, theirs, graph = snapshot(model), snapshot(other), model.graph.h0.clone()
@@ -59,14 +62,43 @@ def test_what_was_trained_is_copied_and_nothing_else(row, start):
 
 
 def test_a_deterministic_backbone_leaves_the_latent_modules_as_they_were_drawn_and_scaled():
-    model = fresh(1)
+    attention = {"keyword": {"imp_weight": "attn"}}
+    model = fresh(1, **attention)
     scaled = model.latent_entry.embedding.weight.clone()
-    report = init_from(model, fresh(2, **BACKBONE))
+    report = init_from(model, fresh(2, **{**attention, **BACKBONE}))
     assert torch.equal(model.latent_entry.embedding.weight, scaled)
     left = {name.partition(".")[0] for name in report.untrained}
     assert left == {"prior", "posterior", "latent_entry", "keyword_points", "keyword_slot", "bow_hidden", "bow_scores",
                     "attention", "impostor"}
     assert {name.partition(".")[0] for name in report.copied} == {"encoder", "decoder", "word_scores"}
+
+
+def test_a_row_starts_from_a_backbone_with_a_latent_variable():
+    """A plain CVAE has trained all that a row has, but for keyword, graph and what only contrasts reach."""
+    cvae = {"keyword": {"condition": False}, "contrasts": {"instance": {"weight": 0.0}}}
+    model = fresh(1)
+    report = init_from(model, fresh(2, **cvae))
+    left = {"prior.of_condition.weight", "impostor.", "attention.", "keyword_slot.", "keyword_points."}
+    assert {name for name in report.left if not name.startswith(tuple(left))} == set()
+    assert "prior.of_condition.weight" in report.untrained
+    for name in ("prior.of_text.weight", "prior.output.bias", "posterior.of_condition.weight",
+                 "posterior.output.weight", "latent_entry.slot.weight", "latent_entry.embedding.weight",
+                 "bow_hidden.weight", "bow_scores.bias"):
+        assert name in report.copied
+
+
+def test_statistics_of_a_batch_normalisation_are_taken_over_with_its_parameters():
+    normalised = {"latent": {"batch_norm": 0.5}}
+    model, other = fresh(1, **normalised), fresh(2, **normalised)
+    other.eval().calibrate([tiny_hcl.batch()])
+    report = init_from(model, other)
+    assert "posterior.shift" in report.copied
+    assert torch.equal(model.posterior.mean, other.posterior.mean) and model.posterior.mean.any()
+    assert torch.equal(model.posterior.variance, other.posterior.variance)
+    relative = fresh(1, latent={"batch_norm": 0.5, "posterior": "relative"})
+    assert set(init_from(relative, other).untrained) >= {name for name, _ in relative.named_parameters()
+                                                         if name.startswith("posterior.")}
+    assert not relative.posterior.mean.any()
 
 
 def test_shapes_and_names_that_do_not_fit_are_reported():

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections import Counter
 
 import numpy as np
@@ -11,6 +12,7 @@ from ingest_rows import by_key, ingested
 
 from stages.data import ingest
 from stages.data.deduplication.text_keys import text_key
+from stages.data.layouts.registry import LAYOUTS
 from stages.data.layouts.stories import sentences
 from stages.data.negatives.bm25 import Bm25, terms
 from stages.data.reading.files import read_rows
@@ -154,6 +156,41 @@ def test_repeated_stories_are_set_aside_and_titles_are_not_used(tmp_path):
     assert made.rejected[["row", "reason"]].to_numpy().tolist() == [[31, "duplicate: of roc.csv row 3"]]
     assert not made.texts["text"].str.contains("Title").any()
     assert len(made.examples) == 30
+
+
+def test_stories_of_files_in_different_forms_are_one_data_set(tmp_path):
+    lists = stories(40)
+    pd.DataFrame({"story": [" ".join(story) for story in lists[:20]]}).to_parquet(tmp_path / "plain.parquet")
+    pd.DataFrame({"context": [story[:4] for story in lists[15:30]],  # five are there already, in another spelling
+                  "ending": [story[4].replace(".", " .") for story in lists[15:30]]}).to_parquet(tmp_path / "e.parquet")
+    pd.DataFrame({"id": list("abcdef"), "context": [story[:4] for story in lists[30:36]], "right_ending": [1, 2] * 3,
+                  "ending1": [story[4] if number % 2 == 0 else "No." for number, story in enumerate(lists[30:36])],
+                  "ending2": [story[4] if number % 2 else "No." for number, story in enumerate(lists[30:36])],
+                  }).to_parquet(tmp_path / "cloze.parquet")
+    pd.DataFrame({"context_with_mask": [f"{' '.join(story[:2])} [MASK] {story[4]}" for story in lists[36:]],
+                  "missing_two_sentences": [f"{story[2]} {story[3].lower()}" for story in lists[36:]],
+                  }).to_parquet(tmp_path / "gaps.parquet")
+    data = Dataset(source=str(tmp_path), layout="stories", files=[
+        "plain.parquet", {"name": "e.parquet", "layout": "stories", "columns": {"ending": "ending"}},
+        {"name": "cloze.parquet", "layout": "story_cloze"}, {"name": "gaps.parquet", "layout": "story_infilling"}])
+    made = ingested(read_rows(data), data, Ingest(**SETTINGS), 3, tmp_path)
+    assert made.rejected["reason"].to_list() == [f"duplicate: of plain.parquet row {row}" for row in range(16, 21)]
+    texts = made.texts["text"]
+    pairs = [(texts[row.source_id], texts[row.target_id]) for row in made.examples.itertuples()]
+    assert [key for pair in pairs for key in map(text_key, pair)] == [
+        key for story in lists for key in (text_key(" ".join(story[:4])), text_key(story[4]))]
+    assert pairs[36] == (" ".join([*lists[36][:3], lists[36][3].capitalize()]), lists[36][4])
+
+
+@pytest.mark.parametrize(("layout", "content", "reason"), [
+    ("story_cloze", {"context": ["A."] * 4, "ending1": "B.", "ending2": "C.", "right": "3"},
+     "right: must be 1 or 2, found '3'"),
+    ("story_infilling", {"context": "One. Two. Five.", "missing": "Three. four."},
+     r"context: must be text that holds [MASK] once, found 'One. Two. Five.'"),
+    ("story_infilling", {"context": "One. [MASK] Five.", "missing": None}, "empty text: missing is not there")])
+def test_rows_of_the_further_forms_say_what_is_wrong(layout, content, reason):
+    with pytest.raises(ValueError, match=re.escape(reason)):
+        LAYOUTS[layout].convert(content)
 
 
 @pytest.mark.parametrize("shape", ["text", "list", "columns", "context"])

@@ -147,7 +147,18 @@ def test_attribution_takes_the_strongest_content_word_and_falls_back_elsewhere()
     assert found[0] == {"text_id": 0, "keyword": "fox", "method": "attribution", "score": pytest.approx(0.6)}
     assert (found[1]["keyword"], found[1]["method"]) == ("red", "attribution")
     assert (found[2]["keyword"], found[2]["method"]) == ("blue", "idf")
-    assert made.fallbacks[0] == "4 texts have no attribution (only sources have): their keyword is by IDF"
+    assert made.fallbacks[0] == "4 texts have no row in attribution.parquet: their keyword is by IDF"
+
+
+def test_a_text_falls_back_only_where_no_word_of_it_was_scored():
+    # text 0: its one content word is the weakest of those that the network saw; text 1: it saw none
+    table = tokens(["the fox", "a red dog"])
+    rows = [(0, "xx", 0, ["the", "fox"], [1.0, 0.0]), (1, "xx", 1, ["a", "red", "dog"], [0.0, 0.0, 0.0])]
+    made = keywords.run(table, attribution(rows), examples(("train", 0, 1, None)), Keywords(method="attribution"))
+    assert [(row["keyword"], row["method"], row["score"]) for row in made.keywords.to_pylist()] == [
+        ("fox", "attribution", 0.0), ("red", "idf", pytest.approx(math.log(3 / 2) + 1))]
+    assert made.counts["texts_by_method"] == {"attribution": 1, "idf": 1}
+    assert made.fallbacks == ["1 texts have no ranked keyword: the word of highest IDF was taken"]
 
 
 @pytest.mark.parametrize(("phrases", "message"), [
@@ -180,7 +191,7 @@ def test_psi_takes_the_most_important_primary_content_word():
     assert made.keywords.to_pylist()[0] == {"text_id": 0, "keyword": "fox", "method": "psi", "score": 2.0}
     # Text 1 was scored, but has no primary word.
     assert made.keywords.to_pylist()[1]["method"] == "idf"
-    assert made.fallbacks[0] == "4 texts have no psi (only sources have): their keyword is by IDF"
+    assert made.fallbacks[0] == "4 texts have no row in psi.parquet: their keyword is by IDF"
     for text, message in ((0, "psi.parquet: text 0 has 1 scores for 3 tokens"),
                           (9, "psi.parquet: 1 texts, the first of them 9, are not in both tables")):
         with pytest.raises(InputError, match=message):

@@ -100,10 +100,20 @@ def test_free_bits_equal_a_loop_and_stop_the_gradient_below_the_share():
     torch.testing.assert_close(kl.grad, tensor([0.0, 0.5], [0.0, 0.5]))
 
 
+def test_a_floor_on_the_total_stops_all_gradients_or_none():
+    for nats, expected, gradient in ((2.0, 2.2, 0.5), (3.0, 3.0, 0.0)):
+        kl = tensor([0.1, 3.0], [0.3, 1.0], requires_grad=True)  # means 0.2 and 2.0
+        value = free_bits_kl(kl, nats, by="total")
+        assert value.item() == pytest.approx(expected)
+        value.backward()
+        torch.testing.assert_close(kl.grad, torch.full_like(kl, gradient))
+
+
 def test_free_bits_are_at_least_what_was_granted():
-    assert free_bits_kl(torch.zeros(4, 10), nats=5.0).item() == pytest.approx(5.0)
     kl = normal(4, 10).square()
-    torch.testing.assert_close(free_bits_kl(kl, nats=0.0), kl.sum(-1).mean())
+    for by in ("dimension", "total"):
+        assert free_bits_kl(torch.zeros(4, 10), 5.0, by).item() == pytest.approx(5.0)
+        torch.testing.assert_close(free_bits_kl(kl, 0.0, by), kl.sum(-1).mean())
 
 
 # Contrasts (A-C1 .. A-C8)

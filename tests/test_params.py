@@ -103,7 +103,7 @@ def test_pairs_are_told_from_labelled_texts(sample):
     assert list(params.paired_datasets) == ["sample"]
     sample["keywords"] = {"method": "psi"}
     sample["models"]["hcl"]["hcl"]["dataset"] = "questions"
-    with pytest.raises(InputError, match="(?s)psi scores pairs.*data set questions.*models.hcl.hcl.dataset: questions"):
+    with pytest.raises(InputError, match="(?s)psi learns from pairs.*data set questions.*hcl.dataset: questions"):
         parse_params(sample, "params.yaml")
     with pytest.raises(InputError, match="paired_datasets: must name the data sets that are no labelled texts"):
         parse_params({**sample, "paired_datasets": {"questions": {}}}, "params.yaml")
@@ -125,6 +125,29 @@ def test_only_what_somebody_reads_is_trained(sample):
     assert branches({**alone, "models": {"hcl": {"hcl": {"dataset": "mine"}}}}) == [[], [], [], [], ["mine"]]
     assert branches({**alone, "keywords": {"method": "attribution"}}) == [[], ["mine"], [], [], []]
     assert branches({**alone, "keywords": {"method": "psi"}}) == [[], [], ["mine"], [], []]
+
+
+def test_a_data_set_may_have_its_keywords_by_another_method(sample):
+    two = {"mine": {"source": "x.csv"}, "yours": {"source": "y.csv", "side_by_side": True}}
+    alone = {**sample, "datasets": two, "models": {}, "runs": {}, "probes": {}}
+    params = parse_params({**alone, "keywords": {"by_dataset": {"mine": "attribution"}}}, "t")
+    assert {name: one.method for name, one in params.keyword_datasets.items()} == {
+        "mine": "attribution", "yours": "textrank"}
+    # what is compared alone is scored as it was, sources and no other texts
+    assert {name: one.texts for name, one in params.ranked_datasets["attribution"].items()} == {
+        "mine": "all", "yours": "sources"}
+    assert {name: one.texts for name, one in params.ranked_datasets["psi"].items()} == {"yours": "sources"}
+    assert stage_values(params, "keywords", "mine") == {
+        "keywords.kw_lemma": False, "keyword_datasets.mine": {"method": "attribution"}}
+    assert parse_params(params.model_dump(mode="json"), "t") == params
+    for keywords, further, message in (
+            ({"by_dataset": {"mien": "yake"}}, {}, "keywords.by_dataset.mien: no data set of that name .*'mine'"),
+            ({"by_dataset": {"mine": "yak"}}, {}, "keywords.by_dataset: no value is called 'yak'.*'yake'"),
+            ({"by_dataset": {"mine": "attribution"}}, {"attribution": {"modes": ["xy"]}},
+             "keywords.by_dataset.mine: attribution .*add xx to attribution.modes"),
+            ({"method": "psi"}, {"psi": {"modes": ["xy"]}}, "keywords.method: psi .*add xx to psi.modes")):
+        with pytest.raises(InputError, match=message):
+            parse_params({**alone, **further, "keywords": keywords}, "t")
 
 
 @pytest.mark.parametrize(("overrides", "decode", "expected"), [
@@ -152,7 +175,7 @@ def test_maps_for_dvc_that_say_something_else_are_refused(sample):
         with pytest.raises(InputError, match="compared_datasets: must name the data sets of pairs .*sample"):
             parse_params({**sample, "compared_datasets": given}, "params.yaml")
     other = {"sample": {"psi": "models/rewriters/ianet.py", "s_tags": "models/s_tagger.py"}}
-    with pytest.raises(InputError, match="paraphrase_datasets: must say what these are joined with"):
+    with pytest.raises(InputError, match="paraphrase_datasets: must be "):
         parse_params({**sample, "paraphrase_datasets": other}, "params.yaml")
 
 
@@ -235,7 +258,8 @@ def test_every_stage_reads_only_existing_params(sample):
     params = parse_params(with_clld(with_pgkpr(sample)), "recipe")
     for stage in yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]:
         names = declared(stage)
-        keys = {"datasets.{key}": "sample", "pgkpr.{key}": "pgkpr", "clld.{key}": "ct", "hcl.{key}": "hcl"}
+        keys = {"datasets.{key}": "sample", "ranked_datasets.": "sample",
+                "pgkpr.{key}": "pgkpr", "clld.{key}": "ct", "hcl.{key}": "hcl"}
         key = next((keys[part] for part in keys for name in names if part in name), "")
         assert set(stage_values(params, stage, key)) == {
             name.replace("{key}", key).replace("{model}", key) for name in names}

@@ -230,6 +230,15 @@ def test_a_source_is_scored_with_each_of_its_references():
     assert found[found[:, 1] == 0][:, 2].tolist() == [10, 30, 40, 50]
 
 
+def test_where_keywords_are_named_every_text_is_scored_and_sources_as_before():
+    tokens, examples, vectors = tables()
+    rows = pa.concat_tables(psi.run(pieces(tokens, 2), examples, vectors, Psi(), True)).to_pandas()
+    assert rows.loc[rows["mode"] == "xx", "text_id"].tolist() == sorted(tokens["text_id"])
+    before = stage_rows()
+    kept = rows[(rows["mode"] == "xy") | rows["text_id"].isin(examples["source_id"])]
+    pd.testing.assert_frame_equal(kept.reset_index(drop=True), before.reset_index(drop=True))
+
+
 def test_scores_do_not_depend_on_how_the_table_is_cut():
     whole = stage_rows()
     for size in (1, 2, 4):

@@ -13,13 +13,15 @@ import pyarrow as pa
 import pytest
 
 from pipeline.running.reproduction import check_sources
-from stages.data.layouts.registry import needed_columns
+from stages.data.deduplication.checks import RowCheck
+from stages.data.layouts.registry import layout_of
 from stages.data.reading import json_document as readers_document
 from stages.data.reading.files import data_files, read_rows
 from stages.data.reading.json_document import BrokenDocument, Document
 from stages.params import parse_params
 from stages.params.data import Dataset
 from stages.runtime.errors import InputError
+from stages.runtime.settings import read_params, stage_params
 
 STANDARD = {".gz": gzip, ".bz2": bz2, ".xz": lzma}
 PACKED = (*STANDARD, ".zst")
@@ -100,11 +102,12 @@ def test_every_format_plain_and_compressed_gives_the_same_rows(tmp_path, layout)
 
 
 def test_published_layouts_bring_their_columns():
-    assert needed_columns(dataset("x", "glue_qqp")) == {"source": "question1", "target": "question2",
-                                                        "label": "is_duplicate"}
-    assert needed_columns(dataset("x", "mscoco_captions", {"split": "part"})) == {
-        "group": "image_id", "text": "caption", "split": "part"}
-    assert needed_columns(dataset("x", "pairs", {"source": "a", "target": "b"})) == {"source": "a", "target": "b"}
+    for named, columns in ((dataset("x", "glue_qqp"), {"source": "question1", "target": "question2",
+                                                       "label": "is_duplicate"}),
+                           (dataset("x", "mscoco_captions", {"split": "part"}), {
+                               "group": "image_id", "text": "caption", "split": "part"}),
+                           (dataset("x", "pairs", {"source": "a", "target": "b"}), {"source": "a", "target": "b"})):
+        assert layout_of(named).columns == columns
 
 
 @pytest.mark.parametrize(("layout", "columns", "message"), [
@@ -303,6 +306,34 @@ def test_files_are_read_in_the_order_given_and_sorted_within_a_pattern(tmp_path)
     files(tmp_path, "b2.csv", "b1.csv", "a.csv", "[odd].csv", content="q1,q2,dup\nx,y,1\n")
     names = [row.file for row in read_rows(dataset(tmp_path, files=["[odd].csv", "b*.csv", "*.csv"]))]
     assert names == ["[odd].csv", "b1.csv", "b2.csv", "a.csv"]
+
+
+def test_files_of_other_columns_are_rows_of_one_data_set(tmp_path):
+    files(tmp_path, "a.csv", content="q1,q2\nx,y\n")
+    files(tmp_path, "b1.tsv", "b2.tsv", content='one\tother\tsame\n"x\tz\t0\n')
+    own = {"name": "b*.tsv", "layout": "pairs", "quoting": "none",
+           "columns": {"source": "one", "target": "other", "label": "same"}}
+    found = dataset(tmp_path, columns={"source": "q1", "target": "q2"}, files=["a.csv", own], splits={
+        "test": [own | {"name": "b2.tsv"}]})
+    (tmp_path / "params.yaml").write_text(json.dumps({"recipe": "r", "datasets": {"d": found.plain()}}))
+    for read in (found, stage_params(read_params(tmp_path / "params.yaml"), "ingest", "d").datasets.d):
+        assert [(row.file, row.split, dict(row.content)) for row in read_rows(read)] == [
+            ("a.csv", None, {"source": "x", "target": "y"}),
+            ("b1.tsv", None, {"source": '"x', "target": "z", "label": "0"}),
+            ("b2.tsv", "test", {"source": '"x', "target": "z", "label": "0"})]
+    assert [RowCheck(found)(row).label for row in read_rows(found)] == ["1", "0", "0"]  # without one: a paraphrase
+
+
+@pytest.mark.parametrize(("own", "message"), [
+    ({"layout": "labelled", "columns": LABELLED}, "a.csv: its layout labelled gives labelled, but pairs gives pairs"),
+    ({"layout": "pares"}, "files.1.layout: no layout is called 'pares'; did you mean 'pairs'"),
+    ({"layout": "pairs", "columns": {"sauce": "q1"}}, "files.1: layout pairs has no columns.sauce"),
+    ({"layout": "pairs", "columns": PAIRS, "layuot": 1}, "files.1.layuot: unknown name; did you mean 'layout'"),
+    ({}, "files.1.layout: missing")])
+def test_what_is_wrong_with_files_of_other_columns(own, message):
+    with pytest.raises(InputError, match=message):
+        parse_params({"recipe": "r", "datasets": {"d": {"source": "x", "columns": PAIRS, "files": [
+            "b.csv", {"name": "a.csv", **own}]}}}, "params")
 
 
 def test_a_folder_is_read_format_by_format(tmp_path):

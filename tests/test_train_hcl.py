@@ -17,6 +17,7 @@ import torch
 from tiny_training import DyingStore, Killed
 
 from models.hcl import HclModel
+from models.hcl.latent import GaussianNetwork, Posterior
 from models.training import Step
 from pipeline.schemas import SCHEMAS
 from stages.artifacts.model_folder import save_notes
@@ -111,6 +112,18 @@ def test_micro_batches_add_up_to_the_batch(task):
     for name, value in parts.items():
         assert float(value) == pytest.approx(sum(float(share[name]) for _, share in shares), rel=1e-4, abs=1e-6), name
     assert float(parts["beta"]) == 0.5
+
+
+def test_validation_first_learns_the_statistics_of_the_training_items(task):
+    posterior = Posterior(16, 6, gamma=0.5).eval()
+    posterior.load_state_dict(task.model.posterior.state_dict(), strict=False)
+    task.model.posterior = posterior
+    with torch.no_grad():
+        task.validate()
+        texts = task.model.texts(task.train.batch(range(task.n_train)), ["x", "y"])
+        means = GaussianNetwork.forward(posterior, texts["x"].vector, texts["y"].vector).mu
+    torch.testing.assert_close(posterior.mean, means.mean(0), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(posterior.variance, means.var(0, correction=0), atol=1e-6, rtol=1e-3)
 
 
 def test_every_parameter_learns_at_the_rate_of_its_origin(task):

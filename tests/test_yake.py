@@ -158,10 +158,10 @@ def test_its_stage_exists_only_where_something_reads_it():
         parse_params({**content, "yake": {"longest": 4}}, "t")
 
 
-def test_every_method_that_ranks_new_texts_does_so():
+def test_every_method_that_ranks_phrases_does_so():
     params = parse_params({"recipe": "t", "datasets": {"mine": {"source": "x.csv"}}}, "t")
     for method in METHODS.values():
-        if method.ranks_new_texts:
+        if method.ranks_phrases:
             ranker = method.ranker(getattr(params, method.name), "en")
             assert ranker(written("graph theory")).table.num_rows >= 1
             assert method.ranking(getattr(params, method.name), "en").described

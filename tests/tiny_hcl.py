@@ -78,9 +78,10 @@ def batch(size=4, seed=0, extra=0):
 
 @torch.no_grad()
 def reconstruction(model, batch, source):
-    """-log p(y+ | x, z) (B,) with z drawn from the ``prior``, or ``zero``."""
+    """-log p(y+ | x, z) (B,) with z drawn from the ``prior``, its ``mean``, or ``zero``."""
     text, plan = model.texts(batch, ["x"])["x"], model.plan(batch)
     keyword = model.keywords(batch, plan.keywords)
     u_in = None if keyword is None else keyword.u_in
-    z = model.prior(text.vector, u_in).sample(batch["eps"]) if source == "prior" else 0.0 * batch["eps"]
+    prior = model.prior(text.vector, u_in)
+    z = {"prior": prior.sample(batch["eps"]), "mean": prior.mu, "zero": 0.0 * batch["eps"]}[source]
     return model.reconstruct(text.states, u_in, z, batch, plan.targets)

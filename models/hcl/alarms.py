@@ -28,6 +28,10 @@ IGNORED_MARGIN = 0.01
 VANISHED_SHARE = 0.9
 # A contrast that teaches falls by more than two percent in three epochs.
 STUCK_CHANGE, STUCK_EPOCHS = 0.02, 3
+# Of the way from the easiest candidate to the hardest; a plain mean of candidates lies above the middle, since a mean
+# is nearer to anything than its parts are. Candidates closer together than the second figure leave nothing to choose.
+EASY_PLACE, EASY_SPREAD = 0.5, 0.02
+_LIKENESS = ("train_impostor_cosine", "train_impostor_hardest", "train_impostor_easiest")
 _RECONSTRUCTIONS = ("validation_reconstruction", "validation_reconstruction_prior", "validation_reconstruction_zero")
 
 
@@ -37,7 +41,8 @@ class Alarm:
 
     Attributes:
         name: ``posterior_collapse``, ``latent_ignored``, ``contrast_vanished_<contrast>``,
-            ``contrast_stuck_<contrast>``, or an alarm that one contrast has beside these (``spread_shrinking``).
+            ``contrast_stuck_<contrast>``, ``impostor_easy``, or an alarm that one contrast has beside these
+            (``spread_shrinking``).
         epoch: 1-based epoch since which the sign has been there.
         message: what was seen, with figures.
         advice: what to try.
@@ -62,6 +67,8 @@ def find_alarms(rows: Sequence[Row], config: "HclConfig") -> list[Alarm]:
     found: list[Alarm | None] = []
     if config.latent["enabled"]:
         found += [_collapse(rows, config), _ignored(rows)]
+    if any(contrast.needs_keyword for contrast in config.contrasts_used):
+        found.append(_easy(rows))
     for contrast in config.contrasts_used:
         vanished = _vanished(rows, config, contrast.name)
         found += [vanished, _stuck(rows, config, contrast) if vanished is None else None, *contrast.alarms(rows)]
@@ -120,6 +127,23 @@ def _ignored(rows: Sequence[Row]) -> Alarm | None:
         f"posterior: the decoder hardly reads z",
         "let z enter in another place too (latent.enters: memory+embed), raise latent.word_dropout or "
         "latent.free_bits, set latent.bow_loss",
+    )
+
+
+def _easy(rows: Sequence[Row]) -> Alarm | None:
+    def easy(row: Row) -> bool:
+        impostor, hardest, easiest = (row[column] for column in _LIKENESS)
+        return hardest - easiest > EASY_SPREAD and impostor - easiest < EASY_PLACE * (hardest - easiest)
+
+    epoch = holds_since(rows, _LIKENESS, easy)
+    if epoch is None:
+        return None
+    impostor, hardest, easiest = (rows[-1][column] for column in _LIKENESS)
+    return Alarm(
+        "impostor_easy", epoch,
+        f"the impostor's cosine to the output keyword is {impostor:.3g}, nearer to the easiest candidate's "
+        f"({easiest:.3g}) than to the hardest's ({hardest:.3g}): it is made of what is easily told apart",
+        "set keyword.imp_weight to cosine or mean: weights that the contrasts train seek the easiest candidate",
     )
 
 

@@ -7,31 +7,39 @@ from typing import Any
 from transformers import BertConfig, PretrainedConfig
 
 from models.hcl.contrasts import CONTRASTS, Contrast
-from models.hcl.latent import ENTERS
+from models.hcl.impostor import IMPOSTOR_WEIGHTS
+from models.hcl.latent import ENTERS, POSTERIORS
 
 SPECIAL_TOKENS = ("pad", "bos", "eos", "unk", "mask")
 
 # Group by group what a model needs to know of itself; the keys are those of the params block `train_hcl`.
 _GROUPS: dict[str, dict[str, Any]] = {
     "graph": {"iterations": 2, "edge_type": "shared", "layer_norm": True},
-    "keyword": {"condition": True, "imp_weight": "attn", "kw_anchor": "input"},
+    "keyword": {"condition": True, "imp_weight": "cosine", "kw_anchor": "input"},
     "latent": {
         "enabled": True,
         "size": 200,
         "free_bits": 5.0,
+        "free_bits_by": "dimension",
+        "free_bits_for": "both",
+        "posterior": "absolute",
+        "batch_norm": 0.0,
         "enters": "memory+embed",
         "bow_loss": True,
         "word_dropout": 0.0,
     },
     "contrasts": {"dist_norm": "dim"},  # and a block for each of CONTRASTS
-    "decoder": {"layers": 6, "dropout": 0.1, "kw_memory": False},
+    "decoder": {"layers": 6, "dropout": 0.1, "kw_memory": False, "source_dropout": 0.0},
 }
 
 _CHOICES: dict[tuple[str, ...], Sequence[str]] = {
     ("graph", "edge_type"): ("shared", "signed"),
-    ("keyword", "imp_weight"): ("attn", "mean", "linear"),
+    ("keyword", "imp_weight"): IMPOSTOR_WEIGHTS,
     ("keyword", "kw_anchor"): ("input", "output"),
     ("latent", "enters"): ENTERS,
+    ("latent", "free_bits_by"): ("dimension", "total"),
+    ("latent", "free_bits_for"): ("both", "posterior"),
+    ("latent", "posterior"): POSTERIORS,
     ("contrasts", "dist_norm"): ("dim", "none"),
 }
 
@@ -195,6 +203,9 @@ class HclConfig(PretrainedConfig):
             problems.append(f"encoder is of type {self.encoder['model_type']!r}; HCL is built on BERT encoders")
         if self.decoder["kw_memory"] and not self.keyword["condition"]:
             problems.append("decoder.kw_memory needs keyword.condition")
+        if self.latent["posterior"] == "relative" and self.latent["free_bits_for"] == "posterior":
+            problems.append("latent.free_bits_for posterior needs latent.posterior absolute: a relative one has a KL "
+                            "that the prior takes no part in")
         if self.mean_target_length <= 0:
             problems.append(f"mean_target_length is {self.mean_target_length}, expected a positive number")
         if problems:

@@ -41,6 +41,7 @@ class Decoder(nn.Module):
         memory_mask: Tensor,
         cache: Cache | None = None,
         prefixes: Sequence[Pair] | None = None,
+        inputs: Sequence[Tensor] | None = None,
     ) -> Tensor:
         """Return the states (B, L, d) from which the next token is predicted.
 
@@ -51,6 +52,7 @@ class Decoder(nn.Module):
             cache: keys and values of earlier tokens, extended in place. With a :class:`BeamCache` the L tokens are
                 the next ones of as many beams, all at one position.
             prefixes: a key and a value (B, d) for each layer, which every token may attend to; never cached.
+            inputs: what is added to the input of each layer (B, 1, d).
         """
         positions, visible = self._places(embedded, cache)
         hidden = self.dropout(self.input_norm(embedded + positions))
@@ -62,7 +64,7 @@ class Decoder(nn.Module):
         memories = [memory_keys_values(self._stack, memory, heads, cache)]
         step = DecoderStep(heads, self._projections(cache), visible, memories, [mask], self.dropout, cache, prefixes)
         for number, layer in enumerate(self.layers):
-            hidden = layer(hidden, step, number)
+            hidden = layer(hidden if inputs is None else hidden + inputs[number], step, number)
         # as BERT's head for masked words: the embedding matrix, shared with the input, wants states of its own kind
         return self.transform_norm(F.gelu(self.transform(self.output_norm(hidden))))
 

@@ -4,9 +4,11 @@ import math
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from models.hcl.keyword_graph import KeywordGraph
-from models.hcl.segments import Rows, taken, weighted_mean
+from models.hcl.segments import Rows, largest, taken, weighted_mean
+from models.losses import at_least_float32
 
 
 def impostor_candidates(
@@ -38,22 +40,33 @@ def impostor_candidates(
     return sample[order], node[order], mask | own
 
 
+IMPOSTOR_WEIGHTS = ("cosine", "detached", "attn", "mean", "linear")
+
+# Candidates differ by about 0.3 in cosine (METHODS A.4): the hardest weighs twenty times what the easiest does.
+_TEMPERATURE = 0.1
+
+
 class Impostor(nn.Module):
     """Combine a sample's candidates into one vector u_imp = sum_i W_i u_i.
 
-    The paper leaves W open. ``attn`` weighs the candidates by their likeness to the output keyword, so that
-    confusable ones count more; ``mean`` weighs them alike; ``linear`` maps their mean by a learned matrix.
-    With ``attn`` and ``mean`` the result lies in the convex hull of the candidates.
+    The paper leaves W open. ``cosine`` weighs the candidates by their cosine to the output keyword, without any
+    parameter; ``detached`` by their products with it in a random projection that nothing trains: no term but the
+    contrasts knows what an impostor is, and they want it easy. ``attn`` trains two projections by the contrasts
+    themselves, and drifts to the easiest candidate. ``mean`` weighs them alike; ``linear`` maps their mean by a
+    learned matrix. With all but ``linear`` the result lies in the convex hull of the candidates. No gradient passes
+    through the weights of ``cosine`` and ``detached``: a candidate cannot flee from its weight, only from its place.
     """
 
-    def __init__(self, width: int, weight: str = "attn") -> None:
+    def __init__(self, width: int, weight: str = "cosine") -> None:
         super().__init__()
-        if weight not in ("attn", "mean", "linear"):
-            raise ValueError(f"Impostor: weight is {weight!r}, expected 'attn', 'mean' or 'linear'")
+        if weight not in IMPOSTOR_WEIGHTS:
+            raise ValueError(f"Impostor: weight is {weight!r}, expected one of {', '.join(IMPOSTOR_WEIGHTS)}")
         self.weight = weight
         self.scale = 1.0 / math.sqrt(width)
+        if weight in ("attn", "detached"):
+            self.Wa = nn.Linear(width, width, bias=False)
         if weight == "attn":
-            self.Wa, self.Wb = nn.Linear(width, width, bias=False), nn.Linear(width, width, bias=False)
+            self.Wb = nn.Linear(width, width, bias=False)
         if weight == "linear":
             self.W = nn.Linear(width, width, bias=False)
 
@@ -65,10 +78,38 @@ class Impostor(nn.Module):
             candidates: vectors of the candidates (M, d).
             samples: the sample that each candidate belongs to, among B.
         """
+        combined = weighted_mean(self._scores(u_out, candidates, samples), candidates, samples, gaps=True)  # (B, d)
+        return self.W(combined) if self.weight == "linear" else combined
+
+    def _scores(self, u_out: Tensor, candidates: Tensor, samples: Rows) -> Tensor:
+        """Return the logarithms of weights, but for a constant (M,), in full precision under autocast."""
         if self.weight == "attn":
             products = taken(self.Wa(u_out), samples) * self.Wb(candidates)
-            scores = products.sum(-1, dtype=u_out.dtype) * self.scale  # (M,), in full precision under autocast
-        else:
-            scores = candidates.new_zeros(len(candidates))
-        combined = weighted_mean(scores, candidates, samples, gaps=True)  # (B, d)
-        return self.W(combined) if self.weight == "linear" else combined
+            return products.sum(-1, dtype=u_out.dtype) * self.scale
+        with torch.no_grad():
+            if self.weight == "cosine":
+                return cosines(u_out, candidates, samples) / _TEMPERATURE
+            if self.weight == "detached":
+                products = taken(self.Wa(u_out), samples) * self.Wa(candidates)
+                return products.sum(-1, dtype=u_out.dtype) * self.scale
+            return candidates.new_zeros(len(candidates))
+
+
+def cosines(one: Tensor, others: Tensor, samples: Rows) -> Tensor:
+    """Return the cosine of each of ``others`` (M, d) to that of ``one`` (B, d) which it belongs to (M,)."""
+    one, others = at_least_float32(one, others)
+    return (taken(F.normalize(one, dim=-1), samples) * F.normalize(others, dim=-1)).sum(-1)
+
+
+@torch.no_grad()
+def likeness(u_out: Tensor, u_imp: Tensor, candidates: Tensor, samples: Rows) -> Tensor:
+    """Return the cosines to u_out of impostor, hardest and easiest candidate (3, B); 0 for a sample without.
+
+    Args:
+        u_out, u_imp: vectors of output and impostor keyword (B, d).
+        candidates: of the impostors (M, d).
+        samples: the sample that each candidate belongs to, among B.
+    """
+    of_impostor, of_candidates = F.cosine_similarity(u_out, u_imp, dim=-1), cosines(u_out, candidates, samples)
+    hardest, easiest = largest(of_candidates, samples), -largest(-of_candidates, samples)
+    return torch.stack([of_impostor, hardest, easiest]).masked_fill(torch.isinf(hardest), 0.0)

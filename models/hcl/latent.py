@@ -1,5 +1,6 @@
 """The latent variable: Gaussians given the input text and one more vector, and how z enters the decoder."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -69,7 +70,82 @@ class GaussianNetwork(nn.Module):
         return Gaussian(mu, logvar.clamp(*LOGVAR_RANGE))
 
 
-ENTERS = ("memory+embed", "memory", "embed", "bos", "prefix", "output")
+POSTERIORS = ("absolute", "relative")
+_SMALLEST_VARIANCE = 1e-5  # beside which a dimension's variance over a batch counts as none
+
+
+class Posterior(GaussianNetwork):
+    """q(z | x, y): a :class:`GaussianNetwork` whose means may be normalised, and may stand relative to the prior's.
+
+    ``relative``: mu_q = mu_p + sigma_p r, log sigma_q = log sigma_p + s, where r and s are what the network says
+    (Vahdat & Kautz 2020, residual normal distributions). z from q then has a gradient by the prior: what reconstruction
+    lacks goes to h_x, keyword and graph. KL depends on r and s alone, and so teaches the posterior alone.
+
+    ``batch_norm`` gamma: the means have standard deviation gamma over a batch in every dimension (BN-VAE, Zhu et al.
+    2020). KL(q || N(0, 1)) is at least half the sum of their squares. A conditional prior may follow the posterior, so
+    that an ``absolute`` one, with a learnt shift of its mean, keeps its dimensions varying over items and no more; of
+    a ``relative`` one r is normalised, with mean 0 so that q lies around the prior's mean, and the batch's mean of
+    KL(q || p) is at least dz gamma^2 / 2, whatever the prior.
+
+    The statistics of a batch are those of the true outputs, also for negatives. In training they are of the
+    micro-batch, whoever computes it (Hoffer et al. 2017, ghost batch normalisation); in evaluation mode those of
+    :meth:`calibrate`, 0 and 1 before.
+
+    Args:
+        width: d of both inputs.
+        size: dz.
+        relative: whether its Gaussians stand relative to the prior's.
+        gamma: see above; 0 leaves the means alone.
+    """
+
+    def __init__(self, width: int, size: int, relative: bool = False, gamma: float = 0.0) -> None:
+        super().__init__(width, size)
+        self.relative, self.gamma = relative, gamma
+        if gamma > 0:
+            self.register_buffer("mean", torch.zeros(size))
+            self.register_buffer("variance", torch.ones(size))
+        if gamma > 0 and not relative:
+            self.shift = nn.Parameter(torch.zeros(size))  # beta of the batch normalisation
+
+    def given(self, h_x: Tensor, texts: Tensor, prior: Gaussian) -> Gaussian:
+        """Return the Gaussians (B, K, dz) of texts (B, K, d), of which in training the first is the true output.
+
+        Args:
+            h_x: of the inputs (B, d).
+            texts: vectors h_y.
+            prior: p(z | x, u_in) (B, dz), read by a relative posterior.
+        """
+        found = self(h_x.unsqueeze(1), texts)
+        mu, logvar = found.mu, found.logvar
+        if self.gamma > 0:
+            mu = self._normalised(mu)
+        if self.relative:
+            mean, log_variance = prior.mu.unsqueeze(1), prior.logvar.unsqueeze(1)
+            mu = mean + torch.exp(0.5 * log_variance) * mu
+            logvar = (log_variance + logvar).clamp(*LOGVAR_RANGE)
+        return Gaussian(mu, logvar)
+
+    def _normalised(self, mu: Tensor) -> Tensor:
+        mean, variance = self.get_buffer("mean"), self.get_buffer("variance")
+        if self.training:
+            variance, mean = torch.var_mean(mu[:, 0], dim=0, correction=0)
+        scaled = self.gamma * (mu - mean) * torch.rsqrt(variance + _SMALLEST_VARIANCE)
+        return scaled if self.relative else scaled + self.shift
+
+    @torch.no_grad()
+    def calibrate(self, pairs: Iterable[tuple[Tensor, Tensor]]) -> None:
+        """Set the statistics of evaluation mode to those of ``pairs``: h_x (B, d) and h_y (B, d) of true outputs.
+
+        No running averages, which would follow the order of steps and the number of processes: the statistics belong
+        to the weights (Wu & Johnson 2021, precise batch normalisation).
+        """
+        mu = torch.cat([self(h_x, h_y).mu for h_x, h_y in pairs])
+        variance, mean = torch.var_mean(mu, dim=0, correction=0)
+        self.get_buffer("mean").copy_(mean)
+        self.get_buffer("variance").copy_(variance)
+
+
+ENTERS = ("memory+embed", "memory", "embed", "bos", "prefix", "layers", "output")
 
 # Lengths at the start, where z is noise, in units of what stands around: a small share where W z is added to
 # something, all of it where W z stands alone.
@@ -82,7 +158,8 @@ class LatentEntry(nn.Module):
     ``memory``: a slot beside the encoder's states, [Wm z ; H_x]. ``embed``: We z added to every input embedding.
     ``memory+embed``: both. ``bos``: Ws z takes the place of the start token's embedding. ``prefix``: each layer's
     self-attention sees one more key and value, made from z, before those of the tokens; they stay out of the cache
-    of keys and values, whose length remains the number of tokens. ``output``: Wo z added to the state from which
+    of keys and values, whose length remains the number of tokens. ``layers``: Wl z added to the input of each layer,
+    with a map of its own. ``output``: Wo z added to the state from which
     words are scored; since [s ; z] W = s W_s + z W_z, this is the concatenation of the two under one linear map
     that leaves the state as it is, and keeps the scores tied to the word embeddings.
 
@@ -104,6 +181,8 @@ class LatentEntry(nn.Module):
             self.start = nn.Linear(size, width)  # Ws
         if enters == "prefix":
             self.prefix = nn.Linear(size, 2 * self.layers * width)
+        if enters == "layers":
+            self.inputs = nn.Linear(size, self.layers * width, bias=False)  # Wl of all layers, one below the other
         if enters == "output":
             self.state = nn.Linear(size, width, bias=False)  # Wo
 
@@ -115,7 +194,8 @@ class LatentEntry(nn.Module):
         encoder, and the decoder sees no word.
         """
         lengths = {"embedding": _ADDED * words.std()}
-        lengths |= {"start": _ALONE * words.std(), "state": torch.tensor(_ADDED)}  # states are normalised to 1
+        lengths |= {"start": _ALONE * words.std(), "state": torch.tensor(_ADDED),
+                    "inputs": torch.tensor(_ADDED)}  # states are normalised to 1
         for name, length in lengths.items():
             if hasattr(self, name):
                 weight = getattr(self, name).weight
@@ -140,6 +220,10 @@ class LatentEntry(nn.Module):
             return None
         keys_values = self.prefix(z).chunk(2 * self.layers, dim=-1)
         return list(zip(keys_values[::2], keys_values[1::2], strict=True))
+
+    def layer_inputs(self, z: Tensor) -> Sequence[Tensor] | None:
+        """Return what is added to the input of each layer (B, 1, d); None where z enters otherwise."""
+        return self.inputs(z).unsqueeze(1).chunk(self.layers, dim=-1) if "layers" in self.places else None
 
     def states(self, states: Tensor, z: Tensor) -> Tensor:
         """Return the states (B, L, d) from which words are scored, with z in them."""

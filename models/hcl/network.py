@@ -1,7 +1,7 @@
 """The HCL network: a conditional variational encoder-decoder with a keyword graph (HCL, ACL 2022)."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Self, cast
 
@@ -19,9 +19,9 @@ from models.hcl.config import HclConfig
 from models.hcl.contrasts import CONTRASTS
 from models.hcl.decoder import Decoder, past_length
 from models.hcl.graph_attention import GraphAttention
-from models.hcl.impostor import Impostor, impostor_candidates
+from models.hcl.impostor import Impostor, impostor_candidates, likeness
 from models.hcl.keyword_graph import KeywordGraph
-from models.hcl.latent import Gaussian, GaussianNetwork, LatentEntry
+from models.hcl.latent import Gaussian, GaussianNetwork, LatentEntry, Posterior
 from models.hcl.output import Contrasted, HclOutput, KeywordOutput, LatentOutput
 from models.hcl.plan import KEY, KEYS, Encoded, KeywordPlan, PackedPlan, Plan, Planner, Targets, flat, joined_texts
 from models.hcl.segments import segment_sum, taken
@@ -94,7 +94,7 @@ class HclNetwork(PreTrainedModel):
         )
         self.impostor = Impostor(width, config.keyword["imp_weight"])
         self.prior = GaussianNetwork(width, size)
-        self.posterior = GaussianNetwork(width, size)
+        self.posterior = Posterior(width, size, config.latent["posterior"] == "relative", config.latent["batch_norm"])
         self.latent_entry = LatentEntry(config)
         self.keyword_slot = nn.Linear(width, width)
         for name, made in ((name, made) for contrast in CONTRASTS.values() for name, made in contrast.modules.items()):
@@ -211,23 +211,34 @@ class HclNetwork(PreTrainedModel):
             batch: see the class.
         """
         h_x = texts["x"].vector
-        prior, posteriors = self.prior(h_x, keyword.u_in if keyword is not None else None), self._posteriors(texts)
+        prior = self.prior(h_x, keyword.u_in if keyword is not None else None)
+        posteriors = self._posteriors(texts, prior)
         z = posteriors.of_text(0).sample(self.noise(batch))
         bow = self._bow(h_x, z, batch) if self.config.uses_bow else None
         return LatentOutput.of(self.config, prior, posteriors, batch.get("has_negative"), bow), z
 
-    def _posteriors(self, texts: Mapping[str, Encoded]) -> Gaussian:
+    def _posteriors(self, texts: Mapping[str, Encoded], prior: Gaussian) -> Gaussian:
         """Return q(z | x, y) of the true output and of the negatives (B, 1 + K, dz)."""
-        h_x, found = texts["x"].vector.unsqueeze(1), [texts["y"].vector.unsqueeze(1)]
+        h_x, found = texts["x"].vector, [texts["y"].vector.unsqueeze(1)]
         if "neg" in texts:
             h_neg = texts["neg"].vector
             found.append(h_neg if h_neg.dim() == 3 else h_neg.unsqueeze(1))
         if self.training:
-            return self.posterior(h_x, torch.cat(found, dim=1))
+            return self.posterior.given(h_x, torch.cat(found, dim=1), prior)
         # Apart: what selects a checkpoint may not depend on whether there are negatives, not even by rounding.
-        parts = [self.posterior(h_x, part) for part in found]
+        parts = [self.posterior.given(h_x, part, prior) for part in found]
         mu, logvar = (torch.cat([getattr(part, name) for part in parts], dim=1) for name in ("mu", "logvar"))
         return Gaussian(mu, logvar)
+
+    def calibrate(self, batches: Iterable[Mapping[str, Tensor]]) -> None:
+        """Set what evaluation mode knows of training items, from batches of some; see :meth:`Posterior.calibrate`.
+
+        Nothing but batch normalisation has any.
+        """
+        if self.config.latent["enabled"] and self.posterior.gamma > 0:
+            with torch.no_grad():
+                texts = (self.texts(batch, ["x", "y"]) for batch in batches)
+                self.posterior.calibrate((found["x"].vector, found["y"].vector) for found in texts)
 
     # Encoding
 
@@ -309,7 +320,7 @@ class HclNetwork(PreTrainedModel):
         if not plan.all_known[1]:
             u_out = u_out.masked_fill(~has_output.unsqueeze(-1), 0.0)
         u_in, u_out, u_imp = at_least_float32(u_in, u_out, self.impostor(u_out, of_candidates, plan.samples))
-        return KeywordOutput(u_in, u_out, u_imp, has_impostor)
+        return KeywordOutput(u_in, u_out, u_imp, has_impostor, likeness(u_out, u_imp, of_candidates, plan.samples))
 
     def _with_unseen(self, known: Tensor, seen: Tensor, vectors: Tensor) -> Tensor:
         """Return u_in (B, d): ``seen`` where the node is ``known``, a new node with its self loop elsewhere."""
@@ -337,8 +348,9 @@ class HclNetwork(PreTrainedModel):
         if z is None:
             return self.decoder(embedded, memory, mask, cache)
         embedded = self.latent_entry.embedded(embedded, z, past_length(cache))
-        states = self.decoder(embedded, memory, mask, cache, self.latent_entry.prefixes(z))
-        return self.latent_entry.states(states, z)
+        entry = self.latent_entry
+        states = self.decoder(embedded, memory, mask, cache, entry.prefixes(z), entry.layer_inputs(z))
+        return entry.states(states, z)
 
     def score(self, states: Tensor) -> Tensor:
         """Return scores over the vocabulary (..., V), in training perhaps padded, for states (..., d)."""
@@ -349,6 +361,7 @@ class HclNetwork(PreTrainedModel):
     ) -> Tensor:
         """Return -log p(y+ | x, z) (B,), summed over tokens, given encoder states of x (B, Lx, d) and u_in (B, d)."""
         memory, memory_mask = self.memory(hidden, batch["x_mask"], u_in, z)
+        memory_mask = self._source_dropout(memory_mask, hidden.shape[1])
         states = self.decode(self._word_dropout(batch), memory, memory_mask, z)
         # (tokens, V), at least: padding never meets the vocabulary
         logits = self.score(taken(states.flatten(0, 1), targets.places)).float()
@@ -363,6 +376,18 @@ class HclNetwork(PreTrainedModel):
         dropped = torch.rand(ids.shape, device=ids.device) < rate
         dropped[:, 0] = False
         return ids.masked_fill(dropped, self.config.special_ids["mask"])
+
+    def _source_dropout(self, mask: Tensor, states: int) -> Tensor:
+        """Hide some of the last ``states`` places of a memory's mask (B, S), those of x, at random.
+
+        So the decoder has to lean on z and keyword. In a memory without slots for these, the first state of x stays.
+        """
+        rate = self.config.decoder["source_dropout"]
+        if not self.training or rate == 0.0:
+            return mask
+        kept = torch.rand(mask.shape, device=mask.device) >= rate
+        kept[:, :max(1, mask.shape[1] - states)] = True
+        return mask & kept
 
     def _bow(self, h_x: Tensor, z: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
         state = torch.tanh(self.bow_hidden(torch.cat([h_x, z], dim=-1)))  # (B, d)

@@ -5,8 +5,8 @@ from math import ceil
 from torch import Tensor
 
 from models.hcl.config import HclConfig
-from models.hcl.output import BatchTotals, HclOutput
-from models.losses import free_bits_kl, masked_mean
+from models.hcl.output import BatchTotals, HclOutput, LatentOutput
+from models.losses import free_bits_kl, gaussian_kl, gaussian_kl_dims, masked_mean
 
 
 def kl_weight(step: int, annealing_steps: int, cycles: int = 1, total_steps: int = 0) -> float:
@@ -55,7 +55,7 @@ def objective(
         config: the model's configuration; a contrast of weight 0 is left out.
         kl_weight: beta, from :func:`kl_weight`.
         totals: sizes of the whole batch if ``output`` is a part of it; shares then add up to the batch's
-            loss. Only the free bits are granted to each part by itself.
+            loss. Only the free bits are granted to each part by itself, and the posterior's means normalised in it.
 
     Returns:
         The loss with its graph, and the parts, detached and unweighted, which add up likewise.
@@ -66,7 +66,7 @@ def objective(
     elbo = parts["reconstruction"]
     if output.latent is not None:
         parts["kl"] = output.latent.kl.sum() / totals.items
-        elbo = elbo + kl_weight * share * free_bits_kl(output.latent.kl_dims, config.latent["free_bits"])
+        elbo = elbo + share * _kl_term(output.latent, config, kl_weight)
     if output.latent is not None and output.latent.bow is not None:
         parts["bow"] = output.latent.bow.sum() / totals.items
         elbo = elbo + parts["bow"]
@@ -76,6 +76,21 @@ def objective(
             parts[contrast.name] = masked_mean(found.loss, found.mask, contrast.count(totals))
             loss = loss + config.contrasts[contrast.name]["weight"] * parts[contrast.name]
     return loss, {name: value.detach() for name, value in {"loss": loss, **parts}.items()}
+
+
+def _kl_term(latent: LatentOutput, config: HclConfig, beta: float) -> Tensor:
+    """Return beta KL, mean over samples, above its free bits.
+
+    Where these are for the posterior alone, what annealing and floor are against, that z is left unused, is no matter
+    of the prior: it has the gradient of KL at full weight from the first step. As in the balancing of DreamerV2
+    (Hafner et al. 2021), each side sees the other as a constant; the value is that of the posterior's side.
+    """
+    settings, (q, p) = config.latent, (latent.posterior, latent.prior)
+    if settings["free_bits_for"] == "both":
+        return beta * free_bits_kl(latent.kl_dims, settings["free_bits"], settings["free_bits_by"])
+    dims = gaussian_kl_dims(q.mu, q.logvar, p.mu.detach(), p.logvar.detach())
+    pulled = gaussian_kl(q.mu.detach(), q.logvar.detach(), p.mu, p.logvar).mean()
+    return beta * free_bits_kl(dims, settings["free_bits"], settings["free_bits_by"]) + pulled - pulled.detach()
 
 
 def validation_loss(output: HclOutput, config: HclConfig) -> Tensor:

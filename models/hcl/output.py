@@ -19,12 +19,14 @@ class KeywordOutput:
     Attributes:
         u_in, u_out, u_imp: vectors of input, output and impostor keyword (B, d).
         mask: samples with an output keyword and an impostor (B,).
+        likeness: cosines to the output keyword of impostor, hardest and easiest candidate, without gradient (3, B).
     """
 
     u_in: Tensor
     u_out: Tensor
     u_imp: Tensor
     mask: Tensor
+    likeness: Tensor
 
 
 @dataclass(frozen=True)

@@ -53,14 +53,14 @@ def weighted_mean(scores: Tensor, values: Tensor, rows: Rows, gaps: bool = False
     which become zeros.
     """
     (scores,) = at_least_float32(scores)
-    weights = torch.exp(scores - _largest(scores.detach(), rows).index_select(0, rows.index))
+    weights = torch.exp(scores - largest(scores.detach(), rows).index_select(0, rows.index))
     total = segment_sum(weights, rows)  # at least 1, the weight of the largest score, where there is any
     if gaps:
         total = total.clamp(min=1.0)
     return segment_sum(weights.unsqueeze(-1) * values, rows) / total.unsqueeze(-1)
 
 
-def _largest(scores: Tensor, rows: Rows) -> Tensor:
+def largest(scores: Tensor, rows: Rows) -> Tensor:
     """Return the largest score of each row (n,): a shift by it changes the range of exponentials only."""
     if scores.device.type == "cpu":
         return scores.new_full((rows.count,), -torch.inf).scatter_reduce(0, rows.index, scores, "amax")

@@ -14,6 +14,7 @@ from models.hcl.plan import Targets
 
 ACTIVE_VARIANCE = 0.01  # a unit is active if its posterior mean varies more than this over inputs
 VANISHED_LOSS = 0.01
+_LIKENESS = ("impostor_cosine", "impostor_hardest", "impostor_easiest")  # as KeywordOutput.likeness has them
 
 
 class Monitor:
@@ -41,6 +42,8 @@ class Monitor:
                        log_sigma=0.5 * logvar.mean(-1))
         if latent is not None and latent.kl_negative is not None and latent.has_negative is not None:
             self._keep(kl_negative=latent.kl_negative[latent.has_negative])
+        if output.keyword is not None:
+            self._keep(likeness=output.keyword.likeness[:, output.keyword.mask].T)
         for name, found in output.contrasts.items():
             self._keep(**{f"{name}_{part}": getattr(found, part) for part in ("loss", "gap", "mask")})
 
@@ -52,7 +55,8 @@ class Monitor:
         mean of its logarithm. For each contrast: ``_masked`` share of samples that take no part; of the others
         ``_loss`` mean loss, ``_vanished`` share with a loss below 0.01 (above 0.9: raise the temperature),
         ``_ahead`` share in which the right candidate is ahead, ``_gap`` mean difference, without sign, of the two
-        candidates in units of the temperature.
+        candidates in units of the temperature. ``impostor_cosine``, ``impostor_hardest`` and ``impostor_easiest`` mean
+        cosine to the output keyword of the impostor, and of the hardest and the easiest that it is made of.
         """
         rows = {name: torch.cat(parts) for name, parts in self._rows.items()}
         found: dict[str, float] = {}
@@ -62,6 +66,8 @@ class Monitor:
             found["active_units"] = float((rows["mu"].var(0, correction=0) > ACTIVE_VARIANCE).sum())
         if len(rows.get("kl_negative", ())):
             found["kl_negative"] = float(rows["kl_negative"].mean())
+        if len(rows.get("likeness", ())):
+            found |= dict(zip(_LIKENESS, rows["likeness"].mean(0).tolist(), strict=True))
         for name in CONTRASTS:
             if f"{name}_mask" in rows:
                 found |= _contrast_values(name, *(rows[f"{name}_{part}"] for part in ("loss", "gap", "mask")))
@@ -85,7 +91,7 @@ def _contrast_values(name: str, loss: Tensor, gap: Tensor, mask: Tensor) -> dict
 def training_monitors(output: HclOutput, totals: BatchTotals) -> dict[str, Tensor | float]:
     """Return a micro-batch's shares in the monitors of its batch; over the micro-batches they add up.
 
-    ``sigma``, ``mean_log_sigma`` and, for each contrast, ``_masked``, ``_vanished`` and ``_gap`` as in
+    ``sigma``, ``mean_log_sigma``, ``impostor_*`` and, for each contrast, ``_masked``, ``_vanished`` and ``_gap`` as in
     :meth:`Monitor.values`. Active units and the mean KL need no share: the one needs all items at once, the other
     is a part of the objective.
 
@@ -98,6 +104,9 @@ def training_monitors(output: HclOutput, totals: BatchTotals) -> dict[str, Tenso
         half = 0.5 * output.latent.posterior.logvar.detach()  # log sigma (B, dz)
         spread = torch.stack([torch.exp(half), half]).sum((1, 2)) / (totals.items * half.shape[-1])
         shares["sigma"], shares["mean_log_sigma"] = spread.unbind()
+    if output.keyword is not None:
+        likeness = (output.keyword.likeness * output.keyword.mask).sum(1) / max(1, totals.impostors)  # (3,)
+        shares |= dict(zip(_LIKENESS, likeness.unbind(), strict=True))
     if not output.contrasts:
         return shares
     counts = {name: CONTRASTS[name].count(totals) for name in output.contrasts}
@@ -164,9 +173,10 @@ class Validation:
         """Return the values by name.
 
         ``loss`` selects: L_rec(z ~ q) + KL over the mean target length, mean over items. ``reconstruction`` with
-        z from the posterior, ``reconstruction_prior`` and ``reconstruction_zero`` with z from the prior and z = 0,
-        in nats per item; of the latter two, the difference to the first was measured on every fourth item. The
-        rest is :meth:`Monitor.values`; keyword contrasts are those of items whose keywords are all nodes.
+        z from the posterior, ``reconstruction_prior``, ``reconstruction_mean`` and ``reconstruction_zero`` with z from
+        the prior, the prior's mean, from which texts are decoded, and z = 0, in nats per item; of the latter three,
+        the difference to the first was measured on every fourth item. The rest is :meth:`Monitor.values`; keyword
+        contrasts are those of items whose keywords are all nodes.
         """
         rows = {name: torch.cat(parts) for name, parts in self._rows.items()}
         found = {name: float(rows.pop(name).mean()) for name in ("loss", "reconstruction")}
@@ -183,8 +193,8 @@ class Validation:
             return
         part = {name: batch[name][chosen] for name in ("x_mask", "y_in", "y_in_mask", "y_out")}
         u_in = output.keyword.u_in[chosen] if output.keyword is not None else None
-        noise, targets = self.model.noise(batch), Targets.of(part["y_in_mask"])
-        for name, z in (("prior", output.latent.prior.sample(noise)), ("zero", torch.zeros_like(noise))):
+        noise, targets, prior = self.model.noise(batch), Targets.of(part["y_in_mask"]), output.latent.prior
+        for name, z in (("prior", prior.sample(noise)), ("mean", prior.mu), ("zero", torch.zeros_like(noise))):
             found = self.model.reconstruct(output.hidden[chosen], u_in, z[chosen], part, targets)
             self._keep(**{f"reconstruction_{name}": found - output.reconstruction[chosen]})
 

@@ -18,7 +18,8 @@ class InitReport:
 
     Attributes:
         copied: taken over.
-        untrained: left as freshly initialised, because the other model never trained them.
+        untrained: left as freshly initialised, because the other model never trained them, or for another purpose:
+            a posterior relative to the prior is none that stands by itself.
         absent: left because the other model has no such parameter.
         reshaped: left because the other's has another shape.
     """
@@ -40,7 +41,7 @@ def init_from(model: HclNetwork, other: HclNetwork) -> InitReport:
 
     A deterministic backbone carries latent modules that no gradient ever reached; they stay as ``model`` drew and
     scaled them, and so does all else that the other's configuration switched off. The keyword graph is no
-    parameter: each model keeps its own.
+    parameter: each model keeps its own. Statistics of a batch normalisation go with its parameters.
 
     Args:
         model: fresh from :meth:`HclNetwork.from_parts`; changed in place.
@@ -55,6 +56,8 @@ def init_from(model: HclNetwork, other: HclNetwork) -> InitReport:
     """
     _check(model.config, other.config)
     theirs, idle = dict(other.named_parameters()), untrained_modules(other.config)
+    if model.config.latent["posterior"] != other.config.latent["posterior"]:
+        idle = (*idle, "posterior")
     groups: dict[str, list[str]] = {"copied": [], "untrained": [], "absent": [], "reshaped": []}
     for name, parameter in model.named_parameters():
         source = theirs.get(name)
@@ -67,6 +70,10 @@ def init_from(model: HclNetwork, other: HclNetwork) -> InitReport:
         else:
             parameter.copy_(source)
             groups["copied"].append(name)
+    known = dict(other.posterior.named_buffers()) if "posterior" not in idle else {}
+    for name, statistics in model.posterior.named_buffers():
+        if name in known:
+            statistics.copy_(known[name])
     model.train(model.training)  # vectors kept of the former weights are forgotten
     return InitReport(**{kind: tuple(sorted(names)) for kind, names in groups.items()})
 
@@ -75,7 +82,8 @@ def untrained_modules(config: HclConfig) -> tuple[str, ...]:
     """Return the names of modules and parameters that a model of this configuration has, and never trains."""
     impostors = any(contrast.needs_keyword for contrast in config.contrasts_used)
     # Without a graph each impostor has one candidate, and a share of one does not depend on any weight.
-    weighs = config.graph["iterations"] > 0 or config.keyword["imp_weight"] == "linear"
+    weight = config.keyword["imp_weight"]
+    weighs = weight == "linear" or (weight == "attn" and config.graph["iterations"] > 0)
     keyword_prior = config.uses_keyword and config.latent["enabled"]
     trained = {
         "prior.of_condition": keyword_prior,

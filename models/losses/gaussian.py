@@ -41,32 +41,37 @@ def gaussian_kl_dims(mu_q: Tensor, logvar_q: Tensor, mu_p: Tensor, logvar_p: Ten
     return 0.5 * (logvar_p - logvar_q + spread - 1.0)
 
 
-def free_bits_kl(kl_dims: Tensor, nats: float) -> Tensor:
-    """KL of a batch in which every dimension may carry its share of ``nats`` at no cost.
+def free_bits_kl(kl_dims: Tensor, nats: float, by: str = "dimension") -> Tensor:
+    """KL of a batch that may carry ``nats`` at no cost: each dimension its share of them, or all dimensions together.
 
-    In words: average each dimension's KL over the batch, raise it to the free share ``nats / dz`` where it
-    is below, and add up the dimensions.
+    In words: average each dimension's KL over the batch. By ``dimension``, raise it to the free share ``nats / dz``
+    where it is below, and add up the dimensions; in ``total``, add up and raise the sum to ``nats``.
 
     Args:
         kl_dims: KL per sample and dimension (B, dz).
-        nats: free nats in all, shared evenly by the dimensions; 0 gives the plain mean KL.
+        nats: free nats in all; 0 gives the plain mean KL.
+        by: ``dimension`` or ``total``.
 
     Returns:
-        A scalar, at least ``nats``. Below its share a dimension has zero gradient.
+        A scalar, at least ``nats``. Below its share a dimension has zero gradient; in ``total`` all dimensions have
+        theirs as soon as the sum is above, and none before.
 
     References:
         Kingma et al. 2016, sect. C.8; METHODS A.5.
 
     Degenerate batches:
-        The mean is over the samples given: with micro-batches, the share is granted to each of them.
+        The mean is over the samples given: with micro-batches, the nats are granted to each of them.
 
     Example:
         >>> import torch
         >>> free_bits_kl(torch.tensor([[0.0, 4.0]]), nats=2.0)
         tensor(5.)
+        >>> free_bits_kl(torch.tensor([[0.0, 4.0]]), nats=2.0, by="total")
+        tensor(4.)
     """
     (kl_dims,) = at_least_float32(kl_dims)
-    return kl_dims.mean(0).clamp(min=nats / kl_dims.shape[-1]).sum()
+    mean = kl_dims.mean(0)  # (dz,)
+    return mean.sum().clamp(min=nats) if by == "total" else mean.clamp(min=nats / len(mean)).sum()
 
 
 def mahalanobis(

@@ -2,7 +2,8 @@
 
 Reads examples, texts and tokens of a data set and its pair classifier (method siamese: the sentence encoder);
 writes attribution.parquet with one row per source text paired with itself (mode xx) and one per source and reference
-(mode xy; the target is the first reference). A run that was killed goes on where it stopped.
+(mode xy; the target is the first reference). Where it names the keywords of the data set, every other text has a row
+of mode xx too. A run that was killed goes on where it stopped.
 """
 
 import sys
@@ -49,8 +50,8 @@ _READ = {EXAMPLES: ["source_id", "reference_ids"], TEXTS: ["text_id", "text"],
 
 
 def run(examples: pd.DataFrame, texts: pd.DataFrame, tokens: pa.Table, scorer: Scorer, modes: Sequence[str],
-        store: ChunkStore | None = None,
-        open_bar: Callable[[int, int], Bar] | None = None) -> Iterator[Attributed]:
+        store: ChunkStore | None = None, open_bar: Callable[[int, int], Bar] | None = None,
+        every: bool = False) -> Iterator[Attributed]:
     """Yield the keyword probabilities of every word of every source text, in the order of the table's key.
 
     The bytes depend on ``scorer.size`` and on nothing else of how the work is done.
@@ -63,11 +64,12 @@ def run(examples: pd.DataFrame, texts: pd.DataFrame, tokens: pa.Table, scorer: S
         modes: ``xx``, ``xy`` or both.
         store: keeps finished blocks; those that it already has are not computed.
         open_bar: given the rows in all and done, returns a progress bar.
+        every: score each text of ``tokens`` beside itself, not only sources.
 
     Raises:
         InputError: a text is not in ``texts``, or a source text not in ``tokens``.
     """
-    requests = source_pairs(examples, modes)
+    requests = source_pairs(examples, modes, tokens["text_id"].to_numpy() if every else None)
     text_of = dict(zip(texts["text_id"].tolist(), texts["text"].tolist(), strict=True))
     require(np.unique(requests[:, [0, 2]]), texts["text_id"].to_numpy(), "texts")
     places, size = token_rows(tokens, requests), BLOCK_CHUNKS * scorer.size
@@ -105,7 +107,8 @@ def _work(process: StageProcess) -> None:
     provenance = Provenance(process.name, params_hash, {**scorer.models, STAGE: described},
                             precision=computed_in(params.runtime.precision, params.runtime.tf32))
     blocks = run(examples.to_pandas(), texts.to_pandas(), tokens, scorer, values["modes"], store,
-                 lambda total, done: progress_bar(process.name, total, "pair", done))
+                 lambda total, done: progress_bar(process.name, total, "pair", done),
+                 every=params.ranked_datasets[STAGE][process.instance].texts == "all")
     counts: Counter[str] = Counter(words=0, unaligned_words=0)
     with computing(params.runtime), table_writer(paths.table(STAGE), ATTRIBUTION, provenance) as writer:
         for rows in gathered(blocks, counts):

@@ -61,14 +61,15 @@ def choose_keywords(tokens: pa.Table, ranking: pa.Table, method: str, idf: Inver
     """Choose the keyword of every text in ``tokens``.
 
     The highest score wins; ties go to the higher IDF over training texts, then to the earliest position.
-    Candidates without a positive score are none: no node of the ranking stands behind them. If no candidate is
-    left, the content word (alphabetic, no stop word) with the highest IDF is taken, and without any ``<nokw>``.
+    Phrases without a positive score are no candidates: no node of the ranking stands behind them. Nor are words of a
+    text in which none has one, for no network saw them. If no candidate is left, the content word (alphabetic, no stop
+    word) with the highest IDF is taken, and without any ``<nokw>``.
 
     Args:
         tokens: rows of table ``tokens``, by text id.
         ranking: the rows of table ``method`` for these texts.
-        method: that made the ranking. Candidates are its phrases, or else the content words of sources, of which
-            ``psi`` has those that are primary.
+        method: that made the ranking. Candidates are its phrases, or else the content words of the texts that it
+            scores, of which ``psi`` has those that are primary.
         idf: IDF over training texts.
         kw_lemma: put the lemma of a keyword's last word, its head, in the place of that word.
 
@@ -77,8 +78,7 @@ def choose_keywords(tokens: pa.Table, ranking: pa.Table, method: str, idf: Inver
     """
     block = TokenBlock(tokens)
     found = _READERS[METHODS[method].holds](block, ranking, method)
-    held = found.score > 0
-    spans, score, keyword = found.spans.take(held), found.score[held], found.keyword.filter(pa.array(held))
+    spans, score, keyword = found.spans, found.score, found.keyword
     best = _best_of_each(spans, score, idf.means(block, spans))
     words = _content_words(block)
     words = words.take(~np.isin(words.text, spans.text))
@@ -124,7 +124,7 @@ def _phrases(block: TokenBlock, ranking: pa.Table, name: str) -> Candidates:
     strange = np.setxor1d(named, block.text_ids)
     if len(strange):
         raise InputError(_not_in_both(name, strange))
-    rows = ranking.filter(pc.is_valid(ranking["keyword"]))
+    rows = ranking.filter(pc.greater(ranking["score"], 0))  # a text without any phrase has a row without a score
     text = np.searchsorted(block.text_ids, rows["text_id"].to_numpy())
     start, end = (rows[name].to_numpy().astype(np.int64) for name in ("start", "end"))
     lengths = np.diff(block.offsets)
@@ -140,14 +140,17 @@ def _phrases(block: TokenBlock, ranking: pa.Table, name: str) -> Candidates:
 
 def _scored(block: TokenBlock, ranking: pa.Table, name: str) -> Candidates:
     scored, score, _ = _word_scores(block, ranking, name)
-    return _words(block, scored, score, np.ones(len(score), dtype=bool))
+    # The weakest word may score 0, so a text is asked, not a word.
+    best = np.zeros(len(block.text_ids))
+    np.maximum.at(best, block.text, score)
+    return _words(block, scored, score, best[block.text] > 0)
 
 
 def _primary(block: TokenBlock, ranking: pa.Table, name: str) -> Candidates:
     scored, score, rows = _word_scores(block, ranking, name)
     primary = np.zeros(len(score), dtype=bool)
     primary[np.flatnonzero(scored[block.text])] = pc.list_flatten(rows["primary"]).to_numpy().astype(bool)
-    return _words(block, scored, score, primary)
+    return _words(block, scored, score, primary & (score > 0))
 
 
 def _words(block: TokenBlock, scored: np.ndarray, score: np.ndarray, eligible: np.ndarray) -> Candidates:

@@ -20,6 +20,7 @@ from stages.ranking.blocks import pieces
 from stages.ranking.selection import InverseFrequency
 from stages.runtime.errors import InputError
 from stages.runtime.process import StageProcess, run_stage
+from stages.runtime.settings import Values
 
 if TYPE_CHECKING:
     from stages.params.data import Keywords
@@ -44,8 +45,8 @@ def run(tokens: pa.Table, ranking: pa.Table, examples: pa.Table, params: "Keywor
 
     Args:
         tokens: table ``tokens``.
-        ranking: table of ``params.method``. Methods that need a pair score source texts only; other texts fall back
-            to IDF, which is recorded.
+        ranking: table of ``params.method``. Texts of which it says nothing, or has no word that it could score, fall
+            back to IDF, which is recorded.
         examples: table ``examples`` or ``labelled_examples``; IDF counts the texts of training examples and no
             others.
         params: the method.
@@ -94,9 +95,8 @@ def _check_ids(wanted: TextIds, held: TextIds) -> None:
 
 
 def _work(process: StageProcess) -> None:
-    params = process.params
-    paths = DatasetPaths(process.instance)
-    chosen = params.keywords
+    params, paths = process.params, DatasetPaths(process.instance)
+    chosen: Any = Values({**params.keywords, "method": params.keyword_datasets[process.instance].method})
     source, ranking = paths.table("tokens"), paths.table(chosen.method)
     examples = read_examples(paths.table("examples"))
     provenance = Provenance(process.name, process.params_hash)

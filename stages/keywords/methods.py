@@ -2,7 +2,7 @@
 
 A method is a module ``stages.keywords.<name>`` and its line here: from these lines params are checked, tables read
 (the stages ``keywords`` and ``side_by_side``), stages wanted, and methods named on the page and in commands. The module
-of a method that ranks new texts has two functions: ``ranker_of(settings, language, idf)``, which returns what makes its
+of a method that ranks phrases has two functions: ``ranker_of(settings, language, idf)``, which returns what makes its
 table of tokens, and ``ranking(settings, language)``, which says how, for an explanation.
 """
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from stages.ranking.selection import InverseFrequency
 
 # What a table holds: ranked phrases of every text; scores of the words of source texts; the same, and which words are
-# primary, the others being no candidates; none, for a method that needs none.
+# primary, the others being no candidates; none, for a method that needs none. Scores of a text paired with itself name
+# its keyword; where a method names no keywords of a data set, only its sources are scored.
 Holds = Literal["phrases", "scores", "primary words", "nothing"]
 
 
@@ -47,18 +48,18 @@ class KeywordMethod:
         return self.holds != "nothing"
 
     @property
-    def needs_pair(self) -> bool:
-        """Whether it scores the words of sources beside a second text, and so not those of other texts."""
+    def needs_pairs(self) -> bool:
+        """Whether it learns from pairs of texts, or reads them, so that labelled texts have none of it."""
         return self.holds in ("scores", "primary words")
 
     @property
-    def ranks_new_texts(self) -> bool:
-        """Whether it finds the keyword of a text that is in no data set."""
+    def ranks_phrases(self) -> bool:
+        """Whether it ranks the phrases of any text from its tokens alone."""
         return self.holds == "phrases"
 
     def ranker(self, settings: Any, language: str,
                idf: "InverseFrequency | None" = None) -> "Callable[[pa.Table], Ranked]":
-        """Return what ranks the phrases of token tables, for a method that ranks new texts.
+        """Return what ranks the phrases of token tables, for a method that ranks phrases.
 
         Args:
             settings: the method's params block.
@@ -75,14 +76,14 @@ class KeywordMethod:
 _ALL = (
     KeywordMethod("textrank", "TextRank", "phrases", "phrases by the method of textrank.parquet", on_demand=False),
     KeywordMethod("attribution", "attribution", "scores",
-                  "words by gradient attribution; null for a text that is no source"),
+                  "words by gradient attribution; null for a text that was not scored"),
     KeywordMethod("psi", "PSI", "primary words",
-                  "words by paired semantic importance; null for a text that is no source"),
+                  "words by paired semantic importance; null for a text that was not scored"),
     KeywordMethod("yake", "YAKE", "phrases", "phrases by YAKE"),
     KeywordMethod("idf", "IDF", "nothing", "words by inverse document frequency over the training texts"),
 )
 METHODS = {method.name: method for method in _ALL}
-# Those that may name keywords, those of them that need no second text, and those whose tables something has to want.
+# Those that may name keywords, those of them that any text has, and those whose tables something has to want.
 NAMING = tuple(method.name for method in _ALL if method.names_keywords)
-FOR_ANY_TEXT = tuple(method.name for method in _ALL if method.ranks_new_texts)
+FOR_ANY_TEXT = tuple(method.name for method in _ALL if method.ranks_phrases)
 ON_DEMAND = tuple(method.name for method in _ALL if method.names_keywords and method.on_demand)

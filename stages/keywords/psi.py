@@ -1,7 +1,8 @@
 """Score the words of every source text by paired semantic importance (METHODS C.7, IANet).
 
 Reads examples.parquet, tokens.parquet and word_vectors.parquet of a data set; writes psi.parquet with one row per
-source text paired with itself (mode xx) and one per source and reference (mode xy; the target is the first one).
+source text paired with itself (mode xx) and one per source and reference (mode xy; the target is the first one). Where
+it names the keywords of the data set, every other text has a row of mode xx too.
 """
 
 import sys
@@ -33,9 +34,9 @@ STAGE = "psi"
 CHUNK = 8192  # rows of tokens.parquet; decides the row groups of what is written
 
 
-def run(tokens: Callable[[], Iterable[pa.Table]], examples: pd.DataFrame, vectors: VectorTable,
-        params: "Psi") -> Iterator[pa.Table]:
-    """Yield the rows of table ``psi``, sorted, one piece per piece of ``tokens`` that holds a source.
+def run(tokens: Callable[[], Iterable[pa.Table]], examples: pd.DataFrame, vectors: VectorTable, params: "Psi",
+        every: bool = False) -> Iterator[pa.Table]:
+    """Yield the rows of table ``psi``, sorted, one piece per piece of ``tokens`` that holds a text to be scored.
 
     The scores of a row depend on the row alone, not on the cutting of ``tokens``.
 
@@ -45,12 +46,13 @@ def run(tokens: Callable[[], Iterable[pa.Table]], examples: pd.DataFrame, vector
         examples: table ``examples``, all splits.
         vectors: of the words.
         params: block ``psi``.
+        every: score each text of ``tokens`` beside itself, not only sources.
 
     Raises:
         InputError: a source or reference has no row in ``tokens``.
     """
     texts = read_texts(tokens(), vectors.numbers)
-    pairs = source_pairs(examples, params.modes)
+    pairs = source_pairs(examples, params.modes, texts.ids if every else None)
     firsts, seconds = texts.positions(pairs[:, [0, 2]].T)
     done = 0
     for batch in tokens():
@@ -88,7 +90,8 @@ def _work(process: StageProcess) -> None:
     provenance = Provenance(process.name, process.params_hash,
                             read_metadata(paths.table("word_vectors")).get("models", {}))
     pieces = run(lambda: read_batches(paths.table("tokens"), TOKENS, ["text_id", "token"], CHUNK),
-                 read_frame(paths.table("examples"), EXAMPLES), vectors, params.psi)
+                 read_frame(paths.table("examples"), EXAMPLES), vectors, params.psi,
+                 params.ranked_datasets[STAGE][process.instance].texts == "all")
     total: Counter[str] = Counter()
     with table_writer(paths.table(STAGE), PSI, provenance) as writer:
         for piece in progress(pieces, process.name, unit="chunk"):

@@ -2,15 +2,65 @@
 
 from collections.abc import Mapping
 from encodings.aliases import aliases
-from typing import Any, ClassVar, Literal
+from itertools import chain
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator, model_validator
 
 from stages.data.layouts.registry import LAYOUTS
 from stages.keywords.methods import FOR_ANY_TEXT, NAMING
 from stages.params.block import Block, Switches
 from stages.params.presets import Presets
 from stages.runtime.errors import nearest
+
+
+def _filled(content: Any) -> Any:
+    """Return what the params say of files, with the encoding and the columns that their layout fills in."""
+    if not isinstance(content, Mapping):
+        return content
+    name, columns = content.get("layout", "pairs"), content.get("columns", {})
+    layout = LAYOUTS.get(name) if isinstance(name, str) else None
+    if layout is None or not isinstance(columns, Mapping):
+        return content  # which the fields say
+    return {"encoding": layout.encoding, **content, "columns": layout.completed(columns)}
+
+
+def _layout_exists(name: str) -> str:
+    if name not in LAYOUTS:
+        raise ValueError(f"no layout is called {name!r}; {nearest(name, LAYOUTS)}")
+    return name
+
+
+def _encoding_exists(name: str) -> str:
+    try:
+        "a".encode(name)
+    except (LookupError, UnicodeError):
+        of_text = [alias for alias in aliases.values() if not alias.endswith("_codec") and alias != "rot_13"]
+        valid = nearest(name.lower().replace("-", "_"), of_text)
+        raise ValueError(f"no encoding of text is called {name!r}; {valid}") from None
+    return name
+
+
+LayoutName = Annotated[str, AfterValidator(_layout_exists)]
+Encoding = Annotated[str, AfterValidator(_encoding_exists)]
+
+
+class OwnColumns(Block):
+    """Files of a data set that have a layout or columns of their own, as its ``files`` and ``splits`` may name them."""
+
+    name: str = Field(description="or pattern, inside the folder")
+    layout: LayoutName = Field(description="of the structure of the data set's")
+    columns: dict[str, str | list[str] | None] = Field(default_factory=dict, description="names, by role")
+    encoding: Encoding = "utf-8"
+    quoting: Literal["standard", "none"] = "standard"
+
+    _layout_fills = model_validator(mode="before")(_filled)
+
+
+# What pydantic puts into the place of a problem besides names and numbers.
+KIND_OF_NAME = ("(name)", "(columns)")
+Named = Annotated[Annotated[str, Tag(KIND_OF_NAME[0])] | Annotated[OwnColumns, Tag(KIND_OF_NAME[1])],
+                  Discriminator(lambda entry: KIND_OF_NAME[isinstance(entry, Mapping | OwnColumns)])]
 
 
 class Dataset(Block):
@@ -21,18 +71,20 @@ class Dataset(Block):
     """
 
     source: str = Field(description="file, or folder that holds `files`; the DVC dependency")
-    files: list[str] = Field(default_factory=list, description="names or patterns inside the folder")
-    splits: dict[Literal["train", "validation", "test"], list[str]] = Field(
-        default_factory=dict, description="files (names or patterns) whose rows have a published split; they "
+    files: list[Named] = Field(
+        default_factory=list, description="names or patterns inside the folder; of files with columns of their own "
+                                          "`{name: ..., layout: ..., columns: ...}`")
+    splits: dict[Literal["train", "validation", "test"], list[Named]] = Field(
+        default_factory=dict, description="files (named likewise) whose rows have a published split; they "
                                           "are read after `files`, training first")
-    layout: str = Field("pairs", description="what a row is and which columns it has: " + ", ".join(LAYOUTS))
+    layout: LayoutName = Field("pairs", description="what a row is and which columns it has: " + ", ".join(LAYOUTS))
     columns: dict[str, str | list[str] | None] = Field(
         default_factory=dict, description="names of the columns, by role; which roles there are, and what they are "
                                           "called if left out, the layout says")
     ingest: dict[str, Any] = Field(default_factory=dict, description="what differs from the block `ingest`")
-    encoding: str = Field("utf-8", description="of text files; named by whoever knows it, never guessed; left out, it "
-                                               "is latin-1 for trec, cp1252 for rt_polarity and text_gcn; a post of "
-                                               "newsgroups that is not of it is read as latin-1")
+    encoding: Encoding = Field("utf-8", description="of text files; named by whoever knows it, never guessed; left "
+                                                    "out, it is latin-1 for trec, cp1252 for rt_polarity and text_gcn; "
+                                                    "a post of newsgroups that is not of it is read as latin-1")
     quoting: Literal["standard", "none"] = Field("standard", description="of CSV and TSV: RFC 4180, or none at all")
     language: str = Field("en", pattern="^[a-z]{2}$")
     turn_mark: str = Field("[SEP]", min_length=1, description="dialogue: what separates the turns of a context that "
@@ -45,34 +97,18 @@ class Dataset(Block):
     keywords: bool = Field(True, description="annotate the texts and find their keywords; labelled texts, which are "
                                              "classified without, may say false")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _layout_fills(cls, content: Any) -> Any:
-        if not isinstance(content, Mapping):
-            return content
-        name, columns = content.get("layout", "pairs"), content.get("columns", {})
-        layout = LAYOUTS.get(name) if isinstance(name, str) else None
-        if layout is None or not isinstance(columns, Mapping):
-            return content  # which the fields say
-        return {"encoding": layout.encoding, **content, "columns": layout.completed(columns)}
+    _layout_fills = model_validator(mode="before")(_filled)
 
-    @field_validator("layout")
-    @classmethod
-    def _layout_exists(cls, name: str) -> str:
-        if name not in LAYOUTS:
-            raise ValueError(f"no layout is called {name!r}; {nearest(name, LAYOUTS)}")
-        return name
-
-    @field_validator("encoding")
-    @classmethod
-    def _encoding_exists(cls, name: str) -> str:
-        try:
-            "a".encode(name)
-        except (LookupError, UnicodeError):
-            of_text = [alias for alias in aliases.values() if not alias.endswith("_codec") and alias != "rot_13"]
-            valid = nearest(name.lower().replace("-", "_"), of_text)
-            raise ValueError(f"no encoding of text is called {name!r}; {valid}") from None
-        return name
+    @model_validator(mode="after")
+    def _files_are_of_one_structure(self) -> "Dataset":
+        wanted = LAYOUTS[self.layout].structure
+        for entry in chain(self.files, *self.splits.values()):
+            if isinstance(entry, OwnColumns) and (found := LAYOUTS[entry.layout]).structure != wanted:
+                raise ValueError(f"{entry.name}: its layout {entry.layout} gives {found.structure}, but {self.layout} "
+                                 f"gives {wanted}. Files of two structures are two data sets")
+            if isinstance(entry, OwnColumns) and found.folders is not None:
+                raise ValueError(f"{entry.name}: layout {entry.layout} reads folders, which have no columns")
+        return self
 
     @model_validator(mode="after")
     def _keywords_fit_layout(self) -> "Dataset":
@@ -269,16 +305,19 @@ class SideBySide(Block):
 class Keywords(Block):
     """Which ranking names the keyword of a text."""
 
-    method: str = Field("textrank", description=f"{', '.join(NAMING)}; of these, {', '.join(FOR_ANY_TEXT)} know the "
-                                                f"keyword of any text, the others those of texts with a target")
+    method: str = Field("textrank", description=f"{', '.join(NAMING)}; {', '.join(FOR_ANY_TEXT)} read nothing but the "
+                                                f"text, the others need a data set of pairs, from which they learn")
+    by_dataset: dict[str, str] = Field(default_factory=dict, description="data sets whose keywords another method "
+                                                                         "names, and which")
     kw_lemma: bool = Field(False, description="normal form by lemmas, not only in lower case")
 
-    @field_validator("method")
+    @field_validator("method", "by_dataset")
     @classmethod
-    def _method_exists(cls, name: str) -> str:
-        if name not in NAMING:
-            raise ValueError(f"no value is called {name!r}; {nearest(name, NAMING)}")
-        return name
+    def _method_exists(cls, given: Any) -> Any:
+        for name in given.values() if isinstance(given, Mapping) else [given]:
+            if name not in NAMING:
+                raise ValueError(f"no value is called {name!r}; {nearest(name, NAMING)}")
+        return given
 
 
 # HCL 3.1 has no caps, and links no input keywords.

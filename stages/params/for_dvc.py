@@ -9,6 +9,7 @@ from typing import Any
 from stages.data.layouts.registry import LAYOUTS
 from stages.keywords.methods import METHODS, ON_DEMAND
 from stages.params.clld import consulted
+from stages.params.data import Keywords
 
 # Tables that are made and joined to the pairs of the PGKPR track only where a model or a run reads them, and what DVC
 # watches in their place where none does; any file that always exists would do, but no two may be the same.
@@ -32,40 +33,54 @@ def with_names(content: Mapping[str, Any], datasets: Mapping[str, Any]) -> dict[
             raise ValueError(f"{name}: must name the {which} ({', '.join(wanted) or 'none'}); leave it out, and "
                              f"`keycontrast use` fills it in")
         if isinstance(given, Mapping) and any(given[one] and given[one] != wanted[one] for one in wanted):
-            raise ValueError(f"{name}: must say what these are joined with ({wanted}); leave it out, and `keycontrast "
-                             f"use` fills it in")
+            raise ValueError(f"{name}: must be {wanted}; leave it out, and `keycontrast use` fills it in")
     return {**content, **{name: wanted for name, (wanted, _) in maps.items()}}
 
 
 def _maps(content: Mapping[str, Any], datasets: Mapping[str, Any]) -> dict[str, tuple[dict[str, Any], str]]:
     """Return each map with words for what it names."""
-    models, method = _value(content, "models"), _value(_value(content, "keywords"), "method")
+    models = _value(content, "models")
     paired = [name for name, dataset in datasets.items()
               if (layout := LAYOUTS.get(str(_value(dataset, "layout")))) is None or layout.structure != "labelled"]
     compared = [name for name in paired if _value(datasets[name], "side_by_side") is True]
     paraphrased = _named(_value(models, "pgkpr"), datasets)
     read = {name: _read(content, name) for name in paraphrased}
 
-    def needed(table: str, among: list[str] = paired) -> list[str]:
-        of_all = among if table == method else []
-        of_models = [name for name in paired if name in paraphrased and (table == "attribution" or table in read[name])]
-        return [name for name in among if name in {*of_all, *of_models, *compared}]
-
-    reading = "that a comparison (side_by_side), keywords.method or models.pgkpr reads"
     keyworded = [name for name in datasets if _value(datasets[name], "keywords") is not False]
+    named_by = {name: _named_by(content, name) for name in keyworded}
+
+    def needed(table: str, among: list[str] = paired) -> list[str]:
+        own = [name for name, method in named_by.items() if table == method]
+        of_models = [name for name in paired if name in paraphrased and (table == "attribution" or table in read[name])]
+        return [name for name in among if name in {*own, *of_models, *compared}]
+
+    def ranked(method: str) -> dict[str, Any]:
+        found = needed(method, paired if METHODS[method].needs_pairs else keyworded)
+        every = METHODS[method].ranks_phrases
+        return {name: {"texts": "all" if every or named_by.get(name) == method else "sources"} for name in found}
+
+    reading = "that a comparison (side_by_side), the block keywords or models.pgkpr reads"
     return {
         "paired_datasets": (_empty(paired), "data sets that are no labelled texts"),
         "compared_datasets": (_empty(compared), "data sets of pairs whose side_by_side is true"),
-        "ranked_datasets": ({name: _empty(needed(name, paired if METHODS[name].needs_pair else keyworded))
-                             for name in ON_DEMAND}, f"methods, and to each the data sets with a ranking {reading}"),
+        "ranked_datasets": ({name: ranked(name) for name in ON_DEMAND},
+                            f"methods, and to each the data sets with a ranking {reading}"),
         "tagged_datasets": (_empty(needed("s_tags")), f"data sets of pairs with an S-Tagger {reading}"),
         "contrasted_datasets": (_empty(_named(_value(models, "hcl"), datasets)), "data sets that models.hcl names"),
         "paraphrase_datasets": (
             {name: _watched(name, UNREAD if name in compared else read[name]) for name in paraphrased},
             "data sets that models.pgkpr names"),
-        "keyword_datasets": (_empty(keyworded), "data sets whose keywords is not false"),
+        "keyword_datasets": ({name: {"method": method} for name, method in named_by.items()},
+                             "data sets whose keywords is not false"),
         "classified_datasets": (_empty(_named(_value(models, "clld"), datasets)), "data sets that models.clld names"),
         "consulted_models": (_empty(consulted(_value(models, "clld"))), "models that pairs_of of models.clld names")}
+
+
+def _named_by(content: Mapping[str, Any], dataset: str) -> str:
+    """Return the method that names the keywords of ``dataset``."""
+    block = _value(content, "keywords")
+    every = _over(_value(block, "method"), Keywords.model_fields["method"].default)
+    return _over(_value(_value(block, "by_dataset"), dataset), every)
 
 
 def _read(content: Mapping[str, Any], dataset: str) -> set[str]:

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from stages.params.block import SEEDS, Block, Seeds, Switches
 from stages.params.checks import Earlier, TrackChecks
-from stages.params.pgkpr import Sizes
+from stages.params.hcl_baselines import PieceTransformer
 from stages.params.presets import Presets
 from stages.runtime.errors import nearest
 
@@ -26,7 +26,10 @@ class KeywordUse(Block):
     """How keywords take part."""
 
     condition: bool = Field(True, description="false: ablation without keyword (prior, both keyword contrasts)")
-    imp_weight: Literal["attn", "mean", "linear"] = "attn"
+    imp_weight: Literal["cosine", "detached", "attn", "mean", "linear"] = Field(
+        "cosine", description="of a keyword's negative neighbours in its impostor: cosine to it, without parameters; "
+                              "likeness in a random projection that nothing trains; attention trained by the very "
+                              "contrasts, which drifts to the easiest; none; one learned matrix on their mean")
     kw_anchor: Literal["input", "output"] = "input"
 
 
@@ -36,11 +39,22 @@ class Latent(Block):
     enabled: bool = Field(True, description="false: deterministic backbone")
     size: int = Field(200, ge=1)
     free_bits: float = Field(5.0, ge=0, description="nats in all, shared evenly by the dimensions")
+    free_bits_by: Literal["dimension", "total"] = Field(
+        "dimension", description="total: one floor under the sum of all dimensions, which have a gradient as soon as "
+                                 "it is above")
+    free_bits_for: Literal["both", "posterior"] = Field(
+        "both", description="posterior: floor and annealing hold it alone, and the prior is drawn to it at full "
+                            "weight from the first step")
+    posterior: Literal["absolute", "relative"] = Field(
+        "absolute", description="relative: it says how far z is from the prior's mean, in units of the prior's "
+                                "spread, so that reconstruction teaches the prior")
+    batch_norm: float = Field(0.0, ge=0, description="gamma: standard deviation to which the posterior's means are "
+                                                     "normalised over a micro-batch (BN-VAE); 0: they are not")
     annealing_steps: int = Field(10_000, ge=0)
     annealing_share: float = Field(0.2, ge=0, le=1, description="of all steps; the smaller of both counts")
     annealing_cycles: int = Field(1, ge=1, description="rises of beta from 0 to 1; more than one is cyclical, "
                                                        "each cycle an equal part of all steps")
-    enters: Literal["memory+embed", "memory", "embed", "bos", "prefix", "output"] = Field(
+    enters: Literal["memory+embed", "memory", "embed", "bos", "prefix", "layers", "output"] = Field(
         "memory+embed", description="how z enters the decoder (METHODS A.7)")
     bow_loss: bool = True
     word_dropout: float = Field(0.0, ge=0, lt=1)
@@ -84,6 +98,8 @@ class Decoder(Block):
     layers: int = Field(6, ge=1)
     dropout: float = Field(0.1, ge=0, lt=1)
     kw_memory: bool = False
+    source_dropout: float = Field(0.0, ge=0, lt=1, description="share of the input's states that the decoder does not "
+                                                               "see in training; never the slots of z and keyword")
 
 
 class Training(Block):
@@ -119,16 +135,11 @@ class Training(Block):
 _PRESETS: dict[str, dict[str, Any]] = {"paper": {
     "graph": {"edge_type": "shared", "layer_norm": False},
     "keyword": {"imp_weight": "linear", "kw_anchor": "input"},
-    "latent": {"free_bits": 0.0, "annealing_steps": 0, "annealing_cycles": 1, "bow_loss": False, "word_dropout": 0.0},
+    "latent": {"free_bits": 0.0, "free_bits_by": "dimension", "free_bits_for": "both", "posterior": "absolute",
+               "batch_norm": 0.0, "annealing_steps": 0, "annealing_cycles": 1, "bow_loss": False, "word_dropout": 0.0},
     "contrasts": {"instance": {"multi_neg": "printed"}, "mahalanobis": {"form": "inverse", "sqrt": False},
                   "dist_norm": "none"},
-    "decoder": {"kw_memory": False}}}
-
-
-class WordTransformer(Sizes):
-    """A Transformer that reads and writes words, which knows neither keywords nor a latent variable."""
-
-    vocabulary: int = Field(30_000, ge=1, description="most frequent words of the training split; others are [unk]")
+    "decoder": {"kw_memory": False, "source_dropout": 0.0}}}
 
 
 class TrainHcl(Switches):
@@ -137,8 +148,8 @@ class TrainHcl(Switches):
     presets: ClassVar[Presets] = _PRESETS
 
     architecture: Literal["hcl", "transformer"] = Field(
-        "hcl", description="hcl, and its ablations by the switches below; transformer: PGKPR's plain one on the "
-                           "same items, which reads its own sizes and `training` alone")
+        "hcl", description="hcl, and its ablations by the switches below; others: a baseline of word pieces on the "
+                           "same items, which reads the block of its own name and `training` alone")
     preset: Literal["paper"] | None = Field(None, description="paper: every switch as the text has it, only clear "
                                                               "misprints corrected")
     graph: GraphAttention = GraphAttention()
@@ -146,7 +157,7 @@ class TrainHcl(Switches):
     latent: Latent = Latent()
     contrasts: Contrasts = Contrasts()
     decoder: Decoder = Decoder()
-    transformer: WordTransformer = WordTransformer()
+    transformer: PieceTransformer = PieceTransformer()
     training: Training = Training()
 
 

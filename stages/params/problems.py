@@ -1,12 +1,13 @@
 """What pydantic found wrong, in lines for a person: place, fault, nearest valid name."""
 
 import re
+from collections.abc import Iterator
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from stages.params.clld import TrainClld
-from stages.params.data import Ingest
+from stages.params.data import KIND_OF_NAME, Ingest
 from stages.params.hcl import GenerateHcl, TrainHcl
 from stages.params.pgkpr import GeneratePgkpr, TrainPgkpr
 from stages.runtime.errors import nearest
@@ -27,11 +28,12 @@ def problem_lines(error: ValueError, place: str = "", model: type[BaseModel] | N
     model = model or _model_of(error)
     lines = []
     for item in error.errors():
-        where = ".".join([place] * bool(place) + [str(part) for part in item["loc"]])
+        parts = tuple(part for part in item["loc"] if part not in KIND_OF_NAME)
+        where = ".".join([place] * bool(place) + [str(part) for part in parts])
         if item["type"] == "extra_forbidden":
-            name = str(item["loc"][-1])
+            name = str(parts[-1])
             lines.append(f"{where}: " + (_GONE.get(name) or
-                                         f"unknown name; {nearest(name, _names(model, item['loc'][:-1]))}"))
+                                         f"unknown name; {nearest(name, _names(model, parts[:-1]))}"))
         elif item["type"] == "missing":
             lines.append(f"{where}: missing.")
         elif item["type"] == "value_error":
@@ -57,6 +59,14 @@ def _names(model: type[BaseModel] | None, place: tuple[Any, ...]) -> list[str]:
         if isinstance(current, type) and issubclass(current, BaseModel):
             current = current.model_fields[str(part)].annotation
         else:
-            current = next((kind for kind in get_args(current)
-                            if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+            current = next(_blocks(current), None)
     return list(current.model_fields) if isinstance(current, type) and issubclass(current, BaseModel) else []
+
+
+def _blocks(kind: Any) -> Iterator[type[BaseModel]]:
+    """Yield the blocks that a list, a mapping or a choice of kinds holds."""
+    for part in get_args(kind):
+        if isinstance(part, type) and issubclass(part, BaseModel):
+            yield part
+        else:
+            yield from _blocks(part)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
-from stages.keywords.methods import FOR_ANY_TEXT
+from stages.keywords.methods import FOR_ANY_TEXT, METHODS
 from stages.params import clld, hcl, pgkpr
 from stages.params.block import Block
 from stages.params.checks import TrackChecks, with_watched
@@ -101,6 +101,19 @@ class Empty(Block):
     """No settings: DVC makes stage instances from the keys of a map."""
 
 
+class Ranked(Block):
+    """Which texts of a data set a keyword method ranks, as DVC watches it."""
+
+    texts: Literal["sources", "all"] = Field("sources", description="all where it names the keywords of the data set, "
+                                                                    "or ranks any text")
+
+
+class Named(Block):
+    """What names the keywords of a data set, as DVC watches it."""
+
+    method: str = Field("textrank", description="`keywords.method`, or what `keywords.by_dataset` has in its place")
+
+
 class Joined(Block):
     """Tables that the pairs of a data set of the PGKPR track are joined with, as DVC watches them."""
 
@@ -152,17 +165,18 @@ class Params(Block):
         default_factory=dict, description="data sets that are no labelled texts, for DVC; filled in from `datasets`")
     compared_datasets: dict[Name, Empty] = Field(
         default_factory=dict, description="those of them with `side_by_side`, likewise")
-    ranked_datasets: dict[str, dict[Name, Empty]] = Field(
+    ranked_datasets: dict[str, dict[Name, Ranked]] = Field(
         default_factory=dict, description="by keyword method, the data sets whose ranking something reads: "
-                                          "`side_by_side`, `keywords.method` or models.pgkpr; likewise")
+                                          "`side_by_side`, the block `keywords` or models.pgkpr; likewise")
     tagged_datasets: dict[Name, Empty] = Field(
         default_factory=dict, description="those whose S-Tagger something reads, likewise")
     contrasted_datasets: dict[Name, Empty] = Field(
         default_factory=dict, description="data sets that models.hcl names, likewise")
     paraphrase_datasets: dict[Name, Joined] = Field(
         default_factory=dict, description="data sets that models.pgkpr names, likewise")
-    keyword_datasets: dict[Name, Empty] = Field(
-        default_factory=dict, description="data sets whose `keywords` is not false, likewise")
+    keyword_datasets: dict[Name, Named] = Field(
+        default_factory=dict, description="data sets whose `keywords` is not false, likewise, and the method that "
+                                          "names their keywords")
     classified_datasets: dict[Name, Empty] = Field(
         default_factory=dict, description="data sets that models.clld names, likewise")
     consulted_models: dict[Name, Empty] = Field(
@@ -242,10 +256,7 @@ class Params(Block):
                      for (earlier, its), (later, others) in combinations(tracks, 2) for name in others if name in its]
         problems += [f"datasets.{name}: the name is taken by a folder of the project; choose another"
                      for name in self.datasets if name in RESERVED]
-        problems += [f"keywords.method: {self.keywords.method} scores pairs of texts, and data set {name} has labelled "
-                     f"texts; choose {' or '.join(FOR_ANY_TEXT)}"
-                     for name in sorted(self.datasets.keys() - self.paired_datasets.keys())
-                     if self.keywords.method not in FOR_ANY_TEXT]
+        problems += self._keyword_problems()
         for name in self.datasets:
             problems += _problems(f"datasets.{name}.ingest", partial(self.ingest_settings, name))
         for track, checks in CHECKS.items():
@@ -253,6 +264,22 @@ class Params(Block):
         if problems:
             raise ValueError("\n".join(problems))
         return self
+
+    def _keyword_problems(self) -> list[str]:
+        """Return which data sets cannot have their keywords from the method that the block ``keywords`` says."""
+        own = self.keywords.by_dataset
+        problems = [f"keywords.by_dataset.{name}: no data set of that name has keywords; "
+                    f"{nearest(name, self.keyword_datasets)}" for name in own if name not in self.keyword_datasets]
+        for name, found in self.keyword_datasets.items():
+            method = found.method
+            place = f"keywords.{f'by_dataset.{name}' if name in own else 'method'}: {method}"
+            if METHODS[method].needs_pairs and name not in self.paired_datasets:
+                problems.append(f"{place} learns from pairs of texts, and data set {name} has labelled texts; choose "
+                                f"{' or '.join(FOR_ANY_TEXT)}")
+            elif METHODS[method].needs_pairs and "xx" not in getattr(self, method).modes:
+                problems.append(f"{place} names keywords by the scores of a text beside itself; add xx to "
+                                f"{method}.modes")
+        return problems
 
     def _unfit_data_sets(self, track: str, checks: TrackChecks) -> list[str]:
         """Return which models of a track are of data sets of another kind than they need."""

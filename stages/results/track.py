@@ -58,11 +58,15 @@ class Row:
 
 @dataclass(frozen=True)
 class Names:
-    """What rows are called: architectures, parts that may be off, and other switches, in words; others as they are."""
+    """What rows are called: architectures, parts that may be off, and other switches, in words; others as they are.
+
+    ``rows`` are those that have a name of their own.
+    """
 
     architectures: Mapping[str, str]
     parts: Mapping[str, str] = field(default_factory=dict)
     switches: Mapping[str, str] = field(default_factory=dict)
+    rows: Mapping[Row, str] = field(default_factory=dict)
 
     def part(self, switch: str) -> str:
         """Return the part that a switch turns off, in words; empty for a switch of another kind."""
@@ -79,6 +83,8 @@ class Names:
         >>> Names({"hcl": "HCL"}, {"graph": "the graph"}).label(Row("hcl", frozenset({"graph"})))
         'HCL without the graph'
         """
+        if row in self.rows:
+            return self.rows[row]
         switches = sorted(row.switches)
         off = " and ".join(part for one in switches if (part := self.part(one)))
         added = " and ".join(f"the {one.removeprefix(ADDED)}" for one in switches if one.startswith(ADDED))

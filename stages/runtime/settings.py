@@ -38,7 +38,7 @@ class Values(dict[str, Any]):
 
     def plain(self) -> dict[str, Any]:
         """Return a copy of dictionaries, lists and values alone."""
-        return {name: value.plain() if isinstance(value, Values) else deepcopy(value) for name, value in self.items()}
+        return {name: _plain(value) for name, value in self.items()}
 
 
 class Params(Values):
@@ -210,8 +210,19 @@ def _laid(block: Mapping[str, Any], own: Mapping[str, Any]) -> Values:
 
 
 def _as_values(content: Mapping[str, Any]) -> Values:
-    return Values({name: _as_values(value) if isinstance(value, Mapping) else value
-                   for name, value in content.items()})
+    return Values({name: _as_value(value) for name, value in content.items()})
+
+
+def _as_value(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_as_value(one) for one in value]
+    return _as_values(value) if isinstance(value, Mapping) else value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return value.plain() if isinstance(value, Values) else deepcopy(value)
 
 
 def _track(tracks: Mapping[str, Any], name: str) -> str:

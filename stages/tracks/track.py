@@ -33,11 +33,11 @@ class Finding(Protocol):
     def annotated(self, dataset: str) -> Callable[["pa.Table"], "pa.Table"]:
         """Return what gives the tokens of texts (``text_id``, ``text``), in the language of ``dataset``."""
 
-    def keywords(self, dataset: str) -> Callable[[Sequence[str]], list[tuple[str, str]]]:
+    def keywords(self, dataset: str, device: str) -> Callable[[Sequence[str]], list[tuple[str, str]]]:
         """Return what gives the keyword of each text, and the method that found it.
 
         Raises:
-            InputError: the method needs more than a text.
+            InputError: what the method learned from ``dataset`` is not there.
         """
 
     def marks(self, dataset: str, which: str, device: str) -> Marker:

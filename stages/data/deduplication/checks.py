@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stages.data.deduplication.text_keys import join_han, text_key
 from stages.data.layouts.dialogue import dialogue_texts
-from stages.data.layouts.registry import needed_columns, structure_of
+from stages.data.layouts.registry import roles_of, structure_of
 from stages.data.layouts.stories import story_sentences, story_texts
 from stages.data.reading.rows import RawRow, is_unicode
 
@@ -52,7 +52,7 @@ class RowCheck:
 
     def __init__(self, dataset: "Dataset", mode: str = "ending") -> None:
         self._structure, self._mode = structure_of(dataset.layout), mode
-        self._has_label = "label" in needed_columns(dataset)
+        self._has_label = "label" in roles_of(dataset)
         self._roles, self._continuations = TEXT_ROLES[self._structure], self._structure in ("stories", "dialogue")
         self._turn_mark = dataset.turn_mark
         self._text = _joined_text if dataset.join_han else _text
@@ -72,7 +72,7 @@ class RowCheck:
             label = _name(row.content.get("label"), "label")
         elif self._structure == "captions":
             group = _name(row.content.get("group"), "group")
-        elif self._structure in ("pairs", "dialogue") and self._has_label:
+        elif self._structure in ("pairs", "dialogue") and self._has_label and "label" in row.content:
             label = _paraphrase(row.content.get("label"))
         if self._structure == "dialogue" and len(keys) > len(TEXT_ROLES["dialogue"]):
             surfaces, keys = _usable(surfaces, keys)

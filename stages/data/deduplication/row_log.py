@@ -1,7 +1,7 @@
 """Every row that was read, on disk, until it is known which of them were not taken."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -57,7 +57,7 @@ class RowLog:
         set_aside: categories in order besides those that hold for all layouts.
     """
 
-    def __init__(self, folder: Path, set_aside: Sequence[str] = ()) -> None:
+    def __init__(self, folder: Path, set_aside: Iterable[str] = ()) -> None:
         folder.mkdir()
         self._folder = folder
         self._segments: list[_Segment] = []

@@ -24,7 +24,7 @@ from stages.data.deduplication.row_log import (
     RowLog,
 )
 from stages.data.items.items import TextLists, text_lists
-from stages.data.layouts.registry import LAYOUTS, structure_of
+from stages.data.layouts.registry import reasons_in_order, structure_of
 from stages.data.reading.rows import RawRow
 from stages.runtime.errors import InputError
 from stages.runtime.progress import progress
@@ -171,7 +171,7 @@ class _Intake:
         self._structure, self._folder = structure_of(dataset.layout), folder
         self._check, self._continuations = RowCheck(dataset, mode), self._structure in CONTINUATIONS
         self._labels = {"0": 0, "1": 1} if self._structure != "labelled" else {}
-        self._log = RowLog(folder / "rows", LAYOUTS[dataset.layout].set_aside)
+        self._log = RowLog(folder / "rows", reasons_in_order(dataset))
         self._texts = TextFile(folder / "texts")
         self._text_numbers, self._group_numbers = (Numbering(folder / name) for name in ("keys", "groups"))
         self._spans = RecordFile(folder / "occurrences", SPAN)

@@ -7,6 +7,7 @@ from typing import Any
 from stages.data.layouts.layout import Column, Layout
 
 SENTENCES = 5
+MASK = "[MASK]"
 # A sentence ends with these marks and whatever closes quotations or brackets behind them, before a space.
 _END = re.compile("[.!?\u2026\u3002\uff01\uff1f]+[\"'\u201d\u2019)\\]]*(?=\\s|$)|[\u3002\uff01\uff1f]+\u201d?")
 # What follows opens a sentence: a capital, a digit or a character without case, perhaps behind an opening mark.
@@ -117,6 +118,33 @@ def _problem(columns: Mapping[str, Any]) -> str:
     return ""
 
 
+_CLOSED = re.compile("([.!?\u2026]+[\"'\u201d\u2019)\\]]*\\s+)([a-z])")
+
+
+def _chosen(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return context and right ending of an item of the Story Cloze Test."""
+    right = content["right"]
+    if right not in ("1", "2"):
+        raise ValueError(f"right: must be 1 or 2, found {right!r}")
+    return {"context": content["context"], "ending": content[f"ending{right}"]}
+
+
+def _infilled(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the five sentences of a story whose middle was cut out.
+
+    The published files have lower-cased all of ``missing`` but its first sentence, so a small letter opens a sentence
+    there, and is written as a capital.
+    """
+    given, missing = content["context"], content["missing"]
+    if not isinstance(given, str) or given.count(MASK) != 1:
+        raise ValueError(f"context: must be text that holds {MASK} once, found {given!r}")
+    if not isinstance(missing, str):
+        raise ValueError("empty text: missing is not there")
+    middle = _CLOSED.sub(lambda found: found[1] + found[2].upper(), missing)
+    before, after = given.split(MASK)
+    return {"story": [*sentences(before), *sentences(middle), *sentences(after)]}
+
+
 LAYOUTS = (
     Layout("stories", "five sentences; `ingest.roc_mode` says what is input and what output", "stories", {
         "story": Column("a text, or a list of its five sentences", "story", values="text or texts"),
@@ -125,4 +153,12 @@ LAYOUTS = (
         "ending": Column("the fifth sentence", needed=False)}, roles=_sources, check=_problem),
     Layout("rocstories", "a story of ROCStories, as its CSV has it", "stories", {
         role: Column("a sentence", role) for role in SENTENCE_ROLES}, published=True, quoting="standard"),
+    Layout("story_cloze", "four sentences and two endings, of which one is right", "stories", {
+        "context": Column("a text, or a list of four sentences", "context", values="text or texts"),
+        "ending1": Column("a fifth sentence", "ending1"), "ending2": Column("another", "ending2"),
+        "right": Column("1 or 2: which of them is right", "right_ending", values="name")}, convert=_chosen),
+    Layout("story_infilling", "a story with a gap, and the sentences that were there", "stories", {
+        "context": Column(f"sentences, with {MASK} in place of some", "context_with_mask"),
+        "missing": Column("these; all but the first may begin with a small letter", "missing_two_sentences")},
+        convert=_infilled),
 )

@@ -10,7 +10,7 @@ from stages.data.items.captions import caption_items
 from stages.data.items.continuations import story_items
 from stages.data.items.items import NO_TEXT, Items
 from stages.data.items.partners import given_items, labelled_items, paraphrase_items
-from stages.data.layouts.registry import needed_columns, structure_of
+from stages.data.layouts.registry import roles_of, structure_of
 from stages.data.negatives.outputs_of_others import from_candidates, from_other_items
 from stages.data.negatives.overlapping import retrieve
 from stages.data.splitting.exclusions import Connected
@@ -28,7 +28,7 @@ def check_source(dataset: "Dataset", params: "Ingest") -> None:
     Raises:
         InputError: it has not; the message says what to set instead.
     """
-    structure, columns = structure_of(dataset.layout), needed_columns(dataset)
+    structure, columns = structure_of(dataset.layout), roles_of(dataset)
     if params.neg_source == "given" and structure not in ("triples", "labelled"):
         labelled = structure == "pairs" or "label" in columns
         raise InputError(f"ingest.neg_source is given, but the data set has layout {dataset.layout}. Set neg_source to "
@@ -88,7 +88,7 @@ def no_items(dataset: "Dataset", params: "Ingest", taken: int) -> InputError:
                   f"number from two), or name the column that texts of the same meaning share (columns.group).")
     elif structure == "captions":
         remedy = "No group has two texts; name the column that texts of the same meaning share (columns.group)."
-    elif params.neg_source == "labelled" and "label" not in needed_columns(dataset) and structure == "pairs":
+    elif params.neg_source == "labelled" and "label" not in roles_of(dataset) and structure == "pairs":
         remedy = "Name the label column (columns.label), or set ingest.neg_source to retrieved."
     elif params.neg_source == "labelled" and structure == "dialogue":
         remedy = ("No context has both a right and a wrong response; give more data, or set ingest.neg_source to "

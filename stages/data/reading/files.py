@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stages.data.layouts.layout import Layout
 from stages.data.layouts.registry import LAYOUTS, layout_of
@@ -31,9 +32,10 @@ def read_rows(dataset: "Dataset") -> Iterator[RawRow]:
     Raises:
         InputError: a file is missing, empty, damaged, unreadable as a whole or lacks a column.
     """
-    layout, splits = layout_of(dataset), published_splits(dataset)
+    splits, forms = published_splits(dataset), _forms(dataset)
     for name, path in data_files(dataset):
-        yield from _rows(path, dataset.encoding, RowMaker(name, layout, splits.get(name)))
+        form = forms.get(name, dataset)
+        yield from _rows(path, form.encoding, RowMaker(name, layout_of(form), splits.get(name)))
 
 
 def _rows(path: Path, encoding: str, maker: RowMaker) -> Iterator[RawRow]:
@@ -78,8 +80,9 @@ def data_files(dataset: "Dataset") -> list[tuple[str, Path]]:
         found = [(source.name, source)]
     else:
         found = _inside(source, dataset)
-    for _, path in found:
-        _check_file(path, layout, source)
+    forms = _forms(dataset)
+    for name, path in found:
+        _check_file(path, LAYOUTS[forms.get(name, dataset).layout], source)
     return found
 
 
@@ -104,6 +107,19 @@ def published_splits(dataset: "Dataset") -> dict[str, str]:
                     raise InputError(f"{folder / name}: is named under splits.{splits[name]} and under "
                                      f"splits.{split}. Leave it under one of them.")
     return splits
+
+
+def _forms(dataset: "Dataset") -> dict[str, Any]:
+    """Return what the params say of each file that has columns of its own, by its name; of two the first."""
+    source, forms = Path(dataset.source), dict[str, Any]()
+    for entry in [*dataset.files, *chain.from_iterable(dataset.splits.values())]:
+        for name in _matching(source.parent if source.is_file() else source, _pattern(entry)):
+            forms.setdefault(name, dataset if isinstance(entry, str) else entry)
+    return forms
+
+
+def _pattern(entry: Any) -> str:
+    return entry if isinstance(entry, str) else str(entry.name)
 
 
 def file_format(path: Path) -> str:
@@ -151,13 +167,14 @@ def _inside(folder: Path, dataset: "Dataset") -> list[tuple[str, Path]]:
 def _named(dataset: "Dataset") -> list[str]:
     """Return the names and patterns that the params give, or the layout if they give none."""
     splits = _named_splits(dataset)
-    return dataset.files + [pattern for split in ("train", "validation", "test") for pattern in splits.get(split, [])]
+    files = [_pattern(entry) for entry in dataset.files]
+    return files + [pattern for split in ("train", "validation", "test") for pattern in splits.get(split, [])]
 
 
 def _named_splits(dataset: "Dataset") -> dict[str, list[str]]:
     """Return names and patterns of the published splits: the params', or those of the layout."""
     if dataset.files or dataset.splits or Path(dataset.source).is_file():
-        return {str(split): patterns for split, patterns in dataset.splits.items()}
+        return {str(split): [_pattern(entry) for entry in entries] for split, entries in dataset.splits.items()}
     layout, source = LAYOUTS[dataset.layout], Path(dataset.source)
     published = layout.splits
     if layout.folders and not any((source / name).exists() for name in published.values()):

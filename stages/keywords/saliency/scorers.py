@@ -142,7 +142,8 @@ def load_scorer(values: Mapping[str, Any], paths: DatasetPaths, source: str, dev
 def _classifier_scorer(folder: Path, values: Mapping[str, Any], device: str) -> ClassifierScorer:
     weights = folder / "model.safetensors"
     if not weights.exists():
-        raise InputError(f"{weights}: no such artifact. Make it with `keycontrast stage pair_classifier`.")
+        raise InputError(f"{weights}: no such artifact. Make it with `keycontrast stage "
+                         f"pair_classifier@{folder.parent.name}`.")
     classifier = AutoModelForSequenceClassification.from_pretrained(folder)
     nn.Module.to(classifier, device)
     return ClassifierScorer(classifier, AutoTokenizer.from_pretrained(folder), values,

@@ -5,9 +5,10 @@ import pyarrow as pa
 from stages.artifacts.schemas import STRINGS, TableSchema
 
 ATTRIBUTION = TableSchema(
-    "attribution", "Saliency of each source word under the pair classifier or a Siamese encoder (PGKPR 3.1).",
+    "attribution", "Saliency of each word under the pair classifier or a Siamese encoder (PGKPR 3.1): of sources, and "
+    "of every text where it names keywords.",
     ("text_id", "mode", "pair"), (
-        ("text_id", pa.int64(), "source text whose words are scored"),
+        ("text_id", pa.int64(), "text whose words are scored"),
         ("mode", pa.string(), "xx: the text paired with itself; xy: paired with a target"),
         ("pair", pa.int64(), "text id of the second segment"),
         ("word", STRINGS, "word as written; aligned with the token lists of tokens.parquet"),
@@ -23,9 +24,10 @@ WORD_VECTORS = TableSchema(
     ))
 
 PSI = TableSchema(
-    "psi", "Paired semantic importance of each source word (IANet; METHODS C.7).",
+    "psi", "Paired semantic importance of each word (IANet; METHODS C.7): of sources, and of every text where it names "
+    "keywords.",
     ("text_id", "mode", "pair"), (
-        ("text_id", pa.int64(), "source text whose words are scored"),
+        ("text_id", pa.int64(), "text whose words are scored"),
         ("mode", pa.string(), "xx: the text paired with itself; xy: paired with a target"),
         ("pair", pa.int64(), "text id of the second text"),
         ("word", STRINGS, "word as written; aligned with the token lists of tokens.parquet"),

@@ -23,8 +23,10 @@ _QUESTIONS = (
              r"active_units|(mean_log_)?sigma|kl_.*|reconstruction_.*"),
     Question("Do the contrasts still teach?", "Of each contrast: masked, the share of items that take no part; of the "
              "others, the mean loss; vanished, the share with a loss below 0.01; ahead, the share in which the right "
-             "candidate is ahead; gap, how far apart the candidates are, in units of the temperature.",
-             r"({contrasts})_.*"),
+             "candidate is ahead; gap, how far apart the candidates are, in units of the temperature. "
+             "Impostor: cosine to the output keyword of the impostor, and of the hardest and the easiest that it is "
+             "made of.",
+             r"({contrasts}|impostor)_.*"),
     Question("Optimiser", "Rates, the weight of the KL term, and the size of the gradient.", r".*"),
 )
 _TABLES = (
@@ -40,10 +42,15 @@ _TABLES = (
     VARIETY,
 )
 _FULL = "hcl"
+# Baselines as Table 1 prints them; a small form of a pretrained one, drawn from a configuration, is marked by its row.
+_BASELINES = {"cvae": "CVAE", "seq2seq": "Seq2Seq", "transformer": "Transformer", "seq2seq_du": "Seq2Seq-DU",
+              "dialogpt": "DialoGPT", "t5": "T5", "group_wise": "Group-wise", "t5_claps": "T5-CLAPS"}
+_SCRATCH = "from scratch"
 _NAMES = Names(
-    {_FULL: "HCL", "transformer": "Transformer"},
+    {_FULL: "HCL", **_BASELINES, "seq2seq_du": "Seq2Seq-DU (adapted)"},
     {"graph": "the graph", "keyword": "the keyword with both its contrasts",
-     "mahalanobis contrast": "the Mahalanobis contrast", "latent": "the latent variable with all that hangs on it"})
+     "mahalanobis contrast": "the Mahalanobis contrast", "latent": "the latent variable with all that hangs on it"},
+    {_SCRATCH: "a small form trained from scratch"}, {Row(_FULL, frozenset({"latent"})): "BERT-GEN"})
 _PRINTED_TABLES = paper("hcl").tables
 _PRINTED = {Row(_FULL): "Ours", **{Row(_FULL, frozenset({part})): name for part, name in (
     ("graph", "w/o graph"), ("keyword", "w/o keyword"), ("mahalanobis contrast", "w/o MA"), ("latent", "BERT-GEN"))}}
@@ -55,7 +62,7 @@ _USUAL = {"keyword": "own", "z": "mean"}
 
 
 def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
-    """Return what a run is; of another architecture than HCL, that alone.
+    """Return what a run is; of a baseline, that alone, and whether a pretrained one was built from scratch.
 
     >>> sorted(row({"contrasts": {"keyword": {"weight": 0}, "topic": {"weight": 1}}}, {}).switches)
     ['keyword contrast', 'with topic contrast']
@@ -66,7 +73,8 @@ def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
     """
     architecture = str(settings.get("architecture", _FULL))
     if architecture != _FULL:
-        return Row(architecture)
+        drawn = settings.get(architecture, {}).get("source", "") is None
+        return Row(architecture, frozenset({_SCRATCH} if drawn else ()))
     other = {f"{name} {decode[name]}" for name, usual in _USUAL.items() if decode.get(name, usual) != usual}
     return Row(architecture, removed_parts(settings) | _added_contrasts(settings) | other)
 
@@ -97,6 +105,11 @@ def _added_contrasts(settings: Mapping[str, Any]) -> frozenset[str]:
                      if isinstance(own, Mapping) and name not in _CONTRASTS and own.get("weight"))
 
 
+def _printed(own: Row) -> list[str]:
+    name = _PRINTED.get(own, _BASELINES.get(own.architecture))
+    return [] if name is None else [name]
+
+
 def _shown(settings: Mapping[str, Any]) -> Sequence[str]:
     architecture = str(settings["architecture"])
     if architecture == _FULL:
@@ -114,7 +127,7 @@ HCL = TrackResults(
     **vars(track.HCL), method="hierarchical contrastive learning over keywords and instances",
     names=_NAMES, row=row, full=Row(_FULL), layouts=_TABLES, reported=_PRINTED_TABLES["1a"].metrics,
     questions=_QUESTIONS, published=tuple(_PRINTED_TABLES.values()),
-    printed_as=lambda own: [_PRINTED[own]] if own in _PRINTED else [],
+    printed_as=_printed,
     told=("w/o keyword", "w/o graph", "w/o MA"), data="QQP, Douban and RocStories",
     shown=_shown,
     floors=FLOORS_SAID, counts=("ingest", "graph", "keywords"),

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from models.encoders import special_ids
+
 # Which end of a text that is too long survives: dialogues keep their last turn (METHODS A.1).
 Keep = Literal["first", "last"]
 
@@ -45,6 +47,37 @@ def padded(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
     return ids, mask
 
 
+@dataclass(frozen=True)
+class Marks:
+    """Tokens that are no part of a text.
+
+    Attributes:
+        before, after: what stands around a text that is encoded.
+        start: what the decoder reads first.
+        end: what ends an output.
+        pad: fills rows.
+        banned: never generated.
+    """
+
+    before: Sequence[int]
+    after: Sequence[int]
+    start: int
+    end: int
+    pad: int
+    banned: Sequence[int]
+
+    @classmethod
+    def of(cls, tokenizer: PreTrainedTokenizerBase) -> "Marks":
+        """Return those of a BERT tokenizer: [CLS] opens and [SEP] closes sources and targets alike."""
+        ids = special_ids(tokenizer)
+        banned = sorted({ids[role] for role in ("pad", "bos", "unk", "mask")})
+        return cls([ids["bos"]], [ids["eos"]], ids["bos"], ids["eos"], ids["pad"], banned)
+
+    def around(self, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+        """Return ids (B, L) and mask (B, L) of texts that are encoded."""
+        return padded([[*self.before, *row, *self.after] for row in rows], self.pad)
+
+
 class TripleBatches:
     """Batches of triples for one split.
 
@@ -54,17 +87,17 @@ class TripleBatches:
 
     Args:
         items: rows of ``joined_items``, all of one split.
-        tokenizer: the encoder's tokenizer; [CLS] opens and [SEP] closes sources and targets alike.
+        tokenizer: the encoder's tokenizer, or the one that ``marks`` are of.
         max_source: word pieces kept of a source.
         max_target: word pieces kept of a target or negative.
         keep: which end of a source that is longer.
+        marks: tokens around texts; None for those of a BERT tokenizer.
     """
 
     def __init__(self, items: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, max_source: int,
-                 max_target: int, keep: Keep = "first") -> None:
+                 max_target: int, keep: Keep = "first", marks: Marks | None = None) -> None:
         self.example_ids = items["example_id"].tolist()
-        self.start, self.end = int(tokenizer.cls_token_id), int(tokenizer.sep_token_id)
-        self.pad = int(tokenizer.pad_token_id)
+        self.marks = marks or Marks.of(tokenizer)
         self.sources = word_pieces(tokenizer, items["source"].tolist(), max_source, keep)
         self.targets = word_pieces(tokenizer, items["target"].tolist(), max_target)
         counts = [len(texts) for texts in items["negatives"]]
@@ -94,10 +127,9 @@ class TripleBatches:
         negatives = self.negatives[[item * slots + slot for item in items for slot in range(slots)]]
         tensors: dict[str, Tensor] = {}
         for name, rows in (("x", self.sources[items]), ("y", targets), ("neg", negatives)):
-            tensors[f"{name}_ids"], tensors[f"{name}_mask"] = padded(
-                [[self.start, *row, self.end] for row in rows], self.pad)
-        tensors["y_in"], tensors["y_in_mask"] = padded([[self.start, *row] for row in targets], self.pad)
-        tensors["y_out"], _ = padded([[*row, self.end] for row in targets], self.pad)
+            tensors[f"{name}_ids"], tensors[f"{name}_mask"] = self.marks.around(rows)
+        tensors["y_in"], tensors["y_in_mask"] = padded([[self.marks.start, *row] for row in targets], self.marks.pad)
+        tensors["y_out"], _ = padded([[*row, self.marks.end] for row in targets], self.marks.pad)
         tensors["has_negative"] = self.real_negatives[chosen]
         if slots == 1:
             tensors["has_negative"] = tensors["has_negative"][:, 0]

@@ -28,14 +28,12 @@ def _sizes(params: "Params", kind: Kind, extent: Extent) -> dict[str, Any]:
 def _work(params: "Params", name: str, extent: Extent) -> Work:
     settings = params.model(name)
     training = settings.training
-    if settings.architecture != "hcl":  # a model of words, whose sizes are in a block of its own
-        sizes = getattr(settings, settings.architecture)
-        longest = max(training.max_source, training.max_target)
-        return words_work(settings.architecture, sizes, sizes, training, min(extent.words, longest), sizes.vocabulary,
-                          extent.train)
     width, inner, layers, words = cost.shape(params.encoder.source)
-    frozen = min(training.freeze_layers, layers)
     tokens = min(extent.words * cost.PIECES_PER_WORD, training.max_source) + 2
+    if settings.architecture != "hcl":  # whose sizes are in a block of its own
+        sizes = getattr(settings, settings.architecture)
+        return words_work(settings.architecture, sizes, sizes, training, tokens, words, extent.train)
+    frozen = min(training.freeze_layers, layers)
     encoder = cost.Stack(width, inner, layers, frozen)
     decoder = cost.Stack(width, inner, settings.decoder.layers, crossed=True)
     flops = encoder.flops(3 * tokens) + decoder.flops(tokens) + (4 if frozen else 6) * width * words * tokens

@@ -5,7 +5,7 @@ artifacts that it was trained on.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,8 @@ class TrainedOn:
         max_source: word pieces of an input that are read, special tokens not counted.
         max_target: word pieces of an output that are learnt, likewise.
         keep: which end of a longer input is read.
+        keywords: what found the keywords, by name and description, as table ``keywords`` says; a new text's keyword
+            is found by the same.
     """
 
     dataset: str
@@ -51,6 +53,7 @@ class TrainedOn:
     max_source: int
     max_target: int
     keep: Keep
+    keywords: Mapping[str, Any] = field(default_factory=dict)
 
 
 def notes_of(keywords: list[str], on: TrainedOn) -> dict[str, Any]:

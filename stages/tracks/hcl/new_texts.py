@@ -31,7 +31,7 @@ class NewTexts:
         self._rewriter = load_item_rewriter(HCL.weights(asked), device)
         self._seed, self._done, self.batch_size = asked.params.seed, 0, int(decode["batch_size"])
         own = self._rewriter.uses_keyword and given_keyword(self._setting) is None
-        self._keywords = finding.keywords(self._rewriter.dataset) if own else None
+        self._keywords = finding.keywords(self._rewriter.dataset, device) if own else None
         remark = unseen_remark(self._setting, self._rewriter.keywords) if self._rewriter.uses_keyword else None
         if remark is not None:
             logger("predict").warning("%s", remark)

@@ -14,6 +14,7 @@ from models.hcl.validation import Validation, training_monitors
 from models.training import Parameters, Seq2SeqCost, Step, Work, batches_in_order
 from stages.tracks.hcl.batches import TripleBatches
 
+_CALIBRATING = 1024  # training items, spread evenly over all, from which evaluation mode learns its statistics
 _CHUNK = 4096  # items whose impostors are looked up at once: bounds memory
 
 
@@ -94,12 +95,21 @@ class HclTask:
 
     def validate(self) -> dict[str, float]:
         """Return the loss that selects checkpoints, and the monitors; see ``models.hcl.validation``."""
+        self.model.calibrate(self._training_sample())
         validation = Validation(self.model)
         with torch.autocast(self.model.device.type, enabled=False):
             self.model.keyword_vectors()  # of the whole graph, once and in full, whatever the precision of the rest
         for batch in self._validation_batches():
             validation.add(batch)
         return validation.values()
+
+    def _training_sample(self) -> Iterator[dict[str, Tensor]]:
+        places = range(0, self.n_train, -(-self.n_train // _CALIBRATING))
+
+        def load(numbers: Sequence[int]) -> dict[str, Tensor]:
+            return self.train.batch([places[number] for number in numbers])
+
+        return batches_in_order(load, len(places), self.settings["micro_batch"], self.model.device)
 
     def _validation_batches(self) -> Iterator[dict[str, Tensor]]:
         def load(items: Sequence[int]) -> dict[str, Tensor]:

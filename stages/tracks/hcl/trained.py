@@ -68,10 +68,19 @@ def training_card(name: str, trained: TrainedHcl, on: TrainedOn, values: Mapping
          f"Best epoch {trained.history.best_epoch} of {values['training']['epochs']}: {best_values(trained.history)}",
          f"Graph: {graph.num_nodes} keywords, {graph.num_edges} edges, self loops included; inputs whose keyword it "
          f"knows: {known}",
+         *_found_by(on),
          "`config.json` holds the settings, `keywords.json` the keyword of each node, `trained_on.json` where it came "
          "from"],
         '`keycontrast predict RUN "a sentence"`, or `models.hcl.HclModel.from_pretrained(FOLDER).paraphrase(...)`',
         f"Alarms of the training:\n{alarms}")
+
+
+def _found_by(on: TrainedOn) -> list[str]:
+    """Return what a new text's keyword is found by, of which there may be nothing to say."""
+    named = [f"{kind.replace('_', ' ')} {about['name']} (sha256 {about['sha256']})"
+             for kind, about in on.keywords.items() if "sha256" in about]
+    by = ", ".join(named)
+    return [f"Keywords were found by {by}; prediction finds those of new texts by the same"] if by else []
 
 
 def items_table(items: pd.DataFrame) -> Table:

@@ -17,7 +17,7 @@ from models.hcl.objective import annealing_end
 from models.hcl.warm_start import InitReport, init_from
 from models.training import CheckpointStore, fit
 from stages.artifacts.paths import ModelPaths
-from stages.artifacts.tables import read_frame
+from stages.artifacts.tables import read_frame, read_metadata
 from stages.encoders import ResolvedEncoder, resolve_encoder
 from stages.graph.schemas.graph import EDGES, NODE_VECTORS
 from stages.runtime.errors import InputError
@@ -48,6 +48,7 @@ def prepared(row: HclRow) -> Training[TrainedHcl]:
     on = TrainedOn(dataset=row.paths.name, language=row.language, encoder_source=row.encoder,
                    encoder=encoder.description, pooling=row.node_vectors["pooling"],
                    max_length=row.node_vectors["max_length"],
+                   keywords=read_metadata(row.paths.table("keywords")).get("models", {}),
                    **{name: training[name] for name in ("max_source", "max_target", "keep")})
     graph = keyword_graph(row.nodes, *(read_frame(row.paths.table(schema.name), schema) for schema in _GRAPH))
     return Training([__name__], "hcl", training, [row.paths.table(schema.name) for schema in (*TABLES, *_GRAPH)],

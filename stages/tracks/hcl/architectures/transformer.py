@@ -1,6 +1,6 @@
-"""The plain Transformer of the PGKPR track, on the items of the HCL track."""
+"""Transformer over word pieces, from scratch (METHODS B3)."""
 
-from stages.tracks.hcl.word_rewriters import of_words
-from stages.tracks.pgkpr.architectures.transformer import ARCHITECTURE as TRANSFORMER
+from models.baselines.transformer import PieceTransformer
+from stages.tracks.hcl.piece_baselines import of_pieces
 
-ARCHITECTURE = of_words(TRANSFORMER, "transformer", __name__)
+ARCHITECTURE = of_pieces("transformer", "Transformer", __name__, PieceTransformer)

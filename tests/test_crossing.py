@@ -1,0 +1,100 @@
+"""HCL on attribution keywords: every text is scored beside itself, from the data set's params to a new text."""
+
+import json
+from importlib import import_module
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+import tiny_project
+from typer.testing import CliRunner
+
+from pipeline.cli import app
+from pipeline.predict import predict
+from stages.artifacts.paths import DatasetPaths, ModelPaths
+from stages.artifacts.tables import read_metadata
+from stages.data.example_texts import all_text_ids, read_examples
+from stages.params import load_params
+from stages.runtime.entries import module_of
+from stages.runtime.errors import InputError
+
+PATHS = DatasetPaths("tiny")
+TEXTS = ["How do I keep my sourdough starter alive?", "What is the best way to learn a language?"]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """Fifty triples with keywords by attribution, and an HCL model of them that was trained for an epoch."""
+    folder = tmp_path_factory.mktemp("crossing") / "project"
+    tiny_project.make(folder)
+    params = tiny_project.params()
+    dataset = {**params["datasets"]["tiny"], "side_by_side": False}
+    tiny_project.write_params(
+        folder, datasets={"tiny": dataset}, models={"hcl": {"hcl": {"dataset": "tiny"}}},
+        runs={"hcl": {"hcl": {"model": "hcl"}}}, keywords={"by_dataset": {"tiny": "attribution"}},
+        train_hcl={**params["train_hcl"], "training": {"epochs": 1, "batch_size": 16, "micro_batch": 16}})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for stage in ("ingest", "annotate", "pair_classifier", "attribution", "keywords", "clusters", "graph",
+                      "node_vectors"):
+            assert import_module(module_of(stage)).main(["tiny"]) == 0, stage
+        assert import_module(module_of("train_hcl")).main(["hcl"]) == 0
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def inside(project, monkeypatch):
+    monkeypatch.chdir(project)
+
+
+def test_every_text_has_its_keyword_from_its_own_scores():
+    scores, chosen = pq.read_table(PATHS.table("attribution")), pq.read_table(PATHS.table("keywords"))
+    used = set(all_text_ids(read_examples(PATHS.table("examples"))).tolist())
+    alone = scores.filter(pc.equal(scores["mode"], "xx"))
+    assert set(alone["text_id"].to_pylist()) >= used and alone["text_id"].equals(alone["pair"])
+    scored = {row["text_id"]: max(row["score"], default=0) > 0 for row in alone.to_pylist()}
+    content = {row["text_id"]: any(word.isalpha() and not stop for word, stop in zip(
+        row["token"], row["is_stop"], strict=True)) for row in pq.read_table(PATHS.table("tokens")).to_pylist()}
+    expected = [("attribution" if scored[text] else "idf") if content[text] else "none"
+                for text in chosen["text_id"].to_pylist()]
+    assert chosen["method"].to_pylist() == expected and expected.count("attribution") > len(used) - 3
+    about = read_metadata(PATHS.table("keywords"))
+    assert about["counts"]["texts_by_method"].get("idf", 0) == expected.count("idf")
+    assert not any("no row in" in sentence for sentence in about["fallbacks"])
+
+
+def test_the_model_says_by_what_its_keywords_were_found():
+    folder = ModelPaths("hcl", 13).weights
+    sha = json.loads((folder / "trained_on.json").read_text())["keywords"]["pair_classifier"]["sha256"]
+    assert f"Keywords were found by pair classifier artifacts/tiny/pair_classifier (sha256 {sha})" in (
+        folder / "README.md").read_text()
+
+
+def test_a_new_text_has_the_keyword_that_the_stage_would_give_it():
+    rows = pq.read_table(PATHS.table("texts")).to_pylist()[:6]
+    chosen = pq.read_table(PATHS.table("keywords")).to_pylist()
+    found = list(predict(load_params(), "hcl", [row["text"] for row in rows]))
+    of_text = {row["text_id"]: row for row in chosen}
+    assert [(line["keyword"], line["keyword_from"]) for line in found] == [
+        (of_text[row["text_id"]]["keyword"], of_text[row["text_id"]]["method"]) for row in rows]
+
+
+def test_an_explanation_names_the_keyword_by_attribution():
+    keyword = next(predict(load_params(), "hcl", TEXTS[:1]))["keyword"]
+    said = " ".join(CliRunner().invoke(app, ["explain", TEXTS[0], "--dataset", "tiny"]).output.split())
+    assert f"Keywords of tiny are by attribution, not by the ranking above: {keyword} (by attribution" in said
+    assert "Its best words: " in said
+    stored = " ".join(CliRunner().invoke(app, ["explain", "0"]).output.split())
+    assert "That keyword comes from attribution, not from TextRank" in stored
+
+
+def test_without_the_classifier_it_is_said_what_makes_it(project, tmp_path):
+    weights = PATHS.pair_classifier / "model.safetensors"
+    weights.rename(tmp_path / "kept")
+    try:
+        with pytest.raises(InputError, match="(?s)Make it with `keycontrast stage pair_classifier@tiny`. Keywords of "
+                                             "new texts are found by attribution.*give one with --keyword"):
+            list(predict(load_params(), "hcl", TEXTS))
+        assert [line["keyword"] for line in predict(load_params(), "hcl", TEXTS, "starter")] == ["starter", "starter"]
+    finally:
+        (tmp_path / "kept").rename(weights)

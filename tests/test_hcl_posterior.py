@@ -1,0 +1,218 @@
+"""The latent variable's settings against its being left unused: floors, who they hold, where the posterior stands,
+batch normalisation of its means, dropout of source attention (METHODS A.5)."""
+
+import pytest
+import tiny_hcl
+import torch
+
+from models.hcl import HclModel, objective
+from models.hcl.latent import Gaussian, Posterior
+
+NO_CONTRAST = {"contrasts": {name: {"weight": 0.0} for name in ("instance", "keyword", "mahalanobis")}}
+KEYWORD_SIDE = ("prior.of_condition.weight", "attention.ffn0.0.first.weight")
+
+
+def gradients(model, beta=1.0, train=False):
+    """Gradients by name of the objective of one batch, those that are zero left out."""
+    model.train(train)
+    model.zero_grad()
+    loss, parts = objective(model(tiny_hcl.batch()), model.config, beta)
+    loss.backward()
+    found = {name: parameter.grad for name, parameter in model.named_parameters()
+             if parameter.grad is not None and parameter.grad.any()}
+    return found, parts
+
+
+def latent_model(**latent):
+    return tiny_hcl.model(latent={"bow_loss": False, **latent}, **NO_CONTRAST)
+
+
+# Floors (A-V6)
+
+
+@pytest.mark.parametrize("by", ["dimension", "total"])
+def test_below_the_floor_no_gradient_reaches_prior_keyword_and_graph(by):
+    found, parts = gradients(latent_model(free_bits=1e4, free_bits_by=by))
+    assert float(parts["loss"]) == pytest.approx((float(parts["reconstruction"]) + 1e4) / 6.0)
+    assert not any(name.startswith(("prior.", "attention.")) for name in found)
+    assert "posterior.output.weight" in found  # from the reconstruction
+
+
+def test_above_the_total_every_dimension_teaches_and_by_dimension_only_those_above_their_share():
+    kl = latent_model()(tiny_hcl.batch()).latent.kl_dims.mean(0).detach()
+    nats = tiny_hcl.LATENT * float(kl.sort().values[1:3].mean())  # two dimensions are below their share
+    assert nats < 2 * tiny_hcl.LATENT * kl.mean()
+    whole = 0.5 * float(kl.sum())
+    total, by_dimension = (gradients(latent_model(free_bits=n, free_bits_by=by))[0]["prior.output.bias"] for n, by in (
+        (whole, "total"), (nats, "dimension")))
+    assert (total.view(2, -1) != 0).all()
+    assert torch.equal((by_dimension.view(2, -1) != 0).any(0), kl > nats / tiny_hcl.LATENT)
+    plain = gradients(latent_model(free_bits=0.0))[0]["prior.output.bias"]
+    torch.testing.assert_close(total, plain)
+
+
+def test_a_floor_for_the_posterior_alone_leaves_the_prior_the_whole_gradient_from_the_first_step():
+    floor = {"free_bits": 1e4, "free_bits_by": "total"}
+    held, held_parts = gradients(latent_model(**floor, free_bits_for="posterior"), beta=0.0)
+    free, _ = gradients(latent_model(free_bits=0.0), beta=1.0)
+    for name in ("prior.of_text.weight", "prior.output.weight", *KEYWORD_SIDE):
+        torch.testing.assert_close(held[name], free[name])
+    only_reconstruction, parts = gradients(latent_model(**floor), beta=0.0)
+    for name in ("posterior.of_condition.weight", "posterior.output.weight"):
+        torch.testing.assert_close(held[name], only_reconstruction[name])
+    assert not set(KEYWORD_SIDE) & set(only_reconstruction)
+    torch.testing.assert_close(held_parts["loss"], parts["loss"])  # the pull has a gradient and no value
+
+
+def test_without_floor_and_annealing_it_does_not_matter_for_whom_they_are():
+    both, posterior = (gradients(latent_model(free_bits=0.0, free_bits_for=side))[0] for side in ("both", "posterior"))
+    assert set(both) == set(posterior)
+    for name, value in both.items():
+        torch.testing.assert_close(posterior[name], value, atol=1e-6, rtol=1e-4)
+
+
+# A posterior relative to the prior
+
+
+def test_a_relative_posterior_stands_where_the_prior_is_in_its_spread():
+    torch.manual_seed(0)
+    network, (x, y) = Posterior(6, 3, relative=True), torch.randn(2, 5, 6)
+    prior = Gaussian(torch.randn(5, 3), torch.randn(5, 3))
+    found, said = network.given(x, y.unsqueeze(1), prior), network(x, y)
+    torch.testing.assert_close(found.mu[:, 0], prior.mu + torch.exp(0.5 * prior.logvar) * said.mu)
+    torch.testing.assert_close(found.logvar[:, 0], prior.logvar + said.logvar)
+
+
+def test_through_a_relative_posterior_reconstruction_teaches_prior_keyword_and_graph():
+    absolute, _ = gradients(latent_model(), beta=0.0)
+    relative, _ = gradients(latent_model(posterior="relative"), beta=0.0)
+    assert set(KEYWORD_SIDE) <= set(relative)
+    assert not set(KEYWORD_SIDE) & set(absolute)
+
+
+def test_of_a_relative_posterior_kl_says_the_same_whatever_the_prior():
+    torch.manual_seed(0)
+    network, (x, y) = Posterior(6, 3, relative=True), torch.randn(2, 5, 6)
+    said = network(x, y)
+    expected = 0.5 * (said.mu**2 + said.logvar.exp() - said.logvar - 1.0)
+    for seed in range(3):
+        prior = Gaussian(*torch.randn(2, 5, 3, generator=torch.Generator().manual_seed(seed)))
+        q = network.given(x, y.unsqueeze(1), prior).of_text(0)
+        kl = 0.5 * (prior.logvar - q.logvar + (q.logvar.exp() + (q.mu - prior.mu) ** 2) / prior.logvar.exp() - 1.0)
+        torch.testing.assert_close(kl, expected)
+
+
+def test_a_floor_for_the_posterior_alone_and_a_relative_one_contradict_each_other():
+    with pytest.raises(ValueError, match="latent.free_bits_for posterior needs latent.posterior absolute"):
+        tiny_hcl.config(latent={"posterior": "relative", "free_bits_for": "posterior"})
+
+
+# Batch normalisation of the posterior's means
+
+
+def normalised(gamma, relative, size=40, negatives=2):
+    """Network, prior, and Gaussians of ``size`` items with that many negatives, in training mode."""
+    torch.manual_seed(0)
+    network = Posterior(6, 3, relative, gamma)
+    prior = Gaussian(torch.randn(size, 3), 0.5 * torch.randn(size, 3))
+    x, texts = torch.randn(size, 6), torch.randn(size, 1 + negatives, 6)
+    return network, prior, x, texts
+
+
+def test_means_of_true_outputs_have_the_given_mean_and_spread():
+    network, prior, x, texts = normalised(0.7, relative=False)
+    with torch.no_grad():
+        network.shift.copy_(torch.tensor([0.0, 1.0, -2.0]))
+    found = network.given(x, texts, prior).mu
+    torch.testing.assert_close(found[:, 0].mean(0), network.shift.detach(), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(found[:, 0].std(0, correction=0), torch.full((3,), 0.7), atol=1e-3, rtol=0)
+    torch.testing.assert_close(network.given(x, texts[:, :1], prior).mu[:, 0], found[:, 0])  # negatives change nothing
+    raw = network(x.unsqueeze(1), texts).mu  # one map for true outputs and negatives
+    scale = (found[0, 0] - found[1, 0]) / (raw[0, 0] - raw[1, 0])
+    torch.testing.assert_close(found[:, 1:], found[:, :1] + scale * (raw[:, 1:] - raw[:, :1]), atol=1e-4, rtol=1e-3)
+
+
+def test_kl_is_bounded_from_below():
+    """Of a standard normal prior by half the squares of gamma and shift; of a relative posterior whatever the prior."""
+    standard = Gaussian(torch.zeros(40, 3), torch.zeros(40, 3))
+    for relative in (False, True):
+        network, prior, x, texts = normalised(0.9, relative)
+        p = prior if relative else standard
+        if not relative:
+            torch.nn.init.constant_(network.shift, 0.5)
+        q = network.given(x, texts, p).of_text(0)
+        kl = 0.5 * (p.logvar - q.logvar + (q.logvar.exp() + (q.mu - p.mu) ** 2) / p.logvar.exp() - 1.0)
+        bound = 0.5 * 3 * (0.9**2 + (0.0 if relative else 0.5**2))
+        assert bound - 1e-3 < kl.sum(-1).mean()
+        torch.testing.assert_close(0.5 * ((q.mu - p.mu) ** 2 / p.logvar.exp()).sum(-1).mean(), torch.tensor(bound),
+                                   atol=1e-3, rtol=1e-3)
+
+
+def test_evaluation_knows_the_statistics_that_it_was_given_however_they_fall_into_batches():
+    network, prior, x, texts = normalised(0.7, relative=False)
+    trained = network.given(x, texts, prior)
+    network.eval()
+    assert not torch.allclose(network.given(x, texts, prior).mu, trained.mu, atol=1e-2)
+    network.calibrate((x[rows], texts[rows, 0]) for rows in (slice(0, 7), slice(7, 40)))
+    torch.testing.assert_close(network.given(x, texts, prior).mu, trained.mu, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(network.given(x[:1], texts[:1], prior).mu, trained.mu[:1], atol=1e-4, rtol=1e-4)
+
+
+def test_one_item_alone_has_finite_gradients():
+    network, prior, x, texts = normalised(0.7, relative=True, size=1)
+    network.given(x, texts, prior).mu.sum().backward()
+    assert torch.isfinite(network.output.weight.grad).all()
+
+
+def test_a_model_without_batch_normalisation_has_none_of_it():
+    assert not {"posterior.shift", "posterior.mean"} & set(HclModel(tiny_hcl.config()).state_dict())
+    plain = tiny_hcl.model()
+    before = {name: value.clone() for name, value in plain.state_dict().items()}
+    plain.calibrate([tiny_hcl.batch()])
+    assert all(torch.equal(before[name], value) for name, value in plain.state_dict().items())
+
+
+@pytest.mark.parametrize("posterior", ["absolute", "relative"])
+def test_statistics_are_saved_with_the_model(posterior, tmp_path):
+    model, batch = tiny_hcl.model(latent={"batch_norm": 0.6, "posterior": posterior}), tiny_hcl.batch()
+    before = model(batch).reconstruction
+    model.calibrate([batch, tiny_hcl.batch(seed=1)])
+    assert not torch.allclose(model(batch).reconstruction, before)
+    model.save_pretrained(tmp_path)
+    loaded = HclModel.from_pretrained(tmp_path)
+    assert torch.equal(loaded.posterior.variance, model.posterior.variance)
+    assert torch.equal(loaded(batch).reconstruction, model(batch).reconstruction)
+
+
+def test_what_selects_does_not_depend_on_negatives_under_batch_normalisation_either():
+    model, batch = tiny_hcl.model(latent={"batch_norm": 0.6, "posterior": "relative"}), tiny_hcl.batch()
+    model.calibrate([batch])
+    with torch.no_grad():
+        other = {**batch, "neg_ids": batch["neg_ids"].roll(1, 0), "neg_mask": batch["neg_mask"].roll(1, 0)}
+        assert torch.equal(model.passed(batch, True).reconstruction, model.passed(other, True).reconstruction)
+
+
+# Dropout of source attention
+
+
+def test_source_dropout_hides_states_of_the_source_in_training_alone():
+    model = tiny_hcl.model(decoder={"source_dropout": 0.5, "kw_memory": True})
+    memory, states = torch.ones(200, 12, dtype=torch.bool), 10  # slots of z and keyword, then ten states
+    memory[:, -1] = False
+    assert torch.equal(model._source_dropout(memory, states), memory)
+    torch.manual_seed(0)
+    seen = model.train()._source_dropout(memory, states)
+    assert seen[:, :2].all() and not seen[:, -1].any()
+    assert 0.45 < float(seen[:, 2:-1].float().mean()) < 0.55
+    assert not torch.equal(seen[0], seen[1])  # item by item
+
+
+
+def test_all_states_may_be_hidden_where_there_are_slots_and_one_stays_where_there_are_none():
+    model, batch = tiny_hcl.model(decoder={"source_dropout": 0.999}).train(), tiny_hcl.batch()
+    mask = torch.ones(4, 6, dtype=torch.bool)
+    assert not model._source_dropout(mask, 5)[:, 1:].any()
+    bare = tiny_hcl.model(latent={"enabled": False}, decoder={"source_dropout": 0.999}).train()
+    assert bare._source_dropout(mask, 6)[:, 0].all()
+    for built in (model, bare):
+        assert torch.isfinite(built(batch).reconstruction).all()

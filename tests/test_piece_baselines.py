@@ -1,0 +1,104 @@
+"""What every baseline of word pieces is held to, and what the frame makes of them."""
+
+from functools import partial
+
+import pytest
+import torch
+from memory_store import Memory
+from piece_cases import SIZES, TARGETS, Case
+
+from models.baselines.auto import load_pieces, model_class
+from models.training import Settings, Step, fit
+from stages.runtime.seeds import derived_seed
+from stages.tracks.hcl.piece_baselines import PieceTask
+
+STEP = Step(0, 100, 0, range(8))
+
+
+@pytest.fixture(params=sorted(SIZES))
+def case(request, tmp_path):
+    return Case(request.param, tmp_path, wide=0.4)
+
+
+@torch.no_grad()
+def test_padding_and_company_change_no_value(case):
+    whole, padded = case.model.validation(case.batch()), case.model.validation(case.batch(extra=3))
+    for name, values in whole.items():
+        alone = torch.cat([case.model.validation(case.batch([number]))[name] for number in range(8)])
+        assert values.shape == (8,) and values.std() > 0
+        torch.testing.assert_close(padded[name], values, rtol=0, atol=1e-5 * float(values.abs().max()))
+        torch.testing.assert_close(alone, values, rtol=0, atol=1e-5 * float(values.abs().max()))
+
+
+def test_planned_batches_say_the_same(case):
+    batch = case.batch()
+    torch.testing.assert_close(case.model.nll(case.model.planned(batch)), case.model.nll(batch), rtol=0, atol=0)
+
+
+def test_a_saved_model_gives_the_same_bits(case, tmp_path):
+    case.model.save_pretrained(tmp_path / "model")
+    read = load_pieces(tmp_path / "model", case.architecture)
+    assert torch.equal(read.nll(case.batch()), case.model.nll(case.batch()))
+    assert {"config.json", "model.safetensors"} <= {path.name for path in (tmp_path / "model").iterdir()}
+
+
+@torch.no_grad()
+def test_one_beam_is_greedy_over_what_the_loss_scores(case):
+    """The cached steps of decoding predict what the whole pass of training does: token by token the likeliest."""
+    rules, vocabulary = case.rules(least=2, most=6), torch.arange(len(case.tokenizer))
+    found = case.model.rewrite(case.sources(), rules, 1)
+    for number in (1, 6):
+        words = [case.marks.start]
+        batch = {name: part.repeat_interleave(len(vocabulary), 0) for name, part in case.batch([number]).items()}
+        while len(words) <= rules.max_length and words[-1] != rules.end:
+            rows = torch.cat([torch.tensor(words).expand(len(vocabulary), -1), vocabulary[:, None]], dim=1)
+            real = torch.ones(len(vocabulary), len(words), dtype=torch.bool)
+            scores = -case.model.nll({**batch, "y_in": rows[:, :-1], "y_out": rows[:, 1:], "y_in_mask": real})
+            scores[[*rules.banned, *([rules.end] if len(words) <= rules.min_length else [])]] = -torch.inf
+            words.append(int(scores.argmax()))
+        assert found[number].tolist()[:len(words) - 1] == words[1:]
+
+
+def test_wider_beams_keep_to_the_rules_and_to_padding(case):
+    rules = case.rules(least=3, most=7)
+    found = case.model.rewrite(case.sources(), rules, 4)
+    lengths = (found == rules.end).int().argmax(1)
+    assert ((lengths >= 3) & (lengths <= 7)).all()
+    assert not torch.isin(found[:, :3], torch.tensor(rules.banned)).any()
+    assert torch.equal(case.model.rewrite(case.sources(extra=2), rules, 4), found)
+    for number in range(8):
+        alone = case.model.rewrite(case.sources(numbers=[number]), rules, 4)[0]
+        assert alone.tolist() == found[number, :len(alone)].tolist()
+
+
+def test_the_objective_reaches_every_parameter(case):
+    case.model.train()
+    values = case.model.trainee().objective(case.model.planned(case.batch()), STEP)
+    assert all(value.shape == (8,) for value in values.values())
+    values["loss"].sum().backward()
+    missing = [name for name, parameter in case.model.named_parameters() if parameter.grad is None]
+    assert not missing
+
+
+def trained(name, folder, epochs):
+    case = Case(name, folder)
+    task = PieceTask(case.model, (case.items, case.items), (case.batches, case.batches), case.tokenizer,
+                     {"learning_rate": 0.02, "micro_batch": 8}, 3)
+    settings = Settings(epochs=epochs, batch_size=8, schedule="constant", clip=5.0)
+    return case, fit(task, settings, Memory(), partial(derived_seed, 3, "train"))
+
+
+@pytest.mark.parametrize("name", sorted(SIZES))
+def test_it_learns_eight_items_by_heart_the_same_way_each_time(name, tmp_path):
+    case, history = trained(name, tmp_path, 45)
+    assert trained(name, tmp_path, 2)[1].rows == history.rows[:2]
+    assert history.best["loss"] < 0.05 < history.rows[0]["validation_loss"]
+    with torch.no_grad():
+        assert float(case.model.eval().nll(case.batch()).max()) < 1.0
+    outputs = case.tokenizer.batch_decode(case.model.rewrite(case.sources(), case.rules()), skip_special_tokens=True)
+    assert outputs == TARGETS
+
+
+def test_an_unknown_name_is_an_error():
+    with pytest.raises(ValueError, match="no baseline of word pieces is called 'nothing'"):
+        model_class("nothing")
