@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from stages.params.block import SEEDS, Block, Seeds, Switches
 from stages.params.checks import Earlier, TrackChecks
-from stages.params.hcl_baselines import PieceTransformer, Seq2Seq
+from stages.params.hcl_baselines import Cvae, GroupWise, PieceTransformer, Seq2Seq, Seq2SeqDu
 from stages.params.presets import Presets
 from stages.runtime.errors import nearest
 
@@ -147,7 +147,7 @@ class TrainHcl(Switches):
 
     presets: ClassVar[Presets] = _PRESETS
 
-    architecture: Literal["hcl", "seq2seq", "transformer"] = Field(
+    architecture: Literal["hcl", "cvae", "seq2seq", "transformer", "seq2seq_du", "group_wise"] = Field(
         "hcl", description="hcl, and its ablations by the switches below; others: a baseline of word pieces on the "
                            "same items, which reads the block of its own name and `training` alone")
     preset: Literal["paper"] | None = Field(None, description="paper: every switch as the text has it, only clear "
@@ -157,8 +157,11 @@ class TrainHcl(Switches):
     latent: Latent = Latent()
     contrasts: Contrasts = Contrasts()
     decoder: Decoder = Decoder()
+    cvae: Cvae = Cvae()
     seq2seq: Seq2Seq = Seq2Seq()
     transformer: PieceTransformer = PieceTransformer()
+    seq2seq_du: Seq2SeqDu = Seq2SeqDu()
+    group_wise: GroupWise = GroupWise()
     training: Training = Training()
 
 
