@@ -25,6 +25,17 @@ def test_every_shipped_recipe_is_valid_and_carries_its_own_name_and_title(name):
     assert recipe_names(ROOT / "recipes")[name]
 
 
+def test_the_recipe_of_attribution_differs_from_its_twin_in_the_keywords_of_one_data_set():
+    one, twin = (read_recipe(name, data="/data", folder=ROOT / "recipes")
+                 for name in ("cpu-hcl-qqp-attribution", "cpu-hcl-qqp"))
+    assert {name: found.method for name, found in one.keyword_datasets.items()} == {
+        "qqp": "attribution", "qqp-pairs": "textrank"}
+    assert {name: found.texts for name, found in one.ranked_datasets["attribution"].items()} == {"qqp": "all"}
+    assert one.datasets == twin.datasets and one.train_hcl == twin.train_hcl and one.textrank == twin.textrank
+    # every row has its twin, the backbone too, which the cache then has
+    assert one.models.hcl.items() <= twin.models.hcl.items() and {"backbone", "hcl"} <= one.models.hcl.keys()
+
+
 def test_params_yaml_has_every_value_and_comes_back_the_same(recipes, tmp_path):
     params = read_recipe("one", folder=recipes)
     text = params_text(params)

@@ -15,7 +15,7 @@ def case(tmp_path):
 
 def test_it_begins_with_the_encoder(tmp_path):
     own = Case("seq2seq_du", tmp_path).model.encoder.state_dict()
-    encoder = AutoModel.from_pretrained(tmp_path / "encoder").state_dict()
+    encoder = AutoModel.from_pretrained(tmp_path).state_dict()
     assert all(torch.equal(tensor, encoder[name]) for name, tensor in own.items())
 
 
