@@ -38,7 +38,7 @@ def _of_shape(sizes: Any, own: Any) -> tuple[float, int, int]:
     """Return the formula's values of a plain architecture: a Transformer if it has inner layers, else LSTMs."""
     if hasattr(own, "feed_forward"):
         return _transformer(own, own.layers, own.layers), own.width, 1
-    return 2 * own.layers * 8 * own.width**2, own.width, 1
+    return 2 * getattr(own, "layers", 1) * 8 * own.width**2, own.width, 1
 
 
 # From ``sizes`` and a block of its own: weights, width, and how often a token scores the vocabulary. An architecture
