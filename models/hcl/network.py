@@ -21,10 +21,11 @@ from models.hcl.decoder import Decoder, past_length
 from models.hcl.graph_attention import GraphAttention
 from models.hcl.impostor import Impostor, impostor_candidates, likeness
 from models.hcl.keyword_graph import KeywordGraph
-from models.hcl.latent import Gaussian, GaussianNetwork, LatentEntry, Posterior
+from models.hcl.latent import Gaussian, LatentEntry, Posterior, Prior, unit_scale
 from models.hcl.output import Contrasted, HclOutput, KeywordOutput, LatentOutput
 from models.hcl.plan import KEY, KEYS, Encoded, KeywordPlan, PackedPlan, Plan, Planner, Targets, flat, joined_texts
 from models.hcl.segments import segment_sum, taken
+from models.hcl.views import Views
 from models.losses import at_least_float32, bow_loss
 
 _WORDS = 64  # a vocabulary of so many words, or a multiple, lies well in the memory of a GPU
@@ -70,9 +71,10 @@ class HclNetwork(PreTrainedModel):
     [SEP]; ``y_in``, ``y_out``, ``y_in_mask`` (B, Lt), the shifted pair; ``neg_ids``, ``neg_mask`` (B, Ln),
     ``has_negative`` (B,), or with K negatives per item (B, K, Ln) and (B, K); ``kx``, ``ky``, ``kneg`` (B,) node
     ids, -1 for none. Optional: ``eps`` (B, dz), noise for z (else drawn), and ``unseen_vectors`` (B, d), initial
-    vectors where ``kx`` is -1. Every mask has a real token in each row; a row without a negative holds, say,
-    [CLS] [SEP]. ``plan``, from :meth:`planner`, spares the device the search for what the batch
-    reads, and :func:`joined_texts` the joining of its texts.
+    vectors where ``kx`` is -1. Training may add ``view`` (B,), what an item sees of the graph (:class:`Views`), and
+    ``dropped`` (B,), where its input keyword is to be a new node; both read ``unseen_vectors`` too. Every mask has a
+    real token in each row; a row without a negative holds, say, [CLS] [SEP]. ``plan``, from :meth:`planner`, spares
+    the device the search for what the batch reads, and :func:`joined_texts` the joining of its texts.
     """
 
     config: HclConfig
@@ -93,7 +95,7 @@ class HclNetwork(PreTrainedModel):
             width, config.graph["iterations"], config.graph["edge_type"], config.graph["layer_norm"]
         )
         self.impostor = Impostor(width, config.keyword["imp_weight"])
-        self.prior = GaussianNetwork(width, size)
+        self.prior = Prior(width, size, config.keyword["unit_scale"])
         self.posterior = Posterior(width, size, config.latent["posterior"] == "relative", config.latent["batch_norm"])
         self.latent_entry = LatentEntry(config)
         self.keyword_slot = nn.Linear(width, width)
@@ -303,15 +305,19 @@ class HclNetwork(PreTrainedModel):
         self._vectors = None
         return super().train(mode)
 
-    def planner(self) -> Planner:
-        """Return what makes the plans of batches, from a copy of the graph's structure on the CPU."""
-        return Planner(self.graph.structure(), self.config, self.attention.limit)
+    def planner(self, views: Views | None = None) -> Planner:
+        """Return what makes the plans of batches, from a copy of the graph's structure on the CPU.
+
+        Args:
+            views: of the graph, for batches that have ``view``.
+        """
+        return Planner(self.graph.structure(), self.config, self.attention.limit, views)
 
     def plan(self, batch: Mapping[str, Tensor]) -> Plan:
         """Return the batch's plan, or make it, for which the host waits for the device."""
         packed = cast(PackedPlan | None, batch.get(KEY))
         if packed is None:
-            read = {name: batch[name].cpu() for name in ("kx", "ky", "kneg", "y_in_mask", "unseen_vectors")
+            read = {name: batch[name].cpu() for name in ("kx", "ky", "kneg", "y_in_mask", "unseen_vectors", "view")
                     if name in batch}
             packed = self.planner().plan(read, self._on_neighbourhoods).to(batch["y_in_mask"].device)
         return packed.unpacked()
@@ -335,8 +341,10 @@ class HclNetwork(PreTrainedModel):
         size = len(batch["kx"])
         u_in, u_out, of_candidates = taken(vectors, plan.rows).split([size, size, len(plan.rows.index) - 2 * size])
         known, has_output, has_impostor = plan.known.bool()
-        if not plan.all_known[0]:
-            u_in = self._with_unseen(known, u_in, batch["unseen_vectors"])
+        if "dropped" in batch:
+            known = known & ~batch["dropped"]
+        if not plan.all_known[0] or "dropped" in batch:
+            u_in = self._with_unseen(known, u_in, cast(Tensor, plan.alone))
         if not plan.all_known[1]:
             u_out = u_out.masked_fill(~has_output.unsqueeze(-1), 0.0)
         u_in, u_out, u_imp = at_least_float32(u_in, u_out, self.impostor(u_out, of_candidates, plan.samples))
@@ -352,7 +360,7 @@ class HclNetwork(PreTrainedModel):
         """Return what the decoder attends to, [Wm z ; u_in ; H_x] (B, S, d), and its mask (B, S)."""
         slots = self.latent_entry.memory_slots(z) if z is not None else []
         if self.config.decoder["kw_memory"] and u_in is not None:
-            slots.append(self.keyword_slot(u_in))
+            slots.append(self.keyword_slot(unit_scale(u_in) if self.config.keyword["unit_scale"] else u_in))
         parts = [slot.unsqueeze(1) for slot in slots]
         real = torch.ones(len(mask), len(slots), dtype=torch.bool, device=mask.device)
         return torch.cat([*parts, hidden], dim=1), torch.cat([real, mask.bool()], dim=1)
