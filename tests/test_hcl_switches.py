@@ -54,6 +54,7 @@ SWITCHES = [
     ("A.5", "train_hcl.latent.free_bits_for", "both", "both"),
     ("A.5", "train_hcl.latent.posterior", "absolute", "absolute"),
     ("A.5", "train_hcl.latent.batch_norm", 0.0, 0.0),
+    ("A.5", "train_hcl.latent.prior_share", 0.0, 0.0),
     ("A.5", "train_hcl.latent.annealing_steps", 10_000, 0),
     ("A.5", "train_hcl.latent.annealing_share", 0.2, 0.2),
     ("A.5", "train_hcl.latent.annealing_cycles", 1, 1),

@@ -24,6 +24,7 @@ _GROUPS: dict[str, dict[str, Any]] = {
         "free_bits_for": "both",
         "posterior": "absolute",
         "batch_norm": 0.0,
+        "prior_share": 0.0,
         "enters": "memory+embed",
         "bow_loss": True,
         "word_dropout": 0.0,

@@ -20,6 +20,13 @@ class GraphAttention(Block):
     iterations: int = Field(2, ge=0, description="T; 0 is the ablation without graph")
     edge_type: Literal["shared", "signed"] = "shared"
     layer_norm: bool = True
+    own_edges: Literal["component", "item", "leaking"] = Field(
+        "component", description="what a training item does not see of the graph when its prior is computed: what its "
+                                 "connected component contributed, what itself did, or leaking: nothing, so that the "
+                                 "graph tells it its target")
+    kw_dropout: float | None = Field(None, ge=0, lt=1, description="share of training inputs whose keyword becomes an "
+                                                                   "unseen one; null: as many as make unseen keywords "
+                                                                   "as frequent as in validation, none if leaking")
 
 
 class KeywordUse(Block):
@@ -50,6 +57,9 @@ class Latent(Block):
                                 "spread, so that reconstruction teaches the prior")
     batch_norm: float = Field(0.0, ge=0, description="gamma: standard deviation to which the posterior's means are "
                                                      "normalised over a micro-batch (BN-VAE); 0: they are not")
+    prior_share: float = Field(0.0, ge=0, lt=1, description="share of training items whose target is reconstructed "
+                                                            "from the prior's mean, as texts are decoded, instead of "
+                                                            "from the posterior")
     annealing_steps: int = Field(10_000, ge=0)
     annealing_share: float = Field(0.2, ge=0, le=1, description="of all steps; the smaller of both counts")
     annealing_cycles: int = Field(1, ge=1, description="rises of beta from 0 to 1; more than one is cyclical, "
@@ -130,13 +140,15 @@ class Training(Block):
 
 # The text to the letter, where it decides a switch, with only clear misprints corrected: the Mahalanobis distance
 # keeps its inverse (METHODS A.6). The text leaves W_i of the impostor undefined; of the readings, `linear` alone makes
-# it a matrix, as its capital letter has it. What the text does not say (T, sizes, temperatures, how z enters) keeps its
-# default, and what makes an ablation (condition, enabled, weights, T = 0) may stand beside the preset.
+# it a matrix, as its capital letter has it. Nothing is hidden from an item, since the text has one graph for all. What
+# the text does not say (T, sizes, temperatures, how z enters) keeps its default, and what makes an ablation (condition,
+# enabled, weights, T = 0) may stand beside the preset.
 _PRESETS: dict[str, dict[str, Any]] = {"paper": {
-    "graph": {"edge_type": "shared", "layer_norm": False},
+    "graph": {"edge_type": "shared", "layer_norm": False, "own_edges": "leaking", "kw_dropout": 0.0},
     "keyword": {"imp_weight": "linear", "kw_anchor": "input"},
     "latent": {"free_bits": 0.0, "free_bits_by": "dimension", "free_bits_for": "both", "posterior": "absolute",
-               "batch_norm": 0.0, "annealing_steps": 0, "annealing_cycles": 1, "bow_loss": False, "word_dropout": 0.0},
+               "batch_norm": 0.0, "prior_share": 0.0, "annealing_steps": 0, "annealing_cycles": 1, "bow_loss": False,
+               "word_dropout": 0.0},
     "contrasts": {"instance": {"multi_neg": "printed"}, "mahalanobis": {"form": "inverse", "sqrt": False},
                   "dist_norm": "none"},
     "decoder": {"kw_memory": False, "source_dropout": 0.0}}}

@@ -61,6 +61,8 @@ _PRINTED = {Row(_FULL): "Ours", **{Row(_FULL, frozenset({part})): name for part,
 # The contrasts of the full method, as the paper has it; any other is an addition to it.
 _CONTRASTS = ("instance", "keyword", "mahalanobis")
 _OF_KEYWORDS = {"keyword contrast", "mahalanobis contrast"}
+# What items see of the graph in training, where it is not the default.
+_SEEN = {"leaking": f"{ADDED}leaking graph", "item": "own edges of the item alone hidden"}
 # Decoding under which an output is another row's: name of the setting, and its usual value.
 _USUAL = {"keyword": "own", "z": "mean"}
 
@@ -80,7 +82,7 @@ def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
         drawn = settings.get(architecture, {}).get("source", "") is None
         return Row(architecture, frozenset({_SCRATCH} if drawn else ()))
     other = {f"{name} {decode[name]}" for name, usual in _USUAL.items() if decode.get(name, usual) != usual}
-    return Row(architecture, removed_parts(settings) | _added_contrasts(settings) | other)
+    return Row(architecture, removed_parts(settings) | _added_contrasts(settings) | _seen(settings) | other)
 
 
 def removed_parts(settings: Mapping[str, Any]) -> frozenset[str]:
@@ -107,6 +109,14 @@ def removed_parts(settings: Mapping[str, Any]) -> frozenset[str]:
 def _added_contrasts(settings: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(f"{ADDED}{name} contrast" for name, own in settings.get("contrasts", {}).items()
                      if isinstance(own, Mapping) and name not in _CONTRASTS and own.get("weight"))
+
+
+def _seen(settings: Mapping[str, Any]) -> frozenset[str]:
+    """Return the switch for what items see of the graph in training, where they read it; the preset has one reading."""
+    if settings.get("preset") or removed_parts(settings) & {"keyword", "latent"}:
+        return frozenset()
+    seen = settings.get("graph", {}).get("own_edges")
+    return frozenset({_SEEN[seen]} if seen in _SEEN else ())
 
 
 def _printed(own: Row) -> list[str]:

@@ -30,7 +30,7 @@ class HclRow:
         nodes: table ``nodes``.
         language: ISO 639-1 code of its texts.
         encoder: param ``encoder.source``.
-        node_vectors: plain values of the block of that name.
+        node_vectors, graph: plain values of the blocks of these names.
         init_from: trained model that it starts from.
     """
 
@@ -43,6 +43,7 @@ class HclRow:
     language: str
     encoder: str
     node_vectors: Mapping[str, Any]
+    graph: Mapping[str, Any]
     init_from: ModelPaths | None = None
 
 

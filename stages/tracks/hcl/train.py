@@ -32,7 +32,7 @@ def _prepared(params: Params, name: str) -> Callable[[int], Training[Any]]:
     def of_seed(seed: int) -> Training[Any]:
         start = None if model.init_from is None else ModelPaths(model.init_from, params.earlier_seed(name, seed))
         row = HclRow(name, paths, seed, values, items, nodes, str(texts["language"].iloc[0]), params.encoder.source,
-                     params.node_vectors.plain(), start)
+                     params.node_vectors.plain(), params.graph.plain(), start)
         return ARCHITECTURES[values["architecture"]].prepared(row)
 
     return of_seed
