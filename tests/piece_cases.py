@@ -5,16 +5,23 @@ import tiny_bert
 import torch
 
 from models.decoding import Rules
+from stages.artifacts.paths import DatasetPaths
+from stages.tracks.hcl.architecture import HclRow
 from stages.tracks.hcl.architectures import ARCHITECTURES
-from stages.tracks.hcl.batches import Marks
-from stages.tracks.hcl.piece_baselines import Making, Start
+from stages.tracks.hcl.piece_baselines import Making
 
 _TRANSFORMER = {"layers": 2, "heads": 2, "width": 16, "feed_forward": 32, "dropout": 0.0, "norm": "pre"}
 _SEQ2SEQ = {"embedding": 16, "width": 16, "dropout": 0.0, "pointer": True}
+_PRETRAINED = {"source": None, "layers": 2, "heads": 2, "width": 16, "feed_forward": 32, "dropout": 0.0}
 # By case: architecture and its block.
 SIZES = {"transformer": ("transformer", _TRANSFORMER),
          "transformer-post": ("transformer", {**_TRANSFORMER, "norm": "post"}),
-         "seq2seq": ("seq2seq", _SEQ2SEQ), "seq2seq-no-pointer": ("seq2seq", {**_SEQ2SEQ, "pointer": False})}
+         "seq2seq": ("seq2seq", _SEQ2SEQ), "seq2seq-no-pointer": ("seq2seq", {**_SEQ2SEQ, "pointer": False}),
+         "dialogpt": ("dialogpt", {**_PRETRAINED, "positions": 40}),
+         "simctg": ("simctg", {**_PRETRAINED, "positions": 40, "margin": 0.5}),
+         "t5": ("t5", {**_PRETRAINED, "prefix": None}),
+         "t5_claps": ("t5_claps", {**_PRETRAINED, "prefix": "what is ", "eps_neg": 1.0, "eps_pos": 3.0,
+                                   "temperature": 0.1, "claps_tau_both": True})}
 
 SOURCES = ["what is the best way to learn a language", "how do i find a good school", "can you tell me about the dog",
            "why do you run fast", "who can play with the cat", "where can i find a language", "how do you learn fast",
@@ -32,16 +39,22 @@ def items():
                          "keyword": ["language", "school", "dog", "run", "cat", "language", "learn", "run"], **nodes})
 
 
+def row(encoder, structure="pairs"):
+    """A row of the table that is trained on ``items``, with word pieces of the encoder in a folder."""
+    paths = DatasetPaths("tiny")
+    return HclRow("row", paths, 13, {}, items(), pd.DataFrame(), "en", f"path:{encoder}", {}, {}, structure)
+
+
 class Case:
     """A baseline with its tokenizer and batches; ``model`` is drawn from ``seed``."""
 
     def __init__(self, name, folder, seed=0, wide=0.0):
-        self.tokenizer = tiny_bert.tokenizer(folder)
         self.architecture, sizes = SIZES[name]
-        self.baseline = ARCHITECTURES[self.architecture].prepared.args[0]
-        self.marks, self.items = Marks.of(self.tokenizer), items()
+        self.baseline, self.items = ARCHITECTURES[self.architecture].prepared.args[0], items()
+        tiny_bert.save_encoder(folder)
+        start = self.baseline.start(row(folder), sizes)
+        self.tokenizer, self.marks = start.tokenizer, start.marks
         self.batches = self.baseline.batches(self.items, self.tokenizer, 12, 8, "first", self.marks)
-        start = Start(self.tokenizer, self.marks, {})
         making = Making(self.architecture, sizes, start, self.batches.mean_target_length, self.items, {})
         torch.manual_seed(seed)
         self.model = self.baseline.built(making).eval()

@@ -105,9 +105,9 @@ def test_it_learns_eight_items_by_heart_the_same_way_each_time(name, tmp_path):
     with pytest.raises(Killed):
         trained(name, tmp_path, again)
     assert again.load()[2]["rows"] == history.rows[:3]
-    assert history.best["loss"] < 0.05 < history.rows[0]["validation_loss"]
+    assert history.best["loss"] < 0.2 < history.rows[0]["validation_loss"]
     with torch.no_grad():
-        assert float(case.model.eval().nll(case.batch()).max()) < 1.0
+        assert float(case.model.eval().nll(case.batch()).max()) < 2.5
     outputs = case.tokenizer.batch_decode(case.model.rewrite(case.sources(), case.rules()), skip_special_tokens=True)
     assert outputs == TARGETS
 

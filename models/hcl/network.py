@@ -21,7 +21,7 @@ from models.hcl.decoder import Decoder, past_length
 from models.hcl.graph_attention import GraphAttention
 from models.hcl.impostor import Impostor, impostor_candidates, likeness
 from models.hcl.keyword_graph import KeywordGraph
-from models.hcl.latent import Gaussian, GaussianNetwork, LatentEntry, Posterior
+from models.hcl.latent import Gaussian, LatentEntry, Posterior, Prior, unit_scale
 from models.hcl.output import Contrasted, HclOutput, KeywordOutput, LatentOutput
 from models.hcl.plan import KEY, KEYS, Encoded, KeywordPlan, PackedPlan, Plan, Planner, Targets, flat, joined_texts
 from models.hcl.segments import segment_sum, taken
@@ -95,7 +95,7 @@ class HclNetwork(PreTrainedModel):
             width, config.graph["iterations"], config.graph["edge_type"], config.graph["layer_norm"]
         )
         self.impostor = Impostor(width, config.keyword["imp_weight"])
-        self.prior = GaussianNetwork(width, size)
+        self.prior = Prior(width, size, config.keyword["unit_scale"])
         self.posterior = Posterior(width, size, config.latent["posterior"] == "relative", config.latent["batch_norm"])
         self.latent_entry = LatentEntry(config)
         self.keyword_slot = nn.Linear(width, width)
@@ -360,7 +360,7 @@ class HclNetwork(PreTrainedModel):
         """Return what the decoder attends to, [Wm z ; u_in ; H_x] (B, S, d), and its mask (B, S)."""
         slots = self.latent_entry.memory_slots(z) if z is not None else []
         if self.config.decoder["kw_memory"] and u_in is not None:
-            slots.append(self.keyword_slot(u_in))
+            slots.append(self.keyword_slot(unit_scale(u_in) if self.config.keyword["unit_scale"] else u_in))
         parts = [slot.unsqueeze(1) for slot in slots]
         real = torch.ones(len(mask), len(slots), dtype=torch.bool, device=mask.device)
         return torch.cat([*parts, hidden], dim=1), torch.cat([real, mask.bool()], dim=1)

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from stages.params.block import SEEDS, Block, Seeds, Switches
 from stages.params.checks import Earlier, TrackChecks
-from stages.params.hcl_baselines import PieceTransformer, Seq2Seq
+from stages.params.hcl_baselines import T5, DialoGpt, PieceTransformer, Seq2Seq, SimCtg, T5Claps
 from stages.params.presets import Presets
 from stages.runtime.errors import nearest
 
@@ -38,6 +38,8 @@ class KeywordUse(Block):
                               "likeness in a random projection that nothing trains; attention trained by the very "
                               "contrasts, which drifts to the easiest; none; one learned matrix on their mean")
     kw_anchor: Literal["input", "output"] = "input"
+    unit_scale: bool = Field(True, description="u and h_x enter the prior, and u the decoder's memory, scaled to a "
+                                               "root mean square of 1; false: as long as they are, u by far the longer")
 
 
 class Latent(Block):
@@ -99,7 +101,9 @@ class Contrasts(Block):
     instance: InstanceContrast = InstanceContrast()
     keyword: Contrast = Contrast(temperature=0.1)
     mahalanobis: Mahalanobis = Mahalanobis()
-    dist_norm: Literal["dim", "none"] = "dim"
+    added_to: Literal["token", "sentence"] = Field(
+        "token", description="what stands beside the contrasts: reconstruction per token, or, as equation 3 prints it, "
+                             "summed over the sentence, beside which they weigh less by the mean target length")
 
 
 class Decoder(Block):
@@ -145,12 +149,12 @@ class Training(Block):
 # enabled, weights, T = 0) may stand beside the preset.
 _PRESETS: dict[str, dict[str, Any]] = {"paper": {
     "graph": {"edge_type": "shared", "layer_norm": False, "own_edges": "leaking", "kw_dropout": 0.0},
-    "keyword": {"imp_weight": "linear", "kw_anchor": "input"},
+    "keyword": {"imp_weight": "linear", "kw_anchor": "input", "unit_scale": False},
     "latent": {"free_bits": 0.0, "free_bits_by": "dimension", "free_bits_for": "both", "posterior": "absolute",
                "batch_norm": 0.0, "prior_share": 0.0, "annealing_steps": 0, "annealing_cycles": 1, "bow_loss": False,
                "word_dropout": 0.0},
     "contrasts": {"instance": {"multi_neg": "printed"}, "mahalanobis": {"form": "inverse", "sqrt": False},
-                  "dist_norm": "none"},
+                  "added_to": "sentence"},
     "decoder": {"kw_memory": False, "source_dropout": 0.0}}}
 
 
@@ -159,7 +163,7 @@ class TrainHcl(Switches):
 
     presets: ClassVar[Presets] = _PRESETS
 
-    architecture: Literal["hcl", "seq2seq", "transformer"] = Field(
+    architecture: Literal["hcl", "seq2seq", "transformer", "dialogpt", "t5", "t5_claps", "simctg"] = Field(
         "hcl", description="hcl, and its ablations by the switches below; others: a baseline of word pieces on the "
                            "same items, which reads the block of its own name and `training` alone")
     preset: Literal["paper"] | None = Field(None, description="paper: every switch as the text has it, only clear "
@@ -171,6 +175,10 @@ class TrainHcl(Switches):
     decoder: Decoder = Decoder()
     seq2seq: Seq2Seq = Seq2Seq()
     transformer: PieceTransformer = PieceTransformer()
+    dialogpt: DialoGpt = DialoGpt()
+    t5: T5 = T5()
+    t5_claps: T5Claps = T5Claps()
+    simctg: SimCtg = SimCtg()
     training: Training = Training()
 
 

@@ -21,3 +21,45 @@ class Seq2Seq(Block):
     width: int = Field(256, ge=1, description="of the encoder, per direction, and of the decoder")
     dropout: float = Field(0.1, ge=0, lt=1, description="of embeddings")
     pointer: bool = Field(True, description="false: words come from the vocabulary alone")
+
+
+class Pretrained(Sizes):
+    """A model of ``transformers``: pretrained, or a small one of the same architecture from scratch."""
+
+    source: str | None = Field(None, pattern="^(hub|path):.+$", description="hub:ID or path:FOLDER of weights "
+                               "(safetensors) and tokenizer, whose sizes then hold; null: from scratch, of the sizes "
+                               "here, over the encoder's word pieces")
+    layers: int = Field(4, ge=1, description="of T5 in encoder and decoder each")
+    heads: int = Field(4, ge=1)
+    width: int = Field(256, ge=1)
+    feed_forward: int = Field(1024, ge=1)
+
+
+class DialoGpt(Pretrained):
+    """DialoGPT: GPT-2 over x and y in one sequence (METHODS B5)."""
+
+    positions: int = Field(256, ge=1, description="tokens of x and y together at most")
+
+
+class SimCtg(DialoGpt):
+    """DialoGPT's model with SimCTG's contrast between tokens (METHODS F)."""
+
+    margin: float = Field(0.5, ge=0, le=2, description="cosines above 1 - margin cost something; 0 is DialoGPT")
+
+
+class T5(Pretrained):
+    """T5 (METHODS B7)."""
+
+    layers: int = Field(2, ge=1, description="of the encoder, and of the decoder")
+    prefix: str | None = Field(None, description="task that stands before x; null: `reply: ` for dialogues, "
+                                                 "`continue: ` for stories, else `paraphrase: `")
+
+
+class T5Claps(T5):
+    """T5 with contrasts against perturbed targets (METHODS B9); items of a micro-batch are each other's negatives."""
+
+    eps_neg: float = Field(1.0, ge=0, description="length of the step that makes a wrong target")
+    eps_pos: float = Field(3.0, ge=0, description="length of the steps away from the source and back")
+    temperature: float = Field(0.1, gt=0)
+    claps_tau_both: bool = Field(True, description="false: the second contrast without temperature, as in the "
+                                                   "released code")

@@ -35,11 +35,11 @@ class MahalanobisContrast(Contrast):
            latent: LatentOutput | None) -> Contrasted | None:
         """Return the contrast, with the two keywords in latent space (B, 2, dz)."""
         assert keyword is not None and latent is not None
-        config, settings = network.config, network.config.contrasts[self.name]
+        settings = network.config.contrasts[self.name]
         points = in_full(cast(nn.Linear, network.keyword_points), torch.stack([keyword.u_out, keyword.u_imp], dim=1))
         mu, logvar = latent.posterior.mu.unsqueeze(1), latent.posterior.logvar.unsqueeze(1)
-        distances = mahalanobis(points, mu, logvar, form=settings["form"], sqrt=settings["sqrt"],
-                                per_dim=config.contrasts["dist_norm"] == "dim")  # (B, 2)
+        # (B, 2); of a mean over dimensions, since a sum under their number times the temperature is the same
+        distances = mahalanobis(points, mu, logvar, form=settings["form"], sqrt=settings["sqrt"], per_dim=True)
         d_out, d_imp = distances.unbind(1)
         loss = mahalanobis_contrast(d_out, d_imp, settings["temperature"])
         return Contrasted(d_out, d_imp, loss, (d_imp - d_out) / settings["temperature"], keyword.mask, points)

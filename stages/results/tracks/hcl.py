@@ -49,9 +49,10 @@ _FULL = "hcl"
 # Baselines as Table 1 prints them; a small form of a pretrained one, drawn from a configuration, is marked by its row.
 _BASELINES = {"cvae": "CVAE", "seq2seq": "Seq2Seq", "transformer": "Transformer", "seq2seq_du": "Seq2Seq-DU",
               "dialogpt": "DialoGPT", "t5": "T5", "group_wise": "Group-wise", "t5_claps": "T5-CLAPS"}
+_FURTHER = {"simctg": "DialoGPT trained as SimCTG"}  # that Table 1 does not have
 _SCRATCH = "from scratch"
 _NAMES = Names(
-    {_FULL: "HCL", **_BASELINES, "seq2seq_du": "Seq2Seq-DU (adapted)"},
+    {_FULL: "HCL", **_BASELINES, **_FURTHER, "seq2seq_du": "Seq2Seq-DU (adapted)"},
     {"graph": "the graph", "keyword": "the keyword with both its contrasts",
      "mahalanobis contrast": "the Mahalanobis contrast", "latent": "the latent variable with all that hangs on it"},
     {_SCRATCH: "a small form trained from scratch"}, {Row(_FULL, frozenset({"latent"})): "BERT-GEN"})
@@ -63,12 +64,13 @@ _CONTRASTS = ("instance", "keyword", "mahalanobis")
 _OF_KEYWORDS = {"keyword contrast", "mahalanobis contrast"}
 # What items see of the graph in training, where it is not the default.
 _SEEN = {"leaking": f"{ADDED}leaking graph", "item": "own edges of the item alone hidden"}
+_WEIGHT = "cosine"     # of impostors, by default
 # Decoding under which an output is another row's: name of the setting, and its usual value.
 _USUAL = {"keyword": "own", "z": "mean"}
 
 
 def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
-    """Return what a run is; of a baseline, that alone, and whether a pretrained one was built from scratch.
+    """Return what a run is; of a baseline, that alone, and what a pretrained one began with.
 
     >>> sorted(row({"contrasts": {"keyword": {"weight": 0}, "topic": {"weight": 1}}}, {}).switches)
     ['keyword contrast', 'with topic contrast']
@@ -79,10 +81,11 @@ def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
     """
     architecture = str(settings.get("architecture", _FULL))
     if architecture != _FULL:
-        drawn = settings.get(architecture, {}).get("source", "") is None
-        return Row(architecture, frozenset({_SCRATCH} if drawn else ()))
+        source = settings.get(architecture, {}).get("source", "")
+        return Row(architecture, frozenset({_SCRATCH if source is None else f"from {source}"} if source != "" else ()))
     other = {f"{name} {decode[name]}" for name, usual in _USUAL.items() if decode.get(name, usual) != usual}
-    return Row(architecture, removed_parts(settings) | _added_contrasts(settings) | _seen(settings) | other)
+    return Row(architecture, removed_parts(settings) | _added_contrasts(settings) | _seen(settings) |
+               _impostors(settings) | other)
 
 
 def removed_parts(settings: Mapping[str, Any]) -> frozenset[str]:
@@ -117,6 +120,14 @@ def _seen(settings: Mapping[str, Any]) -> frozenset[str]:
         return frozenset()
     seen = settings.get("graph", {}).get("own_edges")
     return frozenset({_SEEN[seen]} if seen in _SEEN else ())
+
+
+def _impostors(settings: Mapping[str, Any]) -> frozenset[str]:
+    """Return the switch for an impostor of other weights, where it is made of several candidates; likewise."""
+    if settings.get("preset") or removed_parts(settings) & {"graph", "keyword", "latent"}:
+        return frozenset()
+    weight = settings.get("keyword", {}).get("imp_weight", _WEIGHT)
+    return frozenset({f"impostors by {weight}"} if weight != _WEIGHT else ())
 
 
 def _printed(own: Row) -> list[str]:

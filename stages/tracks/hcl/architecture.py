@@ -31,6 +31,7 @@ class HclRow:
         language: ISO 639-1 code of its texts.
         encoder: param ``encoder.source``.
         node_vectors, graph: plain values of the blocks of these names.
+        structure: of which kind its data set's rows are; see :class:`stages.data.layouts.layout.Layout`.
         init_from: trained model that it starts from.
     """
 
@@ -44,6 +45,7 @@ class HclRow:
     encoder: str
     node_vectors: Mapping[str, Any]
     graph: Mapping[str, Any]
+    structure: str
     init_from: ModelPaths | None = None
 
 
