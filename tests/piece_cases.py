@@ -23,6 +23,7 @@ SIZES = {"transformer": ("transformer", _TRANSFORMER),
          "t5_claps": ("t5_claps", {**_PRETRAINED, "prefix": "what is ", "eps_neg": 1.0, "eps_pos": 3.0,
                                    "temperature": 0.1, "claps_tau_both": True})}
 
+LENGTHS = {"max_source": 12, "max_target": 8}
 SOURCES = ["what is the best way to learn a language", "how do i find a good school", "can you tell me about the dog",
            "why do you run fast", "who can play with the cat", "where can i find a language", "how do you learn fast",
            "what is a good way to run"]
@@ -55,7 +56,7 @@ class Case:
         start = self.baseline.start(row(folder), sizes)
         self.tokenizer, self.marks = start.tokenizer, start.marks
         self.batches = self.baseline.batches(self.items, self.tokenizer, 12, 8, "first", self.marks)
-        making = Making(self.architecture, sizes, start, self.batches.mean_target_length, self.items, {})
+        making = Making(self.architecture, sizes, start, self.batches.mean_target_length, self.items, LENGTHS)
         torch.manual_seed(seed)
         self.model = self.baseline.built(making).eval()
         if wide:  # small weights make every output alike

@@ -1,5 +1,6 @@
 """What trainings of the HCL track cost, and sizes that fit a machine."""
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from stages.tracks import cost
@@ -15,6 +16,11 @@ BUDGET = cost.Budget({"few cores": 12_000, "many cores": 60_000}, epochs=30, bat
 _SIZES: dict[Kind, dict[str, Any]] = {
     "few cores": {"decoder": {"layers": 2}, "training": {"learning_rate": 1e-3}},
     "many cores": {"decoder": {"layers": 4}, "training": {"learning_rate": 5e-4}}, "GPU": {}, "large GPU": {}}
+
+_GPT2 = SimpleNamespace(layers=12, width=768, feed_forward=3072), 50_257
+_T5 = SimpleNamespace(layers=6, width=512, feed_forward=2048), 32_128
+# What pretrained models are taken for: the small ones, as the paper does.
+_PUBLISHED = {"dialogpt": _GPT2, "simctg": _GPT2, "t5": _T5, "t5_claps": _T5}
 
 
 def _sizes(params: "Params", kind: Kind, extent: Extent) -> dict[str, Any]:
@@ -32,6 +38,8 @@ def _work(params: "Params", name: str, extent: Extent) -> Work:
     tokens = min(extent.words * cost.PIECES_PER_WORD, training.max_source) + 2
     if settings.architecture != "hcl":  # whose sizes are in a block of its own
         sizes = getattr(settings, settings.architecture)
+        if getattr(sizes, "source", None):
+            sizes, words = _PUBLISHED[settings.architecture]
         return words_work(settings.architecture, sizes, sizes, training, tokens, words, extent.train)
     frozen = min(training.freeze_layers, layers)
     encoder = cost.Stack(width, inner, layers, frozen)
