@@ -349,7 +349,7 @@ def made(name, folder, encoder, **changes):
     """The model that a row with weights from ``folder`` begins with, and what it begins with."""
     baseline, sizes = ARCHITECTURES[name].prepared.args[0], small(name, source=f"path:{folder}", **changes)
     start = baseline.start(piece_cases.row(encoder), sizes)
-    return baseline.built(Making(name, sizes, start, MEAN, piece_cases.items(), piece_cases.LENGTHS)).eval(), start
+    return baseline.built(Making(name, sizes, start, MEAN, piece_cases.items(), piece_cases.TRAINING)).eval(), start
 
 
 @pytest.mark.parametrize(("name", "library"), [("dialogpt", "gpt2"), ("simctg", "gpt2"), ("t5", "t5"), ("t5", "mt5"),

@@ -1,5 +1,6 @@
 """What trainings of the HCL track cost, and sizes that fit a machine."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -31,16 +32,26 @@ def _sizes(params: "Params", kind: Kind, extent: Extent) -> dict[str, Any]:
     return {"train_hcl": {**_SIZES[kind], "training": training}, "generate_hcl": {"max_length": outputs}}
 
 
+def _passes(own: Any) -> float:
+    """Return how often a pair is read, in units of a training pass, for a block that may draw further pairs to it."""
+    draws = getattr(own, "sample_k", 0)
+    # each draw is read by the model and, forward alone, by its reference
+    return 1.0 if not draws else own.pretrain_share + (1 - own.pretrain_share) * (1 + draws) * 4 / 3
+
+
 def _work(params: "Params", name: str, extent: Extent) -> Work:
     settings = params.model(name)
     training = settings.training
     width, inner, layers, words = cost.shape(params.encoder.source)
     tokens = min(extent.words * cost.PIECES_PER_WORD, training.max_source) + 2
     if settings.architecture != "hcl":  # whose sizes are in a block of its own
-        sizes = getattr(settings, settings.architecture)
-        if getattr(sizes, "source", None):
+        own = getattr(settings, settings.architecture)
+        # a model that begins with the encoder is taken for a Transformer of its shape
+        sizes = own if hasattr(own, "width") else SimpleNamespace(width=width, feed_forward=inner, layers=layers)
+        if getattr(own, "source", None):
             sizes, words = _PUBLISHED[settings.architecture]
-        return words_work(settings.architecture, sizes, sizes, training, tokens, words, extent.train)
+        work = words_work(settings.architecture, sizes, sizes, training, tokens, words, extent.train)
+        return replace(work, flops=work.flops * _passes(own))
     frozen = min(training.freeze_layers, layers)
     encoder = cost.Stack(width, inner, layers, frozen)
     decoder = cost.Stack(width, inner, settings.decoder.layers, crossed=True)
