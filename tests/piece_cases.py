@@ -30,6 +30,7 @@ SIZES = {"transformer": ("transformer", _TRANSFORMER),
          "t5_claps": ("t5_claps", {**_PRETRAINED, "prefix": "what is ", "eps_neg": 1.0, "eps_pos": 3.0,
                                    "temperature": 0.1, "claps_tau_both": True})}
 
+TRAINING = {"max_source": 12, "max_target": 8, "keep": "first", "freeze_layers": 0}
 SOURCES = ["what is the best way to learn a language", "how do i find a good school", "can you tell me about the dog",
            "why do you run fast", "who can play the cat fast", "where can i find a language", "how do you learn fast",
            "what is a good way to run"]
@@ -63,9 +64,8 @@ class Case:
         tiny_bert.save_encoder(folder)
         start = self.baseline.start(row(folder), sizes)
         self.tokenizer, self.marks = start.tokenizer, start.marks
-        training = {"max_source": 12, "max_target": 8, "keep": "first", "freeze_layers": 0}
-        self.batches = self.baseline.batches(self.items, start, training, sizes)
-        making = Making(self.architecture, sizes, start, self.batches.mean_target_length, self.items, training)
+        self.batches = self.baseline.batches(self.items, start, TRAINING, sizes)
+        making = Making(self.architecture, sizes, start, self.batches.mean_target_length, self.items, TRAINING)
         torch.manual_seed(seed)
         self.model = self.baseline.built(making).eval()
         if wide:  # small weights make every output alike

@@ -18,6 +18,11 @@ _SIZES: dict[Kind, dict[str, Any]] = {
     "few cores": {"decoder": {"layers": 2}, "training": {"learning_rate": 1e-3}},
     "many cores": {"decoder": {"layers": 4}, "training": {"learning_rate": 5e-4}}, "GPU": {}, "large GPU": {}}
 
+_GPT2 = SimpleNamespace(layers=12, width=768, feed_forward=3072), 50_257
+_T5 = SimpleNamespace(layers=6, width=512, feed_forward=2048), 32_128
+# What pretrained models are taken for: the small ones, as the paper does.
+_PUBLISHED = {"dialogpt": _GPT2, "simctg": _GPT2, "t5": _T5, "t5_claps": _T5}
+
 
 def _sizes(params: "Params", kind: Kind, extent: Extent) -> dict[str, Any]:
     inputs, outputs = (cost.read_length(words, cost.PIECES_PER_WORD, kind) for words in (extent.inputs, extent.outputs))
@@ -41,8 +46,10 @@ def _work(params: "Params", name: str, extent: Extent) -> Work:
     tokens = min(extent.words * cost.PIECES_PER_WORD, training.max_source) + 2
     if settings.architecture != "hcl":  # whose sizes are in a block of its own
         own = getattr(settings, settings.architecture)
-        # a model that begins with the encoder, or with weights from elsewhere, is taken for a Transformer of its shape
+        # a model that begins with the encoder is taken for a Transformer of its shape
         sizes = own if hasattr(own, "width") else SimpleNamespace(width=width, feed_forward=inner, layers=layers)
+        if getattr(own, "source", None):
+            sizes, words = _PUBLISHED[settings.architecture]
         work = words_work(settings.architecture, sizes, sizes, training, tokens, words, extent.train)
         return replace(work, flops=work.flops * _passes(own))
     frozen = min(training.freeze_layers, layers)
