@@ -33,6 +33,7 @@ from stages.artifacts.tables import atomic_file, read_frame
 from stages.graph.schemas.graph import NODES
 from stages.runtime.errors import InputError, nearest
 from stages.runtime.settings import read_params
+from stages.tracks.evaluation.strata import STRATA as OF_KEYWORDS
 from stages.tracks.schemas.items import ITEMS
 from stages.tracks.schemas.scores import SCORES
 
@@ -40,8 +41,8 @@ FOLDER = Path("metrics") / "evidence"
 METRICS = ("bleu_1", "bleu_2", "bleu_3", "bleu_4", "extrema", "average", "greedy", "rouge_1", "rouge_l", "bertscore",
            "source_bleu_4", "keyword_kept")
 # As METHODS and the results have them: how often training has seen the keyword of an evaluated input.
-STRATA = {"all": lambda items: np.ones(len(items), dtype=bool), "cluster of 3": lambda items: items["cluster"] >= 3,
-          "known": lambda items: items["known"], "unseen": lambda items: ~items["known"]}
+STRATA = {"all": lambda items: np.ones(len(items), dtype=bool),
+          **{one.title: one.holds for one in OF_KEYWORDS.values()}}
 _KEY = b"evidence"
 _RESAMPLES = 2000
 

@@ -1,8 +1,9 @@
 """How often texts meet in a keyword, by ranking: what the keyword graph of a data set can be made of.
 
-Ranks the texts of a data set's tokens.parquet by every method and counts, over its training examples, how often
-input, output and negative share their keyword, how many inputs share it with another, and how many keywords of
-validation and test inputs training has seen (METHODS A.3).
+Ranks the texts of a data set's tokens.parquet by every ranking of phrases, takes the keywords that keywords.parquet has
+by whatever method, if it is there, and counts, over the training examples, how often input, output and negative share
+their keyword, how many inputs share it with another, and how many keywords of validation and test inputs training has
+seen (METHODS A.3).
 """
 
 import argparse
@@ -19,6 +20,7 @@ from stages.data.example_texts import training_text_ids
 from stages.data.schemas.items import EXAMPLES
 from stages.data.schemas.tokens import TOKENS
 from stages.keywords.choice import choose_keywords
+from stages.keywords.schemas.keywords import KEYWORDS
 from stages.ranking import rank
 from stages.ranking.selection import InverseFrequency
 from stages.runtime.errors import InputError
@@ -41,6 +43,10 @@ def measure(dataset: str, language: str) -> pd.DataFrame:
         chosen = choose_keywords(tokens, ranking, "textrank", idf).table.to_pandas().set_index("text_id")["keyword"]
         named = ", ".join([method, *(f"{key} {value}" for key, value in settings.items())])
         rows.append({"ranking": named, **shares(examples, chosen)})
+    if paths.table("keywords").exists():
+        stored = read_frame(paths.table("keywords"), KEYWORDS).set_index("text_id")
+        named = f"keywords.parquet, by {stored['method'].mode().iloc[0]}"
+        rows.append({"ranking": named, **shares(examples, stored["keyword"])})
     return pd.DataFrame(rows)
 
 

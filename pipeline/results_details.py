@@ -22,8 +22,9 @@ _BOUNDS = (("share_input_equals_output", "k_x = k_y+: nothing to pull together")
            ("share_own_negative_only", "only the item's own negative keyword"),
            ("share_masked", "neither: left out of both keyword contrasts"))
 # Digits after the point of what HCL's trainings watch.
-_WATCHED = {"loss": 4, "kl": 2, "active_units": 0, "reconstruction": 2, "reconstruction_prior": 2,
-            "reconstruction_zero": 2}
+_WATCHED = {"loss": 4, "kl": 2, "kl_train": 2, "under_floor": 2, "active_units": 0, "reconstruction": 2,
+            "reconstruction_prior": 2, "reconstruction_mean": 2, "reconstruction_zero": 2, "swap_prior": 2,
+            "swap_outputs": 4}
 _PAIRS = 3
 
 
@@ -41,6 +42,13 @@ def triples(ingest: Mapping[str, Any], kind: str | None) -> list[str]:
     return table(heads, [[what, f"**{escaped(name)}** (taken)" if taken else escaped(name), f"{count:,}",
                           *([percent(count / samples)] if printed else [])] for what, name, count, taken in rows],
                  left=2)
+
+
+def told_apart(ingest: Mapping[str, Any]) -> str:
+    """Return a sentence on how easy negatives are to an encoder without training; empty if nobody has asked."""
+    found = ingest.get("told_apart", {})
+    shares = ", ".join(f"{percent(found[split]['share'])} of {split}" for split in SPLITS if split in found)
+    return f"An untrained encoder finds the output nearer to the input than the negative for {shares}." * bool(shares)
 
 
 def bounds(graph: Mapping[str, Any]) -> list[str]:
@@ -62,7 +70,8 @@ def monitors(models: Sequence[Model]) -> list[str]:
     contrasts = list(dict.fromkeys(name.removeprefix("train_").removesuffix("_vanished") for model in models
                                    if model.history is not None for name in model.history
                                    if name.startswith("train_") and name.endswith("_vanished")))
-    heads = ["model", "validation loss", "KL (nats)", "active units", "from q", "from p", "from zero",
+    heads = ["model", "validation loss", "KL (nats)", "KL, training", "under floor", "active units", "from q",
+             "from p", "from its mean", "from zero", "swap: prior", "swap: outputs",
              *(f"{escaped(name)} vanished" for name in contrasts)]
     return table(heads, [[escaped(model.name), *_watched(model, contrasts)] for model in models])
 

@@ -6,6 +6,7 @@ from pipeline.markdown import escaped, table
 from stages.metrics.registered import Metric, metric
 from stages.results.model import HELPS, Block, Difference, System, Value
 from stages.results.published import NOTES, PublishedRow
+from stages.tracks.evaluation.strata import STRATA
 
 NOTHING = "–"
 
@@ -35,6 +36,36 @@ def ordinary_table(block: Block) -> list[str]:
     rows = [[_name(system), *(_text(system.values.get(column.key), column) for column in columns)]
             for system in (*block.floors, *block.systems)]
     return table(["row", *(column.name for column in columns)], rows)
+
+
+def by_stratum(block: Block, level: float) -> list[str]:
+    """Return headline metrics of each system within each stratum, and the full method less it, with its interval.
+
+    A difference whose interval excludes 0 is bold. Nothing where items have no strata.
+    """
+    columns = _measured(list(map(metric, block.track.by_stratum)), block)
+    rows = [[STRATA[name].title, f"{part.counts['examples']:,}", _name(system),
+             *(_beside_full(part, system, column) for column in columns)]
+            for name, part in block.strata.items() for system in (*part.floors, *part.systems)]
+    if not rows:
+        return []
+    full = "" if block.full is None else (
+        f"; in brackets **{escaped(block.full.name)}** minus it on the same items, with the {100 * level:g} % interval "
+        f"of that, bold if it excludes 0")
+    meanings = ", ".join(f"*{STRATA[name].title}*: {STRATA[name].meaning}" for name in block.strata)
+    return [f"Items by what training has seen of the keyword of their input ({meanings}). The value of each row{full}.",
+            "", *table(["stratum", "items", "row", *map(block.track.heading, columns)], rows, left=3)]
+
+
+def _beside_full(part: Block, system: System, column: Metric) -> str:
+    scale, value = part.track.scale, system.values.get(column.key)
+    text = NOTHING if value is None else column.text(value.mean, scale)
+    found = None if part.full is None else part.difference(part.full.compared_as, system.compared_as, column.key)
+    if found is None:
+        return text
+    sign = found.low > 0 or found.high < 0
+    less, low, high = (column.text(one, scale, "+") for one in (found.difference, found.low, found.high))
+    return f"{text} ({f'**{less}**' if sign else less}, {low} to {high})"
 
 
 def has_published(block: Block) -> bool:

@@ -6,13 +6,13 @@ from stages.data.schemas.items import EXAMPLES, LABELLED_EXAMPLES
 from stages.data.schemas.texts import REJECTED, TEXTS
 from stages.data.schemas.tokens import TOKENS
 from stages.graph.schemas.clusters import CLUSTERS
-from stages.graph.schemas.graph import EDGES, NODE_VECTORS, NODES
+from stages.graph.schemas.graph import EDGES, NODE_VECTORS, NODES, TEXT_VECTORS
 from stages.keywords.methods import METHODS
 from stages.keywords.schemas.keywords import KEYWORDS
 from stages.keywords.schemas.side_by_side import SIDE_BY_SIDE
 from stages.keywords.schemas.words import ATTRIBUTION, PSI, S_TAGS, WORD_VECTORS
 from stages.ranking.schemas import ranked_by
-from stages.results.schemas import MCNEMAR, PAIRED
+from stages.results.schemas import BY_STRATUM, MCNEMAR, PAIRED
 from stages.runtime.errors import InputError, nearest
 from stages.tracks.clld.schemas.evaluated import (
     CALIBRATION,
@@ -40,9 +40,9 @@ SCHEMAS: dict[str, TableSchema] = {schema.name: schema for schema in (
     EXAMPLES, LABELLED_EXAMPLES, TEXTS, REJECTED, TOKENS,
     *(ranked_by(method.name) for method in METHODS.values() if method.ranks_phrases),
     ATTRIBUTION, WORD_VECTORS, PSI, S_TAGS, SIDE_BY_SIDE, KEYWORDS, CLUSTERS, NODES, EDGES, NODE_VECTORS,
-    PARAPHRASE_ITEMS, VOCABULARY, ITEMS, PREDICTIONS, SCORES, PARAPHRASE_SCORES, LINEAR_FLOOR, LABELLED_ITEMS,
-    VALIDATION_CONFUSION, LABEL_DISTANCE, CONFUSING_PAIRS, CLASS_PREDICTIONS, CLASS_SCORES, CLASSES, CONFUSION,
-    CALIBRATION, PAIRED, MCNEMAR, LATENT, KEYWORD_SWAP, JUDGEMENTS)}
+    TEXT_VECTORS, PARAPHRASE_ITEMS, VOCABULARY, ITEMS, PREDICTIONS, SCORES, PARAPHRASE_SCORES, LINEAR_FLOOR,
+    LABELLED_ITEMS, VALIDATION_CONFUSION, LABEL_DISTANCE, CONFUSING_PAIRS, CLASS_PREDICTIONS, CLASS_SCORES, CLASSES,
+    CONFUSION, CALIBRATION, PAIRED, BY_STRATUM, MCNEMAR, LATENT, KEYWORD_SWAP, JUDGEMENTS)}
 
 
 def schema_of(table: str, track: Track) -> TableSchema:

@@ -50,8 +50,12 @@ class ResolvedEncoder:
     description: dict[str, Any]
 
 
-def resolve_encoder(source: str) -> ResolvedEncoder:
+def resolve_encoder(source: str, param: str = "encoder.source") -> ResolvedEncoder:
     """Find the encoder that the param ``encoder.source`` names, and check that its files are there.
+
+    Args:
+        source: value of the param.
+        param: another one that names a pretrained model likewise, for messages.
 
     Raises:
         InputError: no such kind of source; files missing or altered; the hub cannot be reached.
@@ -64,12 +68,13 @@ def resolve_encoder(source: str) -> ResolvedEncoder:
         return ResolvedEncoder(bundled.location, False, {"name": "scratch (architecture and tokenizer of bundled)",
                                                          "version": None, "sha256": None})
     if kind == "characters" and rest:
-        return _folder(CHARACTERS.parent / rest / CHARACTERS.name, source, f"characters of {rest} (from scratch)")
+        return _folder(CHARACTERS.parent / rest / CHARACTERS.name, source, param,
+                       f"characters of {rest} (from scratch)")
     if kind == "path" and rest:
-        return _folder(Path(rest), source)
+        return _folder(Path(rest), source, param)
     if kind == "hub" and rest:
-        return _hub(rest)
-    raise InputError(f"encoder.source: {source!r} is none of bundled, scratch, hub:<id>, path:<folder> and "
+        return _hub(rest, param)
+    raise InputError(f"{param}: {source!r} is none of bundled, scratch, hub:<id>, path:<folder> and "
                      f"characters:<data set>.")
 
 
@@ -88,13 +93,14 @@ def _bundled() -> ResolvedEncoder:
                                           "version": BUNDLED_REQUIREMENT, "sha256": found})
 
 
-def _folder(folder: Path, source: str, name: str | None = None, version: str | None = None) -> ResolvedEncoder:
+def _folder(folder: Path, source: str, param: str, name: str | None = None,
+            version: str | None = None) -> ResolvedEncoder:
     weights = sorted(file for pattern in _WEIGHTS for file in folder.glob(pattern))
     missing = [what for what, there in (("config.json", (folder / "config.json").is_file()),
                                         ("model.safetensors", bool(weights)),
                                         ("tokenizer", _has_tokenizer(folder))) if not there]
     if missing:
-        raise InputError(f"encoder.source: {source}: {folder} holds no {', no '.join(missing)}. It must be a folder "
+        raise InputError(f"{param}: {source}: {folder} holds no {', no '.join(missing)}. It must be a folder "
                          f"written by save_pretrained of both the model and its tokenizer.")
     digests = [sha256_of(file) for file in weights]
     sha256 = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
@@ -105,7 +111,7 @@ def _has_tokenizer(folder: Path) -> bool:
     return any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "spiece.model", "vocab.json"))
 
 
-def _hub(repository: str) -> ResolvedEncoder:
+def _hub(repository: str, param: str) -> ResolvedEncoder:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError, HTTPError
 
@@ -114,19 +120,19 @@ def _hub(repository: str) -> ResolvedEncoder:
         if not any(folder.glob("*.safetensors")):
             folder = Path(snapshot_download(repository, allow_patterns=[*_HUB_FILES, "pytorch_model*.bin"]))
     except (OSError, HTTPError, HFValidationError) as error:
-        raise InputError(_hub_message(repository, error)) from error
-    return _folder(folder, f"hub:{repository}", name=repository, version=folder.name)
+        raise InputError(_hub_message(repository, error, param)) from error
+    return _folder(folder, f"hub:{repository}", param, name=repository, version=folder.name)
 
 
-def _hub_message(repository: str, error: Exception) -> str:
+def _hub_message(repository: str, error: Exception, param: str) -> str:
     from huggingface_hub import constants
 
     reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     mode = "offline mode is on (HF_HUB_OFFLINE)" if constants.HF_HUB_OFFLINE else "the network was tried"
-    return (f"encoder.source: hub:{repository} could not be had ({reason}); {mode}, and it is not in the cache "
+    return (f"{param}: hub:{repository} could not be had ({reason}); {mode}, and it is not in the cache "
             f"{constants.HF_HUB_CACHE}. Check the name and the network, or fetch it on a machine that has one "
             f"(`hf download {repository}`), copy that cache here and point HF_HOME at it, or use "
-            f"encoder.source: path:<folder> or bundled.")
+            f"{param}: path:<folder>{' or bundled' * (param == 'encoder.source')}.")
 
 
 @dataclass(frozen=True)

@@ -37,11 +37,12 @@ def corpus(size=240, seed=0) -> list[tuple[str, str, int]]:
     return [(texts[a], texts[b], int(rng.random() < 0.6)) for a, b in rng.integers(0, size, (size // 2, 2)) if a != b]
 
 
-def ingested(rows: Iterable[RawRow], data: Dataset, params: Ingest, seed: int, scratch: Path) -> SimpleNamespace:
+def ingested(rows: Iterable[RawRow], data: Dataset, params: Ingest, seed: int, scratch: Path,
+             embed=None) -> SimpleNamespace:
     """Run the stage's function; return its tables as frames, and its counts."""
     folder = scratch / f"spool{len(list(scratch.glob('spool*')))}"
     folder.mkdir()
-    made = ingest.run(rows, data, params, seed, folder)
+    made = ingest.run(rows, data, params, seed, folder, embed)
     tables = {}
     for name, pieces in made.pieces.items():
         tables[name] = pa.concat_tables([as_table(made.schemas[name], piece) for piece in pieces()]).to_pandas()

@@ -139,7 +139,8 @@ def write_run(name, bleu_1, source_bleu, output, **more):
         "bleu_1", "bleu_2", "bleu_3", "bleu_4", "extrema", "average", "greedy", "rouge_1", "rouge_2", "rouge_l",
         "bertscore", "source_bleu_4")}
     write_table(paths.scores, SCHEMAS["scores"], pd.DataFrame({
-        "system": "run", "example_id": range(6, 6 + ITEMS), "output": texts, **scores, "keyword_kept": True}),
+        "system": "run", "example_id": range(6, 6 + ITEMS), "output": texts, **scores, "keyword_kept": True,
+        "cluster": 2, "known": True}),
         provenance(f"evaluate_hcl@{name}"))
 
 

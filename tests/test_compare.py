@@ -41,7 +41,9 @@ def scores_frame(outputs, gain, draw):
     def frame(system, texts, values):
         columns = {name: values for name in MEANS if name != "keyword_kept"}
         return pd.DataFrame({"system": system, "example_id": range(len(texts)), "output": texts, **columns,
-                             "keyword_kept": [None, *[value > 0.5 for value in values[1:]]]})
+                             "keyword_kept": [None, *[value > 0.5 for value in values[1:]]],
+                             "cluster": [number % 5 for number in range(len(texts))],
+                             "known": [number % 5 > 0 for number in range(len(texts))]})
 
     noise = draw.normal(scale=0.1, size=len(outputs))
     return pd.concat([frame("run", outputs, 0.5 + gain + noise),
@@ -196,7 +198,8 @@ def rewriting(name, gain=0.0):
                                released_references=[[" ".join(text.split()[:4]) for text in texts]
                                                     for texts in REFERENCES] * 2)
     further = {column: 0.5 for column in PGKPR_MEANS if column not in MEANS}
-    return replace(one, scores=scores.assign(**further), track=TRACKS["pgkpr"])
+    scores = scores.assign(**further).drop(columns=["cluster", "known"])
+    return replace(one, scores=scores, track=TRACKS["pgkpr"])
 
 
 def test_runs_of_the_pgkpr_track_are_compared_word_by_word_and_under_both_norms():
@@ -239,6 +242,22 @@ def test_the_pgkpr_track_alone_has_the_plain_name():
     shorter = others.predictions.assign(references=[["another"]] * ITEMS)
     result = run([rewriting("one"), replace(others, predictions=shorter)], SETTINGS, 1)
     assert list(result.metrics) == ["data/test", "data/test (as other)"]
+
+
+def test_strata_are_compared_as_if_there_were_no_other_items():
+    both = [evaluated("hcl/1", 0.3), evaluated("hcl/2", 0.2), evaluated("flat")]
+    whole = run(both, SETTINGS, 1)
+    chosen = [number for number in range(ITEMS) if number % 5 >= 3]
+    alone = run([replace(one, predictions=one.predictions.iloc[chosen],
+                         scores=one.scores[one.scores["example_id"].isin(chosen)]) for one in both], SETTINGS, 1)
+    part = whole.by_stratum[whole.by_stratum["stratum"] == "cluster3"].drop(columns="stratum")
+    pd.testing.assert_frame_equal(part.reset_index(drop=True), alone.paired)
+    found = whole.metrics["data/test"]["strata"]
+    assert {name: one["items"] for name, one in found.items()} == {"cluster3": len(chosen), "known": 19, "unseen": 5}
+    assert found["cluster3"]["groups"] == alone.metrics["data/test"]["groups"]
+    assert list(alone.metrics["data/test"]["strata"]) == ["cluster3", "known"]      # no item is of the third
+    as_table(SCHEMAS["by_stratum"], whole.by_stratum)
+    assert "strata" not in run([rewriting("pgkpr")], SETTINGS, 1).metrics["data/test"]
 
 
 # -- the stage ------------------------------------------------------------------------------------------------

@@ -99,7 +99,8 @@ def test_paths_are_those_of_the_paths_module():
     # Of models and runs the folder of all seeds.
     known |= {path.parent.parent for path in (model.metrics, model.confusing_pairs, run.metrics, run.predictions)}
     known |= {probe.table("latent"), probe.table("keyword_swap"), probe.metrics, probe.figures}
-    known |= {paths.COMPARISON / name for name in ("paired.parquet", "mcnemar.parquet", "metrics.json")}
+    known |= {paths.COMPARISON / name for name in ("paired.parquet", "by_stratum.parquet", "mcnemar.parquet",
+                                                 "metrics.json")}
     known |= {paths.REPORT, paths.ARTIFACTS / "manifests" / "${key}.json"}
     headlines = paths.HeadlinePaths("${recipe}")
     known |= {*map(headlines.metrics, ("hcl", "pgkpr", "clld")), headlines.curves, headlines.confusion}

@@ -139,6 +139,8 @@ def test_scores_fit_their_schema_and_hold_what_the_means_are_made_of():
     for name in ("bleu_1", "bleu_4", "extrema", "average", "greedy", "rouge_1", "rouge_2", "rouge_l", "source_bleu_4"):
         assert own[name].mean() == pytest.approx(result.metrics["run"][name])
     assert own["keyword_kept"].tolist() == [False, True, None]
+    # "k" is the keyword of four training inputs; no training text has another but "lose", of targets
+    assert own["cluster"].tolist() == [0, 0, 0] and own["known"].tolist() == [False, False, False]
     assert own["bertscore"].isna().all() and "bertscore" not in result.metrics["run"]
 
 

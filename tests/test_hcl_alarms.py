@@ -6,7 +6,11 @@ import tiny_hcl
 from models.hcl import find_alarms
 from models.hcl.alarms import (
     ACTIVE_SHARE,
+    FLOOR_SHARE,
     IGNORED_MARGIN,
+    IGNORED_SWAP,
+    LEAK_NATS,
+    LEAK_RATIO,
     STUCK_CHANGE,
     STUCK_EPOCHS,
     VANISHED_SHARE,
@@ -14,7 +18,9 @@ from models.hcl.alarms import (
 from models.hcl.contrasts.mahalanobis import SHRUNK_LOG_SIGMA
 
 HEALTHY = {"validation_kl": 12.0, "validation_active_units": 40.0, "validation_reconstruction": 20.0,
-           "validation_reconstruction_prior": 24.0, "validation_reconstruction_zero": 26.0,
+           "validation_reconstruction_prior": 24.0, "validation_reconstruction_mean": 22.0,
+           "validation_reconstruction_zero": 26.0, "validation_kl_train": 9.0, "validation_under_floor": 0.3,
+           "validation_swap_prior": 0.4, "validation_swap_outputs": 0.05,
            "train_mean_log_sigma": -0.1, "train_instance_vanished": 0.2, "train_keyword_vanished": 0.2,
            "train_mahalanobis_vanished": 0.2, "train_impostor_cosine": 0.5, "train_impostor_hardest": 0.6,
            "train_impostor_easiest": 0.3}
@@ -79,10 +85,54 @@ def test_a_sign_that_has_gone_raises_nothing():
 def test_a_latent_that_is_not_read(source):
     column = f"validation_reconstruction_{source}"
     just = 20.0 * (1 + IGNORED_MARGIN)
-    assert "latent_ignored" not in named(rows(**{column: just + 0.01}))
-    alarm = named(rows(**{column: [22.0, just - 0.01, just - 0.01, 19.9]}))["latent_ignored"]
+    mean = {"validation_reconstruction_mean": 19.0}
+    assert "latent_ignored" not in named(rows(**mean, **{column: just + 0.01}))
+    alarm = named(rows(**mean, **{column: [22.0, just - 0.01, just - 0.01, 19.9]}))["latent_ignored"]
     assert alarm.epoch == 2
     assert "-0.50 %" in alarm.message and "latent.enters" in alarm.advice
+
+
+def test_a_mean_of_the_prior_from_which_texts_are_decoded_as_if_there_were_no_latent():
+    column, just = "validation_reconstruction_mean", 26.0 - 20.0 * IGNORED_MARGIN
+    assert named(rows(**{column: just - 0.01})) == {}
+    alarm = named(rows(**{column: [22.0, 22.0, just + 0.01, 25.9]}))["latent_ignored"]
+    assert alarm.epoch == 3
+    assert "+29.50 % with its mean" in alarm.message and "hardly better than no z at all" in alarm.message
+    assert "latent.posterior relative" in alarm.advice and "decoder.source_dropout" in alarm.advice
+
+
+def test_a_kl_under_its_floor():
+    column = "validation_under_floor"
+    assert named(rows(**{column: FLOOR_SHARE})) == {}
+    history = rows(**{column: [0.2, 0.95, 1.0, 1.0]})
+    alarm = named(history)["kl_under_floor"]
+    assert alarm.epoch == 2 and "(5 nats by dimension) in 100 % of the dimensions" in alarm.message
+    assert "latent.free_bits_for posterior" in alarm.advice and "latent.free_bits_by total" in alarm.advice
+    for latent in ({"free_bits_for": "posterior"}, {"posterior": "relative"}):  # the prior learns all the same
+        assert "kl_under_floor" not in named(history, config(latent=latent))
+
+
+def test_a_leak_shows_between_training_and_validation():
+    column = "validation_kl_train"
+    assert named(rows(**{column: 12.0 / LEAK_RATIO + 0.01})) == {}
+    alarm = named(rows(**{column: [9.0, 5.9, 5.0, 3.0]}))["leak"]
+    assert alarm.epoch == 2
+    assert "3 nats on training items and 12 on validation items" in alarm.message
+    assert "leave-one-out graph" in alarm.advice
+    other = named(rows(**{column: 12.0 * LEAK_RATIO + 0.1}))["leak"]
+    assert "lacks in training" in other.message and "easier" in other.advice
+    tiny = {"validation_kl": 0.1 + LEAK_NATS, "validation_kl_train": 0.15}  # less than a nat apart
+    assert "leak" not in named(rows(**tiny))
+
+
+@pytest.mark.parametrize("groups", [{}, {"latent": {"enabled": False}, "decoder": {"kw_memory": True}}], ids=str)
+def test_a_keyword_that_changes_nothing(groups):
+    column, settings = "validation_swap_outputs", config(**groups)
+    assert named(rows(**{column: IGNORED_SWAP}), settings) == {}
+    alarm = named(rows(**{column: [0.02, 0.009, 0.004, 0.004]}), settings)["keyword_ignored"]
+    assert alarm.epoch == 2
+    assert "moves by 0.4 % (the prior's mean moves by 0.4 of its spread)" in alarm.message
+    assert "decoder.kw_memory" in alarm.advice
 
 
 @pytest.mark.parametrize("name", CONTRASTS)
@@ -101,6 +151,7 @@ def test_a_contrast_that_never_moves(name):
     still = [0.7, 0.7 * (1 - STUCK_CHANGE / 2), 0.695, 0.7]
     alarm = named(rows(**{column: still}))[f"contrast_stuck_{name}"]
     assert alarm.epoch == 1 and "for 4 epochs" in alarm.message
+    assert ("log 2" in alarm.message) is (name != "instance")  # which may have several negatives
     assert named(rows(**{column: [0.7, 0.7, 0.7, 0.7 * (1 - 1.5 * STUCK_CHANGE)]})) == {}
     assert named(rows(STUCK_EPOCHS - 1, **{column: 0.7})) == {}
     assert named(rows(**{column: 0.0})) == {}  # every item is masked
@@ -138,17 +189,18 @@ def test_an_impostor_that_drifts_to_its_easiest_candidate(cosine, epoch):
     assert "impostor_easy" not in named(rows(**alike))
 
 
-SICK = {"validation_kl": 0.0, "validation_active_units": 0.0, "validation_reconstruction_prior": 20.0,
+SICK = {"validation_kl": 0.0, "validation_kl_train": 3.0, "validation_under_floor": 1.0,
+        "validation_swap_outputs": 0.0, "validation_active_units": 0.0, "validation_reconstruction_prior": 20.0,
         "train_impostor_cosine": 0.3, "train_mean_log_sigma": [0.0, -1.0, -1.0, -1.0],
         **{f"train_{name}_vanished": 1.0 for name in CONTRASTS}}
 
 
 @pytest.mark.parametrize(("groups", "gone"), [
-    ({"latent": {"enabled": False}}, {"posterior_collapse", "latent_ignored", "contrast_vanished_instance",
-                                      "contrast_vanished_keyword", "contrast_vanished_mahalanobis",
-                                      "spread_shrinking", "impostor_easy"}),
-    ({"keyword": {"condition": False}}, {"impostor_easy", "contrast_vanished_keyword", "contrast_vanished_mahalanobis",
-                                         "spread_shrinking"}),
+    ({"latent": {"enabled": False}}, {"posterior_collapse", "latent_ignored", "kl_under_floor", "leak",
+                                      "keyword_ignored", "contrast_vanished_instance", "contrast_vanished_keyword",
+                                      "contrast_vanished_mahalanobis", "spread_shrinking", "impostor_easy"}),
+    ({"keyword": {"condition": False}}, {"keyword_ignored", "impostor_easy", "contrast_vanished_keyword",
+                                         "contrast_vanished_mahalanobis", "spread_shrinking"}),
     ({"contrasts": {"instance": {"weight": 0.0}}}, {"contrast_vanished_instance"}),
     ({"contrasts": {"mahalanobis": {"weight": 0.0}}}, {"contrast_vanished_mahalanobis", "spread_shrinking"})],
     ids=lambda value: str(value) if isinstance(value, dict) else "+".join(sorted(value)))  # the same in every process

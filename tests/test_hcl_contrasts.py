@@ -49,7 +49,7 @@ def test_the_three_contrasts_of_the_paper_are_there_in_its_order():
     for name, contrast in CONTRASTS.items():
         assert contrast.defaults["weight"] and HCL.row({"contrasts": {name: {"weight": 0}}}, {}) != HCL.full
         assert blocks.pop(name) == dict(contrast.defaults) == HclConfig().contrasts[name]
-    assert blocks == {"dist_norm": HclConfig().contrasts["dist_norm"]}
+    assert blocks == {"added_to": HclConfig().contrasts["added_to"]}
 
 
 def test_settings_of_a_registered_contrast_are_checked(topic):

@@ -10,7 +10,7 @@ from torch.nn.functional import cosine_similarity
 
 from models.encoders import embed, freeze_lower_layers, load_encoder, mean_pool, pool, special_ids
 from models.hcl import BatchTotals, HclConfig, HclModel, KeywordGraph, Monitor, kl_weight, objective, validation_loss
-from models.hcl.latent import Gaussian
+from models.hcl.latent import Gaussian, unit_scale
 from models.losses import bow_loss, gaussian_kl
 
 OFF = {"weight": 0.0}
@@ -139,6 +139,16 @@ def test_objective_puts_the_parts_together():
     torch.testing.assert_close(parts["keyword"], keyword)
     torch.testing.assert_close(parts["kl"], output.latent.kl.mean())
     assert not any(part.requires_grad for part in parts.values())
+
+
+def test_contrasts_beside_the_sum_over_a_sentence_are_divided_by_its_mean_length_too():
+    losses = {}
+    for beside in ("token", "sentence"):
+        model = tiny_hcl.model(contrasts={"added_to": beside, "keyword": {"weight": 0.3}})
+        losses[beside], parts = objective(model(tiny_hcl.batch()), model.config, kl_weight=0.25)
+    contrasts = parts["instance"] + 0.3 * parts["keyword"] + parts["mahalanobis"]
+    assert contrasts > 0.1
+    torch.testing.assert_close(losses["token"] - losses["sentence"], contrasts * (1 - 1 / 6))
 
 
 def test_beta_touches_the_kl_term_alone():
@@ -285,6 +295,20 @@ def test_the_keyword_may_enter_the_memory():
     assert not torch.allclose(model({**batch, "kx": (batch["kx"] + 1) % 6}).reconstruction, before)
 
 
+@torch.no_grad()
+def test_text_and_keyword_reach_prior_and_memory_on_one_scale():
+    vectors = torch.randn(3, tiny_hcl.WIDTH) * torch.tensor([[0.01], [1.0], [40.0]])
+    torch.testing.assert_close(unit_scale(vectors).square().mean(-1), torch.ones(3))
+    assert unit_scale(torch.zeros(1, 4)).tolist() == [[0.0] * 4]
+    h_x, u_in, hidden, mask = *torch.randn(2, 3, tiny_hcl.WIDTH), torch.randn(3, 2, tiny_hcl.WIDTH), torch.ones(3, 2)
+    for scaled in (True, False):
+        model = tiny_hcl.model(keyword={"unit_scale": scaled}, decoder={"kw_memory": True})
+        prior, longer = model.prior(h_x, u_in).mu, model.prior(0.3 * h_x, 3.3 * u_in).mu
+        slots = [model.memory(hidden, mask, vectors, None)[0][:, 0] for vectors in (u_in, 3.3 * u_in)]
+        assert torch.allclose(prior, longer, atol=1e-6) == torch.allclose(*slots, atol=1e-6) == scaled
+        assert not torch.allclose(prior, model.prior(h_x, None).mu)
+
+
 # Invariances
 
 
@@ -407,7 +431,7 @@ def test_from_parts_takes_over_the_encoder(tmp_path):
     [
         ({"graph": {"edge_type": "typed"}}, "graph.edge_type is 'typed', expected one of shared, signed"),
         ({"keyword": {"imp_weight": "max"}}, "keyword.imp_weight is 'max'"),
-        ({"contrasts": {"dist_norm": "dims"}}, "contrasts.dist_norm is 'dims', expected one of dim, none"),
+        ({"contrasts": {"added_to": "word"}}, "contrasts.added_to is 'word', expected one of token, sentence"),
         ({"keyword": {"condition": False}, "decoder": {"kw_memory": True}}, "kw_memory needs keyword.condition"),
     ],
 )

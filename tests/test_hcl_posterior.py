@@ -192,6 +192,48 @@ def test_what_selects_does_not_depend_on_negatives_under_batch_normalisation_eit
         assert torch.equal(model.passed(batch, True).reconstruction, model.passed(other, True).reconstruction)
 
 
+# Training from the prior's mean
+
+
+def test_a_share_of_the_items_is_reconstructed_from_the_priors_mean():
+    model = tiny_hcl.model(latent={"prior_share": 0.3})
+    z, prior = torch.randn(2000, 4), Gaussian(torch.randn(2000, 4), torch.zeros(2000, 4))
+    assert torch.equal(model._from_prior(z, prior), z)  # not in validation
+    torch.manual_seed(0)
+    found = model.train()._from_prior(z, prior)
+    chosen = (found == prior.mu).all(1)
+    assert torch.equal(found[~chosen], z[~chosen]) and 0.27 < float(chosen.float().mean()) < 0.33
+
+
+def test_from_the_priors_mean_reconstruction_teaches_prior_keyword_and_graph():
+    settings = {"free_bits": 1e4, "free_bits_by": "total"}
+    torch.manual_seed(0)
+    found, _ = gradients(latent_model(**settings, prior_share=0.5), beta=0.0, train=True)
+    assert set(KEYWORD_SIDE) <= set(found)
+    assert not set(KEYWORD_SIDE) & set(gradients(latent_model(**settings), beta=0.0, train=True)[0])
+
+
+# The keyword in the decoder
+
+
+@pytest.mark.parametrize("latent", [{}, {"enabled": False}], ids=str)
+def test_as_a_slot_of_the_memory_the_keyword_is_taught_by_reconstruction_and_used_in_decoding(latent):
+    groups = {"latent": {"bow_loss": False, **latent}, "decoder": {"kw_memory": True}, **NO_CONTRAST}
+    model, batch = tiny_hcl.model(**groups), tiny_hcl.batch()
+    graph_side = {"keyword_slot.weight", "attention.Wv.weight", "attention.ffn0.0.first.weight"}
+    assert graph_side <= set(gradients(model, beta=0.0)[0])
+    assert not graph_side & set(gradients(tiny_hcl.model(**{**groups, "decoder": {}}), beta=0.0)[0])
+    model.eval()
+    given, other = (model.conditions(batch["x_ids"], batch["x_mask"], nodes)
+                    for nodes in (batch["kx"], (batch["kx"] + 1) % 6))
+    z = given.latent()  # the same for both: the slot alone differs
+    first, second = (model.generate_from(one, z, num_beams=1, min_length=1, max_length=6) for one in (given, other))
+    scores = [model.score(model.decode(batch["y_in"], *model.memory(one.hidden, one.mask, one.u_in, z), z))
+              for one in (given, other)]
+    assert not torch.allclose(*scores)
+    assert first.shape != second.shape or not torch.equal(first, second)
+
+
 # Dropout of source attention
 
 

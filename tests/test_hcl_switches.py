@@ -25,7 +25,6 @@ SWITCHES = [
     ("H6", "train_hcl.keyword.kw_anchor", "input", "input"),
     ("H7", "train_hcl.contrasts.mahalanobis.form", "inverse", "inverse"),
     ("H7", "train_hcl.contrasts.mahalanobis.sqrt", False, False),
-    ("H7", "train_hcl.contrasts.dist_norm", "dim", "none"),
     ("H8", "train_hcl.graph.iterations", 2, 2),
     ("H8", "train_hcl.latent.size", 200, 200),
     ("H8", "train_hcl.contrasts.instance.temperature", 0.1, 0.1),
@@ -54,11 +53,16 @@ SWITCHES = [
     ("A.5", "train_hcl.latent.free_bits_for", "both", "both"),
     ("A.5", "train_hcl.latent.posterior", "absolute", "absolute"),
     ("A.5", "train_hcl.latent.batch_norm", 0.0, 0.0),
+    ("A.5", "train_hcl.latent.prior_share", 0.0, 0.0),
     ("A.5", "train_hcl.latent.annealing_steps", 10_000, 0),
     ("A.5", "train_hcl.latent.annealing_share", 0.2, 0.2),
     ("A.5", "train_hcl.latent.annealing_cycles", 1, 1),
     ("A.5", "train_hcl.latent.bow_loss", True, False),
     ("A.5", "train_hcl.latent.word_dropout", 0.0, 0.0),
+    ("A.1", "ingest.neg_encoder", "bundled", "bundled"),
+    ("A.1", "ingest.neg_ceiling", None, None),
+    ("A.6", "train_hcl.contrasts.added_to", "token", "sentence"),
+    ("A.6", "train_hcl.keyword.unit_scale", True, False),
     ("A.6", "train_hcl.contrasts.instance.multi_neg", "infonce_negdist", "printed"),
     ("A.7", "train_hcl.decoder.kw_memory", False, False),
     ("A.7", "train_hcl.decoder.source_dropout", 0.0, 0.0),
@@ -119,7 +123,7 @@ def test_ablations_stand_beside_a_preset(overrides):
     row = params.model("m").model_dump()
     for name, expected in changes.items():
         assert row[group][name] == expected or expected.items() <= row[group][name].items()
-    assert row["contrasts"]["dist_norm"] == "none"
+    assert row["contrasts"]["added_to"] == "sentence"
 
 
 def test_a_single_model_may_have_the_preset_although_the_block_is_spelt_out():
@@ -135,9 +139,9 @@ def test_a_single_model_may_have_the_preset_although_the_block_is_spelt_out():
 
 def test_clashes_name_every_switch():
     with pytest.raises(ValidationError, match="contradicts 2 of the switches beside it: graph.layer_norm is True where "
-                                              "the preset has False; contrasts.dist_norm is 'dim' where the preset has "
-                                              "'none'. Take these out, or set preset to null"):
-        TrainHcl.model_validate({"preset": "paper", "graph": {"layer_norm": True}, "contrasts": {"dist_norm": "dim"}})
+                                              "the preset has False; contrasts.added_to is 'token' where the preset "
+                                              "has 'sentence'. Take these out, or set preset to null"):
+        TrainHcl.model_validate({"preset": "paper", "graph": {"layer_norm": True}, "contrasts": {"added_to": "token"}})
     with pytest.raises(ValidationError, match="max_nbr is 16 where the preset has None"):
         Graph(preset="paper", max_nbr=16)
     with pytest.raises(ValidationError, match="Input should be 'paper'"):
@@ -150,7 +154,6 @@ def test_a_model_of_the_paper_trains():
     block = TrainHcl.model_validate({"preset": "paper", "latent": {"size": 4}, "decoder": {"layers": 2}}).model_dump()
     model = tiny_hcl.model(**{name: block[name] for name in ("graph", "keyword", "latent", "contrasts", "decoder")})
     output = model(tiny_hcl.batch())
-    torch.testing.assert_close(output.latent.d_pos, output.latent.kl)  # no division by dz
     loss, parts = objective(output, model.config, 1.0)
     assert set(parts) == {"loss", "reconstruction", "kl", "instance", "keyword", "mahalanobis"}
     loss.backward()

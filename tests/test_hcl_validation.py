@@ -99,7 +99,8 @@ def test_texts_are_encoded_once(batches, monkeypatch):
     validated(tiny_hcl.model(), batches[:1])
     assert encoded == [8, 4]  # x and y together, negatives apart
     tokens = batches[0]["y_in_mask"].sum(1)
-    assert scored == [tokens.sum(), *[tokens[0]] * 3]  # all from q, every fourth from p, its mean, and zero
+    # all from q; every fourth from p, from zero, from the mean of p, and from that under another keyword
+    assert scored == [tokens.sum(), *[tokens[0]] * 4]
 
 
 @torch.no_grad()
@@ -113,6 +114,17 @@ def test_monitors_equal_a_loop_over_items(batches):
     assert values["active_units"] == sum(float(mu[:, k].var(correction=0)) > 0.01 for k in range(tiny_hcl.LATENT))
     assert values["mean_log_sigma"] == pytest.approx(float((logvar / 2).mean()), rel=1e-4)
     assert values["sigma"] == pytest.approx(float((logvar / 2).exp().mean()), rel=1e-4)
+    means = torch.cat([gaussian.mu for gaussian in p])
+    assert values["prior_norm"] == pytest.approx(float(means.norm(dim=-1).mean()), rel=1e-4)
+    draws = [gaussian.sample(torch.randn(4000, *gaussian.mu.shape)) for gaussian in p]
+    lengths = torch.cat([drawn.square().sum(-1).mean(0).sqrt() for drawn in draws])
+    assert values["sample_norm"] == pytest.approx(float(lengths.mean()), rel=0.02)
+    dims = torch.cat([output.latent.kl_dims for output in outputs]).mean(0)
+    for free, by in ((4 * float(dims.sort().values[1:3].mean()), "dimension"), (float(dims.sum()) + 0.1, "total"),
+                     (float(dims.sum()) - 0.1, "total")):
+        held = tiny_hcl.model(latent={"free_bits": free, "free_bits_by": by})
+        under = [float(kl) <= free / tiny_hcl.LATENT for kl in dims] if by == "dimension" else [dims.sum() <= free]
+        assert validated(held, batches)["under_floor"] == sum(map(float, under)) / len(under)
     real = [[bool(flag) for flag in batch["has_negative"]] for batch in batches]
     kl_negative = [float(kl) for negative, prior, flags in zip(n, p, real, strict=True) for kl, flag in zip(
         gaussian_kl(negative.mu, negative.logvar, prior.mu, prior.logvar), flags, strict=True) if flag]
@@ -141,6 +153,49 @@ def test_monitors_equal_a_loop_over_items(batches):
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("groups", [{}, {"latent": {"enabled": False}, "decoder": {"kw_memory": True}}], ids=str)
+def test_a_keyword_swap_equals_a_loop_over_items(batches, groups):
+    model = tiny_hcl.model(**groups)
+    batch = {**batches[0], "kx": torch.tensor([0, 0, 3, 0])}
+    donors = [2, 2, 3, 2]  # the next item with another keyword, in a ring
+    values = validated(model, [batch], every=1)
+    swapped = {**batch, "kx": batch["kx"][donors]}
+    shifts, moved = [], []
+    before, after = (model.keywords(one, model.plan(one).keywords).u_in for one in (batch, swapped))
+    text = model.texts(batch, ["x"])["x"]
+    has_latent = model.config.latent["enabled"]
+    p, other = (model.prior(text.vector, u_in) if has_latent else None for u_in in (before, after))
+    for b in range(4):
+        if has_latent:
+            shifts.append(float((((p.mu[b] - other.mu[b]) ** 2 / p.logvar[b].exp()).mean()) ** 0.5))
+        tokens = []
+        for u_in, gaussian in ((before, p), (after, other)):
+            z = gaussian.mu if has_latent else None
+            memory, mask = model.memory(text.states, batch["x_mask"], u_in, z)
+            tokens.append(model.score(model.decode(batch["y_in"], memory, mask, z))[b].softmax(-1))
+        moved += [float((tokens[0][t] - tokens[1][t]).abs().sum()) / 2 for t in range(int(batch["y_in_mask"][b].sum()))]
+    assert values["swap_outputs"] == pytest.approx(sum(moved) / len(moved), rel=1e-3)
+    if has_latent:
+        assert values["swap_prior"] == pytest.approx(sum(shifts) / 4, rel=1e-3)
+    alike = {**batch, "kx": torch.zeros(4, dtype=torch.int64)}  # nobody has another keyword to give
+    assert not any(name.startswith("swap") for name in validated(model, [alike]))
+
+
+@torch.no_grad()
+def test_kl_of_training_items_is_that_of_their_pass(batches):
+    model = tiny_hcl.model()
+    validation = Validation(model)
+    validation.add(batches[0])
+    for batch in batches[1:]:
+        validation.add_seen(batch)
+    values = validation.values()
+    seen = torch.cat([model(batch).latent.kl for batch in batches[1:]]).mean()
+    assert values["kl_train"] == pytest.approx(float(seen), rel=1e-4)
+    assert values["kl_gap"] == pytest.approx(values["kl_train"] - values["kl"])
+    assert "kl_gap" not in validated(model, batches)
+
+
+@torch.no_grad()
 def test_several_negatives_are_monitored_too(batches):
     model = tiny_hcl.model()
     one = validated(model, batches)
@@ -153,8 +208,11 @@ def test_several_negatives_are_monitored_too(batches):
 @torch.no_grad()
 def test_what_a_model_lacks_is_left_out(batches):
     assert set(validated(tiny_hcl.model(latent={"enabled": False}), batches)) == {"loss", "reconstruction"}
+    with_keyword = tiny_hcl.model(latent={"enabled": False}, decoder={"kw_memory": True})
+    found = {name for name in validated(with_keyword, batches) if not name.startswith(("keyword_", "impostor_"))}
+    assert found == {"loss", "reconstruction", "swap_outputs"}
     plain = validated(tiny_hcl.model(keyword={"condition": False}), batches)
-    assert not any(name.startswith(("keyword", "mahalanobis", "impostor")) for name in plain)
+    assert not any(name.startswith(("keyword", "mahalanobis", "swap", "impostor")) for name in plain)
     nameless = [{**batch, "ky": torch.full_like(batch["ky"], -1)} for batch in batches]
     values = validated(tiny_hcl.model(), nameless)
     assert values["keyword_masked"] == 1.0 and "keyword_loss" not in values

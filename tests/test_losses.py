@@ -243,6 +243,16 @@ def test_both_forms_agree_exactly_where_the_variance_is_one():
         assert torch.allclose(inverse, printed) is agree
 
 
+def test_a_sum_over_dimensions_under_their_number_times_the_temperature_is_the_mean_under_it():
+    """So that there is no switch between the two (HCL prints sums, and no temperature)."""
+    points, mu, logvar = normal(2, 4, 6), normal(4, 6, seed=1), normal(4, 6, seed=2)
+    for root, dimensions in ((False, 6), (True, math.sqrt(6))):
+        summed, mean = (mahalanobis(points, mu, logvar, sqrt=root, per_dim=per_dim) for per_dim in (False, True))
+        torch.testing.assert_close(mahalanobis_contrast(*summed, 0.5 * dimensions), mahalanobis_contrast(*mean, 0.5))
+    kl = gaussian_kl_dims(points, logvar, mu, logvar.flip(0))
+    torch.testing.assert_close(instance_contrast(*kl.sum(-1), 0.1 * 6), instance_contrast(*kl.mean(-1), 0.1))
+
+
 def test_mahalanobis_per_dimension_expects_one():
     mu, logvar = normal(2, 1, 8).unbind(0)
     points = mu + (logvar / 2).exp() * normal(20_000, 8, seed=1)

@@ -57,7 +57,7 @@ def loaded(encoder_folder):
 
 def test_texts_of_a_node_are_inputs_else_outputs_else_negatives():
     examples, _, keywords, nodes = tables()
-    chosen = node_vectors.node_texts(examples, keywords, nodes)
+    chosen = node_vectors.node_texts(node_vectors.text_roles(examples, keywords, nodes))
     found = {node: (sorted(rows["text_id"]), rows["origin"].unique().tolist()) for node, rows in
              chosen.groupby("node_id")}
     assert found == {node: (ids, [origin]) for node, (ids, origin) in EXPECTED.items()}
@@ -78,6 +78,21 @@ def test_vectors_are_means_of_frozen_embeddings(loaded, pooling):
         np.testing.assert_allclose(made.columns["vector"][node], np.mean(vectors, axis=0), atol=1e-5)
         assert made.columns["origin"][node] == origin
     assert made.counts == {"origin_input": 2, "origin_output": 2, "origin_negative": 1, "texts": 7}
+
+
+def test_embeddings_are_kept_of_all_texts_that_may_stand_for_a_node(loaded):
+    made = node_vectors.run(*tables(), *loaded, VALUES)
+    # Text 3 is a negative, and stands for its node once text 6, the only input with its keyword, is hidden.
+    assert made.texts["text_id"].to_pylist() == [0, 1, 2, 4, 5, 6, 8, 3]
+    # The inputs of "dog" are of three components, of which one alone is hidden: a negative of that keyword never does.
+    examples, texts, keywords, nodes = tables()
+    keywords.loc[8, "keyword"] = "dog"
+    nodes = nodes[nodes["keyword"] != "weight"]
+    assert 8 not in node_vectors.run(examples, texts, keywords, nodes, *loaded, VALUES).texts["text_id"].to_pylist()
+    vectors = dict(zip(made.texts["text_id"].to_pylist(), made.texts["vector"].to_pylist(), strict=True))
+    for node, (ids, _) in EXPECTED.items():
+        mean = np.mean([vectors[text] for text in ids], axis=0)
+        np.testing.assert_allclose(made.columns["vector"][node], mean, atol=1e-6)
 
 
 def test_validation_and_test_texts_take_no_part(loaded):
@@ -104,7 +119,7 @@ def test_each_distinct_text_is_embedded_once_and_cut_at_max_length(loaded):
         lambda module, given, output: rows.extend(map(tuple, given[0].tolist())))
     made = node_vectors.run(*tables(), encoder, tokenizer, {**VALUES, "batch_size": 1, "max_length": 8})
     handle.remove()
-    assert len(rows) == len(set(rows)) == made.counts["texts"]
+    assert len(rows) == len(set(rows)) == made.texts.num_rows
     assert max(map(len, rows)) == 8
 
 

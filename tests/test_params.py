@@ -262,7 +262,7 @@ def test_every_stage_reads_only_existing_params(sample):
                 "pgkpr.{key}": "pgkpr", "clld.{key}": "ct", "hcl.{key}": "hcl"}
         key = next((keys[part] for part in keys for name in names if part in name), "")
         assert set(stage_values(params, stage, key)) == {
-            name.replace("{key}", key).replace("{model}", key) for name in names}
+            name.replace("{key}", key).replace("{model}", key).replace("{dataset}", "sample") for name in names}
 
 
 def test_the_hash_sees_what_the_stage_reads_and_nothing_else(sample):
@@ -282,7 +282,8 @@ def test_a_stage_sees_what_it_declares_with_what_a_model_overrides_and_nothing_e
     assert found.model("literal").plain() == parse_params(sample, "recipe").model("literal").plain()
     assert (found.model("literal").latent.free_bits, found.model("literal").training.learning_rate) == (0.0, 2e-5)
     assert found.model_seeds("literal") == [found.seed] and found.runtime.workers == sample["runtime"]["workers"]
-    for undeclared in ("generate_hcl", "datasets", "runs"):
+    assert found.datasets == {"sample": {"layout": "triples"}}
+    for undeclared in ("generate_hcl", "ingest", "runs"):
         with pytest.raises(AttributeError, match=f"no param is called '{undeclared}' here; a stage reads what dvc"):
             getattr(found, undeclared)
     with pytest.raises(InputError, match="params.yaml: models.hcl has no 'litteral'; did you mean 'literal'"):
@@ -386,7 +387,7 @@ def test_wrong_names_and_values_of_the_pgkpr_track_are_named(sample, place, valu
         "overrides.training.learning_rat: unknown name; did you mean 'learning_rate'?",
         "overrides.architecture: no value is called 'pgkrp'; did you mean 'pgkpr'?",
         "decode.keywords: no value is called 's_tager'; did you mean 's_tagger'?"]),
-    ("hcl", {"contrast": {"dist_norm": "dim"}}, {"keywords": "own"}, ["overrides.contrast: unknown name; did you mean "
+    ("hcl", {"contrast": {"added_to": "token"}}, {"keywords": "own"}, ["overrides.contrast: unknown name; did you mean "
      "'contrasts'?", "decode.keywords: unknown name; did you mean 'keyword'?"])])
 def test_each_track_has_names_of_its_own(sample, track, overrides, decode, lines):
     content = with_pgkpr(sample)

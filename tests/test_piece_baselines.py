@@ -6,6 +6,7 @@ import pytest
 import torch
 from memory_store import Memory
 from piece_cases import SIZES, TARGETS, Case
+from tiny_training import Killed
 
 from models.baselines.auto import load_pieces, model_class
 from models.training import Settings, Step, fit
@@ -13,6 +14,9 @@ from stages.runtime.seeds import derived_seed
 from stages.tracks.hcl.piece_baselines import PieceTask
 
 STEP = Step(0, 100, 0, range(8))
+EPOCHS = {"cvae": 140, "seq2seq_du": 120}
+# Modules that a case's switches leave out.
+UNREAD = {"cvae-no-bow": "bag.", "seq2seq-no-pointer": "words.gate."}
 
 
 @pytest.fixture(params=sorted(SIZES))
@@ -42,14 +46,28 @@ def test_a_saved_model_gives_the_same_bits(case, tmp_path):
     assert {"config.json", "model.safetensors"} <= {path.name for path in (tmp_path / "model").iterdir()}
 
 
+class AsPrior(torch.nn.Module):
+    """Stands where the CVAE has its posterior, and says what the prior says."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.prior = model.prior
+
+    def forward(self, values):
+        return self.prior(values[:, :self.prior[0].in_features])
+
+
 @torch.no_grad()
 def test_one_beam_is_greedy_over_what_the_loss_scores(case):
     """The cached steps of decoding predict what the whole pass of training does: token by token the likeliest."""
+    if case.architecture == "cvae":     # whose texts come from the prior's mean
+        case.model.posterior = AsPrior(case.model)
     rules, vocabulary = case.rules(least=2, most=6), torch.arange(len(case.tokenizer))
     found = case.model.rewrite(case.sources(), rules, 1)
     for number in (1, 6):
         words = [case.marks.start]
         batch = {name: part.repeat_interleave(len(vocabulary), 0) for name, part in case.batch([number]).items()}
+        batch["eps"] = 0 * batch["eps"]
         while len(words) <= rules.max_length and words[-1] != rules.end:
             rows = torch.cat([torch.tensor(words).expand(len(vocabulary), -1), vocabulary[:, None]], dim=1)
             real = torch.ones(len(vocabulary), len(words), dtype=torch.bool)
@@ -76,25 +94,38 @@ def test_the_objective_reaches_every_parameter(case):
     values = case.model.trainee().objective(case.model.planned(case.batch()), STEP)
     assert all(value.shape == (8,) for value in values.values())
     values["loss"].sum().backward()
-    missing = [name for name, parameter in case.model.named_parameters() if parameter.grad is None]
-    assert not missing
+    missing = {name for name, parameter in case.model.named_parameters() if parameter.grad is None}
+    assert missing == {name for name in missing if name.startswith(UNREAD.get(case.name, "-"))}
+    assert bool(missing) == (case.name in UNREAD)
 
 
-def trained(name, folder, epochs):
+class Dying(Memory):
+    """A store that ends the training after its third epoch."""
+
+    def save(self, *state):
+        super().save(*state)
+        if self.saves == 3:
+            raise Killed
+
+
+def trained(name, folder, store):
     case = Case(name, folder)
     task = PieceTask(case.model, (case.items, case.items), (case.batches, case.batches), case.tokenizer,
-                     {"learning_rate": 0.02, "micro_batch": 8}, 3)
-    settings = Settings(epochs=epochs, batch_size=8, schedule="constant", clip=5.0)
-    return case, fit(task, settings, Memory(), partial(derived_seed, 3, "train"))
+                     {"learning_rate": 0.02, "encoder_rate": 0.01, "micro_batch": 8}, 3)
+    settings = Settings(epochs=EPOCHS.get(name, 60), batch_size=8, schedule="constant", warmup=0.1, clip=5.0)
+    return case, fit(task, settings, store, partial(derived_seed, 3, "train"))
 
 
-@pytest.mark.parametrize("name", sorted(SIZES))
+@pytest.mark.parametrize("name", sorted({architecture for architecture, _ in SIZES.values()}))
 def test_it_learns_eight_items_by_heart_the_same_way_each_time(name, tmp_path):
-    case, history = trained(name, tmp_path, 45)
-    assert trained(name, tmp_path, 2)[1].rows == history.rows[:2]
-    assert history.best["loss"] < 0.05 < history.rows[0]["validation_loss"]
+    case, history = trained(name, tmp_path, Memory())
+    again = Dying(every=1000)
+    with pytest.raises(Killed):
+        trained(name, tmp_path, again)
+    assert again.load()[2]["rows"] == history.rows[:3]
+    assert history.best["loss"] < 0.2 < history.rows[0]["validation_loss"]
     with torch.no_grad():
-        assert float(case.model.eval().nll(case.batch()).max()) < 1.0
+        assert float(case.model.eval().nll(case.batch()).max()) < 2.5
     outputs = case.tokenizer.batch_decode(case.model.rewrite(case.sources(), case.rules()), skip_special_tokens=True)
     assert outputs == TARGETS
 

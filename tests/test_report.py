@@ -446,6 +446,20 @@ def pair(first, second, difference, reach, metric="bleu_1"):
             "high": difference + reach, "p_value": 0.01}
 
 
+def test_strata_have_tables_of_their_own_behind_the_others():
+    groups = {"hcl": group("hcl", mean=0.25), "plain": group("plain"), "floor copy": group()}
+    comparison = {"d/test": {"groups": groups, "strata": {"known": {"items": 2, "groups": groups}}}}
+    strata = pd.DataFrame([{"stratum": "known", **pair("hcl", "plain", 0.1, 0.05)}])
+    runs = [run_material(name) for name in ("hcl", "plain")]
+    block, = blocks_of(HCL, runs, {"d": "qqp"}, comparison, pd.DataFrame(), pd.DataFrame(), strata)
+    *_, table = result_tables(block)
+    assert table.title == "Stratum: known" and table.note.startswith("The 2 items of which this holds: the input's key")
+    assert [(row.name, [(cell.text, cell.more) for cell in row.cells]) for row in table.rows] == [
+        ("copy", [("0.500", "0.400 to 0.600")]), ("hcl", [("0.250", "0.150 to 0.350")]),
+        ("plain", [("0.500", "0.400 to 0.600")])]
+    assert block.strata["known"].difference("plain", "hcl", "bleu_1").difference == -0.1
+
+
 def test_runs_that_differ_in_their_seed_are_compared_as_one():
     comparison = {"d/test": {"groups": {"hcl (2 seeds)": group("hcl-s1", "hcl-s2", sd=0.02), "plain": group("plain"),
                                         "hcl-s1": group("hcl-s1"), "hcl-s2": group("hcl-s2"),

@@ -63,7 +63,8 @@ def write_counts():
         "examples": {"train": 3000, "validation": 200, "test": 500}, "negative_source": "retrieved",
         "rule": "undirected_one", "split_by": "component",
         "labelled_triples_by_rule": {"undirected_one": 2354, "undirected_all": 5892},
-        "triples_by_negative_source": {"labelled": 2354, "retrieved": 78442}})
+        "triples_by_negative_source": {"labelled": 2354, "retrieved": 78442},
+        "told_apart": {"train": {"share": 0.8569}, "test": {"share": 0.978}}})
     write_json(paths.metrics("graph"), {"nodes": 3819, "edges_positive": 4760, "edges_negative": 3886,
                                         "share_input_equals_output": 0.436, "share_output_equals_negative": 0.1433,
                                         "share_with_negative_neighbour": 0.9277, "share_masked": 0.0393})
@@ -103,7 +104,9 @@ def write_models():
         write_json(paths.metrics, {
             "best_epoch": 2, "epochs": 3, "stopped_early": False, "alarms": alarms, "keywords": {},
             "validation": {"loss": 3.86321, "reconstruction": 54.123, "kl": 5.871, "active_units": 187.0,
-                           "reconstruction_prior": 55.5, "reconstruction_zero": 60.25}})
+                           "reconstruction_prior": 55.5, "reconstruction_zero": 60.25, "kl_train": 2.5,
+                           "under_floor": 0.25, "reconstruction_mean": 54.75, "swap_prior": 0.31,
+                           "swap_outputs": 0.0125}})
         paths.history.write_text("epoch,step,train_instance_vanished,train_keyword_vanished,best\n"
                                  "1,5,0.1,,True\n2,10,0.925,,True\n3,15,0.99,,False\n")
 
@@ -126,6 +129,31 @@ def section(text, heading):
     return text.split(f": {heading}\n")[1].split("\n### ")[0]
 
 
+def test_strata_stand_in_a_section_of_their_own(project):
+    assert "how well training knows" not in made()
+    path = COMPARISON / "metrics.json"
+    found = json.loads(path.read_text())
+    groups = {"hcl": {"runs": ["hcl/1", "hcl/2"], "seeds": [1, 2], "bleu_1": {"mean": 0.55, "sd": 0.01}},
+              "flat": {"runs": ["flat"], "seeds": [13], "bleu_1": {"mean": 0.5, "sd": None}},
+              "floor copy": {"runs": [], "seeds": [], "bleu_1": {"mean": 0.7, "sd": None}}}
+    found["qqp/test"]["strata"] = {name: {"items": items, "groups": groups}
+                                   for name, items in (("cluster3", 175), ("unseen", 30))}
+    write_json(path, found)
+    rows = [{"dataset": "qqp/test", "stratum": stratum, "metric": "bleu_1", "first": "flat", "second": "hcl",
+             "items": 175, "first_value": 0.5, "second_value": 0.55, "difference": -0.05, "low": low, "high": -0.01,
+             "p_value": 0.01} for stratum, low in (("cluster3", -0.09), ("unseen", -0.2))]
+    rows[1]["high"] = 0.1
+    write_table(COMPARISON / "by_stratum.parquet", SCHEMAS["by_stratum"], pd.DataFrame(rows),
+                Provenance("compare", "0"))
+    text = section(made(), "by how well training knows the keyword")
+    assert "*cluster of 3*: three training inputs or more have the input's keyword" in text
+    assert "**hcl** minus it on the same items, with the 95 % interval" in text
+    assert row(text, "cluster of 3", "**flat**")[1:4] == [
+        "175", "**flat**", "0.5000 (**+0.0500**, +0.0100 to +0.0900)"]
+    assert row(text, "unseen", "**flat**")[1:4] == ["30", "**flat**", "0.5000 (+0.0500, -0.1000 to +0.2000)"]
+    assert row(text, "cluster of 3", "**hcl**")[3] == "0.5500" and row(text, "unseen", "*floor: copy*")[3] == "0.7000"
+
+
 def test_what_was_run_is_said(project):
     text = section(made(), "what was run")
     assert ("Recipe tiny; encoder bundled, embeddings and lowest 4 layers frozen; 2 decoder layers; at most 3 epochs "
@@ -134,6 +162,7 @@ def test_what_was_run_is_said(project):
     assert row(text, "negatives", "**retrieved** (taken)")[2:] == ["78,442", "174.5 %"]
     assert row(text, "rule, labelled negatives", "undirected\\_one")[2:] == ["2,354", "5.2 %"]
     assert "of the paper's 44,949" in text
+    assert "nearer to the input than the negative for 85.7 % of train, 97.8 % of test." in text
     for share in ("43.6 %", "14.3 %", "92.8 %", "44.8 % of the inputs of test"):
         assert share in text
     assert row(text, "hcl") == ["hcl", "HCL", "nothing", "1, 2", "2/3 2/3"]
@@ -226,7 +255,8 @@ def test_without_the_full_method_nothing_is_compared(project):
 
 def test_monitors_and_alarms(project):
     text = section(made(), "monitors and alarms")
-    assert row(text, "flat")[1:] == ["3.8632", "5.87", "187", "54.12", "55.50", "60.25", "92.5 %", "–"]
+    assert row(text, "flat")[1:] == ["3.8632", "5.87", "2.50", "0.25", "187", "54.12", "55.50", "54.75", "60.25",
+                                     "0.31", "0.0125", "92.5 %", "–"]
     assert row(text, "flat", "**contrast\\_vanishing**")[2:] == ["2", "keyword \\| below 0.01 for 95 %",
                                                                 "raise &lt;t&gt;"]
     for name in MODELS:

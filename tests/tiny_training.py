@@ -40,6 +40,19 @@ def vectors(nodes):
     return pd.DataFrame({"node_id": nodes["node_id"], "vector": list(rows)})
 
 
+def clusters():
+    """Table clusters of the training items; the edges above are made up, and no cluster has them."""
+    number = range(tiny_items.SPLITS.count("train"))
+    return pd.DataFrame({"keyword": [tiny_items.KEYWORDS[n] for n in number], "example_id": number,
+                         "output_keyword": [tiny_items.KEYWORDS[n] for n in number],
+                         "negative_keyword": [tiny_items.OTHER[n] for n in number]})
+
+
+def text_vectors():
+    rows = np.random.default_rng(1).normal(size=(len(tiny_items.tables()["texts"]), 16)).astype("f4")
+    return pd.DataFrame({"text_id": range(len(rows)), "vector": list(rows)})
+
+
 def write_params(folder, models=None, runtime=None, **training):
     params = {"recipe": "test", "encoder": {"source": "path:encoder"},
               "runtime": {"device": "cpu", "checkpoint_minutes": 0, **(runtime or {})},
@@ -61,6 +74,7 @@ def write_project(folder, models=None, **params):
                                         negative_origin=None),
             "texts": tables["texts"], "keywords": tables["keywords"].assign(method="textrank", score=1.0),
             "nodes": nodes.assign(**counts, centrality=0.1), "edges": edges(),
-            "node_vectors": vectors(nodes).assign(origin="input")}
+            "node_vectors": vectors(nodes).assign(origin="input"), "clusters": clusters(),
+            "text_vectors": text_vectors()}
     for kind, content in rows.items():
         write_table(DatasetPaths("tiny").table(kind), SCHEMAS[kind], content, Provenance("test", "0"))

@@ -15,6 +15,38 @@ def model_class(architecture: str) -> Any:
         from models.baselines.transformer import PieceTransformer
 
         return PieceTransformer
+    if architecture == "dialogpt":
+        from models.baselines.dialogpt import DialoGpt
+
+        return DialoGpt
+    if architecture == "simctg":
+        from models.baselines.simctg import SimCtg
+
+        return SimCtg
+    if architecture == "t5":
+        from models.baselines.t5 import T5
+
+        return T5
+    if architecture == "t5_claps":
+        from models.baselines.claps import T5Claps
+
+        return T5Claps
+    if architecture == "seq2seq":
+        from models.baselines.seq2seq import PointerSeq2Seq
+
+        return PointerSeq2Seq
+    if architecture == "seq2seq_du":
+        from models.baselines.seq2seq_du import Seq2SeqDu
+
+        return Seq2SeqDu
+    if architecture == "cvae":
+        from models.baselines.cvae import Cvae
+
+        return Cvae
+    if architecture == "group_wise":
+        from models.baselines.group_wise import GroupWise
+
+        return GroupWise
     raise ValueError(f"no baseline of word pieces is called {architecture!r}")
 
 

@@ -1,4 +1,4 @@
-"""Named alarms from a training history: collapse of the posterior, contrasts that vanish or never move.
+"""Named alarms from a training history: a latent variable or keyword without use, a leak, contrasts that teach nothing.
 
 Every threshold is a named constant with its reason. An alarm stands if its sign is there in the last epoch; it
 names the epoch since which it has been.
@@ -24,6 +24,13 @@ ABOVE_FREE_BITS = 1.1
 ACTIVE_SHARE = 0.05
 # One percent of a reconstruction of 20 to 30 nats is 0.2 to 0.3 nats, about the KL that is called small above.
 IGNORED_MARGIN = 0.01
+# Above this share of dimensions without a gradient of KL, prior, keyword and graph hardly learn from it.
+FLOOR_SHARE = 0.9
+# Half the KL on training items, in nats of which by chance, of means over a few hundred items, there is less than one:
+# overfitting alone comes to less while the validation loss still falls.
+LEAK_RATIO, LEAK_NATS = 2.0, 1.0
+# Total variation of the next token's distribution: below, not one of a hundred tokens is another under another keyword.
+IGNORED_SWAP = 0.01
 # METHODS A.6: above this share of losses under 0.01 the contrast teaches nobody.
 VANISHED_SHARE = 0.9
 # A contrast that teaches falls by more than two percent in three epochs.
@@ -32,6 +39,7 @@ STUCK_CHANGE, STUCK_EPOCHS = 0.02, 3
 # is nearer to anything than its parts are. Candidates closer together than the second figure leave nothing to choose.
 EASY_PLACE, EASY_SPREAD = 0.5, 0.02
 _LIKENESS = ("train_impostor_cosine", "train_impostor_hardest", "train_impostor_easiest")
+_MEAN = "validation_reconstruction_mean"
 _RECONSTRUCTIONS = ("validation_reconstruction", "validation_reconstruction_prior", "validation_reconstruction_zero")
 
 
@@ -40,9 +48,9 @@ class Alarm:
     """Something that a training should be looked at for.
 
     Attributes:
-        name: ``posterior_collapse``, ``latent_ignored``, ``contrast_vanished_<contrast>``,
-            ``contrast_stuck_<contrast>``, ``impostor_easy``, or an alarm that one contrast has beside these
-            (``spread_shrinking``).
+        name: ``posterior_collapse``, ``latent_ignored``, ``kl_under_floor``, ``leak``, ``keyword_ignored``,
+            ``contrast_vanished_<contrast>``, ``contrast_stuck_<contrast>``, ``impostor_easy``, or an alarm that one
+            contrast has beside these (``spread_shrinking``).
         epoch: 1-based epoch since which the sign has been there.
         message: what was seen, with figures.
         advice: what to try.
@@ -66,7 +74,9 @@ def find_alarms(rows: Sequence[Row], config: "HclConfig") -> list[Alarm]:
         return []
     found: list[Alarm | None] = []
     if config.latent["enabled"]:
-        found += [_collapse(rows, config), _ignored(rows)]
+        found += [_collapse(rows, config), _ignored(rows), _under_floor(rows, config), _leak(rows)]
+    if config.uses_keyword:
+        found.append(_keyword_ignored(rows))
     if any(contrast.needs_keyword for contrast in config.contrasts_used):
         found.append(_easy(rows))
     for contrast in config.contrasts_used:
@@ -102,7 +112,7 @@ def _collapse(rows: Sequence[Row], config: "HclConfig") -> Alarm | None:
         f"KL(q || p) is {last['validation_kl']:.3g} nats per item (free bits: {config.latent['free_bits']:g}) with "
         f"{last['validation_active_units']:.0f} of {config.latent_size} units active: z says little of the target",
         "lengthen latent.annealing_share or set latent.annealing_cycles, raise latent.free_bits or "
-        "latent.word_dropout, set latent.bow_loss",
+        "latent.word_dropout, set latent.bow_loss or latent.batch_norm",
     )
 
 
@@ -116,17 +126,89 @@ def _gain(row: Row) -> float:
     return min(_losses(row)) if all(column in row for column in _RECONSTRUCTIONS) else 0.0
 
 
+def _mean_gain(row: Row) -> float | None:
+    """Return what the prior's mean is worth against z = 0, as a share of the reconstruction; None if not measured."""
+    if _MEAN not in row or not all(column in row for column in _RECONSTRUCTIONS):
+        return None
+    return (row[_RECONSTRUCTIONS[-1]] - row[_MEAN]) / row[_RECONSTRUCTIONS[0]]
+
+
 def _ignored(rows: Sequence[Row]) -> Alarm | None:
-    epoch = holds_since(rows, _RECONSTRUCTIONS, lambda row: _gain(row) < IGNORED_MARGIN)
+    def ignored(row: Row) -> bool:
+        mean = _mean_gain(row)
+        return _gain(row) < IGNORED_MARGIN or (mean is not None and mean < IGNORED_MARGIN)
+
+    epoch = holds_since(rows, _RECONSTRUCTIONS, ignored)
     if epoch is None:
         return None
-    prior, zero = (100 * share for share in _losses(rows[-1]))
+    last, (prior, zero) = rows[-1], (100 * share for share in _losses(rows[-1]))
+    what = "the decoder hardly reads z"
+    if _gain(last) >= IGNORED_MARGIN:
+        what = "it is decoded from the prior's mean, which is hardly better than no z at all"
+    known = f", {100 * (last[_MEAN] / last[_RECONSTRUCTIONS[0]] - 1.0):+.2f} % with its mean" if _MEAN in last else ""
     return Alarm(
         "latent_ignored", epoch,
-        f"reconstruction is {prior:+.2f} % with z from the prior and {zero:+.2f} % with z = 0, against z from the "
-        f"posterior: the decoder hardly reads z",
-        "let z enter in another place too (latent.enters: memory+embed), raise latent.word_dropout or "
-        "latent.free_bits, set latent.bow_loss",
+        f"reconstruction is {prior:+.2f} % with z from the prior{known} and {zero:+.2f} % with z = 0, against z from "
+        f"the posterior: {what}",
+        "let z enter in another place too (latent.enters: memory+embed or layers), raise latent.word_dropout, "
+        "decoder.source_dropout or latent.free_bits, set latent.bow_loss; so that the prior learns what the posterior "
+        "tells the decoder, set latent.posterior relative, with latent.batch_norm",
+    )
+
+
+def _under_floor(rows: Sequence[Row], config: "HclConfig") -> Alarm | None:
+    latent, column = config.latent, "validation_under_floor"
+    if latent["free_bits_for"] == "posterior" or latent["posterior"] == "relative":
+        return None  # the prior has its gradient all the same
+    epoch = holds_since(rows, (column,), lambda row: row[column] > FLOOR_SHARE)
+    if epoch is None:
+        return None
+    return Alarm(
+        "kl_under_floor", epoch,
+        f"KL is under its free bits ({latent['free_bits']:g} nats by {latent['free_bits_by']}) in "
+        f"{100 * rows[-1][column]:.0f} % of the dimensions, where it has no gradient: prior, keyword and graph learn "
+        f"from the contrasts alone",
+        "set latent.free_bits_for posterior, or latent.posterior relative; latent.free_bits_by total, or lower "
+        "latent.free_bits",
+    )
+
+
+def _leak(rows: Sequence[Row]) -> Alarm | None:
+    seen, held_out = "validation_kl_train", "validation_kl"
+
+    def leaking(row: Row) -> bool:
+        small, large = sorted((row[seen], row[held_out]))
+        return large > LEAK_RATIO * small and large - small > LEAK_NATS
+
+    epoch = holds_since(rows, (seen, held_out), leaking)
+    if epoch is None:
+        return None
+    below = rows[-1][seen] < rows[-1][held_out]
+    what = ("the prior knows of the target in training what it does not know here" if below
+            else "the prior lacks in training what it has here")
+    return Alarm(
+        "leak", epoch,
+        f"KL(q || p) is {rows[-1][seen]:.3g} nats on training items and {rows[-1][held_out]:.3g} on validation items: "
+        f"{what}",
+        "hide each item's own edges and target from its prior in training (the leave-one-out graph), see whether the "
+        "splits share texts, and stop earlier if the model overfits" if below
+        else "see whether validation items are easier, or their texts occur in training",
+    )
+
+
+def _keyword_ignored(rows: Sequence[Row]) -> Alarm | None:
+    column, of_prior = "validation_swap_outputs", "validation_swap_prior"
+    epoch = holds_since(rows, (column,), lambda row: row[column] < IGNORED_SWAP)
+    if epoch is None:
+        return None
+    last = rows[-1]
+    way = f" (the prior's mean moves by {last[of_prior]:.2g} of its spread)" if of_prior in last else ""
+    return Alarm(
+        "keyword_ignored", epoch,
+        f"given another item's keyword, the distribution of the next token moves by {100 * last[column]:.2g} %{way}: "
+        f"outputs do not depend on the keyword",
+        "let the decoder see the keyword (decoder.kw_memory), let reconstruction teach it (latent.posterior relative, "
+        "or latent.free_bits_for posterior), hide some of the source (decoder.source_dropout)",
     )
 
 
@@ -169,7 +251,7 @@ def _stuck(rows: Sequence[Row], config: "HclConfig", contrast: "Contrast") -> Al
         return None
     return Alarm(
         f"contrast_stuck_{contrast.name}", int(rows[0]["epoch"]),
-        f"the {contrast.name} contrast stayed between {min(values):.4g} and {largest:.4g} for {len(values)} epochs "
-        f"(log 2 = 0.693 is where its two sides are equal)",
+        f"the {contrast.name} contrast stayed between {min(values):.4g} and {largest:.4g} for {len(values)} epochs"
+        + (" (log 2 = 0.693 is where its two sides are equal)" if contrast.two_sided else ""),
         contrast.advice_if_stuck(config),
     )

@@ -15,7 +15,7 @@ SPECIAL_TOKENS = ("pad", "bos", "eos", "unk", "mask")
 # Group by group what a model needs to know of itself; the keys are those of the params block `train_hcl`.
 _GROUPS: dict[str, dict[str, Any]] = {
     "graph": {"iterations": 2, "edge_type": "shared", "layer_norm": True},
-    "keyword": {"condition": True, "imp_weight": "cosine", "kw_anchor": "input"},
+    "keyword": {"condition": True, "imp_weight": "cosine", "kw_anchor": "input", "unit_scale": True},
     "latent": {
         "enabled": True,
         "size": 200,
@@ -24,11 +24,12 @@ _GROUPS: dict[str, dict[str, Any]] = {
         "free_bits_for": "both",
         "posterior": "absolute",
         "batch_norm": 0.0,
+        "prior_share": 0.0,
         "enters": "memory+embed",
         "bow_loss": True,
         "word_dropout": 0.0,
     },
-    "contrasts": {"dist_norm": "dim"},  # and a block for each of CONTRASTS
+    "contrasts": {"added_to": "token"},  # and a block for each of CONTRASTS
     "decoder": {"layers": 6, "dropout": 0.1, "kw_memory": False, "source_dropout": 0.0},
 }
 
@@ -40,7 +41,7 @@ _CHOICES: dict[tuple[str, ...], Sequence[str]] = {
     ("latent", "free_bits_by"): ("dimension", "total"),
     ("latent", "free_bits_for"): ("both", "posterior"),
     ("latent", "posterior"): POSTERIORS,
-    ("contrasts", "dist_norm"): ("dim", "none"),
+    ("contrasts", "added_to"): ("token", "sentence"),
 }
 
 

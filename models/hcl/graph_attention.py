@@ -106,7 +106,10 @@ class GraphAttention(nn.Module):
 
     def vectors(self, h0: Tensor, around: Neighbourhood) -> Tensor:
         """Return the vectors (m, d) of the nodes of a neighbourhood that its last round makes, given all h^0 (n, d)."""
-        return self._rounds(h0.index_select(0, around.nodes), around.rounds)
+        h = h0.index_select(0, around.nodes)
+        if len(around.changed):
+            h = h.index_copy(0, around.changed, around.vectors.to(h.dtype))
+        return self._rounds(h, around.rounds)
 
     @torch.no_grad()
     def all_vectors(self, graph: KeywordGraph) -> Tensor:

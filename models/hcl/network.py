@@ -21,10 +21,11 @@ from models.hcl.decoder import Decoder, past_length
 from models.hcl.graph_attention import GraphAttention
 from models.hcl.impostor import Impostor, impostor_candidates, likeness
 from models.hcl.keyword_graph import KeywordGraph
-from models.hcl.latent import Gaussian, GaussianNetwork, LatentEntry, Posterior
+from models.hcl.latent import Gaussian, LatentEntry, Posterior, Prior, unit_scale
 from models.hcl.output import Contrasted, HclOutput, KeywordOutput, LatentOutput
 from models.hcl.plan import KEY, KEYS, Encoded, KeywordPlan, PackedPlan, Plan, Planner, Targets, flat, joined_texts
 from models.hcl.segments import segment_sum, taken
+from models.hcl.views import Views
 from models.losses import at_least_float32, bow_loss
 
 _WORDS = 64  # a vocabulary of so many words, or a multiple, lies well in the memory of a GPU
@@ -70,9 +71,10 @@ class HclNetwork(PreTrainedModel):
     [SEP]; ``y_in``, ``y_out``, ``y_in_mask`` (B, Lt), the shifted pair; ``neg_ids``, ``neg_mask`` (B, Ln),
     ``has_negative`` (B,), or with K negatives per item (B, K, Ln) and (B, K); ``kx``, ``ky``, ``kneg`` (B,) node
     ids, -1 for none. Optional: ``eps`` (B, dz), noise for z (else drawn), and ``unseen_vectors`` (B, d), initial
-    vectors where ``kx`` is -1. Every mask has a real token in each row; a row without a negative holds, say,
-    [CLS] [SEP]. ``plan``, from :meth:`planner`, spares the device the search for what the batch
-    reads, and :func:`joined_texts` the joining of its texts.
+    vectors where ``kx`` is -1. Training may add ``view`` (B,), what an item sees of the graph (:class:`Views`), and
+    ``dropped`` (B,), where its input keyword is to be a new node; both read ``unseen_vectors`` too. Every mask has a
+    real token in each row; a row without a negative holds, say, [CLS] [SEP]. ``plan``, from :meth:`planner`, spares
+    the device the search for what the batch reads, and :func:`joined_texts` the joining of its texts.
     """
 
     config: HclConfig
@@ -93,7 +95,7 @@ class HclNetwork(PreTrainedModel):
             width, config.graph["iterations"], config.graph["edge_type"], config.graph["layer_norm"]
         )
         self.impostor = Impostor(width, config.keyword["imp_weight"])
-        self.prior = GaussianNetwork(width, size)
+        self.prior = Prior(width, size, config.keyword["unit_scale"])
         self.posterior = Posterior(width, size, config.latent["posterior"] == "relative", config.latent["batch_norm"])
         self.latent_entry = LatentEntry(config)
         self.keyword_slot = nn.Linear(width, width)
@@ -188,6 +190,8 @@ class HclNetwork(PreTrainedModel):
             keyword = replace(keyword, mask=keyword.mask & (batch["kx"] >= 0))
         contrasts = self._contrasts(keyword, None)
         latent, z = self.latent(texts, keyword, batch) if has_latent else (None, None)
+        if latent is not None and z is not None:
+            z = self._from_prior(z, latent.prior)
         contrasts |= self._contrasts(keyword, latent)
         u_in, hidden = keyword.u_in if keyword is not None else None, texts["x"].states
         reconstruction = self.reconstruct(hidden, u_in, z, batch, plan.targets)
@@ -210,12 +214,30 @@ class HclNetwork(PreTrainedModel):
             keyword: from :meth:`keywords`.
             batch: see the class.
         """
-        h_x = texts["x"].vector
-        prior = self.prior(h_x, keyword.u_in if keyword is not None else None)
-        posteriors = self._posteriors(texts, prior)
+        h_x, (prior, posteriors) = texts["x"].vector, self.gaussians(texts, keyword)
         z = posteriors.of_text(0).sample(self.noise(batch))
         bow = self._bow(h_x, z, batch) if self.config.uses_bow else None
         return LatentOutput.of(self.config, prior, posteriors, batch.get("has_negative"), bow), z
+
+    def _from_prior(self, z: Tensor, prior: Gaussian) -> Tensor:
+        """Return z (B, dz), in training for a share of the items, at random, the prior's mean.
+
+        The hybrid objective of Sohn et al. 2015, item by item: the decoder learns from what texts are decoded from, and
+        what it lacks there goes to prior, keyword and graph.
+        """
+        share = self.config.latent["prior_share"]
+        if not self.training or share == 0.0:
+            return z
+        chosen = torch.rand(len(z), 1, device=z.device) < share
+        return torch.where(chosen, prior.mu, z)
+
+    def gaussians(self, texts: Mapping[str, Encoded], keyword: KeywordOutput | None) -> tuple[Gaussian, Gaussian]:
+        """Return p(z | x, u_in) (B, dz), and q(z | x, y) of true output and K negatives (B, 1 + K, dz).
+
+        See :meth:`latent` for the arguments.
+        """
+        prior = self.prior(texts["x"].vector, keyword.u_in if keyword is not None else None)
+        return prior, self._posteriors(texts, prior)
 
     def _posteriors(self, texts: Mapping[str, Encoded], prior: Gaussian) -> Gaussian:
         """Return q(z | x, y) of the true output and of the negatives (B, 1 + K, dz)."""
@@ -283,15 +305,19 @@ class HclNetwork(PreTrainedModel):
         self._vectors = None
         return super().train(mode)
 
-    def planner(self) -> Planner:
-        """Return what makes the plans of batches, from a copy of the graph's structure on the CPU."""
-        return Planner(self.graph.structure(), self.config, self.attention.limit)
+    def planner(self, views: Views | None = None) -> Planner:
+        """Return what makes the plans of batches, from a copy of the graph's structure on the CPU.
+
+        Args:
+            views: of the graph, for batches that have ``view``.
+        """
+        return Planner(self.graph.structure(), self.config, self.attention.limit, views)
 
     def plan(self, batch: Mapping[str, Tensor]) -> Plan:
         """Return the batch's plan, or make it, for which the host waits for the device."""
         packed = cast(PackedPlan | None, batch.get(KEY))
         if packed is None:
-            read = {name: batch[name].cpu() for name in ("kx", "ky", "kneg", "y_in_mask", "unseen_vectors")
+            read = {name: batch[name].cpu() for name in ("kx", "ky", "kneg", "y_in_mask", "unseen_vectors", "view")
                     if name in batch}
             packed = self.planner().plan(read, self._on_neighbourhoods).to(batch["y_in_mask"].device)
         return packed.unpacked()
@@ -315,8 +341,10 @@ class HclNetwork(PreTrainedModel):
         size = len(batch["kx"])
         u_in, u_out, of_candidates = taken(vectors, plan.rows).split([size, size, len(plan.rows.index) - 2 * size])
         known, has_output, has_impostor = plan.known.bool()
-        if not plan.all_known[0]:
-            u_in = self._with_unseen(known, u_in, batch["unseen_vectors"])
+        if "dropped" in batch:
+            known = known & ~batch["dropped"]
+        if not plan.all_known[0] or "dropped" in batch:
+            u_in = self._with_unseen(known, u_in, cast(Tensor, plan.alone))
         if not plan.all_known[1]:
             u_out = u_out.masked_fill(~has_output.unsqueeze(-1), 0.0)
         u_in, u_out, u_imp = at_least_float32(u_in, u_out, self.impostor(u_out, of_candidates, plan.samples))
@@ -332,7 +360,7 @@ class HclNetwork(PreTrainedModel):
         """Return what the decoder attends to, [Wm z ; u_in ; H_x] (B, S, d), and its mask (B, S)."""
         slots = self.latent_entry.memory_slots(z) if z is not None else []
         if self.config.decoder["kw_memory"] and u_in is not None:
-            slots.append(self.keyword_slot(u_in))
+            slots.append(self.keyword_slot(unit_scale(u_in) if self.config.keyword["unit_scale"] else u_in))
         parts = [slot.unsqueeze(1) for slot in slots]
         real = torch.ones(len(mask), len(slots), dtype=torch.bool, device=mask.device)
         return torch.cat([*parts, hidden], dim=1), torch.cat([real, mask.bool()], dim=1)
@@ -360,13 +388,21 @@ class HclNetwork(PreTrainedModel):
         self, hidden: Tensor, u_in: Tensor | None, z: Tensor | None, batch: Mapping[str, Tensor], targets: Targets
     ) -> Tensor:
         """Return -log p(y+ | x, z) (B,), summed over tokens, given encoder states of x (B, Lx, d) and u_in (B, d)."""
+        return self.surprise(self.token_scores(hidden, u_in, z, batch, targets), batch, targets)
+
+    def surprise(self, logits: Tensor, batch: Mapping[str, Tensor], targets: Targets) -> Tensor:
+        """Return the cross-entropy (B,) of scores (N, V), at least, of all targets' tokens, summed over each target."""
+        words = batch["y_out"].flatten().index_select(0, targets.places.index)
+        return segment_sum(F.cross_entropy(logits, words, reduction="none"), targets.samples)
+
+    def token_scores(
+        self, hidden: Tensor, u_in: Tensor | None, z: Tensor | None, batch: Mapping[str, Tensor], targets: Targets
+    ) -> Tensor:
+        """Return the scores (N, V), at least, of all targets' tokens, as :meth:`reconstruct` has them."""
         memory, memory_mask = self.memory(hidden, batch["x_mask"], u_in, z)
         memory_mask = self._source_dropout(memory_mask, hidden.shape[1])
         states = self.decode(self._word_dropout(batch), memory, memory_mask, z)
-        # (tokens, V), at least: padding never meets the vocabulary
-        logits = self.score(taken(states.flatten(0, 1), targets.places)).float()
-        words = batch["y_out"].flatten().index_select(0, targets.places.index)
-        return segment_sum(F.cross_entropy(logits, words, reduction="none"), targets.samples)
+        return self.score(taken(states.flatten(0, 1), targets.places)).float()  # padding never meets the vocabulary
 
     def _word_dropout(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Replace input words of the decoder by [MASK] at random, so that it has to lean on z."""

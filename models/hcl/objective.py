@@ -46,8 +46,9 @@ def objective(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the training loss of a batch, or a micro-batch's share in it.
 
-    L = (L_rec + beta * KL + L_bow) / mean target length + sum of weighted contrasts. Reconstruction, KL and
-    bag of words are sums over a sentence (``sent_sum``) averaged over samples, then divided by a constant of
+    L = (L_rec + beta * KL + L_bow) / mean target length + sum of weighted contrasts; with ``added_to: sentence`` the
+    contrasts are divided too, and so weigh beside the sum over a sentence as equation 3 prints it. Reconstruction, KL
+    and bag of words are sums over a sentence (``sent_sum``) averaged over samples, then divided by a constant of
     the training set, so that beta means what it says. Free bits act here alone; beta touches no contrast.
 
     Args:
@@ -71,10 +72,11 @@ def objective(
         parts["bow"] = output.latent.bow.sum() / totals.items
         elbo = elbo + parts["bow"]
     loss = elbo / config.mean_target_length
+    divisor = config.mean_target_length if config.contrasts["added_to"] == "sentence" else 1.0
     for contrast in config.contrasts_used:
         if (found := output.contrasts.get(contrast.name)) is not None:
             parts[contrast.name] = masked_mean(found.loss, found.mask, contrast.count(totals))
-            loss = loss + config.contrasts[contrast.name]["weight"] * parts[contrast.name]
+            loss = loss + config.contrasts[contrast.name]["weight"] / divisor * parts[contrast.name]
     return loss, {name: value.detach() for name, value in {"loss": loss, **parts}.items()}
 
 

@@ -36,7 +36,7 @@ class LatentOutput:
     Attributes:
         prior, posterior, negative: p(z|x,u), q(z|x,y+), q(z|x,y-); ``negative`` is None without negatives.
         kl_dims: KL(q+ || p) by dimension (B, dz).
-        d_pos, d_neg: KL(q+ || p) and KL(q- || p) as the contrast sees them (``dist_norm``) (B,); with K negatives
+        d_pos, d_neg: KL(q+ || p) and KL(q- || p) as the contrast sees them, per dimension (B,); with K negatives
             per item, ``d_neg`` is (B, K) and ``negative`` (B, K, dz).
         has_negative: which negatives are real, (B,) or (B, K).
         bow: bag-of-words loss, summed over tokens (B,).
@@ -62,9 +62,8 @@ class LatentOutput:
         Raises:
             ValueError: negatives are given without ``has_negative``.
         """
-        divisor = config.latent_size if config.contrasts["dist_norm"] == "dim" else 1
         all_dims = gaussian_kl_dims(texts.mu, texts.logvar, prior.mu.unsqueeze(1), prior.logvar.unsqueeze(1))
-        distances, posterior = all_dims.sum(-1) / divisor, texts.of_text(0)  # (B, 1 + K), (B, dz)
+        distances, posterior = all_dims.sum(-1) / config.latent_size, texts.of_text(0)  # (B, 1 + K), (B, dz)
         kl_dims, d_pos = all_dims[:, 0], distances[:, 0]
         if texts.mu.shape[1] == 1:
             return cls(prior, posterior, None, kl_dims, d_pos, None, None, bow)

@@ -17,6 +17,7 @@ from models.hcl.impostor import impostor_candidates
 from models.hcl.keyword_graph import KeywordGraph
 from models.hcl.neighbourhood import Neighbourhood, neighbourhood
 from models.hcl.segments import Rows
+from models.hcl.views import Views
 
 KEY = "plan"  # under which a batch holds its plan
 
@@ -31,6 +32,7 @@ class KeywordPlan:
         known: 1 for input and output keywords that are nodes, and for samples with an impostor (3, B).
         all_known: whether all input keywords are, and whether all output keywords are.
         samples: the sample of each candidate.
+        alone: initial vectors (B, d) of input keywords that are new nodes, read where they are not known, or dropped.
     """
 
     around: Neighbourhood | None
@@ -38,6 +40,7 @@ class KeywordPlan:
     known: Tensor
     all_known: tuple[bool, bool]
     samples: Rows
+    alone: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -69,37 +72,42 @@ class Plan:
 
 
 class PackedPlan:
-    """A plan that moves to a device as a tensor does, in one copy."""
+    """A plan that moves to a device as a tensor does, in one copy for each type of number."""
 
     def __init__(self, plan: Plan) -> None:
-        tensors: list[Tensor] = []
+        tensors: dict[torch.dtype, list[Tensor]] = {}
 
         def found(tensor: Tensor) -> Tensor:
-            tensors.append(tensor)
+            tensors.setdefault(tensor.dtype, []).append(tensor)
             return tensor
 
         _mapped(plan, found)
-        self._plan, self._sizes = plan, [tensor.shape for tensor in tensors]
-        self._flat = torch.cat([tensor.flatten() for tensor in tensors])
+        self._plan = plan
+        self._flat = {dtype: torch.cat([tensor.flatten() for tensor in alike]) for dtype, alike in tensors.items()}
 
     def to(self, device: torch.device, non_blocking: bool = False) -> "PackedPlan":
         """Return the plan on ``device``."""
-        return self._with(self._flat.to(device, non_blocking=non_blocking))
+        return self._moved(lambda flat: flat.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> "PackedPlan":
         """Return the plan in page-locked memory."""
-        return self._with(self._flat.pin_memory())
+        return self._moved(Tensor.pin_memory)
 
     def unpacked(self) -> Plan:
-        """Return the plan, its tensors views of the one that was moved."""
-        pieces = iter(self._flat.split([size.numel() for size in self._sizes]))
-        sizes = iter(self._sizes)
-        plan: Plan = _mapped(self._plan, lambda _: next(pieces).view(next(sizes)))
+        """Return the plan, its tensors views of those that were moved."""
+        ends = dict.fromkeys(self._flat, 0)
+
+        def view(tensor: Tensor) -> Tensor:
+            start = ends[tensor.dtype]
+            ends[tensor.dtype] = start + tensor.numel()
+            return self._flat[tensor.dtype][start : ends[tensor.dtype]].view(tensor.shape)
+
+        plan: Plan = _mapped(self._plan, view)
         return plan
 
-    def _with(self, flat: Tensor) -> "PackedPlan":
+    def _moved(self, change: Callable[[Tensor], Tensor]) -> "PackedPlan":
         moved = object.__new__(PackedPlan)
-        moved._plan, moved._sizes, moved._flat = self._plan, self._sizes, flat
+        moved._plan, moved._flat = self._plan, {dtype: change(flat) for dtype, flat in self._flat.items()}
         return moved
 
 
@@ -111,11 +119,13 @@ class Planner:
         graph: its keyword graph, on the CPU.
         config: of the model.
         limit: edges of a block; see :func:`neighbourhood`.
+        views: what batches do not see of the graph that say so by ``view``; None if there are no such batches.
     """
 
     graph: KeywordGraph
     config: HclConfig
     limit: int
+    views: Views | None = None
 
     def plan(self, batch: Mapping[str, Tensor], training: bool = True) -> PackedPlan:
         """Return the plan of a batch on the CPU.
@@ -126,7 +136,8 @@ class Planner:
                 all nodes.
 
         Raises:
-            ValueError: an input keyword is no node, and the batch has no vector for it.
+            ValueError: an input keyword is no node, and the batch has no vector for it; or the batch has views, and
+                the planner none.
         """
         keywords = self._keywords(batch, training) if self.config.uses_keyword else None
         return PackedPlan(Plan(Targets.of(batch["y_in_mask"]), keywords))
@@ -136,23 +147,42 @@ class Planner:
         return impostor_candidates(self.graph, ky, kneg, neighbours=self.config.graph["iterations"] > 0)
 
     def _keywords(self, batch: Mapping[str, Tensor], training: bool) -> KeywordPlan:
-        kx, ky, iterations = batch["kx"], batch["ky"], self.config.graph["iterations"]
+        ky, iterations = batch["ky"], self.config.graph["iterations"]
         sample, candidates, impostor = self.impostors(ky, batch["kneg"])
+        kx, alone = self._seen(batch) if "view" in batch else (batch["kx"], batch.get("unseen_vectors"))
         known = torch.stack([kx >= 0, ky >= 0, impostor])
         all_known = bool(known[0].all()), bool(known[1].all())
-        if not all_known[0] and "unseen_vectors" not in batch:
+        if not all_known[0] and alone is None:
             raise ValueError(f"HclModel: {int((~known[0]).sum())} input keywords are no nodes; give their "
                              f"unseen_vectors (B, d)")
         nodes = torch.cat([kx, ky, candidates])
         real, around = nodes >= 0, None
         rows = torch.where(real, nodes, torch.zeros_like(nodes))
         if training and iterations > 0 and real.any():
+            of = F.pad(batch["view"], (0, len(nodes) - len(kx)))[real] if "view" in batch else None
             around, found = neighbourhood(self.graph, nodes[real], iterations, self.limit,
-                                          self.config.graph["edge_type"] == "signed")
+                                          self.config.graph["edge_type"] == "signed", self.views, of)
             rows = torch.zeros_like(nodes).index_put((real,), found)
         count = around.rounds[-1].receivers if around is not None else self.graph.num_nodes
         return KeywordPlan(around, Rows.of(rows, count), known.long(), all_known,
-                           Rows.of(sample, len(kx), ascending=True))
+                           Rows.of(sample, len(kx), ascending=True), alone)
+
+    def _seen(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Return the input keywords (B,) in the batch's views, -1 where one is gone, and the vectors of new nodes.
+
+        Without rounds a node is its initial vector, so one that differs in its view is a new node.
+        """
+        if self.views is None:
+            raise ValueError("HclModel: the batch says what it must not see of the graph, the planner has no views")
+        kx, view, alone = batch["kx"], batch["view"], batch["unseen_vectors"]
+        differences = self.views.among(torch.unique(view), self.graph.num_nodes, self.graph.num_edges)
+        rows = differences.row_of(view * self.graph.num_nodes + kx)
+        gone = rows == -1
+        if self.config.graph["iterations"] == 0:
+            changed = rows >= 0
+            alone = alone.clone().index_put((changed,), self.views.vectors[rows[changed]])
+            gone = gone | changed
+        return torch.where(gone, -1, kx), alone
 
 
 def _mapped(part: Any, change: Callable[[Tensor], Tensor]) -> Any:

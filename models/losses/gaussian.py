@@ -86,7 +86,7 @@ def mahalanobis(
         mu, logvar: mean and log variance of the Gaussians (B, dz).
         form: ``inverse`` divides by the variance; ``printed`` multiplies, as the paper prints by mistake.
         sqrt: take the root, which makes it a distance in the strict sense.
-        per_dim: mean over dimensions instead of the sum (``dist_norm: dim``), taken before the root; its
+        per_dim: mean over dimensions instead of the sum (as the contrast takes it), taken before the root; its
             expectation is 1 for a point drawn from the Gaussian.
 
     Returns:

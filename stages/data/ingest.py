@@ -13,6 +13,7 @@ from stages.data.items.counts import summary
 from stages.data.items.examples import Ingested, classified_examples, contrasted_examples
 from stages.data.layouts.newsgroups import stripped_posts
 from stages.data.layouts.registry import structure_of
+from stages.data.negatives.mined import Embed, frozen
 from stages.data.negatives.sources import check_source
 from stages.data.reading.files import read_rows
 from stages.data.reading.rows import RawRow
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from stages.params.data import Dataset, Ingest
 
 
-def run(rows: Iterable[RawRow], dataset: "Dataset", params: "Ingest", seed: int, scratch: Path) -> Ingested:
+def run(rows: Iterable[RawRow], dataset: "Dataset", params: "Ingest", seed: int, scratch: Path,
+        embed: Embed | None = None) -> Ingested:
     """Turn raw rows into examples (METHODS A.1).
 
     Texts and rows lie on disk; memory holds some tens of bytes per distinct text and per item. Retrieved
@@ -36,6 +38,7 @@ def run(rows: Iterable[RawRow], dataset: "Dataset", params: "Ingest", seed: int,
         params: rules, shares and limits.
         seed: the project's seed.
         scratch: an empty folder; it is needed until the pieces of the result have been written.
+        embed: what mines negatives, or tells how easy they are.
 
     Raises:
         InputError: too many rows are unusable, or they give no examples under ``params``.
@@ -47,7 +50,7 @@ def run(rows: Iterable[RawRow], dataset: "Dataset", params: "Ingest", seed: int,
     check_share(taken, params.max_rejected)
     if labelled:
         return classified_examples(taken, dataset, params, seed)
-    return contrasted_examples(connected(taken, params.split_by, params.captions), dataset, params, seed)
+    return contrasted_examples(connected(taken, params.split_by, params.captions), dataset, params, seed, embed)
 
 
 def _work(process: StageProcess) -> None:
@@ -60,7 +63,10 @@ def _work(process: StageProcess) -> None:
         rmtree(spool)  # left by an attempt that was killed
     spool.mkdir()
     try:
-        made = run(read_rows(dataset), dataset, params.ingest_settings(key), params.seed, spool)
+        settings = params.ingest_settings(key)
+        asked = (settings.neg_source == "mined" or settings.told_apart) and structure_of(dataset.layout) != "labelled"
+        embed = frozen(settings.neg_encoder) if asked else None
+        made = run(read_rows(dataset), dataset, settings, params.seed, spool, embed)
         provenance = Provenance(process.name, process.params_hash, counts=made.counts)
         paths = DatasetPaths(key)
         for name, pieces in made.pieces.items():

@@ -123,7 +123,16 @@ class Ingest(Block):
 
     qqp_rule: Literal["undirected_one", "undirected_all", "undirected_zip", "question1_one", "question1_all",
                       "question1_zip"] = "undirected_one"
-    neg_source: Literal["given", "labelled", "retrieved", "none"] = "labelled"
+    neg_source: Literal["given", "labelled", "retrieved", "mined", "none"] = Field(
+        "labelled", description="retrieved: by overlap of words (stories, dialogues: roc_neg, douban_neg); mined: the "
+                                "text, of stories and dialogues the output, nearest to the input by `neg_encoder`")
+    neg_encoder: str = Field("bundled", pattern=r"^(bundled|hub:.+|path:.+)$",
+                             description="frozen, of whatever source `encoder` has; embeds texts for `mined`, on the "
+                                         "CPU by one thread")
+    neg_ceiling: float | None = Field(None, gt=0, le=1, description="mined: cosine above which a text is taken for a "
+                                                                    "paraphrase that nobody labelled; null: none is")
+    told_apart: bool = Field(False, description="also count the items whose output `neg_encoder` finds nearer to the "
+                                                "input than the negative; counted anyway where they are mined")
     neg_pick: Literal["hardest", "random"] = "hardest"
     negatives: int = Field(1, ge=1, description="negatives per item, best first; the further ones serve the contrast "
                                                "between instances alone")

@@ -6,7 +6,17 @@ from pydantic import Field, model_validator
 
 from stages.params.block import SEEDS, Block, Seeds, Switches
 from stages.params.checks import Earlier, TrackChecks
-from stages.params.hcl_baselines import PieceTransformer
+from stages.params.hcl_baselines import (
+    T5,
+    Cvae,
+    DialoGpt,
+    GroupWise,
+    PieceTransformer,
+    Seq2Seq,
+    Seq2SeqDu,
+    SimCtg,
+    T5Claps,
+)
 from stages.params.presets import Presets
 from stages.runtime.errors import nearest
 
@@ -20,6 +30,13 @@ class GraphAttention(Block):
     iterations: int = Field(2, ge=0, description="T; 0 is the ablation without graph")
     edge_type: Literal["shared", "signed"] = "shared"
     layer_norm: bool = True
+    own_edges: Literal["component", "item", "leaking"] = Field(
+        "component", description="what a training item does not see of the graph when its prior is computed: what its "
+                                 "connected component contributed, what itself did, or leaking: nothing, so that the "
+                                 "graph tells it its target")
+    kw_dropout: float | None = Field(None, ge=0, lt=1, description="share of training inputs whose keyword becomes an "
+                                                                   "unseen one; null: as many as make unseen keywords "
+                                                                   "as frequent as in validation, none if leaking")
 
 
 class KeywordUse(Block):
@@ -31,6 +48,8 @@ class KeywordUse(Block):
                               "likeness in a random projection that nothing trains; attention trained by the very "
                               "contrasts, which drifts to the easiest; none; one learned matrix on their mean")
     kw_anchor: Literal["input", "output"] = "input"
+    unit_scale: bool = Field(True, description="u and h_x enter the prior, and u the decoder's memory, scaled to a "
+                                               "root mean square of 1; false: as long as they are, u by far the longer")
 
 
 class Latent(Block):
@@ -50,6 +69,9 @@ class Latent(Block):
                                 "spread, so that reconstruction teaches the prior")
     batch_norm: float = Field(0.0, ge=0, description="gamma: standard deviation to which the posterior's means are "
                                                      "normalised over a micro-batch (BN-VAE); 0: they are not")
+    prior_share: float = Field(0.0, ge=0, lt=1, description="share of training items whose target is reconstructed "
+                                                            "from the prior's mean, as texts are decoded, instead of "
+                                                            "from the posterior")
     annealing_steps: int = Field(10_000, ge=0)
     annealing_share: float = Field(0.2, ge=0, le=1, description="of all steps; the smaller of both counts")
     annealing_cycles: int = Field(1, ge=1, description="rises of beta from 0 to 1; more than one is cyclical, "
@@ -89,7 +111,9 @@ class Contrasts(Block):
     instance: InstanceContrast = InstanceContrast()
     keyword: Contrast = Contrast(temperature=0.1)
     mahalanobis: Mahalanobis = Mahalanobis()
-    dist_norm: Literal["dim", "none"] = "dim"
+    added_to: Literal["token", "sentence"] = Field(
+        "token", description="what stands beside the contrasts: reconstruction per token, or, as equation 3 prints it, "
+                             "summed over the sentence, beside which they weigh less by the mean target length")
 
 
 class Decoder(Block):
@@ -130,15 +154,17 @@ class Training(Block):
 
 # The text to the letter, where it decides a switch, with only clear misprints corrected: the Mahalanobis distance
 # keeps its inverse (METHODS A.6). The text leaves W_i of the impostor undefined; of the readings, `linear` alone makes
-# it a matrix, as its capital letter has it. What the text does not say (T, sizes, temperatures, how z enters) keeps its
-# default, and what makes an ablation (condition, enabled, weights, T = 0) may stand beside the preset.
+# it a matrix, as its capital letter has it. Nothing is hidden from an item, since the text has one graph for all. What
+# the text does not say (T, sizes, temperatures, how z enters) keeps its default, and what makes an ablation (condition,
+# enabled, weights, T = 0) may stand beside the preset.
 _PRESETS: dict[str, dict[str, Any]] = {"paper": {
-    "graph": {"edge_type": "shared", "layer_norm": False},
-    "keyword": {"imp_weight": "linear", "kw_anchor": "input"},
+    "graph": {"edge_type": "shared", "layer_norm": False, "own_edges": "leaking", "kw_dropout": 0.0},
+    "keyword": {"imp_weight": "linear", "kw_anchor": "input", "unit_scale": False},
     "latent": {"free_bits": 0.0, "free_bits_by": "dimension", "free_bits_for": "both", "posterior": "absolute",
-               "batch_norm": 0.0, "annealing_steps": 0, "annealing_cycles": 1, "bow_loss": False, "word_dropout": 0.0},
+               "batch_norm": 0.0, "prior_share": 0.0, "annealing_steps": 0, "annealing_cycles": 1, "bow_loss": False,
+               "word_dropout": 0.0},
     "contrasts": {"instance": {"multi_neg": "printed"}, "mahalanobis": {"form": "inverse", "sqrt": False},
-                  "dist_norm": "none"},
+                  "added_to": "sentence"},
     "decoder": {"kw_memory": False, "source_dropout": 0.0}}}
 
 
@@ -147,7 +173,8 @@ class TrainHcl(Switches):
 
     presets: ClassVar[Presets] = _PRESETS
 
-    architecture: Literal["hcl", "transformer"] = Field(
+    architecture: Literal["hcl", "cvae", "seq2seq", "transformer", "seq2seq_du", "dialogpt", "t5", "group_wise",
+                          "t5_claps", "simctg"] = Field(
         "hcl", description="hcl, and its ablations by the switches below; others: a baseline of word pieces on the "
                            "same items, which reads the block of its own name and `training` alone")
     preset: Literal["paper"] | None = Field(None, description="paper: every switch as the text has it, only clear "
@@ -157,7 +184,15 @@ class TrainHcl(Switches):
     latent: Latent = Latent()
     contrasts: Contrasts = Contrasts()
     decoder: Decoder = Decoder()
+    cvae: Cvae = Cvae()
+    seq2seq: Seq2Seq = Seq2Seq()
     transformer: PieceTransformer = PieceTransformer()
+    seq2seq_du: Seq2SeqDu = Seq2SeqDu()
+    group_wise: GroupWise = GroupWise()
+    dialogpt: DialoGpt = DialoGpt()
+    t5: T5 = T5()
+    t5_claps: T5Claps = T5Claps()
+    simctg: SimCtg = SimCtg()
     training: Training = Training()
 
 

@@ -15,7 +15,7 @@ from stages.artifacts.paths import COMPARISON, ModelPaths, RunPaths, seeded_name
 from stages.artifacts.schemas import TableSchema
 from stages.artifacts.tables import read_frame, read_table
 from stages.results.comparison import EvaluatedRun
-from stages.results.schemas import MCNEMAR, PAIRED
+from stages.results.schemas import BY_STRATUM, MCNEMAR, PAIRED
 from stages.results.track import TrackResults
 from stages.runtime.errors import InputError
 from stages.runtime.settings import Params
@@ -167,13 +167,15 @@ def require_trained(params: Params, tracks: Iterable[TrackResults]) -> None:
                 require(path, f"{track.trained_by}@{model.name}")
 
 
-def read_comparison() -> tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]:
-    """Return what the comparison reported by label, and tables ``paired`` and ``mcnemar``; empty where there is none.
+def read_comparison() -> tuple[dict[str, Any], pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Return what the comparison reported by label, and tables ``paired``, ``mcnemar`` and ``by_stratum``.
+
+    Each is empty where there is none.
     """
     path = COMPARISON / "metrics.json"
-    tables = ((COMPARISON / f"{schema.name}.parquet", schema) for schema in (PAIRED, MCNEMAR))
-    paired, exact = (read_frame(path, schema) if path.exists() else pd.DataFrame() for path, schema in tables)
-    return read_json(path, "compare") if path.exists() else {}, paired, exact
+    tables = ((COMPARISON / f"{schema.name}.parquet", schema) for schema in (PAIRED, MCNEMAR, BY_STRATUM))
+    paired, exact, strata = (read_frame(path, schema) if path.exists() else pd.DataFrame() for path, schema in tables)
+    return read_json(path, "compare") if path.exists() else {}, paired, exact, strata
 
 
 def require_comparison(params: Params, tracks: Collection[TrackResults]) -> None:

@@ -1,7 +1,7 @@
 """Compare the runs of each data set on the same items: paired tests, and means over the seeds of a row.
 
 Reads predictions.parquet, scores.parquet and metrics.json of every run that params.yaml lists; writes
-comparison/paired.parquet, comparison/metrics.json and, for classifiers, comparison/mcnemar.parquet. Runs are compared
+comparison/paired.parquet, by_stratum.parquet, metrics.json and, for classifiers, mcnemar.parquet. Runs are compared
 within a track, data set and split, on identical items with identical references; every pair stands in the table once.
 Tracks are kept apart because they are scored on different tokens, and classifiers on none.
 
@@ -9,6 +9,9 @@ Seeds. A run whose model has several seeds is compared as a whole, as "hcl (3 se
 The value of the whole is the mean over its seeds, on every resample.
 
 Floors take part as "floor copy" and so on.
+
+Strata. Where a track has strata of its items (stages.tracks.evaluation.strata), all of it is done within each of them
+too, for comparison/by_stratum.parquet and under ``strata`` in metrics.json.
 
 What an interval says: the items are resampled, with all that was scored on them, and the trained models stay as they
 are. How much a metric moves from seed to seed is told by its standard deviation over seeds, in metrics.json. A p
@@ -29,16 +32,19 @@ from stages.artifacts.paths import COMPARISON
 from stages.artifacts.tables import Provenance, write_json, write_table
 from stages.results.artifacts import read_evaluated, seeded_runs
 from stages.results.comparison import (
+    ComparedSystem,
     Discordance,
     EvaluatedRun,
     comparable,
     exact_rows,
     measured_systems,
     paired_rows,
+    strata_of,
     summary,
     systems_of,
+    within,
 )
-from stages.results.schemas import MCNEMAR, PAIRED
+from stages.results.schemas import BY_STRATUM, MCNEMAR, PAIRED
 from stages.results.tracks import TRACKS
 from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.seeds import derived_seed
@@ -55,11 +61,12 @@ _PAIRED = ["dataset", "metric", "first", "second", "items", "first_value", "seco
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the stage makes: tables ``paired`` and ``mcnemar``, and the content of ``metrics.json``."""
+    """What the stage makes: tables ``paired``, ``mcnemar``, ``by_stratum``, and the content of ``metrics.json``."""
 
     paired: pd.DataFrame
     metrics: dict[str, Any]
     mcnemar: pd.DataFrame
+    by_stratum: pd.DataFrame
 
 
 def run(runs: Sequence[EvaluatedRun], settings: "Compare", seed: int) -> Comparison:
@@ -75,18 +82,31 @@ def run(runs: Sequence[EvaluatedRun], settings: "Compare", seed: int) -> Compari
     """
     rows: list[dict[str, Any]] = []
     exact: list[dict[str, Any]] = []
+    strata: list[dict[str, Any]] = []
     metrics: dict[str, Any] = {}
-    for label, together in comparable(runs).items():
-        systems, items = systems_of(together), len(together[0].items)
+
+    def tested(systems: Sequence[ComparedSystem], items: int, place: dict[str, str]) -> tuple[
+            list[dict[str, Any]], dict[str, Any]]:
+        """Return the tests between systems, and what is said of each."""
         measured = measured_systems(systems, settings.resamples, derived_seed(seed, STAGE))
-        rows += [{"dataset": label, "items": items, **row} for row in paired_rows(systems, measured, settings.level)]
-        metrics[label] = {"groups": {system.name: summary(system, measured[system.name], settings.level)
-                                     for system in systems},
-                          "items": items, "resamples": settings.resamples, "level": settings.level, "test": TEST}
+        return ([{**place, "items": items, **row} for row in paired_rows(systems, measured, settings.level)],
+                {"groups": {system.name: summary(system, measured[system.name], settings.level)
+                            for system in systems}, "items": items})
+
+    for label, together in comparable(runs).items():
+        systems = systems_of(together)
+        found, said = tested(systems, len(together[0].items), {"dataset": label})
+        rows += found
+        metrics[label] = {**said, "resamples": settings.resamples, "level": settings.level, "test": TEST}
+        for name, mask in strata_of(together).items():
+            found, said = tested(within(systems, mask), int(mask.sum()), {"dataset": label, "stratum": name})
+            strata += found
+            metrics[label].setdefault("strata", {})[name] = said
         if together[0].track.compared.exact:
             exact += [{"dataset": label, **row} for row in exact_rows(together)]
     own = ["dataset", "first", "second", "items", *(field.name for field in fields(Discordance))]
-    return Comparison(pd.DataFrame(rows, columns=_PAIRED), metrics, pd.DataFrame(exact, columns=own))
+    return Comparison(pd.DataFrame(rows, columns=_PAIRED), metrics, pd.DataFrame(exact, columns=own),
+                      pd.DataFrame(strata, columns=["dataset", "stratum", *_PAIRED[1:]]))
 
 
 def _work(process: StageProcess) -> None:
@@ -99,6 +119,8 @@ def _work(process: StageProcess) -> None:
     params_hash = process.params_hash
     write_table(COMPARISON / "paired.parquet", PAIRED, result.paired,
                 Provenance(process.name, params_hash, {"test": TEST}, {"systems": counts}))
+    write_table(COMPARISON / "by_stratum.parquet", BY_STRATUM, result.by_stratum,
+                Provenance(process.name, params_hash, {"test": TEST}))
     write_table(COMPARISON / "mcnemar.parquet", MCNEMAR, result.mcnemar, Provenance(process.name, params_hash))
     write_json(COMPARISON / "metrics.json", result.metrics)
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
 from typing import Any
@@ -15,6 +15,7 @@ from stages.artifacts.paths import RunPaths
 from stages.metrics.resampling import Statistic, difference, interval, resampled
 from stages.results.track import TrackResults
 from stages.runtime.errors import InputError
+from stages.tracks.evaluation.strata import STRATA
 
 _DECIMALS = 6
 
@@ -149,6 +150,25 @@ def systems_of(runs: Sequence[EvaluatedRun]) -> list[ComparedSystem]:
     single = [ComparedSystem(one.name, [members[one.name]], [one.name], [one.paths.seed]) for one in runs]
     floors = [ComparedSystem(name, [one.statistics(floor)]) for name, one, floor in _distinct_floors(runs)]
     return [*_pooled(runs, members), *single, *floors]
+
+
+def strata_of(runs: Sequence[EvaluatedRun]) -> dict[str, np.ndarray]:
+    """Return which of the items of comparable runs, sorted by example, belong to each stratum that has any (n,) bool.
+
+    Nothing for a track without strata.
+    """
+    if not runs[0].track.by_stratum:
+        return {}
+    rows = runs[0].scored("run")
+    found = {name: stratum.holds(rows) for name, stratum in STRATA.items()}
+    return {name: mask for name, mask in found.items() if mask.any()}
+
+
+def within(systems: Sequence[ComparedSystem], mask: np.ndarray) -> list[ComparedSystem]:
+    """Return ``systems`` on those of their items that ``mask`` (n,) keeps; what systems share they go on to share."""
+    members = {id(member): {name: replace(statistic, items=statistic.items[mask])
+                            for name, statistic in member.items()} for system in systems for member in system.members}
+    return [replace(system, members=[members[id(member)] for member in system.members]) for system in systems]
 
 
 def pooled_name(row: str, seeds: int) -> str:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -62,7 +63,7 @@ def _run(params: Params, track: TrackResults, name: str, paths: RunPaths, model:
 
 
 def blocks_of(track: TrackResults, runs: Sequence[Run], kinds: Mapping[str, str | None], comparison: Mapping[str, Any],
-              paired: pd.DataFrame, exact: pd.DataFrame) -> list[Block]:
+              paired: pd.DataFrame, exact: pd.DataFrame, strata: pd.DataFrame | None = None) -> list[Block]:
     """Return runs on the same items (hence with the same floors) together.
 
     Args:
@@ -71,6 +72,7 @@ def blocks_of(track: TrackResults, runs: Sequence[Run], kinds: Mapping[str, str 
         kinds: which of the papers' data sets each data set is.
         comparison: what the comparison reported, by label; means and deviations over seeds are taken from it.
         paired, exact: tables ``paired`` and ``mcnemar``; may be empty.
+        strata: table ``by_stratum``; None for none.
     """
     def place(run: Run) -> tuple[str, str, str, str]:
         metrics, split = run.metrics, str(run.metrics["settings"].get("split", ""))
@@ -83,7 +85,8 @@ def blocks_of(track: TrackResults, runs: Sequence[Run], kinds: Mapping[str, str 
         order.setdefault(place(run), len(order))
     placed = sorted(runs, key=lambda run: order[place(run)])
     return [_block(track, list(members), dataset, kinds.get(dataset), split, label, comparison.get(label, {}),
-                   *(table[table["dataset"] == label] if len(table) else table for table in (paired, exact)))
+                   *(table[table["dataset"] == label] if len(table) else table
+                     for table in (paired, exact, pd.DataFrame() if strata is None else strata)))
             for (dataset, split, label, _), members in groupby(placed, place)]
 
 
@@ -98,7 +101,7 @@ def _label(comparison: Mapping[str, Any], dataset: str, split: str, run: str) ->
 
 
 def _block(track: TrackResults, runs: Sequence[Run], dataset: str, kind: str | None, split: str, label: str,
-           compared: Mapping[str, Any], paired: pd.DataFrame, exact: pd.DataFrame) -> Block:
+           compared: Mapping[str, Any], paired: pd.DataFrame, exact: pd.DataFrame, strata: pd.DataFrame) -> Block:
     first, known = runs[0].metrics, {run.name: run for run in runs}
     groups = {name: group for name, group in compared.get("groups", {}).items()
               if not group["runs"] or known.keys() & set(group["runs"])}
@@ -113,8 +116,20 @@ def _block(track: TrackResults, runs: Sequence[Run], dataset: str, kind: str | N
     tests = {frozenset((row["first"], row["second"])): float(row["p_value"]) for row in exact.to_dict("records")}
     of_runs = {name for name, group in groups.items() if group["runs"]}
     names = [*(one.name for one in (*pooled, *single) if one.name in of_runs), *sorted(groups.keys() - of_runs)]
-    return Block(track, dataset, kind, split, first["counts"], first["settings"], floors, single, pooled, label,
-                 names if of_runs else [], paired if of_runs else paired.iloc[:0], tests)
+    block = Block(track, dataset, kind, split, first["counts"], first["settings"], floors, single, pooled, label,
+                  names if of_runs else [], paired if of_runs else paired.iloc[:0], tests)
+    parts = {name: _part(block, found, strata[strata["stratum"] == name])
+             for name, found in compared.get("strata", {}).items() if len(strata)}
+    return replace(block, strata=parts)
+
+
+def _part(block: Block, compared: Mapping[str, Any], paired: pd.DataFrame) -> Block:
+    """Return ``block`` on the items of a stratum alone, with what the comparison says of them."""
+    groups = {name: dict(compared_values(group)) for name, group in compared["groups"].items()}
+    floors, runs, pooled = ([replace(system, values=groups.get(system.compared_as, {})) for system in systems]
+                            for systems in (block.floors, block.runs, block.groups))
+    return replace(block, counts={"examples": compared["items"]}, floors=floors, runs=runs, groups=pooled,
+                   paired=paired, exact={})
 
 
 def _system(track: TrackResults, name: str, runs: Sequence[Run], kind: str | None,

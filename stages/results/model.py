@@ -192,6 +192,7 @@ class Block:
         compared: names of all that was compared; empty if nothing was.
         paired: rows of table ``paired`` on them.
         exact: p of McNemar's exact test by pair of runs and floors.
+        strata: the same systems on the items of each stratum alone.
     """
 
     track: TrackResults
@@ -207,6 +208,7 @@ class Block:
     compared: Sequence[str] = ()
     paired: pd.DataFrame = field(default_factory=pd.DataFrame)
     exact: Mapping[frozenset[str], float] = field(default_factory=dict)
+    strata: "Mapping[str, Block]" = field(default_factory=dict)
 
     @property
     def systems(self) -> list[System]:

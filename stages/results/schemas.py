@@ -20,6 +20,11 @@ PAIRED = TableSchema(
         ("p_value", pa.float64(), "two-sided, of the paired bootstrap"),
     ))
 
+BY_STRATUM = TableSchema(
+    "by_stratum", "The same tests within strata of the items (stages.tracks.evaluation.strata), where a track has any.",
+    ("dataset", "stratum", "metric", "first", "second"), (
+        PAIRED.fields[0], ("stratum", pa.string(), "name of the stratum"), *PAIRED.fields[1:]))
+
 MCNEMAR = TableSchema(
     "mcnemar", "McNemar's exact test between classifiers on the same texts, single runs and floors.",
     ("dataset", "first", "second"), (

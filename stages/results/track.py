@@ -148,6 +148,7 @@ class TrackResults(Track):
         many_keywords: whether a source has a set of keywords, stored joined by spaces, and not one.
         bounded: whether shares of the graph's items bound what its contrasts can do.
         raises_alarms: whether trainings watch for what may go wrong.
+        by_stratum: metrics that are shown for strata of the items; empty where items have none.
         curve_names: put into the names of its plots of curves.
     """
 
@@ -179,6 +180,7 @@ class TrackResults(Track):
     many_keywords: bool = False
     bounded: bool = False
     raises_alarms: bool = True
+    by_stratum: tuple[str, ...] = ()
     curve_names: str = ""
 
     def settings(self, params: Params, model: str) -> dict[str, Any]:

@@ -147,13 +147,13 @@ def computed_values(params: Mapping[str, Any], stage: str, key: str = "", seed: 
 def declared(stage: str) -> tuple[str, ...]:
     """Return the params that ``dvc.yaml`` declares for ``stage``.
 
-    ``{key}`` stands for its instance, ``{model}`` for the model that the params name there.
+    ``{key}`` stands for its instance, ``{model}`` and ``{dataset}`` for what the params name there.
 
     Raises:
         KeyError: there is no such stage.
     """
     entry = _stages()[stage]
-    return tuple(name.replace("${key}", "{key}").replace("${item.model}", "{model}")
+    return tuple(name.replace("${key}", "{key}").replace("${item.", "{")
                  for name in entry.get("do", entry).get("params", ()))
 
 
@@ -178,9 +178,10 @@ def _places(params: Mapping[str, Any], stage: str, key: str) -> Iterator[list[st
     for name in declared(stage):
         # Instance names may hold dots, so they are put in after the template is split.
         parts = [key if part == "{key}" else part for part in name.split(".")]
-        if "{model}" in parts:
-            rows = str(_stages()[stage]["foreach"]).strip("${}").split(".")
-            parts[parts.index("{model}")] = _at(params, [*rows, key])["model"]
+        for place, part in enumerate(parts):
+            if part in ("{model}", "{dataset}"):
+                rows = str(_stages()[stage]["foreach"]).strip("${}").split(".")
+                parts[place] = _at(params, [*rows, key])[part.strip("{}")]
         yield parts
 
 

@@ -24,6 +24,7 @@ class Contrast(ABC):
         choices: the words that settings of its block may be.
         needs_latent: it reads distributions over z; a model without them lacks it.
         needs_keyword: it reads keyword vectors, likewise.
+        two_sided: each sample has one wrong candidate, so that its loss is log 2 where the two are equal.
         modules: makers of modules of its own, by the names that they have in the network.
     """
 
@@ -32,6 +33,7 @@ class Contrast(ABC):
     choices: ClassVar[Mapping[str, Sequence[str]]] = {}
     needs_latent: ClassVar[bool] = False
     needs_keyword: ClassVar[bool] = False
+    two_sided: ClassVar[bool] = False
     modules: ClassVar[Mapping[str, Callable[["HclConfig"], nn.Module]]] = {}
 
     @abstractmethod

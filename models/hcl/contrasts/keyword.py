@@ -21,7 +21,7 @@ class KeywordContrast(Contrast):
 
     name = "keyword"
     defaults = {"weight": 1.0, "temperature": 0.1}
-    needs_keyword = True
+    needs_keyword = two_sided = True
 
     def of(self, network: "HclNetwork", keyword: KeywordOutput | None,
            latent: LatentOutput | None) -> Contrasted | None:

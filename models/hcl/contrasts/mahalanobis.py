@@ -28,18 +28,18 @@ class MahalanobisContrast(Contrast):
     name = "mahalanobis"
     defaults = {"weight": 1.0, "temperature": 0.5, "form": "inverse", "sqrt": False}
     choices = {"form": ("inverse", "printed")}
-    needs_latent = needs_keyword = True
+    needs_latent = needs_keyword = two_sided = True
     modules = {"keyword_points": lambda config: nn.Linear(config.hidden_size, config.latent_size, bias=False)}  # P
 
     def of(self, network: "HclNetwork", keyword: KeywordOutput | None,
            latent: LatentOutput | None) -> Contrasted | None:
         """Return the contrast, with the two keywords in latent space (B, 2, dz)."""
         assert keyword is not None and latent is not None
-        config, settings = network.config, network.config.contrasts[self.name]
+        settings = network.config.contrasts[self.name]
         points = in_full(cast(nn.Linear, network.keyword_points), torch.stack([keyword.u_out, keyword.u_imp], dim=1))
         mu, logvar = latent.posterior.mu.unsqueeze(1), latent.posterior.logvar.unsqueeze(1)
-        distances = mahalanobis(points, mu, logvar, form=settings["form"], sqrt=settings["sqrt"],
-                                per_dim=config.contrasts["dist_norm"] == "dim")  # (B, 2)
+        # (B, 2); of a mean over dimensions, since a sum under their number times the temperature is the same
+        distances = mahalanobis(points, mu, logvar, form=settings["form"], sqrt=settings["sqrt"], per_dim=True)
         d_out, d_imp = distances.unbind(1)
         loss = mahalanobis_contrast(d_out, d_imp, settings["temperature"])
         return Contrasted(d_out, d_imp, loss, (d_imp - d_out) / settings["temperature"], keyword.mask, points)

@@ -14,6 +14,7 @@ from stages.data.items.counts import by_split, hashed_counts, negative_counts, r
 from stages.data.items.items import Items
 from stages.data.items.labelled import labelled_counts, labelled_examples
 from stages.data.items.tables import example_batches, labelled_batches, text_batches, text_numbers, used_texts
+from stages.data.negatives.mined import Embed, Vectors, told_apart
 from stages.data.negatives.sources import left_out, made_items, negative_origin, no_items, with_negatives
 from stages.data.schemas.items import EXAMPLES, LABELLED_EXAMPLES
 from stages.data.schemas.texts import REJECTED, TEXTS
@@ -47,8 +48,16 @@ class Ingested:
         return {"examples": self.examples, "texts": TEXTS, "rejected": REJECTED}
 
 
-def contrasted_examples(found: Connected, dataset: "Dataset", params: "Ingest", seed: int) -> Ingested:
+def contrasted_examples(found: Connected, dataset: "Dataset", params: "Ingest", seed: int,
+                        embed: Embed | None = None) -> Ingested:
     """Make items of source, target and negative.
+
+    Args:
+        found: what was read.
+        dataset: names the structure and language.
+        params: rules and shares.
+        seed: the project's seed.
+        embed: of the encoder that mines negatives, or is asked whether it tells them apart.
 
     Raises:
         InputError: a split would have none.
@@ -61,7 +70,8 @@ def contrasted_examples(found: Connected, dataset: "Dataset", params: "Ingest", 
     split, of_group = _split(whole, found, params, seed)
     limits = {"train": params.max_train, "validation": params.max_validation, "test": params.max_test}
     kept = sample_items(split, limits, seed)
-    items, split = with_negatives(whole, split, kept, of_group, found, dataset, params, seed)
+    vectors = Vectors(found.taken.texts, embed) if embed is not None else None
+    items, split = with_negatives(whole, split, kept, of_group, found, dataset, params, seed, vectors)
     _check_filled(split, params)
     group, used = found.group, used_texts(items, len(found.group))
     counts |= {
@@ -72,6 +82,8 @@ def contrasted_examples(found: Connected, dataset: "Dataset", params: "Ingest", 
         counts["hashed"] = hashed_counts(found, of_group, params)
     if params.negatives > 1:
         counts["negatives_per_item"] = negative_counts(items, params.negatives)
+    if vectors is not None:
+        counts["told_apart"] = told_apart(items, split, vectors)
     origin = negative_origin(dataset, params)
     return Ingested(EXAMPLES, counts, {
         "examples": lambda: example_batches(items, split, group, text_numbers(used), origin),

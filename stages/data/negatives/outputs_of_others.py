@@ -9,6 +9,8 @@ from stages.data.deduplication.text_keys import text_key
 from stages.data.items.items import NO_TEXT, Items, TextLists, grouped
 from stages.data.layouts.dialogue import TURN
 from stages.data.negatives.bm25 import Bm25
+from stages.data.negatives.mined import Cosines, Vectors
+from stages.data.negatives.overlapping import Scores
 from stages.data.splitting.splits import TRAIN
 from stages.runtime.progress import progress
 from stages.runtime.seeds import derived_seed, generator
@@ -48,10 +50,11 @@ class Outputs:
 
 
 def from_other_items(items: Items, split: np.ndarray, asked: np.ndarray, group: np.ndarray, texts: TextFile, way: str,
-             count: int, seed: int) -> np.ndarray:
+                     count: int, seed: int, vectors: Vectors | None = None, ceiling: float | None = None) -> np.ndarray:
     """Return negatives of the items at ``asked``: outputs of items of the same split and of other components.
 
     ``bm25`` takes the items whose inputs are most similar by BM25, ties by text key of input and output;
+    ``mined`` takes the outputs that are nearest to the input by an encoder's cosine, ties likewise;
     ``random`` takes the items that follow a place drawn by the seed and the item's texts, in an order drawn by
     the seed. No output is taken that the item's own component has as input or output, and none twice. The
     order of rows changes nothing. The inputs of a split and their terms lie in memory.
@@ -62,9 +65,11 @@ def from_other_items(items: Items, split: np.ndarray, asked: np.ndarray, group: 
         asked: (n,) places of the items that are kept, rising.
         group: (n_texts,) component of each text.
         texts: all texts.
-        way: ``bm25`` or ``random``.
+        way: ``bm25``, ``mined`` or ``random``.
         count: negatives per item.
         seed: the project's seed.
+        vectors: of the texts, for ``mined``.
+        ceiling: the cosine above which ``mined`` takes nothing.
 
     Returns:
         (n, count) text numbers, best first; ``NO_TEXT`` where the split has no further one.
@@ -74,7 +79,13 @@ def from_other_items(items: Items, split: np.ndarray, asked: np.ndarray, group: 
         pool, surfaces, keys = _pool(items, np.flatnonzero(split == which), texts, len(group))
         mine = np.flatnonzero(split[asked] == which)
         queries = np.argsort(pool)[np.searchsorted(np.sort(pool), asked[mine])]
-        ranked = _similar(surfaces, queries) if way == "bm25" else _shuffled(keys, queries, seed)
+        if way == "random":
+            ranked = _shuffled(keys, queries, seed)
+        elif vectors is None:
+            ranked = _similar(Bm25([surface.replace(TURN, " ") for surface in surfaces]), len(pool), queries)
+        else:
+            nearness = Cosines(vectors.of(items.source[pool]), vectors.of(items.target[pool]), ceiling)
+            ranked = _similar(nearness, len(pool), queries)
         for row, others in zip(mine.tolist(), ranked, strict=True):
             chosen = outputs.first(int(asked[row]), (int(pool[other]) for other in others), count)
             found[row, :len(chosen)] = chosen
@@ -96,10 +107,9 @@ def _pool(items: Items, pool: np.ndarray, texts: TextFile, n_texts: int) -> tupl
     return pool[order], [sources[place] for place in order], [keys[place] for place in order]
 
 
-def _similar(surfaces: list[str], queries: np.ndarray) -> Iterator[Iterator[int]]:
-    """Yield for each query the places of all texts, the most similar first; each to be used before the next."""
-    engine = Bm25([surface.replace(TURN, " ") for surface in surfaces])
-    step = max(1, _CELLS // max(1, len(surfaces)))
+def _similar(engine: Scores, size: int, queries: np.ndarray) -> Iterator[Iterator[int]]:
+    """Yield for each query the places of a pool of ``size``, the best first; each to be used before the next."""
+    step = max(1, _CELLS // max(1, size))
     for start in progress(range(0, len(queries), step), "ingest: negatives", unit="chunk"):
         for scores in engine.scores(queries[start:start + step]):
             yield _falling(scores)
@@ -108,8 +118,10 @@ def _similar(surfaces: list[str], queries: np.ndarray) -> Iterator[Iterator[int]
 def _falling(scores: np.ndarray) -> Iterator[int]:
     for _ in range(len(scores)):
         best = int(scores.argmax())
+        if np.isneginf(scores[best]):
+            return
         yield best
-        scores[best] = -1.0
+        scores[best] = -np.inf
 
 
 def _shuffled(keys: list[str], queries: np.ndarray, seed: int) -> Iterator[Iterator[int]]:

@@ -1,5 +1,7 @@
 """The items of a data set, and where their negatives are from (METHODS A.1, steps 4 to 7)."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,8 +13,9 @@ from stages.data.items.continuations import story_items, with_references
 from stages.data.items.items import NO_TEXT, Items
 from stages.data.items.partners import given_items, labelled_items, paraphrase_items
 from stages.data.layouts.registry import roles_of, structure_of
+from stages.data.negatives.mined import Cosines, Vectors
 from stages.data.negatives.outputs_of_others import from_candidates, from_other_items
-from stages.data.negatives.overlapping import retrieve
+from stages.data.negatives.overlapping import Scores, retrieve
 from stages.data.splitting.exclusions import Connected
 from stages.data.splitting.splits import TRAIN
 from stages.runtime.errors import InputError
@@ -44,6 +47,10 @@ def check_source(dataset: "Dataset", params: "Ingest") -> None:
         raise InputError("ingest.neg_source is labelled, but the data set has no labels of right and wrong responses. "
                          "Name the column in columns.label, or set neg_source to retrieved (ingest.douban_neg says "
                          "how) or none.")
+    if (params.neg_source == "mined" or params.told_apart) and dataset.language == "zh" and (
+            params.neg_encoder == "bundled"):
+        raise InputError("ingest.neg_encoder is bundled, which reads no Chinese. Name another encoder (hub:<id>, "
+                         "path:<folder>), or set ingest.neg_source to retrieved and told_apart to false.")
     if negative_origin(dataset, params) == "scored" and "scores" not in columns:
         raise InputError("ingest.douban_neg is scored, but the data set has no scored candidates. Name the columns "
                          "that hold them (columns.candidates and columns.scores), or set douban_neg to bm25 or random.")
@@ -106,7 +113,8 @@ def no_items(dataset: "Dataset", params: "Ingest", taken: int) -> InputError:
 
 
 def with_negatives(items: Items, split: np.ndarray, kept: np.ndarray, of_group: np.ndarray | None, found: Connected,
-                   dataset: "Dataset", params: "Ingest", seed: int) -> tuple[Items, np.ndarray]:
+                   dataset: "Dataset", params: "Ingest", seed: int,
+                   vectors: Vectors | None = None) -> tuple[Items, np.ndarray]:
     """Return the items at the places ``kept`` and their splits, with negatives of the same split.
 
     Those for which there is no negative are left out; of stories and dialogues those of training alone, since
@@ -121,6 +129,7 @@ def with_negatives(items: Items, split: np.ndarray, kept: np.ndarray, of_group: 
         dataset: names the structure.
         params: rules and shares.
         seed: the project's seed.
+        vectors: of the texts, for mined negatives.
 
     Raises:
         InputError: a split would be empty.
@@ -132,23 +141,32 @@ def with_negatives(items: Items, split: np.ndarray, kept: np.ndarray, of_group: 
         negatives = from_candidates(items, split, kept, found.group, taken.further.at(np.arange(len(items))),
                                     params.negatives)
     elif taken.structure in CONTINUATIONS:
-        negatives = from_other_items(items, split, kept, found.group, taken.texts, way, params.negatives, seed)
+        negatives = from_other_items(items, split, kept, found.group, taken.texts, way, params.negatives, seed,
+                                     vectors if way == "mined" else None, params.neg_ceiling)
     else:
         homes = _homes(items, split, of_group, found, params, seed)
-        negatives = _retrieved(items.at(kept), split[kept], homes, found, params.negatives)
+        engine = None if vectors is None or way != "mined" else partial(_nearness, vectors, params.neg_ceiling)
+        negatives = _retrieved(items.at(kept), split[kept], homes, found, params.negatives, engine)
     may = negatives[:, 0] != NO_TEXT
     if taken.structure in CONTINUATIONS:
         may |= split[kept] != TRAIN
     kept, negatives = kept[may], negatives[may]
     for which, name in enumerate(SPLITS):
         if not (split[kept] == which).any():
-            how = "found" if taken.structure in CONTINUATIONS else "retrieved"
+            how = "retrieved" if way == "retrieved" else "found"
             raise InputError(f"no negative can be {how} for {name}: {_reason(way)}. Give more data, or "
                              f"other shares in ingest.")
     return items.at(kept).with_negatives(negatives), split[kept]
 
 
+def _nearness(vectors: Vectors, ceiling: float | None, pool: np.ndarray, _: list[str]) -> Scores:
+    own = vectors.of(pool)
+    return Cosines(own, own, ceiling)
+
+
 def _reason(way: str) -> str:
+    if way == "mined":
+        return "all its texts are connected by pairs, or are nearer to each input than ingest.neg_ceiling"
     if way == "scored":
         return "no item has a candidate that is neither said in its context nor evaluated"
     if way in ("bm25", "random"):
@@ -182,13 +200,15 @@ def _bit(split: np.ndarray) -> np.ndarray:
     return np.left_shift(np.int8(1), split.astype(np.int8))
 
 
-def _retrieved(items: Items, split: np.ndarray, homes: np.ndarray, found: Connected, count: int) -> np.ndarray:
-    """Return the (n_items, count) most overlapping texts of each item's split."""
+def _retrieved(items: Items, split: np.ndarray, homes: np.ndarray, found: Connected, count: int,
+               engine: Callable[[np.ndarray, list[str]], Scores] | None) -> np.ndarray:
+    """Return the (n_items, count) most overlapping texts of each item's split, or those that ``engine`` prefers."""
     negatives, texts = np.full((len(items), count), NO_TEXT, dtype=np.int32), found.taken.texts
     for which in np.unique(split).tolist():
         mine, at_home = np.flatnonzero(split == which), (homes >> which & 1).astype(bool)
         surfaces = [text for batch in texts.batches(at_home, len(homes)) for text in batch]
-        negatives[mine] = retrieve(items.source[mine], np.flatnonzero(at_home), found.group, surfaces, count)
+        negatives[mine] = retrieve(items.source[mine], np.flatnonzero(at_home), found.group, surfaces, count,
+                                   engine)
     return negatives
 
 
@@ -201,7 +221,7 @@ def left_out(asked: int, items: Items, dataset: "Dataset", params: "Ingest") -> 
         dataset: names the structure.
         params: the source of negatives.
     """
-    if negative_origin(dataset, params) not in ("bm25", "random", "scored"):
+    if params.neg_source not in ("retrieved", "mined") or structure_of(dataset.layout) not in CONTINUATIONS:
         return {}
     return {"training_items_left_out_without_a_negative": asked - len(items),
             "evaluated_items_without_a_negative": int(np.count_nonzero(items.negative == NO_TEXT))}

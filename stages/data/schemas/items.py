@@ -16,7 +16,7 @@ EXAMPLES = TableSchema(
                                                        "first; empty with one"),
         ("reference_ids", pa.list_(pa.int64()), "text ids of all references, the target first"),
         ("group", pa.int64(), "connected component of all pairs; in one split, unless ingest.split_by is pair"),
-        ("negative_origin", pa.string(), "given, labelled or retrieved; bm25, random or scored for stories and "
+        ("negative_origin", pa.string(), "given, labelled, retrieved or mined; bm25, random or scored for stories and "
                                          "dialogues; null where there is no negative"),
     ))
 

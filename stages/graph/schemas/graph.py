@@ -33,3 +33,10 @@ NODE_VECTORS = TableSchema(
         ("vector", pa.list_(pa.float32()), "mean embedding; all rows have the encoder's width"),
         ("origin", pa.string(), "texts averaged: input, output or negative"),
     ))
+
+TEXT_VECTORS = TableSchema(
+    "text_vectors", "Frozen embeddings of the training texts that node vectors average, or would if texts of a "
+                    "connected component were hidden.", ("text_id",), (
+        ("text_id", pa.int64(), "text"),
+        ("vector", pa.list_(pa.float32()), "embedding; all rows have the encoder's width"),
+    ))

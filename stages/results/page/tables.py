@@ -10,6 +10,7 @@ from stages.results.model import Block, System, Value
 from stages.results.page.labels import number, percentage, value_text
 from stages.results.published import NOTES, PublishedTable
 from stages.results.track import TableLayout, TrackResults
+from stages.tracks.evaluation.strata import STRATA
 
 MISSING = "–"
 
@@ -79,12 +80,21 @@ class PrintedTable:
 
 
 def result_tables(block: Block) -> list[ResultTable]:
-    """Return the tables of a block, that with the leading metric first; only what was measured has a column."""
+    """Return the tables of a block, that with the leading metric first, those of its strata last.
+
+    Only what was measured has a column.
+    """
     listed = {column.key for layout in block.track.layouts for column in layout.columns}
     rest = tuple(metric(key) for key in block.measured if key not in listed)
     layouts = (*block.track.layouts, TableLayout("Further metrics", "", (Family("", rest),)))
     tables = [_result_table(layout, block) for found in layouts if (layout := _measured(found, block.measured))]
-    return sorted(tables, key=lambda table: block.lead not in [column.key for column in table.columns])
+    tables.sort(key=lambda table: block.lead not in [column.key for column in table.columns])
+    headlines = Family("", tuple(map(metric, block.track.by_stratum)))
+    for name, part in block.strata.items():
+        said = f"The {part.counts['examples']:,} items of which this holds: {STRATA[name].meaning}."
+        layout = TableLayout(f"Stratum: {STRATA[name].title}", said, (headlines,))
+        tables += [_result_table(found, part) for found in [_measured(layout, part.measured)] if found]
+    return tables
 
 
 def level(block: Block) -> str:

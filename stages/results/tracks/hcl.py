@@ -18,9 +18,13 @@ _QUESTIONS = (
     Question("The loss and its parts", "What is minimised. The validation loss, without the contrasts, chooses the "
              "weights.", r"loss|reconstruction|kl|bow|{contrasts}"),
     Question("Does the latent variable carry anything?", "Posterior collapse shows in a KL near zero, in few active "
-             "units, and in a reconstruction that is as good with z from the prior, or with z = 0, as from the "
-             "posterior. KL negative is that of the negative's posterior: the instance contrast wants it above the KL.",
-             r"active_units|(mean_log_)?sigma|kl_.*|reconstruction_.*"),
+             "units, and in a reconstruction that is as good with z from the prior, from its mean, from which texts "
+             "are decoded, or with z = 0, as from the posterior. Dimensions under the floor of free bits have no "
+             "gradient of KL. KL negative is that of the negative's posterior: the instance contrast wants it above "
+             "the KL. KL train far below the KL: the prior is told in training what it is not told here.",
+             r"active_units|(mean_log_)?sigma|kl_.*|reconstruction_.*|under_floor|(prior|sample)_norm"),
+    Question("Does the keyword reach the outputs?", "What moves under another item's keyword: the prior's mean, in "
+             "units of its spread, and the distribution of each next token, as total variation.", r"swap_.*"),
     Question("Do the contrasts still teach?", "Of each contrast: masked, the share of items that take no part; of the "
              "others, the mean loss; vanished, the share with a loss below 0.01; ahead, the share in which the right "
              "candidate is ahead; gap, how far apart the candidates are, in units of the temperature. "
@@ -45,9 +49,10 @@ _FULL = "hcl"
 # Baselines as Table 1 prints them; a small form of a pretrained one, drawn from a configuration, is marked by its row.
 _BASELINES = {"cvae": "CVAE", "seq2seq": "Seq2Seq", "transformer": "Transformer", "seq2seq_du": "Seq2Seq-DU",
               "dialogpt": "DialoGPT", "t5": "T5", "group_wise": "Group-wise", "t5_claps": "T5-CLAPS"}
+_FURTHER = {"simctg": "DialoGPT trained as SimCTG"}  # that Table 1 does not have
 _SCRATCH = "from scratch"
 _NAMES = Names(
-    {_FULL: "HCL", **_BASELINES, "seq2seq_du": "Seq2Seq-DU (adapted)"},
+    {_FULL: "HCL", **_BASELINES, **_FURTHER, "seq2seq_du": "Seq2Seq-DU (adapted)"},
     {"graph": "the graph", "keyword": "the keyword with both its contrasts",
      "mahalanobis contrast": "the Mahalanobis contrast", "latent": "the latent variable with all that hangs on it"},
     {_SCRATCH: "a small form trained from scratch"}, {Row(_FULL, frozenset({"latent"})): "BERT-GEN"})
@@ -57,12 +62,15 @@ _PRINTED = {Row(_FULL): "Ours", **{Row(_FULL, frozenset({part})): name for part,
 # The contrasts of the full method, as the paper has it; any other is an addition to it.
 _CONTRASTS = ("instance", "keyword", "mahalanobis")
 _OF_KEYWORDS = {"keyword contrast", "mahalanobis contrast"}
+# What items see of the graph in training, where it is not the default.
+_SEEN = {"leaking": f"{ADDED}leaking graph", "item": "own edges of the item alone hidden"}
+_WEIGHT = "cosine"     # of impostors, by default
 # Decoding under which an output is another row's: name of the setting, and its usual value.
 _USUAL = {"keyword": "own", "z": "mean"}
 
 
 def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
-    """Return what a run is; of a baseline, that alone, and whether a pretrained one was built from scratch.
+    """Return what a run is; of a baseline, that alone, and what a pretrained one began with.
 
     >>> sorted(row({"contrasts": {"keyword": {"weight": 0}, "topic": {"weight": 1}}}, {}).switches)
     ['keyword contrast', 'with topic contrast']
@@ -73,10 +81,11 @@ def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
     """
     architecture = str(settings.get("architecture", _FULL))
     if architecture != _FULL:
-        drawn = settings.get(architecture, {}).get("source", "") is None
-        return Row(architecture, frozenset({_SCRATCH} if drawn else ()))
+        source = settings.get(architecture, {}).get("source", "")
+        return Row(architecture, frozenset({_SCRATCH if source is None else f"from {source}"} if source != "" else ()))
     other = {f"{name} {decode[name]}" for name, usual in _USUAL.items() if decode.get(name, usual) != usual}
-    return Row(architecture, removed_parts(settings) | _added_contrasts(settings) | other)
+    return Row(architecture, removed_parts(settings) | _added_contrasts(settings) | _seen(settings) |
+               _impostors(settings) | other)
 
 
 def removed_parts(settings: Mapping[str, Any]) -> frozenset[str]:
@@ -103,6 +112,22 @@ def removed_parts(settings: Mapping[str, Any]) -> frozenset[str]:
 def _added_contrasts(settings: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(f"{ADDED}{name} contrast" for name, own in settings.get("contrasts", {}).items()
                      if isinstance(own, Mapping) and name not in _CONTRASTS and own.get("weight"))
+
+
+def _seen(settings: Mapping[str, Any]) -> frozenset[str]:
+    """Return the switch for what items see of the graph in training, where they read it; the preset has one reading."""
+    if settings.get("preset") or removed_parts(settings) & {"keyword", "latent"}:
+        return frozenset()
+    seen = settings.get("graph", {}).get("own_edges")
+    return frozenset({_SEEN[seen]} if seen in _SEEN else ())
+
+
+def _impostors(settings: Mapping[str, Any]) -> frozenset[str]:
+    """Return the switch for an impostor of other weights, where it is made of several candidates; likewise."""
+    if settings.get("preset") or removed_parts(settings) & {"graph", "keyword", "latent"}:
+        return frozenset()
+    weight = settings.get("keyword", {}).get("imp_weight", _WEIGHT)
+    return frozenset({f"impostors by {weight}"} if weight != _WEIGHT else ())
 
 
 def _printed(own: Row) -> list[str]:
@@ -133,4 +158,5 @@ HCL = TrackResults(
     floors=FLOORS_SAID, counts=("ingest", "graph", "keywords"),
     compared=Compared("source", "references", "prediction", "output", _statistics),
     headline="HCL. B-1..4: BLEU of one order, smoothing 7; src-B: BLEU against the source",
-    differs="Data, encoder, vocabulary and word vectors", scores="as in the first table", bounded=True)
+    differs="Data, encoder, vocabulary and word vectors", scores="as in the first table", bounded=True,
+    by_stratum=("bleu_1", "bleu_4", "bertscore", "ibleu"))

@@ -30,7 +30,8 @@ class HclRow:
         nodes: table ``nodes``.
         language: ISO 639-1 code of its texts.
         encoder: param ``encoder.source``.
-        node_vectors: plain values of the block of that name.
+        node_vectors, graph: plain values of the blocks of these names.
+        structure: of which kind its data set's rows are; see :class:`stages.data.layouts.layout.Layout`.
         init_from: trained model that it starts from.
     """
 
@@ -43,6 +44,8 @@ class HclRow:
     language: str
     encoder: str
     node_vectors: Mapping[str, Any]
+    graph: Mapping[str, Any]
+    structure: str
     init_from: ModelPaths | None = None
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from models.encoders import special_ids
+from stages.data.layouts.dialogue import TURN
 
 # Which end of a text that is too long survives: dialogues keep their last turn (METHODS A.1).
 Keep = Literal["first", "last"]
@@ -57,6 +58,7 @@ class Marks:
         end: what ends an output.
         pad: fills rows.
         banned: never generated.
+        turn: what stands between the turns of a dialogue, where its text has `` [SEP] ``.
     """
 
     before: Sequence[int]
@@ -65,6 +67,7 @@ class Marks:
     end: int
     pad: int
     banned: Sequence[int]
+    turn: str = f" {TURN} "
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase) -> "Marks":
@@ -72,6 +75,10 @@ class Marks:
         ids = special_ids(tokenizer)
         banned = sorted({ids[role] for role in ("pad", "bos", "unk", "mask")})
         return cls([ids["bos"]], [ids["eos"]], ids["bos"], ids["eos"], ids["pad"], banned)
+
+    def read(self, texts: Sequence[str]) -> list[str]:
+        """Return texts with this tokenizer's mark between turns."""
+        return [text.replace(f" {TURN} ", self.turn) for text in texts]
 
     def around(self, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
         """Return ids (B, L) and mask (B, L) of texts that are encoded."""
@@ -98,7 +105,7 @@ class TripleBatches:
                  max_target: int, keep: Keep = "first", marks: Marks | None = None) -> None:
         self.example_ids = items["example_id"].tolist()
         self.marks = marks or Marks.of(tokenizer)
-        self.sources = word_pieces(tokenizer, items["source"].tolist(), max_source, keep)
+        self.sources = word_pieces(tokenizer, self.marks.read(items["source"].tolist()), max_source, keep)
         self.targets = word_pieces(tokenizer, items["target"].tolist(), max_target)
         counts = [len(texts) for texts in items["negatives"]]
         self.n_negatives = max(1, *counts) if counts else 1

@@ -6,6 +6,7 @@ METHODS E), ``intervals`` (bootstrap percentile intervals in the same shape), ``
 
 import sys
 from collections.abc import Collection
+from dataclasses import replace
 
 import pandas as pd
 
@@ -17,6 +18,7 @@ from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.settings import Params
 from stages.tracks.evaluating import Evaluated, evaluate
 from stages.tracks.evaluation.floors import FLOORS, floor_outputs
+from stages.tracks.evaluation.strata import keyword_columns
 from stages.tracks.evaluation.systems import (
     USUAL,
     Evaluation,
@@ -61,7 +63,7 @@ def run(predictions: pd.DataFrame, items: pd.DataFrame, vectors: WordVectors, fl
     result = evaluation(scored["example_id"], systems, scorer, counts, split, "lower-cased BERT basic tokens",
                         resampling)
     result.metrics["run"] |= _within_items(predictions) | _prior_keyword(scored, targets)
-    return result
+    return replace(result, scores=result.scores.assign(**keyword_columns(items, result.scores["example_id"])))
 
 
 def _scored_items(scored: pd.DataFrame, items: pd.DataFrame) -> ScoredItems:

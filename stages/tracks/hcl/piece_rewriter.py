@@ -9,7 +9,8 @@ from torch import nn
 from transformers import AutoTokenizer
 
 from models.baselines.auto import load_pieces
-from models.decoding import Rules
+from models.baselines.base import PieceModel
+from models.decoding import Rules, contrastive_search
 from stages.runtime.errors import InputError
 from stages.tracks.hcl.batches import word_pieces
 from stages.tracks.hcl.pieces import PieceOrigin
@@ -45,9 +46,9 @@ class PieceRewriter:
         """Yield rows of table ``predictions``; see :meth:`stages.tracks.hcl.decoding.Paraphraser.rewrite`.
 
         Raises:
-            InputError: another search than beams is asked for.
+            InputError: contrastive search is asked for, of a model that goes no single steps.
         """
-        if decode["search"] != "beam":
+        if decode["search"] != "beam" and type(self.model).begin is PieceModel.begin:
             raise InputError(f"generate_hcl.search is {decode['search']!r}, and this model ({self.on.architecture}) is "
                              f"decoded by beams alone; set it to beam.")
         size = decode["batch_size"]
@@ -60,9 +61,14 @@ class PieceRewriter:
 
     def _outputs(self, sources: Sequence[str], decode: Mapping[str, Any]) -> list[str]:
         marks = self.on.own_marks()
-        ids, mask = marks.around(word_pieces(self.tokenizer, sources, self.on.max_source, self.on.keep).ids)
-        batch = {"x_ids": ids, "x_mask": mask, **self.model.inputs(sources, self.tokenizer)}
+        pieces = word_pieces(self.tokenizer, marks.read(sources), self.on.max_source, self.on.keep)
+        ids, mask = marks.around(pieces.ids)
+        batch = {name: part.to(self.model.device) for name, part in (
+            {"x_ids": ids, "x_mask": mask, **self.model.inputs(sources, self.tokenizer)}).items()}
         rules = Rules(marks.end, marks.pad, decode["min_length"], decode["max_length"], marks.banned)
-        tokens = self.model.rewrite({name: part.to(self.model.device) for name, part in batch.items()}, rules,
-                                    decode["num_beams"], decode["length_penalty"])
+        if decode["search"] == "contrastive":
+            steps, start = self.model.begin(batch, 1 + rules.max_length * decode["top_k"])
+            tokens = contrastive_search(steps, start, rules, top_k=decode["top_k"], alpha=decode["alpha"])
+        else:
+            tokens = self.model.rewrite(batch, rules, decode["num_beams"], decode["length_penalty"])
         return self.tokenizer.batch_decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=True)

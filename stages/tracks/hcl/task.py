@@ -1,6 +1,6 @@
 """HCL as a task of the training loop."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -13,8 +13,11 @@ from models.hcl.plan import KEY, Planner, joined_texts
 from models.hcl.validation import Validation, training_monitors
 from models.training import Parameters, Seq2SeqCost, Step, Work, batches_in_order
 from stages.tracks.hcl.batches import TripleBatches
+from stages.tracks.hcl.sight import Sight
 
-_CALIBRATING = 1024  # training items, spread evenly over all, from which evaluation mode learns its statistics
+_OF_PLAN = ("view", "unseen_vectors")  # of a training batch: what its plan alone reads
+_CALIBRATING = 1024  # training items from which evaluation mode learns its statistics
+_SEEN = 256  # training items whose KL is held against that of validation items
 _CHUNK = 4096  # items whose impostors are looked up at once: bounds memory
 
 
@@ -43,16 +46,18 @@ class HclTask:
         annealing_steps: optimiser steps over which beta rises to 1.
         cycles: number of such rises, which share these steps.
         taken: parameters that come from another trained model, and may go on at a rate of their own.
+        sight: what the training triples see of the graph; None for the whole.
     """
 
     def __init__(self, model: HclModel, train: TripleBatches, validation: TripleBatches, noise: ValidationNoise,
                  settings: Mapping[str, Any], annealing_steps: int, cycles: int = 1,
-                 taken: Collection[str] = ()) -> None:
+                 taken: Collection[str] = (), sight: Sight | None = None) -> None:
         self.module: nn.Module = model
         self.model, self.train, self.validation, self.noise = model, train, validation, noise
         self.settings, self.annealing_steps, self.cycles = settings, annealing_steps, cycles
         self.n_train, self.taken = len(train), frozenset(taken)
-        self.planner = model.planner()
+        self.sight = sight if model.config.uses_keyword else None
+        self.planner = model.planner(sight.views if sight is not None else None)
         self.has_impostor = _has_impostor(self.planner, train)
         self.tokens = _tokens(train, model)
         self.flops = _flops(model, self.tokens)
@@ -81,10 +86,14 @@ class HclTask:
         """Return the padded tensors of ``items``, see ``TripleBatches.batch``, their texts joined, and their plan."""
         batch, config = self.train.batch(items), self.model.config
         names = ["x", "y", "neg"] if config.latent["enabled"] else ["x"]
-        return self._planned(batch | joined_texts(batch, names, config.special_ids["pad"]))
+        seen = self.sight.of(items) if self.sight is not None else {}
+        planned = self._planned({**batch, **seen, **joined_texts(batch, names, config.special_ids["pad"])})
+        return {name: part for name, part in planned.items() if name not in _OF_PLAN}
 
     def train_batch(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, dict[str, Tensor | float]]:
         """Return the share of a micro-batch in the objective of the step's batch, and its parts."""
+        if self.sight is not None and "draw" in batch:
+            batch = {**batch, "dropped": self.sight.dropped(batch["draw"], step.epoch)}
         output = self.model(batch)
         totals = self._totals(step.batch)
         beta = kl_weight(step.number, self.annealing_steps, self.cycles, step.total)
@@ -95,21 +104,23 @@ class HclTask:
 
     def validate(self) -> dict[str, float]:
         """Return the loss that selects checkpoints, and the monitors; see ``models.hcl.validation``."""
-        self.model.calibrate(self._training_sample())
+        self.model.calibrate(self._training_sample(_CALIBRATING, self.train.batch))
         validation = Validation(self.model)
         with torch.autocast(self.model.device.type, enabled=False):
             self.model.keyword_vectors()  # of the whole graph, once and in full, whatever the precision of the rest
         for batch in self._validation_batches():
             validation.add(batch)
+        if self.model.config.latent["enabled"]:
+            for batch in self._training_sample(_SEEN, self.load):
+                validation.add_seen(batch)
         return validation.values()
 
-    def _training_sample(self) -> Iterator[dict[str, Tensor]]:
-        places = range(0, self.n_train, -(-self.n_train // _CALIBRATING))
-
-        def load(numbers: Sequence[int]) -> dict[str, Tensor]:
-            return self.train.batch([places[number] for number in numbers])
-
-        return batches_in_order(load, len(places), self.settings["micro_batch"], self.model.device)
+    def _training_sample(self, most: int, load: Callable[[Sequence[int]], Mapping[str, Tensor]]
+                         ) -> Iterator[dict[str, Tensor]]:
+        """Yield ``load`` of at most so many training items, spread evenly over all."""
+        places = range(0, self.n_train, -(-self.n_train // most))
+        return batches_in_order(lambda numbers: load([places[number] for number in numbers]), len(places),
+                                self.settings["micro_batch"], self.model.device)
 
     def _validation_batches(self) -> Iterator[dict[str, Tensor]]:
         def load(items: Sequence[int]) -> dict[str, Tensor]:

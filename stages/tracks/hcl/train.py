@@ -11,6 +11,7 @@ from typing import Any
 
 from stages.artifacts.paths import DatasetPaths, ModelPaths
 from stages.artifacts.tables import read_frame
+from stages.data.layouts.registry import structure_of
 from stages.runtime.memory import keep_freed_memory
 from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.settings import Params
@@ -32,7 +33,8 @@ def _prepared(params: Params, name: str) -> Callable[[int], Training[Any]]:
     def of_seed(seed: int) -> Training[Any]:
         start = None if model.init_from is None else ModelPaths(model.init_from, params.earlier_seed(name, seed))
         row = HclRow(name, paths, seed, values, items, nodes, str(texts["language"].iloc[0]), params.encoder.source,
-                     params.node_vectors.plain(), start)
+                     params.node_vectors.plain(), params.graph.plain(),
+                     structure_of(params.datasets[model.dataset].layout), start)
         return ARCHITECTURES[values["architecture"]].prepared(row)
 
     return of_seed

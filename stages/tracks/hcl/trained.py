@@ -11,6 +11,7 @@ from models.hcl.alarms import find_alarms
 from models.hcl.warm_start import InitReport
 from models.training import History
 from stages.tracks.hcl.lookup import TrainedOn
+from stages.tracks.hcl.sight import Sight, leaks
 from stages.tracks.schemas.items import ITEMS
 from stages.tracks.trained import Table, best_values, model_card
 
@@ -27,26 +28,31 @@ class TrainedHcl:
         items: rows of ``joined_items``, all splits.
         history: of the training.
         start: what the model took over from the one that it was initialised with; None for a fresh start.
+        sight: what the training items saw of the graph; None for the whole.
     """
 
     model: HclModel
     items: pd.DataFrame
     history: History
     start: InitReport | None = None
+    sight: Sight | None = None
 
 
 def training_metrics(trained: TrainedHcl) -> dict[str, Any]:
     """Return what ``metrics.json`` says of a model: alarms, and how many keywords the graph knows.
 
     ``keywords`` holds, for the validation and test splits, the share of inputs whose keyword is a node of the
-    training graph; the prior reads the frozen embedding of the others.
+    training graph; the prior reads the frozen embedding of the others. ``graph`` holds, by split, what the graph tells
+    of the target (:func:`stages.tracks.hcl.sight.leaks`), and the share of training items that lost their keyword.
     """
     history = trained.history
     known = trained.items["input_node"] >= 0
     shares = {split: float(known[trained.items["split"] == split].mean()) for split in ("validation", "test")
               if (trained.items["split"] == split).any()}
     alarms = find_alarms(history.rows, trained.model.config)
-    return {"alarms": [asdict(alarm) for alarm in alarms], "keywords": shares}
+    dropout = trained.sight.dropout if trained.sight is not None else 0.0
+    told = {**leaks(trained.items, trained.model.graph.structure(), trained.sight), "kw_dropout": round(dropout, 6)}
+    return {"alarms": [asdict(alarm) for alarm in alarms], "keywords": shares, "graph": told}
 
 
 def training_card(name: str, trained: TrainedHcl, on: TrainedOn, values: Mapping[str, Any], start: str | None) -> str:

@@ -25,7 +25,11 @@ _SCORES: tuple[tuple[str, pa.DataType, str], ...] = (
 )
 
 SCORES = TableSchema(
-    "scores", "Scores of every evaluated example, of the run and of the floors.", ("system", "example_id"), _SCORES)
+    "scores", "Scores of every evaluated example, of the run and of the floors.", ("system", "example_id"), (
+        *_SCORES,
+        ("cluster", pa.int64(), "training examples whose input has this input's keyword; 0 without one"),
+        ("known", pa.bool_(), "this input's keyword is a node of the training graph"),
+    ))
 
 PARAPHRASE_SCORES = TableSchema(
     "paraphrase_scores", "Scores of a run of the PGKPR track, in the place of scores.parquet; texts are words of "

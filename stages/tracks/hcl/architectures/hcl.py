@@ -17,9 +17,12 @@ from models.hcl.objective import annealing_end
 from models.hcl.warm_start import InitReport, init_from
 from models.training import CheckpointStore, fit
 from stages.artifacts.paths import ModelPaths
-from stages.artifacts.tables import read_frame, read_metadata
+from stages.artifacts.tables import read_frame, read_metadata, read_table
+from stages.data.schemas.items import EXAMPLES
 from stages.encoders import ResolvedEncoder, resolve_encoder
-from stages.graph.schemas.graph import EDGES, NODE_VECTORS
+from stages.graph.schemas.clusters import CLUSTERS
+from stages.graph.schemas.graph import EDGES, NODE_VECTORS, TEXT_VECTORS
+from stages.keywords.schemas.keywords import KEYWORDS
 from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import sha256_of
 from stages.runtime.seeds import derived_seed
@@ -27,6 +30,7 @@ from stages.runtime.training import loop_settings
 from stages.tracks.hcl.architecture import TABLES, Architecture, HclRow
 from stages.tracks.hcl.batches import TripleBatches
 from stages.tracks.hcl.lookup import TrainedOn, UnseenKeywords, load_lookup, notes_of
+from stages.tracks.hcl.sight import GraphTables, Sight, sight_of
 from stages.tracks.hcl.task import HclTask, ValidationNoise
 from stages.tracks.hcl.trained import TrainedHcl, items_table, training_card, training_metrics
 from stages.tracks.trained import ModelFolder
@@ -35,6 +39,7 @@ from stages.tracks.training import OpenBar, Training
 # Names the seeds of what is drawn.
 STAGE = "train_hcl"
 _GRAPH = (EDGES, NODE_VECTORS)
+_HIDING = (CLUSTERS, TEXT_VECTORS)
 
 
 def prepared(row: HclRow) -> Training[TrainedHcl]:
@@ -51,14 +56,16 @@ def prepared(row: HclRow) -> Training[TrainedHcl]:
                    keywords=read_metadata(row.paths.table("keywords")).get("models", {}),
                    **{name: training[name] for name in ("max_source", "max_target", "keep")})
     graph = keyword_graph(row.nodes, *(read_frame(row.paths.table(schema.name), schema) for schema in _GRAPH))
-    return Training([__name__], "hcl", training, [row.paths.table(schema.name) for schema in (*TABLES, *_GRAPH)],
-                    partial(run, row.items, graph, row.values, encoder, UnseenKeywords(on), row.seed, start=start),
+    return Training([__name__], "hcl", training,
+                    [row.paths.table(schema.name) for schema in (*TABLES, *_GRAPH, *_HIDING)],
+                    partial(run, row.items, graph, row.values, encoder, UnseenKeywords(on), row.seed, start=start,
+                            sight=_sight(row, graph)),
                     partial(_folder, row, on, encoder), {"encoder": encoder.description, **described})
 
 
 def run(items: pd.DataFrame, graph: KeywordGraph, values: Mapping[str, Any], encoder: ResolvedEncoder,
         unseen: UnseenKeywords, seed: int, store: CheckpointStore, device: str = "cpu",
-        open_bar: OpenBar | None = None, start: HclModel | None = None) -> TrainedHcl:
+        open_bar: OpenBar | None = None, start: HclModel | None = None, sight: Sight | None = None) -> TrainedHcl:
     """Train a model on the training items and keep the epoch of smallest validation loss.
 
     Args:
@@ -72,6 +79,7 @@ def run(items: pd.DataFrame, graph: KeywordGraph, values: Mapping[str, Any], enc
         device: ``cpu`` or ``cuda``.
         open_bar: given steps in all and done, returns a progress bar.
         start: trained model whose weights this one takes over where both have them.
+        sight: what the training items see of the graph; None for the whole.
 
     Raises:
         InputError: no training or no validation item, more layers to freeze than there are, or a ``start`` of
@@ -90,11 +98,23 @@ def run(items: pd.DataFrame, graph: KeywordGraph, values: Mapping[str, Any], enc
     validation = items[items["split"] == "validation"]
     noise = ValidationNoise(_noise(batches["validation"], seed, latent["size"]), unseen.vectors(validation))
     task = HclTask(model, batches["train"], batches["validation"], noise, training, annealing, cycles,
-                   report.copied if report is not None else ())
+                   report.copied if report is not None else (), sight)
     # Under annealing the selecting loss rises by itself, so patience starts after it.
     settings = replace(settings, patience_from=annealing_end(annealing, cycles, total))
     history = fit(task, settings, store, partial(derived_seed, seed, STAGE), open_bar)
-    return TrainedHcl(model, items, history, report)
+    return TrainedHcl(model, items, history, report, sight)
+
+
+def _sight(row: HclRow, graph: KeywordGraph) -> Sight | None:
+    """Return what the training items see of the graph; None where that is all of it, and no keyword is dropped."""
+    settings = row.values["graph"]
+    if settings["own_edges"] == "leaking" and not settings["kw_dropout"]:
+        return None
+    examples, keywords, clusters = (read_frame(row.paths.table(schema.name), schema)
+                                    for schema in (EXAMPLES, KEYWORDS, CLUSTERS))
+    tables = GraphTables(examples, keywords, row.nodes, clusters,
+                         read_table(row.paths.table(TEXT_VECTORS.name), TEXT_VECTORS))
+    return sight_of(row.items, graph, tables, row.graph, settings, derived_seed(row.seed, STAGE, "kw_dropout"))
 
 
 def annealing_steps(latent: Mapping[str, Any], total_steps: int) -> int:

@@ -1,0 +1,18 @@
+"""DialoGPT's model trained with SimCTG's contrast between tokens (METHODS F)."""
+
+from functools import partial
+
+from models.baselines.simctg import SimCtg
+from stages.tracks.hcl.architectures.dialogpt import FAMILIES, sequence_config
+from stages.tracks.hcl.piece_baselines import Making, of_pieces
+from stages.tracks.hcl.pretrained import start_of, weighted
+
+
+def _built(making: Making) -> SimCtg:
+    config = sequence_config(making)
+    config.margin = making.sizes["margin"]
+    model: SimCtg = weighted(SimCtg, making, config)
+    return model
+
+
+ARCHITECTURE = of_pieces("simctg", "SimCTG", __name__, _built, partial(start_of, "simctg", FAMILIES))

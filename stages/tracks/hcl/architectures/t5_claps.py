@@ -1,0 +1,18 @@
+"""T5-CLAPS: T5 with contrasts against perturbed targets (METHODS B9)."""
+
+from functools import partial
+
+from models.baselines.claps import T5Claps
+from stages.tracks.hcl.architectures.t5 import start_t5, t5_sized
+from stages.tracks.hcl.piece_baselines import Making, of_pieces
+from stages.tracks.hcl.pretrained import weighted
+
+
+def _built(making: Making) -> T5Claps:
+    config = t5_sized(making)
+    config.claps = {name: making.sizes[name] for name in ("eps_neg", "eps_pos", "temperature", "claps_tau_both")}
+    model: T5Claps = weighted(T5Claps, making, config)
+    return model
+
+
+ARCHITECTURE = of_pieces("t5_claps", "T5-CLAPS", __name__, _built, partial(start_t5, "t5_claps"))

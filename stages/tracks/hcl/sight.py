@@ -1,0 +1,229 @@
+"""What a training item sees of the keyword graph when its prior is computed (METHODS A.3, `own_edges`).
+
+A graph made from training data tells a training item its own target, and no other item: the target's keyword is a
+neighbour of the input's by the item itself. So what the item contributed, or all that its connected component did, is
+hidden from it, as it is from an item of the evaluation splits, which are of other components.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from models.hcl import KeywordGraph
+from models.hcl.neighbourhood import neighbours
+from models.hcl.views import Views
+from stages.artifacts.schemas import NO_KEYWORD
+from stages.graph.leave_one_out import Members, StandingTexts, edge_changes, node_changes, standing_texts
+from stages.runtime.errors import InputError
+from stages.tracks.hcl.items import NodeIndex
+
+_ROLES = ("source_id", "target_id", "negative_id")  # in the order in which their texts stand for a keyword
+_GOLDEN = 0.6180339887498949  # fractions of its multiples are spread evenly
+
+
+@dataclass(frozen=True)
+class GraphTables:
+    """What the graph was made from: tables ``examples``, ``keywords``, ``nodes``, ``clusters`` and ``text_vectors``."""
+
+    examples: pd.DataFrame
+    keywords: pd.DataFrame
+    nodes: pd.DataFrame
+    clusters: pd.DataFrame
+    text_vectors: pa.Table
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What each of n training items sees of the graph.
+
+    Attributes:
+        views: all views of the graph; None if every item sees the whole.
+        view: of each item (n,).
+        vectors: embedding of each item's input text (n, d), with which its keyword begins where it is a new node.
+        draws: a number of each item's in [0, 1), by which it loses its keyword in some epochs (n,).
+        dropout: share of items that do.
+    """
+
+    views: Views | None
+    view: Tensor
+    vectors: Tensor
+    draws: Tensor
+    dropout: float
+
+    def of(self, items: Sequence[int]) -> dict[str, Tensor]:
+        """Return what a batch of ``items`` holds of it."""
+        chosen = list(items)
+        found = {"unseen_vectors": self.vectors[chosen]}
+        if self.views is not None:
+            found["view"] = self.view[chosen]
+        if self.dropout:
+            found["draw"] = self.draws[chosen]
+        return found
+
+    def dropped(self, draw: Tensor, epoch: int) -> Tensor:
+        """Return which items (B,) lose their keyword in an epoch; the same however they fall into batches."""
+        return (draw + epoch * _GOLDEN % 1.0) % 1.0 < self.dropout
+
+
+def sight_of(items: pd.DataFrame, graph: KeywordGraph, tables: GraphTables, made: Mapping[str, Any],
+             settings: Mapping[str, Any], seed: int) -> Sight:
+    """Return what the training items see.
+
+    Args:
+        items: from :func:`stages.tracks.hcl.items.joined_items`, all splits.
+        graph: made from ``tables``.
+        tables: of the data set.
+        made: plain values of the block ``graph``.
+        settings: plain values of the block ``train_hcl.graph``.
+        seed: of the draws.
+
+    Raises:
+        InputError: the tables are of different runs.
+    """
+    train = tables.examples[tables.examples["split"] == "train"].sort_values("example_id")
+    text_ids, vectors = _embedded(tables.text_vectors)
+    views, view = None, torch.zeros(len(train), dtype=torch.int64)
+    if settings["own_edges"] != "leaking":
+        group = train["group"].to_numpy() if settings["own_edges"] == "component" else np.arange(len(train))
+        group = np.unique(group, return_inverse=True)[1]
+        views, view = _views(train, group, graph, tables, made, text_ids, vectors), torch.from_numpy(group) + 1
+    own = torch.from_numpy(vectors[_rows(text_ids, train["source_id"].to_numpy())])
+    draws = torch.rand(len(train), generator=torch.Generator().manual_seed(seed))
+    return Sight(views, view, own, draws, _dropout(settings, items, graph, views, view))
+
+
+def leaks(items: pd.DataFrame, graph: KeywordGraph, sight: Sight | None) -> dict[str, dict[str, float]]:
+    """Return, by split, what the graph tells of the target keyword where it is not the input's (METHODS A.3).
+
+    ``target_is_neighbour`` and ``target_is_only_neighbour`` share of the items whose input and target have different
+    keywords; ``without_neighbour`` share of all items, those with an unseen keyword among them, and ``unseen`` of
+    these alone; in training as the items see the graph.
+    """
+    found = {}
+    for split, rows in items.groupby("split"):
+        kx, ky = (torch.from_numpy(rows[name].to_numpy(dtype=np.int64, copy=True))
+                  for name in ("input_node", "output_node"))
+        views = sight.views if sight is not None and split == "train" else None
+        view = sight.view if sight is not None and views is not None else torch.zeros_like(kx)
+        views = whole(graph) if views is None else views
+        seen = kx >= 0
+        seen[seen.clone()] = _rows_of(views, graph, view[seen], kx[seen]) != -1
+        senders, place = neighbours(graph, kx[seen], views, view[seen])
+        place = torch.nonzero(seen).squeeze(-1)[place]
+        count = torch.bincount(place, minlength=len(kx))
+        told = torch.zeros(len(kx), dtype=torch.bool)
+        told[place[senders == ky[place]]] = True
+        differ = torch.from_numpy((rows["keyword"] != rows["target_keyword"]).to_numpy(copy=True))
+        found[str(split)] = {"keywords_differ": _share(differ), "target_is_neighbour": _share(told[differ]),
+                             "target_is_only_neighbour": _share((told & (count == 1))[differ]),
+                             "without_neighbour": _share(count == 0), "unseen": _share(~seen)}
+    return found
+
+
+def whole(graph: KeywordGraph) -> Views:
+    """Return the views of a graph of which all items see the whole."""
+    none, offsets = torch.zeros(0, dtype=torch.int64), torch.zeros(2, dtype=torch.int64)
+    return Views(offsets, none, none, none.to(torch.int8), offsets, none, none, graph.h0.new_zeros(0))
+
+
+def _views(train: pd.DataFrame, group: np.ndarray, graph: KeywordGraph, tables: GraphTables, made: Mapping[str, Any],
+           text_ids: np.ndarray, vectors: np.ndarray) -> Views:
+    nodes = graph.num_nodes
+    members = _members(train, group, tables)
+    target, source, sign = (getattr(graph, name).numpy() for name in ("target", "source", "sign"))
+    apart = np.flatnonzero(target != source)
+    edges = edge_changes(members, target[apart], source[apart], sign[apart], nodes, made["link_inputs"],
+                         made["max_cluster_outputs"])
+    numbers = apart[edges.edge]
+    changes = node_changes(_standing(train, group, tables, text_ids), vectors, nodes)
+    groups = int(group.max(initial=-1)) + 1
+    return Views(_offsets(edges.group, groups), torch.from_numpy(numbers), torch.from_numpy(target[numbers]),
+                 torch.from_numpy(edges.sign), _offsets(changes.group, groups), torch.from_numpy(changes.node),
+                 torch.from_numpy(changes.row), torch.from_numpy(changes.vectors))
+
+
+def _offsets(group: np.ndarray, groups: int) -> Tensor:
+    """Return where the entries of each view begin and end: none of view 0, then those of each group."""
+    return torch.from_numpy(np.r_[0, 0, np.bincount(group, minlength=groups).cumsum()])
+
+
+def _members(train: pd.DataFrame, group: np.ndarray, tables: GraphTables) -> Members:
+    index = _index(tables.nodes)
+    rows = tables.clusters
+    place = pd.Index(train["example_id"]).get_indexer(rows["example_id"])
+    if (place < 0).any():
+        raise InputError("clusters.parquet has examples that examples.parquet has not. Run the stages clusters, graph "
+                         "and node_vectors again.")
+    cluster, output, negative = (_real(index, rows[name]) for name in ("keyword", "output_keyword",
+                                                                       "negative_keyword"))
+    of_text = tables.keywords.set_index("text_id")["keyword"].astype(object)
+    own = rows["keyword"].to_numpy() == train["source_id"].map(of_text).to_numpy()[place]
+    return Members(cluster, output, negative, own, group[place])
+
+
+def _standing(train: pd.DataFrame, group: np.ndarray, tables: GraphTables, text_ids: np.ndarray) -> StandingTexts:
+    """Return the training texts in their roles; one that has no vector can stand for no keyword, whatever is hidden."""
+    index, of_text = _index(tables.nodes), tables.keywords.set_index("text_id")["keyword"].astype(object)
+    parts = []
+    for rank, name in enumerate(_ROLES):
+        real = train[name].notna().to_numpy()
+        ids = train.loc[real, name].astype("int64")
+        parts.append((index.ids(ids.map(of_text)), np.full(len(ids), rank), ids.to_numpy(), group[real]))
+    node, ranks, ids, of_item = (np.concatenate(found) for found in zip(*parts, strict=True))
+    return standing_texts(node, ranks, ids, pd.Index(text_ids).get_indexer(ids), of_item)
+
+
+def _index(nodes: pd.DataFrame) -> NodeIndex:
+    return NodeIndex(tuple(nodes.sort_values("node_id")["keyword"]))
+
+
+def _real(index: NodeIndex, keywords: pd.Series) -> np.ndarray:
+    """Return node ids (n,); -1 for missing keywords and for the mark for none, which form no edges."""
+    return np.where((keywords == NO_KEYWORD).to_numpy(), -1, index.ids(keywords))
+
+
+def _embedded(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """Return text ids (T,) and vectors (T, d) of table ``text_vectors``."""
+    vectors = table["vector"].combine_chunks().flatten().to_numpy()
+    return table["text_id"].to_numpy(), vectors.reshape(table.num_rows, -1)
+
+
+def _rows(text_ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    rows = pd.Index(text_ids).get_indexer(wanted)
+    if (rows < 0).any():
+        raise InputError(f"text_vectors.parquet: no vector for input text {wanted[rows < 0][0]}. Run the stage "
+                         f"node_vectors again.")
+    return rows
+
+
+def _rows_of(views: Views, graph: KeywordGraph, view: Tensor, nodes: Tensor) -> Tensor:
+    differences = views.among(torch.unique(view), graph.num_nodes, graph.num_edges)
+    return differences.row_of(view * graph.num_nodes + nodes)
+
+
+def _dropout(settings: Mapping[str, Any], items: pd.DataFrame, graph: KeywordGraph, views: Views | None,
+             view: Tensor) -> float:
+    """Return the share of training items that lose their keyword: as given, or what validation has more of.
+
+    Of items that see the whole graph none does unless it is given.
+    """
+    if settings["kw_dropout"] is not None:
+        return float(settings["kw_dropout"])
+    if views is None:
+        return 0.0
+    nodes = {split: items.loc[items["split"] == split, "input_node"].to_numpy(dtype=np.int64, copy=True)
+             for split in ("train", "validation")}
+    gone = float((_rows_of(views, graph, view, torch.from_numpy(nodes["train"])) == -1).float().mean())
+    unseen = float(np.mean(nodes["validation"] < 0)) if len(nodes["validation"]) else 0.0
+    return max(0.0, (unseen - gone) / (1.0 - gone)) if gone < 1.0 else 0.0
+
+
+def _share(where: Tensor) -> float:
+    """Return the share of True (n,); 0 of none."""
+    return round(float(where.float().mean()), 6) if len(where) else 0.0

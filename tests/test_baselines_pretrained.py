@@ -1,0 +1,458 @@
+"""Baselines that are models of transformers: DialoGPT, SimCTG, T5 and T5-CLAPS (METHODS B5, B7, B9, F)."""
+
+from dataclasses import asdict
+
+import piece_cases
+import pytest
+import tiny_bert
+import tiny_pretrained
+import torch
+from piece_cases import SIZES
+from safetensors.torch import load_file, save_file
+from tiny_pretrained import CLAPS, CLASSES, END, MEAN, PROMPTED, batch, model, outputs, rules, texts
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from torch.nn import functional as F
+from transformers import (
+    AutoConfig,
+    GPT2LMHeadModel,
+    MT5ForConditionalGeneration,
+    PreTrainedTokenizerFast,
+    T5ForConditionalGeneration,
+)
+
+from models.baselines.claps import Claps, step_of
+from models.baselines.simctg import token_contrast
+from models.baselines.t5 import T5, t5_config
+from models.decoding import beam_search, contrastive_search
+from models.training import Step
+from stages.artifacts.model_folder import save_notes
+from stages.runtime.errors import InputError
+from stages.tracks.hcl.architectures import ARCHITECTURES
+from stages.tracks.hcl.piece_baselines import Making
+from stages.tracks.hcl.piece_rewriter import PieceRewriter
+from stages.tracks.hcl.pieces import PieceOrigin
+
+STEP = Step(0, 10, 0, range(5))
+
+
+class Plain:
+    """A model as searches take steps with it, each by a whole pass over all that came before."""
+
+    def __init__(self, found, given):
+        self.found, self.given, self.rows = found, given, torch.arange(len(given["x_ids"]))
+        self.tokens = torch.empty(len(self.rows), 0, dtype=torch.int64)
+
+    def step(self, tokens):
+        self.shape = tokens.shape
+        self.tokens = torch.cat([self.tokens, tokens.reshape(-1, 1)], dim=1)
+        own = {name: self.given[name][self.rows] for name in ("x_ids", "x_mask")}
+        own |= {"y_in": self.tokens, "y_in_mask": torch.ones_like(self.tokens, dtype=torch.bool)}
+        states = self.found.states(own)
+        last = states[0 if isinstance(states[1], torch.Tensor) and states[1].dtype == torch.bool else 1][:, -1]
+        return last.view(*self.shape, -1)
+
+    def logits(self, states):
+        return self.found.lm_head(states)
+
+    def reorder(self, parents):
+        chosen = (torch.arange(len(parents))[:, None] * self.shape[1] + parents).flatten()
+        self.rows, self.tokens, self.shape = self.rows[chosen], self.tokens[chosen], parents.shape
+
+    def keep(self, items):
+        chosen = (items[:, None] * self.shape[1] + torch.arange(self.shape[1])).flatten()
+        self.rows, self.tokens = self.rows[chosen], self.tokens[chosen]
+
+
+def start(name, count):
+    return torch.full((count,), END if name in PROMPTED else tiny_pretrained.PAD)
+
+
+# All of them
+
+
+@pytest.mark.parametrize("name", ["dialogpt", "t5"])
+@pytest.mark.parametrize("options", [{}, {"num_beams": 1}, {"length_penalty": 0.0}, {"length_penalty": 2.0}])
+def test_generate_finds_what_every_other_row_is_searched_by(name, options):
+    options = {"num_beams": 4, "length_penalty": 1.0, **options}
+    for seed in range(3):
+        found, given = model(name, seed), batch(name, texts(6, seed))
+        ours = beam_search(Plain(found, given), start(name, 6), rules(), **options)
+        assert outputs(found.rewrite(given, rules(), **options)) == outputs(ours)
+
+
+@pytest.mark.parametrize("name", ["dialogpt", "t5"])
+def test_a_text_has_the_output_that_it_has_alone(name):
+    found, (sources, targets) = model(name), texts(6)
+
+    def rewritten(given):
+        return outputs(found.rewrite(given, rules(1, 8), num_beams=3))
+
+    together = rewritten(batch(name, (sources, targets)))
+    assert len({len(row) for row in together}) > 1
+    for item, expected in enumerate(together):
+        alone = batch(name, ([sources[item]], [targets[item]]))
+        assert rewritten(alone) == [expected]
+
+
+@pytest.mark.parametrize("name", ["dialogpt", "t5"])
+@pytest.mark.parametrize(("shortest", "longest"), [(0, 1), (5, 5), (3, 7)])
+def test_bounds_count_generated_tokens_alone_and_banned_ones_stay_out(name, shortest, longest):
+    banned = (tiny_pretrained.PAD, 1, 2, 4, 7)
+    rows = outputs(model(name).rewrite(batch(name, texts(6)), rules(shortest, longest, banned), num_beams=4))
+    assert all(shortest <= len(row) <= longest for row in rows)
+    assert not set(banned) & {token for row in rows for token in row}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_what_a_hub_says_of_decoding_is_not_looked_at(name):
+    found, given = model(name), batch(name, texts())
+    expected = found.rewrite(given, rules(), num_beams=2)
+    found.generation_config.update(no_repeat_ngram_size=1, max_new_tokens=2, do_sample=True, num_beams=1)
+    assert torch.equal(found.rewrite(given, rules(), num_beams=2), expected)
+    with pytest.raises(ValueError, match="call eval"):
+        found.train().rewrite(given, rules())
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_saved_model_is_one_of_the_library_with_the_same_loss(name, tmp_path):
+    found, given = model(name), batch(name, texts())
+    found.save_pretrained(tmp_path)
+    assert (tmp_path / "model.safetensors").is_file() and not list(tmp_path.glob("*.bin"))
+    again, report = CLASSES[name].from_pretrained(tmp_path, output_loading_info=True)
+    assert not report["missing_keys"] and not report["unexpected_keys"]
+    assert torch.equal(again.double().eval().nll(given), found.nll(given))
+    assert again.config.model_type == ("gpt2" if name in PROMPTED else "t5")
+
+
+# DialoGPT
+
+
+def test_dialogpt_loses_what_the_library_does_with_the_source_left_out_of_the_labels():
+    found, (sources, targets) = model("dialogpt"), texts()
+    ours = found.nll(batch("dialogpt", (sources, targets)))
+    for item, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        ids = torch.tensor([[*source, END, *target, END]])
+        labels = ids.masked_fill(torch.arange(ids.shape[1]) <= len(source), -100)
+        loss = found(input_ids=ids, labels=labels).loss.double() * (len(target) + 1)  # it is computed in float32
+        assert torch.allclose(loss, ours[item], rtol=1e-5)
+
+
+def test_dialogpt_predicts_nothing_of_the_source():
+    found, given = model("dialogpt"), batch("dialogpt", texts())
+    states, _ = found.states(given)
+    expected, ends = found.of_targets(states, given), given["x_ids"].shape[1] - 1
+    changed = states.clone()
+    changed[:, :ends] += 1.0
+    assert torch.equal(found.of_targets(changed, given), expected)
+    changed[:, ends] += 1.0
+    assert not torch.isclose(found.of_targets(changed, given), expected).any()
+
+
+@pytest.mark.parametrize("top_k", [1, 4])
+def test_dialogpt_is_decoded_by_contrastive_search_too(top_k):
+    found, (sources, targets) = model("dialogpt", 2), texts(6)
+    given = batch("dialogpt", (sources, targets))
+    steps, first = found.begin(given, slots=100)
+    together = contrastive_search(steps, first, rules(), top_k=top_k)
+    assert torch.equal(together, contrastive_search(Plain(found, given), start("dialogpt", 6), rules(), top_k=top_k))
+    assert top_k > 1 or outputs(together) == outputs(found.rewrite(given, rules()))
+    steps, first = found.begin(batch("dialogpt", ([[]], [[5]])), slots=100)
+    assert contrastive_search(steps, first, rules()).shape[0] == 1
+
+
+# SimCTG
+
+
+def test_the_contrast_between_tokens_is_the_mean_over_ordered_pairs():
+    states = torch.randn(3, 5, 4, generator=torch.Generator().manual_seed(0))
+    real = torch.arange(5) < torch.tensor([[5], [3], [1]])
+    expected = []
+    for row, length in zip(states, (5, 3, 1), strict=True):
+        pairs = [max(0.0, 0.8 - 1 + float(F.cosine_similarity(row[i], row[j], dim=0)))
+                 for i in range(length) for j in range(length) if i != j]
+        expected.append(sum(pairs) / max(1, len(pairs)))
+    assert torch.allclose(token_contrast(states, real, 0.8), torch.tensor(expected))
+    alike = torch.ones(1, 4, 2)
+    assert torch.allclose(token_contrast(alike, alike[..., 0].bool()), torch.tensor([0.5]))
+    assert token_contrast(torch.eye(4)[None], torch.ones(1, 4, dtype=torch.bool)).item() == 0
+
+
+def test_simctg_adds_its_contrast_to_dialogpts_loss_and_is_selected_without_it():
+    found, given = model("simctg"), batch("simctg", texts())
+    parts = found.objective(given, STEP)
+    states, real = found.states(given)
+    assert torch.allclose(parts["loss"], found.nll(given) + MEAN * token_contrast(states, real, 0.5))
+    assert torch.equal(found.validation(given)["loss"], found.nll(given)) and (parts["contrast"] > 0).all()
+    none = model("simctg", margin=0.0)
+    assert torch.equal(none.objective(given, STEP)["loss"], none.nll(given))
+
+
+# T5
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("kind", ["t5", "mt5"])
+def test_t5_loses_what_the_library_does_whether_or_not_its_words_are_tied(kind, tied, tmp_path):
+    library, (sources, targets) = model(kind, tie_word_embeddings=tied), texts()
+    if not tied:
+        library.lm_head.weight = torch.nn.Parameter(library.lm_head.weight.flip(0))
+    library.save_pretrained(tmp_path)
+    found = T5.from_pretrained(tmp_path, config=t5_config(AutoConfig.from_pretrained(tmp_path))).double().eval()
+    ours = found.nll(batch("t5", (sources, targets)))
+    for item, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        loss = library(input_ids=torch.tensor([[*source, END]]), labels=torch.tensor([[*target, END]])).loss
+        assert torch.allclose(loss * (len(target) + 1), ours[item])
+
+
+# T5-CLAPS
+
+
+@pytest.fixture
+def claps():
+    """Its objective, and of a batch z of the sources, H, targets and which are real."""
+    found, given = model("t5_claps"), batch("t5_claps", texts())
+    torch.manual_seed(0)
+    whole = found.trainee().double()
+    with torch.no_grad():
+        encoded, states = found.states(given)
+        source = whole.pooled(encoded, given["x_mask"])
+    return whole, source, states, given["y_out"], given["y_in_mask"]
+
+
+def views(whole, *given, **settings):
+    whole.settings = {**CLAPS, **settings}
+    return whole.views(*given)
+
+
+def far_before_its_way_back(whole, source, states, targets, real):
+    """H moved away from the source alone: the way back is a step too, so that the farthest point is known by it."""
+    seen, divergence = [], whole.divergence
+
+    def watched(before, moved, real):
+        seen.append(moved.detach().clone())
+        return divergence(before, moved, real)
+
+    whole.divergence = watched
+    whole.views(source, states, targets, real)
+    del whole.divergence
+    return seen[0]
+
+
+def test_views_are_as_far_from_the_states_as_asked(claps):
+    whole, _, states, _, real = claps
+    near, far = views(*claps)
+    gone = far_before_its_way_back(*claps)
+    for moved, length in ((near - states, 1.0), (gone - states, 3.0), (far - gone, 3.0)):
+        assert torch.allclose(moved.norm(dim=-1)[real], torch.tensor(length, dtype=torch.float64))
+        assert not moved[~real].any()
+
+
+def test_views_do_what_they_are_for(claps):
+    whole, source, states, targets, real = claps
+    for small in (1e-3, 1e-2):
+        near, _ = views(*claps, eps_neg=small, eps_pos=small)
+        gone = far_before_its_way_back(*claps)
+        assert whole.nll(near, targets, real) > whole.nll(states, targets, real)
+        assert whole.unlikeness(source, gone, real) > whole.unlikeness(source, states, real)
+    views(*claps)  # from as far as the paper goes, the direction of the way back restores the distribution
+    gone = far_before_its_way_back(*claps)
+    back = step_of(1e-2, gone, lambda moved: whole.divergence(states, moved, real), real)
+    assert whole.divergence(states, gone - back, real) < whole.divergence(states, gone, real)
+    assert whole.divergence(states, states, real) == 0
+
+
+def test_views_leave_no_gradient_behind_and_are_constant_steps(claps):
+    whole, source, states, targets, real = claps
+    states = states.requires_grad_()
+    moved = [view - states for view in whole.views(source, states, targets, real)]
+    assert all(parameter.grad is None for parameter in whole.parameters()) and states.grad is None
+    for step in moved:
+        (gradient,) = torch.autograd.grad(step.sum(), states, allow_unused=True)
+        assert gradient is None or not gradient.any()
+
+
+def test_without_a_step_both_contrasts_see_the_same_columns(claps):
+    whole, source, states, targets, real = claps
+    near, far = views(*claps, eps_neg=0.0, eps_pos=0.0)
+    assert torch.equal(near, states) and torch.equal(far, states)
+    first, second = whole.contrasts(source, states, near, far, real)
+    assert torch.allclose(first, second)
+    scores = F.cosine_similarity(source[:, None], whole.pooled(states, real)[None], dim=-1) / 0.1
+    columns = torch.cat([scores, scores.diagonal()[:, None]], dim=1)
+    assert torch.allclose(first, F.cross_entropy(columns, torch.arange(5), reduction="none"))
+
+
+@torch.no_grad()
+def test_contrasts_are_those_of_the_paper_or_of_the_released_code(claps):
+    whole, source, states, targets, real = claps
+    near, far = views(*claps)
+    z, bad, good = (whole.pooled(each, real) for each in (states, near, far))
+
+    def cosine(left, right):
+        return float(left @ right / left.norm() / right.norm())
+
+    for both, tau in ((True, 0.1), (False, 1.0)):
+        whole.settings = {**CLAPS, "claps_tau_both": both}
+        first, second = (found.detach() for found in whole.contrasts(source, states, near, far, real))
+        for item in range(5):
+            between = [cosine(source[item], z[other]) for other in range(5)]
+            wrong = cosine(source[item], bad[item])
+            scores = torch.tensor([*between, wrong]) / 0.1
+            assert first[item] == pytest.approx(float(scores.logsumexp(0) - scores[item]), rel=1e-5)
+            between[item] = cosine(source[item], good[item])
+            scores = torch.tensor([*between, wrong]) / tau
+            assert second[item] == pytest.approx(float(scores.logsumexp(0) - scores[item]), rel=1e-5)
+
+
+def test_claps_adds_half_of_both_contrasts_and_saves_no_projection(claps):
+    whole, given = claps[0], batch("t5_claps", texts())
+    assert isinstance(whole, Claps) and whole.model.trainee() is not whole
+    parts = whole.float().objective(given, STEP)
+    near, far = whole.views(*(claps[1].float(), claps[2].float()), *claps[3:])
+    first, second = whole.contrasts(claps[1].float(), claps[2].float(), near, far, claps[4])
+    assert torch.allclose(parts["loss"], whole.model.nll(given) + MEAN * (first + second) / 2, rtol=1e-4)
+    parts["loss"].sum().backward()
+    assert all(parameter.grad is not None for parameter in whole.parameters())
+    assert not [name for name in whole.model.state_dict() if "projection" in name]
+
+
+# What they begin with
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    return tiny_bert.save_encoder(tmp_path_factory.mktemp("encoder") / "tiny")
+
+
+def small(name, **changes):
+    return {**SIZES[name][1], **changes}
+
+
+def pretrained(name, folder, end="</s>", kind=None):
+    """Save a small model of the library with a tokenizer of its own, which is not BERT's, and return its logits."""
+    words = [end, "<pad>", "<unk>", "what", "is", "this", ":", "paraphrase", "reply", "a", "b"]
+    own = Tokenizer(WordLevel({word: number for number, word in enumerate(words)}, unk_token="<unk>"))
+    own.pre_tokenizer = Whitespace()
+    PreTrainedTokenizerFast(tokenizer_object=own, eos_token=end, pad_token="<pad>",
+                            unk_token="<unk>").save_pretrained(folder)
+    library = {"gpt2": GPT2LMHeadModel, "t5": T5ForConditionalGeneration, "mt5": MT5ForConditionalGeneration}
+    torch.manual_seed(0)
+    found = library[kind or name](tiny_pretrained.config("dialogpt" if name == "gpt2" else kind or name,
+                                                         vocab_size=len(words), eos_token_id=0, pad_token_id=1))
+    found.save_pretrained(folder)
+    return found.eval()
+
+
+def made(name, folder, encoder, **changes):
+    """The model that a row with weights from ``folder`` begins with, and what it begins with."""
+    baseline, sizes = ARCHITECTURES[name].prepared.args[0], small(name, source=f"path:{folder}", **changes)
+    start = baseline.start(piece_cases.row(encoder), sizes)
+    return baseline.built(Making(name, sizes, start, MEAN, piece_cases.items(), piece_cases.TRAINING)).eval(), start
+
+
+@pytest.mark.parametrize(("name", "library"), [("dialogpt", "gpt2"), ("simctg", "gpt2"), ("t5", "t5"), ("t5", "mt5"),
+                                               ("t5_claps", "t5")])
+def test_weights_and_tokenizer_come_from_a_folder(name, library, encoder, tmp_path):
+    theirs = pretrained("gpt2" if library == "gpt2" else "t5", tmp_path, kind=library)
+    found, start = made(name, tmp_path, encoder)
+    ids = torch.tensor([[3, 4, 0]])
+    given = {"x_ids": ids, "x_mask": ids > -1, "y_in": torch.tensor([[start.marks.start, 9]]),
+             "y_out": torch.tensor([[9, 0]]), "y_in_mask": torch.ones(1, 2, dtype=torch.bool)}
+    if library == "gpt2":
+        logits = theirs(input_ids=torch.tensor([[3, 4, 0, 9]])).logits[:, 2:]
+    else:
+        logits = theirs(input_ids=ids, decoder_input_ids=given["y_in"]).logits
+    expected = F.cross_entropy(logits[0], given["y_out"][0], reduction="sum")
+    assert torch.allclose(found.nll(given), expected)
+    assert start.said.startswith(f"path:{tmp_path} (version None, sha256 ") and start.described["start"]["sha256"]
+    assert len(start.tokenizer) == 11 and start.marks.end == 0 and set(start.marks.banned) == {1, 2}
+
+
+def test_the_end_token_stands_between_turns_whatever_the_tokenizer(encoder, tmp_path):
+    pretrained("gpt2", tmp_path, end="<|endoftext|>")
+    _, own = made("dialogpt", tmp_path, encoder)
+    drawn = ARCHITECTURES["dialogpt"].prepared.args[0].start(piece_cases.row(encoder), small("dialogpt"))
+    for start, text in ((own, "a b [SEP] a"), (drawn, "dog cat [SEP] dog")):
+        (ids,) = start.tokenizer(start.marks.read([text]), add_special_tokens=False)["input_ids"]
+        assert len(ids) == 4 and ids[2] == start.marks.end and ids[0] == ids[3] != start.marks.pad
+
+
+@pytest.mark.parametrize(("structure", "said"), [("pairs", "paraphrase: "), ("dialogue", "reply: "),
+                                                 ("stories", "continue: ")])
+def test_t5_is_told_its_task_by_what_the_data_set_is(structure, said, encoder, tmp_path):
+    pretrained("t5", tmp_path)
+    baseline, sizes = ARCHITECTURES["t5"].prepared.args[0], small("t5", source=f"path:{tmp_path}")
+    row = piece_cases.row(encoder, structure)
+    start = baseline.start(row, sizes)
+    assert start.marks.before == start.tokenizer(said, add_special_tokens=False)["input_ids"]
+    assert baseline.start(row, {**sizes, "prefix": "this : "}).marks.before == [5, 6]
+    assert start.marks.start == tiny_pretrained.PAD != start.marks.pad  # the decoder starts as its configuration says
+
+
+@pytest.mark.parametrize(("name", "broken", "message"), [
+    ("t5", None, "train_hcl.t5.source: path:.* is a gpt2 model; t5 takes t5 or mt5"),
+    ("dialogpt", "weights", "train_hcl.dialogpt.source: path:.* has no weights as safetensors, and others are not"),
+    ("dialogpt", "tokenizer", "train_hcl.dialogpt.source: path:.* holds no tokenizer"),
+    ("simctg", "layer", "train_hcl.simctg.source: path:.* lacks 1 weights, such as transformer.h.1.ln_1.weight")])
+def test_what_cannot_be_begun_with_is_refused(name, broken, message, encoder, tmp_path):
+    found = pretrained("gpt2", tmp_path)
+    if broken == "weights":
+        (tmp_path / "model.safetensors").unlink()
+        torch.save(found.state_dict(), tmp_path / "pytorch_model.bin")
+    elif broken == "tokenizer":
+        (tmp_path / "tokenizer.json").unlink()
+    elif broken == "layer":
+        kept = {name: part for name, part in load_file(tmp_path / "model.safetensors").items()
+                if "h.1.ln_1.weight" not in name}
+        save_file(kept, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(InputError, match=message):
+        made(name, tmp_path, encoder)
+
+
+def test_texts_that_do_not_fit_the_positions_are_refused(encoder, tmp_path):
+    found = pretrained("gpt2", tmp_path)
+    found.config.n_positions = 21
+    found.transformer.wpe = torch.nn.Embedding(21, 16)
+    found.save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="train_hcl.dialogpt: x and y may have 22 tokens .* has 21 positions"):
+        made("dialogpt", tmp_path, encoder)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_half_precision_is_for_training_alone(name):
+    found, given = model(name).float(), batch(name, texts())
+    found.objective(given, STEP)
+    whole, expected = found.trainee(), found.rewrite(given, rules(), num_beams=3)
+    with torch.autocast("cpu", torch.bfloat16):
+        parts = whole.objective(given, STEP)
+        assert torch.equal(found.rewrite(given, rules(), num_beams=3), expected)
+    assert parts["loss"].dtype == torch.float32
+    assert torch.allclose(parts["reconstruction" if "reconstruction" in parts else "loss"], found.nll(given), rtol=0.1)
+
+
+def test_a_hub_that_cannot_be_reached_is_said_of_the_row(encoder, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(InputError, match="train_hcl.t5.source: hub:nobody/nothing could not be had"):
+        ARCHITECTURES["t5"].prepared.args[0].start(piece_cases.row(encoder), small("t5", source="hub:nobody/nothing"))
+
+
+def test_contrastive_search_is_for_models_that_go_single_steps(encoder, tmp_path):
+    decode = {"search": "contrastive", "num_beams": 2, "min_length": 1, "max_length": 4, "length_penalty": 1.0,
+              "batch_size": 3, "top_k": 2, "alpha": 0.6}
+    items = piece_cases.items().assign(references=[[]] * 8)
+    for name in ("dialogpt", "t5"):
+        case = piece_cases.Case(name, tmp_path / name)
+        origin = PieceOrigin(name, "tiny", "from scratch", asdict(case.marks), 12, 8, "first")
+        folder = tmp_path / f"{name}-model"
+        case.model.save_pretrained(folder)
+        case.tokenizer.save_pretrained(folder)
+        save_notes(folder, origin.notes())
+        rewriter = PieceRewriter(folder)
+        if name == "t5":
+            with pytest.raises(InputError, match=r"generate_hcl.search is 'contrastive', and this model \(t5\)"):
+                next(rewriter.rewrite(items, decode, 0))
+        else:
+            rows = list(rewriter.rewrite(items, decode, 0))
+            assert [len(rows_of) for rows_of in rows] == [3, 3, 2] and all(rows[0]["prediction"])

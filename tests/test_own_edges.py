@@ -1,0 +1,264 @@
+"""An item's prior in training equals that on a graph rebuilt without what is hidden from the item."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+import tiny_bert
+import tiny_hcl
+import torch
+from keyword_graphs import clusters_of
+from transformers import BertModel
+
+from models.hcl import HclConfig, HclModel
+from stages.graph import node_vectors
+from stages.graph.graph import run as run_graph
+from stages.params.data import Graph
+from stages.tracks.hcl.architectures.hcl import keyword_graph
+from stages.tracks.hcl.items import joined_items
+from stages.tracks.hcl.sight import GraphTables, leaks, sight_of
+
+KEYWORDS = ["dog", "cat", "school", "food", "language", "weight", "<nokw>", "way", "fast", "play"]
+VALUES = {"pooling": "mean", "batch_size": 8, "max_length": 32}
+CAPS_OFF = {"max_nbr": None, "max_cluster_outputs": None}
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    torch.manual_seed(1)
+    return (BertModel(tiny_bert.config(initializer_range=0.3)).eval(),
+            tiny_bert.tokenizer(tmp_path_factory.mktemp("tokenizer")))
+
+
+@cache
+def tables(seed=3, items=16, groups=7):
+    """Training items of some components, which share a few texts, two for validation, and one for test.
+
+    The first one's input is the only text with its keyword, the second one's the only input, beside a target.
+    """
+    rng = np.random.default_rng(seed)
+    # Keywords are unevenly frequent, so that some stand in one component alone.
+    words = np.array([*rng.choice(len(KEYWORDS) - 2, size=37, p=[0.3, 0.2, 0.15, 0.11, 0.08, 0.06, 0.06, 0.04]),
+                      len(KEYWORDS) - 2, len(KEYWORDS) - 2, len(KEYWORDS) - 1])
+    texts = [" ".join(rng.choice(tiny_bert.WORDS[:30], size=rng.integers(2, 6))) + f" {number % 7 * '.'}"
+             for number in range(40)]
+    rows = []
+    for number in range(items + 3):
+        source, target, negative = rng.choice(37, size=3, replace=False).tolist()
+        source, target = {0: 39, 1: 38}.get(number, source), 37 if number == 2 else target
+        split = "train" if number < items else "validation" if number < items + 2 else "test"
+        rows.append((number, split, source, target, negative if rng.random() < 0.8 else None, [target],
+                     int(number if number < 3 else rng.integers(groups)) if split == "train" else 100 + number))
+    examples = pd.DataFrame(rows, columns=["example_id", "split", "source_id", "target_id", "negative_id",
+                                           "reference_ids", "group"]).astype({"negative_id": "Int64"})
+    keywords = pd.DataFrame({"text_id": range(40), "keyword": [KEYWORDS[word] for word in words]})
+    return examples, pd.DataFrame({"text_id": range(40), "text": texts, "language": "en"}), keywords
+
+
+class Built:
+    """All that the stages make of some examples, and a model over it."""
+
+    def __init__(self, encoder, examples, params):
+        _, texts, keywords = tables()
+        self.clusters = clusters_of(examples, keywords).to_pandas()
+        made = run_graph(examples, keywords, self.clusters, Graph(**params))
+        self.nodes = made.nodes.to_pandas()
+        self.vectors = node_vectors.run(examples, texts, keywords, self.nodes, *encoder, VALUES)
+        self.graph = keyword_graph(self.nodes, made.edges.to_pandas(), pd.DataFrame(self.vectors.columns))
+        self.tables = GraphTables(examples, keywords, self.nodes, self.clusters, self.vectors.texts)
+        self.items = joined_items(examples, texts, keywords, self.nodes)
+
+    def model(self, **settings):
+        config = HclConfig.from_params({"latent": {"size": tiny_hcl.LATENT}, "graph": settings},
+                                       tiny_hcl.encoder_config(), tiny_hcl.SPECIAL_IDS, self.graph.num_nodes,
+                                       self.graph.num_edges, 6.0)
+        torch.manual_seed(0)
+        model = HclModel.from_parts(config, graph=self.graph)
+        generator = torch.Generator().manual_seed(1)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                if parameter.dim() > 1:
+                    parameter.normal_(std=0.3, generator=generator)
+        return model
+
+
+@cache
+def whole(encoder, link_inputs, **caps):
+    return Built(encoder, tables()[0], {"link_inputs": link_inputs, **CAPS_OFF, **caps})
+
+
+@cache
+def rebuilt(encoder, link_inputs, hidden):
+    """The graph without the training items ``hidden``."""
+    examples = tables()[0]
+    return Built(encoder, examples[~examples["example_id"].isin(hidden)], {"link_inputs": link_inputs, **CAPS_OFF})
+
+
+def sight(built, own_edges, link_inputs, **params):
+    settings = {"own_edges": own_edges, "kw_dropout": 0.0}
+    made = {"link_inputs": link_inputs, "max_cluster_outputs": None, **params}
+    return sight_of(built.items, built.graph, built.tables, made, settings, seed=5)
+
+
+def hidden_from(own_edges):
+    """Of each training item, those whose contribution it does not see."""
+    train = tables()[0].query("split == 'train'")
+    if own_edges == "item":
+        return [(number,) for number in train["example_id"]]
+    return [tuple(train.loc[train["group"] == group, "example_id"]) for group in train["group"]]
+
+
+def keywords_of(built, model, sight=None, chosen=None):
+    """Keyword vectors of training items, and their priors given the same h_x."""
+    items = built.items[built.items["split"] == "train"]
+    batch = {name: torch.from_numpy(items[column].to_numpy(dtype="int64", copy=True))
+             for name, column in (("kx", "input_node"), ("ky", "output_node"), ("kneg", "negative_node"))}
+    batch["y_in_mask"] = torch.ones(len(items), 2, dtype=torch.bool)
+    if sight is not None:
+        batch |= sight.of(range(len(items)))
+    if chosen is not None:
+        batch = {name: part[chosen] for name, part in batch.items()}
+    plan = model.planner(sight.views if sight is not None else None).plan(batch).unpacked()
+    found = model.keywords(batch, plan.keywords)
+    h_x = torch.randn(1, tiny_hcl.WIDTH, generator=torch.Generator().manual_seed(2)).expand(len(batch["kx"]), -1)
+    return found, model.prior(h_x, found.u_in)
+
+
+def alone(encoder, graph, model, node, source):
+    """The keyword vector of an item, and its prior, on a graph that it contributed nothing to."""
+    if node < 0:
+        text = tables()[1].set_index("text_id")["text"][source]
+        with torch.no_grad():
+            vector = encoder[0](**encoder[1](text, return_tensors="pt")).last_hidden_state.mean(1)
+        u_in = model.attention.isolated(vector)
+    else:
+        u_in = model.attention(graph, torch.tensor([node]))
+    h_x = torch.randn(1, tiny_hcl.WIDTH, generator=torch.Generator().manual_seed(2))
+    return u_in, model.prior(h_x, u_in)
+
+
+@pytest.mark.parametrize("link_inputs", [True, False])
+@pytest.mark.parametrize("own_edges", ["component", "item"])
+@pytest.mark.parametrize(("iterations", "edge_type"), [(0, "shared"), (1, "shared"), (2, "shared"), (2, "signed"),
+                                                       (3, "shared")])
+def test_a_prior_in_training_is_that_on_a_graph_rebuilt_without_what_is_hidden(encoder, own_edges, link_inputs,
+                                                                               iterations, edge_type):
+    built = whole(encoder, link_inputs)
+    settings = {"iterations": iterations, "edge_type": edge_type}
+    model, keyword_of = built.model(**settings), tables()[2].set_index("text_id")["keyword"]
+    found, prior = keywords_of(built, model, sight(built, own_edges, link_inputs))
+    sources = tables()[0].query("split == 'train'")["source_id"].tolist()
+    gone = 0
+    for item, (hidden, source) in enumerate(zip(hidden_from(own_edges)[:10], sources, strict=False)):
+        other = rebuilt(encoder, link_inputs, hidden)
+        names = other.nodes.set_index("keyword")["node_id"]
+        node = int(names.get(keyword_of[source], -1))
+        gone += node < 0
+        u_in, expected = alone(encoder, other.graph, model, node, source)
+        torch.testing.assert_close(found.u_in[item], u_in[0], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(prior.mu[item], expected.mu[0], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(prior.logvar[item], expected.logvar[0], atol=1e-5, rtol=1e-5)
+    assert gone > 0
+
+
+def test_the_items_above_meet_every_kind_of_difference(encoder):
+    built = whole(encoder, True)
+    views = sight(built, "component", True).views
+    assert {-1, 0} <= set(views.signs.tolist())
+    assert -1 in views.rows.tolist()
+    origin = built.vectors.columns["origin"]
+    falls_back = set()
+    for hidden in hidden_from("component"):
+        other = rebuilt(encoder, True, hidden)
+        names = dict(zip(other.nodes["keyword"], other.vectors.columns["origin"], strict=True))
+        falls_back |= {(before, names[word]) for word, before in zip(built.nodes["keyword"], origin, strict=True)
+                       if word in names and names[word] != before}
+    assert ("input", "output") in falls_back
+
+
+@pytest.mark.parametrize("iterations", [0, 2])
+def test_hiding_changes_the_input_keywords_alone(encoder, iterations):
+    built = whole(encoder, True)
+    model = built.model(iterations=iterations)
+    hidden, _ = keywords_of(built, model, sight(built, "component", True))
+    seen, _ = keywords_of(built, model)
+    torch.testing.assert_close(hidden.u_out, seen.u_out, atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(hidden.u_imp, seen.u_imp, atol=1e-6, rtol=1e-6)
+    same = torch.isclose(hidden.u_in, seen.u_in, atol=1e-3).all(dim=1)  # where others have all the same texts
+    assert float(same.float().mean()) < 0.5
+
+
+def test_a_view_is_the_same_whatever_else_is_in_the_batch(encoder):
+    built = whole(encoder, True, max_nbr=3)
+    model, view = built.model(), sight(built, "component", True)
+    together, _ = keywords_of(built, model, view)
+    for chosen in ([0], [5, 5, 2], list(range(15, -1, -1))):
+        part, _ = keywords_of(built, model, view, chosen)
+        torch.testing.assert_close(part.u_in, together.u_in[chosen], atol=1e-5, rtol=1e-5)
+
+
+def test_what_the_graph_tells_is_counted_as_on_rebuilt_graphs(encoder):
+    built = whole(encoder, True)
+    told, only, silent, differ, gone = [], [], [], [], []
+    items = built.items[built.items["split"] == "train"]
+    for hidden, kx, ky in zip(hidden_from("component"), items["keyword"], items["target_keyword"], strict=True):
+        other = rebuilt(encoder, True, hidden)
+        ids = other.nodes.set_index("keyword")["node_id"]
+        senders = other.graph.edges_into(torch.tensor([ids[kx]])).source.tolist() if kx in ids else []
+        near = {int(node) for node in senders} - {ids.get(kx)}
+        told.append(ids.get(ky) in near)
+        only.append(near == {ids.get(ky)})
+        silent.append(not near)
+        differ.append(kx != ky)
+        gone.append(kx not in ids)
+    found, seen = (leaks(built.items, built.graph, view)["train"]
+                   for view in (sight(built, "component", True), None))
+    assert found == {"keywords_differ": np.mean(differ), "target_is_neighbour": pytest.approx(
+        np.mean(np.array(told)[differ]), abs=1e-6), "target_is_only_neighbour": pytest.approx(
+        np.mean(np.array(only)[differ]), abs=1e-6), "without_neighbour": np.mean(silent), "unseen": np.mean(gone)}
+    assert seen["target_is_neighbour"] > found["target_is_neighbour"] > 0.0 == seen["unseen"]
+
+
+def test_keywords_are_dropped_to_the_share_of_validation(encoder):
+    built = whole(encoder, True)
+    items = built.items.copy()
+    items.loc[items["split"] == "validation", "input_node"] = -1
+    settings = {"own_edges": "component", "kw_dropout": None}
+    made = {"link_inputs": True, "max_cluster_outputs": None}
+
+    def found(rows, **changes):
+        return sight_of(rows, built.graph, built.tables, made, {**settings, **changes}, seed=5)
+
+    assert found(items).dropout == 1.0 and found(built.items).dropout == 0.0
+    assert found(items, kw_dropout=0.25).dropout == 0.25
+    assert found(items, own_edges="leaking").dropout == 0.0 and found(items, own_edges="leaking").views is None
+    half = replace(found(items), dropout=0.3, draws=torch.rand(5000, generator=torch.Generator().manual_seed(0)))
+    dropped = torch.stack([half.dropped(half.draws, epoch) for epoch in range(20)])
+    assert abs(float(dropped.float().mean()) - 0.3) < 0.01
+    assert torch.equal(half.dropped(half.draws[7:9], 4), dropped[4, 7:9])
+    assert 0 < int(dropped[0].sum()) < 5000 and not torch.equal(dropped[0], dropped[1])
+
+
+def test_a_dropped_keyword_is_a_new_node(encoder):
+    built = whole(encoder, True)
+    model, view = built.model(), sight(built, "leaking", True)
+    items = built.items[built.items["split"] == "train"]
+    batch = {name: torch.from_numpy(items[column].to_numpy(dtype="int64", copy=True))
+             for name, column in (("kx", "input_node"), ("ky", "output_node"), ("kneg", "negative_node"))}
+    batch |= {"y_in_mask": torch.ones(len(items), 2, dtype=torch.bool), **view.of(range(len(items)))}
+    plan = model.planner().plan(batch).unpacked()
+    whole_graph = model.keywords(batch, plan.keywords).u_in
+    dropped = torch.arange(len(items)) % 3 == 0
+    u_in = model.keywords({**batch, "dropped": dropped}, plan.keywords).u_in
+    torch.testing.assert_close(u_in[~dropped], whole_graph[~dropped])
+    torch.testing.assert_close(u_in[dropped], model.attention.isolated(view.vectors[dropped]))
+
+
+def test_views_that_nobody_has_are_an_error(encoder):
+    built = whole(encoder, True)
+    batch = {name: torch.zeros(1, dtype=torch.int64) for name in ("kx", "ky", "kneg", "view")}
+    batch |= {"y_in_mask": torch.ones(1, 2, dtype=torch.bool), "unseen_vectors": torch.zeros(1, tiny_hcl.WIDTH)}
+    with pytest.raises(ValueError, match="the planner has no views"):
+        built.model().planner().plan(batch)

@@ -1,0 +1,75 @@
+"""Facts of the pointer (METHODS B2)."""
+
+import pytest
+import torch
+from piece_cases import Case
+
+from models.baselines.recurrent import AdditiveAttention, PointerGenerator, copied, mixed
+from models.decoding import CachedSteps
+
+X_IDS = torch.tensor([[3, 5, 3, 0], [1, 2, 2, 2]])
+WEIGHTS = torch.tensor([[[0.2, 0.5, 0.3, 0.0]], [[0.1, 0.2, 0.3, 0.4]]])
+LOGITS = torch.tensor([[[0.3, -1.0, 2.0, 0.1, 0.0, 0.7]], [[1.0, 0.0, 0.0, -2.0, 0.5, 0.5]]])
+
+
+def test_probabilities_sum_to_one():
+    found = mixed(LOGITS, torch.tensor([[[0.3]], [[0.8]]]), WEIGHTS, X_IDS)
+    torch.testing.assert_close(found.sum(-1), torch.ones(2, 1))
+    assert (found > 0).all()
+
+
+def test_a_gate_of_one_is_the_plain_vocabulary_and_of_zero_the_source_alone():
+    torch.testing.assert_close(mixed(LOGITS, torch.ones(2, 1, 1), WEIGHTS, X_IDS), LOGITS.softmax(-1))
+    source = mixed(LOGITS, torch.zeros(2, 1, 1), WEIGHTS, X_IDS)
+    assert source[0, 0].nonzero().flatten().tolist() == [3, 5] and source[1, 0].nonzero().flatten().tolist() == [1, 2]
+
+
+def test_repeated_source_tokens_add_up():
+    found = copied(WEIGHTS, X_IDS, 6)
+    torch.testing.assert_close(found[0, 0], torch.tensor([0.0, 0.0, 0.0, 0.5, 0.0, 0.5]))
+    torch.testing.assert_close(found[1, 0], torch.tensor([0.0, 0.1, 0.9, 0.0, 0.0, 0.0]))
+
+
+@torch.no_grad()
+def test_the_loss_is_of_the_probabilities_that_decoding_reads():
+    torch.manual_seed(0)
+    pointer, words = PointerGenerator(5, 4, 6), torch.randn(6, 4)
+    pointer.gate.weight.normal_()
+    features, targets = torch.randn(2, 9), torch.tensor([3, 2])
+    matching = (WEIGHTS[:, 0] * (targets[:, None] == X_IDS)).sum(-1)
+    scores = pointer.scores(features.unsqueeze(1), WEIGHTS, X_IDS, words).squeeze(1)
+    torch.testing.assert_close(pointer.nll(features, matching, targets, words), -scores[range(2), targets])
+    torch.testing.assert_close(scores.exp().sum(-1), torch.ones(2))
+
+
+def test_attention_is_over_real_slots_alone_and_one_slot_is_drawn_whole():
+    torch.manual_seed(0)
+    attention, memory, mask = AdditiveAttention(4, 3, 5), torch.randn(2, 3, 4), torch.tensor([[1, 1, 0], [1, 0, 0]])
+    contexts, weights = attention(torch.randn(2, 2, 3), memory, attention.keys(memory), mask.bool())
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 2))
+    assert (weights[0, :, 2] == 0).all()
+    torch.testing.assert_close(contexts[1], memory[1, :1].expand(2, -1))
+
+
+def test_without_the_pointer_nothing_is_copied_and_the_rest_is_the_same(tmp_path):
+    case, plain = Case("seq2seq", tmp_path), Case("seq2seq-no-pointer", tmp_path)
+    plain.model.nll(plain.batch()).sum().backward()
+    assert {name for name, parameter in plain.model.named_parameters() if parameter.grad is None} == {
+        "words.gate.weight", "words.gate.bias"}
+    with torch.no_grad():
+        case.model.words.gate.weight.zero_()
+        case.model.words.gate.bias.fill_(40.0)  # sigmoid(40) is 1 in float32
+        torch.testing.assert_close(case.model.nll(case.batch()), plain.model.nll(case.batch()), rtol=1e-5, atol=1e-5)
+
+
+def test_states_of_beams_move_with_them(tmp_path):
+    case = Case("seq2seq", tmp_path, wide=0.4)
+    steps, start = case.model.begin(case.sources(), 9)
+    assert not isinstance(steps, CachedSteps)
+    steps.step(start[:, None])
+    before = steps.state[0]
+    steps.reorder(torch.zeros(8, 3, dtype=torch.int64))
+    steps.keep(torch.tensor([2, 5]))
+    assert steps.state[0].shape == (2, 3, 16) and torch.equal(steps.state[0][1, 2], before[5, 0])
+    with pytest.raises(RuntimeError):
+        steps.reorder(torch.full((2, 1), 7))
