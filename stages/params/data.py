@@ -329,9 +329,9 @@ class Keywords(Block):
         return given
 
 
-# HCL 3.1 has no caps, and links no input keywords.
+# HCL 3.1 has no caps, and links no input keywords; texts that "contain the same keyword" are a cluster.
 _GRAPH_PRESETS: dict[str, dict[str, Any]] = {
-    "paper": {"max_nbr": None, "max_cluster_outputs": None, "link_inputs": False}}
+    "paper": {"cluster_by": "contains", "max_nbr": None, "max_cluster_outputs": None, "link_inputs": False}}
 
 
 class Graph(Switches):
@@ -339,7 +339,10 @@ class Graph(Switches):
 
     presets: ClassVar[Presets] = _GRAPH_PRESETS
 
-    preset: Literal["paper"] | None = Field(None, description="paper: no links of inputs, no caps")
+    preset: Literal["paper"] | None = Field(None, description="paper: clusters by containment, no links of inputs, no "
+                                                              "caps")
+    cluster_by: Literal["top", "contains"] = Field("top", description="a cluster has the inputs whose keyword it is, "
+                                                                      "or all that contain it, word by word")
     max_nbr: int | None = Field(16, ge=1, description="neighbours kept per node and sign, by count; null keeps all")
     max_cluster_outputs: int | None = Field(512, ge=1, description="distinct outputs kept per cluster, by count; null "
                                                                    "keeps all")
