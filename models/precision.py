@@ -33,7 +33,8 @@ def products(device: str | torch.device, precision: str) -> torch.autocast:
     return torch.autocast(torch.device(device).type, torch.bfloat16, enabled=precision == "bf16")
 
 
-def recurrent(layer: nn.Module, inputs: Tensor | PackedSequence, state: tuple[Tensor, ...] | None = None) -> Any:
+def recurrent(layer: nn.Module, inputs: Tensor | PackedSequence,
+              state: Tensor | tuple[Tensor, ...] | None = None) -> Any:
     """Return what the recurrent ``layer(inputs, state)`` does, in the precision of its weights, under autocast too.
 
     Under autocast torch gives cuDNN's recurrent layers float16, even where bfloat16 was asked for, and float16
@@ -41,5 +42,6 @@ def recurrent(layer: nn.Module, inputs: Tensor | PackedSequence, state: tuple[Te
     """
     weight = next(layer.parameters())
     with torch.autocast(weight.device.type, enabled=False):
-        hidden = None if state is None else tuple(part.to(weight.dtype) for part in state)
-        return layer(inputs.to(weight.dtype), hidden)
+        if isinstance(state, tuple):
+            return layer(inputs.to(weight.dtype), tuple(part.to(weight.dtype) for part in state))
+        return layer(inputs.to(weight.dtype), None if state is None else state.to(weight.dtype))

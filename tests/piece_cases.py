@@ -12,10 +12,17 @@ from stages.tracks.hcl.piece_baselines import Making
 
 _TRANSFORMER = {"layers": 2, "heads": 2, "width": 16, "feed_forward": 32, "dropout": 0.0, "norm": "pre"}
 _SEQ2SEQ = {"embedding": 16, "width": 16, "dropout": 0.0, "pointer": True}
+_CVAE = {"embedding": 48, "encoder": 48, "context": 64, "width": 64, "latent": 6, "bag": 16, "bow_loss": True,
+         "annealing_steps": 40, "annealing_share": 1.0}
+_GROUP = {"pretrain_steps": 40, "pretrain_share": 0.5, "top": 2, "tail": 2, "sample_k": 2, "score": "tfidf",
+          "threshold": 0.5, "speed": 1.0}
 _PRETRAINED = {"source": None, "layers": 2, "heads": 2, "width": 16, "feed_forward": 32, "dropout": 0.0}
 # By case: architecture and its block.
 SIZES = {"transformer": ("transformer", _TRANSFORMER),
          "transformer-post": ("transformer", {**_TRANSFORMER, "norm": "post"}),
+         "cvae": ("cvae", _CVAE), "cvae-no-bow": ("cvae", {**_CVAE, "bow_loss": False}),
+         "group_wise": ("group_wise", {**_TRANSFORMER, **_GROUP}),
+         "seq2seq_du": ("seq2seq_du", {"phrases": 5, "dropout": 0.0}),
          "seq2seq": ("seq2seq", _SEQ2SEQ), "seq2seq-no-pointer": ("seq2seq", {**_SEQ2SEQ, "pointer": False}),
          "dialogpt": ("dialogpt", {**_PRETRAINED, "positions": 40}),
          "simctg": ("simctg", {**_PRETRAINED, "positions": 40, "margin": 0.5}),
@@ -23,11 +30,14 @@ SIZES = {"transformer": ("transformer", _TRANSFORMER),
          "t5_claps": ("t5_claps", {**_PRETRAINED, "prefix": "what is ", "eps_neg": 1.0, "eps_pos": 3.0,
                                    "temperature": 0.1, "claps_tau_both": True})}
 
+TRAINING = {"max_source": 12, "max_target": 8, "keep": "first", "freeze_layers": 0}
 SOURCES = ["what is the best way to learn a language", "how do i find a good school", "can you tell me about the dog",
-           "why do you run fast", "who can play with the cat", "where can i find a language", "how do you learn fast",
+           "why do you run fast", "who can play the cat fast", "where can i find a language", "how do you learn fast",
            "what is a good way to run"]
 TARGETS = ["how do i learn a language", "what is a good school", "tell me about a dog", "why run fast",
            "who can play cat", "where is the language", "how can you learn", "how do i run"]
+
+KEYWORDS = ["language", "school", "dog", "run", "cat", "language", "learn", "run"]
 
 
 def items():
@@ -36,7 +46,7 @@ def items():
     turned = [*TARGETS[1:], TARGETS[0]]
     return pd.DataFrame({"example_id": range(8), "split": "train", "source": SOURCES, "target": TARGETS,
                          "negatives": [[text] for text in turned], "negative": turned,
-                         "keyword": ["language", "school", "dog", "run", "cat", "language", "learn", "run"], **nodes})
+                         "keyword": KEYWORDS, "target_keyword": KEYWORDS, **nodes})
 
 
 def row(encoder, structure="pairs"):
@@ -49,13 +59,13 @@ class Case:
     """A baseline with its tokenizer and batches; ``model`` is drawn from ``seed``."""
 
     def __init__(self, name, folder, seed=0, wide=0.0):
-        self.architecture, sizes = SIZES[name]
+        self.name, (self.architecture, sizes) = name, SIZES[name]
         self.baseline, self.items = ARCHITECTURES[self.architecture].prepared.args[0], items()
         tiny_bert.save_encoder(folder)
         start = self.baseline.start(row(folder), sizes)
         self.tokenizer, self.marks = start.tokenizer, start.marks
-        self.batches = self.baseline.batches(self.items, self.tokenizer, 12, 8, "first", self.marks)
-        making = Making(self.architecture, sizes, start, self.batches.mean_target_length, self.items, {})
+        self.batches = self.baseline.batches(self.items, start, TRAINING, sizes)
+        making = Making(self.architecture, sizes, start, self.batches.mean_target_length, self.items, TRAINING)
         torch.manual_seed(seed)
         self.model = self.baseline.built(making).eval()
         if wide:  # small weights make every output alike
@@ -69,8 +79,8 @@ class Case:
         """Tensors of items, with so many columns of padding on every text."""
         batch = self.batches.batch(list(numbers))
         fill = {name: self.marks.pad if name.endswith("ids") or name in ("y_in", "y_out") else False for name in batch}
-        wider = {name: torch.nn.functional.pad(part, (0, extra), value=fill[name]) if part.dim() == 2 else part
-                 for name, part in batch.items()}
+        wider = {name: torch.nn.functional.pad(part, (0, extra), value=fill[name])
+                 if part.dim() == 2 and name.startswith(("x_", "y_")) else part for name, part in batch.items()}
         further = self.model.inputs([SOURCES[number] for number in numbers], self.tokenizer)
         noise = torch.randn(8, self.model.noise_size, generator=torch.Generator().manual_seed(1))
         return {**wider, **further, "eps": noise[list(numbers)]}

@@ -349,7 +349,7 @@ def made(name, folder, encoder, **changes):
     """The model that a row with weights from ``folder`` begins with, and what it begins with."""
     baseline, sizes = ARCHITECTURES[name].prepared.args[0], small(name, source=f"path:{folder}", **changes)
     start = baseline.start(piece_cases.row(encoder), sizes)
-    return baseline.built(Making(name, sizes, start, MEAN, piece_cases.items(), {})).eval(), start
+    return baseline.built(Making(name, sizes, start, MEAN, piece_cases.items(), piece_cases.TRAINING)).eval(), start
 
 
 @pytest.mark.parametrize(("name", "library"), [("dialogpt", "gpt2"), ("simctg", "gpt2"), ("t5", "t5"), ("t5", "mt5"),
@@ -409,6 +409,27 @@ def test_what_cannot_be_begun_with_is_refused(name, broken, message, encoder, tm
         save_file(kept, tmp_path / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(InputError, match=message):
         made(name, tmp_path, encoder)
+
+
+def test_texts_that_do_not_fit_the_positions_are_refused(encoder, tmp_path):
+    found = pretrained("gpt2", tmp_path)
+    found.config.n_positions = 21
+    found.transformer.wpe = torch.nn.Embedding(21, 16)
+    found.save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="train_hcl.dialogpt: x and y may have 22 tokens .* has 21 positions"):
+        made("dialogpt", tmp_path, encoder)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_half_precision_is_for_training_alone(name):
+    found, given = model(name).float(), batch(name, texts())
+    found.objective(given, STEP)
+    whole, expected = found.trainee(), found.rewrite(given, rules(), num_beams=3)
+    with torch.autocast("cpu", torch.bfloat16):
+        parts = whole.objective(given, STEP)
+        assert torch.equal(found.rewrite(given, rules(), num_beams=3), expected)
+    assert parts["loss"].dtype == torch.float32
+    assert torch.allclose(parts["reconstruction" if "reconstruction" in parts else "loss"], found.nll(given), rtol=0.1)
 
 
 def test_a_hub_that_cannot_be_reached_is_said_of_the_row(encoder, monkeypatch):

@@ -13,6 +13,7 @@ from pipeline.sizing.extent import extent_of
 from pipeline.sizing.machine import Machine
 from stages.params import load_params, parse_params
 from stages.tracks.cost import Extent
+from stages.tracks.hcl.architectures import ARCHITECTURES as HCL_ARCHITECTURES
 
 # What `keycontrast run` of recipe sample recorded on two cores of a server processor (5 min 06 s by the clock):
 # seconds and MiB of each training, floating-point operations of a step, and its seconds.
@@ -49,6 +50,16 @@ def estimated(sample, records, machine=TWO_CORES):
     rates = measured_rates(records, "few cores", params.runtime.threads)
     found = costs(params, instances(params, DVC), extents, machine, rates)
     return found, total_seconds(params, found, machine)
+
+
+def test_every_text_takes_twice_what_sources_take(sample):
+    params, extents = sample
+    left = {name: value for name, value in params.plain().items() if not name.endswith("_datasets")}
+    every = parse_params({**left, "keywords": {"by_dataset": {"sample": "attribution"}}}, "params")
+    before, after = (costs(one, ["attribution@sample"], extents, TWO_CORES, measured_rates(NOTHING, "few cores", 1))
+                     for one in (params, every))
+    seconds = [found["attribution@sample"].seconds - BEFORE - 2.0 for found in (before, after)]     # 2 are fixed
+    assert seconds[1] == pytest.approx(2 * seconds[0])
 
 
 @pytest.mark.parametrize("recorded", [False, True])
@@ -94,6 +105,16 @@ def test_every_architecture_has_an_estimate(sample, overrides):
     found = costs(parse_params(content, "params"), ["train_pgkpr@pgkpr", "train_pgkpr@transformer"], extents, TWO_CORES,
                   measured_rates(NOTHING, "few cores", 1))
     assert BEFORE < found["train_pgkpr@transformer"].seconds < 3600
+
+
+@pytest.mark.parametrize("name", sorted(set(HCL_ARCHITECTURES) - {"hcl"}))
+def test_every_baseline_of_hcl_has_an_estimate(sample, name):
+    params, extents = sample
+    content = params.model_dump(mode="json")
+    content["models"]["hcl"]["hcl-no-graph"]["overrides"] = {"architecture": name}
+    found = costs(parse_params(content, "params"), ["train_hcl@hcl", "train_hcl@hcl-no-graph"], extents, TWO_CORES,
+                  measured_rates(NOTHING, "few cores", 1))
+    assert BEFORE < found["train_hcl@hcl-no-graph"].seconds < 36_000
 
 
 def test_a_small_baseline_costs_less_than_hcl_in_its_table(sample):

@@ -52,6 +52,29 @@ def test_rows_of_one_table_are_of_the_same_items(project, monkeypatch):
     assert metrics["hcl"]["floors"] == metrics["pieces"]["floors"]
 
 
+@pytest.mark.parametrize(("name", "block"), [
+    ("cvae", {"embedding": 8, "encoder": 8, "context": 8, "width": 8, "latent": 4, "bag": 8}),
+    ("seq2seq", {"embedding": 8, "width": 8}), ("seq2seq_du", {}),
+    ("group_wise", {**PIECES["transformer"], "top": 2, "tail": 1, "sample_k": 2, "pretrain_steps": 2})])
+def test_every_baseline_trains_and_writes(project, monkeypatch, name, block):
+    monkeypatch.chdir(project)
+    before = (project / "params.yaml").read_text()
+    params = yaml.safe_load(before)
+    params["models"]["hcl"][name] = {"dataset": "tiny", "overrides": {
+        "architecture": name, name: block, "training": {"epochs": 2}}}
+    params["runs"]["hcl"][name] = {"model": name, "decode": {"min_length": 1}}
+    (project / "params.yaml").write_text(yaml.safe_dump(params))
+    try:
+        assert train.main([name]) == generate.main([name]) == 0
+    finally:
+        (project / "params.yaml").write_text(before)
+    found, other = (read_frame(RunPaths(one, 13).predictions, SCHEMAS["predictions"]) for one in (name, "pieces"))
+    assert found["source"].tolist() == other["source"].tolist() and found["prediction"].str.len().gt(0).all()
+    metrics = json.loads(ModelPaths(name, 13).metrics.read_text())
+    assert metrics["architecture"] == name and metrics["parameters"] > 0
+    assert metrics["start"] == ("encoder encoder, the rest from scratch" if name == "seq2seq_du" else "from scratch")
+
+
 def test_a_model_says_its_architecture_and_learns(project, monkeypatch):
     monkeypatch.chdir(project)
     metrics = json.loads(ModelPaths("pieces", 13).metrics.read_text())

@@ -14,6 +14,9 @@ from stages.runtime.seeds import derived_seed
 from stages.tracks.hcl.piece_baselines import PieceTask
 
 STEP = Step(0, 100, 0, range(8))
+EPOCHS = {"cvae": 140, "seq2seq_du": 120}
+# Modules that a case's switches leave out.
+UNREAD = {"cvae-no-bow": "bag.", "seq2seq-no-pointer": "words.gate."}
 
 
 @pytest.fixture(params=sorted(SIZES))
@@ -43,14 +46,28 @@ def test_a_saved_model_gives_the_same_bits(case, tmp_path):
     assert {"config.json", "model.safetensors"} <= {path.name for path in (tmp_path / "model").iterdir()}
 
 
+class AsPrior(torch.nn.Module):
+    """Stands where the CVAE has its posterior, and says what the prior says."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.prior = model.prior
+
+    def forward(self, values):
+        return self.prior(values[:, :self.prior[0].in_features])
+
+
 @torch.no_grad()
 def test_one_beam_is_greedy_over_what_the_loss_scores(case):
     """The cached steps of decoding predict what the whole pass of training does: token by token the likeliest."""
+    if case.architecture == "cvae":     # whose texts come from the prior's mean
+        case.model.posterior = AsPrior(case.model)
     rules, vocabulary = case.rules(least=2, most=6), torch.arange(len(case.tokenizer))
     found = case.model.rewrite(case.sources(), rules, 1)
     for number in (1, 6):
         words = [case.marks.start]
         batch = {name: part.repeat_interleave(len(vocabulary), 0) for name, part in case.batch([number]).items()}
+        batch["eps"] = 0 * batch["eps"]
         while len(words) <= rules.max_length and words[-1] != rules.end:
             rows = torch.cat([torch.tensor(words).expand(len(vocabulary), -1), vocabulary[:, None]], dim=1)
             real = torch.ones(len(vocabulary), len(words), dtype=torch.bool)
@@ -77,8 +94,9 @@ def test_the_objective_reaches_every_parameter(case):
     values = case.model.trainee().objective(case.model.planned(case.batch()), STEP)
     assert all(value.shape == (8,) for value in values.values())
     values["loss"].sum().backward()
-    missing = [name for name, parameter in case.model.named_parameters() if parameter.grad is None]
-    assert not missing
+    missing = {name for name, parameter in case.model.named_parameters() if parameter.grad is None}
+    assert missing == {name for name in missing if name.startswith(UNREAD.get(case.name, "-"))}
+    assert bool(missing) == (case.name in UNREAD)
 
 
 class Dying(Memory):
@@ -93,8 +111,8 @@ class Dying(Memory):
 def trained(name, folder, store):
     case = Case(name, folder)
     task = PieceTask(case.model, (case.items, case.items), (case.batches, case.batches), case.tokenizer,
-                     {"learning_rate": 0.01, "micro_batch": 8}, 3)
-    settings = Settings(epochs=80, batch_size=8, schedule="constant", warmup=0.1, clip=5.0)
+                     {"learning_rate": 0.02, "encoder_rate": 0.01, "micro_batch": 8}, 3)
+    settings = Settings(epochs=EPOCHS.get(name, 60), batch_size=8, schedule="constant", warmup=0.1, clip=5.0)
     return case, fit(task, settings, store, partial(derived_seed, 3, "train"))
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from stages.params import parse_params
+from stages.params.hcl import KeywordUse
 from stages.results.published import NOTES, dataset_kind_of, paper, printed_table
 from stages.results.tracks.hcl import HCL, removed_parts
 from stages.results.tracks.pgkpr import PGKPR, keywords_of
@@ -185,6 +186,8 @@ def test_an_unknown_architecture_is_called_by_its_own_name_and_matches_no_publis
 
 
 @pytest.mark.parametrize(("settings", "label"), [
+    ({"keyword": {"imp_weight": "attn"}}, "HCL, impostors by attn"), ({"keyword": KeywordUse().model_dump()}, "HCL"),
+    ({"keyword": {"imp_weight": "mean"}, "graph": {"iterations": 0}}, "HCL without the graph"),
     ({}, "HCL"), ({"graph": {"iterations": 0}}, "HCL without the graph"),
     ({"contrasts": {"instance": {"weight": 0}, "mahalanobis": {"weight": 0}}},
      "HCL without the instance contrast and the Mahalanobis contrast"),

@@ -7,7 +7,10 @@ from source_imports import ROOT
 
 from pipeline.recipes import Change, apply, params_text, plan, read_recipe, recipe_names
 from stages.params import load_params, parse_params
+from stages.params.data import Graph
+from stages.params.hcl import TrainHcl
 from stages.runtime.errors import InputError
+from stages.runtime.settings import laid_over
 
 
 @pytest.fixture
@@ -34,6 +37,21 @@ def test_the_recipe_of_attribution_differs_from_its_twin_in_the_keywords_of_one_
     assert one.datasets == twin.datasets and one.train_hcl == twin.train_hcl and one.textrank == twin.textrank
     # every row has its twin, the backbone too, which the cache then has
     assert one.models.hcl.items() <= twin.models.hcl.items() and {"backbone", "hcl"} <= one.models.hcl.keys()
+
+
+@pytest.mark.parametrize("name", ["qqp", "rocstories", "douban"])
+def test_a_literal_recipe_is_the_preset_in_graph_and_model_and_else_the_papers(name):
+    literal, paper = (read_recipe(f"{kind}-hcl-{name}", data="/data", folder=ROOT / "recipes")
+                      for kind in ("literal", "paper"))
+    assert literal.graph == Graph(preset="paper") != paper.graph
+    assert [*literal.models.hcl] == [*literal.runs.hcl] == ["literal"]
+    row = literal.model("literal")
+    assert laid_over(row.model_dump(), TrainHcl.presets["paper"]) == row.model_dump()
+    assert literal.models.hcl["literal"].init_from is None and not literal.models.hcl["literal"].overrides
+    usual = paper.train_hcl.model_dump()
+    assert row.model_dump() == {**laid_over(usual, TrainHcl.presets["paper"]), "preset": "paper"} != usual
+    for block in ("datasets", "ingest", "encoder", "textrank", "keywords", "generate_hcl", "evaluation", "runtime"):
+        assert getattr(literal, block) == getattr(paper, block), block
 
 
 def test_params_yaml_has_every_value_and_comes_back_the_same(recipes, tmp_path):

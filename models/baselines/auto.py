@@ -35,6 +35,18 @@ def model_class(architecture: str) -> Any:
         from models.baselines.seq2seq import PointerSeq2Seq
 
         return PointerSeq2Seq
+    if architecture == "seq2seq_du":
+        from models.baselines.seq2seq_du import Seq2SeqDu
+
+        return Seq2SeqDu
+    if architecture == "cvae":
+        from models.baselines.cvae import Cvae
+
+        return Cvae
+    if architecture == "group_wise":
+        from models.baselines.group_wise import GroupWise
+
+        return GroupWise
     raise ValueError(f"no baseline of word pieces is called {architecture!r}")
 
 

@@ -28,9 +28,11 @@ class PieceModel(ABC):
 
     Attributes:
         noise_size: size of ``eps`` (B, ``noise_size``), noise that a validation batch holds, fixed by example; 0: none.
+        encoder_prefix: what the names of parameters begin with that learn at the encoder's rate; None for none.
     """
 
     noise_size = 0
+    encoder_prefix: str | None = None
 
     def inputs(self, sources: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> dict[str, Tensor]:
         """Return further tensors that the model reads of source texts, a row per text."""
@@ -60,6 +62,10 @@ class PieceModel(ABC):
             step: which optimiser step of how many it belongs to, for weights that change.
         """
         return {"loss": self.nll(batch)}
+
+    def settled(self, total: int) -> int:
+        """Return from which of ``total`` steps on the objective is what it will be: patience counts from there."""
+        return 0
 
     def trainee(self) -> nn.Module:
         """Return what is trained: itself, or a module around it with ``validation`` and ``objective`` of its own.

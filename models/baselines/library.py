@@ -49,7 +49,8 @@ def generated(model: Any, rules: Rules, num_beams: int, length_penalty: float, *
         min_new_tokens=rules.min_length, max_new_tokens=rules.max_length + 1, forced_eos_token_id=rules.end,
         suppress_tokens=list(rules.banned) or None, eos_token_id=rules.end, pad_token_id=rules.pad,
         bos_token_id=rules.end, decoder_start_token_id=start)
-    tokens: Tensor = model.generate(**inputs)
+    with torch.autocast(model.device.type, enabled=False):  # eight bits would make ties of most candidates
+        tokens: Tensor = model.generate(**inputs)
     return tokens[:, 1 if model.config.is_encoder_decoder else inputs["input_ids"].shape[1]:]
 
 
@@ -63,7 +64,7 @@ class PromptedSteps:
         mask: True for its real tokens (B, L).
     """
 
-    def __init__(self, decoder: nn.Module, head: nn.Module, ids: Tensor, mask: Tensor) -> None:
+    def __init__(self, decoder: nn.Module, head: nn.Linear, ids: Tensor, mask: Tensor) -> None:
         self._decoder, self._head, self._mask = decoder, head, mask
         self._width, self._cache = 1, DynamicCache()
         if ids.shape[1]:
@@ -77,7 +78,8 @@ class PromptedSteps:
 
     def logits(self, states: Tensor) -> Tensor:
         """Return scores (..., V)."""
-        return self._head(states)
+        with torch.autocast(states.device.type, enabled=False):  # as ``project_in_full``
+            return self._head(states.to(self._head.weight.dtype))
 
     def reorder(self, parents: Tensor) -> None:
         """Let hypothesis w continue what was ``parents[b, w]``."""

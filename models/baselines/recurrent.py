@@ -94,7 +94,7 @@ class PointerGenerator(nn.Module):
         self.width, self.copies = features, copies
         self.reduce = nn.Linear(features, embedding)
         self.bias = nn.Parameter(torch.zeros(vocabulary))
-        self.gate = nn.Linear(features + embedding, 1) if copies else None
+        self.gate = nn.Linear(features + embedding, 1)
 
     def nll(self, features: Tensor, matching: Tensor, targets: Tensor, words: Tensor) -> Tensor:
         """Return -log(P(y) + 1e-12) (M,).
@@ -108,7 +108,7 @@ class PointerGenerator(nn.Module):
         logits = nn.functional.linear(self.reduce(features[:, :self.width]), words, self.bias)
         (logits,) = at_least_float32(logits)
         cost = nn.functional.cross_entropy(logits, targets, reduction="none")
-        if self.gate is None:
+        if not self.copies:
             return cost
         generate = torch.sigmoid(self.gate(features).float()).squeeze(-1)
         return -torch.log(generate * torch.exp(-cost) + (1 - generate) * matching + _LEAST)
@@ -116,7 +116,7 @@ class PointerGenerator(nn.Module):
     def scores(self, features: Tensor, weights: Tensor, x_ids: Tensor, words: Tensor) -> Tensor:
         """Return log(P(w) + 1e-12) (B, W, V) of features (B, W, d); arguments as of :meth:`nll` and :func:`mixed`."""
         logits = project_in_full(self.reduce(features[..., :self.width]), words, self.bias)
-        if self.gate is None:
+        if not self.copies:
             return logits
         generate = torch.sigmoid(self.gate(features).float())
         return torch.log(mixed(logits, generate, weights, x_ids) + _LEAST)

@@ -1,5 +1,7 @@
 """Seq2Seq with attention and a pointer (Bahdanau et al. 2015; See et al. 2017; METHODS B2)."""
 
+from abc import abstractmethod
+
 import torch
 from torch import Tensor, nn
 
@@ -18,13 +20,66 @@ from models.precision import recurrent
 from models.rows import RealTokens
 
 
-class PointerSeq2Seq(OwnPieceModel):
+class Pointing(OwnPieceModel):
+    """An LSTM that writes words of the vocabulary or of the source; subclasses say what it attends to.
+
+    ``decoder``, ``words`` and ``dropout`` are set by subclasses, which end with ``post_init()``. Symbols: s decoder
+    outputs (B, T, d), x embeddings of the words that it reads (B, T, e). Contexts are not fed back into it, so that a
+    target is read in one go.
+    """
+
+    decoder: nn.LSTM
+    words: PointerGenerator
+    dropout: nn.Dropout
+
+    @property
+    @abstractmethod
+    def table(self) -> nn.Embedding:
+        """Embeddings of the words that are read and written."""
+
+    @abstractmethod
+    def encode(self, batch: Batch) -> tuple[State, Given]:
+        """Return the first hidden state and cell (B, 1, d), and what is decoded from, the source's tokens last."""
+
+    @abstractmethod
+    def features(self, embedded: Tensor, states: Tensor, given: Given) -> tuple[Tensor, Tensor]:
+        """Return [s; contexts; x] (B, T, ...) of states s behind words x, and the attention to the source (B, T, S)."""
+
+    def nll(self, batch: Batch) -> Tensor:
+        """Return -log p(y | x) of each item (B,)."""
+        batch = self.planned(batch)
+        tokens, (state, given) = RealTokens.given(batch, "y"), self.encode(batch)
+        embedded = self.dropout(self.table(batch["y_in"]))
+        states, _ = recurrent(self.decoder, embedded, tuple(part.transpose(0, 1).contiguous() for part in state))
+        features, weights = self.features(embedded, states, given)
+        same = batch["x_ids"].unsqueeze(1) == batch["y_out"].unsqueeze(-1)  # (B, T, S)
+        matching = (weights * same).sum(-1)
+        return item_sums(self.words.nll(tokens.rows(features), tokens.rows(matching), tokens.rows(batch["y_out"]),
+                                        self.table.weight), tokens)
+
+    def begin(self, batch: Batch, slots: int) -> tuple[Decodable, Tensor]:
+        """Encode sources; see :meth:`PieceModel.begin`."""
+        return RecurrentSteps(self._advanced, self._scored, *self.encode(batch)), self.first(batch)
+
+    def _advanced(self, tokens: Tensor, state: State, given: Given) -> tuple[Tensor, State]:
+        embedded = self.table(tokens)  # (B, W, e)
+        rows = embedded.flatten(0, 1).unsqueeze(1)
+        states, last = recurrent(self.decoder, rows, tuple(part.flatten(0, 1).unsqueeze(0) for part in state))
+        found, weights = self.features(embedded, states.view(*tokens.shape, -1), given)
+        return torch.cat([found, weights.to(found.dtype)], dim=-1), tuple(
+            part.view(*tokens.shape, -1) for part in last)
+
+    def _scored(self, states: Tensor, given: Given) -> Tensor:
+        x_ids = given[-1]
+        features, weights = states[..., :-x_ids.shape[1]], states[..., -x_ids.shape[1]:]
+        return self.words.scores(features, weights.float(), x_ids, self.table.weight)
+
+
+class PointerSeq2Seq(Pointing):
     """A bidirectional LSTM reads the source; an LSTM writes, attends, and copies.
 
-    ``sizes`` is a block :class:`stages.params.hcl_baselines.Seq2Seq`. Symbols: h encoder outputs (B, S, 2 d), s decoder
-    outputs (B, T, d), x embeddings of the words that the decoder reads (B, T, e). Its first state is
-    tanh(W [last forward; last backward state]), *[ours]*; contexts are not fed back into it, so that a target
-    is read in one go.
+    ``sizes`` is a block :class:`stages.params.hcl_baselines.Seq2Seq`. The decoder attends to the encoder's outputs
+    (B, S, 2 d), and starts from tanh(W [last forward; last backward state]), *[ours]*.
     """
 
     def __init__(self, config: PieceConfig) -> None:
@@ -40,13 +95,18 @@ class PointerSeq2Seq(OwnPieceModel):
         self.words = PointerGenerator(3 * width, embedding, config.vocab_size, sizes["pointer"])
         self.post_init()
 
+    @property
+    def table(self) -> nn.Embedding:
+        """Embeddings of the words that are read and written."""
+        return self.embedding
+
     def planned(self, batch: Batch) -> Batch:
         """Return ``batch`` with the places of target words and, on the CPU, the lengths of sources."""
         found = {**super().planned(batch)}
         return found if "x_lengths" in found else {**found, "x_lengths": lengths_of(batch["x_mask"])}
 
     def encode(self, batch: Batch) -> tuple[State, Given]:
-        """Return the decoder's first state (B, 1, d) twice, and what is decoded from."""
+        """Return the decoder's first states, and what is decoded from."""
         batch = self.planned(batch)
         embedded = self.dropout(self.embedding(batch["x_ids"]))
         memory, last = read(self.encoder, embedded, batch["x_lengths"])  # type: ignore[arg-type]
@@ -55,36 +115,6 @@ class PointerSeq2Seq(OwnPieceModel):
         return state, (memory, self.attention.keys(memory), batch["x_mask"].bool(), batch["x_ids"])
 
     def features(self, embedded: Tensor, states: Tensor, given: Given) -> tuple[Tensor, Tensor]:
-        """Return [s; c; x] (B, T, ...) of states s (B, T, d) behind words x, and the attention (B, T, S)."""
-        memory, keys, mask, _ = given
-        contexts, weights = self.attention(states, memory, keys, mask)
+        """Return [s; c; x], and the attention."""
+        contexts, weights = self.attention(states, *given[:3])
         return torch.cat([states, contexts, embedded], dim=-1), weights
-
-    def nll(self, batch: Batch) -> Tensor:
-        """Return -log p(y | x) of each item (B,)."""
-        batch = self.planned(batch)
-        tokens, (state, given) = RealTokens.given(batch, "y"), self.encode(batch)
-        embedded = self.dropout(self.embedding(batch["y_in"]))
-        states, _ = recurrent(self.decoder, embedded, tuple(part.transpose(0, 1).contiguous() for part in state))
-        features, weights = self.features(embedded, states, given)
-        same = batch["x_ids"].unsqueeze(1) == batch["y_out"].unsqueeze(-1)  # (B, T, S)
-        matching = (weights * same).sum(-1)
-        return item_sums(self.words.nll(tokens.rows(features), tokens.rows(matching), tokens.rows(batch["y_out"]),
-                                        self.embedding.weight), tokens)
-
-    def begin(self, batch: Batch, slots: int) -> tuple[Decodable, Tensor]:
-        """Encode sources; see :meth:`PieceModel.begin`."""
-        return RecurrentSteps(self._advanced, self._scored, *self.encode(batch)), self.first(batch)
-
-    def _advanced(self, tokens: Tensor, state: State, given: Given) -> tuple[Tensor, State]:
-        embedded = self.embedding(tokens)  # (B, W, e)
-        rows = embedded.flatten(0, 1).unsqueeze(1)
-        states, last = recurrent(self.decoder, rows, tuple(part.flatten(0, 1).unsqueeze(0) for part in state))
-        found, weights = self.features(embedded, states.view(*tokens.shape, -1), given)
-        return torch.cat([found, weights.to(found.dtype)], dim=-1), tuple(
-            part.view(*tokens.shape, -1) for part in last)
-
-    def _scored(self, states: Tensor, given: Given) -> Tensor:
-        x_ids = given[-1]
-        features, weights = states[..., :-x_ids.shape[1]], states[..., -x_ids.shape[1]:]
-        return self.words.scores(features, weights.float(), x_ids, self.embedding.weight)

@@ -6,7 +6,17 @@ from pydantic import Field, model_validator
 
 from stages.params.block import SEEDS, Block, Seeds, Switches
 from stages.params.checks import Earlier, TrackChecks
-from stages.params.hcl_baselines import T5, DialoGpt, PieceTransformer, Seq2Seq, SimCtg, T5Claps
+from stages.params.hcl_baselines import (
+    T5,
+    Cvae,
+    DialoGpt,
+    GroupWise,
+    PieceTransformer,
+    Seq2Seq,
+    Seq2SeqDu,
+    SimCtg,
+    T5Claps,
+)
 from stages.params.presets import Presets
 from stages.runtime.errors import nearest
 
@@ -163,7 +173,8 @@ class TrainHcl(Switches):
 
     presets: ClassVar[Presets] = _PRESETS
 
-    architecture: Literal["hcl", "seq2seq", "transformer", "dialogpt", "t5", "t5_claps", "simctg"] = Field(
+    architecture: Literal["hcl", "cvae", "seq2seq", "transformer", "seq2seq_du", "dialogpt", "t5", "group_wise",
+                          "t5_claps", "simctg"] = Field(
         "hcl", description="hcl, and its ablations by the switches below; others: a baseline of word pieces on the "
                            "same items, which reads the block of its own name and `training` alone")
     preset: Literal["paper"] | None = Field(None, description="paper: every switch as the text has it, only clear "
@@ -173,8 +184,11 @@ class TrainHcl(Switches):
     latent: Latent = Latent()
     contrasts: Contrasts = Contrasts()
     decoder: Decoder = Decoder()
+    cvae: Cvae = Cvae()
     seq2seq: Seq2Seq = Seq2Seq()
     transformer: PieceTransformer = PieceTransformer()
+    seq2seq_du: Seq2SeqDu = Seq2SeqDu()
+    group_wise: GroupWise = GroupWise()
     dialogpt: DialoGpt = DialoGpt()
     t5: T5 = T5()
     t5_claps: T5Claps = T5Claps()

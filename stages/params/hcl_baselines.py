@@ -23,6 +23,42 @@ class Seq2Seq(Block):
     pointer: bool = Field(True, description="false: words come from the vocabulary alone")
 
 
+class Cvae(Block):
+    """The CVAE of GRUs (METHODS B1). With clip 5.0, Adam at 1e-3 and batches of 30 the released code's."""
+
+    embedding: int = Field(200, ge=1)
+    encoder: int = Field(300, ge=1, description="per direction")
+    context: int = Field(600, ge=1)
+    width: int = Field(400, ge=1, description="of the decoder")
+    latent: int = Field(200, ge=1)
+    bag: int = Field(400, ge=1, description="of the layer that predicts the bag of words")
+    bow_loss: bool = True
+    annealing_steps: int = Field(10_000, ge=0, description="over which the KL's weight rises from 0 to 1")
+    annealing_share: float = Field(1.0, ge=0, le=1, description="of all steps; the smaller of both counts")
+
+
+class Seq2SeqDu(Block):
+    """Seq2Seq-DU, adapted (METHODS B4); its width is the encoder's."""
+
+    phrases: int = Field(5, ge=1, description="keywords of a source at most: its own, and known ones that it holds")
+    dropout: float = Field(0.1, ge=0, lt=1)
+
+
+class GroupWise(PieceTransformer):
+    """Group-wise contrasts over a Transformer (METHODS B8)."""
+
+    pretrain_steps: int = Field(5_000, ge=0, description="by likelihood alone, before the reference is frozen")
+    pretrain_share: float = Field(0.5, ge=0, lt=1, description="of all steps; the smaller of both counts")
+    top: int = Field(5, ge=1, description="candidates: items of the most similar inputs by BM25")
+    tail: int = Field(5, ge=0, description="candidates: items of the least similar inputs")
+    sample_k: int = Field(6, ge=1, description="draws beside each observed pair")
+    score: Literal["tfidf", "label"] = Field("tfidf", description="how well a pair matches: cosine of TF-IDF vectors, "
+                                                                  "or whether the data have it as a pair")
+    threshold: float = Field(0.5, ge=0, le=1, description="score of a pair that teaches nothing")
+    speed: float | None = Field(1.0, gt=0, description="at which the contrast takes over: half the loss after 3,500 / "
+                                                       "speed steps; null: all of it when the training ends")
+
+
 class Pretrained(Sizes):
     """A model of ``transformers``: pretrained, or a small one of the same architecture from scratch."""
 

@@ -64,6 +64,7 @@ _CONTRASTS = ("instance", "keyword", "mahalanobis")
 _OF_KEYWORDS = {"keyword contrast", "mahalanobis contrast"}
 # What items see of the graph in training, where it is not the default.
 _SEEN = {"leaking": f"{ADDED}leaking graph", "item": "own edges of the item alone hidden"}
+_WEIGHT = "cosine"     # of impostors, by default
 # Decoding under which an output is another row's: name of the setting, and its usual value.
 _USUAL = {"keyword": "own", "z": "mean"}
 
@@ -83,7 +84,8 @@ def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
         source = settings.get(architecture, {}).get("source", "")
         return Row(architecture, frozenset({_SCRATCH if source is None else f"from {source}"} if source != "" else ()))
     other = {f"{name} {decode[name]}" for name, usual in _USUAL.items() if decode.get(name, usual) != usual}
-    return Row(architecture, removed_parts(settings) | _added_contrasts(settings) | _seen(settings) | other)
+    return Row(architecture, removed_parts(settings) | _added_contrasts(settings) | _seen(settings) |
+               _impostors(settings) | other)
 
 
 def removed_parts(settings: Mapping[str, Any]) -> frozenset[str]:
@@ -118,6 +120,14 @@ def _seen(settings: Mapping[str, Any]) -> frozenset[str]:
         return frozenset()
     seen = settings.get("graph", {}).get("own_edges")
     return frozenset({_SEEN[seen]} if seen in _SEEN else ())
+
+
+def _impostors(settings: Mapping[str, Any]) -> frozenset[str]:
+    """Return the switch for an impostor of other weights, where it is made of several candidates; likewise."""
+    if settings.get("preset") or removed_parts(settings) & {"graph", "keyword", "latent"}:
+        return frozenset()
+    weight = settings.get("keyword", {}).get("imp_weight", _WEIGHT)
+    return frozenset({f"impostors by {weight}"} if weight != _WEIGHT else ())
 
 
 def _printed(own: Row) -> list[str]:

@@ -1,5 +1,7 @@
 """What trainings of the HCL track cost, and sizes that fit a machine."""
 
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from stages.tracks import cost
@@ -16,6 +18,11 @@ _SIZES: dict[Kind, dict[str, Any]] = {
     "few cores": {"decoder": {"layers": 2}, "training": {"learning_rate": 1e-3}},
     "many cores": {"decoder": {"layers": 4}, "training": {"learning_rate": 5e-4}}, "GPU": {}, "large GPU": {}}
 
+_GPT2 = SimpleNamespace(layers=12, width=768, feed_forward=3072), 50_257
+_T5 = SimpleNamespace(layers=6, width=512, feed_forward=2048), 32_128
+# What pretrained models are taken for: the small ones, as the paper does.
+_PUBLISHED = {"dialogpt": _GPT2, "simctg": _GPT2, "t5": _T5, "t5_claps": _T5}
+
 
 def _sizes(params: "Params", kind: Kind, extent: Extent) -> dict[str, Any]:
     inputs, outputs = (cost.read_length(words, cost.PIECES_PER_WORD, kind) for words in (extent.inputs, extent.outputs))
@@ -25,14 +32,26 @@ def _sizes(params: "Params", kind: Kind, extent: Extent) -> dict[str, Any]:
     return {"train_hcl": {**_SIZES[kind], "training": training}, "generate_hcl": {"max_length": outputs}}
 
 
+def _passes(own: Any) -> float:
+    """Return how often a pair is read, in units of a training pass, for a block that may draw further pairs to it."""
+    draws = getattr(own, "sample_k", 0)
+    # each draw is read by the model and, forward alone, by its reference
+    return 1.0 if not draws else own.pretrain_share + (1 - own.pretrain_share) * (1 + draws) * 4 / 3
+
+
 def _work(params: "Params", name: str, extent: Extent) -> Work:
     settings = params.model(name)
     training = settings.training
     width, inner, layers, words = cost.shape(params.encoder.source)
     tokens = min(extent.words * cost.PIECES_PER_WORD, training.max_source) + 2
     if settings.architecture != "hcl":  # whose sizes are in a block of its own
-        sizes = getattr(settings, settings.architecture)
-        return words_work(settings.architecture, sizes, sizes, training, tokens, words, extent.train)
+        own = getattr(settings, settings.architecture)
+        # a model that begins with the encoder is taken for a Transformer of its shape
+        sizes = own if hasattr(own, "width") else SimpleNamespace(width=width, feed_forward=inner, layers=layers)
+        if getattr(own, "source", None):
+            sizes, words = _PUBLISHED[settings.architecture]
+        work = words_work(settings.architecture, sizes, sizes, training, tokens, words, extent.train)
+        return replace(work, flops=work.flops * _passes(own))
     frozen = min(training.freeze_layers, layers)
     encoder = cost.Stack(width, inner, layers, frozen)
     decoder = cost.Stack(width, inner, settings.decoder.layers, crossed=True)

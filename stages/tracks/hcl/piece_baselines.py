@@ -1,7 +1,7 @@
 """Baselines of word pieces on the items of the HCL track: their batches, task and training (METHODS B)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from models.baselines.base import Batch, OwnPieceModel, PieceConfig
-from models.training import BatchedTask, CheckpointStore, History, Step, fit
-from stages.artifacts.schemas import TableSchema
+from models.training import BatchedTask, CheckpointStore, History, Parameters, Step, fit
 from stages.encoders import resolve_encoder
 from stages.runtime.errors import InputError
 from stages.runtime.seeds import derived_seed
@@ -39,6 +38,7 @@ class Start:
         described: name of each model that it is made with, and its description; they decide the weights.
         location: folder or id that weights come from; None draws them.
         said: the same for people.
+        further: values for the configuration of a model that is built here.
     """
 
     tokenizer: PreTrainedTokenizerBase
@@ -46,6 +46,7 @@ class Start:
     described: dict[str, Any]
     location: str | None = None
     said: str = FROM_SCRATCH
+    further: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,8 @@ class Making:
         """Return the configuration of a model that is built here."""
         marks = self.start.marks
         return PieceConfig(self.architecture, len(self.start.tokenizer), self.sizes, self.mean_target_length,
-                           pad_token_id=marks.pad, bos_token_id=marks.start, eos_token_id=marks.end)
+                           pad_token_id=marks.pad, bos_token_id=marks.start, eos_token_id=marks.end,
+                           **self.start.further)
 
 
 def of_encoder(row: HclRow, sizes: Mapping[str, Any]) -> Start:
@@ -80,6 +82,23 @@ def of_encoder(row: HclRow, sizes: Mapping[str, Any]) -> Start:
     encoder = resolve_encoder(row.encoder)
     tokenizer = AutoTokenizer.from_pretrained(encoder.location)
     return Start(tokenizer, Marks.of(tokenizer), {"tokenizer": encoder.description})
+
+
+def triples(items: pd.DataFrame, start: Start, training: Mapping[str, Any], sizes: Mapping[str, Any],
+            kind: type[TripleBatches] = TripleBatches) -> TripleBatches:
+    """Return the batches of items.
+
+    Args:
+        items: rows of ``joined_items``, all of one split.
+        start: of their model.
+        training: the block ``train_hcl.training``, plain.
+        sizes: the model's block, plain.
+        kind: class of the batches.
+    """
+    return kind(items, start.tokenizer, training["max_source"], training["max_target"], training["keep"], start.marks)
+
+
+Batches = Callable[[pd.DataFrame, Start, Mapping[str, Any], Mapping[str, Any]], TripleBatches]
 
 
 @dataclass(frozen=True)
@@ -91,13 +110,12 @@ class Baseline:
     code: str
     built: Callable[[Making], Any]
     start: Callable[[HclRow, Mapping[str, Any]], Start]
-    batches: type[TripleBatches]
-    tables: Sequence[TableSchema]
+    batches: Batches
 
 
 def of_pieces(name: str, title: str, code: str, built: Callable[[Making], Any] | type[OwnPieceModel],
               start: Callable[[HclRow, Mapping[str, Any]], Start] = of_encoder,
-              batches: type[TripleBatches] = TripleBatches, tables: Sequence[TableSchema] = ()) -> Architecture:
+              batches: Batches = triples) -> Architecture:
     """Return the architecture of a baseline of word pieces.
 
     Args:
@@ -107,14 +125,13 @@ def of_pieces(name: str, title: str, code: str, built: Callable[[Making], Any] |
         built: returns the model, a :class:`models.baselines.base.PieceModel` beside a ``PreTrainedModel``, its weights
             drawn from torch's generator; or its class, if that is built of a ``PieceConfig`` alone.
         start: given the row and the plain values of the block, returns tokenizer and marks.
-        batches: class of its batches.
-        tables: of the data set that it reads beside ``TABLES``.
+        batches: returns the batches of training items; arguments as of :func:`triples`.
     """
     def of_config(making: Making) -> Any:
         return built(making.config())  # type: ignore[arg-type, call-arg]
 
     build = of_config if isinstance(built, type) and issubclass(built, OwnPieceModel) else built
-    return Architecture(name, title, partial(_prepared, Baseline(name, title, code, build, start, batches, tables)))
+    return Architecture(name, title, partial(_prepared, Baseline(name, title, code, build, start, batches)))
 
 
 @dataclass(frozen=True)
@@ -147,9 +164,19 @@ class PieceTask(BatchedTask):
         self.train, self.validation = batches
         self.sources = {id(batch): rows["source"].tolist() for batch, rows in zip(batches, items, strict=True)}
         self.learning_rate, self.batch_size = training["learning_rate"], training["micro_batch"]
+        self.encoder_rate = training["encoder_rate"]
         self.divisor = self.train.mean_target_length
         self.noise = torch.stack([torch.randn(model.noise_size, generator=torch.Generator().manual_seed(
             derived_seed(seed, STAGE, "eps", example))) for example in self.validation.example_ids])
+
+    def parameter_groups(self) -> list[Parameters]:
+        """Return the parameters of the encoder, if the model has one, and all others, each with its rate."""
+        groups: dict[bool, list[nn.Parameter]] = {True: [], False: []}
+        prefix = self.model.encoder_prefix
+        for name, parameter in self.model.named_parameters():
+            groups[prefix is not None and name.startswith(prefix)].append(parameter)
+        return [Parameters("encoder", groups[True], self.encoder_rate),
+                Parameters("rest", groups[False], self.learning_rate)]
 
     def lengths(self) -> list[int]:
         """Return the tokens of each training item's source and target, marks not counted."""
@@ -190,7 +217,7 @@ def _prepared(baseline: Baseline, row: HclRow) -> Training[TrainedPieces]:
     on = PieceOrigin(baseline.name, row.paths.name, start.said, asdict(start.marks),
                      *(training[name] for name in ("max_source", "max_target", "keep")))
     return Training([baseline.code], baseline.name, training,
-                    [row.paths.table(schema.name) for schema in (*TABLES, *baseline.tables)],
+                    [row.paths.table(schema.name) for schema in TABLES],
                     partial(run, baseline, start, row.items, row.values, row.seed),
                     partial(_folder, baseline, row, on, start), start.described)
 
@@ -214,16 +241,14 @@ def run(baseline: Baseline, start: Start, items: pd.DataFrame, values: Mapping[s
     """
     training = values["training"]
     train, validation = (_split(items, split) for split in ("train", "validation"))
-    batches = (baseline.batches(train, start.tokenizer, training["max_source"], training["max_target"],
-                                training["keep"], start.marks),
-               TripleBatches(validation, start.tokenizer, training["max_source"], training["max_target"],
-                             training["keep"], start.marks))
+    sizes, settings = values[baseline.name], loop_settings(training)
+    batches = baseline.batches(train, start, training, sizes), triples(validation, start, training, sizes)
     torch.manual_seed(derived_seed(seed, STAGE, "weights"))
-    model = baseline.built(Making(baseline.name, values[baseline.name], start, batches[0].mean_target_length, train,
-                                  training))
+    model = baseline.built(Making(baseline.name, sizes, start, batches[0].mean_target_length, train, training))
     nn.Module.to(model, device)
     task = PieceTask(model, (train, validation), batches, start.tokenizer, training, seed)
-    history = fit(task, loop_settings(training), store, partial(derived_seed, seed, STAGE), open_bar)
+    settings = replace(settings, patience_from=model.settled(settings.total_steps(len(train))))
+    history = fit(task, settings, store, partial(derived_seed, seed, STAGE), open_bar)
     return TrainedPieces(model, history)
 
 

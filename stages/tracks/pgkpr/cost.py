@@ -46,6 +46,11 @@ def _of_shape(sizes: Any, own: Any) -> tuple[float, int, int]:
 _FORMULAS: dict[str, Callable[[Any, Any], tuple[float, int, int]]] = {
     # It scores the vocabulary at the encoder too, and encodes the target for its contrast.
     "pgkpr": lambda sizes, own: (_transformer(sizes, sizes.layers, sizes.layers), sizes.width, 2),
+    # One stack over both texts.
+    "dialogpt": lambda sizes, own: (_transformer(own, 2 * own.layers, 0), own.width, 1),
+    "simctg": lambda sizes, own: (_transformer(own, 2 * own.layers, 0), own.width, 1),
+    # Its views are made from the words' scores: three more times, without the weights' gradients.
+    "t5_claps": lambda sizes, own: (_transformer(own, own.layers, own.layers), own.width, 3),
     # Two encoders.
     "ianet": lambda sizes, own: (_transformer(sizes, 2 * own.encoder_layers, own.decoder_layers), sizes.width, 1)}
 

@@ -3,13 +3,13 @@
 from functools import partial
 
 from models.baselines.simctg import SimCtg
-from stages.tracks.hcl.architectures.dialogpt import FAMILIES, gpt2_config
+from stages.tracks.hcl.architectures.dialogpt import FAMILIES, sequence_config
 from stages.tracks.hcl.piece_baselines import Making, of_pieces
 from stages.tracks.hcl.pretrained import start_of, weighted
 
 
 def _built(making: Making) -> SimCtg:
-    config = gpt2_config(making)
+    config = sequence_config(making)
     config.margin = making.sizes["margin"]
     model: SimCtg = weighted(SimCtg, making, config)
     return model

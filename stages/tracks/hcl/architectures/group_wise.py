@@ -1,0 +1,7 @@
+"""Group-wise contrasts over a Transformer, from scratch (METHODS B8)."""
+
+from models.baselines.group_wise import GroupWise
+from stages.tracks.hcl.group_candidates import CandidateBatches
+from stages.tracks.hcl.piece_baselines import of_pieces
+
+ARCHITECTURE = of_pieces("group_wise", "Group-wise (Cai et al. 2020)", __name__, GroupWise, batches=CandidateBatches.of)

@@ -1,0 +1,69 @@
+"""Facts of the CVAE (METHODS B1)."""
+
+import pytest
+import torch
+from piece_cases import Case
+
+from models.baselines.cvae import annealing_steps, kl_weight
+from models.training import Step
+
+
+@pytest.fixture
+def case(tmp_path):
+    return Case("cvae", tmp_path, wide=0.4)
+
+
+def test_the_weight_of_the_kl_rises_linearly():
+    assert [kl_weight(step, 10_000) for step in (0, 5_000, 10_000, 20_000)] == [0.0, 0.5, 1.0, 1.0]
+    assert kl_weight(0, 0) == 1.0
+    paper = {"annealing_steps": 10_000, "annealing_share": 1.0}
+    assert (annealing_steps(paper, 50_000), annealing_steps(paper, 600)) == (10_000, 600)
+
+
+@torch.no_grad()
+def test_the_bag_of_words_does_not_know_the_order(case):
+    batch = case.batch()
+    lengths = batch["y_in_mask"].sum(-1)
+    turned = torch.stack([torch.cat([row[:n].flip(0), row[n:]])
+                          for row, n in zip(batch["y_out"], lengths, strict=True)])
+    found, other = case.model.parts(batch), case.model.parts({**batch, "y_out": turned})
+    torch.testing.assert_close(other["bow"], found["bow"])
+    assert not torch.allclose(other["reconstruction"], found["reconstruction"])
+
+
+@torch.no_grad()
+def test_the_objective_is_reconstruction_weighted_kl_and_bag(case):
+    batch, found = case.batch(), case.model.parts(case.batch())
+    whole = found["reconstruction"] + found["bow"]
+    steps = case.model.config.sizes["annealing_steps"]
+    for number, weight in ((0, 0.0), (steps // 2, 0.5), (steps, 1.0)):
+        loss = case.model.objective(batch, Step(number, 1000, 0, range(8)))["loss"]
+        torch.testing.assert_close(loss, whole + weight * found["kl"])
+    torch.testing.assert_close(case.model.nll(batch), found["reconstruction"] + found["kl"])
+    assert (found["kl"] > 0).all() and case.model.settled(1000) == steps
+
+
+@torch.no_grad()
+def test_neither_negatives_nor_keywords_are_read(case):
+    batch = case.batch()
+    bare = {name: part for name, part in batch.items() if not name.startswith(("neg", "has", "k"))}
+    assert torch.equal(case.model.nll(bare), case.model.nll(batch))
+
+
+def test_without_the_bag_the_rest_is_the_same(tmp_path):
+    whole, without = Case("cvae", tmp_path), Case("cvae-no-bow", tmp_path)
+    found, other = (one.model.objective(one.batch(), Step(0, 100, 0, range(8))) for one in (whole, without))
+    assert torch.equal(found["reconstruction"], other["reconstruction"]) and torch.equal(found["kl"], other["kl"])
+    assert torch.equal(other["loss"], other["reconstruction"]) and "bow" not in other
+    other["loss"].sum().backward()
+    assert {name for name, parameter in without.model.named_parameters() if parameter.grad is None} == {
+        f"bag.{layer}.{part}" for layer in (0, 2) for part in ("weight", "bias")}
+
+
+@torch.no_grad()
+def test_noise_moves_the_posterior_alone(case):
+    batch = case.batch()
+    still, moved = (case.model.parts({**batch, "eps": noise}) for noise in (0 * batch["eps"], batch["eps"]))
+    assert torch.equal(still["kl"], moved["kl"]) and not torch.equal(still["reconstruction"], moved["reconstruction"])
+    outputs = [case.model.rewrite(case.sources(), case.rules(), 2) for _ in range(2)]
+    assert torch.equal(*outputs)

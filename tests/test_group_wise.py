@@ -1,0 +1,171 @@
+"""Facts of group-wise contrasts (METHODS B8)."""
+
+from functools import partial
+
+import pytest
+import torch
+from memory_store import Memory
+from piece_cases import SOURCES, TARGETS, Case
+from tiny_training import Killed
+from torch.nn import functional as F
+
+from models.baselines.group_wise import (
+    GroupWiseTraining,
+    contrast_share,
+    drawn,
+    matching,
+    pair_loss,
+    pretraining_steps,
+)
+from models.training import Settings, Step, fit
+from stages.runtime.seeds import derived_seed
+from stages.tracks.hcl.group_candidates import candidates
+from stages.tracks.hcl.piece_baselines import PieceTask
+
+
+@pytest.fixture
+def case(tmp_path):
+    return Case("group_wise", tmp_path, wide=0.4)
+
+
+@pytest.mark.parametrize(("match", "chance", "expected"), [
+    (1.0, 0.5, 0.693147), (-1.0, 0.5, 0.693147), (0.0, 0.9, 0.693147), (0.0, 0.01, 0.693147), (1.0, 0.9, 0.105361),
+    (-1.0, 0.9, 2.302585), (0.5, 0.9, 0.356675)])
+def test_pair_losses_of_known_chances(match, chance, expected):
+    advantage = torch.logit(torch.tensor([chance], dtype=torch.float64))
+    found = pair_loss(advantage, torch.tensor([match], dtype=torch.float64))
+    assert found.item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_at_equal_models_the_gradient_is_half_the_match():
+    matches = torch.tensor([1.0, 0.4, 0.0, -0.7, -1.0])
+    advantage = torch.zeros(5, requires_grad=True)
+    losses = pair_loss(advantage, matches)
+    torch.testing.assert_close(losses, torch.full((5,), 0.693147))
+    losses.sum().backward()
+    torch.testing.assert_close(advantage.grad, -matches / 2)
+    assert torch.isfinite(pair_loss(torch.tensor([1e4, -1e4]), torch.tensor([1.0, -1.0]))).all()
+
+
+def test_scores_become_matches():
+    scores = torch.tensor([0.0, 0.25, 0.5, 1.0])
+    torch.testing.assert_close(matching(scores, 0.5), 2 * scores - 1)
+    torch.testing.assert_close(matching(scores, 0.25), torch.tensor([-0.5, 0.0, 0.5, 1.0]))
+
+
+def test_the_share_of_the_contrast_rises():
+    assert [round(contrast_share(step, 1.0), 6) for step in (0, 3500, 7000)] == [0.000911, 0.5, 0.999089]
+    assert contrast_share(350, 10.0) == contrast_share(3500, 1.0)
+    sizes = {"pretrain_steps": 5000, "pretrain_share": 0.5}
+    assert (pretraining_steps(sizes, 20_000), pretraining_steps(sizes, 600)) == (5000, 300)
+
+
+def test_before_the_reference_is_frozen_it_is_a_transformer(case):
+    training = case.model.trainee()
+    found = training.objective(case.batch(), Step(3, 100, 0, range(8)))
+    assert list(found) == ["loss"] and torch.equal(found["loss"], case.model.nll(case.batch()))
+
+
+def test_when_it_is_frozen_both_models_are_one_and_it_gets_no_gradient(case):
+    training = case.model.train().trainee()
+    with torch.no_grad():
+        case.model.bias.add_(0.5)  # since the copy was made
+    start = case.model.settled(100)
+    torch.manual_seed(0)
+    found = training.objective(case.model.planned(case.batch()), Step(start, 100, 0, range(8)))
+    torch.testing.assert_close(found["group_contrast"], torch.full((8,), 0.693147))
+    share, nll = contrast_share(0, 1.0), case.model.nll(case.batch())
+    torch.testing.assert_close(found["loss"], (1 - share) * nll + share * 0.693147 * case.batches.mean_target_length)
+    found["group_contrast"].sum().backward()
+    assert not any(buffer.requires_grad for buffer in training.buffers())
+    assert all(parameter.grad is not None for parameter in case.model.parameters())
+
+
+def test_a_step_raises_pairs_that_match_and_lowers_the_others(case):
+    training, batch = GroupWiseTraining(case.model), case.model.planned(case.batch())
+    torch.manual_seed(0)
+    pairs, score = drawn(batch, 2)
+    match = torch.cat([torch.ones(8), matching(score, 0.5)])
+    pair_loss(-case.model.nll(pairs) - training.reference(pairs).detach(), match).sum().backward()
+    with torch.no_grad():
+        for parameter in case.model.parameters():
+            parameter -= 1e-4 * parameter.grad
+        moved = -case.model.nll(pairs) - training.reference(pairs)
+    assert float((moved * match).mean()) > 0
+
+
+def test_the_reference_reads_without_dropout_and_in_sums(tmp_path):
+    case = Case("group_wise", tmp_path, wide=0.4)
+    case.model.config.sizes["dropout"] = 0.5
+    for part in case.model.modules():
+        if isinstance(part, torch.nn.Dropout):
+            part.p = 0.5
+    training = case.model.trainee()
+    expected = -case.model.nll(case.batch())
+    training.train()
+    torch.testing.assert_close(training.reference(case.batch()), expected)
+    assert case.model.training and not torch.allclose(-case.model.nll(case.batch()), expected)
+
+
+def test_candidates_stand_beside_the_other_half_of_the_item(case):
+    batch = case.batch()
+    assert batch["cand_score"].shape == (8, 2, 4) and ((batch["cand_score"] >= 0) & (batch["cand_score"] <= 1)).all()
+    for item in range(8):
+        others = case.batches.chosen[item].tolist()
+        assert item not in others and len(set(others)) == 4
+        for place, other in enumerate(others):
+            for side, (source, target) in enumerate([(other, item), (item, other)]):
+                texts = case.tokenizer.batch_decode([batch["cand_x_ids"][item, side, place],
+                                                     batch["cand_y_out"][item, side, place]], skip_special_tokens=True)
+                assert texts == [SOURCES[source], TARGETS[target]]
+
+
+def test_candidates_are_the_most_and_the_least_similar_inputs():
+    rows = [[1, 2, 3], [1, 2, 4], [9, 9, 8], [7, 6], [1, 5, 5, 5]]
+    found, cosines = candidates(rows, rows, 2, 1)
+    assert found[0, :2].tolist() == [1, 4] and found[0, 2].item() in (2, 3)
+    assert cosines[0, 0].tolist() == cosines[0, 1].tolist()  # sources are targets here
+    assert cosines[0, 0, 0] > cosines[0, 0, 1] > cosines[0, 0, 2] == 0
+    assert torch.equal(candidates(rows, rows, 2, 1)[0], found)
+
+
+def test_labels_tell_pairs_of_the_data(tmp_path, monkeypatch):
+    import piece_cases
+
+    architecture, sizes = piece_cases.SIZES["group_wise"]
+    monkeypatch.setitem(piece_cases.SIZES, "group_wise", (architecture, {**sizes, "score": "label"}))
+    monkeypatch.setattr(piece_cases, "SOURCES", [SOURCES[0], SOURCES[0], *SOURCES[2:]])
+    case = Case("group_wise", tmp_path)
+    first = case.batches.chosen[0].tolist()
+    assert 1 in first  # the same input: its target is a paraphrase of this one's
+    assert case.batches.scores[0, :, first.index(1)].tolist() == [1.0, 1.0]
+    assert float(case.batches.scores.sum()) == 4.0
+
+
+def test_a_killed_training_goes_on_with_its_reference(tmp_path):
+    def begun(store):
+        case = Case("group_wise", tmp_path)
+        task = PieceTask(case.model, (case.items, case.items), (case.batches, case.batches), case.tokenizer,
+                         {"learning_rate": 0.01, "encoder_rate": 0.01, "micro_batch": 4}, 3)
+        settings = Settings(epochs=8, batch_size=4, micro_batch=2)
+        return fit(task, settings, store, partial(derived_seed, 3, "train")), task
+
+    class Dying(Memory):
+        def save(self, *state):
+            super().save(*state)
+            if self.saves == 12:
+                raise Killed
+
+    history, through = begun(Memory())
+    store = Dying()
+    with pytest.raises(Killed):
+        begun(store)
+    again, resumed = begun(store)
+    assert again.rows == history.rows
+    states = through.module.state_dict(), resumed.module.state_dict()
+    assert all(torch.equal(tensor, states[1][name]) for name, tensor in states[0].items())
+    assert any(name.startswith("reference_") for name in states[0])
+    assert "train_group_contrast" in history.rows[-1] and "train_group_contrast" not in history.rows[0]
+    words = states[0]["reference_embedder/words/weight"]
+    assert not torch.equal(words, states[0]["model.embedder.words.weight"])
+    assert F.cosine_similarity(words.flatten(), states[0]["model.embedder.words.weight"].flatten(), dim=0) > 0.5
