@@ -52,6 +52,16 @@ def estimated(sample, records, machine=TWO_CORES):
     return found, total_seconds(params, found, machine)
 
 
+def test_every_text_takes_twice_what_sources_take(sample):
+    params, extents = sample
+    left = {name: value for name, value in params.plain().items() if not name.endswith("_datasets")}
+    every = parse_params({**left, "keywords": {"by_dataset": {"sample": "attribution"}}}, "params")
+    before, after = (costs(one, ["attribution@sample"], extents, TWO_CORES, measured_rates(NOTHING, "few cores", 1))
+                     for one in (params, every))
+    seconds = [found["attribution@sample"].seconds - BEFORE - 2.0 for found in (before, after)]     # 2 are fixed
+    assert seconds[1] == pytest.approx(2 * seconds[0])
+
+
 @pytest.mark.parametrize("recorded", [False, True])
 def test_the_sample_takes_about_what_is_said(sample, tmp_path, recorded):
     found, total = estimated(sample, write_records(tmp_path) if recorded else NOTHING)

@@ -21,7 +21,8 @@ ROWS = {
     "prefix": {"latent": {"enters": "prefix"}},
     "memory": {"latent": {"enters": "memory"}},
     "layers": {"latent": {"enters": "layers"}},
-    "relative": {"latent": {"posterior": "relative"}},
+    # spreads of prior and posterior multiply: far from the usual temperature, where the contrast's gradient is 0
+    "relative": {"latent": {"posterior": "relative"}, "contrasts": {"mahalanobis": {"temperature": 1e4}}},
     "normalised": {"latent": {"batch_norm": 0.5}},
 }
 

@@ -16,6 +16,7 @@ import pytest
 import tiny_bert
 import tiny_items
 import tiny_rewriters
+import tiny_training
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -120,7 +121,7 @@ def write_tables():
     rows = {"examples": tables["examples"].assign(further_negative_ids=[[]] * 10, group=range(10),
                                                   negative_origin=None),
             "texts": tables["texts"], "keywords": tables["keywords"].assign(method="textrank", score=1.0),
-            "nodes": nodes.assign(**degrees, centrality=0.1),
+            "nodes": nodes.assign(**degrees, centrality=0.1), "clusters": tiny_training.clusters(),
             "edges": pd.DataFrame({"target": [0, 1, 2, 3], "source": [1, 2, 3, 0], "sign": [1, -1, -1, 1], "count": 1})}
     for kind, stage in TRACKS["hcl"].tables.items():
         write_table(DatasetPaths("tiny").table(kind), SCHEMAS[kind], rows[kind],

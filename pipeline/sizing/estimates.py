@@ -20,6 +20,7 @@ from pipeline.sizing.extent import extent_of
 from pipeline.sizing.keyword_models import COSTS
 from pipeline.sizing.machine import Machine
 from pipeline.sizing.sizes import kind_of
+from stages.keywords.methods import METHODS
 from stages.params import Params
 from stages.runtime.errors import InputError
 from stages.tracks.cost import Extent, Kind
@@ -138,6 +139,9 @@ def costs(params: Params, names: Iterable[str], extents: Mapping[str, Extent], m
         if seconds is None:
             fixed, each = SECONDS.get(stage, (0.1, 0.1))
             items = 0 if extent is None else extent.test if stage.startswith(_RUNS) else extent.items
+            ranked = params.ranked_datasets.get(stage, {}).get(key)
+            # A source stands beside itself and its target; where all texts are scored, so do target and negative.
+            items *= 2 if ranked is not None and METHODS[stage].needs_pairs and ranked.texts == "all" else 1
             seconds = seeds * (fixed + each * items / 1000) / rates.speed
         start = START_TORCH if stage in WITH_TORCH else START_PLAIN
         found[name] = Cost(start + seconds, rates.gib.get(name, WITH_TORCH.get(stage, PLAIN)))

@@ -47,6 +47,10 @@ def check_source(dataset: "Dataset", params: "Ingest") -> None:
         raise InputError("ingest.neg_source is labelled, but the data set has no labels of right and wrong responses. "
                          "Name the column in columns.label, or set neg_source to retrieved (ingest.douban_neg says "
                          "how) or none.")
+    if (params.neg_source == "mined" or params.told_apart) and dataset.language == "zh" and (
+            params.neg_encoder == "bundled"):
+        raise InputError("ingest.neg_encoder is bundled, which reads no Chinese. Name another encoder (hub:<id>, "
+                         "path:<folder>), or set ingest.neg_source to retrieved and told_apart to false.")
     if negative_origin(dataset, params) == "scored" and "scores" not in columns:
         raise InputError("ingest.douban_neg is scored, but the data set has no scored candidates. Name the columns "
                          "that hold them (columns.candidates and columns.scores), or set douban_neg to bm25 or random.")

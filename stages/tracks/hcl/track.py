@@ -7,6 +7,7 @@ from stages.tracks.track import Track
 
 HCL = Track(
     "hcl", "HCL",
-    {"examples": "ingest", "texts": "ingest", "keywords": "keywords", "nodes": "graph", "edges": "graph"},
+    {"examples": "ingest", "texts": "ingest", "keywords": "keywords", "clusters": "clusters", "nodes": "graph",
+     "edges": "graph"},
     prepared_by="graph", schemas={"items": ITEMS, "predictions": PREDICTIONS, "scores": SCORES},
     after="init_from", source=lambda params, name: params.encoder.source, vectors=True)
