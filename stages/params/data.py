@@ -129,8 +129,9 @@ class Ingest(Block):
     neg_encoder: str = Field("bundled", pattern=r"^(bundled|hub:.+|path:.+)$",
                              description="frozen, of whatever source `encoder` has; embeds texts for `mined`, on the "
                                          "CPU by one thread")
-    neg_ceiling: float | None = Field(None, gt=0, le=1, description="mined: cosine above which a text is taken for a "
-                                                                    "paraphrase that nobody labelled; null: none is")
+    neg_ceiling: float | None = Field(0.8, gt=0, le=1, description="mined: cosine above which a text is taken for a "
+                                                                   "paraphrase that nobody labelled, on the scale of "
+                                                                   "the bundled encoder; null: none is")
     told_apart: bool = Field(False, description="also count the items whose output `neg_encoder` finds nearer to the "
                                                 "input than the negative; counted anyway where they are mined")
     neg_pick: Literal["hardest", "random"] = "hardest"
