@@ -27,7 +27,7 @@ def cosine(one, other):
 
 
 def made_of(pairs, folder, seed=3, **changes):
-    settings = Ingest(**{**SHARES, "max_rejected": 1, "neg_source": "mined", **changes})
+    settings = Ingest(**{**SHARES, "max_rejected": 1, "neg_source": "mined", "neg_ceiling": None, **changes})
     return ingested(raw(pairs), dataset(), settings, seed, folder, embed)
 
 
@@ -83,7 +83,7 @@ def test_a_story_takes_the_nearest_ending_of_another_story(tmp_path):
     rows = [RawRow("s.jsonl", number, {"story": [f"{' '.join(rng.choice(words, 4))}." for _ in range(5)]})
             for number in range(1, 61)]
     data = Dataset(source="unused", layout="stories", columns={"story": "story"})
-    made = ingested(rows, data, Ingest(**SHARES, neg_source="mined"), 3, tmp_path, embed)
+    made = ingested(rows, data, Ingest(**SHARES, neg_source="mined", neg_ceiling=None), 3, tmp_path, embed)
     text = dict(zip(made.texts["text_id"], made.texts["text"], strict=True))
     for _, mine in made.examples.groupby("split"):
         for row in mine.itertuples():
