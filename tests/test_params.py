@@ -341,7 +341,7 @@ def with_pgkpr(content):
 
 FILLED_IN = ("paired_datasets", "compared_datasets", "ranked_datasets", "tagged_datasets", "contrasted_datasets",
              "paraphrase_datasets", "keyword_datasets",
-             "classified_datasets", "consulted_models")
+             "classified_datasets", "consulted_models", "own_encoders")
 
 
 def with_clld(content, **models):

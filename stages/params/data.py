@@ -351,6 +351,19 @@ class Graph(Switches):
     resolution: float = Field(1.0, gt=0, description="of the communities: higher gives more and smaller ones")
 
 
+class CharacterEncoder(Block):
+    """An encoder of word pieces of a data set's own (`encoder.source: characters:<data set>`)."""
+
+    min_count: int = Field(2, ge=1, description="rarer characters are unknown, Latin letters and digits never")
+    min_word_count: int = Field(5, ge=1, description="rarer words of several characters are spelt")
+    size: int = Field(256, ge=2, description="width; the layers' heads divide it")
+    layers: int = Field(4, ge=1)
+    heads: int = Field(4, ge=1)
+    feed_forward: int = Field(1024, ge=1)
+    window: int = Field(5, ge=1, description="of the skip-gram vectors, in pieces")
+    epochs: int = Field(5, ge=1, description="likewise")
+
+
 class NodeVectors(Block):
     """Initial node vectors (METHODS A.3)."""
 

@@ -9,7 +9,7 @@ import numpy as np
 from stages.artifacts.schemas import SPLITS
 from stages.data.deduplication.taken_rows import CONTINUATIONS
 from stages.data.items.captions import caption_items
-from stages.data.items.continuations import story_items
+from stages.data.items.continuations import story_items, with_references
 from stages.data.items.items import NO_TEXT, Items
 from stages.data.items.partners import given_items, labelled_items, paraphrase_items
 from stages.data.layouts.registry import roles_of, structure_of
@@ -78,7 +78,9 @@ def made_items(found: Connected, params: "Ingest", seed: int) -> Items:
     if params.neg_source == "labelled":
         return labelled_items(found.partners, taken.texts, rule_of(taken.structure, params), params.neg_pick, seed,
                               params.negatives)
-    return paraphrase_items(found.partners)
+    items = paraphrase_items(found.partners)
+    scored = params.neg_source == "retrieved" and params.douban_neg == "scored"  # whose candidates go by rows
+    return with_references(items) if taken.structure == "dialogue" and not scored else items
 
 
 def rule_of(structure: str, params: "Ingest") -> str:
