@@ -76,7 +76,8 @@ _NOTES = [
 
 def columns_first(triples: pa.Table, settings: Graph) -> tuple[Any, ...]:
     """Build the graph our way: DuckDB, sparse products, power iteration."""
-    with joining({"triples": triples}, DEFAULT_LIMITS) as connection:
+    rows = triples.append_column("own", pa.array(np.ones(len(triples), dtype=bool)))
+    with joining({"triples": rows}, DEFAULT_LIMITS) as connection:
         numbered = numbered_triples(connection)
     nodes = len(numbered.names)
     edges = relate(numbered, settings.max_nbr, settings.max_cluster_outputs, settings.link_inputs).edges

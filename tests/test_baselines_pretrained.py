@@ -1,5 +1,6 @@
 """Baselines that are models of transformers: DialoGPT, SimCTG, T5 and T5-CLAPS (METHODS B5, B7, B9, F)."""
 
+import shutil
 from dataclasses import asdict
 
 import piece_cases
@@ -25,9 +26,10 @@ from transformers import (
 from models.baselines.claps import Claps, step_of
 from models.baselines.simctg import token_contrast
 from models.baselines.t5 import T5, t5_config
-from models.decoding import beam_search, contrastive_search
+from models.decoding import Rules, beam_search, contrastive_search
 from models.training import Step
 from stages.artifacts.model_folder import save_notes
+from stages.results.tracks.hcl import HCL
 from stages.runtime.errors import InputError
 from stages.tracks.hcl.architectures import ARCHITECTURES
 from stages.tracks.hcl.piece_baselines import Making
@@ -204,6 +206,9 @@ def test_t5_loses_what_the_library_does_whether_or_not_its_words_are_tied(kind, 
     for item, (source, target) in enumerate(zip(sources, targets, strict=True)):
         loss = library(input_ids=torch.tensor([[*source, END]]), labels=torch.tensor([[*target, END]])).loss
         assert torch.allclose(loss * (len(target) + 1), ours[item])
+    found.save_pretrained(tmp_path / "again")
+    again = T5.from_pretrained(tmp_path / "again").double().eval()
+    assert torch.equal(again.nll(batch("t5", (sources, targets))), ours)
 
 
 # T5-CLAPS
@@ -430,6 +435,40 @@ def test_half_precision_is_for_training_alone(name):
         assert torch.equal(found.rewrite(given, rules(), num_beams=3), expected)
     assert parts["loss"].dtype == torch.float32
     assert torch.allclose(parts["reconstruction" if "reconstruction" in parts else "loss"], found.nll(given), rtol=0.1)
+
+
+def test_weights_come_from_the_cache_of_a_hub(encoder, tmp_path, monkeypatch):
+    folder = tmp_path / "models--somebody--tiny"
+    (folder / "refs").mkdir(parents=True)
+    (folder / "refs" / "main").write_text("a1b2c3")
+    theirs = pretrained("gpt2", folder / "snapshots" / "a1b2c3")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    baseline, sizes = ARCHITECTURES["simctg"].prepared.args[0], small("simctg", source="hub:somebody/tiny")
+    start = baseline.start(piece_cases.row(encoder), sizes)
+    found = baseline.built(Making("simctg", sizes, start, MEAN, piece_cases.items(), piece_cases.TRAINING))
+    assert torch.equal(found.transformer.wpe.weight, theirs.transformer.wpe.weight) and found.config.margin == 0.5
+    assert start.said.startswith("hub:somebody/tiny (version a1b2c3, sha256 ")
+    settings = {"architecture": "simctg", "simctg": sizes}
+    assert HCL.names.label(HCL.row(settings, {})) == "DialoGPT trained as SimCTG, from hub:somebody/tiny"
+    drawn = HCL.names.label(HCL.row({"architecture": "t5", "t5": small("t5")}, {}))
+    assert drawn == "T5, a small form trained from scratch"
+
+
+def test_a_gpt2_over_berts_word_pieces_ends_with_sep(encoder, tmp_path):
+    """As the Chinese ones are: their tokenizer has no end token, and their configuration says GPT-2's."""
+    pretrained("gpt2", tmp_path)
+    shutil.copytree(encoder, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("config.json", "model*"))
+    GPT2LMHeadModel(tiny_pretrained.config("dialogpt", vocab_size=len(tiny_bert.VOCABULARY), eos_token_id=50256,
+                                           pad_token_id=None)).save_pretrained(tmp_path)
+    found, start = made("dialogpt", tmp_path, encoder)
+    sep, special = start.tokenizer.sep_token_id, set(start.tokenizer.all_special_ids)
+    assert (start.marks.start, start.marks.end, list(start.marks.after)) == (sep, sep, [sep])
+    assert set(start.marks.banned) == special - {sep} and start.marks.pad == start.tokenizer.pad_token_id
+    limits = Rules(sep, start.marks.pad, 2, 4, start.marks.banned)
+    ids, mask = start.marks.around([[8, 9, 10], [9]])
+    rows = found.rewrite({"x_ids": ids, "x_mask": mask}, limits, num_beams=2).tolist()
+    assert all(2 <= row.index(sep) <= 4 and not special & set(row[:row.index(sep)]) for row in rows)
 
 
 def test_a_hub_that_cannot_be_reached_is_said_of_the_row(encoder, monkeypatch):

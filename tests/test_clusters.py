@@ -15,7 +15,10 @@ from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import NO_KEYWORD
 from stages.artifacts.tables import Provenance, as_table, read_metadata, read_table, write_table
 from stages.graph import clusters, joins
+from stages.graph.containing import Containment
+from stages.graph.graph import run as run_graph
 from stages.graph.joins import JoinLimits
+from stages.params.data import Graph
 from stages.runtime.errors import InputError
 
 # Sorted by code point, as UTF-8 bytes are; UTF-16 would put the last before the one above it.
@@ -31,6 +34,51 @@ def test_training_examples_are_grouped_by_input_keyword():
         {"keyword": "dough", "example_id": 0, "output_keyword": "oven", "negative_keyword": "yeast"},
         {"keyword": "oven", "example_id": 1, "output_keyword": "yeast", "negative_keyword": None},
     ]
+
+
+@pytest.mark.parametrize(("text", "found"), [
+    ("Modern Art  in Paris", {"art", "modern art"}), ("smart start", set()), ("art's modern", {"art"}),
+    ("artful modern", set()), ("the arts", set()), ("modern art.", {"art", "modern art"}), ("", set())])
+def test_a_text_contains_keywords_token_by_token(text, found):
+    spans = [match.span() for match in re.finditer(r"\w+|'s|[^\w\s]", text)]
+    starts, ends = [span[0] for span in spans], [span[1] for span in spans]
+    lemmas = [text[start:end].removesuffix("s") for start, end in spans]
+    keywords = ["art", "modern art", "modern art movement"]
+    assert Containment(keywords, lemmas=False).of(text, starts, ends, lemmas) == found
+    assert Containment(keywords, lemmas=True).of(text, starts, ends, lemmas) == found | ({"art"} if "arts" in text
+                                                                                         else set())
+
+
+def test_apostrophes_and_scripts_without_spaces():
+    contains = Containment(["womens rights", "学习 方法", "学习"], lemmas=False)
+    assert contains.of("women's rights", [0, 5, 8], [5, 7, 14], ["woman", "'s", "right"]) == {"womens rights"}
+    assert contains.of("好的学习", [0, 2], [2, 4], ["好的", "学习"]) == {"学习"}
+
+
+def test_training_examples_are_grouped_by_the_keywords_that_their_inputs_contain():
+    examples = pd.DataFrame({"example_id": [0, 1, 2, 3], "split": ["train", "train", "test", "train"],
+                             "source_id": [0, 1, 0, 4], "target_id": [1, 2, 2, 1],
+                             "negative_id": pd.array([2, None, 3, 3], dtype="Int64")})
+    keywords = pd.DataFrame({"text_id": range(5), "keyword": ["dough", "oven", "yeast", "salt", NO_KEYWORD]})
+    written = ["sour dough oven", "my oven", "yeast oven", "salt", "Oven salt"]
+    texts = pd.DataFrame({"text_id": range(5), "text": written})
+    words = [text.split() for text in texts["text"]]
+    starts = [[text.index(word) for word in row] for text, row in zip(texts["text"], words, strict=True)]
+    tokens = pd.DataFrame({"text_id": range(5), "start": starts, "lemma": words, "end": [
+        [start + len(word) for start, word in zip(*row, strict=True)] for row in zip(starts, words, strict=True)]})
+    rows = clusters_of(examples, keywords, clusters.Searched(texts, tokens))
+    # "salt" names no input, so that it is no cluster; the last example has no keyword of its own.
+    assert [(row["keyword"], row["example_id"]) for row in rows.to_pylist()] == [
+        ("dough", 0), ("oven", 0), ("oven", 1), ("oven", 3)]
+    graph = run_graph(examples, keywords, rows, Graph(cluster_by="contains"))
+    assert graph.metrics["share_without_input_keyword"] == round(1 / 3, 6)
+    sizes = dict(zip(graph.nodes["keyword"].to_pylist(), graph.nodes["cluster_size"].to_pylist(), strict=True))
+    assert (sizes["dough"], sizes["oven"]) == (1, 3)
+    # Links are of an input's own keyword: "oven" and the target keyword of example 0, "oven", share no link.
+    edges = {(row["target"], row["source"]): row["count"] for row in graph.edges.to_pylist() if row["sign"] == 1}
+    names = graph.nodes["keyword"].to_pylist()
+    assert {(names[a], names[b]): count for (a, b), count in edges.items()} == {
+        ("dough", "oven"): 1, ("oven", "dough"): 1, ("oven", "yeast"): 3, ("yeast", "oven"): 3}
 
 
 def test_keywords_are_ordered_as_python_sorts_them():

@@ -94,7 +94,7 @@ def test_plots_say_what_they_show():
 def test_paths_are_those_of_the_paths_module():
     dataset, model, run = paths.DatasetPaths("${key}"), paths.ModelPaths("${key}", 13), paths.RunPaths("${key}", 13)
     known = {dataset.table(kind) for kind in SCHEMAS} | {dataset.metrics(stage) for stage in STAGES}
-    known |= {dataset.pair_classifier, dataset.s_tagger, dataset.pos_frequency}
+    known |= {dataset.pair_classifier, dataset.s_tagger, dataset.character_encoder, dataset.pos_frequency}
     probe = paths.ProbePaths("${key}")
     # Of models and runs the folder of all seeds.
     known |= {path.parent.parent for path in (model.metrics, model.confusing_pairs, run.metrics, run.predictions)}
@@ -119,7 +119,7 @@ def test_every_data_dependency_is_made_by_a_stage_or_ships_with_the_project():
                 found = found.replace(variable, "*")
             ships = (ROOT / found).exists() and not found.startswith("artifacts")
             filled_in = ("source", "starts_from", "pairs_from", "psi", "s_tags")
-            assert found in {f"${{item.{name}}}" for name in filled_in} or ships or any(
+            assert found in {"${own_encoders.watched}", *(f"${{item.{name}}}" for name in filled_in)} or ships or any(
                 covers(found, path) for path in made), dep
 
 
@@ -136,6 +136,7 @@ def test_stages_stay_few_enough_for_dvc():
                 "${models.pgkpr}": params.models.pgkpr, "${runs.pgkpr}": params.runs.pgkpr,
                 "${keyword_datasets}": params.keyword_datasets, "${classified_datasets}": params.classified_datasets,
                 "${consulted_models}": params.consulted_models,
+                "${own_encoders.datasets}": params.own_encoders.datasets,
                 "${models.clld}": params.models.clld, "${runs.clld}": params.runs.clld}
         counts = {None: 1} | {foreach: len(entries) for foreach, entries in maps.items()}
         assert sum(counts[foreach] for foreach in FOREACH.values()) <= 90, name

@@ -127,7 +127,7 @@ def test_hub_that_cannot_be_reached_says_what_to_do(tmp_path):
 
 def test_unknown_sources_are_errors():
     for source in ("hub:", "path:", "bert-base-uncased"):
-        with pytest.raises(InputError, match="is none of bundled, scratch, hub:<id> and path:<folder>"):
+        with pytest.raises(InputError, match="is none of bundled, scratch, hub:<id>, path:<folder> and characters:"):
             resolve_encoder(source)
 
 

@@ -19,6 +19,7 @@ MANY_WORDS = [f"w{number:02d}" for number in range(60)]
 def numbered(triples):
     names = ("input_keyword", "output_keyword", "negative_keyword")
     rows = pa.table({name: pa.array([row[place] for row in triples], pa.string()) for place, name in enumerate(names)})
+    rows = rows.append_column("own", pa.array([True] * len(rows)))
     with joining({"triples": rows}, DEFAULT_LIMITS) as connection:
         return numbered_triples(connection)
 

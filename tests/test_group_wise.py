@@ -15,7 +15,6 @@ from models.baselines.group_wise import (
     drawn,
     matching,
     pair_loss,
-    pretraining_steps,
 )
 from models.training import Settings, Step, fit
 from stages.runtime.seeds import derived_seed
@@ -56,8 +55,11 @@ def test_scores_become_matches():
 def test_the_share_of_the_contrast_rises():
     assert [round(contrast_share(step, 1.0), 6) for step in (0, 3500, 7000)] == [0.000911, 0.5, 0.999089]
     assert contrast_share(350, 10.0) == contrast_share(3500, 1.0)
-    sizes = {"pretrain_steps": 5000, "pretrain_share": 0.5}
-    assert (pretraining_steps(sizes, 20_000), pretraining_steps(sizes, 600)) == (5000, 300)
+
+
+def test_the_reference_is_frozen_after_a_count_or_a_share_of_steps(case):
+    case.model.config.sizes |= {"pretrain_steps": 5000, "pretrain_share": 0.5}
+    assert [case.model.settled(total) for total in (20_000, 600)] == [5000, 300]
 
 
 def test_before_the_reference_is_frozen_it_is_a_transformer(case):

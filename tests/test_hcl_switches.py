@@ -60,7 +60,7 @@ SWITCHES = [
     ("A.5", "train_hcl.latent.bow_loss", True, False),
     ("A.5", "train_hcl.latent.word_dropout", 0.0, 0.0),
     ("A.1", "ingest.neg_encoder", "bundled", "bundled"),
-    ("A.1", "ingest.neg_ceiling", None, None),
+    ("A.1", "ingest.neg_ceiling", 0.8, 0.8),
     ("A.6", "train_hcl.contrasts.added_to", "token", "sentence"),
     ("A.6", "train_hcl.keyword.unit_scale", True, False),
     ("A.6", "train_hcl.contrasts.instance.multi_neg", "infonce_negdist", "printed"),

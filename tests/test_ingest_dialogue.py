@@ -382,3 +382,36 @@ def test_the_stage_writes_dialogues(tmp_path, monkeypatch, capsys):
     assert "negatives by bm25; training items left out because they have none: 0; " in capsys.readouterr().err
     texts = pd.read_parquet(tmp_path / "artifacts" / "toy" / "texts.parquet")
     assert set(texts["language"]) == {"zh"}
+
+
+# Turns in columns of their own, and several right responses
+
+
+def test_turns_in_columns_of_their_own_are_context_and_response(tmp_path):
+    pairs = [(context, response) for context, response in dialogues() if len(context) == 2]
+    frame = pd.DataFrame([[*context, response] for context, response in pairs], columns=["a", "b", "c"])
+    frame.loc[3, "b"] = None  # a turn that is not there is left out
+    frame.to_parquet(tmp_path / "t.parquet")
+    dataset = data({"turns": ["a", "b", "c"]}, source=tmp_path / "t.parquet")
+    made = made_of(None, tmp_path, read=read_rows(dataset), dataset=dataset, neg_source="none")
+    expected = [(" [SEP] ".join(context), response) for context, response in pairs]
+    expected[3] = (pairs[3][0][0], pairs[3][1])
+    assert texts_of(made) == expected
+    with pytest.raises(ValueError, match=r"layout dialogue needs at least two columns in columns\.turns"):
+        data({"turns": ["a"]})
+
+
+@pytest.mark.parametrize("neg", ["bm25", "random"])
+def test_an_evaluated_context_is_one_item_with_all_its_right_responses(tmp_path, neg):
+    pairs = dialogues(60)
+    evaluated = [(context, f"{response} {more}") for context, response in dialogues(8, seed=5) for more in ("x", "y")]
+    read = [*rows(pairs), *rows([(pairs[0][0], "another one")], file="e.jsonl"),
+            *rows(evaluated, split="test", file="t.jsonl")]
+    made = made_of(None, tmp_path, read=read, douban_neg=neg)
+    texts, items = made.texts.set_index("text_id")["text"], made.examples
+    tested = items[items["split"] == "test"]
+    assert [texts.loc[list(ids)].tolist() for ids in tested["reference_ids"]] == [
+        [one[1], other[1]] for one, other in zip(evaluated[::2], evaluated[1::2], strict=True)]
+    assert [ids[0] for ids in tested["reference_ids"]] == tested["target_id"].tolist()
+    rest = items[items["split"] != "test"]  # each pair is an item, those of one context too
+    assert len(rest) == 61 and rest["reference_ids"].map(len).eq(1).all()

@@ -27,7 +27,7 @@ def cosine(one, other):
 
 
 def made_of(pairs, folder, seed=3, **changes):
-    settings = Ingest(**{**SHARES, "max_rejected": 1, "neg_source": "mined", **changes})
+    settings = Ingest(**{**SHARES, "max_rejected": 1, "neg_source": "mined", "neg_ceiling": None, **changes})
     return ingested(raw(pairs), dataset(), settings, seed, folder, embed)
 
 
@@ -37,6 +37,8 @@ def test_each_is_the_nearest_text_of_the_split_outside_the_component(tmp_path):
     group = {key: row.group for row in frame.itertuples() for key in (row.source, row.target)}
     pools = {split: {key for row in rows.itertuples() for key in (row.source, row.target)}
              for split, rows in frame.groupby("split")}
+    triples = made.counts["triples_by_negative_source"]
+    assert triples["mined"] == triples["retrieved"] >= len(frame)
     assert len(frame) > 50 and set(frame["negative_origin"]) == {"mined"}
     for row in frame.itertuples():
         assert row.negative not in (row.source, row.target)
@@ -81,7 +83,7 @@ def test_a_story_takes_the_nearest_ending_of_another_story(tmp_path):
     rows = [RawRow("s.jsonl", number, {"story": [f"{' '.join(rng.choice(words, 4))}." for _ in range(5)]})
             for number in range(1, 61)]
     data = Dataset(source="unused", layout="stories", columns={"story": "story"})
-    made = ingested(rows, data, Ingest(**SHARES, neg_source="mined"), 3, tmp_path, embed)
+    made = ingested(rows, data, Ingest(**SHARES, neg_source="mined", neg_ceiling=None), 3, tmp_path, embed)
     text = dict(zip(made.texts["text_id"], made.texts["text"], strict=True))
     for _, mine in made.examples.groupby("split"):
         for row in mine.itertuples():
@@ -110,6 +112,14 @@ def test_how_many_an_untrained_encoder_tells_apart_is_counted_by_split(tmp_path)
     assert "told_apart" not in ingested(raw(pairs), dataset(), Ingest(**SHARES, max_rejected=1), 3, tmp_path).counts
 
 
+def test_chinese_needs_an_encoder_that_reads_it(tmp_path):
+    data = dataset(language="zh")
+    with pytest.raises(InputError, match="ingest.neg_encoder is bundled, which reads no Chinese"):
+        ingested(raw(corpus()), data, Ingest(**SHARES, neg_source="mined"), 3, tmp_path, embed)
+    settings = Ingest(**SHARES, neg_source="mined", neg_encoder="hub:bert-base-chinese", max_rejected=1)
+    assert len(ingested(raw(corpus()), data, settings, 3, tmp_path, embed).examples)
+
+
 def test_near_equal_cosines_are_equal():
     queries = np.array([[1.0, 0.0]], dtype=np.float32)
     pool = np.array([[0.6000001, 0.8], [0.6, 0.8]], dtype=np.float32)
@@ -122,5 +132,7 @@ def test_the_bundled_encoder_is_nearer_to_meaning_than_to_words():
                                "How can I lose a chess game quickly?"])
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0, rtol=1e-5)
     assert found[0] @ found[1] > found[0] @ found[2]
+    long = [f"{word} {'and so on ' * 60}we were tired at last" for word in ("cats", "bread")]
+    assert np.array_equal(*frozen("bundled")(long))  # cut on the left, as dialogues want it
     with pytest.raises(InputError, match=r"ingest.neg_encoder: path:nowhere: nowhere holds no config.json"):
         frozen("path:nowhere")

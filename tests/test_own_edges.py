@@ -1,5 +1,6 @@
 """An item's prior in training equals that on a graph rebuilt without what is hidden from the item."""
 
+import re
 from dataclasses import replace
 from functools import cache
 
@@ -14,8 +15,11 @@ from transformers import BertModel
 
 from models.hcl import HclConfig, HclModel
 from stages.graph import node_vectors
-from stages.graph.graph import run as run_graph
+from stages.graph.clusters import Searched
+from stages.graph.joins import DEFAULT_LIMITS, node_triples
+from stages.graph.relations import relate
 from stages.params.data import Graph
+from stages.results.tracks.hcl import HCL, row
 from stages.tracks.hcl.architectures.hcl import keyword_graph
 from stages.tracks.hcl.items import joined_items
 from stages.tracks.hcl.sight import GraphTables, leaks, sight_of
@@ -57,16 +61,28 @@ def tables(seed=3, items=16, groups=7):
     return examples, pd.DataFrame({"text_id": range(40), "text": texts, "language": "en"}), keywords
 
 
+def split(texts):
+    """Table ``tokens`` as far as a search reads it: words between spaces."""
+    found = [[match.span() for match in re.finditer(r"\S+", text)] for text in texts["text"]]
+    rows = pd.DataFrame({"text_id": texts["text_id"]})
+    for name, part in (("start", 0), ("end", 1)):
+        rows[name] = [[span[part] for span in spans] for spans in found]
+    rows["lemma"] = texts["text"].str.split()
+    return rows
+
+
 class Built:
     """All that the stages make of some examples, and a model over it."""
 
     def __init__(self, encoder, examples, params):
         _, texts, keywords = tables()
-        self.clusters = clusters_of(examples, keywords).to_pandas()
-        made = run_graph(examples, keywords, self.clusters, Graph(**params))
-        self.nodes = made.nodes.to_pandas()
+        searched = Searched(texts, split(texts)) if params.get("cluster_by") == "contains" else None
+        self.clusters = clusters_of(examples, keywords, searched).to_pandas()
+        triples, graph = node_triples(examples, keywords, self.clusters, DEFAULT_LIMITS), Graph(**params)
+        edges = relate(triples, graph.max_nbr, graph.max_cluster_outputs, graph.link_inputs).edges.table()
+        self.nodes = pd.DataFrame({"node_id": range(len(triples.names)), "keyword": triples.names.to_pylist()})
         self.vectors = node_vectors.run(examples, texts, keywords, self.nodes, *encoder, VALUES)
-        self.graph = keyword_graph(self.nodes, made.edges.to_pandas(), pd.DataFrame(self.vectors.columns))
+        self.graph = keyword_graph(self.nodes, edges.to_pandas(), pd.DataFrame(self.vectors.columns))
         self.tables = GraphTables(examples, keywords, self.nodes, self.clusters, self.vectors.texts)
         self.items = joined_items(examples, texts, keywords, self.nodes)
 
@@ -90,10 +106,11 @@ def whole(encoder, link_inputs, **caps):
 
 
 @cache
-def rebuilt(encoder, link_inputs, hidden):
+def rebuilt(encoder, link_inputs, hidden, **params):
     """The graph without the training items ``hidden``."""
     examples = tables()[0]
-    return Built(encoder, examples[~examples["example_id"].isin(hidden)], {"link_inputs": link_inputs, **CAPS_OFF})
+    return Built(encoder, examples[~examples["example_id"].isin(hidden)],
+                 {"link_inputs": link_inputs, **CAPS_OFF, **params})
 
 
 def sight(built, own_edges, link_inputs, **params):
@@ -145,14 +162,25 @@ def alone(encoder, graph, model, node, source):
                                                        (3, "shared")])
 def test_a_prior_in_training_is_that_on_a_graph_rebuilt_without_what_is_hidden(encoder, own_edges, link_inputs,
                                                                                iterations, edge_type):
-    built = whole(encoder, link_inputs)
+    as_rebuilt(encoder, own_edges, link_inputs, iterations, edge_type)
+
+
+@pytest.mark.parametrize("own_edges", ["component", "item"])
+@pytest.mark.parametrize("iterations", [1, 2])
+def test_so_it_is_where_an_item_is_in_several_clusters(encoder, own_edges, iterations):
+    assert len(whole(encoder, True, cluster_by="contains").clusters) > 1.5 * len(whole(encoder, True).clusters)
+    as_rebuilt(encoder, own_edges, True, iterations, "shared", cluster_by="contains")
+
+
+def as_rebuilt(encoder, own_edges, link_inputs, iterations, edge_type, **params):
+    built = whole(encoder, link_inputs, **params)
     settings = {"iterations": iterations, "edge_type": edge_type}
     model, keyword_of = built.model(**settings), tables()[2].set_index("text_id")["keyword"]
     found, prior = keywords_of(built, model, sight(built, own_edges, link_inputs))
     sources = tables()[0].query("split == 'train'")["source_id"].tolist()
     gone = 0
-    for item, (hidden, source) in enumerate(zip(hidden_from(own_edges)[:10], sources, strict=False)):
-        other = rebuilt(encoder, link_inputs, hidden)
+    for item, (hidden, source) in enumerate(zip(hidden_from(own_edges)[:8], sources, strict=False)):
+        other = rebuilt(encoder, link_inputs, hidden, **params)
         names = other.nodes.set_index("keyword")["node_id"]
         node = int(names.get(keyword_of[source], -1))
         gone += node < 0
@@ -262,3 +290,20 @@ def test_views_that_nobody_has_are_an_error(encoder):
     batch |= {"y_in_mask": torch.ones(1, 2, dtype=torch.bool), "unseen_vectors": torch.zeros(1, tiny_hcl.WIDTH)}
     with pytest.raises(ValueError, match="the planner has no views"):
         built.model().planner().plan(batch)
+
+
+def test_gradients_reach_the_attention_through_views_and_not_the_vectors(encoder):
+    built = whole(encoder, True)
+    model = built.model()
+    found, _ = keywords_of(built, model, sight(built, "component", True))
+    (found.u_in ** 2 * torch.randn_like(found.u_in)).sum().backward()
+    assert all(float(parameter.grad.abs().max()) > 0 for parameter in model.attention.parameters())
+    assert not model.graph.h0.requires_grad
+
+
+@pytest.mark.parametrize(("settings", "label"), [
+    ({}, "HCL"), ({"own_edges": "component"}, "HCL"), ({"own_edges": "leaking"}, "HCL with the leaking graph"),
+    ({"own_edges": "item"}, "HCL, own edges of the item alone hidden"),
+    ({"own_edges": "leaking", "iterations": 0}, "HCL without the graph, own texts of the item seen in h0")])
+def test_rows_are_named_by_what_items_see(settings, label):
+    assert HCL.names.label(row({"graph": settings}, {})) == label

@@ -293,7 +293,8 @@ def test_a_stage_sees_what_it_declares_with_what_a_model_overrides_and_nothing_e
 def test_what_models_lay_over_a_preset_is_written_out_so_that_dvc_sees_it(sample):
     sample["models"]["hcl"]["literal"] = {"dataset": "sample", "overrides": {"preset": "paper"}}
     spelt = parse_params(sample, "recipe").models.hcl["literal"].overrides
-    assert spelt["latent"]["bow_loss"] is False and spelt["graph"] == {"edge_type": "shared", "layer_norm": False}
+    assert spelt["latent"]["bow_loss"] is False and spelt["graph"] == {
+        "edge_type": "shared", "layer_norm": False, "own_edges": "leaking", "kw_dropout": 0.0}
     assert "training" not in spelt
 
 
@@ -340,7 +341,7 @@ def with_pgkpr(content):
 
 FILLED_IN = ("paired_datasets", "compared_datasets", "ranked_datasets", "tagged_datasets", "contrasted_datasets",
              "paraphrase_datasets", "keyword_datasets",
-             "classified_datasets", "consulted_models")
+             "classified_datasets", "consulted_models", "own_encoders")
 
 
 def with_clld(content, **models):

@@ -28,7 +28,7 @@ from stages.tracks.hcl.probing.figure import tsne
 from stages.tracks.hcl.probing.measures import separation
 from stages.tracks.hcl.probing.points import KINDS, latent_points
 from stages.tracks.hcl.probing.sample import draw
-from stages.tracks.hcl.probing.swap import frequent_negatives, keyword_choices
+from stages.tracks.hcl.probing.swap import edit_distance, frequent_negatives, keyword_choices, swap_measures
 
 LATENT = 6
 
@@ -238,6 +238,44 @@ def test_collapsed_kinds_are_told_by_their_neighbours():
     assert measures["share_same_kind_by_chance"] == pytest.approx(7 / 39)
     assert measures["share_positive_nearer"] == 1.0
     assert measures["share_positive_nearer_kl"] == 0.0
+
+
+def test_means_have_intervals_over_items_and_those_of_nothing_have_none():
+    rng = np.random.default_rng(4)
+    rows = [(item, kind, rng.normal(size=3)) for item in range(40) for kind in KINDS[:3]]
+    points = pd.DataFrame(rows, columns=["example_id", "kind", "vector"])
+    columns = ("kl_positive", "kl_negative", "level_output", "level_impostor")
+    measures = separation(points, pd.DataFrame({name: [np.nan] * 40 for name in columns}))
+    low, high = measures["intervals"]["positive"]
+    assert low < measures["distance_from_input"]["positive"] < high and high - low < 1
+    assert measures["intervals"]["share_positive_nearer_kl"] is None
+
+
+@pytest.mark.parametrize(("one", "other", "distance"), [
+    ("how do I run", "how do i run", 0.0), ("how do I run ?", "how can I run fast ?", 2 / 6), ("", "a b", 1.0),
+    ("", "", 0.0), ("我要跑步", "我不要跑", 2 / 4)])
+def test_the_edit_distance_is_in_tokens_over_those_of_the_longer_text(one, other, distance):
+    assert edit_distance(one, other) == edit_distance(other, one) == pytest.approx(distance)
+
+
+def test_what_a_swap_does_is_measured_beside_what_is_there_without_it():
+    outputs = {"textrank": ["how to lose fat", "who is he", "a cat"],
+               "random": ["how to lose fat", "who runs", "a dog"]}
+    words = {"textrank": ["fat", "he", None], "random": ["fat", "runner", "dog"]}
+    table = pd.DataFrame([
+        {"example_id": number, "choice": choice, "keyword": words[choice][number], "prediction": text,
+         "same_as_textrank": text == outputs["textrank"][number], "shows_keyword": shown}
+        for choice, texts in outputs.items() for number, (text, shown) in enumerate(zip(
+            texts, {"textrank": [True, True, None], "random": [True, False, True]}[choice], strict=True))])
+    found = swap_measures(table)
+    assert found["random"]["share_changed"] == pytest.approx(2 / 3)
+    assert found["random"]["edit_distance"] == pytest.approx((0 + 2 / 3 + 1 / 2) / 3)
+    assert found["random"]["share_shows_keyword"] == pytest.approx(2 / 3)
+    assert found["random"]["share_shows_unasked"] == pytest.approx(1 / 3)  # "fat" was there without being asked for
+    assert found["textrank"]["share_changed"] == 0.0 and found["textrank"]["intervals"]["share_changed"] == [0.0, 0.0]
+    assert found["given"] == {"items": 0, **{name: None for name in (
+        "share_changed", "edit_distance", "share_shows_keyword", "share_shows_unasked")}, "intervals": {name: None for
+        name in ("share_changed", "edit_distance", "share_shows_keyword", "share_shows_unasked")}}
 
 
 def training(*rows):

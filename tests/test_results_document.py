@@ -14,7 +14,7 @@ from pipeline.markdown import escaped, table
 from pipeline.results_document import begin, end, with_block
 from pipeline.results_run import duration, read_material
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import COMPARISON, DatasetPaths, ModelPaths, RunPaths, row_name
+from stages.artifacts.paths import COMPARISON, DatasetPaths, ModelPaths, ProbePaths, RunPaths, row_name
 from stages.artifacts.tables import Provenance, write_json, write_table
 from stages.params import load_params
 from stages.runtime.errors import InputError
@@ -63,7 +63,8 @@ def write_counts():
         "examples": {"train": 3000, "validation": 200, "test": 500}, "negative_source": "retrieved",
         "rule": "undirected_one", "split_by": "component",
         "labelled_triples_by_rule": {"undirected_one": 2354, "undirected_all": 5892},
-        "triples_by_negative_source": {"labelled": 2354, "retrieved": 78442}})
+        "triples_by_negative_source": {"labelled": 2354, "retrieved": 78442},
+        "told_apart": {"train": {"share": 0.8569}, "test": {"share": 0.978}}})
     write_json(paths.metrics("graph"), {"nodes": 3819, "edges_positive": 4760, "edges_negative": 3886,
                                         "share_input_equals_output": 0.436, "share_output_equals_negative": 0.1433,
                                         "share_with_negative_neighbour": 0.9277, "share_masked": 0.0393})
@@ -161,6 +162,7 @@ def test_what_was_run_is_said(project):
     assert row(text, "negatives", "**retrieved** (taken)")[2:] == ["78,442", "174.5 %"]
     assert row(text, "rule, labelled negatives", "undirected\\_one")[2:] == ["2,354", "5.2 %"]
     assert "of the paper's 44,949" in text
+    assert "nearer to the input than the negative for 85.7 % of train, 97.8 % of test." in text
     for share in ("43.6 %", "14.3 %", "92.8 %", "44.8 % of the inputs of test"):
         assert share in text
     assert row(text, "hcl") == ["hcl", "HCL", "nothing", "1, 2", "2/3 2/3"]
@@ -569,3 +571,24 @@ def test_tables_are_padded():
 @pytest.mark.parametrize(("seconds", "text"), [(59.4, "59 s"), (60, "1 min"), (3599, "1 h 0 min"), (7260, "2 h 1 min")])
 def test_durations_are_for_people(seconds, text):
     assert duration(seconds) == text
+
+
+def test_the_keyword_swap_and_the_latent_space_are_told_in_numbers(project):
+    content = yaml.safe_load((project / "params.yaml").read_text())
+    (project / "params.yaml").write_text(yaml.safe_dump(content | {"probes": {"hcl": {"seen": {"model": "hcl"}}}}))
+    assert "Table 4 in numbers" not in made()  # which is not made yet
+    write_json(ProbePaths("seen").metrics, {
+        "keyword_swap": {"items": 40, "random": {
+            "items": 38, "share_changed": 0.25, "edit_distance": 0.125, "share_shows_keyword": 0.05,
+            "share_shows_unasked": None, "intervals": {"share_changed": [0.125, 0.375], "edit_distance": [0.1, 0.2],
+                                                       "share_shows_keyword": None}}, "given": {"items": 0}},
+        "latent": {"items": 40, "distance_from_input": {"positive": 1.25}, "share_positive_nearer": 0.75,
+                   "share_own_target": 0.5, "share_own_target_by_chance": 0.025, "share_same_kind": None,
+                   "intervals": {"positive": [1.0, 1.5], "share_positive_nearer": [0.6, 0.9]}}})
+    text = made()
+    assert row(text, "another node at random") == ["another node at random", "38", "25.0 % (12.5 % to 37.5 %)",
+                                                   "0.12 (0.10 to 0.20)", "5.0 %", "–"]
+    assert row(text, "to mu_q of the target")[1] == "1.25 (1.00 to 1.50)"
+    assert row(text, "target nearer than negative")[1] == "75.0 % (60.0 % to 90.0 %)"
+    assert row(text, "inputs whose nearest target is their own")[1] == "50.0 % (by chance 2.5 %)"
+    assert "a given one" not in text and "**hcl on qqp, the same inputs under other keywords**" in text

@@ -266,6 +266,8 @@ def test_stage_writes_model_history_items_and_metrics(trained):
         assert f"validation_{name}" in history, name
     # every keyword of validation and test is one of training
     assert metrics["keywords"] == {"validation": 1.0, "test": 1.0}
+    # Each item is a component of its own, and some have a keyword that no other has.
+    assert metrics["graph"]["train"]["unseen"] > metrics["graph"]["test"]["unseen"] == 0.0
     assert HclModel.from_pretrained(trained["hcl"].weights).config.latent_size == 6
 
 

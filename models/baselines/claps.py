@@ -108,7 +108,7 @@ class Claps(nn.Module):
 
     def nll(self, states: Tensor, targets: Tensor, real: Tensor) -> Tensor:
         """Return -log p of ``targets`` (B, T) from H, over all items."""
-        return item_nll(self.model.lm_head(states), targets, real).sum()
+        return F.cross_entropy(self.model.lm_head(states[real]), targets[real], reduction="sum")
 
     def unlikeness(self, source: Tensor, states: Tensor, real: Tensor) -> Tensor:
         """Return the cross-entropy of finding each source's target, over all items: L_cont."""

@@ -6,8 +6,6 @@ to raise, against p_n, the probability of pairs that match, and to lower that of
 
 import copy
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,18 +16,11 @@ from models.training import Step
 
 
 def pair_loss(advantage: Tensor, match: Tensor) -> Tensor:
-    """Return -log(1/2 + s (sigmoid(G) - 1/2)) of each pair.
-
-    In words: the chance that a pair is the target model's own, h = sigmoid(G), is drawn towards 1 for a match s of 1
-    and towards 0 for one of -1; a match of 0 teaches nothing.
+    """Return -log(1/2 + s (sigmoid(G) - 1/2)) of pairs, which draws sigmoid(G) to 1 for s of 1, and to 0 for -1.
 
     Args:
         advantage: G = log p_m(r | c) - log p_n(r | c), sums over all tokens, any shape.
-        match: s in [-1, 1], of the same shape.
-
-    Example:
-        >>> pair_loss(torch.zeros(2), torch.tensor([1.0, -0.3]))
-        tensor([0.6931, 0.6931])
+        match: s in [-1, 1], of the same shape; 0 teaches nothing.
     """
     # 1/2 + s (h - 1/2) = (1 + s) / 2 h + (1 - s) / 2 (1 - h), whose terms' logarithms are stable
     towards = torch.log((1 + match) / 2) + nn.functional.logsigmoid(advantage)
@@ -43,31 +34,21 @@ def matching(score: Tensor, threshold: float) -> Tensor:
 
 
 def contrast_share(step: float, speed: float) -> float:
-    """Return a, the share of the contrast in the loss, so many steps after the reference was frozen.
-
-    >>> round(contrast_share(3500, 1.0), 6)
-    0.5
-    """
+    """Return a, the share of the contrast in the loss, so many steps after the reference was frozen."""
     return min(1.0, max(0.0, (math.tanh((step * speed - 3500) / 1000) + 1) / 2))
-
-
-def pretraining_steps(sizes: Mapping[str, Any], total: int) -> int:
-    """Return how many of ``total`` steps come before the reference is frozen: the smaller of a count and a share."""
-    return min(int(sizes["pretrain_steps"]), round(sizes["pretrain_share"] * total))
 
 
 class GroupWise(PieceTransformer):
     """The target model: a Transformer as it is used; it is trained within :class:`GroupWiseTraining`.
 
-    ``sizes`` is a block :class:`stages.params.hcl_baselines.GroupWise`. Training batches hold candidates besides:
-    ``side`` 0 those contexts, ``side`` 1 those responses that stand beside an item's own other half, as
-    ``cand_x_ids``, ``cand_x_mask`` (B, 2, C, Lx), ``cand_y_in``, ``cand_y_out``, ``cand_y_mask`` (B, 2, C, T) and
-    ``cand_score`` (B, 2, C).
+    ``sizes`` is a block :class:`stages.params.hcl_baselines.GroupWise`. Training batches hold pairs besides, C other
+    contexts of each item's own response and C other responses to its own context: ``cand_x_ids``, ``cand_x_mask``
+    (B, 2, C, Lx), ``cand_y_in``, ``cand_y_out``, ``cand_y_in_mask`` (B, 2, C, T) and ``cand_score`` (B, 2, C).
     """
 
     def settled(self, total: int) -> int:
-        """Return the step at which the reference is frozen."""
-        return pretraining_steps(self.config.sizes, total)
+        """Return the step at which the reference is frozen: a count, or a share of all steps if that is less."""
+        return min(int(self.config.sizes["pretrain_steps"]), round(self.config.sizes["pretrain_share"] * total))
 
     def trainee(self) -> nn.Module:
         """Return the model with its reference."""
@@ -94,14 +75,14 @@ class GroupWiseTraining(nn.Module):
 
     def objective(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Return (1 - a) NLL + a times the contrast, as long as an item, and both parts, after pretraining by NLL."""
-        sizes = self.model.config.sizes
-        since = step.number - pretraining_steps(sizes, step.total)
-        if since == 0:
-            self.freeze()
+        begin = self.model.settled(step.total)
+        since = step.number - begin
         if since < 0:
             return {"loss": self.model.nll(batch)}
+        if since == 0:
+            self.freeze()
         nll, contrast = self.contrast(batch)
-        speed = sizes["speed"] or 7000 / max(1, step.total - pretraining_steps(sizes, step.total))
+        speed = self.model.config.sizes["speed"] or 7000 / (step.total - begin)
         share = contrast_share(since, speed)
         # the contrast is a value per pair, the likelihood one per token: losses are divided by tokens later
         whole = (1 - share) * nll + share * self.model.config.mean_target_length * contrast
@@ -118,12 +99,9 @@ class GroupWiseTraining(nn.Module):
         pairs, score = drawn(batch, self.model.config.sizes["sample_k"])
         own = -self.model.nll(pairs)
         reference = self.reference(pairs)
-        count = len(batch["x_ids"])
-        shape = (-1, count)  # the observed pairs first, then one draw for every item
-        match = torch.cat([torch.ones(1, count, device=score.device), matching(
-            score.view(*shape), self.model.config.sizes["threshold"])])
-        losses = pair_loss((own - reference).view(*shape), match)
-        return -own[:count], losses.mean(0)
+        count = len(batch["x_ids"])  # the observed pairs first, then one draw for every item
+        match = torch.cat([torch.ones_like(own[:count]), matching(score, self.model.config.sizes["threshold"])])
+        return -own[:count], pair_loss(own - reference, match).view(-1, count).mean(0)
 
     @torch.no_grad()
     def reference(self, batch: Batch) -> Tensor:
@@ -142,10 +120,8 @@ def drawn(batch: Batch, count: int) -> tuple[dict[str, Tensor], Tensor]:
     side = torch.randint(2, (count * items,), device=scores.device)
     which = torch.randint(candidates, (count * items,), device=scores.device)
     found = {}
-    for name, own in (("x_ids", "x_ids"), ("x_mask", "x_mask"), ("y_in", "y_in"), ("y_out", "y_out"),
-                      ("y_mask", "y_in_mask")):
-        taken = batch[f"cand_{name}"][rows, side, which]
-        length = max(batch[own].shape[1], taken.shape[1])
-        parts = (nn.functional.pad(part, (0, length - part.shape[1])) for part in (batch[own], taken))
-        found[own] = torch.cat(list(parts))
+    for name in ("x_ids", "x_mask", "y_in", "y_out", "y_in_mask"):
+        own, taken = batch[name], batch[f"cand_{name}"][rows, side, which]
+        length = max(own.shape[1], taken.shape[1])
+        found[name] = torch.cat([nn.functional.pad(part, (0, length - part.shape[1])) for part in (own, taken)])
     return found, scores[rows, side, which]

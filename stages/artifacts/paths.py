@@ -48,6 +48,11 @@ class DatasetPaths:
         return self.folder / "pair_classifier"
 
     @property
+    def character_encoder(self) -> Path:
+        """Folder of the encoder of its own word pieces (Hugging Face layout)."""
+        return self.folder / "character_encoder"
+
+    @property
     def s_tagger(self) -> Path:
         """Folder of the trained tagger of primary words (Hugging Face layout)."""
         return self.folder / "s_tagger"

@@ -58,7 +58,8 @@ def graph_of(triples: NodeTriples, params: "Graph") -> GraphTables:
     edges = relations.edges
     ranks, component = centrality(nodes, edges), components(nodes, edges)
     found = communities(nodes, edges, params.resolution)
-    metrics = {**_sizes(nodes, relations), **_shape(ranks, component, found), **contrast_shares(triples, edges)}
+    metrics = {**_sizes(nodes, relations), **_shape(ranks, component, found),
+               **contrast_shares(triples.of_examples(), edges)}
     return GraphTables(node_table(triples, edges, ranks.scores, component, found.number), edges.table(), metrics)
 
 

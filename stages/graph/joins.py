@@ -6,7 +6,7 @@ the order of Python's ``sorted``: node ids are positions among the sorted keywor
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory
@@ -21,13 +21,15 @@ import pyarrow.compute as pc
 from stages.artifacts.schemas import NO_KEYWORD
 from stages.artifacts.tables import ROW_GROUP, check_columns
 from stages.data.schemas.items import EXAMPLES
+from stages.data.schemas.texts import TEXTS
+from stages.data.schemas.tokens import TOKENS
 from stages.graph.schemas.clusters import CLUSTERS
 from stages.keywords.schemas.keywords import KEYWORDS
 from stages.runtime.errors import InputError
 
 # A table by its file (never in memory as a whole), or in memory.
 Rows: TypeAlias = Path | pa.Table | pd.DataFrame
-_SCHEMAS = {schema.name: schema for schema in (EXAMPLES, KEYWORDS, CLUSTERS)}
+_SCHEMAS = {schema.name: schema for schema in (EXAMPLES, KEYWORDS, CLUSTERS, TEXTS, TOKENS)}
 
 # Keywords of the training examples whose input keyword is unequal or equal (``condition``) to the mark for none.
 TRIPLES = f"""
@@ -44,7 +46,7 @@ _NODES = """
           UNION SELECT negative_keyword FROM triples)
     WHERE keyword IS NOT NULL"""
 _NUMBERED = """
-    SELECT x.node_id AS input, y.node_id AS output, coalesce(n.node_id, -1) AS negative FROM triples AS t
+    SELECT x.node_id AS input, y.node_id AS output, coalesce(n.node_id, -1) AS negative, t.own FROM triples AS t
     JOIN numbered AS x ON x.keyword = t.input_keyword
     JOIN numbered AS y ON y.keyword = t.output_keyword
     LEFT JOIN numbered AS n ON n.keyword = t.negative_keyword"""
@@ -68,11 +70,13 @@ DEFAULT_LIMITS = JoinLimits()
 
 @dataclass(frozen=True)
 class NodeTriples:
-    """The keyword triples of the training examples as node ids, in no particular order.
+    """The keyword triples of the training examples as node ids, in no particular order; a row per cluster of each.
 
     Attributes:
         names: the sorted distinct keywords; position is node id.
-        input, output, negative: node ids (n,) int32 of k_x, k_y+ and k_y-; -1 where there is no negative.
+        input, output, negative: node ids (n,) int32 of the cluster's keyword, k_y+ and k_y-; -1 where there is no
+            negative.
+        own: whether the cluster's keyword is the example's k_x (n,): once for each example.
         none: node id of the mark for "no keyword"; -1 if no text lacks one.
     """
 
@@ -80,10 +84,15 @@ class NodeTriples:
     input: np.ndarray
     output: np.ndarray
     negative: np.ndarray
+    own: np.ndarray
     none: int
 
     def __len__(self) -> int:
         return len(self.input)
+
+    def of_examples(self) -> "NodeTriples":
+        """Return the triples under their own keywords, one of each example."""
+        return replace(self, **{name: getattr(self, name)[self.own] for name in ("input", "output", "negative", "own")})
 
 
 def node_triples(examples: Rows, keywords: Rows, clusters: Rows, limits: JoinLimits) -> NodeTriples:
@@ -96,9 +105,11 @@ def node_triples(examples: Rows, keywords: Rows, clusters: Rows, limits: JoinLim
         limits: of the join.
     """
     with joining({"examples": examples, "keywords": keywords, "clusters": clusters}, limits) as connection:
-        columns = "keyword AS input_keyword, output_keyword, negative_keyword"
-        connection.execute(f"CREATE TEMP VIEW triples AS SELECT {columns} FROM clusters "
-                           f"UNION ALL SELECT {columns} FROM ({TRIPLES.format(condition='=')})")
+        columns = "c.keyword AS input_keyword, c.output_keyword, c.negative_keyword"
+        connection.execute(
+            f"CREATE TEMP VIEW triples AS SELECT {columns}, c.keyword = x.keyword AS own FROM clusters AS c "
+            f"JOIN examples AS e USING (example_id) JOIN keywords AS x ON x.text_id = e.source_id "
+            f"UNION ALL SELECT {columns}, TRUE FROM ({TRIPLES.format(condition='=')}) AS c")
         return numbered_triples(connection)
 
 
@@ -144,13 +155,13 @@ def _arrow(rows: pa.Table | pd.DataFrame) -> pa.Table:
 
 
 def numbered_triples(connection: duckdb.DuckDBPyConnection) -> NodeTriples:
-    """Return view ``triples`` (columns ``input_keyword``, ``output_keyword``, ``negative_keyword``) as node ids."""
+    """Return view ``triples`` (``input_keyword``, ``output_keyword``, ``negative_keyword``, ``own``) as node ids."""
     connection.execute(_NODES)
     names = connection.sql("SELECT keyword FROM numbered ORDER BY node_id").to_arrow_table()["keyword"]
-    columns: dict[str, list[np.ndarray]] = {"input": [], "output": [], "negative": []}
+    columns: dict[str, list[np.ndarray]] = {"input": [], "output": [], "negative": [], "own": []}
     for batch in connection.sql(_NUMBERED).to_arrow_reader(ROW_GROUP):
         for name, parts in columns.items():
-            parts.append(batch.column(name).to_numpy())
-    empty = np.zeros(0, dtype=np.int32)
+            parts.append(batch.column(name).to_numpy(zero_copy_only=False))
+    empty = {name: np.zeros(0, dtype=bool if name == "own" else np.int32) for name in columns}
     return NodeTriples(names=names.combine_chunks(), none=pc.index(names, NO_KEYWORD).as_py(),
-                       **{name: np.concatenate([empty, *parts]) for name, parts in columns.items()})
+                       **{name: np.concatenate([empty[name], *parts]) for name, parts in columns.items()})

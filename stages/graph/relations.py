@@ -92,7 +92,8 @@ def relate(triples: NodeTriples, max_nbr: int | None, max_cluster_outputs: int |
     nodes = len(triples.names)
     outputs = _members(triples, triples.output, max_cluster_outputs)
     negatives = _members(triples, triples.negative, max_cluster_outputs)
-    left, right = _factors(nodes, outputs, negatives, _members(triples, triples.output, None) if link_inputs else None)
+    own = triples.of_examples()
+    left, right = _factors(nodes, outputs, negatives, _members(own, own.output, None) if link_inputs else None)
     edges, dropped = [], Dropped()
     for first, last in _blocks(left, right, block):
         found, lost = _resolved(left[first:last] @ right, first, max_nbr)

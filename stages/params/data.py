@@ -129,8 +129,9 @@ class Ingest(Block):
     neg_encoder: str = Field("bundled", pattern=r"^(bundled|hub:.+|path:.+)$",
                              description="frozen, of whatever source `encoder` has; embeds texts for `mined`, on the "
                                          "CPU by one thread")
-    neg_ceiling: float | None = Field(None, gt=0, le=1, description="mined: cosine above which a text is taken for a "
-                                                                    "paraphrase that nobody labelled; null: none is")
+    neg_ceiling: float | None = Field(0.8, gt=0, le=1, description="mined: cosine above which a text is taken for a "
+                                                                   "paraphrase that nobody labelled, on the scale of "
+                                                                   "the bundled encoder; null: none is")
     told_apart: bool = Field(False, description="also count the items whose output `neg_encoder` finds nearer to the "
                                                 "input than the negative; counted anyway where they are mined")
     neg_pick: Literal["hardest", "random"] = "hardest"
@@ -329,9 +330,9 @@ class Keywords(Block):
         return given
 
 
-# HCL 3.1 has no caps, and links no input keywords.
+# HCL 3.1 has no caps, and links no input keywords; texts that "contain the same keyword" are a cluster.
 _GRAPH_PRESETS: dict[str, dict[str, Any]] = {
-    "paper": {"max_nbr": None, "max_cluster_outputs": None, "link_inputs": False}}
+    "paper": {"cluster_by": "contains", "max_nbr": None, "max_cluster_outputs": None, "link_inputs": False}}
 
 
 class Graph(Switches):
@@ -339,12 +340,28 @@ class Graph(Switches):
 
     presets: ClassVar[Presets] = _GRAPH_PRESETS
 
-    preset: Literal["paper"] | None = Field(None, description="paper: no links of inputs, no caps")
+    preset: Literal["paper"] | None = Field(None, description="paper: clusters by containment, no links of inputs, no "
+                                                              "caps")
+    cluster_by: Literal["top", "contains"] = Field("top", description="a cluster has the inputs whose keyword it is, "
+                                                                      "or all that contain it, word by word")
     max_nbr: int | None = Field(16, ge=1, description="neighbours kept per node and sign, by count; null keeps all")
     max_cluster_outputs: int | None = Field(512, ge=1, description="distinct outputs kept per cluster, by count; null "
                                                                    "keeps all")
     link_inputs: bool = True
     resolution: float = Field(1.0, gt=0, description="of the communities: higher gives more and smaller ones")
+
+
+class CharacterEncoder(Block):
+    """An encoder of word pieces of a data set's own (`encoder.source: characters:<data set>`)."""
+
+    min_count: int = Field(2, ge=1, description="rarer characters are unknown, Latin letters and digits never")
+    min_word_count: int = Field(5, ge=1, description="rarer words of several characters are spelt")
+    size: int = Field(256, ge=2, description="width; the layers' heads divide it")
+    layers: int = Field(4, ge=1)
+    heads: int = Field(4, ge=1)
+    feed_forward: int = Field(1024, ge=1)
+    window: int = Field(5, ge=1, description="of the skip-gram vectors, in pieces")
+    epochs: int = Field(5, ge=1, description="likewise")
 
 
 class NodeVectors(Block):

@@ -10,7 +10,8 @@ from stages.params.block import Block
 class BertScore(Block):
     """BERTScore: greedy cosine over contextual word pieces (METHODS E.4)."""
 
-    encoder: str | None = Field("bundled", pattern=r"^(bundled|hub:.+|path:.+)$", description="null leaves it out")
+    encoder: str | None = Field("bundled", pattern=r"^(bundled|hub:.+|path:.+|characters:.+)$",
+                                description="null leaves it out")
     layer: int | None = Field(None, ge=0, description="hidden states taken; null: the last, or the package's table")
     idf: bool = Field(False, description="weigh word pieces by IDF over the references")
 

@@ -14,6 +14,7 @@ from stages.params.data import Keywords
 # Tables that are made and joined to the pairs of the PGKPR track only where a model or a run reads them, and what DVC
 # watches in their place where none does; any file that always exists would do, but no two may be the same.
 UNREAD = {"psi": "models/rewriters/ianet.py", "s_tags": "models/s_tagger.py"}
+NO_OWN_ENCODER = "stages/keywords/character_encoder.py"  # likewise, where the encoder is not made here
 
 
 def with_names(content: Mapping[str, Any], datasets: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,6 +47,9 @@ def _maps(content: Mapping[str, Any], datasets: Mapping[str, Any]) -> dict[str, 
     paraphrased = _named(_value(models, "pgkpr"), datasets)
     read = {name: _read(content, name) for name in paraphrased}
 
+    source = _value(_value(content, "encoder"), "source")
+    own_encoder = source.removeprefix("characters:") if str(source).startswith("characters:") else None
+
     keyworded = [name for name in datasets if _value(datasets[name], "keywords") is not False]
     named_by = {name: _named_by(content, name) for name in keyworded}
 
@@ -61,6 +65,9 @@ def _maps(content: Mapping[str, Any], datasets: Mapping[str, Any]) -> dict[str, 
 
     reading = "that a comparison (side_by_side), the block keywords or models.pgkpr reads"
     return {
+        "own_encoders": ({"datasets": {} if own_encoder is None else {own_encoder: {}},
+                          "watched": NO_OWN_ENCODER if own_encoder is None else
+                          f"artifacts/{own_encoder}/character_encoder"}, "encoder that `encoder.source` names"),
         "paired_datasets": (_empty(paired), "data sets that are no labelled texts"),
         "compared_datasets": (_empty(compared), "data sets of pairs whose side_by_side is true"),
         "ranked_datasets": ({name: ranked(name) for name in ON_DEMAND},

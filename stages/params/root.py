@@ -15,6 +15,7 @@ from stages.params.clld import ClldModel, ClldRun, ConfusingPairs, EvaluateClld,
 from stages.params.data import (
     Annotate,
     Attribution,
+    CharacterEncoder,
     Dataset,
     Graph,
     Ingest,
@@ -29,7 +30,7 @@ from stages.params.data import (
     Yake,
 )
 from stages.params.evaluation import Compare, Evaluation
-from stages.params.for_dvc import UNREAD, with_names
+from stages.params.for_dvc import NO_OWN_ENCODER, UNREAD, with_names
 from stages.params.hcl import GenerateHcl, HclModel, HclRun, Probe, ProbeHcl, TrainHcl
 from stages.params.pgkpr import (
     EvaluatePgkpr,
@@ -94,7 +95,7 @@ class Cluster(Block):
 class Encoder(Block):
     """The pre-trained text encoder."""
 
-    source: str = Field("bundled", pattern=r"^(bundled|scratch|hub:.+|path:.+)$")
+    source: str = Field("bundled", pattern=r"^(bundled|scratch|hub:.+|path:.+|characters:.+)$")
 
 
 class Empty(Block):
@@ -112,6 +113,13 @@ class Named(Block):
     """What names the keywords of a data set, as DVC watches it."""
 
     method: str = Field("textrank", description="`keywords.method`, or what `keywords.by_dataset` has in its place")
+
+
+class OwnEncoders(Block):
+    """Encoders that are made here, as DVC makes and watches them."""
+
+    datasets: dict[Name, Empty] = Field(default_factory=dict, description="whose characters `encoder.source` names")
+    watched: str = Field(NO_OWN_ENCODER, description="its folder; a file that always exists for others")
 
 
 class Joined(Block):
@@ -182,6 +190,7 @@ class Params(Block):
     consulted_models: dict[Name, Empty] = Field(
         default_factory=dict, description="models that others of models.clld take their pairs of classes from "
                                           "(pairs_of); filled in from these")
+    own_encoders: OwnEncoders = Field(OwnEncoders(), description="likewise, filled in from `encoder`")
     ingest: Ingest = Ingest()
     annotate: Annotate = Annotate()
     textrank: TextRank = TextRank()
@@ -194,6 +203,7 @@ class Params(Block):
     keywords: Keywords = Keywords()
     side_by_side: SideBySide = SideBySide()
     graph: Graph = Graph()
+    character_encoder: CharacterEncoder = CharacterEncoder()
     node_vectors: NodeVectors = NodeVectors()
     train_hcl: TrainHcl = TrainHcl()
     generate_hcl: GenerateHcl = GenerateHcl()
@@ -257,6 +267,14 @@ class Params(Block):
         problems += [f"datasets.{name}: the name is taken by a folder of the project; choose another"
                      for name in self.datasets if name in RESERVED]
         problems += self._keyword_problems()
+        if (own := self.encoder.source.removeprefix("characters:")) != self.encoder.source and (
+                own not in self.paired_datasets):
+            problems.append(f"encoder.source: no data set of pairs is called {own!r}; "
+                            f"{nearest(own, self.paired_datasets)}")
+        scorer = self.evaluation.bertscore.encoder or ""
+        if scorer.startswith("characters:") and scorer != self.encoder.source:
+            problems.append(f"evaluation.bertscore.encoder: {scorer} is made only as encoder.source, and that is "
+                            f"{self.encoder.source}; name it there too, or take another one here")
         for name in self.datasets:
             problems += _problems(f"datasets.{name}.ingest", partial(self.ingest_settings, name))
         for track, checks in CHECKS.items():

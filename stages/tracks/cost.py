@@ -146,7 +146,7 @@ def shape(source: str) -> tuple[int, int, int, int]:
         width, inner, layers, words = (int(found[name]) for name in (
             "hidden_size", "intermediate_size", "num_hidden_layers", "vocab_size"))
         return width, inner, layers, words
-    return _BUNDLED if source in ("bundled", "scratch") else _BERT
+    return _BUNDLED if source in ("bundled", "scratch") or source.startswith("characters:") else _BERT
 
 
 def frozen_layers(source: str, kind: Kind) -> int:

@@ -5,11 +5,12 @@ same short answer, and yet have nothing to do with each other.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from stages.data.deduplication.taken_rows import Taken
-from stages.data.items.items import Items, plain_items
+from stages.data.items.items import Items, grouped, plain_items
 from stages.data.splitting.components import components
 
 _HASHES = np.iinfo(np.uint64).max
@@ -38,6 +39,19 @@ def opening_marks(taken: Taken, group: np.ndarray) -> np.ndarray:
     marks = np.full(int(group.max(initial=-1)) + 1, _HASHES, dtype=np.uint64)
     np.minimum.at(marks, group[taken.first], taken.opening)
     return marks
+
+
+def with_references(items: Items) -> Items:
+    """Return dialogues whose contexts of published evaluated splits are one item each, all right responses of which
+    are its references, the first one its target."""
+    first = np.unique(np.stack([items.source, items.rank]), axis=1, return_index=True, return_inverse=True)
+    one = np.arange(len(items))
+    evaluated = items.rank > 0
+    one[evaluated] = first[1][first[2].reshape(-1)][evaluated]
+    if (one == np.arange(len(items))).all():
+        return items
+    lists = grouped(one, items.target, len(items))
+    return replace(items, group=np.arange(len(items), dtype=np.int32), captions=lists).at(np.unique(one))
 
 
 def story_items(taken: Taken, mode: str) -> Items:

@@ -37,7 +37,18 @@ def row_counts(taken: Taken) -> dict[str, Any]:
 
 
 def source_counts(found: Connected, params: "Ingest") -> dict[str, Any]:
-    """Return the counts of what was read, and of the triples under every rule and source of negatives."""
+    """Return the counts of what was read, and of the triples under every rule and source of negatives.
+
+    Mined negatives, of which there are as many as retrieved ones, are counted where they are asked for.
+    """
+    counts = _source_counts(found, params)
+    if params.neg_source == "mined":
+        triples = counts["triples_by_negative_source"]
+        triples["mined"] = triples["retrieved"]
+    return counts
+
+
+def _source_counts(found: Connected, params: "Ingest") -> dict[str, Any]:
     taken, partners, sizes = found.taken, found.partners, found.sizes
     counts: dict[str, Any] = {
         "rows": row_counts(taken), "published_splits": [SPLITS[which] for which in taken.published],

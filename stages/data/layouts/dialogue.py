@@ -128,7 +128,24 @@ def _numbers(fields: Sequence[str]) -> list[float]:
         raise ValueError(f"broken line: the scores must be numbers ({error})") from error
 
 
+def _sources(columns: Mapping[str, Any]) -> dict[str, str]:
+    """Return the columns of a dialogue: its turns one by one, or context and response."""
+    turns = columns.get("turns") or []
+    rest = {role: column for role, column in columns.items() if role != "turns" and not (
+        turns and role in ("context", "response"))}
+    return {**{f"turn{number}": column for number, column in enumerate(turns, start=1)}, **rest}
+
+
+def _gathered(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of a row whose turns stand in columns of their own as context and response."""
+    turns = [value for role, value in content.items() if role.startswith("turn")]
+    rest = {role: value for role, value in content.items() if not role.startswith("turn")}
+    return {"context": turns[:-1], "response": turns[-1], **rest} if turns else rest
+
+
 def _problem(columns: Mapping[str, Any]) -> str:
+    if (turns := columns["turns"]) is not None and (not isinstance(turns, list) or len(turns) < 2):
+        return "needs at least two columns in columns.turns, the last one of which is the response"
     if (columns["candidates"] is None) != (columns["scores"] is None):
         return "needs columns.candidates and columns.scores together: name both or none"
     return ""
@@ -140,10 +157,12 @@ LAYOUTS = (
     Layout("dialogue", "turns and a response, with or without scored candidates", "dialogue", {
         "context": _CONTEXT_COLUMN,
         "response": Column("null: the last turn of the context", "response", needed=False),
+        "turns": Column("columns in place of both, the last one of the response", needed=False),
         "label": Column("0 or 1, whether the response is right", needed=False, values="truth"),
         "candidates": Column("sampled responses, the half whose contexts are most similar first", needed=False,
                              values="texts"),
-        "scores": Column("how well each candidate fits the context", needed=False, values="numbers")}, check=_problem),
+        "scores": Column("how well each candidate fits the context", needed=False, values="numbers")},
+           check=_problem, roles=_sources, convert=_gathered),
     Layout("douban_dialogue", "label, turns and response, as Wu et al. 2017 publish them", "dialogue", {
         "label": Column("0 or 1", "label", values="truth"), "context": _CONTEXT_COLUMN,
         "response": Column("a text", "response")}, True, "none", forms=(".txt",), files=_FILES, parse=line_of_turns),

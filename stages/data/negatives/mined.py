@@ -48,6 +48,7 @@ def frozen(source: str) -> Embed:
     except ValueError as error:
         raise InputError(f"ingest.neg_encoder: {error}.") from error
     assert tokenizer is not None  # a location always has one
+    tokenizer.truncation_side = "left"  # the latest turn of a dialogue survives
     longest = min(int(tokenizer.model_max_length), _LONGEST)
 
     def embedded(texts: Sequence[str]) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 from stages.artifacts.schemas import SPLITS
 from stages.data.deduplication.taken_rows import CONTINUATIONS
 from stages.data.items.captions import caption_items
-from stages.data.items.continuations import story_items
+from stages.data.items.continuations import story_items, with_references
 from stages.data.items.items import NO_TEXT, Items
 from stages.data.items.partners import given_items, labelled_items, paraphrase_items
 from stages.data.layouts.registry import roles_of, structure_of
@@ -47,6 +47,10 @@ def check_source(dataset: "Dataset", params: "Ingest") -> None:
         raise InputError("ingest.neg_source is labelled, but the data set has no labels of right and wrong responses. "
                          "Name the column in columns.label, or set neg_source to retrieved (ingest.douban_neg says "
                          "how) or none.")
+    if (params.neg_source == "mined" or params.told_apart) and dataset.language == "zh" and (
+            params.neg_encoder == "bundled"):
+        raise InputError("ingest.neg_encoder is bundled, which reads no Chinese. Name another encoder (hub:<id>, "
+                         "path:<folder>), or set ingest.neg_source to retrieved and told_apart to false.")
     if negative_origin(dataset, params) == "scored" and "scores" not in columns:
         raise InputError("ingest.douban_neg is scored, but the data set has no scored candidates. Name the columns "
                          "that hold them (columns.candidates and columns.scores), or set douban_neg to bm25 or random.")
@@ -74,7 +78,9 @@ def made_items(found: Connected, params: "Ingest", seed: int) -> Items:
     if params.neg_source == "labelled":
         return labelled_items(found.partners, taken.texts, rule_of(taken.structure, params), params.neg_pick, seed,
                               params.negatives)
-    return paraphrase_items(found.partners)
+    items = paraphrase_items(found.partners)
+    scored = params.neg_source == "retrieved" and params.douban_neg == "scored"  # whose candidates go by rows
+    return with_references(items) if taken.structure == "dialogue" and not scored else items
 
 
 def rule_of(structure: str, params: "Ingest") -> str:

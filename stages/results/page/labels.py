@@ -27,6 +27,8 @@ _LABELS = {
     "share_source_known": "input keyword is in the training graph",
     "triples_by_negative_source": "triples by source of negatives",
     "labelled_triples_by_rule": "labelled triples by rule",
+    "told_apart": "output nearer than the negative, to an untrained encoder",
+    "cosine_of_target": "cosine of the output", "cosine_of_negative": "cosine of the negative",
     "expected_keywords": "expected keywords per source", "primary_words": "primary words per source",
     "outside_vocabulary": "share of words outside the vocabulary", "max_length": "words of a text that models read",
     "not_taken_by_reason": "not taken", "non_paraphrases": "non-paraphrases", "largest_texts": "texts in the largest",

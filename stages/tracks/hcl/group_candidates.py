@@ -51,41 +51,31 @@ class CandidateBatches(TripleBatches):
         x_ids, x_mask = self.marks.around([self.sources.ids[item] for item in inputs.flatten().tolist()])
         y_in, y_mask = padded([[self.marks.start, *row] for row in targets], self.marks.pad)
         y_out, _ = padded([[*row, self.marks.end] for row in targets], self.marks.pad)
-        parts = {"x_ids": x_ids, "x_mask": x_mask, "y_in": y_in, "y_out": y_out, "y_mask": y_mask}
+        parts = {"x_ids": x_ids, "x_mask": x_mask, "y_in": y_in, "y_out": y_out, "y_in_mask": y_mask}
         return {**super().batch(items), "cand_score": self.scores[list(items)],
                 **{f"cand_{name}": part.unflatten(0, inputs.shape) for name, part in parts.items()}}
 
 
 def candidates(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], top: int,
                tail: int) -> tuple[Tensor, Tensor]:
-    """Return candidates (n, C) of items, C = min(top + tail, n - 1), and cosines of the pairs (n, 2, C).
-
-    Args:
-        sources, targets: word pieces of each item.
-        top, tail: how many of the most and of the least similar.
-    """
+    """Return candidates (n, C) of items, by their word pieces, C = min(top + tail, n - 1), and cosines (n, 2, C)."""
     n, size = len(sources), 1 + max(max(row, default=0) for row in [*sources, *targets])
     x, y = (_counts(rows, size) for rows in (sources, targets))
-    held = torch.zeros(size).index_add_(0, x.indices()[1], torch.ones(len(x.values())))
-    saturated, idf = _saturated(x), torch.log1p((n - held + 0.5) / (held + 0.5))
-    both = torch.zeros(size).index_add_(0, torch.cat([x.indices()[1], y.indices()[1]]),
-                                        torch.ones(len(x.values()) + len(y.values())))
-    x_vectors, y_vectors = (_unit(part, torch.log((1 + 2 * n) / (1 + both)) + 1) for part in (x, y))
+    held = x.indices()[1].bincount(minlength=size)
+    idf = torch.log1p((n - held + 0.5) / (held + 0.5))
+    lengths = torch.tensor([float(len(row)) for row in sources])[x.indices()[0]]
+    tf = x.values() / (x.values() + _K1 * (1 - _B + _B * lengths / lengths.mean()))
+    saturated, (x_vectors, y_vectors) = _with_values(x, tf), (_unit(part, idf) for part in (x, y))
     order = torch.from_numpy(np.random.default_rng(0).permutation(n)).float() / n * 1e-6  # decides ties alone
-    count = min(top + tail, n - 1)
-    near = min(top, count)
-    chosen, scores = [], []
+    count, chosen, scores = min(top + tail, n - 1), [], []
     for first in range(0, n, _ROWS):
         rows = torch.arange(first, min(first + _ROWS, n))
         alike = torch.sparse.mm(saturated, (_dense(x, rows) * idf).T).T - order  # (b, n)
-        own = torch.arange(len(rows)), rows
-        alike[own] = -torch.inf
-        best = alike.topk(near, dim=-1).indices
-        alike[own] = torch.inf
-        alike.scatter_(1, best, torch.inf)
-        picked = torch.cat([best, alike.topk(count - near, dim=-1, largest=False).indices], dim=-1)
-        chosen.append(picked)
-        cosines = [torch.sparse.mm(one, _dense(other, rows).T).T.gather(1, picked)
+        best = alike.index_put((rows - first, rows), torch.tensor(-torch.inf)).topk(min(top, count), dim=-1).indices
+        alike.scatter_(1, torch.cat([rows.unsqueeze(1), best], dim=-1), torch.inf)
+        worst = alike.topk(count - best.shape[1], dim=-1, largest=False).indices
+        chosen.append(torch.cat([best, worst], dim=-1))
+        cosines = [torch.sparse.mm(one, _dense(other, rows).T).T.gather(1, chosen[-1])
                    for one, other in ((x_vectors, y_vectors), (y_vectors, x_vectors))]
         scores.append(torch.stack(cosines, dim=1))
     return torch.cat(chosen), torch.cat(scores).clamp(0, 1)
@@ -94,29 +84,20 @@ def candidates(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]
 def _counts(rows: Sequence[Sequence[int]], size: int) -> Tensor:
     """Return how often each row has each piece, sparse (n, V)."""
     places = torch.tensor([[number, piece] for number, row in enumerate(rows) for piece in row], dtype=torch.int64)
-    found = torch.sparse_coo_tensor(places.view(-1, 2).T, torch.ones(len(places)), (len(rows), size),
-                                    check_invariants=False)
-    return found.coalesce()
-
-
-def _saturated(counts: Tensor) -> Tensor:
-    """Return BM25's weight of each piece in each row, without its idf."""
-    rows, tf = counts.indices()[0], counts.values()
-    lengths = torch.zeros(len(counts)).index_add_(0, rows, tf)
-    mean = lengths.mean().clamp(min=1e-9)
-    return _with_values(counts, tf * (_K1 + 1) / (tf + _K1 * (1 - _B + _B * lengths[rows] / mean)))
+    return torch.sparse_coo_tensor(places.view(-1, 2).T, torch.ones(len(places)), (len(rows), size),
+                                   check_invariants=False).coalesce()
 
 
 def _unit(counts: Tensor, idf: Tensor) -> Tensor:
     """Return rows of tf times idf, each of length 1."""
     rows, columns = counts.indices()
     values = counts.values() * idf[columns]
-    norms = torch.zeros(len(counts)).index_add_(0, rows, values**2).sqrt()
-    return _with_values(counts, values / norms[rows])
+    return _with_values(counts, values / rows.bincount(values**2, len(counts)).sqrt()[rows])
 
 
 def _with_values(like: Tensor, values: Tensor) -> Tensor:
-    return torch.sparse_coo_tensor(like.indices(), values, like.shape, is_coalesced=True, check_invariants=False)
+    return torch.sparse_coo_tensor(like.indices(), values.float(), like.shape, is_coalesced=True,
+                                   check_invariants=False)
 
 
 def _dense(counts: Tensor, rows: Tensor) -> Tensor:
@@ -125,9 +106,8 @@ def _dense(counts: Tensor, rows: Tensor) -> Tensor:
 
 def _labels(items: pd.DataFrame, chosen: Tensor) -> Tensor:
     """Return 1 for candidates that the data have as pairs with an item's other half, in either direction, else 0."""
-    sources, targets = items["source"].tolist(), items["target"].tolist()
-    known = {pair for x, y in zip(sources, targets, strict=True) for pair in ((x, y), (y, x))}
-    found = [[[(sources[other], targets[item]) in known for other in row], [(sources[item], targets[other]) in known
-                                                                         for other in row]]
-             for item, row in enumerate(chosen.tolist())]
-    return torch.tensor(found, dtype=torch.float32)
+    x, y = items["source"].tolist(), items["target"].tolist()
+    known = {*zip(x, y, strict=True), *zip(y, x, strict=True)}
+    return torch.tensor([[[(x[other], y[item]) in known for other in row], [(x[item], y[other]) in known
+                                                                            for other in row]]
+                         for item, row in enumerate(chosen.tolist())], dtype=torch.float32)

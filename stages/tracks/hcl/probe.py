@@ -138,6 +138,8 @@ def _swap(paraphraser: Paraphraser, items: pd.DataFrame, training: pd.DataFrame,
 
 
 def _rounded(content: Any) -> Any:
+    if isinstance(content, list):
+        return [_rounded(value) for value in content]
     if isinstance(content, dict):
         return {name: _rounded(value) for name, value in content.items()}
     return round(content, _DECIMALS) if isinstance(content, float) else content

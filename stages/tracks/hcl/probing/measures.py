@@ -6,8 +6,11 @@ import numpy as np
 import pandas as pd
 from scipy.spatial.distance import cdist
 
+from stages.metrics.resampling import interval, mean_statistic, resampled
+
 NEIGHBOURS = 5
 # To the input's point, mu_p.
+RESAMPLES, LEVEL = 1000, 0.95
 _FROM_INPUT = ("positive", "negative", "output_keyword", "impostor_keyword")
 
 
@@ -15,7 +18,7 @@ def separation(points: pd.DataFrame, pairs: pd.DataFrame) -> dict[str, object]:
     """Return the measures of a model's points; those that nothing can be said about are None.
 
     - ``distance_from_input``: for each kind, the mean Euclidean distance between an item's point of that kind and its
-      input's, mu_p.
+      input's, mu_p; ``intervals`` has those of these means, and of the three shares that follow, over items.
     - ``share_positive_nearer``: share of items with a negative whose mu_q(y+) is nearer to mu_p than mu_q(y-) is.
     - ``share_positive_nearer_kl``: the same by KL(q || p), the distance that the instance contrast is about.
     - ``share_output_keyword_nearer``: share of items with an impostor whose output keyword is nearer to q(z|x,y+) than
@@ -32,11 +35,22 @@ def separation(points: pd.DataFrame, pairs: pd.DataFrame) -> dict[str, object]:
         return {}
     by_kind = {str(kind): rows.set_index("example_id")["vector"] for kind, rows in points.groupby("kind")}
     distances = {kind: _from_input(by_kind, kind) for kind in _FROM_INPUT if kind in by_kind}
+    shares = {"share_positive_nearer": _smaller(distances.get("positive"), distances.get("negative")),
+              "share_positive_nearer_kl": _smaller(pairs["kl_positive"], pairs["kl_negative"]),
+              "share_output_keyword_nearer": _smaller(pairs["level_output"], pairs["level_impostor"])}
     return {"distance_from_input": {kind: _mean(values.to_numpy()) for kind, values in distances.items()},
-            "share_positive_nearer": _share_smaller(distances.get("positive"), distances.get("negative")),
-            "share_positive_nearer_kl": _share_smaller(pairs["kl_positive"], pairs["kl_negative"]),
-            "share_output_keyword_nearer": _share_smaller(pairs["level_output"], pairs["level_impostor"]),
+            **{name: _mean(values) for name, values in shares.items()},
+            "intervals": {**{name: mean_interval(values.to_numpy()) for name, values in distances.items()},
+                          **{name: mean_interval(values) for name, values in shares.items()}},
             **_same_kind(points), **_own_target(by_kind)}
+
+
+def mean_interval(values: np.ndarray) -> list[float] | None:
+    """Return the bootstrap interval of the mean of ``values`` (n,), one per item; None for no item."""
+    if not len(values):
+        return None
+    found = resampled({"mean": mean_statistic(values.astype(np.float64))}, RESAMPLES, 0)
+    return list(interval(found["mean"], LEVEL))
 
 
 def _from_input(by_kind: Mapping[str, pd.Series], kind: str) -> pd.Series:
@@ -47,12 +61,12 @@ def _from_input(by_kind: Mapping[str, pd.Series], kind: str) -> pd.Series:
     return pd.Series(np.linalg.norm(gaps.astype(np.float64), axis=1), index=others.index)
 
 
-def _share_smaller(one: pd.Series | None, other: pd.Series | None) -> float | None:
-    """Return the share of items in which ``one`` is smaller, among those that have both."""
+def _smaller(one: pd.Series | None, other: pd.Series | None) -> np.ndarray:
+    """Return whether ``one`` is smaller, for each of the items that have both."""
     if one is None or other is None:
-        return None
+        return np.zeros(0, dtype=bool)
     both = pd.concat([one, other], axis=1, keys=["one", "other"]).dropna()
-    return _mean((both["one"] < both["other"]).to_numpy())
+    return (both["one"] < both["other"]).to_numpy()
 
 
 def _same_kind(points: pd.DataFrame) -> dict[str, float | None]:

@@ -10,10 +10,12 @@ import torch
 from models.hcl.keyword_graph import KeywordGraph
 from stages.artifacts.schemas import NO_KEYWORD
 from stages.metrics.retention import keyword_retention
+from stages.metrics.tokens import basic_tokens
 from stages.normal_form import normal_form
 from stages.runtime.errors import InputError, nearest
 from stages.runtime.seeds import generator
 from stages.tracks.hcl.decoding import Paraphraser
+from stages.tracks.hcl.probing.measures import mean_interval
 
 CHOICES = ("textrank", "random", "given")
 
@@ -117,8 +119,7 @@ def swapped(paraphraser: Paraphraser, sample: pd.DataFrame, choices: pd.DataFram
         table["keyword"] = None
     own = table[table["choice"] == "textrank"].set_index("example_id")["prediction"]
     table["same_as_textrank"] = table["prediction"].to_numpy() == own.loc[table["example_id"]].to_numpy()
-    words = [word if isinstance(word, str) else None for word in table["keyword"]]
-    table["shows_keyword"] = keyword_retention(table["prediction"].tolist(), words)
+    table["shows_keyword"] = keyword_retention(table["prediction"].tolist(), _words(table))
     return table.sort_values(["example_id", "choice"], ignore_index=True)
 
 
@@ -130,17 +131,44 @@ def _rows(made: pd.DataFrame, choice: str, items: pd.DataFrame) -> pd.DataFrame:
         "prediction": made["prediction"].to_numpy(), "reference": target.loc[made["example_id"]].to_numpy()})
 
 
-def swap_measures(table: pd.DataFrame) -> dict[str, dict[str, float | int | None]]:
-    """Return for each choice how many items have it, and two shares of their outputs.
+def swap_measures(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
+    """Return for each choice how many items have it, and means over their outputs with intervals over items.
 
-    ``share_changed``: differ from the output under the input's own keyword. ``share_shows_keyword``: show the keyword
-    that conditioned them, by word stems, of those that have one.
+    - ``share_changed``: differ from the output under the input's own keyword.
+    - ``edit_distance``: from that output, see :func:`edit_distance`.
+    - ``share_shows_keyword``: show the keyword that conditioned them, by word stems, of those that have one; beside it
+      ``share_shows_unasked``: of the outputs under the input's own keyword, how many show this one.
     """
-    found: dict[str, dict[str, float | int | None]] = {}
+    own = table[table["choice"] == "textrank"].set_index("example_id")["prediction"]
+    found: dict[str, dict[str, Any]] = {}
     for choice in CHOICES:
         rows = table[table["choice"] == choice]
-        shown = rows["shows_keyword"].dropna()
+        before, keywords = own.loc[rows["example_id"]].tolist(), _words(rows)
+        values = {"share_changed": (~rows["same_as_textrank"].astype(bool)).to_numpy(),
+                  "edit_distance": np.array([edit_distance(*pair) for pair in zip(before, rows["prediction"],
+                                                                                  strict=True)]),
+                  "share_shows_keyword": _there(rows["shows_keyword"].tolist()),
+                  "share_shows_unasked": _there(keyword_retention(before, keywords))}
         found[choice] = {"items": len(rows),
-                         "share_changed": float((~rows["same_as_textrank"].astype(bool)).mean()) if len(rows) else None,
-                         "share_shows_keyword": float(shown.astype(bool).mean()) if len(shown) else None}
+                         **{name: float(value.mean()) if len(value) else None for name, value in values.items()},
+                         "intervals": {name: mean_interval(value) for name, value in values.items()}}
     return found
+
+
+def edit_distance(one: str, other: str) -> float:
+    """Return the Levenshtein distance of two texts in basic tokens, over the length of the longer one."""
+    first, second = basic_tokens(one), basic_tokens(other)
+    row = list(range(len(second) + 1))
+    for number, token in enumerate(first, start=1):
+        corner, row[0] = row[0], number
+        for place, match in enumerate(second, start=1):
+            corner, row[place] = row[place], min(row[place] + 1, row[place - 1] + 1, corner + (token != match))
+    return row[-1] / max(len(first), len(second), 1)
+
+
+def _words(rows: pd.DataFrame) -> list[str | None]:
+    return [word if isinstance(word, str) else None for word in rows["keyword"]]
+
+
+def _there(shown: list[bool | None]) -> np.ndarray:
+    return np.array([bool(one) for one in shown if one is not None], dtype=bool)

@@ -1,0 +1,117 @@
+"""An encoder of a data set's own characters: vocabulary, vectors, the same bytes, and who may name it."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from models.encoders import embed, load_encoder, special_ids
+from pipeline.recipes import read_recipe
+from stages.artifacts.paths import DatasetPaths
+from stages.encoders import resolve_encoder
+from stages.keywords import character_encoder
+from stages.keywords.character_encoder import run, vocabulary
+from stages.params import parse_params
+from stages.params.data import CharacterEncoder
+from stages.runtime.errors import InputError
+
+TEXTS = ["今天天气很好 [SEP] 天气好", "明天天气不好", "iphone 很好用 [SEP] iphone", "我的 iPhone 不好用", "今天不好"]
+VALUES = CharacterEncoder(min_word_count=3, size=16, layers=2, heads=2, feed_forward=32, epochs=2).plain()
+
+
+def made(seed=13, **changes):
+    return run({"train": TEXTS, "validation": ["今天 ipad 很贵"], "test": []}, VALUES | changes, seed)
+
+
+def test_the_vocabulary_is_of_characters_frequent_words_and_what_spells_the_others():
+    pieces = vocabulary(TEXTS, 2, 3)
+    assert {"今", "天", "好", "iphone", "a", "9", "##a", "##9"} < set(pieces)
+    assert not {"明", "我", "sep", "今天"} & set(pieces)  # once, once, a mark of turns, and no word to BERT
+    assert pieces[:5] == list(character_encoder.SPECIAL) and len(set(pieces)) == len(pieces)
+    assert "iphone" not in vocabulary(TEXTS, 2, 4) and "明" in vocabulary(TEXTS, 1, 4)
+
+
+def test_unknown_pieces_are_counted_by_split_and_latin_words_are_spelt():
+    found = made()
+    assert found.metrics["share_unknown"] == {
+        "train": pytest.approx(3 / 32, abs=1e-6), "validation": pytest.approx(1 / 8, abs=1e-6), "test": None}
+    assert found.tokenizer.tokenize("今天 [SEP] iPad贵") == ["今", "天", "[SEP]", "i", "##p", "##a", "##d", "[UNK]"]
+
+
+def test_untrained_layers_leave_each_text_the_mean_of_its_pieces(tmp_path):
+    found = made()
+    found.model.save_pretrained(tmp_path)
+    found.tokenizer.save_pretrained(tmp_path)
+    encoder, tokenizer = load_encoder(tmp_path)
+    assert sorted(special_ids(tokenizer).values()) == [0, 1, 2, 3, 4]
+    read = tokenizer(["天气很好", "不好"], padding=True, return_tensors="pt")
+    mask = read["attention_mask"].bool()
+    pieces = encoder.embeddings(read["input_ids"])
+    wanted = torch.stack([row[there].mean(0) for row, there in zip(pieces, mask, strict=True)])
+    torch.testing.assert_close(embed(encoder, read["input_ids"], mask), wanted, atol=1e-5, rtol=0)
+    encoder.train()
+    embed(encoder, read["input_ids"], mask).square().sum().backward()
+    assert encoder.encoder.layer[0].output.dense.weight.grad.abs().max() > 0  # and yet they can be trained
+
+
+def test_the_same_texts_and_seed_give_the_same_bytes(tmp_path):
+    for name, seed in (("one", 13), ("again", 13), ("other", 14)):
+        found = made(seed)
+        found.model.save_pretrained(tmp_path / name)
+        found.tokenizer.save_pretrained(tmp_path / name)
+    files = {name: {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()}
+             for name in ("one", "again", "other")}
+    assert files["one"] == files["again"]
+    assert files["one"]["model.safetensors"] != files["other"]["model.safetensors"]
+    assert files["one"]["tokenizer.json"] == files["other"]["tokenizer.json"]
+
+
+def test_characters_of_one_company_are_alike():
+    rng = np.random.default_rng(0)
+    company = [[chr(first + number) for number in range(30)] for first in (0x4E00, 0x5E00)]
+    texts = ["".join(rng.choice(company[number % 2], 10)) for number in range(400)]
+    found = run({"train": texts, "validation": [], "test": []}, VALUES | {"epochs": 10}, 13)
+    table = found.model.embeddings.word_embeddings.weight.detach()
+    table = torch.nn.functional.normalize(table[found.tokenizer.convert_tokens_to_ids(sum(company, []))], dim=1)
+    alike = table @ table.T
+    assert alike[:30, :30].mean() > 0.5 > 0 > alike[:30, 30:].mean()
+
+
+def test_texts_of_a_split_are_those_of_its_items():
+    examples = pd.DataFrame({"split": ["train", "train", "test"], "source_id": [1, 2, 3], "target_id": [2, 0, 0],
+                             "negative_id": [4, None, None]})
+    texts = pd.DataFrame({"text_id": range(6), "text": list("abcdef")})
+    assert character_encoder._texts(examples, texts) == {"train": list("abce"), "validation": [], "test": ["a", "d"]}
+
+
+def params(source, scorer="bundled", **datasets):
+    datasets = datasets or {"mine": {"source": "x.csv", "layout": "pairs", "columns": {"source": "a", "target": "b"}}}
+    return parse_params({"recipe": "r", "encoder": {"source": source}, "datasets": datasets,
+                         "evaluation": {"bertscore": {"encoder": scorer}}}, "params")
+
+
+def test_the_stage_is_made_only_for_the_data_set_that_is_named():
+    own = params("characters:mine", "characters:mine").own_encoders
+    assert list(own.datasets) == ["mine"] and own.watched == DatasetPaths("mine").character_encoder.as_posix()
+    assert params("bundled").own_encoders.datasets == {}
+    recipe = read_recipe("cpu-hcl-dialogue", data="x")
+    assert list(recipe.own_encoders.datasets) == ["standins-all"]
+
+
+@pytest.mark.parametrize(("source", "scorer", "message"), [
+    ("characters:mien", "bundled", "encoder.source: no data set of pairs is called 'mien'; did you mean 'mine'"),
+    ("bundled", "characters:mine", "bertscore.encoder: characters:mine is made only as encoder.source"),
+    ("letters:mine", "bundled", "encoder.source: ")])
+def test_an_encoder_that_is_not_made_is_refused(source, scorer, message):
+    with pytest.raises(InputError, match=message):
+        params(source, scorer)
+
+
+def test_the_encoder_is_found_by_its_data_set_and_marked_as_from_scratch(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"characters:mine: .*holds no config.json"):
+        resolve_encoder("characters:mine")
+    found, folder = made(), DatasetPaths("mine").character_encoder
+    found.model.save_pretrained(folder)
+    found.tokenizer.save_pretrained(folder)
+    assert resolve_encoder("characters:mine").description["name"] == "characters of mine (from scratch)"
