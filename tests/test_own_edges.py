@@ -19,6 +19,7 @@ from stages.graph.clusters import Searched
 from stages.graph.joins import DEFAULT_LIMITS, node_triples
 from stages.graph.relations import relate
 from stages.params.data import Graph
+from stages.results.tracks.hcl import HCL, row
 from stages.tracks.hcl.architectures.hcl import keyword_graph
 from stages.tracks.hcl.items import joined_items
 from stages.tracks.hcl.sight import GraphTables, leaks, sight_of
@@ -289,3 +290,20 @@ def test_views_that_nobody_has_are_an_error(encoder):
     batch |= {"y_in_mask": torch.ones(1, 2, dtype=torch.bool), "unseen_vectors": torch.zeros(1, tiny_hcl.WIDTH)}
     with pytest.raises(ValueError, match="the planner has no views"):
         built.model().planner().plan(batch)
+
+
+def test_gradients_reach_the_attention_through_views_and_not_the_vectors(encoder):
+    built = whole(encoder, True)
+    model = built.model()
+    found, _ = keywords_of(built, model, sight(built, "component", True))
+    (found.u_in ** 2 * torch.randn_like(found.u_in)).sum().backward()
+    assert all(float(parameter.grad.abs().max()) > 0 for parameter in model.attention.parameters())
+    assert not model.graph.h0.requires_grad
+
+
+@pytest.mark.parametrize(("settings", "label"), [
+    ({}, "HCL"), ({"own_edges": "component"}, "HCL"), ({"own_edges": "leaking"}, "HCL with the leaking graph"),
+    ({"own_edges": "item"}, "HCL, own edges of the item alone hidden"),
+    ({"own_edges": "leaking", "iterations": 0}, "HCL without the graph, own texts of the item seen in h0")])
+def test_rows_are_named_by_what_items_see(settings, label):
+    assert HCL.names.label(row({"graph": settings}, {})) == label

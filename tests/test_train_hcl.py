@@ -53,10 +53,10 @@ def graph():
     return keyword_graph(nodes, tiny_training.edges(), tiny_training.vectors(nodes))
 
 
-def settings(**training):
+def settings(latent=None, **training):
     values = {"epochs": 2, "batch_size": 4, "micro_batch": 4, "max_source": 12, "max_target": 8,
               "learning_rate": 1e-2}
-    return TrainHcl.model_validate({"latent": {"size": 6}, "decoder": {"layers": 1},
+    return TrainHcl.model_validate({"latent": {"size": 6, **(latent or {})}, "decoder": {"layers": 1},
                                     "training": {**values, **training}}).model_dump()
 
 
@@ -77,11 +77,12 @@ def test_training_lowers_the_loss_and_keeps_the_best_epoch(encoder, tmp_path):
         assert f"train_{name}" in trained.history.rows[0]
 
 
-def test_a_killed_training_ends_with_the_same_weights(encoder, tmp_path):
-    whole = train(encoder, FolderCheckpoints(tmp_path / "whole", "a"))
+@pytest.mark.parametrize("latent", [{}, {"posterior": "relative", "batch_norm": 0.5, "prior_share": 0.5}], ids=str)
+def test_a_killed_training_ends_with_the_same_weights(encoder, tmp_path, latent):
+    whole = train(encoder, FolderCheckpoints(tmp_path / "whole", "a"), latent=latent)
     with pytest.raises(Killed):
-        train(encoder, DyingStore(tmp_path / "killed", "a"))
-    resumed = train(encoder, FolderCheckpoints(tmp_path / "killed", "a"))
+        train(encoder, DyingStore(tmp_path / "killed", "a"), latent=latent)
+    resumed = train(encoder, FolderCheckpoints(tmp_path / "killed", "a"), latent=latent)
     for (name, one), two in zip(whole.model.state_dict().items(), resumed.model.state_dict().values(), strict=True):
         assert torch.equal(one, two), name
     assert whole.history.rows == resumed.history.rows
@@ -260,10 +261,13 @@ def test_stage_writes_model_history_items_and_metrics(trained):
     assert metrics["best_epoch"] == best["epoch"]
     for name, value in metrics["validation"].items():
         assert value == pytest.approx(best[f"validation_{name}"], rel=1e-6), name
-    for name in ("active_units", "kl", "reconstruction_prior", "reconstruction_zero", "instance_vanished"):
+    for name in ("active_units", "kl", "kl_train", "kl_gap", "under_floor", "reconstruction_prior",
+                 "reconstruction_mean", "reconstruction_zero", "instance_vanished"):
         assert f"validation_{name}" in history, name
     # every keyword of validation and test is one of training
     assert metrics["keywords"] == {"validation": 1.0, "test": 1.0}
+    # Each item is a component of its own, and some have a keyword that no other has.
+    assert metrics["graph"]["train"]["unseen"] > metrics["graph"]["test"]["unseen"] == 0.0
     assert HclModel.from_pretrained(trained["hcl"].weights).config.latent_size == 6
 
 

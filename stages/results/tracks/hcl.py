@@ -119,6 +119,8 @@ def _seen(settings: Mapping[str, Any]) -> frozenset[str]:
     if settings.get("preset") or removed_parts(settings) & {"keyword", "latent"}:
         return frozenset()
     seen = settings.get("graph", {}).get("own_edges")
+    if seen == "leaking" and "graph" in removed_parts(settings):
+        return frozenset({"own texts of the item seen in h0"})
     return frozenset({_SEEN[seen]} if seen in _SEEN else ())
 
 
