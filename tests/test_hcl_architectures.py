@@ -6,7 +6,9 @@ import re
 import pandas as pd
 import pytest
 import tiny_training
+import torch
 import yaml
+from safetensors.torch import load_file
 
 from pipeline.predict import predict
 from pipeline.schemas import SCHEMAS
@@ -92,8 +94,34 @@ def test_new_texts_are_rewritten_without_keywords(project, monkeypatch):
                      for source, prediction in zip(texts["source"], texts["prediction"], strict=True)]
 
 
+def test_a_baseline_goes_on_from_one_of_its_kind(project, monkeypatch, capsys):
+    """At a rate that moves nothing it is the model that it began with; with other sizes it is refused."""
+    monkeypatch.chdir(project)
+    before = (project / "params.yaml").read_text()
+    params = yaml.safe_load(before)
+    still = {**PIECES, "training": {"epochs": 1, "taken_rate": 1e-12}}
+    params["models"]["hcl"]["onward"] = {"dataset": "tiny", "init_from": "pieces", "overrides": still}
+    params["models"]["hcl"]["wider"] = {"dataset": "tiny", "init_from": "pieces", "overrides": {
+        **still, "transformer": {**PIECES["transformer"], "feed_forward": 64}}}
+    (project / "params.yaml").write_text(yaml.safe_dump(params))
+    try:
+        assert train.main(["onward"]) == 0
+        assert train.main(["wider"]) == 1
+    finally:
+        (project / "params.yaml").write_text(before)
+    assert re.search(r"the model in init_from has other sizes \(.*\); give both rows the same", capsys.readouterr().err)
+    first, onward = (load_file(ModelPaths(name, 13).weights / "model.safetensors") for name in ("pieces", "onward"))
+    assert first.keys() == onward.keys()
+    for name, weight in first.items():
+        torch.testing.assert_close(onward[name], weight, rtol=0, atol=1e-6)
+    loss = {name: json.loads(ModelPaths(name, 13).metrics.read_text())["validation"]["loss"]
+            for name in ("pieces", "onward")}
+    assert loss["onward"] == pytest.approx(loss["pieces"], rel=1e-4)
+
+
 @pytest.mark.parametrize(("model", "decode", "message"), [
-    ({"init_from": "hcl"}, {}, "init_from: a model of architecture transformer starts from no other of this table"),
+    ({"init_from": "hcl"}, {}, "init_from: hcl is of architecture hcl; a model of architecture transformer goes on "
+                               "from one of its own"),
     ({}, {"keyword": "random"}, "generate_hcl.keyword is 'random', but this model has no keyword"),
 ])
 def test_what_it_cannot_do_is_refused(project, monkeypatch, capsys, model, decode, message):

@@ -1,5 +1,6 @@
 """Baselines of word pieces on the items of the HCL track: their batches, task and training (METHODS B)."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -10,10 +11,12 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from models.baselines.auto import load_pieces
 from models.baselines.base import Batch, OwnPieceModel, PieceConfig
 from models.training import BatchedTask, CheckpointStore, History, Parameters, Step, fit
 from stages.encoders import resolve_encoder
 from stages.runtime.errors import InputError
+from stages.runtime.fingerprint import sha256_of
 from stages.runtime.seeds import derived_seed
 from stages.runtime.training import loop_settings
 from stages.tracks.hcl.architecture import TABLES, Architecture, HclRow
@@ -210,20 +213,52 @@ class PieceTask(BatchedTask):
 
 def _prepared(baseline: Baseline, row: HclRow) -> Training[TrainedPieces]:
     training, sizes = row.values["training"], row.values[baseline.name]
-    if row.init_from is not None:
-        raise InputError(f"models.hcl.{row.name}.init_from: a model of architecture {baseline.name} starts from no "
-                         f"other of this table; take init_from out.")
-    start = baseline.start(row, sizes)
+    start, (initial, described) = baseline.start(row, sizes), _initial(baseline, row)
     on = PieceOrigin(baseline.name, row.paths.name, start.said, asdict(start.marks),
                      *(training[name] for name in ("max_source", "max_target", "keep")))
     return Training([baseline.code], baseline.name, training,
                     [row.paths.table(schema.name) for schema in TABLES],
-                    partial(run, baseline, start, row.items, row.values, row.seed),
-                    partial(_folder, baseline, row, on, start), start.described)
+                    partial(run, baseline, start, row.items, row.values, row.seed, initial=initial),
+                    partial(_folder, baseline, row, on, start), {**start.described, **described})
+
+
+def _initial(baseline: Baseline, row: HclRow) -> tuple[Any, dict[str, Any]]:
+    """Return the trained model of this architecture that ``row`` goes on from, and its description; nothing for None.
+
+    Raises:
+        InputError: it is not trained yet, or of another architecture.
+    """
+    if row.init_from is None:
+        return None, {}
+    folder = row.init_from.weights
+    if not row.init_from.metrics.exists():
+        raise InputError(f"models.hcl.{row.name}.init_from: {row.init_from.name} is not trained yet. Train it with "
+                         f"`keycontrast run train_hcl@{row.init_from.name}`.")
+    architecture = json.loads(row.init_from.metrics.read_text(encoding="utf-8"))["architecture"]
+    if architecture != baseline.name:
+        raise InputError(f"models.hcl.{row.name}.init_from: {row.init_from.name} is of architecture {architecture}; a "
+                         f"model of architecture {baseline.name} goes on from one of its own.")
+    described = {"name": row.init_from.name, "sha256": sha256_of(folder / "model.safetensors")}
+    return load_pieces(folder, baseline.name), {"init_from": described}
+
+
+def _taken_over(model: nn.Module, initial: nn.Module) -> None:
+    """Put the weights of ``initial`` into ``model``.
+
+    Raises:
+        InputError: they are of other sizes.
+    """
+    own, other = model.state_dict(), initial.state_dict()
+    unlike = [name for name in sorted(own.keys() | other.keys())
+              if name not in own or name not in other or own[name].shape != other[name].shape]
+    if unlike:
+        raise InputError(f"models.hcl: the model in init_from has other sizes ({unlike[0]}); give both rows the same.")
+    model.load_state_dict(other)
 
 
 def run(baseline: Baseline, start: Start, items: pd.DataFrame, values: Mapping[str, Any], seed: int,
-        store: CheckpointStore, device: str = "cpu", open_bar: OpenBar | None = None) -> TrainedPieces:
+        store: CheckpointStore, device: str = "cpu", open_bar: OpenBar | None = None,
+        initial: Any = None) -> TrainedPieces:
     """Train a model on the training items and keep the epoch of smallest validation loss.
 
     Args:
@@ -235,9 +270,10 @@ def run(baseline: Baseline, start: Start, items: pd.DataFrame, values: Mapping[s
         store: keeps the training's state.
         device: ``cpu`` or ``cuda``.
         open_bar: given steps in all and done, returns a progress bar.
+        initial: trained model of this kind whose weights it goes on from, at ``training.taken_rate`` if there is one.
 
     Raises:
-        InputError: no training or no validation item.
+        InputError: no training or no validation item, or an ``initial`` of other sizes.
     """
     training = values["training"]
     train, validation = (_split(items, split) for split in ("train", "validation"))
@@ -245,6 +281,9 @@ def run(baseline: Baseline, start: Start, items: pd.DataFrame, values: Mapping[s
     batches = baseline.batches(train, start, training, sizes), triples(validation, start, training, sizes)
     torch.manual_seed(derived_seed(seed, STAGE, "weights"))
     model = baseline.built(Making(baseline.name, sizes, start, batches[0].mean_target_length, train, training))
+    if initial is not None:
+        _taken_over(model, initial)
+        training = {**training, "learning_rate": training["taken_rate"] or training["learning_rate"]}
     nn.Module.to(model, device)
     task = PieceTask(model, (train, validation), batches, start.tokenizer, training, seed)
     settings = replace(settings, patience_from=model.settled(settings.total_steps(len(train))))
@@ -267,7 +306,7 @@ def _folder(baseline: Baseline, row: HclRow, on: PieceOrigin, start: Start, trai
         f"{row.name}: {baseline.title}", "text-generation",
         f"Rewrites a sentence. Trained by Keycontrast on the data set `{on.dataset}`: {counts.get('train', 0)} pairs, "
         f"{counts.get('validation', 0)} for selection.",
-        [f"Weights at the start: {start.said}",
+        [f"Weights at the start: {start.said if row.init_from is None else f'those of {row.init_from.name}'}",
          f"Best epoch {trained.history.best_epoch} of {training['epochs']}: {best_values(trained.history)}",
          f"{metrics['parameters']} parameters; {len(start.tokenizer)} word pieces; {on.max_source} of a text are read",
          "`config.json` holds the settings, `trained_on.json` where the model came from"],
