@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import small_artifacts
 import tiny_bert
 import torch
 import yaml
@@ -200,8 +201,9 @@ def project(tmp_path, monkeypatch, tokenizer):
 
 
 def write_params(folder, workers=1, source="bundled", **changes):
-    params = {"recipe": "test", "datasets": {"tiny": {"source": "data.jsonl"}}, "runtime": {"workers": workers},
-              "encoder": {"source": source}, "attribution": {**SMALL, **changes}}
+    params = {"recipe": "test", "datasets": {"tiny": {"source": "data.jsonl", "side_by_side": True}},
+              "runtime": {"workers": workers}, "encoder": {"source": source}, "attribution": {**SMALL, **changes},
+              "ranked_datasets": small_artifacts.RANKED}
     (folder / "params.yaml").write_text(yaml.safe_dump(params))
 
 
@@ -321,4 +323,4 @@ def test_the_table_is_written_in_pieces():
 def test_stage_without_a_classifier_says_how_to_make_it(project, capsys):
     shutil.rmtree(project.pair_classifier)
     assert attribution.main(["tiny"]) == 1
-    assert "Make it with `keycontrast stage pair_classifier`" in capsys.readouterr().err
+    assert "Make it with `keycontrast stage pair_classifier@tiny`" in capsys.readouterr().err

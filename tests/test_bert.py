@@ -10,8 +10,8 @@ from models.bert import additive_mask, bert_states, joined_by_layer
 from models.encoders import encode, encoder_pass, freeze_lower_layers
 from models.hcl import objective
 from models.hcl.decoder import memory_keys_values
-from models.hcl.network import TiedOutput, padded_words
 from models.hcl.plan import KEY, joined_texts
+from models.hcl.word_scores import TiedOutput, padded_words
 from models.pair_classifier import pair_logits
 
 

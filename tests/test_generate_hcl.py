@@ -194,7 +194,7 @@ PROJECT = {
     "generate_hcl": DECODING,
     "runs": {"hcl": {"plain": {"model": "m"}, "given": {"model": "m", "decode": {"keyword": "given:Cat"}},
                      "unseen": {"model": "m", "decode": {"keyword": "given:Catt", "samples": 1}},
-                     "contrastive": {"model": "m", "decode": {"search": "contrastive", "top_k": 4}}}}}
+                     "contrastive": {"model": "m", "decode": {"search": "contrastive", "top_k": 4, "alpha": 0.9}}}}}
 
 
 @pytest.fixture

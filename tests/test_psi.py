@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import small_artifacts
 import yaml
 from scipy.stats import spearmanr
 
@@ -284,7 +285,9 @@ def test_stage_writes_the_table_and_says_whose_vectors_it_used(tmp_path, monkeyp
     for kind, rows in (("examples", examples), ("tokens", token_table(tokens)), ("word_vectors", columns)):
         write_table(paths.table(kind), SCHEMAS[kind], rows,
                     Provenance("test", "0", {"word_vectors": {"origin": "somewhere"}}))
-    (tmp_path / "params.yaml").write_text(yaml.safe_dump({"recipe": "test", "datasets": {"tiny": {"source": "x"}}}))
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump({
+        "recipe": "test", "datasets": {"tiny": {"source": "x", "side_by_side": True}},
+        "ranked_datasets": small_artifacts.RANKED}))
     assert psi.main(["tiny"]) == 0
     written = read_frame(paths.table("psi"), SCHEMAS["psi"])
     pd.testing.assert_frame_equal(written, stage_rows(), check_dtype=False)

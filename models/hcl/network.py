@@ -26,33 +26,10 @@ from models.hcl.output import Contrasted, HclOutput, KeywordOutput, LatentOutput
 from models.hcl.plan import KEY, KEYS, Encoded, KeywordPlan, PackedPlan, Plan, Planner, Targets, flat, joined_texts
 from models.hcl.segments import segment_sum, taken
 from models.hcl.views import Views
+from models.hcl.word_scores import TiedOutput, padded_words
 from models.losses import at_least_float32, bow_loss
 
 _WORDS = 64  # a vocabulary of so many words, or a multiple, lies well in the memory of a GPU
-
-
-def padded_words(embeddings: Tensor, multiple: int) -> Tensor:
-    """Return embeddings (V, d) with rows of zeros up to a multiple of ``multiple``, for a GPU's products."""
-    missing = -len(embeddings) % multiple
-    return F.pad(embeddings, (0, 0, 0, missing)) if missing else embeddings
-
-
-class TiedOutput(nn.Module):
-    """Scores over the vocabulary by the input embedding matrix, with a bias of their own.
-
-    The matrix is handed in at each call, so that it is tied by construction: no key to save, load or tie. It may have
-    more rows than there are words; these score -inf, and so have no part in any softmax.
-    """
-
-    def __init__(self, vocab_size: int) -> None:
-        super().__init__()
-        self.bias = nn.Parameter(torch.zeros(vocab_size))
-
-    def forward(self, states: Tensor, embeddings: Tensor) -> Tensor:
-        """Score states (..., d) against embeddings (V, d) -> (..., V)."""
-        missing = len(embeddings) - len(self.bias)
-        bias = F.pad(self.bias, (0, missing), value=-torch.inf) if missing else self.bias
-        return F.linear(states, embeddings, bias)
 
 
 class HclNetwork(PreTrainedModel):
