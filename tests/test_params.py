@@ -463,6 +463,11 @@ def test_the_s_tagger_needs_labels_without_any_such_model(sample):
      "runs.pgkpr.pgkpr.decode: min_length 6 is above max_length 5; lower the one or raise the other"),
     (("runs", "pgkpr", "pgkpr", "decode"), {"length_penalty": float("nan")},
      "runs.pgkpr.pgkpr.decode.length_penalty: Input should be a finite number, found nan."),
+    (("models", "hcl", "hcl", "overrides"), {"latent": {"posterior": "relative", "free_bits_for": "posterior"}},
+     "models.hcl.hcl.overrides.latent: free_bits_for posterior needs posterior absolute, because the prior has no part "
+     "in the KL of a relative one; change either"),
+    (("models", "hcl", "hcl", "overrides"), {"keyword": {"condition": False}, "decoder": {"kw_memory": True}},
+     "models.hcl.hcl.overrides: decoder.kw_memory needs keyword.condition; set the one to false or the other to true"),
     (("models", "pgkpr", "pgkpr", "overrides"), {"training": {"betas": [0.9, 1.0]}},
      "models.pgkpr.pgkpr.overrides.training.betas.1: Input should be less than 1, found 1.0."),
     (("models", "pgkpr", "pgkpr", "overrides"), {"training": {"betas": [-0.1, 0.9]}},

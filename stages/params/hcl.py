@@ -81,6 +81,13 @@ class Latent(Block):
     bow_loss: bool = True
     word_dropout: float = Field(0.0, ge=0, lt=1)
 
+    @model_validator(mode="after")
+    def _prior_is_taught(self) -> "Latent":
+        if self.posterior == "relative" and self.free_bits_for == "posterior":
+            raise ValueError("free_bits_for posterior needs posterior absolute, because the prior has no part in the "
+                             "KL of a relative one; change either")
+        return self
+
 
 class Contrast(Block):
     """Weight and temperature of a contrast; weight 0 removes it."""
@@ -194,6 +201,12 @@ class TrainHcl(Switches):
     t5_claps: T5Claps = T5Claps()
     simctg: SimCtg = SimCtg()
     training: Training = Training()
+
+    @model_validator(mode="after")
+    def _decoder_has_a_keyword(self) -> "TrainHcl":
+        if self.decoder.kw_memory and not self.keyword.condition:
+            raise ValueError("decoder.kw_memory needs keyword.condition; set the one to false or the other to true")
+        return self
 
 
 # The file that says how a model starts which starts from no other; any file that always exists would do for DVC.
