@@ -104,6 +104,16 @@ def test_texts_are_encoded_once(batches, monkeypatch):
 
 
 @torch.no_grad()
+def test_units_of_a_relative_posterior_are_active_however_narrow_the_prior_is(batches):
+    model = tiny_hcl.model(latent={"posterior": "relative"})
+    model.prior.output.weight.zero_()
+    model.prior.output.bias.zero_()
+    wide = validated(model, batches)["active_units"]
+    model.prior.output.bias[tiny_hcl.LATENT:] = -7.0  # the logarithm of the variance: means vary by 0.03 of before
+    assert wide > 0 and validated(model, batches)["active_units"] == wide
+
+
+@torch.no_grad()
 def test_monitors_equal_a_loop_over_items(batches):
     model = tiny_hcl.model(contrasts={"keyword": {"temperature": 0.02}})
     batches[1]["kx"][2] = -1  # outside the graph: its keyword contrast is not counted

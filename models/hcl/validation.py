@@ -39,8 +39,10 @@ class Monitor:
         """Take in a batch."""
         latent = output.latent
         if latent is not None:
-            logvar = latent.posterior.logvar
-            self._keep(kl=latent.kl, kl_dims=latent.kl_dims, mu=latent.posterior.mu,
+            logvar, mu = latent.posterior.logvar, latent.posterior.mu
+            if self.config.latent["posterior"] == "relative":  # whose unit is the prior's spread, however small that is
+                mu = (mu - latent.prior.mu) * torch.exp(-0.5 * latent.prior.logvar)
+            self._keep(kl=latent.kl, kl_dims=latent.kl_dims, mu=mu,
                        sigma=torch.exp(0.5 * logvar).mean(-1), log_sigma=0.5 * logvar.mean(-1))
             squares = latent.prior.mu.square().sum(-1)
             self._keep(prior_norm=squares.sqrt(), sample_norm=(squares + latent.prior.logvar.exp().sum(-1)).sqrt())
@@ -55,9 +57,9 @@ class Monitor:
         """Return the monitors by name; those without any sample are left out.
 
         ``kl``, ``kl_negative`` mean KL(q+ || p) and KL(q- || p) in nats; ``active_units`` number of dimensions of
-        z whose posterior mean varies over inputs; ``under_floor`` share of dimensions whose mean KL the free bits
-        cover, so that it has no gradient, all or none where the floor is one of the total; ``prior_norm`` mean length
-        of the prior's mean, and ``sample_norm`` of what is drawn from the prior, root mean square over draws;
+        z whose posterior mean varies over inputs (that of a relative posterior around the prior's, in its spread);
+        ``under_floor`` share of dimensions whose mean KL the free bits cover, so that it has no gradient, all or none
+        where the floor is one of the total; ``prior_norm`` mean length of the prior's mean, and ``sample_norm`` of what is drawn from the prior, root mean square over draws;
         ``sigma``, ``mean_log_sigma`` mean spread of the posterior, and mean of its logarithm. For each contrast:
         ``_masked`` share of samples that take no part; of the others ``_loss`` mean loss, ``_vanished`` share with a
         loss below 0.01 (above 0.9: raise the temperature), ``_ahead`` share in which the right candidate is ahead,

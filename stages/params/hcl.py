@@ -281,6 +281,12 @@ def _beginnings(params: "Params") -> list[str]:
     models = params.models.hcl
     problems = [f"models.hcl.{name}.init_from: no model {model.init_from!r}; {nearest(model.init_from, models)}"
                 for name, model in models.items() if model.init_from is not None and model.init_from not in models]
+    kinds = {name: model.overrides.get("architecture", params.train_hcl.architecture) for name, model in models.items()}
+    for name, model in models.items():
+        kind = kinds.get(model.init_from or name, kinds[name])
+        if kind != kinds[name]:
+            problems.append(f"models.hcl.{name}.init_from: {model.init_from} is of architecture {kind}; a model of "
+                            f"architecture {kinds[name]} goes on from one of its own")
     for name in models:
         seen: set[str] = set()
         start = models[name].init_from

@@ -1,6 +1,5 @@
 """Baselines of word pieces on the items of the HCL track: their batches, task and training (METHODS B)."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -226,18 +225,12 @@ def _initial(baseline: Baseline, row: HclRow) -> tuple[Any, dict[str, Any]]:
     """Return the trained model of this architecture that ``row`` goes on from, and its description; nothing for None.
 
     Raises:
-        InputError: it is not trained yet, or of another architecture.
+        InputError: it is not trained yet.
     """
     if row.init_from is None:
         return None, {}
     folder = row.init_from.weights
-    if not row.init_from.metrics.exists():
-        raise InputError(f"models.hcl.{row.name}.init_from: {row.init_from.name} is not trained yet. Train it with "
-                         f"`keycontrast run train_hcl@{row.init_from.name}`.")
-    architecture = json.loads(row.init_from.metrics.read_text(encoding="utf-8"))["architecture"]
-    if architecture != baseline.name:
-        raise InputError(f"models.hcl.{row.name}.init_from: {row.init_from.name} is of architecture {architecture}; a "
-                         f"model of architecture {baseline.name} goes on from one of its own.")
+    PieceOrigin.load(folder)
     described = {"name": row.init_from.name, "sha256": sha256_of(folder / "model.safetensors")}
     return load_pieces(folder, baseline.name), {"init_from": described}
 
