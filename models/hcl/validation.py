@@ -59,11 +59,11 @@ class Monitor:
         ``kl``, ``kl_negative`` mean KL(q+ || p) and KL(q- || p) in nats; ``active_units`` number of dimensions of
         z whose posterior mean varies over inputs (that of a relative posterior around the prior's, in its spread);
         ``under_floor`` share of dimensions whose mean KL the free bits cover, so that it has no gradient, all or none
-        where the floor is one of the total; ``prior_norm`` mean length of the prior's mean, and ``sample_norm`` of what is drawn from the prior, root mean square over draws;
-        ``sigma``, ``mean_log_sigma`` mean spread of the posterior, and mean of its logarithm. For each contrast:
-        ``_masked`` share of samples that take no part; of the others ``_loss`` mean loss, ``_vanished`` share with a
-        loss below 0.01 (above 0.9: raise the temperature), ``_ahead`` share in which the right candidate is ahead,
-        ``_gap`` mean difference, without sign, of the two candidates in units of the temperature. ``impostor_cosine``,
+        where the floor is one of the total; ``prior_norm`` mean length of the prior's mean, and ``sample_norm`` of
+        what is drawn from the prior, root mean square over draws; ``sigma``, ``mean_log_sigma`` mean spread of the
+        posterior, and mean of its logarithm. For each contrast: ``_masked`` share of samples that take no
+        part; of the others ``_loss`` mean loss, ``_vanished`` share with a loss below 0.01 (above 0.9: raise the
+        temperature), ``_ahead`` share in which the right candidate is ahead, ``_gap`` mean difference, without sign, of the two candidates in units of the temperature. ``impostor_cosine``,
         ``impostor_hardest`` and ``impostor_easiest`` mean cosine to the output keyword of the impostor, and of the
         hardest and the easiest that it is made of.
         """
