@@ -63,9 +63,10 @@ class Monitor:
         what is drawn from the prior, root mean square over draws; ``sigma``, ``mean_log_sigma`` mean spread of the
         posterior, and mean of its logarithm. For each contrast: ``_masked`` share of samples that take no
         part; of the others ``_loss`` mean loss, ``_vanished`` share with a loss below 0.01 (above 0.9: raise the
-        temperature), ``_ahead`` share in which the right candidate is ahead, ``_gap`` mean difference, without sign, of the two candidates in units of the temperature. ``impostor_cosine``,
-        ``impostor_hardest`` and ``impostor_easiest`` mean cosine to the output keyword of the impostor, and of the
-        hardest and the easiest that it is made of.
+        temperature), ``_ahead`` share in which the right candidate is ahead, ``_gap`` mean difference, without
+        sign, of the two candidates in units of the temperature. ``impostor_cosine``, ``impostor_hardest`` and
+        ``impostor_easiest`` mean cosine to the output keyword of the impostor, and of the hardest and the easiest
+        that it is made of.
         """
         rows = {name: torch.cat(parts) for name, parts in self._rows.items()}
         found: dict[str, float] = {}
