@@ -12,7 +12,7 @@ from models.hcl import HclConfig
 from models.hcl.contrasts import CONTRASTS, Contrast
 from models.hcl.output import Contrasted
 from stages.artifacts.paths import ModelPaths
-from stages.params import hcl as params
+from stages.params import hcl_method as params
 from stages.results.model import Model
 from stages.results.page.curves import curve_groups
 from stages.results.tracks.hcl import HCL

@@ -3,7 +3,7 @@
 import pytest
 
 from stages.params import parse_params
-from stages.params.hcl import KeywordUse
+from stages.params.hcl_method import KeywordUse
 from stages.results.published import NOTES, dataset_kind_of, paper, printed_table
 from stages.results.tracks.hcl import HCL, removed_parts
 from stages.results.tracks.pgkpr import PGKPR, keywords_of

@@ -2,10 +2,12 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from stages.params.block import Block
+from stages.params.hcl_method import Method
 from stages.params.pgkpr import Sizes
+from stages.runtime.errors import nearest
 
 
 class PieceTransformer(Sizes):
@@ -99,3 +101,25 @@ class T5Claps(T5):
     temperature: float = Field(0.1, gt=0)
     claps_tau_both: bool = Field(True, description="false: the second contrast without temperature, as in the "
                                                    "released code")
+
+
+class Architectures(Method):
+    """What may be trained on the track's items: HCL, or the baseline that has a block of its name here."""
+
+    cvae: Cvae = Cvae()
+    seq2seq: Seq2Seq = Seq2Seq()
+    transformer: PieceTransformer = PieceTransformer()
+    seq2seq_du: Seq2SeqDu = Seq2SeqDu()
+    group_wise: GroupWise = GroupWise()
+    dialogpt: DialoGpt = DialoGpt()
+    t5: T5 = T5()
+    t5_claps: T5Claps = T5Claps()
+    simctg: SimCtg = SimCtg()
+
+    @field_validator("architecture")
+    @classmethod
+    def _has_a_block(cls, name: str) -> str:
+        names = ["hcl", *(other for other in Architectures.model_fields if other not in Method.model_fields)]
+        if name not in names:
+            raise ValueError(f"no value is called {name!r}; {nearest(name, names)}")
+        return name
