@@ -56,7 +56,8 @@ HCL = {"hcl": {}, "no-graph": {"graph": {"iterations": 0}}, "no-keyword": {"keyw
        "printed": {"contrasts": {"mahalanobis": {"form": "printed", "sqrt": True}},
                    "keyword": {"imp_weight": "mean"}, "latent": {"word_dropout": 0.3}},
        **{enters: {"latent": {"enters": enters}, "decoder": {"kw_memory": True}}
-          for enters in ("bos", "prefix", "output")}}
+          for enters in ("bos", "prefix", "output")},
+       **{name: {"architecture": name, name: block} for name, block in workloads.BASELINES.items()}}
 
 
 @pytest.fixture
