@@ -54,6 +54,12 @@ def test_a_literal_recipe_is_the_preset_in_graph_and_model_and_else_the_papers(n
         assert getattr(literal, block) == getattr(paper, block), block
 
 
+@pytest.mark.parametrize("name", ["sample", "sample-all"])
+def test_recipes_of_the_sample_say_why_their_trainings_raise_alarms(name):
+    said = read_recipe(name, folder=ROOT / "recipes").report.remark_on_alarms
+    assert said and "to be expected" in said and said.count(".") == 1 and said.endswith(".")
+
+
 def test_params_yaml_has_every_value_and_comes_back_the_same(recipes, tmp_path):
     params = read_recipe("one", folder=recipes)
     text = params_text(params)
