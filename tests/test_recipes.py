@@ -32,7 +32,7 @@ def test_the_recipe_of_attribution_differs_from_its_twin_in_the_keywords_of_one_
     one, twin = (read_recipe(name, data="/data", folder=ROOT / "recipes")
                  for name in ("cpu-hcl-qqp-attribution", "cpu-hcl-qqp"))
     assert {name: found.method for name, found in one.keyword_datasets.items()} == {
-        "qqp": "attribution", "qqp-pairs": "textrank"}
+        "qqp": "attribution", "qqp-pairs": "textrank", "qqp-20k": "textrank"}
     assert {name: found.texts for name, found in one.ranked_datasets["attribution"].items()} == {"qqp": "all"}
     assert one.datasets == twin.datasets and one.train_hcl == twin.train_hcl and one.textrank == twin.textrank
     # every row has its twin, the backbone too, which the cache then has

@@ -41,7 +41,7 @@ class Latent(Block):
 
     enabled: bool = Field(True, description="false: deterministic backbone")
     size: int = Field(200, ge=1)
-    free_bits: float = Field(5.0, ge=0, description="nats in all, shared evenly by the dimensions")
+    free_bits: float = Field(0.0, ge=0, description="nats in all, shared evenly by the dimensions")
     free_bits_by: Literal["dimension", "total"] = Field(
         "dimension", description="total: one floor under the sum of all dimensions, which have a gradient as soon as "
                                  "it is above")
@@ -49,9 +49,9 @@ class Latent(Block):
         "both", description="posterior: floor and annealing hold it alone, and the prior is drawn to it at full "
                             "weight from the first step")
     posterior: Literal["absolute", "relative"] = Field(
-        "absolute", description="relative: it says how far z is from the prior's mean, in units of the prior's "
+        "relative", description="relative: it says how far z is from the prior's mean, in units of the prior's "
                                 "spread, so that reconstruction teaches the prior")
-    batch_norm: float = Field(0.0, ge=0, description="gamma: standard deviation to which the posterior's means are "
+    batch_norm: float = Field(0.2, ge=0, description="gamma: standard deviation to which the posterior's means are "
                                                      "normalised over a micro-batch (BN-VAE); 0: they are not")
     prior_share: float = Field(0.0, ge=0, lt=1, description="share of training items whose target is reconstructed "
                                                             "from the prior's mean, as texts are decoded, instead of "
@@ -62,7 +62,7 @@ class Latent(Block):
                                                        "each cycle an equal part of all steps")
     enters: Literal["memory+embed", "memory", "embed", "bos", "prefix", "layers", "output"] = Field(
         "memory+embed", description="how z enters the decoder (METHODS A.7)")
-    bow_loss: bool = True
+    bow_loss: bool = False
     word_dropout: float = Field(0.0, ge=0, lt=1)
 
     @model_validator(mode="after")
