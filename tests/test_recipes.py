@@ -9,6 +9,8 @@ from pipeline.recipes import Change, apply, params_text, plan, read_recipe, reci
 from stages.params import load_params, parse_params
 from stages.params.data import Graph
 from stages.params.hcl import TrainHcl
+from stages.results.published import paper
+from stages.results.tracks.hcl import HCL
 from stages.runtime.errors import InputError
 from stages.runtime.settings import laid_over
 
@@ -58,6 +60,25 @@ def test_a_literal_recipe_is_the_preset_in_graph_and_model_and_else_the_papers(n
 def test_recipes_of_the_sample_say_why_their_trainings_raise_alarms(name):
     said = read_recipe(name, folder=ROOT / "recipes").report.remark_on_alarms
     assert said and "to be expected" in said and said.count(".") == 1 and said.endswith(".")
+
+
+@pytest.mark.parametrize("name", ["qqp", "rocstories", "douban"])
+def test_a_papers_recipe_has_the_rows_of_tables_1_and_2_under_one_budget(name):
+    params = read_recipe(f"paper-hcl-{name}", data="/data", folder=ROOT / "recipes")
+    rows = {row: params.model(row) for row in params.models.hcl}
+    printed = {found for row in rows.values() for found in HCL.printed_as(HCL.row(row.model_dump(), {}))}
+    assert printed == {*paper("hcl").tables["1a"].rows, *HCL.told}
+    assert rows["leaking"].graph.own_edges == "leaking" and rows["simctg"].architecture == "simctg"
+    own = {"encoder_rate", "learning_rate", "clip"}     # what an architecture needs; none is tuned
+    assert len({row.training.model_dump_json(exclude=own) for row in rows.values()}) == 1
+    assert all(params.model_seeds(row) == [13, 14, 15] for row in ("hcl", "no-graph", "leaking"))
+    assert {run.model for run in params.runs.hcl.values()} == rows.keys()
+    assert {run.decode.get("search") for run in params.runs.hcl.values() if run.model == "simctg"} == {
+        None, "contrastive"}
+    began = {kind: getattr(rows[name], kind).source for name, kind in (
+        ("dialogpt", "dialogpt"), ("simctg", "simctg"), ("t5", "t5"), ("t5-claps", "t5_claps"))}
+    assert all(source.startswith("hub:") for source in began.values())
+    assert began["dialogpt"] == began["simctg"] and began["t5"] == began["t5_claps"]
 
 
 def test_params_yaml_has_every_value_and_comes_back_the_same(recipes, tmp_path):
