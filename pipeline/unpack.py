@@ -301,8 +301,9 @@ def _write_table(part: _Part, target: Path, contents: Mapping[str, Any]) -> None
     table, packed = read_table(part.source), contents["pack"]
     metadata = read_metadata(part.source)
     models, encoder = metadata.get("models", {}), _encoder(contents, part.model)
-    if "encoder" in models and encoder:
-        models["encoder"] = {**encoder["description"], **({"stored_as": "float16"} if encoder["folder"] else {})}
+    for name in ("encoder", "tokenizer"):   # the encoder itself, or what a model from scratch has of it
+        if name in models and encoder:
+            models[name] = {**encoder["description"], **({"stored_as": "float16"} if encoder["folder"] else {})}
     metadata |= {"stage": part.stage, "params_hash": _params_hash(packed, part), "models": models,
                  "computed_elsewhere": {"pack": packed["pack"], **contents["machine"],
                                         "overrides": contents["overrides"]}}

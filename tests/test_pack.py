@@ -34,6 +34,7 @@ from stages.graph import node_vectors
 from stages.params import load_params, parse_params, stage_hash
 from stages.runtime import settings
 from stages.runtime.errors import InputError
+from stages.runtime.fingerprint import sha256_of
 from stages.runtime.settings import Params, on_this_machine, read_params, stage_params
 from stages.runtime.versions import FLOORS, wanting
 from stages.tracks.hcl import generate as generate_hcl
@@ -102,8 +103,11 @@ def params(**changes):
             "train_hcl": {"latent": {"size": 6}, "decoder": {"layers": 1}, "training": training},
             "generate_hcl": {"num_beams": 2, "min_length": 2, "max_length": 6, "samples": 1},
             "models": {"hcl": {"hcl": {"dataset": "tiny"},
-                               "later": {"dataset": "tiny", "init_from": "hcl", "seeds": [5]}}},
-            "runs": {"hcl": {"first": {"model": "hcl"}, "later": {"model": "later", "decode": {"num_beams": 1}}}},
+                               "later": {"dataset": "tiny", "init_from": "hcl", "seeds": [5]},
+                               "small": {"dataset": "tiny", "overrides": {"architecture": "t5", "t5": {
+                                   "layers": 1, "heads": 2, "width": 16, "feed_forward": 32}}}}},
+            "runs": {"hcl": {"first": {"model": "hcl"}, "later": {"model": "later", "decode": {"num_beams": 1}},
+                             "small": {"model": "small"}}},
             **changes}
 
 
@@ -164,10 +168,10 @@ def run_packed(folder, out, *options):
 
 @pytest.fixture(scope="module")
 def done(prepared, tmp_path_factory):
-    """Results of one model of the pack: the first attempt ran out of time at once, the second went on."""
+    """Results of HCL and of a baseline: the first attempt ran out of time at once, the second went on."""
     folder = tmp_path_factory.mktemp("machine")
     with chdir(prepared):
-        made = pack(folder / "pack.tar.gz", ["hcl"])
+        made = pack(folder / "pack.tar.gz", ["hcl", "small"])
     with tarfile.open(folder / "pack.tar.gz") as archive:
         archive.extractall(folder, filter="data")
     first = run_packed(folder / FOLDER, folder / "out", "--time-limit", "0.0001")
@@ -235,20 +239,26 @@ def test_a_pack_measures_the_machine_it_is_on(done, tmp_path):
 def test_a_pack_brings_home_what_the_stages_make_at_home(project, done):
     shutil.copytree(project, project.parent / "home")
     found = unpack(done["file"])
-    assert (found.models, found.runs, found.unfinished) == (["hcl"], {"first": "hcl"}, {})
+    rows = {"first": "hcl", "small": "small"}
+    assert (found.models, found.runs, found.unfinished) == (["hcl", "small"], dict.fromkeys(rows, "hcl"), {})
+    elsewhere = {run: _outcome(run, model) for run, model in rows.items()}
     with chdir(project.parent / "home"):
-        for stage, key in ((node_vectors, "tiny"), (train_hcl, "hcl"), (generate_hcl, "first")):
+        for stage, key in ((node_vectors, "tiny"), (train_hcl, "hcl"), (generate_hcl, "first"), (train_hcl, "small"),
+                           (generate_hcl, "small")):
             assert stage.main([key]) == 0
-        home = {run: read_frame(RunPaths(run, 13).predictions, SCHEMAS["predictions"]) for run in ("first",)}
-        items = read_frame(ModelPaths("hcl", 13).items, SCHEMAS["items"])
-        history = ModelPaths("hcl", 13).history.read_bytes()
-        metrics = ModelPaths("hcl", 13).metrics.read_bytes()
-    for run, rows in home.items():
-        pd.testing.assert_frame_equal(read_frame(RunPaths(run, 13).predictions, SCHEMAS["predictions"]), rows)
-    pd.testing.assert_frame_equal(read_frame(ModelPaths("hcl", 13).items, SCHEMAS["items"]), items)
-    assert ModelPaths("hcl", 13).history.read_bytes() == history
-    assert ModelPaths("hcl", 13).metrics.read_bytes() == metrics
+        home = {run: _outcome(run, model) for run, model in rows.items()}
+    for run, (tables, files) in home.items():
+        for there, here in zip(elsewhere[run][0], tables, strict=True):
+            pd.testing.assert_frame_equal(there, here)
+        assert elsewhere[run][1] == files
     assert not ModelPaths("hcl", 13).weights.exists()
+
+
+def _outcome(run, model):
+    """Tables of a run and its model, and bytes of what else there is of the model."""
+    paths, written = ModelPaths(model, 13), RunPaths(run, 13).predictions
+    tables = [read_frame(path, SCHEMAS[kind]) for kind, path in (("predictions", written), ("items", paths.items))]
+    return tables, [paths.history.read_bytes(), paths.metrics.read_bytes()]
 
 
 def test_tables_say_where_they_were_computed(project, done):
@@ -266,6 +276,8 @@ def test_tables_say_where_they_were_computed(project, done):
     items = read_metadata(ModelPaths("hcl", 13).items)
     assert items["models"]["encoder"]["stored_as"] == "float16"
     assert items["models"]["encoder"]["name"] == "encoder"
+    tokenizer = read_metadata(ModelPaths("small", 13).items)["models"]["tokenizer"]
+    assert tokenizer["sha256"] == sha256_of(Path("encoder/model.safetensors"))
 
 
 def test_what_is_newer_is_kept_unless_forced(project, done):
@@ -290,7 +302,7 @@ def test_results_of_other_params_or_data_are_refused(project, done):
         assert problem in str(found.value)
     assert not RunPaths("first", 13).predictions.exists()
     write_params(models={"hcl": {"other": {"dataset": "tiny"}}}, runs={"hcl": {}})
-    with pytest.raises(InputError, match=r"models\.hcl\.hcl: not in params\.yaml\n.*runs\.hcl\.first: not in"):
+    with pytest.raises(InputError, match=r"(?s)models\.hcl\.hcl: not in params\.yaml\n.*runs\.hcl\.first: not in"):
         unpack(done["file"])
     write_params()
     path = DatasetPaths("tiny").table("keywords")
@@ -382,7 +394,7 @@ def test_a_person_is_told_what_to_do_next(project, done, tmp_path):
     for text in ("tar xzf pack.tar.gz && python keycontrast-pack/run_packed.py --out DIR", "1 runs: first",
                  "keycontrast stage evaluate_hcl@first"):
         assert text in said
-    assert "3 of 3 steps are done" in done["said"]
+    assert "5 of 5 steps are done" in done["said"]
 
 
 PACK = {"models": {"b": {"track": "hcl", "dataset": "d", "init_from": "a"},

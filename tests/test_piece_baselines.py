@@ -108,10 +108,24 @@ class Dying(Memory):
             raise Killed
 
 
+def task_of(case):
+    return PieceTask(case.model, (case.items, case.items), (case.batches, case.batches), case.tokenizer,
+                     {"learning_rate": 0.02, "encoder_rate": 0.01, "micro_batch": 8}, 3)
+
+
+def test_every_parameter_that_draws_a_gradient_is_trained(case):
+    """CLAPS has a projection beside the model, which is not saved, and the reference of Group-wise is frozen."""
+    task = task_of(case)
+    groups = task.parameter_groups()
+    trained = {id(parameter) for group in groups for parameter in group.parameters if parameter.requires_grad}
+    assert trained == {id(parameter) for parameter in task.module.parameters() if parameter.requires_grad}
+    encoder = {id(parameter) for parameter in case.model.encoder.parameters()} if case.name == "seq2seq_du" else set()
+    assert {id(parameter) for parameter in groups[0].parameters} == encoder
+
+
 def trained(name, folder, store):
     case = Case(name, folder)
-    task = PieceTask(case.model, (case.items, case.items), (case.batches, case.batches), case.tokenizer,
-                     {"learning_rate": 0.02, "encoder_rate": 0.01, "micro_batch": 8}, 3)
+    task = task_of(case)
     settings = Settings(epochs=EPOCHS.get(name, 60), batch_size=8, schedule="constant", warmup=0.1, clip=5.0)
     return case, fit(task, settings, store, partial(derived_seed, 3, "train"))
 

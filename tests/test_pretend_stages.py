@@ -56,7 +56,8 @@ HCL = {"hcl": {}, "no-graph": {"graph": {"iterations": 0}}, "no-keyword": {"keyw
        "printed": {"contrasts": {"mahalanobis": {"form": "printed", "sqrt": True}},
                    "keyword": {"imp_weight": "mean"}, "latent": {"word_dropout": 0.3}},
        **{enters: {"latent": {"enters": enters}, "decoder": {"kw_memory": True}}
-          for enters in ("bos", "prefix", "output")}}
+          for enters in ("bos", "prefix", "output")},
+       **{name: {"architecture": name, name: block} for name, block in workloads.BASELINES.items()}}
 
 
 @pytest.fixture
@@ -99,7 +100,7 @@ def test_every_hcl_model_is_trained_and_rewrites_as_on_the_cpu(folder, record, n
     ran(train_hcl, name)
     ran(generate_hcl, "beam")
     there = predictions("beam")
-    assert record.operations.total() > 1000
+    assert record.operations.total() > 500
     on_cpu(folder)
     ran(generate_hcl, "beam")
     pd.testing.assert_frame_equal(there, predictions("beam"))

@@ -68,7 +68,7 @@ class PieceModel(ABC):
         return 0
 
     def trainee(self) -> nn.Module:
-        """Return what is trained: itself, or a module around it with ``validation`` and ``objective`` of its own.
+        """Return what is trained: itself, or a module around it, as its ``model``, with an ``objective`` of its own.
 
         What such a module keeps besides, such as a frozen copy, are persistent buffers: checkpoints hold them, saved
         models do not.

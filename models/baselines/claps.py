@@ -40,20 +40,12 @@ class Claps(nn.Module):
     def __init__(self, model: T5, settings: Mapping[str, Any], mean_target_length: float) -> None:
         super().__init__()
         self.model, self.settings, self.mean_target_length = model, dict(settings), mean_target_length
-        self.projection = nn.Linear(model.config.d_model, model.config.d_model)
+        self.projection = nn.Linear(model.config.d_model, model.config.d_model).to(model.device)
 
     @property
     def device(self) -> torch.device:
         """Where it is."""
         return self.model.device
-
-    def validation(self, batch: Batch) -> dict[str, Tensor]:
-        """Return what is watched on validation items, a value for each (B,): the model's own."""
-        return self.model.validation(batch)
-
-    def planned(self, batch: Batch) -> Batch:
-        """Return ``batch`` as the model wants it."""
-        return self.model.planned(batch)
 
     def objective(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Return the loss of each item (B,), times |y|, and its parts."""
@@ -108,7 +100,7 @@ class Claps(nn.Module):
 
     def nll(self, states: Tensor, targets: Tensor, real: Tensor) -> Tensor:
         """Return -log p of ``targets`` (B, T) from H, over all items."""
-        return F.cross_entropy(self.model.lm_head(states[real]), targets[real], reduction="sum")
+        return item_nll(self.model.lm_head(states), targets, real).sum()
 
     def unlikeness(self, source: Tensor, states: Tensor, real: Tensor) -> Tensor:
         """Return the cross-entropy of finding each source's target, over all items: L_cont."""
@@ -117,8 +109,8 @@ class Claps(nn.Module):
 
     def divergence(self, states: Tensor, moved: Tensor, real: Tensor) -> Tensor:
         """Return KL(p(. | H) || p(. | moved H)), over all real tokens."""
-        before, after = (F.log_softmax(self.model.lm_head(each[real]), dim=-1) for each in (states, moved))
-        return F.kl_div(after, before, reduction="sum", log_target=True)
+        before, after = (F.log_softmax(self.model.lm_head(each), dim=-1) for each in (states, moved))
+        return F.kl_div(after, before, reduction="none", log_target=True).sum(-1).masked_fill(~real, 0.0).sum()
 
 
 def cosines(left: Tensor, right: Tensor) -> Tensor:

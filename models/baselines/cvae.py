@@ -57,16 +57,16 @@ class Cvae(OwnPieceModel):
         return annealing_steps(self.config.sizes, total)
 
     def planned(self, batch: Batch) -> Batch:
-        """Return ``batch`` with the places of target words and, on the CPU, the lengths of its texts."""
+        """Return ``batch`` with the places of target words, and the order in which its texts are read."""
         found = {**super().planned(batch)}
-        return {**found, **{f"{name}_lengths": lengths_of(batch[f"{name}_mask"]) for name in ("x", "y")
-                            if f"{name}_mask" in batch and f"{name}_lengths" not in batch}}
+        for name in ("x", "y"):
+            if f"{name}_mask" in batch and f"{name}_lengths" not in batch:
+                found |= lengths_of(batch[f"{name}_mask"], name)
+        return found
 
     def vector(self, batch: Batch, name: str) -> Tensor:
         """Return the last states of texts ``name`` of a planned batch, both ways (B, d)."""
-        lengths = batch[f"{name}_lengths"]
-        _, last = read(self.encoder, self.embedding(batch[f"{name}_ids"]), lengths)  # type: ignore[arg-type]
-        return last.transpose(0, 1).flatten(1)
+        return read(self.encoder, self.embedding(batch[f"{name}_ids"]), batch, name)[1][0]
 
     def condition(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Return c (B, dc), and mean and log variance of p(z | x) (B, dz)."""

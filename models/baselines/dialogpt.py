@@ -26,7 +26,8 @@ class DialoGpt(PieceModel, GPT2LMHeadModel):
         prompt, real = left_padded(batch["x_ids"], batch["x_mask"])
         ids = torch.cat([prompt, batch["y_in"][:, 1:]], dim=1)  # the first of y_in is the <end> of x
         mask = torch.cat([real, batch["y_in_mask"][:, 1:]], dim=1)
-        found = self.transformer(input_ids=ids, attention_mask=mask.long(), position_ids=positions(mask))
+        found = self.transformer(input_ids=ids, attention_mask=mask.long(), position_ids=positions(mask),
+                                 use_cache=False)
         return found.last_hidden_state, mask
 
     def of_targets(self, states: Tensor, batch: Batch) -> Tensor:

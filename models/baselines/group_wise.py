@@ -69,10 +69,6 @@ class GroupWiseTraining(nn.Module):
         """Where it computes."""
         return self.model.device
 
-    def validation(self, batch: Batch) -> dict[str, Tensor]:
-        """Return what is watched of the target model."""
-        return self.model.validation(batch)
-
     def objective(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Return (1 - a) NLL + a times the contrast, as long as an item, and both parts, after pretraining by NLL."""
         begin = self.model.settled(step.total)
@@ -80,7 +76,7 @@ class GroupWiseTraining(nn.Module):
         if since < 0:
             return {"loss": self.model.nll(batch)}
         if since == 0:
-            self.freeze()
+            self.frozen.load_state_dict(self.model.state_dict())  # a copy of the target model as it is now
         nll, contrast = self.contrast(batch)
         speed = self.model.config.sizes["speed"] or 7000 / (step.total - begin)
         share = contrast_share(since, speed)
@@ -88,17 +84,11 @@ class GroupWiseTraining(nn.Module):
         whole = (1 - share) * nll + share * self.model.config.mean_target_length * contrast
         return {"loss": whole, "reconstruction": nll, "group_contrast": contrast}
 
-    @torch.no_grad()
-    def freeze(self) -> None:
-        """Make the reference a copy of the target model as it is now."""
-        for own, parameter in zip(self.frozen.parameters(), self.model.parameters(), strict=True):
-            own.copy_(parameter)
-
     def contrast(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return -log p_m(y | x) of observed pairs (B,), and the mean of the pair losses of each and its draws (B,)."""
-        pairs, score = drawn(batch, self.model.config.sizes["sample_k"])
-        own = -self.model.nll(pairs)
-        reference = self.reference(pairs)
+        found, score = drawn(batch, self.model.config.sizes["sample_k"])
+        pairs = self.model.planned(found)   # once for both
+        own, reference = -self.model.nll(pairs), self.reference(pairs)
         count = len(batch["x_ids"])  # the observed pairs first, then one draw for every item
         match = torch.cat([torch.ones_like(own[:count]), matching(score, self.model.config.sizes["threshold"])])
         return -own[:count], pair_loss(own - reference, match).view(-1, count).mean(0)

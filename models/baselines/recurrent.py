@@ -1,6 +1,6 @@
 """What recurrent baselines share: reading texts, additive attention, copying from the source, steps of decoding."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,23 +10,37 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from models.decoding import project_in_full
 from models.losses import at_least_float32
 from models.precision import recurrent
-from models.rows import HostTensor
+from models.rows import HostTensor, gathered
 
 State = tuple[Tensor, ...]  # of W hypotheses per item, (B, W, ...) each
 Given = tuple[Tensor, ...]  # what is decoded from, (B, ...) each
 _LEAST = 1e-12  # added to probabilities before their logarithm
 
 
-def lengths_of(mask: Tensor) -> HostTensor:
-    """Return the lengths (B,) of texts with ``mask`` (B, L), on the CPU, where recurrent layers want them."""
-    return HostTensor.of(mask.sum(-1).cpu())
+def lengths_of(mask: Tensor, name: str) -> dict[str, Tensor]:
+    """Return what :func:`read` needs of texts ``name`` with ``mask`` (B, L), to be computed where batches are loaded.
+
+    Their lengths (B,), the longest first, on the CPU, where recurrent layers want them; which text stands where in that
+    order (B,), and where each text stands.
+    """
+    lengths, order = mask.sum(-1).cpu().sort(descending=True, stable=True)
+    return {f"{name}_lengths": HostTensor.of(lengths), f"{name}_order": order.to(mask.device),
+            f"{name}_back": order.argsort().to(mask.device)}
 
 
-def read(layer: nn.RNNBase, embedded: Tensor, lengths: HostTensor) -> tuple[Tensor, Any]:
-    """Read texts (B, L, d) of ``lengths``; return outputs (B, L, d'), zero at padding, and the state after the last."""
-    packed = pack_padded_sequence(embedded, lengths.plain, batch_first=True, enforce_sorted=False)
+def read(layer: nn.RNNBase, embedded: Tensor, batch: Mapping[str, Any], name: str) -> tuple[Tensor, State]:
+    """Read texts ``name`` of a planned batch, embedded (B, L, d).
+
+    Returns:
+        Outputs (B, L, d'), zero at padding, and the last states of all directions side by side (B, d'), of an LSTM
+        hidden ones and cells.
+    """
+    order, back = batch[f"{name}_order"], batch[f"{name}_back"]
+    packed = pack_padded_sequence(gathered(embedded, order, back), batch[f"{name}_lengths"].plain, batch_first=True)
     outputs, state = recurrent(layer, packed)
-    return pad_packed_sequence(outputs, batch_first=True, total_length=embedded.shape[1])[0], state
+    padded, _ = pad_packed_sequence(outputs, batch_first=True, total_length=embedded.shape[1])
+    last = state if isinstance(state, tuple) else (state,)
+    return gathered(padded, back, order), tuple(gathered(part.transpose(0, 1).flatten(1), back, order) for part in last)
 
 
 class AdditiveAttention(nn.Module):

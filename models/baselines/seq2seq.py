@@ -101,17 +101,16 @@ class PointerSeq2Seq(Pointing):
         return self.embedding
 
     def planned(self, batch: Batch) -> Batch:
-        """Return ``batch`` with the places of target words and, on the CPU, the lengths of sources."""
+        """Return ``batch`` with the places of target words, and the order in which sources are read."""
         found = {**super().planned(batch)}
-        return found if "x_lengths" in found else {**found, "x_lengths": lengths_of(batch["x_mask"])}
+        return found if "x_lengths" in found else {**found, **lengths_of(batch["x_mask"], "x")}
 
     def encode(self, batch: Batch) -> tuple[State, Given]:
         """Return the decoder's first states, and what is decoded from."""
         batch = self.planned(batch)
         embedded = self.dropout(self.embedding(batch["x_ids"]))
-        memory, last = read(self.encoder, embedded, batch["x_lengths"])  # type: ignore[arg-type]
-        state = tuple(torch.tanh(layer(part.transpose(0, 1).flatten(1))).unsqueeze(1)
-                      for layer, part in zip(self.bridge, last, strict=True))
+        memory, last = read(self.encoder, embedded, batch, "x")
+        state = tuple(torch.tanh(layer(part)).unsqueeze(1) for layer, part in zip(self.bridge, last, strict=True))
         return state, (memory, self.attention.keys(memory), batch["x_mask"].bool(), batch["x_ids"])
 
     def features(self, embedded: Tensor, states: Tensor, given: Given) -> tuple[Tensor, Tensor]:

@@ -36,7 +36,8 @@ class T5(PieceModel, T5ForConditionalGeneration):
         mask = batch["x_mask"].long()
         encoded = self.encoder(input_ids=batch["x_ids"], attention_mask=mask).last_hidden_state
         states = self.decoder(input_ids=batch["y_in"], attention_mask=batch["y_in_mask"].long(),
-                              encoder_hidden_states=encoded, encoder_attention_mask=mask).last_hidden_state
+                              encoder_hidden_states=encoded, encoder_attention_mask=mask,
+                              use_cache=False).last_hidden_state
         return encoded, states * self.model_dim ** -0.5 if self.config.scale_decoder_outputs else states
 
     @torch.no_grad()

@@ -90,8 +90,9 @@ class PretendTensor(torch.Tensor):
         return f"{self.raw!r} on {DEVICE}"
 
     def __deepcopy__(self, memo):
-        # A parameter's copy is made by Parameter itself, of its data.
-        copied = PretendTensor(self.raw.clone()).requires_grad_(self.requires_grad)
+        copied = PretendTensor(self.raw.clone())
+        copied = torch.nn.Parameter(copied) if isinstance(self, torch.nn.Parameter) else copied
+        copied = copied.requires_grad_(self.requires_grad)
         return memo.setdefault(id(self), copied)
 
     def numpy(self, *args, **kwargs):
@@ -307,7 +308,8 @@ class _Kernels:
                 raise _on_two_devices("a fused kernel", one)
 
 
-_FUSED = {torch.nn.functional.scaled_dot_product_attention: fused.attention, torch._VF.lstm: fused.lstm}
+_FUSED = {torch.nn.functional.scaled_dot_product_attention: fused.attention, torch._VF.lstm: fused.lstm,
+          torch._VF.gru: fused.gru}
 
 
 @contextmanager

@@ -53,28 +53,40 @@ def attention(device, query, key, value, attn_mask=None, dropout_p=0.0, is_causa
 
 
 def lstm(device, data, *rest):
-    """Compute ``torch._VF.lstm``, packed or not, with cuDNN's demands.
+    """Compute ``torch._VF.lstm``, packed or not; see :func:`_recurrent`."""
+    return _recurrent(device, torch._VF.lstm, data, rest, isinstance(rest[0], torch.Tensor))
+
+
+def gru(device, data, *rest):
+    """Compute ``torch._VF.gru``, likewise."""
+    return _recurrent(device, torch._VF.gru, data, rest, isinstance(rest[1], torch.Tensor))
+
+
+def _recurrent(device, function, data, rest, packed):
+    """Compute a recurrent layer with cuDNN's demands.
 
     Under autocast CUDA has it computed in fp16, whatever the type that autocast was given: that is recorded, and
     done to the values.
     """
-    packed = isinstance(rest[0], torch.Tensor)
     sizes, (states, weights, *settings) = (rest[:1], rest[1:]) if packed else ((), rest)
+    several = not isinstance(states, torch.Tensor)     # of an LSTM
+    states = list(states) if several else [states]
     device.same(data, *states, *weights)
-    for name, state in zip(("hx", "cx"), states, strict=True):
+    for name, state in zip(("hx", "cx"), states, strict=False):
         if not state.is_contiguous():
             raise RuntimeError(f"rnn: {name} is not contiguous")
     if packed and sizes[0].device.type != "cpu":
         raise RuntimeError("'lengths' argument should be a 1D CPU int64 tensor")
     half = torch.is_autocast_enabled(device.name)
     if half and active():
-        note("recurrent", "lstm under autocast")
+        note("recurrent", f"{function.__name__} under autocast")
 
     def compute(data, *others):
         kind = data.dtype
         if half:
             data, *others = (one.half().to(torch.float32) for one in (data, *others))
-        found = torch._VF.lstm(data, *sizes, others[:2], others[2:], *settings)
+        state = others[:2] if several else others[0]
+        found = function(data, *sizes, state, others[len(states):], *settings)
         return tuple(one.half() for one in found) if half else tuple(one.to(kind) for one in found)
 
     return _Fused.apply(device, "_cudnn_rnn", compute, data, *states, *weights)

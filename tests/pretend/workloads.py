@@ -1,12 +1,14 @@
 """Trainings and decodings to measure: every architecture at its real depth, narrow, on a few texts of word pieces."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import piece_cases
 import pyarrow as pa
 import recurrent_cases
 import tiny_bert
@@ -19,7 +21,7 @@ import torch
 import transformer_cases
 from transformers import BertModel
 
-from models.decoding import Rules
+from models.decoding import Rules, contrastive_search
 from models.hcl import HclModel
 from models.rewriters.special import EOS, PAD
 from pretend.device import NAME
@@ -33,6 +35,8 @@ from stages.params.pgkpr import TrainPgkpr
 from stages.runtime.settings import laid_over
 from stages.tracks.clld import architecture as clld
 from stages.tracks.clld.architectures import architecture_of
+from stages.tracks.hcl import piece_baselines
+from stages.tracks.hcl.architectures import ARCHITECTURES
 from stages.tracks.hcl.architectures import hcl as train_hcl
 from stages.tracks.hcl.items import joined_items
 from stages.tracks.hcl.lookup import TrainedOn, UnseenKeywords
@@ -44,6 +48,13 @@ HCL = {"hcl": {}, "hcl-no-graph": {"graph": {"iterations": 0}}, "hcl-no-keyword"
        "hcl-backbone": {"latent": {"enabled": False}}}
 PGKPR = {"pgkpr": {}, "transformer": {}, "ianet": {}, "residual_lstm": {}, "latent_bow": {},
          "latent_bow-gumbel": {"latent_bow": {"gumbel": True}}}
+# Of HCL's table; the default of Group-wise learns by likelihood alone first, as a Transformer does.
+_NARROW = {"layers": 6, "heads": 2, "width": 16, "feed_forward": 32}
+BASELINES = {
+    "cvae": {"embedding": 12, "encoder": 8, "context": 16, "width": 16, "latent": 6, "bag": 12},
+    "seq2seq": {"embedding": 12, "width": 16}, "seq2seq_du": {}, "transformer": _NARROW,
+    "group_wise": {**_NARROW, "pretrain_steps": 0, "top": 2, "tail": 2},
+    **{name: {**_NARROW, "positions": 40} for name in ("dialogpt", "simctg")}, "t5": _NARROW, "t5_claps": _NARROW}
 CLLD = {"ct": "none", "cl": "uniform", "clald": "adaptive", "supcl": "supcl_seq", "simcse": "simcse"}
 
 
@@ -97,6 +108,21 @@ def hcl(folder: Path, **blocks):
                              store, device)
 
     return Workload(train_hcl, train)
+
+
+def baseline(name, folder):
+    """A training of a baseline of HCL's table, of six layers or of the recurrent ones that it has."""
+    values = TrainHcl.model_validate({"architecture": name, name: BASELINES[name], "training": {
+        "epochs": 1, "max_source": 12, "max_target": 8, "bucket": False}}).model_dump()
+    encoder(folder / "bert")
+    items = joined_items(**_triples())
+    kind = ARCHITECTURES[name].prepared.args[0]
+    start = kind.start(replace(piece_cases.row(folder / "bert"), items=items), values[name])
+
+    def train(device=NAME, store=FORGETFUL):
+        return piece_baselines.run(kind, start, items, values, 13, store, device)
+
+    return Workload(piece_baselines, train)
 
 
 def _triples(train=28):
@@ -179,6 +205,7 @@ def tagger():
 def trainings(folder: Path):
     """Return every training, by name."""
     found = {name: partial(hcl, folder, **blocks) for name, blocks in HCL.items()}
+    found |= {f"baseline-{name}": partial(baseline, name, folder) for name in BASELINES}
     found |= {name: partial(rewriter, name.partition("-")[0], **blocks) for name, blocks in PGKPR.items()}
     found |= {f"{name}-bert": partial(classifier, contrast, folder) for name, contrast in CLLD.items()}
     found |= {f"{name}-textcnn": partial(classifier, contrast) for name, contrast in CLLD.items()}
@@ -189,6 +216,8 @@ def decodings():
     """Return every decoding, by name: what decodes exactly so many tokens of each of four inputs."""
     found = {f"hcl-{name}": partial(_hcl_decodes, **options) for name, options in (
         ("greedy", {"num_beams": 1}), ("beam", {"num_beams": 4}), ("contrastive", {"search": "contrastive"}))}
+    found |= {f"baseline-{name}-beam": partial(_baseline_decodes, name) for name in ("cvae", "seq2seq", "seq2seq_du")}
+    found["baseline-simctg-contrastive"] = partial(_baseline_decodes, "simctg", "contrastive")
     for name in PGKPR:
         found |= {f"{name}-greedy": partial(_rewrites, name, 1), f"{name}-beam": partial(_rewrites, name, 4)}
     return found
@@ -202,6 +231,23 @@ def _hcl_decodes(**options):
         torch.nn.Module.to(model, NAME)
         given = [batch[name].to(NAME) for name in ("x_ids", "x_mask", "kx")]
         HclModel.paraphrase(model, *given, min_length=length, max_length=length, **options)
+
+    return decode
+
+
+def _baseline_decodes(name, search="beam"):
+    """Those that take steps of their own; the others are decoded by ``generate`` of transformers or as PGKPR's."""
+    with TemporaryDirectory() as folder:
+        case = piece_cases.Case(name, Path(folder))
+    batch = case.sources(numbers=range(4))
+
+    def decode(length):
+        torch.nn.Module.to(case.model, NAME)
+        given, rules = {key: part.to(NAME) for key, part in batch.items()}, case.rules(length, length)
+        if search == "beam":
+            case.model.rewrite(given, rules, 4)
+        else:
+            contrastive_search(*case.model.begin(given, 1 + length * 4), rules, top_k=4, alpha=0.6)
 
     return decode
 

@@ -70,12 +70,12 @@ def candidates(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]
     count, chosen, scores = min(top + tail, n - 1), [], []
     for first in range(0, n, _ROWS):
         rows = torch.arange(first, min(first + _ROWS, n))
-        alike = torch.sparse.mm(saturated, (_dense(x, rows) * idf).T).T - order  # (b, n)
+        alike = torch.sparse.mm(saturated, (x.index_select(0, rows).to_dense() * idf).T).T - order  # (b, n)
         best = alike.index_put((rows - first, rows), torch.tensor(-torch.inf)).topk(min(top, count), dim=-1).indices
         alike.scatter_(1, torch.cat([rows.unsqueeze(1), best], dim=-1), torch.inf)
         worst = alike.topk(count - best.shape[1], dim=-1, largest=False).indices
         chosen.append(torch.cat([best, worst], dim=-1))
-        cosines = [torch.sparse.mm(one, _dense(other, rows).T).T.gather(1, chosen[-1])
+        cosines = [torch.sparse.mm(one, other.index_select(0, rows).to_dense().T).T.gather(1, chosen[-1])
                    for one, other in ((x_vectors, y_vectors), (y_vectors, x_vectors))]
         scores.append(torch.stack(cosines, dim=1))
     return torch.cat(chosen), torch.cat(scores).clamp(0, 1)
@@ -98,10 +98,6 @@ def _unit(counts: Tensor, idf: Tensor) -> Tensor:
 def _with_values(like: Tensor, values: Tensor) -> Tensor:
     return torch.sparse_coo_tensor(like.indices(), values.float(), like.shape, is_coalesced=True,
                                    check_invariants=False)
-
-
-def _dense(counts: Tensor, rows: Tensor) -> Tensor:
-    return counts.index_select(0, rows).to_dense()
 
 
 def _labels(items: pd.DataFrame, chosen: Tensor) -> Tensor:

@@ -172,11 +172,11 @@ class PieceTask(BatchedTask):
             derived_seed(seed, STAGE, "eps", example))) for example in self.validation.example_ids])
 
     def parameter_groups(self) -> list[Parameters]:
-        """Return the parameters of the encoder, if the model has one, and all others, each with its rate."""
+        """Return the parameters of the encoder, if the model has one, and all others, the trainee's own too."""
         groups: dict[bool, list[nn.Parameter]] = {True: [], False: []}
         prefix = self.model.encoder_prefix
-        for name, parameter in self.model.named_parameters():
-            groups[prefix is not None and name.startswith(prefix)].append(parameter)
+        for name, parameter in self.module.named_parameters():
+            groups[prefix is not None and name.removeprefix("model.").startswith(prefix)].append(parameter)
         return [Parameters("encoder", groups[True], self.encoder_rate),
                 Parameters("rest", groups[False], self.learning_rate)]
 
@@ -205,7 +205,7 @@ class PieceTask(BatchedTask):
     def validate(self) -> dict[str, float]:
         """Return means over validation items, ``loss`` of them over the mean target length."""
         sums = self.validation_sums(lambda batch: {name: value.sum() for name, value in
-                                                   self.module.validation(batch).items()})
+                                                   self.model.validation(batch).items()})
         means = {name: value / len(self.validation) for name, value in sums.items()}
         return means | {"loss": means["loss"] / self.divisor}
 
