@@ -9,9 +9,11 @@ from pipeline.results_tables import NOTHING, p_text
 from stages.artifacts.schemas import SPLITS
 from stages.metrics.registered import metric
 from stages.results.classifiers import QUESTIONS, Step, steps
-from stages.results.model import BETTER, HELPS, Block, Model
+from stages.results.model import BETTER, HELPS, Block, Model, Results
 from stages.results.page.labels import settings_text
 from stages.results.published import paper
+from stages.results.shares import shares_tables
+from stages.results.track import TrackResults
 from stages.runtime.settings import Params
 from stages.tracks.clld.distances import moved_pairs
 from stages.tracks.pgkpr.architectures import ARCHITECTURES
@@ -125,12 +127,25 @@ def _with_interval(values: Mapping[str, Any], key: str, share: bool) -> str:
     return text(values[key]) + (f" ({text(within[0])} to {text(within[1])})" if within else "")
 
 
-def alarms(models: Sequence[Model]) -> list[str]:
-    """Return the alarms that trainings raised."""
+def shares_of(results: Results, track: TrackResults) -> list[tuple[str, str, list[str]]]:
+    """Return title, note and lines of each table of shares that the trainings of a track report."""
+    found = []
+    for shares in shares_tables(track, results.models_of(track), {one.split for one in results.blocks_of(track)}):
+        heads = [f"{heading}, {split}" for heading, splits in shares.groups for split in splits]
+        rows = [[escaped(name), *(NOTHING if value is None else percent(value) for value in values)]
+                for name, values in shares.rows]
+        title = shares.about.title
+        found.append((f"{title[0].lower()}{title[1:]}", shares.about.note, table(["model", *heads], rows)))
+    return found
+
+
+def alarms(models: Sequence[Model], remark: str | None) -> list[str]:
+    """Return the alarms that trainings raised, below the recipe's ``remark`` on them; nothing without any."""
     rows = [[escaped(model.name), f"**{escaped(alarm.get('name'))}**", str(alarm.get("epoch")),
              escaped(alarm.get("message")), escaped(alarm.get("advice"))]
             for model in models for alarm in model.metrics.get("alarms", [])]
-    return table(["model", "alarm", "epoch", "what was seen", "what to try"], rows, left=5) if rows else []
+    found = table(["model", "alarm", "epoch", "what was seen", "what to try"], rows, left=5) if rows else []
+    return [*([escaped(remark), ""] if found and remark else []), *found]
 
 
 def validation(models: Sequence[Model], names: Sequence[str], further: str = "") -> list[str]:

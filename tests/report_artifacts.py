@@ -25,6 +25,11 @@ NODES = sorted(set(KEYWORDS))
 SHA256 = "ab" * 32
 # Of the rows of HCL that have another than the project's.
 SEEDS = {"plain": 99}
+REMARK = f"Raised *here* by all | {ATTACK}."
+# What HCL's trainings say of the graph: it tells the target in training.
+TOLD = {split: {"keywords_differ": 0.5, "target_is_neighbour": share, "target_is_only_neighbour": share / 2,
+                "without_neighbour": 0.125, "unseen": 0.0625}
+        for split, share in (("train", 0.96), ("validation", 0.2), ("test", 0.1))} | {"kw_dropout": 0.25}
 ITEMS = 30      # evaluated: several pages of the generations
 
 
@@ -101,14 +106,14 @@ def write_graph(paths):
 
 def write_model(name, alarms=()):
     paths = ModelPaths(name, SEEDS.get(name, 13))
-    paths.weights.mkdir(parents=True)
+    paths.weights.mkdir(parents=True, exist_ok=True)
     (paths.weights / "config.json").write_text(json.dumps({
         "model_type": "keycontrast-hcl", "graph": {"iterations": 2}, "contrasts": {"keyword": {"temperature": 0.1}}}))
     paths.history.write_text(
         "epoch,step,train_reconstruction,train_kl,train_keyword_vanished,validation_loss,validation_kl,best\n"
         "1,5,4.5,1.0,0,6.25,1.5,True\n2,10,4.0,2.0,0.5,5.75,2.5,True\n3,15,3.5,3.0,0.95,5.9,2.75,False\n")
     write_json(paths.metrics, {"best_epoch": 2, "epochs": 3, "stopped_early": False, "validation": {},
-                               "alarms": list(alarms), "keywords": {}})
+                               "alarms": list(alarms), "keywords": {}, "graph": TOLD})
 
 
 def metrics_of(bleu_1, source_bleu, **more):
@@ -183,7 +188,7 @@ def write_params(**changes):
     runs = {"full": {"model": "full"}, "plain": {"model": "plain", "decode": {"num_beams": 1}}}
     content = {"recipe": "tiny-recipe", "seed": 13, "datasets": {"tiny": {"source": "data/tiny.tsv"}},
                "models": {"hcl": models}, "runs": {"hcl": runs}, "probes": {"hcl": {"full": {"model": "full"}}},
-               "report": {"examples": 12}}
+               "report": {"examples": 12, "remark_on_alarms": REMARK}}
     Path("params.yaml").write_text(yaml.safe_dump({**content, **changes}))
 
 

@@ -56,6 +56,12 @@ def test_a_literal_recipe_is_the_preset_in_graph_and_model_and_else_the_papers(n
         assert getattr(literal, block) == getattr(paper, block), block
 
 
+@pytest.mark.parametrize("name", ["sample", "sample-all"])
+def test_recipes_of_the_sample_say_why_their_trainings_raise_alarms(name):
+    said = read_recipe(name, folder=ROOT / "recipes").report.remark_on_alarms
+    assert said and "to be expected" in said and said.count(".") == 1 and said.endswith(".")
+
+
 @pytest.mark.parametrize("name", ["qqp", "rocstories", "douban"])
 def test_a_papers_recipe_has_the_rows_of_tables_1_and_2_under_one_budget(name):
     params = read_recipe(f"paper-hcl-{name}", data="/data", folder=ROOT / "recipes")

@@ -26,11 +26,12 @@ from report_artifacts import (
     metrics_of,
     provenance,
     write_comparison,
+    write_model,
     write_params,
     write_project,
     write_run,
 )
-from report_outline import Outline, assert_sound, row_of
+from report_outline import Outline, assert_sound, row_of, rows
 
 import stages.results.page.rendering
 from pipeline.schemas import SCHEMAS
@@ -243,6 +244,26 @@ def test_alarms_stand_at_the_top_and_beside_the_curves(page):
         assert "raise contrasts.keyword.temperature" in place and "95 % of items &lt;0.01 &lt;script&gt;" in place
     assert alarm_name("posterior_collapse") == "Posterior collapse" and alarm_name("contrast_stuck_mahalanobis") == (
         "Mahalanobis contrast stuck")
+
+
+def test_a_recipe_s_remark_stands_beside_the_alarms_alone(page, project):
+    said = "<p>Raised *here* by all | &lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;.</p>"
+    assert page.count("Raised *here*") == 1
+    assert said in page[page.index('id="alarms"'):page.index('id="hcl-results"')]
+    write_model("plain")
+    assert main([]) == 0 and "Raised *here*" not in REPORT_PAGE.read_text(encoding="utf-8")
+
+
+def test_what_an_item_sees_of_its_target_stands_beside_the_trainings(page):
+    training = page[page.index('id="hcl-training"'):page.index('id="hcl-probes"')]
+    table = training[training.index('<table class="results shares">'):training.index('<div class="curves">')]
+    headings, splits, *shown = rows(table)
+    assert headings[1:] == ["target is a neighbour", "its only one", "no neighbour at all", "keyword unseen", "dropped"]
+    assert splits == ["model", *["train", "test"] * 4, "train"]
+    # The row without graph does not read it.
+    assert shown == [["full", *(f"{share}\u00a0%" for share in (
+        "96.0", "10.0", "48.0", "5.0", "12.5", "12.5", "6.2", "6.2", "25.0"))]]
+    assert "train_hcl.graph.own_edges" in table
 
 
 def test_keyword_swap_and_latent_space(page):

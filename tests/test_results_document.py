@@ -264,6 +264,35 @@ def test_monitors_and_alarms(project):
     assert "No alarm was raised." in section(made(), "monitors and alarms")
 
 
+def test_a_recipe_s_remark_stands_above_the_alarms_alone(project):
+    content = yaml.safe_load((project / "params.yaml").read_text())
+    remark = {"remark_on_alarms": "Raised *here* | by <b>all</b>."}
+    (project / "params.yaml").write_text(yaml.safe_dump(content | {"report": remark}, sort_keys=False))
+    text = section(made(), "monitors and alarms")
+    assert "\n\nRaised \\*here\\* \\| by &lt;b&gt;all&lt;/b&gt;.\n\n| model | alarm" in text
+    for name in NAMES:
+        write_json(ModelPaths(row_name(name), seed_of(name)).metrics, {"best_epoch": 1, "epochs": 1, "validation": {}})
+    assert "Raised" not in made()
+
+
+def test_what_an_item_sees_of_its_target_has_one_row_for_all_seeds(project):
+    heading = "what an item sees of its target in the graph"
+    assert heading not in made()
+    for name, share in (("hcl/1", 0.5), ("hcl/2", 0.75), ("flat", 0.5), ("plain", 0.5), ("calm", None)):
+        path = ModelPaths(row_name(name), seed_of(name)).metrics
+        seen = {} if share is None else {"target_is_neighbour": share, "target_is_only_neighbour": 0.25,
+                                         "without_neighbour": 0.0, "unseen": 0.125}
+        write_json(path, json.loads(path.read_text()) | {
+            "graph": {"train": seen, "validation": seen, "test": seen | {"target_is_neighbour": 0.1}}})
+    text = section(made(), heading)
+    assert "Training should look like the evaluated split" in text and "validation" not in text
+    assert row(text, "model")[1:4] == ["target is a neighbour, train", "target is a neighbour, test",
+                                       "its only one, train"]
+    assert row(text, "hcl")[1:] == ["62.5 %", "10.0 %", "25.0 %", "25.0 %", "0.0 %", "0.0 %", "12.5 %", "12.5 %", "–"]
+    assert row(text, "calm")[1:4] == ["–", "10.0 %", "–"]
+    assert "| flat" not in text and "| plain" not in text   # which read no graph
+
+
 def test_the_same_artifacts_give_the_same_text(project):
     assert made() == made()
 

@@ -112,7 +112,7 @@ def _collapse(rows: Sequence[Row], config: "HclConfig") -> Alarm | None:
         f"KL(q || p) is {last['validation_kl']:.3g} nats per item (free bits: {config.latent['free_bits']:g}) with "
         f"{last['validation_active_units']:.0f} of {config.latent_size} units active: z says little of the target",
         "lengthen latent.annealing_share or set latent.annealing_cycles, raise latent.free_bits or "
-        "latent.word_dropout, set latent.bow_loss or latent.batch_norm",
+        "latent.word_dropout, or set latent.batch_norm",
     )
 
 
@@ -151,8 +151,8 @@ def _ignored(rows: Sequence[Row]) -> Alarm | None:
         f"reconstruction is {prior:+.2f} % with z from the prior{known} and {zero:+.2f} % with z = 0, against z from "
         f"the posterior: {what}",
         "let z enter in another place too (latent.enters: memory+embed or layers), raise latent.word_dropout, "
-        "decoder.source_dropout or latent.free_bits, set latent.bow_loss; so that the prior learns what the posterior "
-        "tells the decoder, set latent.posterior relative, with latent.batch_norm",
+        "decoder.source_dropout or latent.free_bits; so that the prior learns what the posterior tells the decoder, "
+        "set latent.posterior relative, with latent.batch_norm",
     )
 
 

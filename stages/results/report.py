@@ -23,7 +23,7 @@ def run(material: Material, params: "Report") -> dict[str, bytes]:
         material: params, metrics, histories and tables, as :func:`stages.results.page.material.gather` reads them.
         params: block ``report``.
     """
-    return rendered(build(material, params.examples))
+    return rendered(build(material, params.examples, params.remark_on_alarms))
 
 
 def _work(process: StageProcess) -> None:

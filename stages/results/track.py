@@ -32,6 +32,25 @@ class TableLayout:
 
 
 @dataclass(frozen=True)
+class SharesLayout:
+    """A table of shares of items that trainings report, with a title, and a note that says how it is read.
+
+    Attributes:
+        under: where in the metrics they stand.
+        by_split: shares of each split, and their headings.
+        of_training: shares of the training items alone, likewise.
+        concerns: returns whether a model of these settings reads what the shares are of.
+    """
+
+    title: str
+    note: str
+    under: str
+    by_split: Mapping[str, str]
+    of_training: Mapping[str, str]
+    concerns: Callable[[Mapping[str, Any]], bool]
+
+
+@dataclass(frozen=True)
 class Question:
     """What several plots of training answer together, a note, and a pattern of the quantities that they show.
 
@@ -148,6 +167,7 @@ class TrackResults(Track):
         many_keywords: whether a source has a set of keywords, stored joined by spaces, and not one.
         bounded: whether shares of the graph's items bound what its contrasts can do.
         raises_alarms: whether trainings watch for what may go wrong.
+        shares: tables of shares that its trainings report.
         by_stratum: metrics that are shown for strata of the items; empty where items have none.
         curve_names: put into the names of its plots of curves.
     """
@@ -180,6 +200,7 @@ class TrackResults(Track):
     many_keywords: bool = False
     bounded: bool = False
     raises_alarms: bool = True
+    shares: tuple[SharesLayout, ...] = ()
     by_stratum: tuple[str, ...] = ()
     curve_names: str = ""
 

@@ -24,6 +24,7 @@ from stages.results.page.material import DatasetMaterial, Material
 from stages.results.page.parts_of_speech import PartsOfSpeech, parts_of_speech
 from stages.results.page.plots import degree_plot, keyword_plot, neighbourhood_plots
 from stages.results.page.tables import PrintedTable, ResultTable, described, level, printed_tables, result_tables
+from stages.results.shares import SharesTable, shares_tables
 from stages.results.track import TrackResults
 from stages.results.tracks import TRACKS
 
@@ -150,6 +151,7 @@ class TrackView:
     runs: list[tuple[str, str, str, str]]
     blocks: list[BlockView]
     printed: list[PrintedTable]
+    shares: list[SharesTable]
     curves: list[CurveGroup]
     probes: list[ProbeView]
     parts: list[PartsOfSpeech]
@@ -183,6 +185,7 @@ class Page:
     """Everything that the templates need.
 
     Attributes:
+        remark_on_alarms: a sentence that the recipe says beside them; None for none.
         data: what scripts read, by the id of its element.
         shown: items of the generations shown at a time.
     """
@@ -194,6 +197,7 @@ class Page:
     datasets: list[DatasetView]
     tracks: list[TrackView]
     shown: int
+    remark_on_alarms: str | None = None
     data: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -232,12 +236,13 @@ class Page:
         return next((view.language for view in self.datasets if view.name == dataset), "")
 
 
-def build(material: Material, examples: int) -> Page:
+def build(material: Material, examples: int, remark_on_alarms: str | None = None) -> Page:
     """Return the page's content.
 
     Args:
         material: what :func:`stages.results.page.material.gather` read.
         examples: items of the generations shown at a time; with 0 there are none.
+        remark_on_alarms: a sentence beside the alarms, if there are any.
     """
     data: dict[str, Any] = {}
     graphs = [dataset for dataset in material.datasets if dataset.graph is not None]
@@ -258,7 +263,7 @@ def build(material: Material, examples: int) -> Page:
         recipe=results.recipe, seed=results.seed, encoder=results.encoder, encoders=_encoders(material),
         datasets=[_dataset(dataset, data) for dataset in material.datasets],
         tracks=[_track(track, material, examples, data, budgets[track.name]) for track in shown],
-        shown=examples, data=data)
+        shown=examples, remark_on_alarms=remark_on_alarms, data=data)
 
 
 def _track(track: TrackResults, material: Material, examples: int, data: dict[str, Any], budget: int) -> TrackView:
@@ -272,7 +277,8 @@ def _track(track: TrackResults, material: Material, examples: int, data: dict[st
         [_classes(block, f"classes-{track.name}-{place}", runs, budget) if track.classifies
          else _block(block, f"generations-{track.name}-{place}", material, examples, data, budget)
          for place, block in enumerate(blocks)],
-        printed_tables(blocks, track), curve_groups(models, track.questions, track.curve_names),
+        printed_tables(blocks, track), shares_tables(track, models, {block.split for block in blocks}),
+        curve_groups(models, track.questions, track.curve_names),
         [probe_view(probe) for probe in material.probes if probe.model in [model.name for model in models]],
         [found for dataset in material.datasets if track.many_keywords and dataset.name in used
          and (found := parts_of_speech(dataset)) is not None])

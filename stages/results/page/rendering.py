@@ -10,6 +10,7 @@ from markupsafe import Markup
 from stages.results.page.context import Page
 from stages.results.page.embedding import json_markup
 from stages.results.page.examples import segments
+from stages.results.page.labels import percentage
 
 _TEMPLATES = Path(__file__).parent / "templates"
 PAGE_FILE = "index.html"
@@ -31,7 +32,7 @@ def html(page: Page) -> str:
     """Return the page as HTML; whatever comes from data is escaped."""
     environment = Environment(loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined,
                               trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
-    environment.filters |= {"embedded": json_markup, "cut": segments}
+    environment.filters |= {"embedded": json_markup, "cut": segments, "percentage": percentage}
     first, scripts = _script(_FIRST), _script(_SCRIPTS)
     return environment.get_template("page.html").render(
         page=page, style=Markup(_own("page.css")), first=Markup(first), scripts=Markup(scripts),
