@@ -178,7 +178,7 @@ def work(recipe: str, rows: Sequence[str], minutes: float) -> None:
 
 def differences(first: Sequence[Kept], second: Sequence[Kept], metric: str, stratum: str,
                 resamples: int = _RESAMPLES) -> dict[str, float]:
-    """Return two rows' values of a metric in a stratum, and their difference with its intervals.
+    """Return two rows' values of a metric in a stratum of the first one, and their difference with its intervals.
 
     Seeds that both rows have are paired; without a common one, rows are drawn from on their own.
 
@@ -191,7 +191,9 @@ def differences(first: Sequence[Kept], second: Sequence[Kept], metric: str, stra
     paired = len(common) > 0
     left = [ones[seed] for seed in (common if paired else sorted(ones))]
     right = [twos[seed] for seed in (common if paired else sorted(twos))]
-    a, b = _values(left, metric, stratum), _values(right, metric, stratum)  # (seeds, items)
+    # a keyword that one row's data set knows, another's may not: the first row's says which items are of the stratum
+    chosen = np.asarray(STRATA[stratum](left[0].items))
+    a, b = (_values(kept, metric, left[0].items["example_id"], chosen) for kept in (left, right))  # (seeds, items)
     both = ~np.isnan(a).any(0) & ~np.isnan(b).any(0)
     a, b = a[:, both], b[:, both]
     if not a.shape[1]:
@@ -210,12 +212,10 @@ def differences(first: Sequence[Kept], second: Sequence[Kept], metric: str, stra
             "items": float(a.shape[1]), "seeds": float(min(len(a), len(b)))}
 
 
-def _values(kept: Sequence[Kept], metric: str, stratum: str) -> np.ndarray:
-    ids = kept[0].items["example_id"]
-    for other in kept[1:]:
-        if not other.items["example_id"].equals(ids):
-            raise InputError(f"{other.row}, seed {other.seed}: other items than seed {kept[0].seed} was scored on.")
-    chosen = np.asarray(STRATA[stratum](kept[0].items))
+def _values(kept: Sequence[Kept], metric: str, ids: pd.Series, chosen: np.ndarray) -> np.ndarray:
+    for found in kept:
+        if not found.items["example_id"].equals(ids):
+            raise InputError(f"{found.row}, seed {found.seed}: other items than those of the first row were scored.")
     return np.stack([found.items[metric].to_numpy(dtype=np.float64)[chosen] for found in kept])
 
 

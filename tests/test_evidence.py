@@ -55,7 +55,7 @@ def test_items_without_a_value_and_of_other_strata_take_no_part():
 
 def test_seeds_scored_on_other_items_are_an_error():
     one, other = kept("a", 1, [1.0, 0.0]), kept("a", 2, [1.0, 0.0, 0.5])
-    with pytest.raises(InputError, match="other items than seed 1"):
+    with pytest.raises(InputError, match="other items than those of the first row"):
         differences([one, other], [one, other], "bleu_1", "all")
 
 
