@@ -124,6 +124,7 @@ def test_a_leak_shows_between_training_and_validation():
     assert "lacks in training" in other.message and "easier" in other.advice
     tiny = {"validation_kl": 0.1 + LEAK_NATS, "validation_kl_train": 0.15}  # less than a nat apart
     assert "leak" not in named(rows(**tiny))
+    assert "leak" not in named(rows(**{column: 3.0}), config(latent={"posterior": "relative"}))
 
 
 @pytest.mark.parametrize("groups", [{}, {"latent": {"enabled": False}, "decoder": {"kw_memory": True}}], ids=str)

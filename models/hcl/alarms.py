@@ -74,7 +74,9 @@ def find_alarms(rows: Sequence[Row], config: "HclConfig") -> list[Alarm]:
         return []
     found: list[Alarm | None] = []
     if config.latent["enabled"]:
-        found += [_collapse(rows, config), _ignored(rows), _under_floor(rows, config), _leak(rows)]
+        found += [_collapse(rows, config), _ignored(rows), _under_floor(rows, config)]
+        if config.latent["posterior"] == "absolute":  # the KL of a relative one does not read the prior
+            found.append(_leak(rows))
     if config.uses_keyword:
         found.append(_keyword_ignored(rows))
     if any(contrast.needs_keyword for contrast in config.contrasts_used):
