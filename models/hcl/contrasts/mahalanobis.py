@@ -64,6 +64,5 @@ class MahalanobisContrast(Contrast):
             f"contrast fell from {first[contrast]:.3g} to {last[contrast]:.3g}: both distances grow as s shrinks, so "
             f"the contrast may fall without any vector moving",
             "compare with contrasts.mahalanobis.weight 0; raise contrasts.mahalanobis.temperature or lower its weight, "
-            "so that the KL term holds the spread; that of a relative posterior holds its spread over the prior's alone, "
-            "and latent.posterior absolute both",
+            "so that the KL term holds the spread (it does not keep posterior and prior from narrowing together)",
         )]
