@@ -110,8 +110,10 @@ def test_points_are_those_of_the_model(paraphraser, items):
     u = model.keyword_vectors()
     out = node[row["target_keyword"]]
     with torch.no_grad():
-        expected = {"input": model.prior(x, u[[node[row["keyword"]]]]).mu, "positive": model.posterior(x, y).mu,
-                    "negative": model.posterior(x, negative).mu, "output_keyword": model.keyword_points(u[[out]]),
+        prior = model.prior(x, u[[node[row["keyword"]]]])
+        posterior = model.posterior.given(x, torch.stack([y, negative], 1), prior).mu
+        expected = {"input": prior.mu, "positive": posterior[:, 0], "negative": posterior[:, 1],
+                    "output_keyword": model.keyword_points(u[[out]]),
                     # The node has one negative neighbour, which is the whole of its impostor.
                     "impostor_keyword": model.keyword_points(u[[(out + 2) % len(u)]])}
     assert set(found.index) == set(KINDS)

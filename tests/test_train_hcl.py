@@ -56,7 +56,7 @@ def graph():
 def settings(latent=None, **training):
     values = {"epochs": 2, "batch_size": 4, "micro_batch": 4, "max_source": 12, "max_target": 8,
               "learning_rate": 1e-2}
-    return TrainHcl.model_validate({"latent": {"size": 6, **(latent or {})}, "decoder": {"layers": 1},
+    return TrainHcl.model_validate({"latent": {"size": 6, "bow_loss": True, **(latent or {})}, "decoder": {"layers": 1},
                                     "training": {**values, **training}}).model_dump()
 
 
@@ -77,7 +77,8 @@ def test_training_lowers_the_loss_and_keeps_the_best_epoch(encoder, tmp_path):
         assert f"train_{name}" in trained.history.rows[0]
 
 
-@pytest.mark.parametrize("latent", [{}, {"posterior": "relative", "batch_norm": 0.5, "prior_share": 0.5}], ids=str)
+@pytest.mark.parametrize("latent", [
+    {"prior_share": 0.5}, {"posterior": "absolute", "batch_norm": 0.0, "free_bits": 5.0}], ids=str)
 def test_a_killed_training_ends_with_the_same_weights(encoder, tmp_path, latent):
     whole = train(encoder, FolderCheckpoints(tmp_path / "whole", "a"), latent=latent)
     with pytest.raises(Killed):
