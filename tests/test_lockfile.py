@@ -1,14 +1,17 @@
 """`dvc.lock`: broken or in conflict it is named with its remedy; other bytes from the same inputs are counted."""
 
+import shutil
 import subprocess
 
+import dvc.dvcfile
 import pytest
 from rich.console import Console
+from ruamel.yaml.representer import RepresenterError
 from small_project import keycontrast, make_project
 
 from pipeline import doctor
 from pipeline.running.dag import read_dag
-from pipeline.running.lockfile import UnreadableLock, committed_lock, other_bytes, read_lock
+from pipeline.running.lockfile import UnreadableLock, committed_lock, other_bytes, read_lock, write_whole
 
 WHOLE = """schema: '2.0'
 stages:
@@ -63,6 +66,37 @@ def test_a_whole_lock_is_read_and_none_is_none(tmp_path):
     assert read_lock(tmp_path) == {}
     (tmp_path / "dvc.lock").write_text(WHOLE)
     assert list(read_lock(tmp_path)) == ["ingest@d"]
+
+
+def test_a_lock_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    monkeypatch.setattr(dvc.dvcfile, "modify_yaml", dvc.dvcfile.modify_yaml)
+    write_whole()
+    lock = tmp_path / "dvc.lock"
+    lock.write_text(WHOLE)
+    with pytest.raises(RepresenterError), dvc.dvcfile.modify_yaml(str(lock)) as content:
+        content["stages"]["cut off here"] = object()
+    assert lock.read_text() == WHOLE
+    with dvc.dvcfile.modify_yaml(str(lock)) as content:
+        content["stages"]["more"] = {"cmd": "x"}
+    assert list(read_lock(tmp_path)) == ["ingest@d", "more"]
+    with dvc.dvcfile.modify_yaml(str(tmp_path / "new.lock")) as content:
+        content["stages"] = {}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dvc.lock", "new.lock"]
+
+
+@pytest.mark.parametrize("gone", ["cache", "artifacts"])
+def test_a_run_replaces_the_lock(tmp_path, gone):
+    project, none = make_project(tmp_path / "p"), "schema: '2.0'\nstages: {}\n"
+    assert keycontrast(project, "run").returncode == 0
+    before = read_lock(project)
+    (project / "dvc.lock").write_text(none)
+    if gone == "cache":  # then stages run; else what they had made is restored
+        shutil.rmtree(project / ".dvc" / "cache")
+    shutil.rmtree(project / "artifacts")
+    with (project / "dvc.lock").open() as handle:
+        assert keycontrast(project, "run").returncode == 0
+        assert handle.read() == none
+    assert read_lock(project) == before
 
 
 def test_the_committed_lock_is_that_of_git(tmp_path, monkeypatch):

@@ -1,13 +1,17 @@
 """``dvc.lock``, which git merges line by line: is it whole, and which stages wrote other bytes than it had?"""
 
 import re
+import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from stages.artifacts.paths import METRICS
+from stages.artifacts.tables import atomic_file
 from stages.runtime.errors import InputError
 
 LOCK = Path("dvc.lock")
@@ -53,6 +57,25 @@ def stages_of(content: bytes) -> dict[str, Any]:
     if not isinstance(stages, dict) or not all(isinstance(entry, dict) for entry in stages.values()):
         raise UnreadableLock("dvc.lock: not what DVC writes, which is a mapping with `schema` and `stages`.")
     return stages
+
+
+def write_whole() -> None:
+    """Let DVC, in this process, write ``dvc.lock`` whole or not at all, which a kill would cut off otherwise."""
+    import dvc.dvcfile
+
+    dvc.dvcfile.modify_yaml = _modified_whole
+
+
+@contextmanager
+def _modified_whole(path: str, fs: Any = None) -> Iterator[Any]:
+    """Yield the content of a YAML file, to be changed; the file is replaced if the block succeeds."""
+    from dvc.utils.serialize import modify_yaml
+
+    with atomic_file(Path(path)) as temporary:
+        if Path(path).exists():
+            shutil.copyfile(path, temporary)
+        with modify_yaml(temporary, fs=fs) as content:
+            yield content
 
 
 def other_bytes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
