@@ -100,6 +100,8 @@ def test_a_mean_of_the_prior_from_which_texts_are_decoded_as_if_there_were_no_la
     assert "+29.50 % with its mean" in alarm.message and "hardly better than no z at all" in alarm.message
     assert "latent.posterior relative" in alarm.advice and "decoder.source_dropout" in alarm.advice
     assert "bow_loss" not in alarm.advice
+    done = named(rows(**{column: 25.9}), config(latent={"posterior": "relative", "batch_norm": 0.2}))["latent_ignored"]
+    assert "latent.posterior" not in done.advice and "decoder.source_dropout" in done.advice
 
 
 def test_a_kl_under_its_floor():

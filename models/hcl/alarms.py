@@ -74,7 +74,7 @@ def find_alarms(rows: Sequence[Row], config: "HclConfig") -> list[Alarm]:
         return []
     found: list[Alarm | None] = []
     if config.latent["enabled"]:
-        found += [_collapse(rows, config), _ignored(rows), _under_floor(rows, config)]
+        found += [_collapse(rows, config), _ignored(rows, config), _under_floor(rows, config)]
         if config.latent["posterior"] == "absolute":  # the KL of a relative one does not read the prior
             found.append(_leak(rows))
     if config.uses_keyword:
@@ -135,7 +135,7 @@ def _mean_gain(row: Row) -> float | None:
     return (row[_RECONSTRUCTIONS[-1]] - row[_MEAN]) / row[_RECONSTRUCTIONS[0]]
 
 
-def _ignored(rows: Sequence[Row]) -> Alarm | None:
+def _ignored(rows: Sequence[Row], config: "HclConfig") -> Alarm | None:
     def ignored(row: Row) -> bool:
         mean = _mean_gain(row)
         return _gain(row) < IGNORED_MARGIN or (mean is not None and mean < IGNORED_MARGIN)
@@ -147,14 +147,15 @@ def _ignored(rows: Sequence[Row]) -> Alarm | None:
     what = "the decoder hardly reads z"
     if _gain(last) >= IGNORED_MARGIN:
         what = "it is decoded from the prior's mean, which is hardly better than no z at all"
+    relative = config.latent["posterior"] == "relative" and config.latent["batch_norm"] > 0
     known = f", {100 * (last[_MEAN] / last[_RECONSTRUCTIONS[0]] - 1.0):+.2f} % with its mean" if _MEAN in last else ""
     return Alarm(
         "latent_ignored", epoch,
         f"reconstruction is {prior:+.2f} % with z from the prior{known} and {zero:+.2f} % with z = 0, against z from "
         f"the posterior: {what}",
         "let z enter in another place too (latent.enters: memory+embed or layers), raise latent.word_dropout, "
-        "decoder.source_dropout or latent.free_bits; so that the prior learns what the posterior tells the decoder, "
-        "set latent.posterior relative, with latent.batch_norm",
+        "decoder.source_dropout or latent.free_bits" + ("" if relative else "; so that the prior learns what the "
+        "posterior tells the decoder, set latent.posterior relative, with latent.batch_norm"),
     )
 
 
