@@ -100,6 +100,9 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
             help="folder of data that does not ship with the project, put in place of {data} in the recipe")] = None,
         changes: Annotated[list[str] | None, typer.Option(
             "--set", help="PLACE=VALUE laid over the recipe, such as encoder.source=bundled; may be repeated")] = None,
+        model: Annotated[list[str] | None, typer.Option(
+            help="take this model of the recipe, what it starts from, and its runs; may be repeated; all by default",
+            )] = None,
         dry_run: Annotated[bool, typer.Option("--dry-run", help="show the difference and change nothing")] = False,
         ) -> None:
     """Write params.yaml from a recipe, after showing the difference.
@@ -109,7 +112,8 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
     fitted to the machine and the data, unless it says `sizes: paper`; what was chosen is said, and stands in
     params.yaml. So is what a run of everything will take, roughly.
 
-    Example: `keycontrast use cpu-hcl-qqp --data ../data --set train_hcl.training.epochs=2`
+    Example: `keycontrast use cpu-hcl-qqp --data ../data --set train_hcl.training.epochs=2`, or with some of its rows
+    alone: `keycontrast use cpu-hcl-qqp --data ../data --model hcl --model no-graph`
     """
     from pipeline import recipes
     from pipeline.running.environment import RUN_LOCK, settle_environment
@@ -124,7 +128,7 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
         for name, title in names.items():
             typer.echo(f"{name:{max(map(len, names))}}  {title}")
         return
-    change = recipes.plan(recipe, None if data is None else str(data), changes=changes or ())
+    change = recipes.plan(recipe, None if data is None else str(data), changes=changes or (), models=model or ())
     typer.echo(change.difference or f"params.yaml already is recipe {recipe}.")
     for line in change.sizes:
         typer.echo(line)

@@ -30,7 +30,7 @@ from stages.artifacts.tables import atomic_file, check_columns, read_metadata
 from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import sha256_of
 from stages.runtime.settings import Params, read_params, stage_hash
-from stages.tracks.registry import TRACKS, all_models, all_runs, track_of_model, track_of_run
+from stages.tracks.registry import TRACKS, all_models, all_runs, track_of_model, track_of_run, with_earlier
 from stages.tracks.track import Track
 
 LIMIT = 60_000_000
@@ -83,7 +83,10 @@ def pack(file: Path, models: Sequence[str] | None = None) -> Packed:
             pack of more than 60 MB.
     """
     params = read_params()
-    names = chosen_models(params, models)
+    names = with_earlier(params, models or all_models(params))
+    if not names:
+        raise InputError("models names no model, so there is nothing to pack. Choose a recipe that has some with "
+                         "`keycontrast use`.")
     runs = [run for run, entry in all_runs(params).items() if entry.model in names]
     encoders = encoders_of(params, names)
     members: dict[str, bytes | Path] = {_SCRIPT: Path(packed_run.__file__), **_code(), PARAMS.name: _params(params)}
@@ -100,28 +103,6 @@ def pack(file: Path, models: Sequence[str] | None = None) -> Packed:
         if size > LIMIT:
             raise InputError(_too_large(file, members, size))
     return Packed(digest, names, runs, _sizes(members), size)
-
-
-def chosen_models(params: Params, models: Sequence[str] | None) -> list[str]:
-    """Return ``models``, or all, after those that they start from, or take their confusing pairs from.
-
-    Raises:
-        InputError: no such model, or there is none at all.
-    """
-    known = all_models(params)
-    chosen: dict[str, None] = {}
-
-    def add(name: str) -> None:
-        for earlier in track_of_model(params, name).follows(params, name).values():
-            add(earlier)
-        chosen.setdefault(name)
-
-    for name in models or known:
-        add(name)
-    if not chosen:
-        raise InputError("models names no model, so there is nothing to pack. Choose a recipe that has some with "
-                         "`keycontrast use`.")
-    return list(chosen)
 
 
 def _consulted(params: Params, models: Sequence[str]) -> list[str]:

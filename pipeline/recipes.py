@@ -37,7 +37,7 @@ from stages.params import Params, parse_params
 from stages.runtime.errors import InputError, nearest
 from stages.runtime.settings import laid_over
 from stages.tracks.finished import forget_others
-from stages.tracks.registry import TRACKS, all_models, all_runs, seeds_of_stage
+from stages.tracks.registry import TRACKS, all_models, all_runs, seeds_of_stage, with_earlier
 
 _DATA = "{data}"
 _HEADER = """\
@@ -148,9 +148,29 @@ def _changed(content: Any, change: str) -> dict[str, Any]:
     return laid_over(content if isinstance(content, Mapping) else {}, nested)
 
 
-def plan(name: str, data: str | None = None, root: Path = Path(), changes: Sequence[str] = ()) -> Change:
-    """Return what choosing recipe ``name`` would change in ``root``, without changing it; see :func:`read_recipe`."""
-    params, sizes = _sized(*_read(name, data, root / RECIPES, changes), root)
+def _part(content: dict[str, Any], models: Sequence[str], place: str) -> dict[str, Any]:
+    """Return ``content`` with ``models`` alone, what they start from, and their runs and probes."""
+    params = parse_params(content, place)
+    chosen = set(with_earlier(params, models))
+    runs = {run for run, entry in all_runs(params).items() if entry.model in chosen}
+    probes = {probe for probe, entry in params.probes.hcl.items() if entry.model in chosen}
+
+    def kept(group: str, names: set[str]) -> dict[str, Any]:
+        return {track: {name: row for name, row in (rows or {}).items() if name in names}
+                for track, rows in (content.get(group) or {}).items()}
+
+    return {**content, "models": kept("models", chosen), "runs": kept("runs", runs), "probes": kept("probes", probes)}
+
+
+def plan(name: str, data: str | None = None, root: Path = Path(), changes: Sequence[str] = (),
+         models: Sequence[str] = ()) -> Change:
+    """Return what choosing recipe ``name`` would change in ``root``, without changing it; see :func:`read_recipe`.
+
+    Args:
+        models: those of its models to take, with what they start from; all if there are none.
+    """
+    content, place = _read(name, data, root / RECIPES, changes)
+    params, sizes = _sized(_part(content, models, place) if models else content, place, root)
     text = params_text(params)
     present = (root / PARAMS).read_text(encoding="utf-8") if (root / PARAMS).exists() else ""
     lines = unified_diff(present.splitlines(), text.splitlines(), f"{PARAMS} (now)", f"{PARAMS} ({name})",

@@ -130,6 +130,18 @@ def test_values_that_do_not_fit_are_refused(recipes, change, message):
         read_recipe("one", folder=recipes, changes=[change])
 
 
+def test_a_part_of_a_recipe_has_the_models_named_and_what_they_start_from():
+    whole = plan("cpu-hcl-qqp", "data").params
+    part = plan("cpu-hcl-qqp", "data", models=["hcl", "transformer"]).params
+    assert list(part.models.hcl) == ["backbone", "start", "hcl", "transformer-start", "transformer"]
+    assert list(part.runs.hcl) == ["hcl", "transformer"] and list(part.probes.hcl) == ["hcl"]
+    assert all(part.models.hcl[name] == whole.models.hcl[name] for name in part.models.hcl)
+    assert part.datasets == whole.datasets and part.recipe == whole.recipe
+    assert not plan("cpu-hcl-qqp", "data", models=["transformer"]).params.probes.hcl
+    with pytest.raises(InputError, match="transfomer.*did you mean 'transformer'"):
+        plan("cpu-hcl-qqp", "data", models=["transfomer"])
+
+
 def test_the_plan_shows_the_difference_and_changes_nothing(tmp_path):
     root = make_project(tmp_path / "p")
     before = (root / "params.yaml").read_text()

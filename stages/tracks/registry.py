@@ -1,6 +1,6 @@
 """The tracks by name."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stages.runtime.errors import InputError, nearest
@@ -33,6 +33,24 @@ def track_of_model(params: "Params | Validated", name: str) -> Track:
         InputError: there is no such model.
     """
     return _having(name, {track.name: track.models(params) for track in TRACKS.values()}, "model")
+
+
+def with_earlier(params: "Params | Validated", models: Iterable[str]) -> list[str]:
+    """Return ``models`` after those that they start from, or take their confusing pairs from.
+
+    Raises:
+        InputError: there is no such model.
+    """
+    found: dict[str, None] = {}
+
+    def add(name: str) -> None:
+        for earlier in track_of_model(params, name).follows(params, name).values():
+            add(earlier)
+        found.setdefault(name)
+
+    for name in models:
+        add(name)
+    return list(found)
 
 
 def track_of_run(params: "Params | Validated", name: str) -> Track:
