@@ -73,7 +73,7 @@ def monitors(models: Sequence[Model]) -> list[str]:
                                    if model.history is not None for name in model.history
                                    if name.startswith("train_") and name.endswith("_vanished")))
     heads = ["model", "validation loss", "KL (nats)", "KL, training", "under floor", "active units", "from q",
-             "from p", "from its mean", "from zero", "swap: prior", "swap: outputs", "keywords: cosine", "in training",
+             "from p", "from its mean", "from zero", "swap: prior", "swap: outputs",
              *(f"{escaped(name)} vanished" for name in contrasts)]
     return table(heads, [[escaped(model.name), *_watched(model, contrasts)] for model in models])
 

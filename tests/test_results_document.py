@@ -106,7 +106,7 @@ def write_models():
             "validation": {"loss": 3.86321, "reconstruction": 54.123, "kl": 5.871, "active_units": 187.0,
                            "reconstruction_prior": 55.5, "reconstruction_zero": 60.25, "kl_train": 2.5,
                            "under_floor": 0.25, "reconstruction_mean": 54.75, "swap_prior": 0.31,
-                           "swap_outputs": 0.0125, "keyword_cosine": 0.43, "keyword_cosine_train": 0.77}})
+                           "swap_outputs": 0.0125}})
         paths.history.write_text("epoch,step,train_instance_vanished,train_keyword_vanished,best\n"
                                  "1,5,0.1,,True\n2,10,0.925,,True\n3,15,0.99,,False\n")
 
@@ -256,7 +256,7 @@ def test_without_the_full_method_nothing_is_compared(project):
 def test_monitors_and_alarms(project):
     text = section(made(), "monitors and alarms")
     assert row(text, "flat")[1:] == ["3.8632", "5.87", "2.50", "0.25", "187", "54.12", "55.50", "54.75", "60.25",
-                                     "0.31", "0.0125", "0.43", "0.77", "92.5 %", "–"]
+                                     "0.31", "0.0125", "92.5 %", "–"]
     assert row(text, "flat", "**contrast\\_vanishing**")[2:] == ["2", "keyword \\| below 0.01 for 95 %",
                                                                 "raise &lt;t&gt;"]
     for name in MODELS:
