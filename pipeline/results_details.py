@@ -26,7 +26,7 @@ _BOUNDS = (("share_input_equals_output", "k_x = k_y+: nothing to pull together")
 # Digits after the point of what HCL's trainings watch.
 _WATCHED = {"loss": 4, "kl": 2, "kl_train": 2, "under_floor": 2, "active_units": 0, "reconstruction": 2,
             "reconstruction_prior": 2, "reconstruction_mean": 2, "reconstruction_zero": 2, "swap_prior": 2,
-            "swap_outputs": 4, "keyword_cosine": 2, "keyword_cosine_train": 2}
+            "swap_outputs": 4}
 _PAIRS = 3
 
 

@@ -7,7 +7,6 @@ import tiny_hcl
 import torch
 from test_hcl_negatives import several
 
-import models.hcl.validation
 from models.hcl import BatchTotals, HclModel, Monitor, Validation, objective, training_monitors, validation_loss
 from models.losses import gaussian_kl
 
@@ -204,30 +203,6 @@ def test_kl_of_training_items_is_that_of_their_pass(batches):
     assert values["kl_train"] == pytest.approx(float(seen), rel=1e-4)
     assert values["kl_gap"] == pytest.approx(values["kl_train"] - values["kl"])
     assert "kl_gap" not in validated(model, batches)
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("has_latent", [True, False])
-def test_cosines_of_keywords_are_of_items_with_two_that_the_graph_has(batches, monkeypatch, has_latent):
-    monkeypatch.setattr(models.hcl.validation, "FEWEST", 1)
-    model = tiny_hcl.model(latent={"enabled": has_latent}, decoder={"kw_memory": True})
-    held_out = batches[0]
-    held_out["kx"][0], held_out["kx"][1] = held_out["ky"][0], -1
-    chosen = (held_out["kx"] >= 0) & (held_out["ky"] >= 0) & (held_out["kx"] != held_out["ky"])
-    assert chosen.tolist() == [False, False, True, True]
-    first = int(chosen.nonzero()[0])
-    seen = {**held_out, "kx": held_out["ky"].clone()}
-    seen["kx"][first] = held_out["kx"][first]
-    validation = Validation(model)
-    validation.add(held_out)
-    validation.add_seen(seen)
-    values, keyword = validation.values(), model(held_out).keyword
-    cosines = torch.cosine_similarity(keyword.u_in, keyword.u_out, dim=-1)[chosen]
-    assert values["keyword_cosine"] == pytest.approx(float(cosines.mean()), rel=1e-4)
-    assert values["keyword_cosine_train"] == pytest.approx(float(cosines[0]), rel=1e-4)
-    assert values["keyword_cosine_gap"] == pytest.approx(values["keyword_cosine_train"] - values["keyword_cosine"])
-    monkeypatch.setattr(models.hcl.validation, "FEWEST", len(cosines) + 1)
-    assert not any(name.startswith("keyword_cosine") for name in validation.values())
 
 
 @torch.no_grad()

@@ -29,9 +29,6 @@ FLOOR_SHARE = 0.9
 # Half the KL on training items, in nats of which by chance, of means over a few hundred items, there is less than one:
 # overfitting alone comes to less while the validation loss still falls.
 LEAK_RATIO, LEAK_NATS = 2.0, 1.0
-# Cosine of input and target keyword, training minus validation: on QQP 0.34 where the graph tells an item its target,
-# and 0.14 where that is hidden.
-LEAK_COSINE = 0.25
 # Total variation of the next token's distribution: below, not one of a hundred tokens is another under another keyword.
 IGNORED_SWAP = 0.01
 # METHODS A.6: above this share of losses under 0.01 the contrast teaches nobody.
@@ -78,7 +75,8 @@ def find_alarms(rows: Sequence[Row], config: "HclConfig") -> list[Alarm]:
     found: list[Alarm | None] = []
     if config.latent["enabled"]:
         found += [_collapse(rows, config), _ignored(rows, config), _under_floor(rows, config)]
-    found.append(_leak(rows, config))
+        if config.latent["posterior"] == "absolute":  # the KL of a relative one does not read the prior
+            found.append(_leak(rows))
     if config.uses_keyword:
         found.append(_keyword_ignored(rows))
     if any(contrast.needs_keyword for contrast in config.contrasts_used):
@@ -178,29 +176,7 @@ def _under_floor(rows: Sequence[Row], config: "HclConfig") -> Alarm | None:
     )
 
 
-def _leak(rows: Sequence[Row], config: "HclConfig") -> Alarm | None:
-    """Return the alarm from the KL, or else from the keywords: the KL of a relative posterior does not read the prior.
-    """
-    latent = config.latent
-    from_kl = _leak_in_kl(rows) if latent["enabled"] and latent["posterior"] == "absolute" else None
-    return from_kl or (_leak_in_keywords(rows) if config.uses_keyword else None)
-
-
-def _leak_in_keywords(rows: Sequence[Row]) -> Alarm | None:
-    seen, held_out = "validation_keyword_cosine_train", "validation_keyword_cosine"
-    epoch = holds_since(rows, (seen, held_out), lambda row: row[seen] - row[held_out] > LEAK_COSINE)
-    if epoch is None:
-        return None
-    return Alarm(
-        "leak", epoch,
-        f"where an item's input and target have different keywords, their vectors have a cosine of "
-        f"{rows[-1][seen]:.2f} on training items and {rows[-1][held_out]:.2f} on validation items: the graph tells a "
-        f"training item its target",
-        "hide from each item what its component gave to the graph (graph.own_edges component)",
-    )
-
-
-def _leak_in_kl(rows: Sequence[Row]) -> Alarm | None:
+def _leak(rows: Sequence[Row]) -> Alarm | None:
     seen, held_out = "validation_kl_train", "validation_kl"
 
     def leaking(row: Row) -> bool:

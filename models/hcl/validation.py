@@ -10,13 +10,12 @@ from models.hcl.config import HclConfig
 from models.hcl.contrasts import CONTRASTS
 from models.hcl.network import HclNetwork
 from models.hcl.objective import validation_loss
-from models.hcl.output import BatchTotals, HclOutput, KeywordOutput
-from models.hcl.plan import KeywordPlan, Targets
+from models.hcl.output import BatchTotals, HclOutput
+from models.hcl.plan import Targets
 from models.losses import at_least_float32, gaussian_kl
 
 ACTIVE_VARIANCE = 0.01  # a unit is active if its posterior mean varies more than this over inputs
 VANISHED_LOSS = 0.01
-FEWEST = 30  # items whose mean cosine is said: the standard error is then about 0.06
 _LIKENESS = ("impostor_cosine", "impostor_hardest", "impostor_easiest")  # as KeywordOutput.likeness has them
 
 
@@ -186,23 +185,17 @@ class Validation:
         output = model.passed(batch, validating=True)
         self._keep(loss=validation_loss(output, model.config), reconstruction=output.reconstruction)
         self._monitor.add(output)
-        plan = model.plan(batch).keywords
-        if output.keyword is not None and plan is not None:
-            self._keep(keyword_cosine=_told(output.keyword, plan, batch))
         self._probe(output, batch)
         self._items += len(output.reconstruction)
 
     @torch.no_grad()
     def add_seen(self, batch: Mapping[str, Tensor]) -> None:
-        """Take in a batch of training items, with the plan of a training step, for KL and ``keyword_cosine`` alone."""
-        plan = self.model.plan(batch).keywords
-        keyword = self.model.keywords(batch, plan)
-        if keyword is not None and plan is not None:
-            self._keep(keyword_cosine_train=_told(keyword, plan, batch))
-        if self.model.config.latent["enabled"]:
-            prior, posteriors = self.model.gaussians(self.model.texts(batch, ["x", "y"]), keyword)
-            q = posteriors.of_text(0)
-            self._keep(kl_train=gaussian_kl(q.mu, q.logvar, prior.mu, prior.logvar))
+        """Take in a batch of training items, with the plan of a training step, for their KL alone."""
+        texts = self.model.texts(batch, ["x", "y"])
+        keyword = self.model.keywords(batch, self.model.plan(batch).keywords)
+        prior, posteriors = self.model.gaussians(texts, keyword)
+        q = posteriors.of_text(0)
+        self._keep(kl_train=gaussian_kl(q.mu, q.logvar, prior.mu, prior.logvar))
 
     def values(self) -> dict[str, float]:
         """Return the values by name.
@@ -215,20 +208,15 @@ class Validation:
         dimensions in units of the prior's spread; ``swap_outputs``, how far the distribution of each next token of the
         target moves with z at the prior's mean, total variation, mean over tokens. ``kl_train``, the KL of training
         items, as the training pass has it but in evaluation mode; ``kl_gap``, by how much it is above that of
-        validation items: far below, the prior is told in training what it is not told here. ``keyword_cosine``, of u of
-        the input's and of the target's keyword where these are two nodes; ``keyword_cosine_train`` that of training
-        items, and ``keyword_cosine_gap``, by how much it is higher: far above, the graph tells a training item its
-        target. They are left out where there are fewer than ``FEWEST`` such items. The rest is
+        validation items: far below, the prior is told in training what it is not told here. The rest is
         :meth:`Monitor.values`; keyword contrasts are those of items whose keywords are all nodes.
         """
         rows = {name: torch.cat(parts) for name, parts in self._rows.items()}
-        found = {name: float(values.mean()) for name, values in rows.items()
-                 if len(values) >= (FEWEST if name.startswith("keyword_cosine") else 1)}
+        found = {name: float(values.mean()) for name, values in rows.items() if len(values)}
         found |= {name: found["reconstruction"] + worse for name, worse in found.items()
                   if name.startswith("reconstruction_")}
         found |= self._monitor.values()
-        return found | {f"{name}_gap": found[f"{name}_train"] - found[name] for name in ("kl", "keyword_cosine")
-                        if {name, f"{name}_train"} <= found.keys()}
+        return found | ({"kl_gap": found["kl_train"] - found["kl"]} if "kl_train" in found else {})
 
     def _probe(self, output: HclOutput, batch: Mapping[str, Tensor]) -> None:
         """Keep how much worse some items are reconstructed without the posterior, and what another keyword changes."""
@@ -301,13 +289,6 @@ class _Probed:
     def surprise(self, scores: Tensor) -> Tensor:
         """Return the reconstruction (B,) that scores give."""
         return self.model.surprise(scores, self.batch, self.targets)
-
-
-def _told(keyword: KeywordOutput, plan: KeywordPlan, batch: Mapping[str, Tensor]) -> Tensor:
-    """Return the cosines (N,) of u_in and u_out of the items whose two keywords are nodes, and not the same one."""
-    known, has_output, _ = plan.known.bool()
-    chosen = known & has_output & (batch["kx"] != batch["ky"])
-    return torch.cosine_similarity(keyword.u_in[chosen], keyword.u_out[chosen], dim=-1)
 
 
 def _donors(vectors: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from stages.tracks.hcl.sight import Sight
 
 _OF_PLAN = ("view", "unseen_vectors")  # of a training batch: what its plan alone reads
 _CALIBRATING = 1024  # training items from which evaluation mode learns its statistics
-_SEEN = 256  # training items whose KL and keywords are held against those of validation items
+_SEEN = 256  # training items whose KL is held against that of validation items
 _CHUNK = 4096  # items whose impostors are looked up at once: bounds memory
 
 
@@ -110,7 +110,7 @@ class HclTask:
             self.model.keyword_vectors()  # of the whole graph, once and in full, whatever the precision of the rest
         for batch in self._validation_batches():
             validation.add(batch)
-        if self.model.config.latent["enabled"] or self.model.config.uses_keyword:
+        if self.model.config.latent["enabled"]:
             for batch in self._training_sample(_SEEN, self.load):
                 validation.add_seen(batch)
         return validation.values()
