@@ -11,9 +11,11 @@ from models.hcl.alarms import (
     IGNORED_SWAP,
     LEAK_NATS,
     LEAK_RATIO,
+    LEAK_SHARE,
     STUCK_CHANGE,
     STUCK_EPOCHS,
     VANISHED_SHARE,
+    leak_of_graph,
 )
 from models.hcl.contrasts.mahalanobis import SHRUNK_LOG_SIGMA
 
@@ -127,6 +129,17 @@ def test_a_leak_shows_between_training_and_validation():
     tiny = {"validation_kl": 0.1 + LEAK_NATS, "validation_kl_train": 0.15}  # less than a nat apart
     assert "leak" not in named(rows(**tiny))
     assert "leak" not in named(rows(**{column: 3.0}), config(latent={"posterior": "relative"}))
+
+
+@pytest.mark.parametrize("posterior", ["relative", "absolute"])
+def test_a_graph_that_tells_training_items_their_target(posterior):
+    settings = {"latent": {"posterior": posterior}}
+    assert leak_of_graph(0.1 + LEAK_SHARE - 0.01, 0.1, config(**settings)) is None
+    alarm = leak_of_graph(0.96, 0.10, config(**settings))
+    assert alarm.name == "leak" and "96 % of the training items" in alarm.message and "10 %" in alarm.message
+    assert "own_edges component" in alarm.advice
+    for groups in ({"keyword": {"condition": False}}, {"graph": {"iterations": 0}}):
+        assert leak_of_graph(0.96, 0.10, config(**settings, **groups)) is None
 
 
 @pytest.mark.parametrize("groups", [{}, {"latent": {"enabled": False}, "decoder": {"kw_memory": True}}], ids=str)

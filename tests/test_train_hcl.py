@@ -16,6 +16,7 @@ import tiny_training
 import torch
 from tiny_training import DyingStore, Killed
 
+import stages.tracks.hcl.trained
 from models.hcl import HclModel
 from models.hcl.latent import GaussianNetwork, Posterior
 from models.training import Step
@@ -287,6 +288,14 @@ def test_alarms_are_in_metrics_log_and_card(project, trained):
     for alarm in alarms:
         assert f"train_hcl@hcl: alarm {alarm['name']} since epoch {alarm['epoch']}: " in project[1]
         assert f"- **{alarm['name']}**" in card and f"What to try: {alarm['advice']}." in card
+
+
+@pytest.mark.parametrize(("share", "names"), [(0.9, ["leak"]), (0.2, [])])
+def test_a_leak_of_the_graph_is_an_alarm(encoder, tmp_path, monkeypatch, share, names):
+    trained = train(encoder, FolderCheckpoints(tmp_path, "a"))
+    told = {"train": {"target_is_neighbour": share}, "validation": {"target_is_neighbour": 0.1}}
+    monkeypatch.setattr(stages.tracks.hcl.trained, "leaks", lambda *_: told)
+    assert [alarm["name"] for alarm in training_metrics(trained)["alarms"] if alarm["name"] == "leak"] == names
 
 
 def test_a_model_starts_from_another_and_says_so(trained):

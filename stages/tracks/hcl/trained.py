@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from models.hcl import HclModel
-from models.hcl.alarms import find_alarms
+from models.hcl.alarms import find_alarms, leak_of_graph
 from models.hcl.warm_start import InitReport
 from models.training import History
 from stages.tracks.hcl.lookup import TrainedOn
@@ -49,10 +49,14 @@ def training_metrics(trained: TrainedHcl) -> dict[str, Any]:
     known = trained.items["input_node"] >= 0
     shares = {split: float(known[trained.items["split"] == split].mean()) for split in ("validation", "test")
               if (trained.items["split"] == split).any()}
-    alarms = find_alarms(history.rows, trained.model.config)
+    alarms, config = find_alarms(history.rows, trained.model.config), trained.model.config
     dropout = trained.sight.dropout if trained.sight is not None else 0.0
-    told = {**leaks(trained.items, trained.model.graph.structure(), trained.sight), "kw_dropout": round(dropout, 6)}
-    return {"alarms": [asdict(alarm) for alarm in alarms], "keywords": shares, "graph": told}
+    told = leaks(trained.items, trained.model.graph.structure(), trained.sight)
+    leak = leak_of_graph(told["train"]["target_is_neighbour"], told["validation"]["target_is_neighbour"], config)
+    if leak is not None and all(alarm.name != leak.name for alarm in alarms):
+        alarms.append(leak)
+    return {"alarms": [asdict(alarm) for alarm in alarms], "keywords": shares,
+            "graph": {**told, "kw_dropout": round(dropout, 6)}}
 
 
 def training_card(name: str, trained: TrainedHcl, on: TrainedOn, values: Mapping[str, Any], start: str | None) -> str:
