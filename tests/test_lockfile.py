@@ -11,7 +11,7 @@ from small_project import keycontrast, make_project
 
 from pipeline import doctor
 from pipeline.running.dag import read_dag
-from pipeline.running.lockfile import UnreadableLock, committed_lock, other_bytes, read_lock, write_whole
+from pipeline.running.lockfile import UnreadableLock, committed_lock, other_bytes, read_lock, write_lock_whole
 
 WHOLE = """schema: '2.0'
 stages:
@@ -70,7 +70,7 @@ def test_a_whole_lock_is_read_and_none_is_none(tmp_path):
 
 def test_a_lock_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     monkeypatch.setattr(dvc.dvcfile, "modify_yaml", dvc.dvcfile.modify_yaml)
-    write_whole()
+    write_lock_whole()
     lock = tmp_path / "dvc.lock"
     lock.write_text(WHOLE)
     with pytest.raises(RepresenterError), dvc.dvcfile.modify_yaml(str(lock)) as content:

@@ -20,7 +20,7 @@ from dvc.rwlock import RWLockFileCorruptedError, RWLockFileFormatError
 from dvc.stage.exceptions import StageCmdFailedError
 
 from pipeline.running.dag import cache_parsed_params, reason
-from pipeline.running.lockfile import write_whole
+from pipeline.running.lockfile import write_lock_whole
 from pipeline.running.stage_host import StageHost
 from stages.runtime.guard import ORCHESTRATOR, die_with
 
@@ -45,7 +45,7 @@ def main() -> None:
     """Answer requests until there are no more, or the command that started this process ends."""
     die_with([int(pid) for pid in [os.environ.get(ORCHESTRATOR)] if pid])
     cache_parsed_params()
-    write_whole()
+    write_lock_whole()
     _run_stages_in(StageHost())
     requests, answers, environment = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w"), dict(os.environ)
     _redirect(Path(os.devnull), 0)

@@ -59,7 +59,7 @@ def stages_of(content: bytes) -> dict[str, Any]:
     return stages
 
 
-def write_whole() -> None:
+def write_lock_whole() -> None:
     """Let DVC, in this process, write ``dvc.lock`` whole or not at all, which a kill would cut off otherwise."""
     import dvc.dvcfile
 
