@@ -211,6 +211,33 @@ def test_hashed_splits_are_counted_and_said(tmp_path):
     assert "hashed" not in made_of(pairs, tmp_path, neg_source="none").counts
 
 
+def test_parts_of_training_share_no_component_and_make_up_the_whole(tmp_path):
+    pairs = corpus(700, seed=6)
+
+    def made(**changes):
+        return with_further(made_of(pairs, tmp_path, neg_source="none", split_by="hashed", **changes))
+
+    whole, *parts = made(), made(train_part=[0, 0.3]), made(train_part=[0.3, 1])
+    training = [set(frame[frame["split"] == "train"]["source"]) for frame in (whole, *parts)]
+    assert training[1] | training[2] == training[0]
+    assert 0.2 < len(training[1]) / len(training[0]) < 0.4
+    assert not texts_of(parts[0], ["train"]) & texts_of(parts[1], ["train"])
+    for frame in parts:
+        for split in ("validation", "test"):
+            assert set(frame[frame["split"] == split]["source"]) == set(whole[whole["split"] == split]["source"])
+    limited = made(train_part=[0, 0.3], max_train=20)
+    assert len(texts := set(limited[limited["split"] == "train"]["source"])) <= 20 and texts < training[1]
+
+
+def test_a_part_of_training_that_cannot_be_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"lower and a higher share of \[0, 1\], found \[0.5, 0.2\]"):
+        Ingest(split_by="hashed", train_part=[0.5, 0.2])
+    with pytest.raises(ValueError, match="needs ingest.split_by: hashed, found component"):
+        Ingest(train_part=[0, 0.5])
+    with pytest.raises(InputError, match="no example is left for train: .* widen ingest.train_part"):
+        made_of(corpus(700, seed=6), tmp_path, neg_source="none", split_by="hashed", train_part=[0, 1e-9])
+
+
 def test_a_split_that_the_hash_leaves_empty_is_named(tmp_path):
     pairs = [(f"p{n}", f"q{n}", 1) for n in range(6)]
     with pytest.raises(InputError, match=r"no example is left for (validation|test): under ingest.split_by hashed each "

@@ -18,10 +18,10 @@ from stages.data.negatives.mined import Embed, Vectors, told_apart
 from stages.data.negatives.sources import left_out, made_items, negative_origin, no_items, with_negatives
 from stages.data.schemas.items import EXAMPLES, LABELLED_EXAMPLES
 from stages.data.schemas.texts import REJECTED, TEXTS
-from stages.data.splitting.by_hash import component_marks, split_by_hash
+from stages.data.splitting.by_hash import component_marks, inside_part, split_by_hash
 from stages.data.splitting.exclusions import Connected
 from stages.data.splitting.leaks import leak_report
-from stages.data.splitting.splits import sample_items, split_groups, split_items
+from stages.data.splitting.splits import TRAIN, sample_items, split_groups, split_items
 from stages.runtime.errors import InputError
 
 if TYPE_CHECKING:
@@ -67,9 +67,9 @@ def contrasted_examples(found: Connected, dataset: "Dataset", params: "Ingest", 
     found.taken.texts.close()
     if not len(whole):
         raise no_items(dataset, params, len(found.taken.pairs))
-    split, of_group = _split(whole, found, params, seed)
+    split, of_group, outside = _split(whole, found, params, seed)
     limits = {"train": params.max_train, "validation": params.max_validation, "test": params.max_test}
-    kept = sample_items(split, limits, seed)
+    kept = sample_items(split, limits, seed, outside)
     vectors = Vectors(found.taken.texts, embed) if embed is not None else None
     items, split = with_negatives(whole, split, kept, of_group, found, dataset, params, seed, vectors)
     _check_filled(split, params)
@@ -92,7 +92,14 @@ def contrasted_examples(found: Connected, dataset: "Dataset", params: "Ingest", 
 
 
 def classified_examples(taken: Taken, dataset: "Dataset", params: "Ingest", seed: int) -> Ingested:
-    """Make items of text and class."""
+    """Make items of text and class.
+
+    Raises:
+        InputError: a part of training is asked for, which there is of components of texts alone.
+    """
+    if params.train_part is not None:
+        raise InputError("ingest.train_part is for data sets of related texts; labelled ones have no components. Set "
+                         "it to null in this data set's ingest block.")
     kept, split = labelled_examples(taken, params, seed)
     texts, label = taken.first[kept], taken.label[kept]
     used = np.zeros(taken.n_texts, dtype=bool)
@@ -109,18 +116,22 @@ def _rejected(taken: Taken, later: Callable[[np.ndarray], np.ndarray]) -> Iterat
     return taken.log.rejected(taken.verdicts, taken.takeable, later, taken.labels)
 
 
-def _split(items: Items, found: Connected, params: "Ingest", seed: int) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return the split of each item and, if components are kept together, of each component."""
+def _split(items: Items, found: Connected, params: "Ingest", seed: int) -> tuple[
+        np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """Return the split of each item, of each component if they are kept together, and the items to leave out if any."""
     taken, group = found.taken, found.group
+    outside = None
     if params.split_by == "pair":
-        return split_items(items.rank, taken.published, params.validation, params.test, seed), None
+        return split_items(items.rank, taken.published, params.validation, params.test, seed), None, outside
     if params.split_by == "hashed":
         marks = opening_marks(taken, group) if taken.structure in CONTINUATIONS else component_marks(taken.texts, group)
         of_group = split_by_hash(marks, found.sizes, params.validation, params.test, seed, found.highest)
+        if params.train_part is not None:
+            outside = ((of_group == TRAIN) & ~inside_part(marks, params.train_part, seed))[group[items.source]]
     else:
         of_group = split_groups(group[items.source], int(group.max()) + 1, params.validation, params.test, seed,
                                 found.highest)
-    return of_group[group[items.source]], of_group
+    return of_group[group[items.source]], of_group, outside
 
 
 def _check_filled(split: np.ndarray, params: "Ingest") -> None:
@@ -128,7 +139,8 @@ def _check_filled(split: np.ndarray, params: "Ingest") -> None:
     if empty and params.split_by == "hashed":
         raise InputError(f"no example is left for {empty[0]}: under ingest.split_by hashed each component of texts is "
                          f"drawn for itself, and none with an example fell to it. Give more data, change the shares "
-                         f"or the seed, or set ingest.split_by to component.")
+                         f"or the seed, {'widen ingest.train_part, ' if params.train_part else ''}or set "
+                         f"ingest.split_by to component.")
     if empty:
         raise InputError(f"no example is left for {empty[0]}: the rows that the data set publishes under this split "
                          f"make none. Correct `splits` or columns.split, set ingest.neg_source to retrieved or none, "

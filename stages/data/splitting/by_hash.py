@@ -1,5 +1,6 @@
 """Splits drawn by the texts of a component alone, so that data sets of the same files agree (METHODS A.1, step 6)."""
 
+from collections.abc import Sequence
 from hashlib import blake2b
 
 import numpy as np
@@ -31,11 +32,7 @@ def split_by_hash(marks: np.ndarray, sizes: np.ndarray, validation: float, test:
         fixed: (n_components,) published split of each component, 0 where it is free or training; a split that
             occurs here takes no other component.
     """
-    # 64 bits well mixed (the finaliser of SplitMix64), as a number in [0, 1).
-    mixed = marks ^ np.uint64(derived_seed(seed, "ingest", "splits", "hashed"))
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    drawn = ((mixed ^ (mixed >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53
+    drawn = _drawn(marks, derived_seed(seed, "ingest", "splits", "hashed"))
     split = np.full(len(marks), TRAIN, dtype=np.int8)
     fixed = split if fixed is None else fixed
     small = ~large_components(sizes, min(validation, test)) & (fixed == TRAIN)
@@ -43,6 +40,29 @@ def split_by_hash(marks: np.ndarray, sizes: np.ndarray, validation: float, test:
         if not (fixed == which).any():
             split[small & (drawn >= low) & (drawn < low + share)] = which
     return np.where(fixed == TRAIN, split, fixed)
+
+
+def inside_part(marks: np.ndarray, part: Sequence[float], seed: int) -> np.ndarray:
+    """Return which components fall into a part of training, (n_components,) bool.
+
+    A second draw, which knows nothing of the first: data sets of the same rows whose parts do not overlap share no
+    component, so that no row trains on what the model that it starts from has read.
+
+    Args:
+        marks: (n_components,) uint64, as of ``component_marks``.
+        part: lower and upper bound in [0, 1], the upper one outside.
+        seed: the project's seed.
+    """
+    drawn = _drawn(marks, derived_seed(seed, "ingest", "splits", "part"))
+    return (drawn >= part[0]) & (drawn < part[1])
+
+
+def _drawn(marks: np.ndarray, salt: int) -> np.ndarray:
+    """Return the marks, salted and well mixed (the finaliser of SplitMix64), as numbers in [0, 1)."""
+    mixed = marks ^ np.uint64(salt)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return ((mixed ^ (mixed >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53
 
 
 def large_components(sizes: np.ndarray, share: float) -> np.ndarray:

@@ -147,14 +147,22 @@ def _wanted(published: Collection[int], validation: float, test: float) -> list[
     return [(which, share) for which, share in ((TEST, test), (VALIDATION, validation)) if which not in published]
 
 
-def sample_items(split: np.ndarray, limits: Mapping[str, int | None], seed: int) -> np.ndarray:
-    """Return the places of the items to keep, sorted: at most ``limits[name]`` of each split, by the seed."""
-    kept = np.ones(len(split), dtype=bool)
+def sample_items(split: np.ndarray, limits: Mapping[str, int | None], seed: int,
+                 outside: np.ndarray | None = None) -> np.ndarray:
+    """Return the places of the items to keep, sorted: at most ``limits[name]`` of each split, by the seed.
+
+    Args:
+        split: (n_items,) split of each.
+        limits: by name of the split; None keeps all.
+        seed: the project's seed.
+        outside: (n_items,) bool, the items that are not kept in any case.
+    """
+    kept = np.ones(len(split), dtype=bool) if outside is None else ~outside
     for which, name in enumerate(SPLITS):
         limit = limits[name]
-        if limit is None or np.count_nonzero(split == which) <= limit:
+        places = np.flatnonzero((split == which) & kept)
+        if limit is None or len(places) <= limit:
             continue
-        places = np.flatnonzero(split == which)
         kept[places] = False
         kept[generator(seed, "ingest", "sample", name).choice(places, size=limit, replace=False)] = True
     return np.flatnonzero(kept).astype(np.int32)
