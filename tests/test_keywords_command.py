@@ -46,7 +46,8 @@ def test_every_text_has_all_its_phrases(lines):
 
 
 def test_tables_name_their_column_and_standard_input_has_lines(tmp_path, lines):
-    for name, content in {"t.csv": "id,body\n1,Old graph theory.\n", "t.jsonl": '{"body": "Old graph theory."}\n'}.items():
+    tables = {"t.csv": "id,body\n1,Old graph theory.\n", "t.jsonl": '{"body": "Old graph theory."}\n'}
+    for name, content in tables.items():
         (tmp_path / name).write_text(content, encoding="utf-8")
         assert "old graph theory" in keywords(tmp_path / name, "--column", "body", "--csv")
     assert keywords("-", "--csv", given="\n".join(TEXTS)) == keywords(lines, "--csv")
