@@ -160,7 +160,7 @@ def stage(name: Annotated[str, typer.Argument(help="stage@key for one instance, 
     from stages.params import load_params
     from stages.runtime.guard import die_with, exclusive, watched_ancestors
 
-    params = load_params()
+    params = load_params(whole=True)
     settle_environment(Path())
     die_with(watched_ancestors())
     with exclusive(RUN_LOCK, "keycontrast run"):

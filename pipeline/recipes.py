@@ -36,6 +36,7 @@ from stages.artifacts.tables import atomic_file
 from stages.params import Params, parse_params
 from stages.runtime.errors import InputError, nearest
 from stages.runtime.settings import laid_over
+from stages.runtime.yaml_files import parse_yaml, read_yaml
 from stages.tracks.finished import forget_others
 from stages.tracks.registry import TRACKS, all_models, all_runs, seeds_of_stage, with_earlier
 
@@ -93,10 +94,7 @@ def _read(name: str, data: str | None, folder: Path, changes: Sequence[str]) -> 
     path = folder / f"{name}.yaml"
     if not path.exists():
         raise InputError(f"no recipe is called {name!r}; {nearest(name, recipe_names(folder))}")
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise InputError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
+    content = read_yaml(path)
     for change in changes:
         content = _changed(content, change)
     return _with_data(content, name, data), str(path)
@@ -139,10 +137,7 @@ def _changed(content: Any, change: str) -> dict[str, Any]:
     names = place.strip().split(".")
     if not sign or not all(names):
         raise InputError(f"--set {change}: expected PLACE=VALUE, such as encoder.source=bundled")
-    try:
-        nested = yaml.safe_load(value)
-    except yaml.YAMLError as error:
-        raise InputError(f"--set {change}: the value is not valid YAML: {' '.join(str(error).split())}") from error
+    nested = parse_yaml(value, f"--set {change}")
     for part in reversed(names):
         nested = {part: nested}
     return laid_over(content if isinstance(content, Mapping) else {}, nested)
@@ -242,8 +237,8 @@ def _staying_folders(params: Params, root: Path) -> set[Path]:
 
 def _present_recipe(root: Path) -> str | None:
     try:
-        content = yaml.safe_load((root / PARAMS).read_text(encoding="utf-8")) if (root / PARAMS).exists() else None
-    except yaml.YAMLError:
+        content = read_yaml(root / PARAMS) if (root / PARAMS).exists() else None
+    except InputError:
         return None
     return content.get("recipe") if isinstance(content, Mapping) else None
 

@@ -109,6 +109,17 @@ def test_pairs_are_told_from_labelled_texts(sample):
         parse_params({**sample, "paired_datasets": {"questions": {}}}, "params.yaml")
 
 
+def test_params_that_dvc_cannot_read_whole_are_refused_before_it_does(sample, tmp_path):
+    file, whole = tmp_path / "params.yaml", parse_params(sample, "recipe").plain()
+    file.write_text(yaml.safe_dump(whole))
+    assert load_params(file, whole=True) == load_params(file)
+    del whole["keyword_datasets"], whole["runtime"]["workers"]
+    file.write_text(yaml.safe_dump(whole))
+    assert load_params(file).runtime.workers == 1
+    with pytest.raises(InputError, match=r"leaves out runtime.workers, keyword_datasets, .*use sample-mine"):
+        load_params(file, whole=True)
+
+
 def branches(content):
     """Return the data sets of each branch that only some need, the comparison's first."""
     params = parse_params(content, "params.yaml")

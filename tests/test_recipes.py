@@ -122,7 +122,7 @@ def test_values_may_be_laid_over_a_recipe(recipes):
 
 @pytest.mark.parametrize(("change", "message"), [
     ("train_hcl.training.epochs", "--set train_hcl.training.epochs: expected PLACE=VALUE"),
-    ("seed=[", "--set seed=.: the value is not valid YAML"),
+    ("seed=[", "--set seed=.: not valid YAML"),
     ("train_hcl.training.epoch=2", "train_hcl.training.epoch: unknown name; did you mean 'epochs'"),
     ("seed=ten", "seed: ")])
 def test_values_that_do_not_fit_are_refused(recipes, change, message):

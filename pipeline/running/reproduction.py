@@ -81,7 +81,7 @@ def reproduce_project(targets: Sequence[str], console: Console, *, jobs: int | N
             from pipeline.recipes import apply, plan
 
             apply(plan(recipe))
-        params = load_params()
+        params = load_params(whole=True)
         for note in clear_dead_locks():
             console.print(note, style="dim")
         before = read_lock()

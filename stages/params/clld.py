@@ -195,7 +195,8 @@ def with_data_sets(runs: Mapping[str, Any], models: Any) -> dict[str, Any]:
     """
     filled = {}
     for name, run in runs.items():
-        model = models.get(run.get("model")) if isinstance(run, Mapping) and isinstance(models, Mapping) else None
+        named = str(run.get("model")) if isinstance(run, Mapping) else ""
+        model = models.get(named) if isinstance(models, Mapping) else None
         own = model.get("dataset") if isinstance(model, Mapping) else None
         if own is not None and run.get("dataset", own) != own:
             raise ValueError(f"runs.clld.{name}.dataset: is {run['dataset']!r}, and its model is of {own!r}; write "
@@ -208,7 +209,7 @@ def consulted(models: Any) -> list[str]:
     """Return the models that others take their pairs from, each once, in the order of ``models`` (as read)."""
     if not isinstance(models, Mapping):
         return []
-    named = {model.get("pairs_of") for model in models.values() if isinstance(model, Mapping)}
+    named = {str(model.get("pairs_of")) for model in models.values() if isinstance(model, Mapping)}
     return [name for name in models if name in named]
 
 

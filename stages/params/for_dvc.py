@@ -100,7 +100,7 @@ def _read(content: Mapping[str, Any], dataset: str) -> set[str]:
         sources.add(_over(_value(own, "architecture"), _value(block, "architecture")))
         sources.add(_over(_value(_value(own, "keywords"), "by"), _value(_value(block, "keywords"), "by")))
     sources |= {_over(_value(_value(run, "decode"), "keywords"), _value(decoding, "keywords"))
-                for _, run in _entries(content, "runs") if _value(run, "model") in found}
+                for _, run in _entries(content, "runs") if str(_value(run, "model")) in found}
     tagged = {"s_tags", "psi"} if "s_tagger" in sources else set()
     return tagged | ({"psi"} if sources & {"ianet", "psi", "psi_xx", "psi_xy"} else set())
 

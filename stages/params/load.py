@@ -1,10 +1,9 @@
 """Reading params: every problem at once, each with its place and the nearest valid name."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from stages.params.problems import problem_lines
@@ -12,10 +11,15 @@ from stages.params.root import Params
 from stages.runtime import settings
 from stages.runtime.errors import InputError
 from stages.runtime.settings import PARAMS
+from stages.runtime.yaml_files import read_yaml
 
 
-def load_params(path: Path = PARAMS) -> Params:
+def load_params(path: Path = PARAMS, whole: bool = False) -> Params:
     """Return the validated params of the project in the working folder.
+
+    Args:
+        path: of the file.
+        whole: refuse a file that leaves out what has a default or is filled in, because DVC reads all of it there.
 
     Raises:
         InputError: the file is missing or broken, or any name or value in it is wrong; all are listed.
@@ -23,11 +27,23 @@ def load_params(path: Path = PARAMS) -> Params:
     if not path.exists():
         raise InputError(f"{path}: not found. Run this in the project's folder, or write the file with "
                          f"`keycontrast use sample`.")
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
-    return parse_params(content, str(path))
+    content = read_yaml(path)
+    params = parse_params(content, str(path))
+    if whole and (lacking := list(_lacking(params.plain(), content))):
+        more = f" and {len(lacking) - 4} more" if len(lacking) > 4 else ""
+        raise InputError(f"{path}: leaves out {', '.join(lacking[:4])}{more}, and DVC reads all values there. Move it "
+                         f"to recipes/{params.recipe}-mine.yaml, and `keycontrast use {params.recipe}-mine` writes it "
+                         f"here with every value spelt out.")
+    return params
+
+
+def _lacking(whole: Mapping[str, Any], content: Any) -> Iterator[str]:
+    """Yield the dotted places that ``whole`` has and ``content`` has not, the uppermost of each."""
+    for name, value in whole.items():
+        if not isinstance(content, Mapping) or name not in content:
+            yield name
+        elif isinstance(value, Mapping):
+            yield from (f"{name}.{inner}" for inner in _lacking(value, content[name]))
 
 
 def parse_params(content: Any, place: str) -> Params:

@@ -56,7 +56,7 @@ def _names(model: type[BaseModel] | None, place: tuple[Any, ...]) -> list[str]:
     """Names that are valid at ``place`` inside ``model``; map keys are stepped over."""
     current: Any = model
     for part in place:
-        if isinstance(current, type) and issubclass(current, BaseModel):
+        if isinstance(current, type) and issubclass(current, BaseModel) and str(part) in current.model_fields:
             current = current.model_fields[str(part)].annotation
         else:
             current = next(_blocks(current), None)

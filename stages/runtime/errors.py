@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
@@ -18,6 +19,8 @@ _UNWRITTEN = {
     errno.EEXIST: ("a file stands where a folder is needed", "Move it away, or take another place"),
     errno.EISDIR: ("a folder stands where a file is needed", "Move it away, or take another place"),
 }
+# Control characters but for tab and line feed, marks of direction, halves of surrogate pairs.
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 # Libraries that are not written in Python raise errors of their own with the system's words in them.
 _FOREIGN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG)
 
@@ -26,8 +29,19 @@ class InputError(Exception):
     """Something that a person gave us cannot be used.
 
     The message names the place (file, row, column, parameter) and the remedy. Command lines print the
-    message alone, without a traceback, and exit with status 1.
+    message alone, without a traceback, and exit with status 1. What it quotes cannot steer a terminal.
     """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(plain(message))
+
+
+def plain(text: str) -> str:
+    """Return ``text`` with all but line ends, tabs and what can be seen spelt out, such as ESC as ``\\x1b``.
+
+    So are marks that turn the direction of writing, and what cannot be written as UTF-8.
+    """
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:

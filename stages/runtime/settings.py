@@ -12,10 +12,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from stages.runtime.errors import InputError, nearest
 from stages.runtime.fingerprint import hash_values
+from stages.runtime.yaml_files import read_yaml
 
 PARAMS = Path("params.yaml")
 # What a machine has in another way than the params say, laid over them; never part of their hash.
@@ -91,7 +90,7 @@ def read_params(path: Path = PARAMS) -> Params:
             raise
         if not path.exists():
             raise InputError(f"{path}: not found. Run this in the project's folder.") from missing
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = read_yaml(path)
     return Params(_as_values(content))
 
 
@@ -168,8 +167,7 @@ def laid_over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
 
 @cache
 def _stages() -> dict[str, Any]:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    found: dict[str, Any] = yaml.load(_DVC.read_text(encoding="utf-8"), loader)["stages"]
+    found: dict[str, Any] = read_yaml(_DVC)["stages"]
     return found
 
 

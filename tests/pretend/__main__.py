@@ -14,10 +14,9 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["HF_HUB_DISABLE_PROGRESS_BARS"], os.environ["TRANSFORMERS_VERBOSITY"] = "1", "error"
 
-from transformers.utils import logging  # noqa: E402
-
 from pretend import workloads  # noqa: E402
 from pretend.measure import decoded_token, micro_batch  # noqa: E402
+from transformers.utils import logging  # noqa: E402
 
 
 def main():

@@ -9,13 +9,12 @@ from contextlib import contextmanager
 from unittest import mock
 
 import torch
+from pretend import autocast, fused, rules
+from pretend.record import active, note
 from torch.overrides import TorchFunctionMode
 from torch.utils._foreach_utils import _foreach_supported_types
 from torch.utils._pytree import tree_flatten, tree_map
 from torch.utils.backend_registration import _DummyBackendModule, _setup_privateuseone_for_python_backend
-
-from pretend import autocast, fused, rules
-from pretend.record import active, note
 
 NAME = "pretend"
 aten = torch.ops.aten

@@ -4,9 +4,8 @@ Scaled dot-product attention (memory-efficient) and recurrent layers (cuDNN).
 """
 
 import torch
-from torch.nn import functional as F
-
 from pretend.record import active, note
+from torch.nn import functional as F
 
 
 class _Fused(torch.autograd.Function):

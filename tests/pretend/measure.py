@@ -8,10 +8,9 @@ from dataclasses import replace
 from unittest import mock
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_pre_hook
-
 from pretend.device import switched_on
 from pretend.record import Record, recording
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 
 class _Measured(BaseException):

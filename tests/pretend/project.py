@@ -5,9 +5,9 @@ from unittest import mock
 
 import torch
 import yaml
-
 from pretend.device import NAME, switched_on
 from pretend.record import recording
+
 from stages.runtime import device, training
 
 

@@ -19,13 +19,13 @@ import tiny_rewriters
 import tiny_training
 import torch
 import transformer_cases
+from pretend.device import NAME
+from pretend.measure import decoded_token, micro_batch
 from transformers import BertModel
 
 from models.decoding import Rules, contrastive_search
 from models.hcl import HclModel
 from models.rewriters.special import EOS, PAD
-from pretend.device import NAME
-from pretend.measure import decoded_token, micro_batch
 from stages.encoders import resolve_encoder
 from stages.keywords import pair_classifier, s_tagger
 from stages.keywords.importance.texts import Texts, WordTexts

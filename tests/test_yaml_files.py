@@ -1,0 +1,86 @@
+"""YAML of a person: read within bounds, and refused in one line wherever PyYAML or Python would stumble."""
+
+import pytest
+import yaml
+
+from stages.params import load_params, parse_params
+from stages.runtime.errors import InputError, plain
+from stages.runtime.yaml_files import parse_yaml, read_yaml
+from tests.harness.cases import draw
+from tests.harness.damage import VALUES
+from tests.harness.params import ROOT, damaged_params
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("seed: 13\nseed: 99\n", r"'seed' stands here a second time; the first is in line 1.*line 2"),
+    ("a: {b: 1, c: 2, 'b': 3}", "'b' stands here a second time"),
+    ("a: 2024-13-45", "month must be in 1..12"), ("a: !!int zz", "invalid literal"),
+    ("a: " + "9" * 5000, "4300 digits"),
+    ("a: !!timestamp x", "not what it looks like"), ("a: !!bool x", "not what it looks like"),
+    ("? [a]\n: b", "unhashable"), ("a: !!python/object:os.system x", "could not determine"), ("a: \x1b[2J", r"#x001b"),
+    ("a: &a [*a]", r"\*a stands for nothing"), ("a: *b", r"\*b stands for nothing"),
+    ("a: " + "[" * 100 + "]" * 100, "nested more than 40 deep"), ("[" * 100_000, "nested more than 40 deep"),
+    ("a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
+        f"{now}: &{now} [{', '.join([f'*{last}'] * 9)}]\n" for last, now in zip("abcdefg", "bcdefgh", strict=True)),
+     "more than 200,000 values"), ("a: " + "x" * 5_000_000, "characters; params have at most")])
+def test_what_is_no_sound_yaml_is_one_line_with_its_place(text, message):
+    with pytest.raises(InputError, match=f"(?s)^here: .*{message}") as caught:
+        parse_yaml(text, "here")
+    assert "\n" not in str(caught.value) and "\x1b" not in str(caught.value)
+
+
+def test_aliases_and_merges_are_read_as_before(tmp_path):
+    file = tmp_path / "a.yaml"
+    file.write_text("a: &a {x: 1, y: 2}\nb: *a\nc: {<<: *a, x: 3}\n")
+    assert read_yaml(file) == yaml.safe_load(file.read_text())
+    file.write_bytes(b"a: \xff\n")
+    with pytest.raises(InputError, match="a.yaml: not valid YAML: byte 3 is not UTF-8"):
+        read_yaml(file)
+
+
+@pytest.mark.parametrize(("place", "value", "message"), [
+    ("seed", True, "seed: must be a number, found true"), ("seed", 2**70, "seed: must be at most 2,147,483,647"),
+    ("seed", float("inf"), "seed: "), ("runtime.threads", True, "runtime.threads: must be a number, found true"),
+    ("runtime.memory_gib", float("inf"), "runtime.memory_gib: Input should be a finite number"),
+    ("runtime.checkpoint_minutes", 1e30, "runtime.checkpoint_minutes: must be at most"),
+    ("linear_floor.strengths", [True], "linear_floor.strengths: must be a number, found true"),
+    ("runs.hcl.hcl.model", ["a"], "runs.hcl.hcl.model: Input should be a valid string"),
+    ("models.clld.a", {"dataset": "questions", "pairs_of": ["b"]}, "models.clld.a.pairs_of: Input should be"),
+    ("runs.clld.a", {"model": {"b": 1}}, "runs.clld.a.model: Input should be a valid string"),
+    ("runs.pgkpr.a", {"model": ["b"]}, "runs.pgkpr.a.model: Input should be a valid string")])
+def test_values_of_another_kind_are_refused_where_they_stand(place, value, message):
+    content = read_yaml(ROOT / "recipes" / "sample.yaml")
+    *names, last = place.split(".")
+    node = content
+    for name in names:
+        node = node.setdefault(name, {})
+    node[last] = value
+    with pytest.raises(InputError, match=message):
+        parse_params(content, "params.yaml")
+
+
+def test_what_a_message_quotes_cannot_steer_a_terminal():
+    assert str(InputError("a\x1b[2Jb\x00\u202e\ud800c\nd\té")) == r"a\x1b[2Jb\x00\u202e\ud800c" + "\nd\té"
+    assert plain("naïve 中文 💥") == "naïve 中文 💥"
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: repr(value)[:20].encode("ascii", "replace").decode())
+def test_any_value_anywhere_is_taken_or_refused(value):
+    content = read_yaml(ROOT / "recipes" / "sample.yaml")
+    for name in ("datasets", "models", "runs", "seed", "runtime", "keywords", "train_hcl"):
+        try:
+            parse_params({**content, name: value}, "params.yaml")
+        except InputError as error:
+            assert str(error).isprintable() or "\n" in str(error)
+
+
+def test_damaged_params_are_taken_or_refused_with_a_message():
+    verdicts = [damaged_params(draw(7, number)) for number in range(60)]
+    assert [verdict for verdict in verdicts if verdict.fault] == []
+
+
+def test_a_name_that_stands_twice_in_params_is_refused(tmp_path):
+    file = tmp_path / "params.yaml"
+    file.write_text((ROOT / "recipes" / "sample.yaml").read_text() + "\nseed: 99\nseed: 98\n")
+    with pytest.raises(InputError, match="params.yaml: not valid YAML: 'seed' stands here a second time"):
+        load_params(file)
