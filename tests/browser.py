@@ -149,7 +149,7 @@ class Tab:
         place = self.evaluate(f"""(() => {{
             const text = {json.dumps(text)};
             const found = [...document.querySelectorAll({json.dumps(selector)})].find((one) =>
-              (text === null || one.textContent.trim() === text) && one.getClientRects().length);
+              (text === null || one.textContent.trim() === text) && one.checkVisibility());
             if (!found) return null;
             found.scrollIntoView({{block: "center", inline: "center"}});
             const box = found.getBoundingClientRect();
@@ -185,7 +185,7 @@ class Tab:
     def texts(self, selector):
         """Return the texts of all shown elements that match."""
         return self.evaluate(f"""[...document.querySelectorAll({json.dumps(selector)})]
-            .filter((one) => one.getClientRects().length).map((one) => one.textContent.trim())""")
+            .filter((one) => one.checkVisibility()).map((one) => one.textContent.trim())""")
 
     def screenshot(self, path, whole=False):
         """Save what is seen, or the whole page, as PNG."""

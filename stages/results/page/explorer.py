@@ -87,7 +87,7 @@ def explorer_data(graph: GraphMaterial, budget: int) -> dict[str, Any]:
     """
     keywords = [str(word) for word in graph.nodes["keyword"]]
     places = {int(number): place for place, number in enumerate(graph.nodes["node_id"])}
-    neighbours = _neighbours(graph.edges)
+    neighbours = neighbours_of(graph.edges)
     examples = _examples_of(keywords, graph.examples)
     rows = list(graph.examples.itertuples(index=False))
     shown, used, extra = [], 200, {}
@@ -124,7 +124,7 @@ def _assembled(graph: GraphMaterial, shown: Sequence[tuple[Any, list[list[tuple[
             "total": graph.total}
 
 
-def _neighbours(edges: pd.DataFrame) -> dict[tuple[int, int], list[tuple[int, int]]]:
+def neighbours_of(edges: pd.DataFrame) -> dict[tuple[int, int], list[tuple[int, int]]]:
     """Return the strongest sources and their counts by target and sign."""
     ordered = edges.sort_values(["target", "sign", "count", "source"], ascending=[True, False, False, True])
     ordered = ordered.groupby(["target", "sign"], sort=False).head(NEIGHBOURS)

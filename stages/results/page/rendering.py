@@ -16,7 +16,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 PAGE_FILE = "index.html"
 # In the head, before anything is drawn; and at the end of the body, where each finds what those before it define.
 _FIRST = ("theme.js",)
-_SCRIPTS = ("dom.js", "marks.js", "hints.js", "tables.js", "curves.js", "explorer.js", "generations.js")
+_SCRIPTS = ("dom.js", "marks.js", "hints.js", "tables.js", "curves.js", "explorer.js", "generations.js", "contents.js")
 
 
 def rendered(page: Page) -> dict[str, bytes]:

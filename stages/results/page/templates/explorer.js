@@ -199,7 +199,8 @@ function startExplorer(holder) {
     const texts = element("div", {class: "examples", hidden: true},
       ...rows.map((row) => exampleArticle(row, holder.dataset.language)));
     const role = node[0] ? "" : " that have it as target's or negative's keyword";
-    const label = (open) => `${open ? "Close" : "Open"} ${counted(rows.length, "example text")}${role}`;
+    const some = rows.length < node[0] ? `${rows.length} of ` : "";
+    const label = (open) => `${open ? "Close" : "Open"} ${some}${counted(some ? node[0] : rows.length, "example text")}${role}`;
     const button = element("button", {type: "button", class: "open", "aria-expanded": "false", onclick: () => {
       texts.hidden = !texts.hidden;
       button.setAttribute("aria-expanded", String(!texts.hidden));
