@@ -1,0 +1,75 @@
+"""Build the keyword graph of plain texts: their phrases, joined where they share a text.
+
+Reads examples and a ranking of a data set; writes clusters.parquet, nodes.parquet, edges.parquet and
+metrics/graph.json. There are no inputs and outputs here, hence no contrast and no negative edge: a node is a phrase
+that a training text was ranked to have (as many as `textrank.phrases` keeps), its cluster the texts that have it; an
+edge counts the texts that have both. A text without a phrase has no part in it.
+"""
+
+import sys
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stages.artifacts.paths import DatasetPaths
+from stages.artifacts.tables import Provenance, read_table, table_writer
+from stages.data.example_texts import read_examples
+from stages.graph.graph_tables import GraphTables, graph_tables, write_graph
+from stages.graph.joins import NodeTriples
+from stages.graph.relations import relate_by_texts
+from stages.graph.schemas.clusters import CLUSTERS
+from stages.keywords.schemas.methods import METHOD_TABLES
+from stages.runtime.process import StageProcess, run_stage
+
+if TYPE_CHECKING:
+    from stages.params.data import Graph
+
+_COLUMNS = ["text_id", "keyword", "score"]
+
+
+def run(examples: pa.Table, ranking: pa.Table, params: "Graph") -> tuple[pa.Table, GraphTables]:
+    """Return table ``clusters`` and the keyword graph of plain texts.
+
+    Args:
+        examples: table ``plain_examples``.
+        ranking: table of a method that ranks phrases; only those with a positive score count.
+        params: block ``graph``: ``max_nbr`` and ``resolution``; its other settings are about pairs.
+    """
+    training = examples.filter(pc.equal(examples["split"], "train"))
+    named = ranking.select(_COLUMNS).filter(pc.greater(ranking["score"], 0))
+    pairs = named.join(training.select(["text_id", "example_id"]), "text_id", join_type="inner")
+    pairs = pairs.select(["keyword", "example_id"]).group_by(["keyword", "example_id"]).aggregate([])
+    pairs = pairs.sort_by([("keyword", "ascending"), ("example_id", "ascending")])
+    encoded = pairs["keyword"].combine_chunks().dictionary_encode()  # by first appearance, so in their order
+    keyword, names = encoded.indices.to_numpy().astype(np.int32), encoded.dictionary
+    text = np.unique(pairs["example_id"].to_numpy(), return_inverse=True)[1]
+    nothing = pa.nulls(pairs.num_rows, pa.string())
+    clusters = pairs.append_column("output_keyword", nothing).append_column("negative_keyword", nothing)
+    # Members of clusters without outputs, and no mark for "no keyword" among the names.
+    absent = np.full(len(keyword), -1, dtype=np.int32)
+    members = NodeTriples(names, keyword, absent, absent, np.zeros(len(keyword), dtype=bool), -1)
+    return clusters, graph_tables(members, relate_by_texts(keyword, text, len(names), params.max_nbr),
+                                  params.resolution)
+
+
+def _work(process: StageProcess) -> None:
+    params, paths = process.params, DatasetPaths(process.instance)
+    method = params.text_datasets[process.instance].method
+    clusters, made = run(read_examples(paths.table("examples")),
+                         read_table(paths.table(method), METHOD_TABLES[method], _COLUMNS), params.graph)
+    counts = {"clusters": made.nodes.num_rows}
+    with table_writer(paths.table("clusters"), CLUSTERS,
+                      Provenance(process.name, process.params_hash, counts=counts)) as writer:
+        writer.write(clusters)
+    write_graph(process, made)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the stage for the data set named on the command line."""
+    return run_stage("text_graph", _work, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
