@@ -137,6 +137,47 @@ def test_a_keyword_is_found_followed_and_left_again(page):
     page.press("Escape")
 
 
+def test_the_map_shows_keywords_with_the_signs_of_their_edges_and_opens_them(page):
+    graph = "document.querySelector('.explorer').map.graph"
+    assert page.evaluate(f"{graph}.nodes().map((node) => {graph}.getNodeAttribute(node, 'label'))")[0] == "belly fat"
+    assert sorted(page.evaluate(f"{graph}.mapEdges((edge, {{sign}}) => sign)")) == ["negative"] * 2 + ["positive"] * 5
+    # Negative ones have a mark beside their colour.
+    assert page.evaluate("""(() => {
+        const {sigma} = document.querySelector(".explorer").map;
+        const {negative, positive} = sigma.getSetting("edgeProgramClasses");
+        return [negative, positive].map((one) =>
+          one.prototype.getDefinition().FRAGMENT_SHADER_SOURCE.includes("discard"));
+    })()""") == [True, False]
+    place = page.evaluate("""(() => {
+        const {graph, sigma} = document.querySelector(".explorer").map;
+        document.querySelector(".graphmap .canvas").scrollIntoView({block: "center"});
+        const box = document.querySelector(".graphmap .canvas").getBoundingClientRect();
+        const node = graph.findNode((node, {label}) => label === "sleep");
+        const {x, y} = sigma.graphToViewport(graph.getNodeAttributes(node));
+        return [box.left + x, box.top + y];
+    })()""")
+    for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
+        page.send("Input.dispatchMouseEvent", type=kind, x=place[0], y=place[1], clickCount=1,
+                  button="none" if kind == "mouseMoved" else "left")
+    page.wait("document.querySelector('.view h4').textContent === 'sleep'")
+    assert page.evaluate("document.querySelector('.explorer').map.sigma.getCamera().getState().ratio") < 0.5
+    page.click(".zoom button", "Whole")
+    assert page.evaluate("document.querySelector('.explorer').map.sigma.getCamera().getState().ratio") == 1
+
+
+def test_a_browser_that_cannot_draw_the_map_has_the_rest(browser, file, tmp_path):
+    """As where WebGL is switched off: the library itself fails."""
+    text = file.read_text(encoding="utf-8")
+    without = tmp_path / "without.html"
+    without.write_text(re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text).replace(
+        "<head>", "<head><script>delete window.WebGLRenderingContext</script>"), encoding="utf-8")
+    tab = browser.open(without, WIDE)
+    assert "cannot draw the map" in tab.texts(".explorer > p.small")[-1]
+    tab.type(".combobox input", "SLE")
+    tab.press("Enter")
+    assert tab.texts(".view h4") == ["sleep"] and len(tab.texts(".generations article")) == 0
+
+
 def test_neighbours_in_the_picture_lead_on(page):
     assert page.texts(".radial text.middle") == ["belly fat"]
     assert len(page.texts(".radial g.positive")) == 2 and len(page.texts(".radial g.negative")) == 1
