@@ -23,7 +23,9 @@ from stages.metrics.keyphrases import KeyphraseScore, keyphrase_scores
 from stages.normal_form import normal_form
 from stages.params.data import Yake
 from stages.ranking import rank
+from stages.ranking.chunks import Chunks, with_chunks
 from stages.ranking.package import package_component
+from stages.ranking.selection import InverseFrequency
 from stages.runtime.errors import InputError
 from stages.runtime.log import configure
 
@@ -87,17 +89,21 @@ def systems(language: str = "en") -> dict[str, Callable[[pa.Table, Sequence[str]
     The noun chunks of the project hold nouns alone, so that keywords meet in a graph. Documents have keyphrases with
     adjectives, so those who rank noun chunks are run with both kinds.
     """
-    chunked: dict[str, Callable[[pa.Table, Sequence[str]], Phrases]] = {
-        "TextRank of pytextrank, edge weights counted": partial(_ours, "pytextrank"),
-        "PositionRank": partial(_ours, "positionrank"), "TopicRank": partial(_ours, "topicrank"),
-        "*pytextrank (the package)*": lambda tokens, _: pytextrank_phrases(tokens)}
     found: dict[str, Callable[[pa.Table, Sequence[str]], Phrases]] = {
-        "TextRank (`mihalcea`, default)": partial(_ours, "mihalcea")}
-    for name, system in chunked.items():
-        found[f"{name}, noun chunks"] = system
-        found[f"{name}, chunks with adjectives"] = partial(_with_adjectives, system)
+        "TextRank (`mihalcea`, default)": partial(_ours, "mihalcea", "auto")}
+    kinds: tuple[tuple[str, Chunks], ...] = (("noun chunks", "annotated"), ("chunks with adjectives", "adjectives"))
+    for method, name in {"pytextrank": "TextRank of pytextrank, edge weights counted", "positionrank": "PositionRank",
+                         "topicrank": "TopicRank", "tfidf": "IDF and position (`tfidf`)"}.items():
+        for words, chunks in kinds:
+            found[f"{name}, {words}"] = partial(_ours, method, chunks)
+    for words, chunks in kinds:
+        found[f"*pytextrank (the package)*, {words}"] = partial(_packaged, chunks)
     return {**found, "YAKE": lambda tokens, texts: _listed(yake.run(tokens, Yake(phrases=_PHRASES)), texts),
             "*YAKE (the package)*": lambda _, texts: package_phrases(texts, language)}
+
+
+def _packaged(chunks: Chunks, tokens: pa.Table, texts: Sequence[str]) -> Phrases:
+    return pytextrank_phrases(with_chunks(tokens, chunks))
 
 
 def pytextrank_phrases(tokens: pa.Table) -> Phrases:
@@ -116,8 +122,9 @@ def package_phrases(texts: Sequence[str], language: str = "en") -> Phrases:
             for text in texts]
 
 
-def _ours(method: str, tokens: pa.Table, texts: Sequence[str]) -> Phrases:
-    return _listed(rank(tokens, method, phrases=_PHRASES), texts)
+def _ours(method: str, chunks: Chunks, tokens: pa.Table, texts: Sequence[str]) -> Phrases:
+    idf = InverseFrequency.over_tables([tokens]) if method == "tfidf" else None
+    return _listed(rank(tokens, method, phrases=_PHRASES, chunks=chunks, idf=idf), texts)
 
 
 def _listed(ranking: pa.Table, texts: Sequence[str]) -> Phrases:
@@ -126,30 +133,6 @@ def _listed(ranking: pa.Table, texts: Sequence[str]) -> Phrases:
         if keyword is not None:
             phrases[text].append(keyword)
     return phrases
-
-
-def _with_adjectives(system: Callable[[pa.Table, Sequence[str]], Phrases], tokens: pa.Table,
-                     texts: Sequence[str]) -> Phrases:
-    return system(with_adjectives(tokens), texts)
-
-
-def with_adjectives(tokens: pa.Table) -> pa.Table:
-    """Return ``tokens`` with noun chunks that are the longest runs of adjectives and nouns that hold a noun."""
-    starts, ends = [], []
-    for pos in tokens["pos"].to_pylist():
-        spans, start = [], None
-        for place, name in enumerate([*pos, ""]):
-            if name in ("ADJ", "NOUN", "PROPN"):
-                start = place if start is None else start
-            elif start is not None:
-                spans += [(start, place)] if {"NOUN", "PROPN"} & set(pos[start:place]) else []
-                start = None
-        starts.append([first for first, _ in spans])
-        ends.append([last for _, last in spans])
-    for name, values in (("chunk_start", starts), ("chunk_end", ends)):
-        place = tokens.schema.get_field_index(name)
-        tokens = tokens.set_column(place, tokens.schema.field(place), pa.array(values, pa.list_(pa.int32())))
-    return tokens
 
 
 def measure(corpus: Corpus, pipeline: str = "embedded", language: str = "en") -> dict[str, dict[int, KeyphraseScore]]:

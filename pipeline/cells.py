@@ -11,6 +11,8 @@ from rich.text import Text
 
 CELL = 120
 _LIST = 12
+# With what a cell of CSV begins that a spreadsheet computes; a tab or a carriage return may stand before it.
+_FORMULA = frozenset("=+-@\t\r")
 # What turns the direction of all that follows, or breaks a line where terminals do not agree on it.
 _TURNING = frozenset("\u2028\u2029\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
@@ -33,6 +35,11 @@ def _unsafe(letter: str) -> bool:
 
 def _escaped(letter: str) -> str:
     return letter.encode("unicode_escape").decode("ascii")
+
+
+def no_formula(text: str) -> str:
+    """Return ``text`` with an apostrophe before it if a spreadsheet would take it for a formula."""
+    return f"'{text}" if text[:1] and text[0] in _FORMULA else text
 
 
 def cell(value: Any, length: int = CELL) -> Text:

@@ -32,6 +32,8 @@ def main() -> None:
         _call()
     except InputError as error:
         _fail(str(error))
+    except BrokenPipeError:
+        sys.exit(1)  # whoever read the answer (`head`) has enough of it
     except SystemExit as end:
         # Typer turns an interrupt into this status, without a word.
         if end.code == _INTERRUPTED:
@@ -246,14 +248,16 @@ def export(target: Annotated[Path, typer.Argument(
            hops: Annotated[int, typer.Option(min=1, help="with --keyword: edges that the part reaches")] = 1,
            form: Annotated[str | None, typer.Option("--format", help="graphml, whatever the file's ending")] = None,
            model: Annotated[str | None, typer.Option(
-               help="a trained classifier in place of the graph, for AutoModelForSequenceClassification")] = None,
+               help="a trained model in place of the graph: a classifier for AutoModelForSequenceClassification, or "
+                    "what an HCL model has trained beside its encoder, for others to start from")] = None,
            seed: Annotated[int | None, typer.Option(
-               help="with --model: of the classifier; the first of its row by default")] = None) -> None:
-    """Write the keyword graph, or a trained classifier, for other programs.
+               help="with --model: of the model; the first of its row by default")] = None) -> None:
+    """Write the keyword graph, or a trained model, for use elsewhere.
 
     The graph as GraphML, for networkx, Gephi, igraph or Cytoscape: nodes carry keyword, cluster size, degrees,
     centrality, component and community; edges sign and count. A classifier of the CLLD track as a sequence classifier
-    of the Hugging Face library, with its tokenizer and the names of its classes.
+    of the Hugging Face library, with its tokenizer and the names of its classes. Of a model of the HCL track what it
+    has trained beside its frozen encoder, in half precision: other rows begin with it by init_from: path:FOLDER.
 
     Example: `keycontrast export graph.graphml --keyword "rice cooker" --hops 2`, or
     `keycontrast export my-classifier --model clald`
@@ -301,6 +305,42 @@ def predict(run: Annotated[str, typer.Argument(help="a run of params.yaml")],
     size = batch_size or (None if file is not None else 1)
     found = texts_from(texts or [], file, sys.stdin, column, encoding)
     prediction.print_lines(prediction.predict(params, run, found, keyword, samples, size, seed))
+
+
+@app.command()
+def keywords(file: Annotated[str, typer.Argument(
+                 metavar="FILE|-", help="CSV, TSV, JSONL or Parquet with a column of texts, or any other file with one "
+                                        "text per line, plain or packed; - is standard input")],
+             column: Annotated[str | None, typer.Option(help="of the texts in a table; text by default")] = None,
+             top: Annotated[int, typer.Option(min=1, help="phrases per text at most")] = 10,
+             method: Annotated[str | None, typer.Option(
+                 help="tfidf (by default), pytextrank, positionrank, topicrank, mihalcea or yake")] = None,
+             as_csv: Annotated[bool, typer.Option("--csv", help="a row per phrase, as CSV")] = False,
+             as_json: Annotated[bool, typer.Option("--jsonl", help="an object per text, as JSON lines")] = False,
+             out: Annotated[Path | None, typer.Option(help="Parquet file to write, of schema phrases")] = None,
+             encoding: Annotated[str, typer.Option(help="of the file")] = "utf-8",
+             language: Annotated[str, typer.Option(help="of the texts: en or zh")] = "en") -> None:
+    """List the keyphrases of texts, best first, without any recipe: of a file, or of standard input.
+
+    Texts are numbered as they are read, from 1. What is common to all of them counts for less in the ranking.
+
+    Example: `keycontrast keywords abstracts.csv --column abstract --top 5`, or
+    `cat notes.txt | keycontrast keywords - --csv > phrases.csv`
+    """
+    from pipeline import keyphrases
+
+    if as_csv + as_json + (out is not None) > 1:
+        raise InputError("--csv, --jsonl and --out are three forms of one answer; choose one.")
+    if out is not None:
+        keyphrases.check_parquet(out)
+    chosen = keyphrases.checked(method)
+    texts = keyphrases.given(file, column, encoding, sys.stdin)
+    found = keyphrases.ranked_texts(texts, chosen, top, language)
+    if out is not None:
+        keyphrases.write_parquet(found, out, chosen)
+    else:
+        (keyphrases.print_csv if as_csv else keyphrases.print_json if as_json else keyphrases.print_texts)(
+            found, sys.stdout)
 
 
 @app.command()

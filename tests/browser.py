@@ -20,7 +20,7 @@ MISSING = ("no Chromium or Chrome was found. Install one (Debian, Ubuntu: `apt-g
            "`pytest --ignore tests/test_report_page.py`.")
 QUIET = ("--headless", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
          "--disable-component-update", "--disable-sync", "--disable-extensions", "--disable-dev-shm-usage",
-         "--mute-audio", "--hide-scrollbars", "--remote-debugging-pipe")
+         "--mute-audio", "--enable-unsafe-swiftshader", "--hide-scrollbars", "--remote-debugging-pipe")
 KEYS = {"Enter": ("Enter", 13, "\r"), "Escape": ("Escape", 27, None), "ArrowDown": ("ArrowDown", 40, None),
         "Tab": ("Tab", 9, None)}
 
@@ -149,7 +149,7 @@ class Tab:
         place = self.evaluate(f"""(() => {{
             const text = {json.dumps(text)};
             const found = [...document.querySelectorAll({json.dumps(selector)})].find((one) =>
-              (text === null || one.textContent.trim() === text) && one.getClientRects().length);
+              (text === null || one.textContent.trim() === text) && one.checkVisibility());
             if (!found) return null;
             found.scrollIntoView({{block: "center", inline: "center"}});
             const box = found.getBoundingClientRect();
@@ -185,7 +185,7 @@ class Tab:
     def texts(self, selector):
         """Return the texts of all shown elements that match."""
         return self.evaluate(f"""[...document.querySelectorAll({json.dumps(selector)})]
-            .filter((one) => one.getClientRects().length).map((one) => one.textContent.trim())""")
+            .filter((one) => one.checkVisibility()).map((one) => one.textContent.trim())""")
 
     def screenshot(self, path, whole=False):
         """Save what is seen, or the whole page, as PNG."""
@@ -204,7 +204,8 @@ class Tab:
                 found.append(params["exceptionDetails"].get("exception", {}).get("description", "exception"))
             elif method == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning", "assert"):
                 found.append(str([part.get("value") for part in params["args"]]))
-            elif method == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
+            elif (method == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning")
+                  and "GL Driver Message (OpenGL, Performance" not in params["entry"]["text"]):     # for want of a GPU
                 found.append(params["entry"]["text"])
             elif method == "Audits.issueAdded" and "ContentSecurityPolicy" in params["issue"]["code"]:
                 found.append(json.dumps(params["issue"]["details"]))

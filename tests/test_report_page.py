@@ -76,7 +76,9 @@ def classes(browser, three, request):
 
 
 def opened(browser, file, width):
+    """What is folded is opened, but what a run or a pair of classes opens."""
     tab = browser.open(file, width)
+    tab.evaluate("for (const fold of document.querySelectorAll('.fold')) fold.open = true")
     yield tab
     assert tab.problems() == []
     assert tab.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
@@ -96,7 +98,7 @@ def test_nothing_goes_wrong_and_nothing_is_wider_than_the_window(page):
     assert page.texts("h1") == ["Keycontrast report"]
     # Wide tables scroll in their own box.
     assert page.evaluate(TOO_WIDE) == []
-    assert page.texts(".alarm strong")[0] == "Keyword contrast vanished"
+    assert page.texts(".raised summary") == ["Keyword contrast vanished"]
 
 
 def test_problems_are_noticed(browser, tmp_path):
@@ -133,6 +135,47 @@ def test_a_keyword_is_found_followed_and_left_again(page):
     page.type(".combobox input", "no such keyword")
     assert "No keyword here contains “no such keyword”." in page.texts(".explorer [aria-live]")
     page.press("Escape")
+
+
+def test_the_map_shows_keywords_with_the_signs_of_their_edges_and_opens_them(page):
+    graph = "document.querySelector('.explorer').map.graph"
+    assert page.evaluate(f"{graph}.nodes().map((node) => {graph}.getNodeAttribute(node, 'label'))")[0] == "belly fat"
+    assert sorted(page.evaluate(f"{graph}.mapEdges((edge, {{sign}}) => sign)")) == ["negative"] * 2 + ["positive"] * 5
+    # Negative ones have a mark beside their colour.
+    assert page.evaluate("""(() => {
+        const {sigma} = document.querySelector(".explorer").map;
+        const {negative, positive} = sigma.getSetting("edgeProgramClasses");
+        return [negative, positive].map((one) =>
+          one.prototype.getDefinition().FRAGMENT_SHADER_SOURCE.includes("discard"));
+    })()""") == [True, False]
+    place = page.evaluate("""(() => {
+        const {graph, sigma} = document.querySelector(".explorer").map;
+        document.querySelector(".graphmap .canvas").scrollIntoView({block: "center"});
+        const box = document.querySelector(".graphmap .canvas").getBoundingClientRect();
+        const node = graph.findNode((node, {label}) => label === "sleep");
+        const {x, y} = sigma.graphToViewport(graph.getNodeAttributes(node));
+        return [box.left + x, box.top + y];
+    })()""")
+    for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
+        page.send("Input.dispatchMouseEvent", type=kind, x=place[0], y=place[1], clickCount=1,
+                  button="none" if kind == "mouseMoved" else "left")
+    page.wait("document.querySelector('.view h4').textContent === 'sleep'")
+    assert page.evaluate("document.querySelector('.explorer').map.sigma.getCamera().getState().ratio") < 0.5
+    page.click(".zoom button", "Whole")
+    assert page.evaluate("document.querySelector('.explorer').map.sigma.getCamera().getState().ratio") == 1
+
+
+def test_a_browser_that_cannot_draw_the_map_has_the_rest(browser, file, tmp_path):
+    """As where WebGL is switched off: the library itself fails."""
+    text = file.read_text(encoding="utf-8")
+    without = tmp_path / "without.html"
+    without.write_text(re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text).replace(
+        "<head>", "<head><script>delete window.WebGLRenderingContext</script>"), encoding="utf-8")
+    tab = browser.open(without, WIDE)
+    assert "cannot draw the map" in tab.texts(".explorer > p.small")[-1]
+    tab.type(".combobox input", "SLE")
+    tab.press("Enter")
+    assert tab.texts(".view h4") == ["sleep"] and len(tab.texts(".generations article")) == 0
 
 
 def test_neighbours_in_the_picture_lead_on(page):
@@ -189,7 +232,7 @@ def test_generations_mark_keywords_and_new_words(page):
     page.choose(".controls label:nth-child(4) select", "pair")
     assert page.texts(f"{first} ins") == []
     page.choose(".controls label:nth-child(5) select", "behind")
-    assert page.texts(".generations article h4")[0].startswith("Example 6 ")
+    assert page.texts(".generations article h5")[0].startswith("Example 6 ")
 
 
 def test_marks_follow_the_rules_of_the_static_page(page):
@@ -232,13 +275,13 @@ def test_metrics_are_explained_where_they_stand(page):
 
 
 def test_intervals_can_be_hidden_and_differences_chosen(page):
-    assert "0.450 to 0.550" in page.texts("td small")
+    assert "0.450 to 0.550" in page.texts(".results td small")
     page.click(".switch input")
-    assert "0.450 to 0.550" not in page.texts("td small")
-    assert page.texts(".forest tbody th") == ["plain", "floor copy"]
+    assert "0.450 to 0.550" not in page.texts(".results td small")
+    assert page.texts(".differences tbody th") == ["plain", "floor copy"]
     page.choose(".choice select", "1")
-    assert page.texts(".forest tbody th") == ["plain"]
-    assert page.texts(".forest caption strong") == ["source BLEU-4"]
+    assert page.texts(".differences tbody th") == ["plain"]
+    assert page.texts(".differences caption strong") == ["source BLEU-4"]
 
 
 def test_dark_and_light(page, browser, file):
@@ -274,14 +317,13 @@ def test_curves_and_points_can_be_switched_off(page):
 
 def test_both_tracks_fit_and_are_told_apart(tracks):
     assert tracks.evaluate(TOO_WIDE) == []
-    assert tracks.texts(".contents .group") == ["HCL", "PGKPR", "Data"]
-    assert [text.partition(":")[0] for text in tracks.texts("main .track")] == ["HCL", "PGKPR"]
+    assert tracks.texts(".contents > ul > li > a") == ["Corpus", "Summary", "HCL", "PGKPR", "What ran"]
+    assert tracks.texts("main .method > h2") == ["HCL", "PGKPR"]
 
 
 def test_three_tracks_fit_and_are_told_apart(classes):
     assert classes.evaluate(TOO_WIDE) == []
-    assert classes.texts(".contents .group") == ["HCL", "PGKPR", "CLLD", "Data"]
-    assert [text.partition(":")[0] for text in classes.texts("main .track")] == ["HCL", "PGKPR", "CLLD"]
+    assert classes.texts("main .method > h2") == ["HCL", "PGKPR", "CLLD"]
     classes.evaluate("for (const one of document.querySelectorAll('.classifier')) one.open = true")
     assert classes.evaluate(TOO_WIDE) == []
 
@@ -293,7 +335,7 @@ def test_a_run_opens_its_most_confused_pairs_with_texts(classes):
     classes.click(".classifier[open] .confused summary")
     shown = classes.texts(".confused[open] article p")
     assert len(shown) == 6 and any(ATTACK in text for text in shown) and any(IMAGE in text for text in shown)
-    assert classes.texts(".confused[open] article h5 bdi")[:2] == ["alt.atheism", "talk.religion.misc"]
+    assert classes.texts(".confused[open] article h6 bdi")[:2] == ["alt.atheism", "talk.religion.misc"]
     classes.click(".classifier[open] .confused summary")
     assert classes.texts(".confused[open]") == []
 
@@ -334,7 +376,7 @@ def test_classes_are_sorted_by_their_headings(classes):
 
 def test_every_keyword_of_a_source_is_marked(tracks):
     first = "[data-source=generations-pgkpr-0] article:first-child"
-    assert tracks.texts(f"{first} h4") == ["Example 0 · keywords are good workouts lose belly fat"]
+    assert tracks.texts(f"{first} h5") == ["Example 0 · keywords are good workouts lose belly fat"]
     assert tracks.texts(f"{first} .texts > div:first-child mark") == ["are", "good", "workouts", "lose", "belly", "fat"]
     assert tracks.texts(f"{first} .output mark") == ["lose", "belly", "fat"] * 6
     # On the other track a keyword of two words stays one.
@@ -343,7 +385,7 @@ def test_every_keyword_of_a_source_is_marked(tracks):
 
 
 def test_cases_read_on_any_width(tracks):
-    item = ".cases tbody:first-child"
+    item = ".cases tbody:first-of-type"
     assert tracks.texts(f"{item} th")[:4] == ["sourceexample 6", "TSs, part 1", "TSs, part 2", "reference"]
     assert tracks.texts(f"{item} tr:nth-child(3) .tag") == ["[VBP]", "[JJ]", "[NNS]", "[VB]", "[NN]", "[NN]"]
     below = tracks.evaluate(f"""(() => {{
@@ -380,7 +422,7 @@ def test_everything_can_be_reached_by_keyboard(page):
 def test_page_prints_without_its_controls(page):
     page.send("Emulation.setEmulatedMedia", media="print", features=[])
     assert page.texts(".contents, .controls, .bar, #theme, .pages") == []
-    assert page.texts("h2")[1] == "Results"
+    assert page.texts("h2") == ["Corpus", "What helps, and how sure that is", "HCL", "What ran"]
     page.send("Emulation.setEmulatedMedia", media="screen", features=[])
 
 
@@ -391,3 +433,51 @@ def test_a_missing_browser_is_told_with_what_to_do(monkeypatch):
     monkeypatch.delenv("KEYCONTRAST_BROWSER", raising=False)
     with pytest.raises(RuntimeError, match="apt-get install chromium.*KEYCONTRAST_BROWSER.*pytest --ignore"):
         driver.program()
+
+
+# -- finding one's way ------------------------------------------------------------------------------------------
+
+def test_details_are_folded_until_somebody_wants_them(browser, three):
+    for width, screens in ((WIDE, 12), (PHONE, 18)):
+        tab = browser.open(three, width)
+        assert tab.evaluate("document.documentElement.scrollHeight / innerHeight") < screens
+        assert tab.texts(".curves") == [] and tab.texts("#hcl-training") == ["Training"]
+        tab.click("#unfold", "Unfold all")
+        assert len(tab.texts(".curves")) == 3 and tab.texts("#unfold") == ["Fold all"]
+        tab.click("#unfold")
+        assert tab.texts(".curves") == [] and tab.problems() == []
+
+
+def test_the_contents_mark_where_the_reader_is(browser, three):
+    tab = browser.open(three, WIDE)
+    here = ".contents [aria-current]"
+    assert tab.texts(here) == ["Corpus"]
+    # The parts of one method at a time: no title stands there twice.
+    assert tab.texts(".contents ul ul a") == []
+    tab.click(".contents a", "PGKPR")
+    tab.wait(f"document.querySelector('{here}').hash === '#pgkpr'")
+    titles = tab.texts(".contents ul ul a")
+    assert "PGKPR: Generations" in titles and len(titles) == len(set(titles)) == 6
+    tab.evaluate("document.querySelector('.contents a[href=\"#pgkpr-training\"]').click()")
+    tab.wait(f"document.querySelector('{here}').hash === '#pgkpr-training'")
+    # What it leads to is not left folded.
+    assert len(tab.texts(".curves")) == 1
+
+
+def test_an_address_opens_what_is_folded_over_it(browser, file, tmp_path):
+    tab = browser.open(file, WIDE)
+    tab.evaluate("location.hash = '#model-plain'")
+    tab.wait("!!document.querySelector('#model-plain').checkVisibility()")
+    assert tab.texts("#model-plain") == ["plain"]
+
+
+@pytest.mark.parametrize("width", [WIDE, PHONE])
+def test_whatever_can_be_pressed_is_large_enough_and_tables_have_captions(browser, three, width):
+    tab = browser.open(three, width)
+    tab.evaluate("for (const fold of document.querySelectorAll('main details')) fold.open = true")
+    assert tab.evaluate("""[...document.querySelectorAll("a[href], button, input, select, summary")]
+        .filter((one) => one.checkVisibility() && !one.closest(".skip")).filter((one) => {
+          const box = one.getBoundingClientRect();
+          return box.width < 24 || box.height < 24;
+        }).map((one) => one.outerHTML)""") == []
+    assert tab.evaluate("[...document.querySelectorAll('table')].filter((one) => !one.caption).length") == 0

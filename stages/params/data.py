@@ -149,7 +149,8 @@ class Ingest(Block):
     roc_neg: Literal["bm25", "random"] = Field(
         "bm25", description="stories, neg_source retrieved: output of the story of the split whose input is most "
                             "similar by BM25, or of any")
-    caption_source: Literal["random", "first"] = Field("random", description="which caption of a group is the source")
+    caption_source: Literal["random", "first", "each"] = Field(
+        "random", description="which caption of a group is the source; each: every one once, the next one its target")
     labelled_copies: Literal["drop", "keep"] = Field(
         "drop", description="labelled texts that occur more than once: drop keeps one, that of the evaluated split, "
                             "and none whose class is in dispute; keep takes every row, so that counts are as "
@@ -191,7 +192,8 @@ class Annotate(Block):
 class TextRank(Block):
     """Ranked phrases of each text (METHODS A.2)."""
 
-    method: Literal["mihalcea", "pytextrank", "positionrank", "biasedtextrank", "topicrank"] = "mihalcea"
+    method: Literal["mihalcea", "pytextrank", "positionrank", "biasedtextrank", "topicrank", "tfidf"] = Field(
+        "mihalcea", description="tfidf: IDF over the training texts, occurrences and position, without a graph")
     compat: Literal["none", "pytextrank"] = Field("none", description="pytextrank: agree with that package phrase for "
                                                                       "phrase, its quirks included")
     engine: Literal["ours", "package"] = Field("ours", description="package: run the pytextrank package itself, text "
@@ -204,15 +206,22 @@ class TextRank(Block):
     max_iterations: int = Field(100, ge=1)
     window: int | None = Field(None, ge=2, description="words of a co-occurrence window; null is the method's own")
     focus: str = Field("", description="biasedtextrank: the words that the ranking leans to")
+    chunks: Literal["auto", "annotated", "adjectives"] = Field(
+        "auto", description="noun chunks that are phrases, of all methods but mihalcea: those of the annotation (nouns "
+                            "alone, which meet in a graph), or with adjectives, participles and hyphens; auto: these "
+                            "in texts of 50 tokens and more, unless the package is followed")
+    whole: bool = Field(False, description="mihalcea: phrases are whole runs of nouns and adjectives around a kept "
+                                           "word (black money), not kept words alone (black)")
 
     @model_validator(mode="after")
     def _compat_exists(self) -> "TextRank":
-        if self.compat == "pytextrank" and self.method == "mihalcea":
-            raise ValueError("textrank.compat: pytextrank has no method mihalcea; choose pytextrank, positionrank, "
-                             "biasedtextrank or topicrank, or set compat to none")
-        if self.engine == "package" and self.method == "mihalcea":
-            raise ValueError("textrank.engine: the pytextrank package has no method mihalcea; choose pytextrank, "
-                             "positionrank, biasedtextrank or topicrank, or set engine to ours")
+        foreign = self.method in ("mihalcea", "tfidf")
+        if self.compat == "pytextrank" and foreign:
+            raise ValueError(f"textrank.compat: pytextrank has no method {self.method}; choose pytextrank, "
+                             f"positionrank, biasedtextrank or topicrank, or set compat to none")
+        if self.engine == "package" and foreign:
+            raise ValueError(f"textrank.engine: the pytextrank package has no method {self.method}; choose pytextrank, "
+                             f"positionrank, biasedtextrank or topicrank, or set engine to ours")
         if self.engine == "package" and (self.damping, self.max_iterations) != (0.85, 100):
             raise ValueError("textrank.engine: the pytextrank package has a damping of 0.85 and 100 iterations; set "
                              "damping and max_iterations so, or engine to ours")

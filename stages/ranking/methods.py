@@ -4,7 +4,7 @@
 ``pytextrank`` (its TextRank), ``positionrank`` (Florescu and Caragea 2017), ``biasedtextrank`` (Kazemi, Pérez-Rosas
 and Mihalcea 2020) and ``topicrank`` (Bougouin, Boudin and Daille 2013). They are computed rightly
 (``compat: none``: co-occurrences of both directions count, the tolerance is absolute, ties fall by score, IDF and
-position) or as that package does it (``compat: pytextrank``).
+position) or as that package does it (``compat: pytextrank``). ``tfidf`` has no graph: see :func:`keyness`.
 """
 
 from collections.abc import Callable
@@ -15,10 +15,12 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from stages.ranking.blocks import Spans, TokenBlock, among, encode, sum_by
-from stages.ranking.cooccurrence import Graphs, lemma_graphs, word_graphs
+from stages.normal_form import normal_form
+from stages.ranking.blocks import Spans, TokenBlock, among, encode, encode_as, sum_by
+from stages.ranking.chunks import CHUNKS, Chunks, with_chunks
+from stages.ranking.cooccurrence import Graphs, lemma_graphs, number_nodes, word_graphs
 from stages.ranking.iteration import Scores, solve, solve_as_networkx
-from stages.ranking.phrases import Phrases, rank_spans, rank_spans_as_pytextrank
+from stages.ranking.phrases import Phrases, rank_spans, rank_spans_as_pytextrank, span_text
 from stages.ranking.selection import InverseFrequency, best_first
 from stages.ranking.topics import topic_graphs
 from stages.runtime.errors import InputError, nearest
@@ -30,6 +32,10 @@ ENGINES = ("ours", "package")
 _PACKAGE_DAMPING, _PACKAGE_ITERATIONS = 0.85, 100  # of networkx, which the package does not let one set
 _WINDOWS = {"mihalcea": {"zh": 5, "": 2}}
 _LOOKBACK = 3
+# Of `tfidf`: tokens added to a place, so that the first words of a text do not win by that alone. This and the roots
+# were chosen on Inspec's validation part and SemEval-2017; between neighbouring values F1 differs by less than a point.
+_HEAD = 10
+_OF_PACKAGE = ("pytextrank", "positionrank", "biasedtextrank", "topicrank")
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,11 @@ class Settings:
         window: tokens of a co-occurrence window, or the package's look-back; None is the method's own.
         focus: ``biasedtextrank``: words between spaces, to which alone the random walk returns.
         engine: ``package`` runs the pytextrank package itself, text by text.
+        chunks: which noun chunks are phrases: ``annotated`` (nouns alone, of the embedded pipeline), ``adjectives``
+            (:mod:`stages.ranking.chunks`), or ``auto``, these in documents and those in short texts and wherever the
+            package is followed. ``mihalcea`` has none.
+        whole: ``mihalcea``: a phrase is the whole run of candidates around a kept word ("black money"), where the
+            paper joins kept words alone ("black", if money is not in the best third).
     """
 
     method: str = "mihalcea"
@@ -58,6 +69,8 @@ class Settings:
     window: int | None = None
     focus: str = ""
     engine: str = "ours"
+    chunks: Chunks = "auto"
+    whole: bool = False
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -66,11 +79,14 @@ class Settings:
             raise InputError(f"textrank.compat: found {self.compat!r}; {nearest(self.compat, COMPAT)}")
         if self.engine not in ENGINES:
             raise InputError(f"textrank.engine: found {self.engine!r}; {nearest(self.engine, ENGINES)}")
-        if self.compat == "pytextrank" and self.method == "mihalcea":
-            raise InputError("textrank.compat: pytextrank has no method mihalcea; choose another method, or none")
-        if self.engine == "package" and self.method == "mihalcea":
-            raise InputError("textrank.engine: the pytextrank package has no method mihalcea; choose another method, "
-                             "or engine ours")
+        if self.chunks not in CHUNKS:
+            raise InputError(f"textrank.chunks: found {self.chunks!r}; {nearest(self.chunks, CHUNKS)}")
+        if self.compat == "pytextrank" and self.method not in _OF_PACKAGE:
+            raise InputError(f"textrank.compat: pytextrank has no method {self.method}; choose another method, or "
+                             f"none")
+        if self.engine == "package" and self.method not in _OF_PACKAGE:
+            raise InputError(f"textrank.engine: the pytextrank package has no method {self.method}; choose another "
+                             f"method, or engine ours")
         if self.engine == "package" and (self.damping, self.max_iterations) != (_PACKAGE_DAMPING, _PACKAGE_ITERATIONS):
             raise InputError(f"textrank.engine: the pytextrank package has a damping of {_PACKAGE_DAMPING} and "
                              f"{_PACKAGE_ITERATIONS} iterations, found {self.damping} and {self.max_iterations}; set "
@@ -97,12 +113,21 @@ class Settings:
     @property
     def described(self) -> str:
         """Name and settings, for a person."""
+        if self.method == "tfidf":
+            return "tfidf: IDF of its words summed, by the root of its occurrences, less the later it first occurs"
         compat = f" (compat {self.compat})" if self.compat != "none" else ""
         return f"{self.method}{compat}, window {self.span}, damping {self.damping:g}, tolerance {self.tolerance:g}"
 
     def solve(self, block: TokenBlock, idf: InverseFrequency | None) -> "Solved":
         """Score the nodes and spans of every text of ``block``; a text's numbers depend on that text alone."""
-        return METHODS[self.method](block, self, idf)
+        tokens = self.chunked(block.table)
+        return METHODS[self.method](block if tokens is block.table else TokenBlock(tokens), self, idf)
+
+    def chunked(self, tokens: pa.Table) -> pa.Table:
+        """Return ``tokens`` with the noun chunks that are its phrases."""
+        if self.method == "mihalcea" or (self.as_package and self.chunks == "auto"):
+            return tokens
+        return with_chunks(tokens, self.chunks)
 
     def phrases(self, block: TokenBlock, solved: "Solved", idf: InverseFrequency | None, limit: int | None) -> Phrases:
         """Rank the phrases that were scored; ``limit`` per text, or all."""
@@ -155,8 +180,12 @@ def _mihalcea(block: TokenBlock, settings: Settings, idf: InverseFrequency | Non
     restart = np.full(int(graphs.offsets[-1]), 1 - settings.damping)
     scores = solve(graphs, restart, settings.damping, settings.tolerance, settings.max_iterations)
     kept = _best_third(block, graphs, scores.score, idf)
-    spans, runs, nodes = _runs(block, graphs, kept)
-    return Solved(graphs, scores, kept, spans, sum_by(runs, scores.score[nodes], len(spans)))
+    spans, runs, nodes = _runs(block, graphs, np.ones(len(kept), dtype=bool) if settings.whole else kept)
+    score = sum_by(runs, scores.score[nodes], len(spans))
+    if settings.whole:
+        held = np.bincount(runs, kept[nodes], len(spans)) > 0
+        spans, score = spans.take(held), score[held]
+    return Solved(graphs, scores, kept, spans, score)
 
 
 def _best_third(block: TokenBlock, graphs: Graphs, score: np.ndarray, idf: InverseFrequency | None) -> np.ndarray:
@@ -278,6 +307,50 @@ def _topicrank(block: TokenBlock, settings: Settings, idf: InverseFrequency | No
     return Solved(graphs, scores, np.ones(len(topics), dtype=bool), topics, scores.score)
 
 
+def _tfidf(block: TokenBlock, settings: Settings, idf: InverseFrequency | None) -> Solved:
+    chunks = block.chunks
+    chunks = chunks.take(chunks.end > chunks.start)
+    return without_graph(block, chunks, keyness(block, chunks, idf))
+
+
+def keyness(block: TokenBlock, spans: Spans, idf: InverseFrequency | None) -> np.ndarray:
+    """Score occurrences of phrases: ``sqrt(tf) * sum of IDF / (10 + first place) ** (1 / 4)``, (spans,).
+
+    The sum is over the words of the phrase (1 each without an IDF); tf counts its occurrences in the text, and the
+    place is that of the first token of the first of them.
+    """
+    if not len(spans):
+        return np.zeros(0)
+    span, places = spans.members()
+    codes, words = encode_as(block.tokens.take(pa.array(places)), str.lower)
+    worded = np.array([any(map(str.isalnum, word)) for word in words])
+    value = np.where(worded, 1.0 if idf is None else idf.values(words), 0.0)
+    total = sum_by(span, value[codes], len(spans))
+    form, forms = encode_as(span_text(block, spans), normal_form)
+    _, first, same, count = np.unique(spans.text * max(len(forms), 1) + form, return_index=True, return_inverse=True,
+                                      return_counts=True)
+    place = (spans.start - block.offsets[spans.text])[first][same]
+    # Roots, not powers: a vectorised power may differ in the last bit, by the place of a value in its array.
+    return total * np.sqrt(count[same]) / np.sqrt(np.sqrt(_HEAD + place))
+
+
+def without_graph(block: TokenBlock, spans: Spans, score: np.ndarray) -> Solved:
+    """Return scored spans as what a ranking without a graph gives: nodes are the words of spans, by their best one."""
+    span, places = spans.members()
+    codes, words = encode_as(block.tokens.take(pa.array(places)), str.lower)
+    order = np.argsort(places, kind="stable")
+    span, places, codes = span[order], places[order], codes[order]
+    nodes, offsets = number_nodes(block.text[places], codes, len(words), block.table.num_rows)
+    node_of = np.full(len(block.text), -1, dtype=np.int64)
+    node_of[places] = nodes
+    best = np.zeros(int(offsets[-1]))
+    np.maximum.at(best, nodes, score[span])
+    none, texts = np.zeros(0, dtype=np.int64), np.zeros(len(offsets) - 1)
+    scores = Scores(best, texts.astype(np.int64), texts, np.ones(len(texts), dtype=bool))
+    return Solved(Graphs(offsets, node_of, none, none, none.astype(np.float64)), scores,
+                  np.ones(len(best), dtype=bool), spans, score, iterated=False)
+
+
 Method = Callable[[TokenBlock, Settings, InverseFrequency | None], Solved]
 METHODS: dict[str, Method] = {
     "mihalcea": _mihalcea,
@@ -285,4 +358,5 @@ METHODS: dict[str, Method] = {
     "positionrank": partial(_package, personalise=_by_position),
     "biasedtextrank": partial(_package, personalise=_by_focus),
     "topicrank": _topicrank,
+    "tfidf": _tfidf,
 }

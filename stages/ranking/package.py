@@ -36,7 +36,7 @@ def package_ranker(settings: Settings, phrases: int) -> Callable[[pa.Table], Ran
     component = package_component(settings.method, settings.focus, settings.span)
 
     def ranked(tokens: pa.Table) -> Ranked:
-        table = rank_with_package(tokens, phrases, component)
+        table = rank_with_package(settings.chunked(tokens), phrases, component)
         first = table.filter(pc.less_equal(table["rank"], 1))
         return Ranked(table, Report(Counter(first["status"].to_pylist())))
 

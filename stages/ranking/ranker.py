@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages.ranking.blocks import TokenBlock, blocks
+from stages.ranking.chunks import Chunks
 from stages.ranking.methods import TOLERANCE, Ranking, Settings, Solved
 from stages.ranking.phrases import Phrases
 from stages.ranking.schemas import PHRASES
@@ -58,7 +59,7 @@ class Ranked:
 def rank(tokens: pa.Table, method: str = "mihalcea", phrases: int = 5, *, compat: str = "none",
          idf: InverseFrequency | None = None, language: str = "en", damping: float = 0.85,
          tolerance: float = TOLERANCE, max_iterations: int = 100, window: int | None = None,
-         focus: str = "") -> pa.Table:
+         focus: str = "", chunks: Chunks = "auto") -> pa.Table:
     """Rank the phrases of every text.
 
         rank(tokens)                                           # Mihalcea and Tarau's TextRank
@@ -76,6 +77,7 @@ def rank(tokens: pa.Table, method: str = "mihalcea", phrases: int = 5, *, compat
         max_iterations: after which a text has the status ``not_converged``.
         window: tokens of a co-occurrence window; None is the method's own.
         focus: ``biasedtextrank``: the words that the ranking leans to.
+        chunks: noun chunks that are phrases: ``annotated``, with ``adjectives``, or ``auto``, by the text's length.
 
     Returns:
         Table ``textrank``, by text id and rank. A text's rows depend on nothing but that text (and ``idf``).
@@ -85,7 +87,7 @@ def rank(tokens: pa.Table, method: str = "mihalcea", phrases: int = 5, *, compat
         InputError: no method of that name, or settings that do not go together.
         ValueError: ``phrases`` is less than 1.
     """
-    settings = Settings(method, compat, language, damping, tolerance, max_iterations, window, focus)
+    settings = Settings(method, compat, language, damping, tolerance, max_iterations, window, focus, chunks=chunks)
     return ranker(settings, phrases, idf)(tokens).table
 
 

@@ -205,15 +205,13 @@ def _adaptive(run: str, table: pd.DataFrame, last: np.ndarray, names: Sequence[s
 
 
 def class_table(block: Block, runs: Sequence[Run]) -> ClassTable:
-    """Return F1 of every class under every system of a block, mean over seeds; the best of a class is marked."""
+    """Return F1 of every class under every system of a block, mean over seeds."""
     known = {run.name: run.classifier.classes for run in runs if run.classifier is not None}
     frames = {system.name: pd.concat([known[run].set_index("class")["f1"] for run in system.runs], axis=1).mean(axis=1)
               for system in block.systems}
     rows = []
     for row in known[block.runs[0].name].to_dict("records"):
         values = [float(frame.get(row["class"], np.nan)) for frame in frames.values()]
-        there = [value for value in values if value == value]
-        best = max(there) if len(set(there)) > 1 else None
         rows.append((str(row["class"]), int(row["texts"]), [
-            Cell(f"{value:.3f}", value == best, value) if value == value else Cell(MISSING) for value in values]))
+            Cell(f"{value:.3f}", value=value) if value == value else Cell(MISSING) for value in values]))
     return ClassTable(list(frames), rows)

@@ -1,6 +1,5 @@
 """Turn gathered material into what the templates show: plain values, no artifacts, no files."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,8 +11,10 @@ from stages.keywords.agreement.figure import pos_plot
 from stages.keywords.methods import METHODS
 from stages.metrics.registered import Metric
 from stages.results.model import Block, Model, Run
+from stages.results.page.alarms import Alarm, alarms_of
 from stages.results.page.cases import CaseStudy, case_study
 from stages.results.page.classifiers import ClassifierView, ClassTable, class_table, classifier_views
+from stages.results.page.corpus import neighbour_table, size_of, top_table
 from stages.results.page.curves import CurveGroup, best_epoch, curve_groups, series_colour
 from stages.results.page.differences import DifferenceTable, StepRow, difference_tables, step_tables
 from stages.results.page.explorer import explorer_data
@@ -23,6 +24,7 @@ from stages.results.page.latent_map import ProbeView, probe_view
 from stages.results.page.material import DatasetMaterial, Material
 from stages.results.page.parts_of_speech import PartsOfSpeech, parts_of_speech
 from stages.results.page.plots import degree_plot, keyword_plot, neighbourhood_plots
+from stages.results.page.summary import SummaryBlock, summary_block
 from stages.results.page.tables import PrintedTable, ResultTable, described, level, printed_tables, result_tables
 from stages.results.shares import SharesTable, shares_tables
 from stages.results.track import TrackResults
@@ -41,28 +43,21 @@ _METHODS = {name: method.title for name, method in METHODS.items()}
 _KEYWORD_METHODS = {**_METHODS, "idf": "IDF (fall-back)", "none": "no keyword"}
 
 
-# Alarms of one contrast: the end of their names is the contrast.
-_OF_CONTRAST = re.compile("contrast_(vanished|stuck)_(.+)")
-
-
-
-
-@dataclass(frozen=True)
-class Alarm:
-    """An alarm that a training raised: its name for people, the epoch since which it stands, and what to try."""
-
-    model: str
-    name: str
-    epoch: int | None
-    message: str
-    advice: str
-
-
 @dataclass(frozen=True)
 class DatasetView:
-    """One data set: counts under headings, keyword and graph statistics, plots, and what the explorer can open."""
+    """One data set: counts under headings, keyword and graph statistics, plots, and what the map can open.
+
+    Attributes:
+        size: in one line.
+        top_methods, tops: the most frequent keywords by method, see :func:`stages.results.page.corpus.top_table`.
+        listed: the largest keywords with their neighbours.
+    """
 
     name: str
+    size: str
+    top_methods: list[str]
+    tops: list[list[str]]
+    listed: list[tuple[str, str, str, str]]
     origin: str
     language: str
     counts: list[tuple[str, list[tuple[str, str]]]]
@@ -81,12 +76,21 @@ class DatasetView:
     graph_data: str
     openable: int
     nodes: int
-    labelled: bool = False
+
+    @property
+    def has_keywords(self) -> bool:
+        """Whether there is anything to say of its keywords."""
+        return bool(self.keywords or self.tops or self.keyword_counts or self.methods)
+
+    @property
+    def has_graph(self) -> bool:
+        """Whether there is anything to say of its graph."""
+        return bool(self.degrees or self.graph_counts or self.bounds or self.openable)
 
 
 @dataclass(frozen=True)
 class ModelView:
-    """One trained model: its colour among the curves, its selected epoch (0 if unknown), settings and alarms.
+    """One trained model: its colour among the curves, its selected epoch (0 if unknown), settings and names of alarms.
 
     Attributes:
         judged: what the validation split said of the selected epoch, see ``TrackResults.judged_by``.
@@ -101,7 +105,7 @@ class ModelView:
     best_epoch: int
     judged: str
     settings: list[tuple[str, str]]
-    alarms: list[Alarm]
+    alarms: list[str]
 
 
 @dataclass(frozen=True)
@@ -155,6 +159,19 @@ class TrackView:
     curves: list[CurveGroup]
     probes: list[ProbeView]
     parts: list[PartsOfSpeech]
+    alarms: list[Alarm]
+    summary: list[SummaryBlock]
+
+    @property
+    def parts_shown(self) -> list[tuple[str, str]]:
+        """Name (of its template too) and title of each part that has something in it, in the order of the page."""
+        parts = (("results", "Results", self.blocks), ("published", "Published", self.blocks and self.printed),
+                 ("cases", "Case study", self.studied),
+                 ("classes", "Classes", self.about.classifies and self.blocks),
+                 ("generations", "Generations", [block for block in self.blocks if block.examples]),
+                 ("training", "Training", self.models), ("probes", "Keyword swap, latent space", self.probes),
+                 ("parts", "Parts of speech", self.parts))
+        return [(name, title) for name, title, found in parts if found]
 
     @property
     def studied(self) -> list[BlockView]:
@@ -173,11 +190,6 @@ class TrackView:
         """Floors that were scored, and what each tells."""
         scored = {floor.name for block in self.blocks for floor in block.about.floors}
         return [(name, said) for name, said in self.about.floors.items() if name in scored]
-
-    @property
-    def alarms(self) -> list[Alarm]:
-        """Alarms of all models."""
-        return [alarm for model in self.models for alarm in model.alarms]
 
 
 @dataclass(frozen=True)
@@ -214,13 +226,13 @@ class Page:
 
     @property
     def keyworded(self) -> list[DatasetView]:
-        """Data sets of which there are keywords, or ought to be."""
-        return [view for view in self.datasets if not view.labelled or view.methods or view.keyword_counts]
+        """Data sets of which there are keywords or a graph of them."""
+        return [view for view in self.datasets if view.has_keywords or view.has_graph]
 
     @property
-    def graphed(self) -> list[DatasetView]:
-        """Data sets of which there is a keyword graph, or ought to be."""
-        return [view for view in self.datasets if not view.labelled]
+    def summarised(self) -> list[SummaryBlock]:
+        """What the summary says, of all tracks."""
+        return [block for track in self.tracks for block in track.summary]
 
     @property
     def alarms(self) -> list[Alarm]:
@@ -250,11 +262,7 @@ def build(material: Material, examples: int, remark_on_alarms: str | None = None
         if dataset.graph is not None:
             data[f"graph-{dataset.name}"] = explorer_data(dataset.graph, GRAPH_BYTES // len(graphs))
     results = material.results
-    # A track is shown where it has runs; the first one also where nothing else is.
-    shown = [track for track in TRACKS.values() if results.runs_of(track)]
-    first = next(iter(TRACKS.values()))
-    if first not in shown and (results.models_of(first) or not shown):
-        shown.insert(0, first)
+    shown = [track for track in TRACKS.values() if results.runs_of(track) or results.models_of(track)]
     writing = sum(len(results.blocks_of(track)) for track in shown if not track.classifies)
     pictures = CLASS_BYTES * (1 if len(shown) > 1 else 3)
     budgets = {track.name: pictures // max(1, len(results.blocks_of(track))) if track.classifies
@@ -270,7 +278,7 @@ def _track(track: TrackResults, material: Material, examples: int, data: dict[st
     """Return what the page shows of one track."""
     results = material.results
     blocks, models, runs = results.blocks_of(track), results.models_of(track), results.runs_of(track)
-    used = {run.dataset for run in runs}
+    used, alarms = {run.dataset for run in runs}, alarms_of(models)
     return TrackView(
         track, [_model(model, track, place) for place, model in enumerate(models)],
         [(run.name, track.names.label(run.row), run.model, settings_text(run.decode) or "none") for run in runs],
@@ -281,7 +289,8 @@ def _track(track: TrackResults, material: Material, examples: int, data: dict[st
         curve_groups(models, track.questions, track.curve_names),
         [probe_view(probe) for probe in material.probes if probe.model in [model.name for model in models]],
         [found for dataset in material.datasets if track.many_keywords and dataset.name in used
-         and (found := parts_of_speech(dataset)) is not None])
+         and (found := parts_of_speech(dataset)) is not None],
+        alarms, [summary_block(block, runs, alarms, level(block)) for block in blocks])
 
 
 def _block(block: Block, name: str, material: Material, examples: int, data: dict[str, Any],
@@ -314,16 +323,19 @@ def _dataset(dataset: DatasetMaterial, data: dict[str, Any]) -> DatasetView:
               if stage not in ("keywords", "graph", "side_by_side")]
     beside = dataset.beside if dataset.beside is not None else pd.DataFrame({"text": []})
     methods = [name for name in beside if name != "text"]
+    top_methods, tops = top_table(dataset.tops)
     return DatasetView(
-        dataset.name, f"{settings.get('source', '')} ({settings.get('layout', '')})", settings.get("language", ""),
-        counts, dataset.fallbacks, list(rows_of(dataset.metrics.get("keywords", {}))), _methods(dataset),
-        keyword_plot(dataset), list(rows_of({key: value for key, value in graph.items() if key not in dict(_BOUNDS)})),
+        dataset.name, size_of(0 if dataset.keywords is None else len(dataset.keywords), graph), top_methods, tops,
+        neighbour_table(dataset.graph), f"{settings.get('source', '')} ({settings.get('layout', '')})",
+        settings.get("language", ""), counts, dataset.fallbacks, list(rows_of(dataset.metrics.get("keywords", {}))),
+        _methods(dataset), keyword_plot(dataset),
+        list(rows_of({key: value for key, value in graph.items() if key not in dict(_BOUNDS)})),
         [(text, percentage(graph[key])) for key, text in _BOUNDS if key in graph],
         degree_plot(dataset), neighbourhood_plots(dataset), _agreement(dataset), _parts_of_speech(dataset),
         [_METHODS.get(name, name) for name in methods],
         [(row["text"], [", ".join(row[name]) for name in methods]) for _, row in beside.iterrows()],
         f"graph-{dataset.name}", len(data.get(f"graph-{dataset.name}", {}).get("nodes", [])),
-        0 if dataset.graph is None else dataset.graph.total, dataset.labelled)
+        0 if dataset.graph is None else dataset.graph.total)
 
 
 def _agreement(dataset: DatasetMaterial) -> list[tuple[str, ...]]:
@@ -350,22 +362,7 @@ def _model(model: Model, track: TrackResults, place: int) -> ModelView:
     kept = [] if history is None or column not in history else history.loc[history["epoch"] == best, column].tolist()
     return ModelView(model.name, model.dataset, model.seed, settings_text(model.overrides) or "none",
                      series_colour(place), epochs, best, value_text(float(kept[0])) if kept else "–", settings,
-                     alarms_of(model))
-
-
-def alarms_of(model: Model) -> list[Alarm]:
-    """Return the alarms of a model's training, in the order of their raising."""
-    return [Alarm(model.name, alarm_name(str(found.get("name", ""))), found.get("epoch"),
-                  str(found.get("message", "")).rstrip("."), str(found.get("advice", "")).rstrip("."))
-            for found in model.metrics.get("alarms", [])]
-
-
-def alarm_name(name: str) -> str:
-    """Return an alarm's name for people: ``contrast_stuck_keyword`` becomes ``Keyword contrast stuck``."""
-    found = _OF_CONTRAST.fullmatch(name)
-    if found:
-        return f"{found[2].capitalize()} contrast {found[1]}"
-    return name.replace("_", " ").strip().capitalize() or "Alarm"
+                     [alarm.name for alarm in alarms_of([model])])
 
 
 def _methods(dataset: DatasetMaterial) -> list[tuple[str, str]]:
@@ -380,7 +377,9 @@ def _methods(dataset: DatasetMaterial) -> list[tuple[str, str]]:
 
 
 def _encoders(material: Material) -> list[dict[str, Any]]:
-    """Distinct encoder descriptions among those that tables and metrics name."""
+    """Return the encoders that tables and metrics name, each once."""
     found = [one for dataset in material.datasets for one in dataset.encoders]
     found += [emb for run in material.results.runs if isinstance(emb := run.metrics["settings"].get("emb"), dict)]
-    return [one for place, one in enumerate(found) if one not in found[:place]]
+    # A metric says beside the encoder what it makes of it.
+    return list({tuple(one.get(key) for key in ("name", "version", "sha256")): one for one in reversed(found)}.values()
+                )[::-1]

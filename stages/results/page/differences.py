@@ -1,6 +1,6 @@
 """Paired differences of each run from the first, and of CLLD's steps, with their intervals as small pictures."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup, escape
@@ -93,6 +93,12 @@ def difference_tables(block: Block) -> list[DifferenceTable]:
             tables.append(DifferenceTable(metric(key), base, max(one.items for one in found),
                                           [_row(one, reach) for one in found]))
     return tables
+
+
+def difference_rows(found: Mapping[str, Difference]) -> dict[str, DifferenceRow]:
+    """Return differences as texts, their pictures on one scale; those that would hide the others beside them alone."""
+    near = _reach([one for one in found.values() if one.name not in _FAR])
+    return {name: _row(one, _reach([one]) if one.name in _FAR else near) for name, one in found.items()}
 
 
 def _reach(differences: Sequence[Difference]) -> float:

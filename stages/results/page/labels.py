@@ -27,6 +27,7 @@ _LABELS = {
     "share_source_known": "input keyword is in the training graph",
     "triples_by_negative_source": "triples by source of negatives",
     "labelled_triples_by_rule": "labelled triples by rule",
+    "fitting_items": "items that have what the probe wants", "filled_with_others": "others, to fill up",
     "told_apart": "output nearer than the negative, to an untrained encoder",
     "cosine_of_target": "cosine of the output", "cosine_of_negative": "cosine of the negative",
     "expected_keywords": "expected keywords per source", "primary_words": "primary words per source",

@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 from stages.artifacts.paths import DatasetPaths, ModelPaths, ProbePaths, row_name, seeded_name
 from stages.artifacts.schemas import TableSchema
 from stages.artifacts.tables import read_frame, read_metadata, read_table
-from stages.data.layouts.registry import structure_of
 from stages.data.schemas.items import EXAMPLES
 from stages.data.schemas.texts import TEXTS
 from stages.graph.schemas.graph import NODES
@@ -20,6 +19,7 @@ from stages.keywords.schemas.side_by_side import SIDE_BY_SIDE
 from stages.results.artifacts import first_predictions, item_scores, model_config, read_json
 from stages.results.gather import read_results
 from stages.results.model import Results, Run
+from stages.results.page.corpus import Tops, read_tops
 from stages.results.page.examples import seeded_examples
 from stages.results.page.explorer import GraphMaterial, read_graph
 from stages.results.tracks import TRACKS
@@ -42,8 +42,8 @@ class DatasetMaterial:
 
     Attributes:
         frequencies: keyword tokens by method and part of speech.
+        tops: by method, its most frequent keywords.
         beside: column ``text`` and one of keywords per method, for a few texts.
-        labelled: it is of texts with classes, of which there is no graph.
     """
 
     name: str
@@ -56,7 +56,7 @@ class DatasetMaterial:
     graph: GraphMaterial | None = None
     frequencies: pd.DataFrame | None = None
     beside: pd.DataFrame | None = None
-    labelled: bool = False
+    tops: Tops = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -117,8 +117,7 @@ def gather(params: Params) -> Material:
     single = [run for run in runs if run.classifier is None and not TRACKS[run.track].many_keywords]
     return Material(
         replace(results, runs=runs),
-        [replace(_dataset(name, block.plain()), labelled=structure_of(block.layout) == "labelled")
-         for name, block in params.datasets.items()],
+        [_dataset(name, block.plain()) for name, block in params.datasets.items()],
         {name: _details(name, [run for run in single if run.dataset == name]) for name in params.datasets},
         [found for name, probe in params.probes.hcl.items()
          if (found := _probe(name, probe.model, params.models.hcl[probe.model]))],
@@ -140,10 +139,11 @@ def _dataset(name: str, settings: dict[str, Any]) -> DatasetMaterial:
     fallbacks = [f"{path.stem}: {text}" for path, one in zip(tables, metadata, strict=True)
                  for text in one.get("fallbacks", [])]
     encoders = [one["models"]["encoder"] for one in metadata if "encoder" in one.get("models", {})]
+    keywords = _optional(paths, KEYWORDS)
     return DatasetMaterial(
         name, settings, dataset_counts(name), list(dict.fromkeys(fallbacks)), encoders,
-        keywords=_optional(paths, KEYWORDS), nodes=_optional(paths, NODES),
-        graph=read_graph(paths), frequencies=_frequencies(paths), beside=_beside(paths))
+        keywords=keywords, nodes=_optional(paths, NODES), graph=read_graph(paths), frequencies=_frequencies(paths),
+        beside=_beside(paths), tops=read_tops(paths, keywords))
 
 
 def _frequencies(paths: DatasetPaths) -> pd.DataFrame | None:

@@ -1,6 +1,6 @@
 """The results tables: floors first, then runs, then means over seeds; the best run of each column marked."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -123,29 +123,35 @@ def _measured(layout: TableLayout, present: Sequence[str]) -> TableLayout | None
 
 
 def _result_table(layout: TableLayout, block: Block) -> ResultTable:
-    best = {column.key: _best(column, block.runs) for column in layout.columns}
+    best = {column.key: _best(column, block) for column in layout.columns}
     rows = [TableRow(system.name, system.kind,
-                     [_cell(column, system.values.get(column.key), best[column.key] if system.kind == "run" else None)
+                     [value_cell(column, system.values.get(column.key),
+                                 system.kind != "floor" and system.name == best[column.key])
                       for column in layout.columns], "mean ± sd over seeds" if system.kind == "seeds" else "")
             for system in (*block.floors, *block.runs, *block.groups)]
     return ResultTable(layout.title, layout.note, layout.groups, rows)
 
 
-def _best(column: Metric, runs: Iterable[System]) -> float | None:
-    """The best value of a column; None where nothing is better, or there is nothing to be better than."""
-    values = [run.values[column.key].mean for run in runs if column.key in run.values]
-    if len(values) < 2 or not column.direction or len(set(values)) == 1:
-        return None
-    return max(values) if column.direction > 0 else min(values)
+def _best(column: Metric, block: Block) -> str | None:
+    """Return the system that is better than every other beyond chance, seeds taken together; None without such a one.
+
+    A best value that the comparison calls chance, or that nobody compared, is not marked.
+    """
+    systems = [system for system in block.systems if column.key in system.values]
+    for one in systems if len(systems) > 1 else []:
+        differences = [block.difference(one.name, other.name, column.key) for other in systems if other is not one]
+        if all(found is not None and found.verdict > 0 for found in differences):
+            return one.name
+    return None
 
 
-def _cell(column: Metric, value: Value | None, best: float | None) -> Cell:
+def value_cell(column: Metric, value: Value | None, best: bool = False) -> Cell:
     """Return a value with its deviation over seeds, or else its interval, in small print."""
     if value is None:
         return Cell(MISSING)
     more = "" if value.interval is None else " to ".join(number(end, column.digits) for end in value.interval)
     more = more if value.sd is None else f"± {number(value.sd, column.digits)}"
-    return Cell(number(value.mean, column.digits), best is not None and value.mean == best, value.mean, more)
+    return Cell(number(value.mean, column.digits), best, value.mean, more)
 
 
 def printed_tables(blocks: Sequence[Block], track: TrackResults) -> list[PrintedTable]:

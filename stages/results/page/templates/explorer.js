@@ -140,7 +140,9 @@ function startExplorer(holder) {
   const lower = data.names.slice(0, openable).map((name) => name.toLowerCase());
   const past = [];
   let current = null;
+  let begun = false;      // at first the whole map is in sight, and nothing chosen on it
   const view = element("div", {class: "view"});
+  const map = startMap(holder, data, (place) => show(place, true));
   const status = element("p", {class: "quiet small", "aria-live": "polite"});
 
   const suggest = (typed) => {
@@ -168,6 +170,8 @@ function startExplorer(holder) {
     const node = data.nodes[place];
     const name = data.names[place];
     search.input.value = name;
+    if (begun) map?.choose(place);
+    begun = true;
     const follow = (next) => {
       show(next, true);
       view.querySelector("h4").focus();
@@ -199,16 +203,20 @@ function startExplorer(holder) {
     const texts = element("div", {class: "examples", hidden: true},
       ...rows.map((row) => exampleArticle(row, holder.dataset.language)));
     const role = node[0] ? "" : " that have it as target's or negative's keyword";
-    const label = (open) => `${open ? "Close" : "Open"} ${counted(rows.length, "example text")}${role}`;
+    const some = rows.length < node[0] ? `${rows.length} of ` : "";
+    const label = (open) => `${open ? "Close" : "Open"} ${some}${counted(some ? node[0] : rows.length, "example text")}${role}`;
     const button = element("button", {type: "button", class: "open", "aria-expanded": "false", onclick: () => {
       texts.hidden = !texts.hidden;
       button.setAttribute("aria-expanded", String(!texts.hidden));
       button.textContent = label(!texts.hidden);
     }}, label(false));
-    return element("div", {}, rows.length ? button : null, texts);
+    const left = node[0] && !rows.length ? element("p", {class: "small quiet"},
+      "Its texts are left out here, to keep the page small.") : null;
+    return element("div", {}, rows.length ? button : left, texts);
   }
 
-  holder.replaceChildren(element("div", {class: "bar"}, search.box, back), status, start, view);
+  holder.replaceChildren(element("div", {class: "bar"}, search.box, back), status, start, map?.box ?? noMap(), view);
+  map?.begin();
   show(0, true);
   let width = view.clientWidth;
   new ResizeObserver(() => {

@@ -1,6 +1,6 @@
 // Outputs of all runs for the same items: found by text, filtered by where two runs differ, ordered, paged.
 
-// Places in an item's row, as stages/results/reporting/generations.py writes it.
+// Places in an item's row, as stages/results/page/generations.py writes it.
 const [ID, WORD, KNOWN, SOURCE, REFERENCES, REFERENCE_WORD, NEGATIVE, NEGATIVE_WORD, OUTPUTS, SCORES] =
   [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
 const SCORE_NAMES = ["BLEU-1", "BLEU-2", "BLEU-4"];
@@ -57,7 +57,7 @@ function startGenerations(holder) {
       element("dt", {lang: "en"}, word ? `${name} · ${word}` : name), element("dd", {dir: "auto"},
         ...marked(text, keywords)));
     const order = state.runs === "two" ? [...new Set([state.first, state.second])] : data.runs.map((_, place) => place);
-    const heading = element("h4", {lang: "en"}, `Example ${item[ID]}`);
+    const heading = element("h5", {lang: "en"}, `Example ${item[ID]}`);
     if (item[WORD]) {
       const name = words(item).length > 1 ? " · keywords " : " · keyword ";
       heading.append(name, element("strong", {}, element("bdi", {}, item[WORD])),

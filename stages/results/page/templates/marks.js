@@ -1,4 +1,4 @@
-// Keywords and new words in a text. The rules for keywords are those of stages/results/reporting/examples.py.
+// Keywords and new words in a text. The rules for keywords are those of stages/results/page/examples.py.
 
 const KEYWORD = 1;
 const NEW = 2;

@@ -16,6 +16,7 @@ function remembering(action) {
 
 const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
 
+root.classList.add("scripted");
 const chosen = remembering((memory) => memory.getItem(THEME));
 if (chosen === "dark" || chosen === "light") root.dataset.theme = chosen;
 

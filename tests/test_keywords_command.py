@@ -1,0 +1,125 @@
+"""``keycontrast keywords``: files in, phrases out, whatever is in them."""
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+from source_imports import ROOT
+from typer.testing import CliRunner
+
+from pipeline.cli import app
+from stages.runtime.errors import InputError
+
+TEXTS = ["The distributed system keeps a copy of each file.", "Black money in New York helps nobody.", "Why not?"]
+
+
+def keywords(*arguments, given=None):
+    done = CliRunner().invoke(app, ["keywords", *map(str, arguments)], input=given)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+@pytest.fixture
+def lines(tmp_path):
+    path = tmp_path / "texts.txt"
+    path.write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
+    return path
+
+
+def test_every_text_has_all_its_phrases(lines):
+    found = [json.loads(line) for line in keywords(lines, "--jsonl").splitlines()]
+    assert [one["text"] for one in found] == [1, 2, 3]
+    assert [phrase["keyword"] for phrase in found[1]["phrases"]] == ["black money", "new york"]
+    assert found[1]["phrases"][0]["score"] > found[1]["phrases"][1]["score"] > 0
+    assert found[2]["phrases"] == []
+    assert [len(one["phrases"]) for one in map(json.loads, keywords(lines, "--jsonl", "--top", 1).splitlines())] == [
+        1, 1, 0]
+    shown = keywords(lines)
+    assert "2  Black money" in shown and "(no phrase)" in shown and "New York" in shown
+
+
+def test_tables_name_their_column_and_standard_input_has_lines(tmp_path, lines):
+    tables = {"t.csv": "id,body\n1,Old graph theory.\n", "t.jsonl": '{"body": "Old graph theory."}\n'}
+    for name, content in tables.items():
+        (tmp_path / name).write_text(content, encoding="utf-8")
+        assert "old graph theory" in keywords(tmp_path / name, "--column", "body", "--csv")
+    assert keywords("-", "--csv", given="\n".join(TEXTS)) == keywords(lines, "--csv")
+
+
+@pytest.mark.parametrize("method", ["pytextrank", "positionrank", "topicrank", "mihalcea", "yake"])
+def test_other_methods_answer_too(lines, method):
+    rows = list(csv.DictReader(io.StringIO(keywords(lines, "--csv", "--method", method))))
+    assert {row["text"] for row in rows} == {"1", "2"} and all(float(row["score"]) > 0 for row in rows)
+
+
+def test_parquet_has_the_schema_of_rankings(lines, tmp_path):
+    keywords(lines, "--out", tmp_path / "phrases.parquet")
+    found = pq.read_table(tmp_path / "phrases.parquet").to_pylist()
+    assert [(one["text_id"], one["rank"], one["keyword"]) for one in found if one["text_id"] > 1] == [
+        (2, 1, "black money"), (2, 2, "new york"), (3, 0, None)]
+
+
+def test_nothing_that_is_printed_is_obeyed(tmp_path):
+    path = tmp_path / "evil.jsonl"
+    letters = "\x1b[31m", "\x9b31m", "\u202e"
+    path.write_text("".join(json.dumps({"text": f"The {letter}graph theory and =SUM(A1) helps."}) + "\n"
+                            for letter in letters), encoding="utf-8")
+    for form in ((), ("--csv",), ("--jsonl",)):
+        shown = keywords(path, *form)
+        assert not any(letter in shown for letter in "\x1b\x9b\u202e")
+    assert any("\x1b" in phrase["phrase"] for line in keywords(path, "--jsonl").splitlines()
+               for phrase in json.loads(line)["phrases"])
+
+
+@pytest.mark.parametrize("opening", ["=", "+", "-", "@"])
+def test_no_cell_is_a_formula(tmp_path, opening, monkeypatch):
+    from pipeline import keyphrases
+
+    monkeypatch.setattr(keyphrases, "printable", lambda text: opening + text)
+    path = tmp_path / "t.txt"
+    path.write_text("Graph theory helps.\n", encoding="utf-8")
+    row = next(csv.DictReader(io.StringIO(keywords(path, "--csv"))))
+    assert row["phrase"] == f"'{opening}Graph theory" and row["keyword"] == f"'{opening}graph theory"
+
+
+@pytest.mark.parametrize(("content", "arguments", "message"), [
+    (None, (), "t.csv: no such file"),
+    (b"abstract\nGraphs help.\n", ("--column", "abstrct"), "no column 'abstrct' .--column.; did you mean 'abstract'"),
+    (b"", (), "the file is empty"),
+    (b"text\ncaf\xe9\n", (), "not valid UTF-8"),
+    (b"text\nGraphs help.\n", ("--method", "tfidff"), "--method: no ranking is called 'tfidff'; did you mean 'tfidf'"),
+    (b"text\nGraphs help.\n", ("--out", "phrases.csv"), "--out: phrases.csv must end in .parquet"),
+    (b"text\nGraphs help.\n", ("--csv", "--jsonl"), "choose one"),
+    (b"text\nGraphs help.\n", ("--language", "de"), "reads English and Chinese, but the texts are 'de'")])
+def test_bad_input_is_named(tmp_path, content, arguments, message):
+    if content is not None:
+        (tmp_path / "t.csv").write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        keywords(tmp_path / "t.csv", *arguments)
+
+
+@pytest.mark.parametrize(("given", "arguments", "message"), [
+    ("\n \n", (), "standard input: there is no text"),
+    ("Graphs help.", ("--column", "text"), "--column: standard input is read line by line")])
+def test_bad_standard_input_is_named(given, arguments, message):
+    with pytest.raises(InputError, match=message):
+        keywords("-", *arguments, given=given)
+
+
+def test_a_reader_that_has_enough_ends_the_command_quietly(tmp_path):
+    path = tmp_path / "many.txt"
+    path.write_text("Graph theory helps the old black money.\n" * 3000, encoding="utf-8")
+    command = [sys.executable, "-m", "pipeline", "keywords", str(path), "--method", "yake"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)}) as running:
+        assert running.stdout.readline().startswith(b"1  Graph theory")
+        running.stdout.close()
+        told = running.stderr.read().decode()
+    assert "Traceback" not in told and "Broken" not in told

@@ -1,0 +1,156 @@
+"""The top of the report: the corpus, what helps and how sure that is, and alarms beside their rows."""
+
+import re
+
+import pandas as pd
+import pytest
+from report_artifacts import (
+    ATTACK,
+    IMAGE,
+    metrics_of,
+    provenance,
+    write_dataset,
+    write_model,
+    write_params,
+    write_project,
+)
+from report_outline import assert_sound, part, rows
+
+import stages.results.page.context
+from pipeline.schemas import SCHEMAS
+from stages.artifacts.paths import REPORT_PAGE, DatasetPaths
+from stages.artifacts.tables import write_table
+from stages.results.gather import blocks_of
+from stages.results.model import Model, Run
+from stages.results.page.alarms import alarms_of
+from stages.results.page.corpus import read_tops, size_of, top_table
+from stages.results.page.summary import summary_block
+from stages.results.report import main
+from stages.results.tracks.hcl import HCL
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A folder without a page; curves are left out of it, because drawing takes seconds."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(stages.results.page.context, "curve_groups", lambda *_: [])
+    return tmp_path
+
+
+def made():
+    assert main([]) == 0
+    text = REPORT_PAGE.read_text(encoding="utf-8")
+    assert_sound(text)
+    return text
+
+
+# -- alarms -----------------------------------------------------------------------------------------------------
+
+def model(name, seed, *alarms):
+    return Model(name, "hcl", "d", seed, metrics={"alarms": [
+        {"name": alarm, "epoch": epoch, "message": f"{alarm} of {seed}.", "advice": "rest"}
+        for alarm, epoch in alarms]})
+
+
+def test_seeds_of_one_row_with_the_same_alarm_are_one():
+    found = alarms_of([model("hcl/13", 13, ("latent_ignored", 2), ("leak", 1)), model("hcl/14", 14),
+                       model("hcl/15", 15, ("latent_ignored", 4)), model("plain", 13, ("latent_ignored", 1))])
+    assert [(one.model, one.name, one.of_seeds, one.since, one.message) for one in found] == [
+        ("hcl", "Latent ignored", "seeds 13 and 15", "2 to 4", "latent_ignored of 13"),
+        ("hcl", "Leak", "seed 13", "1", "leak of 13"), ("plain", "Latent ignored", "", "1", "latent_ignored of 13")]
+    assert alarms_of([]) == []
+
+
+def test_an_alarm_stands_below_its_row_and_nowhere_before(project):
+    write_project()
+    write_model("full", [{"name": "leak", "epoch": 1, "message": f"it {IMAGE}", "advice": "stop"}])
+    text = made()
+    summary = part(text, "summary")
+    names = re.findall(r'<th scope="row">(.*?)</th>|<span class="warn">([A-Z][^<]+)</span></summary>', summary)
+    order = [name or alarm for name, alarm in names]
+    assert order[-4:] == ["full", "Leak", "plain", "Keyword contrast vanished"]
+    assert "it &lt;img" in summary and text.index("2 alarms") < text.index('id="corpus"') < text.index("What to try")
+
+
+# -- what helps -------------------------------------------------------------------------------------------------
+
+def block(verdicts, seeds=1):
+    """A block of ``full``, an ablation, a baseline and a floor; each is so far from ``full``."""
+    settings = {"full": {}, "cut": {"graph": {"iterations": 0}}, "other": {"architecture": "seq2seq"}}
+    runs = [Run(name, "hcl", name, "d", 1, HCL.row(own, {}),
+                {"run": metrics_of(0.5, 0.1), "floors": {"copy": metrics_of(0.9, 1.0)}, "counts": {"examples": 64},
+                 "settings": {"split": "test"}}) for name, own in settings.items()]
+    groups = {name: {"runs": [name] if name in settings else [], "bleu_1": {"mean": 0.5}}
+              for name in (*settings, "floor copy")}
+    paired = pd.DataFrame([{"dataset": "d/test", "metric": "bleu_1", "first": name, "second": "full", "items": 64,
+                            "first_value": 0.5 + far, "second_value": 0.5, "difference": far, "low": far - 0.05,
+                            "high": far + 0.05, "p_value": 0.01} for name, far in verdicts.items()])
+    found, = blocks_of(HCL, runs, {}, {"d/test": {"groups": groups}}, paired, pd.DataFrame())
+    return summary_block(found, runs, alarms_of([model("cut", 1, ("leak", 1))]), "95 %")
+
+
+@pytest.mark.parametrize(("cut", "other", "copy", "said"), [
+    (-0.1, 0.1, -0.1, "Helps beyond chance: the graph. Better than full beyond chance: other. Against the floors, full "
+                      "is above copy."),
+    (0.1, -0.1, 0.1, "Hurts beyond chance: the graph. Worse than full beyond chance: other. Against the floors, full "
+                     "is below copy."),
+    (0.01, -0.1, 0.0, "Worse than full beyond chance: other. Cannot be told at this size: the graph. Against the "
+                      "floors, full is not to be told from copy."),
+    (0.01, 0.0, -0.1, "No row differs from full in BLEU-1, order alone beyond chance at this size. Against the floors, "
+                      "full is above copy."),
+])
+def test_what_the_rows_come_to_is_said_in_words(cut, other, copy, said):
+    assert block({"cut": cut, "other": other, "floor copy": copy}).told == said
+
+
+def test_each_row_says_what_its_difference_means():
+    found = block({"cut": -0.1, "other": 0.01, "floor copy": 0.2})
+    assert [(row.name, row.kind, row.said, row.verdict) for row in found.rows] == [
+        ("copy", "floor", "better", "better-text"), ("full", "run", "the others are compared with it", ""),
+        ("cut", "run", "the graph helps", "better-text"), ("other", "run", "cannot be told apart", "")]
+    assert [row.difference.interval if row.difference else None for row in found.rows] == [
+        "+0.150 to +0.250", None, "\u22120.150 to \u22120.050", "\u22120.040 to +0.060"]
+    assert [[alarm.name for alarm in row.alarms] for row in found.rows] == [[], [], ["Leak"], []]
+    assert found.sure == "Intervals are 95 %, over items; one seed each, so that chance in training is not in them."
+    assert block({}).told == "Nothing was compared."
+
+
+# -- the corpus -------------------------------------------------------------------------------------------------
+
+def test_top_keywords_stand_by_method_the_most_frequent_first(project):
+    write_project()
+    corpus = part(made(), "corpus")
+    table = rows(corpus[corpus.index('<table class="tops">'):])
+    assert table[0] == ["TextRank", "attribution", "PSI", "YAKE", "IDF"]
+    assert table[1] == ["belly fat (3)", f"{ATTACK} (1)", "lose (1)", "belly (6)", "first (6)"]
+    assert table[4][:2] == ["reads (1)", ""]
+    assert corpus.index("4 keywords") < corpus.index('class="explorer"') < corpus.index('class="tops"')
+    listed = rows(corpus[corpus.index("Top keywords and their neighbours.</strong>"):], "<tbody>")
+    assert listed[0] == ["belly fat", "2", "sleep (3), author (1)", f"{ATTACK} (2)"]
+
+
+def test_without_methods_side_by_side_the_chosen_keywords_stand_alone(project):
+    write_dataset()
+    paths = DatasetPaths("tiny")
+    paths.table("side_by_side").unlink()
+    keywords = pd.DataFrame({"keyword": ["b", "a", "<nokw>", "a"]})
+    assert top_table(read_tops(paths, keywords)) == (["keyword"], [["a (2)"], ["b (1)"]])
+    assert read_tops(paths, None) == {} and size_of(0, {}) == ""
+
+
+def test_keywords_alone_make_a_page_without_empty_sections(project):
+    write_params(models={"hcl": {}}, runs={"hcl": {}}, probes={"hcl": {}})
+    write_table(DatasetPaths("tiny").table("keywords"), SCHEMAS["keywords"], pd.DataFrame({
+        "text_id": [0, 1], "keyword": ["god", ATTACK], "method": "textrank", "score": 0.5}), provenance("keywords@x"))
+    text = made()
+    assert re.findall(r'<section aria-labelledby="([^"]+)"', text) == ["corpus", "ran"]
+    assert "2 texts</p>" in text and "god (1)" in text and 'class="explorer"' not in text and ATTACK not in text
+    assert "More of the graph" not in text and "Not available" not in text
+    assert "graphology" not in text     # nor what draws a map
+
+
+def test_a_graph_without_models_opens_the_page(project):
+    write_params(models={"hcl": {}}, runs={"hcl": {}}, probes={"hcl": {}})
+    write_dataset()
+    text = made()
+    assert re.findall(r'<li><a href="#([^"]+)"', text) == ["corpus", "ran"] and 'class="explorer"' in text
