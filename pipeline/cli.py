@@ -248,14 +248,16 @@ def export(target: Annotated[Path, typer.Argument(
            hops: Annotated[int, typer.Option(min=1, help="with --keyword: edges that the part reaches")] = 1,
            form: Annotated[str | None, typer.Option("--format", help="graphml, whatever the file's ending")] = None,
            model: Annotated[str | None, typer.Option(
-               help="a trained classifier in place of the graph, for AutoModelForSequenceClassification")] = None,
+               help="a trained model in place of the graph: a classifier for AutoModelForSequenceClassification, or "
+                    "what an HCL model has trained beside its encoder, for others to start from")] = None,
            seed: Annotated[int | None, typer.Option(
-               help="with --model: of the classifier; the first of its row by default")] = None) -> None:
-    """Write the keyword graph, or a trained classifier, for other programs.
+               help="with --model: of the model; the first of its row by default")] = None) -> None:
+    """Write the keyword graph, or a trained model, for use elsewhere.
 
     The graph as GraphML, for networkx, Gephi, igraph or Cytoscape: nodes carry keyword, cluster size, degrees,
     centrality, component and community; edges sign and count. A classifier of the CLLD track as a sequence classifier
-    of the Hugging Face library, with its tokenizer and the names of its classes.
+    of the Hugging Face library, with its tokenizer and the names of its classes. Of a model of the HCL track what it
+    has trained beside its frozen encoder, in half precision: other rows begin with it by init_from: path:FOLDER.
 
     Example: `keycontrast export graph.graphml --keyword "rice cooker" --hops 2`, or
     `keycontrast export my-classifier --model clald`

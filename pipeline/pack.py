@@ -27,6 +27,7 @@ from pipeline.packed import run as packed_run
 from pipeline.schemas import schema_of
 from stages.artifacts.paths import PARAMS, DatasetPaths
 from stages.artifacts.tables import atomic_file, check_columns, read_metadata
+from stages.params.checks import GIVEN
 from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import sha256_of
 from stages.runtime.settings import Params, read_params, stage_hash
@@ -95,6 +96,7 @@ def pack(file: Path, models: Sequence[str] | None = None) -> Packed:
         members |= _tables(params, track, list(dict.fromkeys(known[name].dataset for name in names if name in known)))
     for encoder in encoders.values():
         members |= encoder.members()
+    members |= _starts(params, names)
     digest = _digest(members)
     members["pack.json"] = _as_bytes(_contents(params, names, runs, encoders, members, digest))
     with atomic_file(file) as temporary:
@@ -179,6 +181,13 @@ def _tables(params: Params, track: Track, datasets: Sequence[str]) -> dict[str, 
                                  f"first: keycontrast run {track.prepared_by}@{dataset}")
             found[path.as_posix()] = path
     return found
+
+
+def _starts(params: Params, models: Sequence[str]) -> dict[str, bytes | Path]:
+    """Return the files of the folders from elsewhere that ``models`` start from; all lie in the project's."""
+    folders = {Path(model.starts_from) for name, model in params.models.hcl.items()
+               if name in models and (model.init_from or "").startswith(GIVEN)}
+    return {file.as_posix(): file for folder in folders for file in sorted(folder.rglob("*")) if file.is_file()}
 
 
 def _write(path: Path, members: Mapping[str, bytes | Path]) -> None:

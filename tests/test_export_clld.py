@@ -85,11 +85,12 @@ def test_where_no_row_can_be_exported_it_says_how_to_make_one(name, message, tmp
                      Console(file=StringIO()))
 
 
-def test_a_rewriter_is_no_classifier(tmp_path):
+def test_a_model_of_another_track_cannot_be_exported(tmp_path):
     params = classified_project.params(models={}, runs={})
     params["datasets"]["pairs"] = {"source": "pairs.csv"}
-    params["models"]["hcl"] = {"writer": {"dataset": "pairs"}}
-    with pytest.raises(InputError, match="--model: writer is of the HCL track and writes texts"):
+    params["models"]["pgkpr"] = {"writer": {"dataset": "pairs"}}
+    with pytest.raises(InputError, match="--model: writer is of the PGKPR track; only models of the tracks "
+                                         "(HCL and CLLD|CLLD and HCL) can be exported"):
         export_model(parse_params(params, "params"), "writer", tmp_path / "out", Console(file=StringIO()))
 
 

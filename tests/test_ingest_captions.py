@@ -48,6 +48,21 @@ def test_a_group_is_one_item_and_all_other_captions_are_references(tmp_path, sou
     assert made.counts["triples_by_negative_source"] == {"given": 0, "labelled": 0, "retrieved": 40, "none": 40}
 
 
+def test_each_caption_can_be_a_source_once(tmp_path):
+    groups = images(12)
+    made = made_of(groups, tmp_path, caption_source="each")
+    texts = made.texts["text"].tolist()
+    found = {texts[row.source_id]: (texts[row.target_id], [texts[number] for number in row.reference_ids], row.split)
+             for row in made.examples.itertuples()}
+    assert len(found) == len(made.examples) == sum(map(len, groups.values()))
+    for members in groups.values():
+        for place, text in enumerate(members):
+            target, references, _ = found[text]
+            assert target == members[(place + 1) % len(members)]
+            assert references == [other for other in members if other != text]
+        assert len({found[text][2] for text in members}) == 1
+
+
 def test_random_sources_are_drawn_by_seed_and_texts_whatever_the_order(tmp_path):
     groups = images()
     turned = {name: texts[::-1] for name, texts in reversed(groups.items())}

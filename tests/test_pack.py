@@ -333,6 +333,17 @@ def test_a_pack_is_the_same_each_time_and_brings_what_models_start_from(project,
                 and name.endswith("parquet")}
 
 
+def test_a_start_from_elsewhere_is_brought_along(project, tmp_path):
+    (project / "given").mkdir()
+    (project / "given/start.json").write_text("{}")
+    models = {"given": {"dataset": "tiny", "init_from": "path:given"}, "hcl": {"dataset": "tiny"}}
+    write_params(models={"hcl": models}, runs={})
+    for chosen, expected in ((["given"], True), (["hcl"], False)):
+        assert pack(tmp_path / "p.tar.gz", chosen).models == chosen
+        with tarfile.open(tmp_path / "p.tar.gz") as archive:
+            assert any(name.endswith("/given/start.json") for name in archive.getnames()) == expected
+
+
 def test_params_of_a_pack_are_those_at_home_but_for_what_its_machine_has(project, tmp_path, monkeypatch):
     now, home = load_params(), read_params()
     pack(tmp_path / "pack.tar.gz", ["later"])

@@ -4,6 +4,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from math import isfinite
 from typing import Any, TypeVar
@@ -74,7 +75,7 @@ def fit(task: Task, settings: Settings, store: CheckpointStore, seed_of: SeedOf,
         bar = open_bar(loop.total, loop.state.step) if open_bar else None
         try:
             while not loop.state.finished:
-                loop.run_epoch(bar)
+                loop.run_epoch(bar) if settings.epochs else loop.keep()
         finally:
             loop.gradients.close()
             if bar is not None:
@@ -142,6 +143,13 @@ class _Loop:
                 if state.batch < self.per_epoch:
                     self._save(only_if_due=True)
         self._end_epoch(from_first(self._validate))
+        self._save()
+
+    def keep(self) -> None:
+        """Validate the module as it begins, as epoch 0, and take a checkpoint."""
+        found = from_first(self._validate)
+        row = {"epoch": 0, "step": 0, **{f"validation_{name}": value for name, value in found.items()}, "best": True}
+        self.state = replace(self.state, rows=[row], finished=True)
         self._save()
 
     def finish(self) -> History:

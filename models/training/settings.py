@@ -22,7 +22,7 @@ class Settings:
     """How to train; plain values, so that validated params of any kind can fill it.
 
     Attributes:
-        epochs: passes over the training items at most.
+        epochs: passes over the training items at most; 0 keeps the module as it begins, validated once.
         batch_size: items per optimiser step; the last batch of an epoch may be smaller.
         micro_batch: items per forward pass; None takes the whole batch at once.
         optimiser: ``adamw`` or ``adam``.
@@ -65,9 +65,11 @@ class Settings:
         """Refuse values that would fail late or train something else than was meant.
 
         Raises:
-            ValueError: a count below 1, a warm-up outside [0, 1), an unknown word or no criterion.
+            ValueError: a count below 1 (of epochs, 0), a warm-up outside [0, 1), an unknown word or no criterion.
         """
-        counts = {"epochs": self.epochs, "batch_size": self.batch_size, "micro_batch": self.micro_batch,
+        if self.epochs < 0:
+            raise ValueError(f"epochs must be at least 0, found {self.epochs}")
+        counts = {"batch_size": self.batch_size, "micro_batch": self.micro_batch,
                   "patience": self.patience}
         for name, value in counts.items():
             if value is not None and value < 1:

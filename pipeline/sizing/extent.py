@@ -45,7 +45,8 @@ def extent_of(params: Params, name: str, root: Path = Path()) -> Extent:
         lengths.append([_words(text, dataset) for text in (found.surfaces[0], found.surfaces[:2][-1])])
     scale = max(1.0, in_all / max(1, size)) if rows == LOOKED_AT else 1.0
     shares = {"validation": settings.validation, "test": settings.test}
-    shares["train"] = 1 - sum(shares.values())
+    low, high = settings.train_part or (0.0, 1.0)
+    shares["train"] = (1 - sum(shares.values())) * (high - low)
     limits = {"train": settings.max_train, "validation": settings.max_validation, "test": settings.max_test}
     counts = {split: round(scale * (splits[split] + shares[split] * splits[None])) for split in SPLITS}
     counts = {split: count if (most := limits[split]) is None else min(count, most) for split, count in counts.items()}

@@ -8,6 +8,10 @@ if TYPE_CHECKING:
     from stages.params.root import Params
 
 
+# Begins an entry that names a folder from elsewhere in place of a model.
+GIVEN = "path:"
+
+
 @dataclass(frozen=True)
 class Earlier:
     """How a model names another one that is trained before.
@@ -58,6 +62,8 @@ def with_watched(track: str, models: Mapping[str, Any], earlier: Earlier | None)
             return dict(models)
         other = model.get(earlier.named)
         watched = earlier.nothing if other is None else earlier.place.format(model=other)
+        if isinstance(other, str) and other.startswith(GIVEN):
+            watched = other.removeprefix(GIVEN)
         given = model.get(earlier.watched, watched)
         if given != watched:
             raise ValueError(f"models.{track}.{name}.{earlier.watched}: is {given!r}, and {earlier.named} asks for "

@@ -149,7 +149,8 @@ class Ingest(Block):
     roc_neg: Literal["bm25", "random"] = Field(
         "bm25", description="stories, neg_source retrieved: output of the story of the split whose input is most "
                             "similar by BM25, or of any")
-    caption_source: Literal["random", "first"] = Field("random", description="which caption of a group is the source")
+    caption_source: Literal["random", "first", "each"] = Field(
+        "random", description="which caption of a group is the source; each: every one once, the next one its target")
     labelled_copies: Literal["drop", "keep"] = Field(
         "drop", description="labelled texts that occur more than once: drop keeps one, that of the evaluated split, "
                             "and none whose class is in dispute; keep takes every row, so that counts are as "

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, model_validator
 
 from stages.params.block import SEEDS, Block, Seeds
-from stages.params.checks import Earlier, TrackChecks
+from stages.params.checks import GIVEN, Earlier, TrackChecks
 from stages.params.hcl_baselines import Architectures
 from stages.runtime.errors import nearest
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Training(Block):
     """Optimisation and selection (METHODS A.8)."""
 
-    epochs: int = Field(30, ge=1)
+    epochs: int = Field(30, ge=0, description="0: the model stays as it begins (`init_from`), for a row of its own")
     patience: int = Field(3, ge=1, description="epochs without a smaller validation loss, after annealing")
     batch_size: int = Field(256, ge=1, description="triples per optimiser step")
     micro_batch: int = Field(64, ge=1, description="triples per forward pass; gradients are accumulated")
@@ -61,7 +61,8 @@ class HclModel(Block):
     dataset: str
     seeds: Seeds = Field([], description=SEEDS)
     init_from: str | None = Field(None, description="model whose weights this one starts from, where both have "
-                                                    "them")
+                                                    "them; path:<folder>: a start that ships with the project or that "
+                                                    "`keycontrast export --start` has written")
     starts_from: str = Field(SCRATCH, description="what DVC watches for `init_from`; filled in from it")
     earlier_seeds: list[int] = Field([], description="the seed of `init_from` for each of `seeds`: the same, or its "
                                                      "first; filled in")
@@ -121,11 +122,16 @@ class Probe(Block):
 def _beginnings(params: "Params") -> list[str]:
     """Return what is wrong with the models that others start from: unknown, going in circles, of another width."""
     models = params.models.hcl
-    problems = [f"models.hcl.{name}.init_from: no model {model.init_from!r}; {nearest(model.init_from, models)}"
-                for name, model in models.items() if model.init_from is not None and model.init_from not in models]
+    named = {name: model.init_from for name, model in models.items()
+             if model.init_from is not None and not model.init_from.startswith(GIVEN)}
+    problems = [f"models.hcl.{name}.init_from: no model {other!r}; {nearest(other, models)}"
+                for name, other in named.items() if other not in models]
     kinds = {name: model.overrides.get("architecture", params.train_hcl.architecture) for name, model in models.items()}
     for name, model in models.items():
         kind = kinds.get(model.init_from or name, kinds[name])
+        if kinds[name] != "hcl" and (model.init_from or "").startswith(GIVEN):
+            problems.append(f"models.hcl.{name}.init_from: {model.init_from} is a start of architecture hcl, and this "
+                            f"row is of architecture {kinds[name]}; name a model of its own kind, or null")
         if kind != kinds[name]:
             problems.append(f"models.hcl.{name}.init_from: {model.init_from} is of architecture {kind}; a model of "
                             f"architecture {kinds[name]} goes on from one of its own")

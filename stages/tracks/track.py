@@ -90,6 +90,7 @@ class Track:
         tables: that models are trained on, and runs scored with, and the stage that makes each.
         prepared_by: the last of the data stages.
         schemas: of ``items``, ``predictions`` and ``scores``, and of what else is not as its file is called.
+        exports: its models are written for use elsewhere by ``stages.tracks.NAME.export.exported``.
         classifies: its runs name classes of texts, scored by the stage that computes them, and do not write texts.
         run_files: what it leaves.
         after: entry of a model's block that names another model, which must be trained before.
@@ -106,6 +107,7 @@ class Track:
     prepared_by: str
     schemas: Mapping[str, TableSchema]
     classifies: bool = False
+    exports: bool = False
     run_files: Sequence[str] = PREDICTIONS
     after: str | None = None
     source: Callable[["Params | Validated", str], str | None] = lambda params, name: None
@@ -142,7 +144,7 @@ class Track:
     def follows(self, params: "Params | Validated", name: str) -> dict[str, str]:
         """Return the model that must be trained before ``name``, by the entry that names it; nothing for none."""
         other = None if self.after is None else getattr(self.models(params)[name], self.after)
-        return {} if other is None else {str(self.after): other}
+        return {} if other is None or other.startswith("path:") else {str(self.after): other}
 
     def encoder(self, params: "Params | Validated", name: str) -> str | None:
         """Return the source of the encoder that model ``name`` starts from; None for a model that starts from none."""

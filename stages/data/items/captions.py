@@ -1,4 +1,4 @@
-"""Groups of texts that say the same: one item per group, one text the source and the others its references."""
+"""Groups of texts that say the same: one text the source and the others its references, once or for each of them."""
 
 from array import array
 
@@ -26,26 +26,33 @@ def caption_components(captions: TextLists, n_texts: int) -> np.ndarray:
 
 
 def caption_items(captions: TextLists, rank: np.ndarray, texts: TextFile, source: str, seed: int) -> Items:
-    """Return one item per group of two or more: the references are the captions that are not the source.
+    """Return the items of the groups of two or more: the references are the captions that are not the source.
 
     Args:
         captions: the groups.
         rank: (n_groups,) published split of each.
         texts: all texts, read for random sources.
-        source: ``random`` draws by the seed and the texts of the group, whatever their order; ``first`` takes
-            the first one. The target is the first of the others.
+        source: ``random`` draws one source per group by the seed and the texts of the group, whatever their order, and
+            ``first`` takes the first one; the target is the first of the others. ``each`` makes every caption a source
+            once, with the caption after it, in a circle, for target.
         seed: the project's seed.
     """
-    sources, targets = array("i"), array("i")
-    groups = np.flatnonzero(np.diff(captions.bounds) > 1)
-    for group in progress(groups, "ingest: captions", unit="group"):
+    sources, targets, of_item = array("i"), array("i"), array("i")
+    for group in progress(np.flatnonzero(np.diff(captions.bounds) > 1), "ingest: captions", unit="group"):
         members = captions.of(int(group))
-        chosen = _drawn(members, texts, seed) if source == "random" else members[0]
-        sources.append(chosen)
-        targets.append(next(text for text in members if text != chosen))
+        if source == "each":
+            chosen = list(zip(members, members[1:] + members[:1], strict=True))
+        else:
+            one = _drawn(members, texts, seed) if source == "random" else members[0]
+            chosen = [(one, next(text for text in members if text != one))]
+        for text, target in chosen:
+            sources.append(text)
+            targets.append(target)
+            of_item.append(int(group))
+    of_items = np.frombuffer(of_item, np.int32)
     return Items(np.frombuffer(sources, np.int32), np.frombuffer(targets, np.int32),
-                 np.full(len(groups), NO_TEXT, dtype=np.int32), rank[groups], groups.astype(np.int32),
-                 no_further(len(groups)), captions)
+                 np.full(len(sources), NO_TEXT, dtype=np.int32), rank[of_items], of_items, no_further(len(sources)),
+                 captions)
 
 
 def _drawn(members: list[int], texts: TextFile, seed: int) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -15,6 +16,22 @@ from stages.tracks.training import Training
 
 # What every architecture is trained on; an architecture may read further tables of the data set.
 TABLES = (EXAMPLES, TEXTS, KEYWORDS, NODES)
+
+
+@dataclass(frozen=True)
+class GivenStart:
+    """A folder that :func:`stages.tracks.hcl.starts.write_start` has written.
+
+    Attributes:
+        folder: relative to the project's.
+    """
+
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """As cards and metadata have it."""
+        return self.folder.as_posix()
 
 
 @dataclass(frozen=True)
@@ -32,7 +49,7 @@ class HclRow:
         encoder: param ``encoder.source``.
         node_vectors, graph: plain values of the blocks of these names.
         structure: of which kind its data set's rows are; see :class:`stages.data.layouts.layout.Layout`.
-        init_from: trained model that it starts from.
+        init_from: trained model that it starts from, or a start from elsewhere.
     """
 
     name: str
@@ -46,7 +63,7 @@ class HclRow:
     node_vectors: Mapping[str, Any]
     graph: Mapping[str, Any]
     structure: str
-    init_from: ModelPaths | None = None
+    init_from: ModelPaths | GivenStart | None = None
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import sha256_of
 from stages.runtime.seeds import derived_seed
 from stages.runtime.training import loop_settings
-from stages.tracks.hcl.architecture import TABLES, Architecture, HclRow
+from stages.tracks.hcl.architecture import TABLES, Architecture, GivenStart, HclRow
 from stages.tracks.hcl.batches import Marks, TripleBatches
 from stages.tracks.hcl.pieces import PieceOrigin
 from stages.tracks.hcl.trained import items_table
@@ -229,6 +229,8 @@ def _initial(baseline: Baseline, row: HclRow) -> tuple[Any, dict[str, Any]]:
     """
     if row.init_from is None:
         return None, {}
+    if isinstance(row.init_from, GivenStart):
+        raise InputError(f"models.hcl.{row.name}.init_from: {row.init_from.name} is a start of architecture hcl.")
     folder = row.init_from.weights
     PieceOrigin.load(folder)
     described = {"name": row.init_from.name, "sha256": sha256_of(folder / "model.safetensors")}

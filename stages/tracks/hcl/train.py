@@ -7,6 +7,7 @@ will be evaluated on. With runtime.processes above 1, or under torchrun, several
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from stages.artifacts.paths import DatasetPaths, ModelPaths
@@ -16,7 +17,7 @@ from stages.runtime.memory import keep_freed_memory
 from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.settings import Params
 from stages.runtime.training import processes
-from stages.tracks.hcl.architecture import TABLES, HclRow
+from stages.tracks.hcl.architecture import TABLES, GivenStart, HclRow
 from stages.tracks.hcl.architectures import ARCHITECTURES
 from stages.tracks.hcl.items import joined_items
 from stages.tracks.training import Training, train
@@ -31,13 +32,20 @@ def _prepared(params: Params, name: str) -> Callable[[int], Training[Any]]:
     items = joined_items(examples, texts, keywords, nodes)
 
     def of_seed(seed: int) -> Training[Any]:
-        start = None if model.init_from is None else ModelPaths(model.init_from, params.earlier_seed(name, seed))
+        start = _start(model.init_from, params, name, seed)
         row = HclRow(name, paths, seed, values, items, nodes, str(texts["language"].iloc[0]), params.encoder.source,
                      params.node_vectors.plain(), params.graph.plain(),
                      structure_of(params.datasets[model.dataset].layout), start)
         return ARCHITECTURES[values["architecture"]].prepared(row)
 
     return of_seed
+
+
+def _start(named: str | None, params: Params, name: str, seed: int) -> ModelPaths | GivenStart | None:
+    if named is None:
+        return None
+    kind, _, folder = named.partition(":")
+    return GivenStart(Path(folder)) if kind == "path" else ModelPaths(named, params.earlier_seed(name, seed))
 
 
 def _work(process: StageProcess) -> None:

@@ -27,10 +27,11 @@ from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import sha256_of
 from stages.runtime.seeds import derived_seed
 from stages.runtime.training import loop_settings
-from stages.tracks.hcl.architecture import TABLES, Architecture, HclRow
+from stages.tracks.hcl.architecture import TABLES, Architecture, GivenStart, HclRow
 from stages.tracks.hcl.batches import TripleBatches
 from stages.tracks.hcl.lookup import TrainedOn, UnseenKeywords, load_lookup, notes_of
 from stages.tracks.hcl.sight import GraphTables, Sight, sight_of
+from stages.tracks.hcl.starts import read_start
 from stages.tracks.hcl.task import HclTask, ValidationNoise
 from stages.tracks.hcl.trained import TrainedHcl, items_table, training_card, training_metrics
 from stages.tracks.trained import ModelFolder
@@ -48,7 +49,8 @@ def prepared(row: HclRow) -> Training[TrainedHcl]:
     Raises:
         InputError: encoder, graph or the model that it starts from is not to be had.
     """
-    encoder, (start, described) = resolve_encoder(row.encoder), _start(row.init_from)
+    encoder = resolve_encoder(row.encoder)
+    start, described = _start(row.init_from, encoder)
     training = row.values["training"]
     on = TrainedOn(dataset=row.paths.name, language=row.language, encoder_source=row.encoder,
                    encoder=encoder.description, pooling=row.node_vectors["pooling"],
@@ -175,14 +177,17 @@ def keyword_graph(nodes: pd.DataFrame, edges: pd.DataFrame, node_vectors: pd.Dat
     return KeywordGraph.from_edges(torch.from_numpy(np.stack(vectors["vector"].to_numpy())), *columns)
 
 
-def _start(paths: ModelPaths | None) -> tuple[HclModel | None, dict[str, Any]]:
+def _start(paths: ModelPaths | GivenStart | None,
+           encoder: ResolvedEncoder) -> tuple[HclModel | None, dict[str, Any]]:
     """Return a trained model and its description; nothing for None.
 
     Raises:
-        InputError: it is not trained yet.
+        InputError: it is not trained yet, or is not to be had.
     """
     if paths is None:
         return None, {}
+    if isinstance(paths, GivenStart):
+        return read_start(paths, encoder)
     folder = paths.weights
     load_lookup(folder)
     description = {"name": paths.name, "sha256": sha256_of(folder / "model.safetensors")}

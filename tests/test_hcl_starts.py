@@ -1,0 +1,149 @@
+"""Starts from elsewhere: what an HCL model has trained beside its encoder, exported, and rows that begin with it."""
+
+import json
+import re
+from io import StringIO
+
+import pandas as pd
+import pytest
+import tiny_training
+import torch
+import yaml
+from rich.console import Console
+from safetensors.torch import load_file, save_file
+
+from models.training import Settings
+from pipeline.export import export_model
+from stages.artifacts.paths import ModelPaths
+from stages.params import load_params, parse_params
+from stages.runtime.errors import InputError
+from stages.tracks.hcl import generate, train
+
+FROZEN = {"training": {"epochs": 2, "freeze_layers": 2}}
+MODELS = {"first": {"dataset": "tiny", "overrides": FROZEN}, "loose": {"dataset": "tiny"},
+          "pieces": {"dataset": "tiny", "overrides": {"architecture": "transformer"}}}
+
+STATISTICS = ("posterior.mean", "posterior.variance")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("project")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        tiny_training.write_project(folder, MODELS)
+        assert train.main(["first"]) == train.main(["loose"]) == 0
+        said = StringIO()
+        export_model(load_params(), "first", folder / "given", Console(file=said))
+        assert "path:" in said.getvalue()
+    return folder
+
+
+@pytest.fixture()
+def inside(project, monkeypatch):
+    monkeypatch.chdir(project)
+    before = (project / "params.yaml").read_text()
+
+    def add(name, **model):
+        params = yaml.safe_load(before)
+        params["models"]["hcl"][name] = {"dataset": "tiny", **model}
+        params["runs"] = {"hcl": {name: {"model": name, "decode": {"min_length": 1}}}}
+        (project / "params.yaml").write_text(yaml.safe_dump(params))
+        return train.main([name])
+
+    yield add
+    (project / "params.yaml").write_text(before)
+
+
+def weights(name):
+    return load_file(ModelPaths(name, 13).weights / "model.safetensors")
+
+
+def test_a_start_holds_what_was_trained_beside_the_encoder_in_half_precision(project):
+    tensors, whole = load_file(project / "given" / "start.safetensors"), None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(project)
+        whole = weights("first")
+    assert {value.dtype for value in tensors.values()} == {torch.float16}
+    assert not any(name.startswith(("encoder.", "graph.")) for name in tensors)
+    assert any(name.startswith("decoder.") for name in tensors) and tensors.keys() <= whole.keys()
+    for name, value in tensors.items():
+        torch.testing.assert_close(value, whole[name].to(torch.float16), rtol=0, atol=0)
+
+
+def test_a_row_of_no_epoch_is_the_start_itself(inside, project):
+    assert inside("still", init_from="path:given", overrides={"training": {"epochs": 0}}) == 0
+    tensors, found = load_file(project / "given" / "start.safetensors"), weights("still")
+    for name, value in tensors.items():  # statistics of the posterior are of the row's own training pairs
+        if not name.startswith(STATISTICS):
+            torch.testing.assert_close(found[name], value.float(), rtol=0, atol=0, msg=name)
+    history = pd.read_csv(ModelPaths("still", 13).history)
+    assert history["epoch"].tolist() == [0] and history["validation_reconstruction"].notna().all()
+    metrics = json.loads(ModelPaths("still", 13).metrics.read_text())
+    first = json.loads(ModelPaths("first", 13).metrics.read_text())
+    assert metrics["validation"]["reconstruction"] == pytest.approx(first["validation"]["reconstruction"], rel=1e-2)
+    assert generate.main(["still"]) == 0
+
+
+def test_a_row_goes_on_from_a_start(inside):
+    still = {"training": {"epochs": 1, "taken_rate": 1e-12, "freeze_layers": 2}}
+    assert inside("onward", init_from="path:given", overrides=still) == 0
+    for name, value in load_file("given/start.safetensors").items():
+        if not name.startswith(STATISTICS):
+            torch.testing.assert_close(weights("onward")[name], value.float(), rtol=0, atol=1e-5)
+    card = (ModelPaths("onward", 13).weights / "README.md").read_text()
+    assert "Initialised from model given" in card
+
+
+def test_a_start_of_another_encoder_or_a_damaged_one_is_refused(inside, project, tmp_path, capsys):
+    given = project / "given" / "start.safetensors"
+    facts = project / "given" / "start.json"
+    whole, known = given.read_bytes(), facts.read_text()
+    tensors = load_file(given)
+
+    def refused(match):
+        assert inside("odd", init_from="path:given") == 1
+        assert re.search(match, capsys.readouterr().err)
+
+    try:
+        given.write_bytes(whole[:-40])
+        refused("given: the start is damaged")
+        save_file({name: value for name, value in tensors.items() if name != sorted(tensors)[0]}, given)
+        refused(rf"given: the start is damaged \({re.escape(sorted(tensors)[0])} is missing")
+        given.unlink()
+        refused(r"init_from is path:given, and .*start.safetensors is not there")
+        given.write_bytes(whole)
+        facts.write_text(json.dumps({**json.loads(known), "encoder": {"name": "another", "sha256": "0"}}))
+        refused("given: this start was trained over the encoder another, and encoder.source is")
+    finally:
+        given.write_bytes(whole)
+        facts.write_text(known)
+
+
+def test_what_cannot_be_a_start_is_said(project, monkeypatch, tmp_path):
+    monkeypatch.chdir(project)
+    for name, message in (("loose", "its encoder was trained too .* Freeze it whole"),
+                          ("pieces", "pieces is of architecture transformer; only those of architecture hcl")):
+        with pytest.raises(InputError, match=message):
+            export_model(load_params(), name, tmp_path / "out", Console(file=StringIO()))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_baseline_cannot_begin_with_a_start(project):
+    params = yaml.safe_load((project / "params.yaml").read_text())
+    params["models"]["hcl"]["pieces"]["init_from"] = "path:given"
+    with pytest.raises(InputError, match="pieces.init_from: path:given is a start of architecture hcl"):
+        parse_params(params, "params")
+
+
+def test_dvc_watches_the_folder_of_a_start(project):
+    params = yaml.safe_load((project / "params.yaml").read_text())
+    params["models"]["hcl"]["first"]["init_from"] = "path:given"
+    found = parse_params(params, "params")
+    assert found.models.hcl["first"].starts_from == "given" and found.models.hcl["first"].earlier_seeds == []
+
+
+def test_epochs_are_counted_from_none():
+    assert Settings(epochs=0, batch_size=2).total_steps(5) == 0
+    with pytest.raises(ValueError, match="epochs must be at least 0, found -1"):
+        Settings(epochs=-1, batch_size=2)
