@@ -314,7 +314,8 @@ def keywords(file: Annotated[str, typer.Argument(
              column: Annotated[str | None, typer.Option(help="of the texts in a table; text by default")] = None,
              top: Annotated[int, typer.Option(min=1, help="phrases per text at most")] = 10,
              method: Annotated[str | None, typer.Option(
-                 help="tfidf (by default), pytextrank, positionrank, topicrank, mihalcea or yake")] = None,
+                 help="tfidf (by default), pytextrank, positionrank, topicrank, mihalcea, yake; embedrank is "
+                      "best and slow")] = None,
              as_csv: Annotated[bool, typer.Option("--csv", help="a row per phrase, as CSV")] = False,
              as_json: Annotated[bool, typer.Option("--jsonl", help="an object per text, as JSON lines")] = False,
              out: Annotated[Path | None, typer.Option(help="Parquet file to write, of schema phrases")] = None,

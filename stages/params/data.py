@@ -238,6 +238,16 @@ class Yake(Block):
     longest: int = Field(3, ge=1, le=3, description="words of a phrase at most")
 
 
+class EmbedRank(Block):
+    """Ranked phrases of each text by embeddings, IDF and position."""
+
+    phrases: int = Field(5, ge=1, description="phrases kept per text")
+    encoder: str = Field("bundled", pattern=r"^(bundled|hub:.+|path:.+)$",
+                         description="frozen, of whatever source `encoder` has; on the CPU by one thread per worker")
+    max_length: int = Field(256, ge=8, description="word pieces of a text that are read")
+    chunks: Literal["auto", "annotated", "adjectives"] = Field("auto", description="as `textrank.chunks`")
+
+
 class PairClassifier(Block):
     """Classifier of sentence pairs whose gradients become keyword scores (METHODS C.2)."""
 

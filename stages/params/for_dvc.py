@@ -58,7 +58,8 @@ def _maps(content: Mapping[str, Any], datasets: Mapping[str, Any]) -> dict[str, 
     def needed(table: str, among: list[str] = paired) -> list[str]:
         own = [name for name, method in named_by.items() if table == method]
         of_models = [name for name in paired if name in paraphrased and (table == "attribution" or table in read[name])]
-        return [name for name in among if name in {*own, *of_models, *compared}]
+        beside = compared if table not in METHODS or METHODS[table].compared else []
+        return [name for name in among if name in {*own, *of_models, *beside}]
 
     def ranked(method: str) -> dict[str, Any]:
         found = needed(method, paired if METHODS[method].needs_pairs else keyworded)

@@ -18,6 +18,7 @@ from stages.params.data import (
     Attribution,
     CharacterEncoder,
     Dataset,
+    EmbedRank,
     Graph,
     Ingest,
     Keywords,
@@ -202,6 +203,7 @@ class Params(Block):
     annotate: Annotate = Annotate()
     textrank: TextRank = TextRank()
     yake: Yake = Yake()
+    embedrank: EmbedRank = EmbedRank()
     pair_classifier: PairClassifier = PairClassifier()
     attribution: Attribution = Attribution()
     word_vectors: WordVectors = WordVectors()
