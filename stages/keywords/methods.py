@@ -87,6 +87,7 @@ _ALL = (
 )
 METHODS = {method.name: method for method in _ALL}
 COMPARED = {method.name: method for method in _ALL if method.compared}
+COMPARED_NAMING = tuple(method.name for method in _ALL if method.compared and method.names_keywords)
 # Those that may name keywords, those of them that any text has, and those whose tables something has to want.
 NAMING = tuple(method.name for method in _ALL if method.names_keywords)
 FOR_ANY_TEXT = tuple(method.name for method in _ALL if method.ranks_phrases)
