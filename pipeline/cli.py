@@ -414,6 +414,17 @@ def read(folder: Annotated[Path, typer.Argument(help="folder that `judge sheets`
 
 
 @app.command()
+def verify() -> None:
+    """Compare all artifacts, and DVC's cache of them, with what dvc.lock names, byte by byte.
+
+    Example: `keycontrast verify`
+    """
+    from pipeline.verify import show_verified
+
+    raise typer.Exit(0 if show_verified(Console()) else 1)
+
+
+@app.command()
 def doctor() -> None:
     """Check versions, language pipeline, encoder, DVC, disk, memory and device; name every problem at once.
 

@@ -18,7 +18,7 @@ from rich.text import Text
 from pipeline.cells import print_rows, printable
 from pipeline.schemas import SCHEMAS
 from stages.artifacts.schemas import TableSchema
-from stages.artifacts.tables import METADATA_KEY
+from stages.artifacts.tables import METADATA_KEY, read_table, readable
 from stages.runtime.errors import InputError, nearest
 
 # Columns that hold ids of texts, in whatever table they stand.
@@ -111,7 +111,7 @@ def texts_beside(path: Path, text_ids: Iterable[int]) -> dict[int, str]:
         raise InputError(f"{texts}: not found, so text ids cannot be shown as texts. Show the ids with --ids, or make "
                          f"it with `keycontrast run`.")
     wanted = pc.field("text_id").isin(pa.array(sorted(set(text_ids)), pa.int64()))
-    table = pq.read_table(texts, columns=["text_id", "text"], filters=wanted)
+    table = read_table(texts, columns=["text_id", "text"], filters=wanted)
     return dict(zip(table["text_id"].to_pylist(), table["text"].to_pylist(), strict=True))
 
 
@@ -120,12 +120,7 @@ def _texts_file(path: Path) -> Path:
 
 
 def _show_table(path: Path, console: Console, rows: int, as_text: bool) -> None:
-    try:
-        file = pq.ParquetFile(path)
-    except pa.ArrowInvalid as error:
-        raise InputError(f"{path}: not a readable Parquet file ({error}). Remove it and run its stage "
-                         f"again.") from error
-    with file:
+    with readable(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
         # A table that was written in batches has these in the file's metadata, not in the schema's.
         metadata = file.metadata.metadata or {}
         described = printable(metadata.get(b"description", b"").decode())

@@ -16,17 +16,18 @@ from rich.text import Text
 
 from pipeline.packed.run import CONTENTS, MODEL_FILES, RESULTS
 from pipeline.schemas import schema_of
-from stages.artifacts.model_folder import TRAINED_ON_FILE
+from stages.artifacts.model_folder import TRAINED_ON_FILE, save_notes, seal
 from stages.artifacts.paths import ModelPaths, RunPaths
 from stages.artifacts.schemas import TableSchema
 from stages.artifacts.tables import (
-    METADATA_KEY,
     ROW_GROUP,
+    WRITTEN,
     atomic_file,
     atomic_folder,
     check_columns,
     read_metadata,
     read_table,
+    stored_metadata,
 )
 from stages.encoders import resolve_encoder
 from stages.runtime.errors import InputError
@@ -306,9 +307,9 @@ def _write_table(part: _Part, target: Path, contents: Mapping[str, Any]) -> None
     metadata |= {"stage": part.stage, "params_hash": _params_hash(packed, part), "models": models,
                  "computed_elsewhere": {"pack": packed["pack"], **contents["machine"],
                                         "overrides": contents["overrides"]}}
-    stored = dict(table.schema.metadata or {})
-    stored[METADATA_KEY] = json.dumps(metadata, sort_keys=True, ensure_ascii=False).encode()
-    pq.write_table(table.replace_schema_metadata(stored), target, compression="zstd", row_group_size=ROW_GROUP)
+    stored = {**(table.schema.metadata or {})}
+    stored |= stored_metadata(stored.get(b"description", b"").decode(), metadata)
+    pq.write_table(table.replace_schema_metadata(stored), target, row_group_size=ROW_GROUP, **WRITTEN)
 
 
 def _put_weights(part: _Part, contents: Mapping[str, Any], params: Params) -> None:
@@ -319,8 +320,8 @@ def _put_weights(part: _Part, contents: Mapping[str, Any], params: Params) -> No
             _put_file(file, folder / file.name, encoder)
         place = folder / TRAINED_ON_FILE
         on = json.loads(place.read_text(encoding="utf-8"))
-        if "encoder_source" not in on:
-            return
-        source = params.encoder.source
-        on |= {"encoder_source": source, "encoder": resolve_encoder(source).description}
-        place.write_text(json.dumps(on, ensure_ascii=False, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        if "encoder_source" in on:
+            source = params.encoder.source
+            on |= {"encoder_source": source, "encoder": resolve_encoder(source).description}
+            save_notes(folder, {TRAINED_ON_FILE: on})
+        seal(folder)
