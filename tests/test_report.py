@@ -655,7 +655,7 @@ def test_generations_are_left_out_evenly(built):
 
 
 def test_page_says_what_it_left_out(project, monkeypatch):
-    monkeypatch.setattr(stages.results.page.context, "GRAPH_BYTES", 1500)
+    monkeypatch.setattr(stages.results.page.context, "GRAPH_BYTES", 1300)
     monkeypatch.setattr(stages.results.page.context, "GENERATION_BYTES", 4000)
     assert main([]) == 0
     text = REPORT_PAGE.read_text(encoding="utf-8")

@@ -170,6 +170,7 @@ function startExplorer(holder) {
     const node = data.nodes[place];
     const name = data.names[place];
     search.input.value = name;
+    if (begun) readdress(holder.id, {keyword: name});
     if (begun) map?.choose(place);
     begun = true;
     const follow = (next) => {
@@ -217,7 +218,13 @@ function startExplorer(holder) {
 
   holder.replaceChildren(element("div", {class: "bar"}, search.box, back), status, start, map?.box ?? noMap(), view);
   map?.begin();
+  const goto = () => {
+    const place = data.names.indexOf(addressed(holder.id)?.get("keyword"));
+    if (place >= 0 && place < openable && place !== current) show(place, true);
+  };
   show(0, true);
+  goto();
+  window.addEventListener("hashchange", goto);
   let width = view.clientWidth;
   new ResizeObserver(() => {
     if (view.clientWidth === width) return;

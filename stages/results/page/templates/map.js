@@ -108,7 +108,10 @@ function startMap(holder, data, follow) {
   function begin() {
     readColours();
     sigma = new Sigma(graph, drawing, {
-      defaultEdgeType: "positive", edgeProgramClasses: {positive: Sigma.rendering.EdgeRectangleProgram, negative: dashedProgram()},
+      defaultEdgeType: "positive",
+      edgeProgramClasses: {positive: Sigma.rendering.EdgeRectangleProgram, negative: dashedProgram()},
+      // A point each, and not three corners: five times as fast where a processor does the work of graphics.
+      nodeProgramClasses: {circle: Sigma.rendering.NodePointProgram},
       hideEdgesOnMove: graph.size > MANY_EDGES, labelFont: getComputedStyle(document.body).fontFamily, labelSize: 13,
       labelRenderedSizeThreshold: 5, labelDensity: 0.6, minCameraRatio: 0.02, maxCameraRatio: 3, zIndex: true,
       minEdgeThickness: 1, defaultDrawNodeHover: hover, labelColor: {attribute: "ink", color: colours.ink},
