@@ -42,7 +42,7 @@ def show_verified(console: Console, root: Path = Path()) -> bool:
         raise InputError("dvc.lock: names nothing yet. Make the artifacts first, with `keycontrast run`.")
     with open_repo(root) as repo:
         cache = Path(repo.cache.local.path)
-    checked, faults, seen = 0, [], set[str]()
+    checked, faults, seen = 0, list[Fault](), set[str]()
     for name, entry in stages.items():
         for out in entry.get("outs", ()):
             for path, digest in _files(out, cache):
@@ -65,8 +65,9 @@ def _files(out: Mapping[str, Any], cache: Path) -> Iterator[tuple[str, str]]:
     try:
         content = listing.read_bytes()
         whole = hashlib.md5(content, usedforsecurity=False).hexdigest() == digest.removesuffix(".dir")
-        entries = json.loads(content) if whole else None
-        yield from ((f"{path}/{entry['relpath']}", entry["md5"]) for entry in entries)
+        if not whole:
+            raise ValueError(f"{listing}: not the list that its name says")
+        yield from ((f"{path}/{entry['relpath']}", entry["md5"]) for entry in json.loads(content))
     except (OSError, ValueError, TypeError, KeyError):
         yield path, digest
 
