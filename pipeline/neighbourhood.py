@@ -20,6 +20,7 @@ from pipeline.drawings import Neighbour, SignedEdge, neighbourhood_svg
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import NO_KEYWORD
 from stages.artifacts.tables import atomic_file, check_columns, read_table
+from stages.data.example_texts import examples_schema
 from stages.data.schemas.items import EXAMPLES
 from stages.data.schemas.texts import TEXTS
 from stages.graph.schemas.clusters import CLUSTERS
@@ -168,8 +169,9 @@ def example_texts(paths: DatasetPaths, keyword: str, count: int = _EXAMPLES) -> 
         Columns ``example_id``, ``role`` (where they have it: input, output or negative), ``source``, ``target`` and
         ``negative`` (null without).
     """
-    for schema in (CLUSTERS, EXAMPLES, TEXTS):
+    for schema in (CLUSTERS, TEXTS):
         check_columns(paths.table(schema.name), schema)
+    schema = examples_schema(paths.table("examples"))
     columns = {"input": "keyword", "output": "output_keyword", "negative": "negative_keyword"}
     role, found = "", pd.DataFrame()
     while columns and found.empty:
@@ -177,6 +179,8 @@ def example_texts(paths: DatasetPaths, keyword: str, count: int = _EXAMPLES) -> 
         found = _rows(paths.table("clusters"), pc.field(columns.pop(role)) == keyword, ["example_id"])
     ids = found["example_id"].sort_values().head(count)
     examples = _rows(paths.table("examples"), pc.field("example_id").isin(pa.array(ids, pa.int64())))
+    if schema is not EXAMPLES:
+        examples = examples.rename(columns={"text_id": "source_id"}).assign(target_id=None, negative_id=None)
     roles = ["source", "target", "negative"]
     used = pd.concat([examples[f"{name}_id"].dropna() for name in roles]).astype("int64")
     rows = _rows(paths.table("texts"), pc.field("text_id").isin(pa.array(used, pa.int64())), ["text_id", "text"])

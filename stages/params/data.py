@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator, model_validator
 
-from stages.data.layouts.registry import LAYOUTS
+from stages.data.layouts.registry import LAYOUTS, is_paired
 from stages.keywords.methods import FOR_ANY_TEXT, NAMING
 from stages.params.block import Block, Switches
 from stages.params.presets import Presets
@@ -113,8 +113,8 @@ class Dataset(Block):
     @model_validator(mode="after")
     def _keywords_fit_layout(self) -> "Dataset":
         if not self.keywords and LAYOUTS[self.layout].structure != "labelled":
-            raise ValueError(f"layout {self.layout} is of pairs, which are joined by their keywords; keywords: false "
-                             f"is for labelled texts")
+            kind = "pairs, which are joined by their keywords" if is_paired(self.layout) else "texts without classes"
+            raise ValueError(f"layout {self.layout} is of {kind}; keywords: false is for labelled texts")
         return self
 
 

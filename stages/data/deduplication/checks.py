@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _PARAPHRASE = {0: "0", 1: "1", "0": "0", "1": "1"}
 TEXT_ROLES: Mapping[str, tuple[str, ...]] = {
     "pairs": ("source", "target"), "triples": ("source", "target", "negative"),
-    "captions": ("text",), "labelled": ("text",), "stories": ("input", "output"),
+    "captions": ("text",), "labelled": ("text",), "texts": ("text",), "stories": ("input", "output"),
     "dialogue": ("context", "response")}
 
 

@@ -43,8 +43,8 @@ class Layout:
     Attributes:
         name: as the params call it.
         row: what a row is, for the documentation.
-        structure: of which of the six kinds its rows are: ``pairs``, ``triples``, ``captions``, ``labelled``,
-            ``stories`` or ``dialogue``.
+        structure: of which of the seven kinds its rows are: ``pairs``, ``triples``, ``captions``, ``labelled``,
+            ``texts``, ``stories`` or ``dialogue``.
         columns: what it reads, by role, in the order of ``RawRow.content``.
         published: whether the files are those of a publisher, whose columns have names of their own.
         quoting: of CSV and TSV, where the publisher has chosen; None leaves it to the params.
