@@ -425,15 +425,29 @@ def verify() -> None:
 
 
 @app.command()
+def report(show: Annotated[bool, typer.Option("--open", help="open the page in a browser")] = False) -> None:
+    """Say where the report page is, and open it.
+
+    The page is made by `keycontrast run`; this command makes nothing.
+
+    Example: `keycontrast report --open`
+    """
+    from pipeline.report_page import show_page
+
+    show_page(Console(), opened=show)
+
+
+@app.command()
 def doctor() -> None:
     """Check versions, language pipeline, encoder, DVC, disk, memory and device; name every problem at once.
 
     Example: `keycontrast doctor`
     """
-    from pipeline.doctor import diagnose, report
+    from pipeline.doctor import diagnose
+    from pipeline.doctor import report as report_findings
     from pipeline.running.environment import settle_environment
 
     settle_environment(Path())
     findings = diagnose()
-    report(findings, Console())
+    report_findings(findings, Console())
     raise typer.Exit(1 if any(finding.problem for finding in findings) else 0)

@@ -573,3 +573,24 @@ def test_an_address_shows_what_its_sender_saw(browser, file):
     again.wait(f"document.querySelector('.view h4').textContent === {json.dumps(ATTACK)}")
     again.evaluate("location.hash = '#map-tiny?keyword=nobody'")
     assert again.problems() == [] and again.evaluate("window.attacked === undefined")
+
+
+def test_two_classifiers_are_compared_text_by_text(browser, three):
+    tab = browser.open(three, WIDE)
+    tab.evaluate("location.hash = '#compare-mistakes-clld-0'")
+    tab.wait("document.querySelector('.mistakes').checkVisibility()")
+    data = json.loads(tab.evaluate("document.getElementById('mistakes-clld-0').textContent"))
+    first, second = (data["runs"].index(name) for name in ("ct/13", "clald"))
+    tab.choose(".mistakes label:nth-child(3) select", str(second))
+    for kind, holds in (("first", lambda one, other: one is None and other is not None),
+                        ("second", lambda one, other: one is not None and other is None),
+                        ("both", lambda one, other: one is not None and other is not None)):
+        tab.choose(".mistakes label:nth-child(4) select", kind)
+        count = sum(holds(item[3][first], item[3][second]) for item in data["items"])
+        of_texts = f"of {count} text{'' if count == 1 else 's'}; of all, ct/13 alone is right in "
+        assert of_texts in tab.texts(".mistakes .status")[0] if count else not tab.texts(".mistakes article")
+        table = saved(tab, ".mistakes .controls button")
+        assert table[0][:5] == ["example", "class", "text", "said by ct/13", "probability of ct/13"]
+        assert len(table) == 1 + count
+    assert tab.evaluate("location.hash") == "#shown-mistakes-clld-0?second=clald&only=both"
+    assert tab.problems() == [] and tab.evaluate("window.attacked === undefined")
