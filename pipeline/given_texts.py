@@ -19,6 +19,7 @@ _DOCUMENT = ".json"
 # How the readers name what is an option here.
 _WORDS = (("the data set's `encoding`", "--encoding"),
           (r"; or, if (?:marks|they) are ordinary characters in this file, set the data set's `quoting` to none", ""),
+          ("set the data set's `separator` to ';'", "write it with commas"),
           ("Remove it from `files`, or fetch it again", "Fetch it again"))
 
 

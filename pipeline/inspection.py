@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.cells import print_rows, printable
+from pipeline.running.lockfile import read_lock
 from pipeline.schemas import SCHEMAS
 from stages.artifacts.schemas import TableSchema
 from stages.artifacts.tables import METADATA_KEY, read_table, readable
@@ -42,6 +43,10 @@ def show(path: Path, console: Console, rows: int = 5, as_text: bool | None = Non
     """
     if not path.exists():
         beside = [item.name for item in path.parent.glob("[!.]*")] if path.parent.is_dir() else []
+        maker = _made_by(path)
+        if maker:
+            raise InputError(f"{path}: not found. Stage {maker} makes it: `keycontrast stage {maker}`, or `dvc "
+                             f"checkout {path}` brings it back.")
         raise InputError(f"{path}: not found; {nearest(path.name, beside)}")
     texts = _texts_file(path).exists() if as_text is None else as_text
     kinds: dict[str, Callable[[], None]] = {
@@ -54,6 +59,15 @@ def show(path: Path, console: Console, rows: int = 5, as_text: bool | None = Non
     else:
         raise InputError(f"{path}: cannot show a file of kind {path.suffix or 'without ending'}; "
                          f"valid endings: {', '.join(sorted(kinds))}.")
+
+
+def _made_by(path: Path) -> str:
+    """Return the stage that last made ``path``, by ``dvc.lock``; empty if none did."""
+    for stage, entry in read_lock().items():
+        for out in entry.get("outs", ()):
+            if Path(out["path"]) in (path, *path.parents):
+                return stage
+    return ""
 
 
 def column_table(file: pq.ParquetFile) -> Table:

@@ -37,6 +37,19 @@ def test_every_format_refuses_the_same_texts_with_file_and_row(tmp_path, form, t
         list(texts_from([], file, io.StringIO(), "source", "utf-8"))
 
 
+@pytest.mark.parametrize(("separator", "quoting"), [(";", "standard"), ("|", "none"), ("\t", "standard")])
+def test_columns_may_be_parted_by_what_the_params_say(tmp_path, separator, quoting):
+    file = tmp_path / "a.csv"
+    file.write_text("source,target\na, b,c\n".replace(",", separator, 1).replace(",c", f"{separator}c"))
+    columns = {"source": "source", "target": "target", "label": None}
+    dataset = Dataset(source=str(file), columns=columns, separator=separator, quoting=quoting)
+    (row,) = read_rows(dataset)
+    assert (row.content, row.problem) == ({"source": "a, b", "target": "c"}, "")
+    if separator == ";":
+        with pytest.raises(InputError, match="holds semicolons. .*set the data set's `separator` to ';'"):
+            list(read_rows(Dataset(source=str(file), columns=columns)))
+
+
 def test_lines_are_held_to_the_same(tmp_path):
     for text, _ in BAD:
         file = tmp_path / "a.txt"
