@@ -71,6 +71,20 @@ def _fail(message: str) -> NoReturn:
     sys.exit(1)
 
 
+def _say_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"keycontrast {version('keycontrast')}")
+        raise typer.Exit
+
+
+@app.callback()
+def keycontrast(asked: Annotated[bool, typer.Option(
+        "--version", callback=_say_version, is_eager=True, help="say which version this is")] = False) -> None:
+    """Take the options that stand before a command; its help is that of ``app``."""
+
+
 @app.command()
 def run(targets: Annotated[list[str] | None, typer.Argument(
         help="stages or instances, such as evaluate_hcl or train_hcl@hcl; everything if none is named")] = None,
@@ -130,6 +144,8 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
         for name, title in names.items():
             typer.echo(f"{name:{max(map(len, names))}}  {title}")
         return
+    if data is not None and not data.is_dir():
+        raise InputError(f"--data {data}: no such folder. Name the one that holds the recipe's data.")
     change = recipes.plan(recipe, None if data is None else str(data), changes=changes or (), models=model or ())
     typer.echo(change.difference or f"params.yaml already is recipe {recipe}.")
     for line in change.sizes:
@@ -411,6 +427,17 @@ def read(folder: Annotated[Path, typer.Argument(help="folder that `judge sheets`
     from pipeline.judgement import command as judging
 
     judging.read(folder, Console(), partial=partial, weights=weights)
+
+
+@app.command()
+def verify() -> None:
+    """Compare all artifacts, and DVC's cache of them, with what dvc.lock names, byte by byte.
+
+    Example: `keycontrast verify`
+    """
+    from pipeline.verify import show_verified
+
+    raise typer.Exit(0 if show_verified(Console()) else 1)
 
 
 @app.command()
