@@ -53,6 +53,7 @@ class DatasetView:
         size: in one line.
         top_methods, tops: the most frequent keywords by method, see :func:`stages.results.page.corpus.top_table`.
         listed: the largest keywords with their neighbours.
+        single: its texts belong to no pairs.
     """
 
     name: str
@@ -78,6 +79,7 @@ class DatasetView:
     graph_data: str
     openable: int
     nodes: int
+    single: bool
 
     @property
     def has_keywords(self) -> bool:
@@ -349,7 +351,7 @@ def _dataset(dataset: DatasetMaterial, data: dict[str, Any]) -> DatasetView:
         [_METHODS.get(name, name) for name in methods],
         [(row["text"], [", ".join(row[name]) for name in methods]) for _, row in beside.iterrows()],
         f"graph-{dataset.name}", len(data.get(f"graph-{dataset.name}", {}).get("nodes", [])),
-        0 if dataset.graph is None else dataset.graph.total)
+        0 if dataset.graph is None else dataset.graph.total, dataset.single)
 
 
 def _agreement(dataset: DatasetMaterial) -> list[tuple[str, ...]]:
