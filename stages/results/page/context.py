@@ -35,7 +35,7 @@ from stages.results.tracks import TRACKS
 # recipe of ordinary size the page stays below 5 MB.
 GRAPH_BYTES = 1_800_000
 GENERATION_BYTES = 1_600_000
-MISTAKE_BYTES = 400_000     # of each block of classifiers
+MISTAKE_BYTES = 200_000     # of each block of classifiers
 CLASS_BYTES = 900_000       # of pictures of classifiers; on a page without another track, three times as many
 # They bound what a contrast over keywords can do (METHODS A.3).
 _BOUNDS = (("share_input_equals_output", "input and output have the same keyword"),

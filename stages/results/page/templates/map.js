@@ -91,6 +91,7 @@ function startMap(holder, data, follow) {
   function readColours() {
     colours = {ink: pageColour("ink"), muted: pageColour("muted"), line: pageColour("line"), paper: pageColour("paper"),
       positive: pageColour("good", 0.6), negative: pageColour("bad", 0.6), strongpositive: pageColour("good"),
+      faintpositive: pageColour("good", 0.25), faintnegative: pageColour("bad", 0.25),
       strongnegative: pageColour("bad"), plain: pageColour("edge")};
     for (const {colour} of communities.values()) colours[colour] = pageColour(colour);
   }
@@ -124,7 +125,7 @@ function startMap(holder, data, follow) {
       },
       edgeReducer: (edge, own) => {
         const strong = chosen !== null && graph.target(edge) === String(chosen);
-        return {...own, color: colours[(strong ? "strong" : "") + own.sign], size: strong ? 3 : 1, zIndex: strong ? 1 : 0};
+        return {...own, color: colours[(strong ? "strong" : chosen === null ? "" : "faint") + own.sign], size: strong ? 3 : 1, zIndex: strong ? 1 : 0};
       },
     });
     sigma.on("clickNode", ({node}) => follow(Number(node)));
