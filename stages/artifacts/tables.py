@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from stages.artifacts.schemas import SCHEMA_VERSION, TableSchema
+from stages.runtime.durable import flush_below, flush_file, flush_folder
 from stages.runtime.errors import InputError
 
 METADATA_KEY = b"keycontrast"
@@ -218,7 +219,9 @@ def atomic_file(path: Path) -> Iterator[Path]:
         yield temporary
         # mkstemp makes private files; an artifact is as readable as any other new file.
         temporary.chmod(0o666 & ~_umask())
+        flush_file(temporary)
         temporary.replace(path)
+        flush_folder(path.parent)
     except Exception as error:
         error.add_note(str(path))
         raise
@@ -236,10 +239,12 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         temporary.chmod(0o777 & ~_umask())
+        flush_below(temporary)
         old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
         if path.exists():
             path.replace(old / "previous")
         temporary.replace(path)
+        flush_folder(path.parent)
         rmtree(old)
     except Exception as error:
         error.add_note(str(path))

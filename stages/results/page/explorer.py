@@ -1,10 +1,10 @@
-"""Data of the keyword explorer: the largest keywords, their neighbours, and examples that have them.
+"""Data of the map and the explorer: the largest keywords, where they stand, their neighbours, and their examples.
 
 A graph of a million nodes must not make a huge page. Nodes are kept in order of their clusters and degrees,
 neighbours in order of their counts, and all of it is held to a number of bytes; what was left out is counted.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,13 +20,17 @@ from stages.data.schemas.items import EXAMPLES
 from stages.data.schemas.texts import TEXTS
 from stages.graph.schemas.clusters import CLUSTERS
 from stages.graph.schemas.graph import EDGES, NODES
+from stages.results.page import layout
 from stages.results.page.embedding import size
 
-KEYWORDS = 4000         # keywords that can be opened, at most; bytes may allow fewer
+KEYWORDS = 10_000       # keywords that can be opened, at most; bytes may allow fewer
 NEIGHBOURS = 24         # of each sign
 EXAMPLES_EACH = 4       # of each keyword
 LETTERS = 400           # of one text
+_OF_TEXTS = 0.45        # share of the bytes that is for examples
 _ROWS = 131_072
+# A row of table nodes, its neighbours with their counts by sign, and rows of its examples.
+Shown = tuple[Any, list[list[tuple[int, int]]], list[int]]
 _ROLES = ("keyword", "output_keyword", "negative_keyword")
 
 
@@ -82,7 +86,8 @@ def explorer_data(graph: GraphMaterial, budget: int) -> dict[str, Any]:
     Returns:
         ``names``: keywords, those that can be opened first; ``nodes``: for each of these
         [cluster size, positive neighbours, negative neighbours, receivers by sign, kept neighbours by sign as
-        [place, count, place, count, …], places of examples]; ``examples``: [example_id, keyword, output keyword,
+        [place, count, place, count, …], places of examples, x, y, community]; the last keywords may be without
+        examples for want of room; ``examples``: [example_id, keyword, output keyword,
         negative keyword, source, target, negative]; ``total``: keywords of the whole graph.
     """
     keywords = [str(word) for word in graph.nodes["keyword"]]
@@ -90,38 +95,50 @@ def explorer_data(graph: GraphMaterial, budget: int) -> dict[str, Any]:
     neighbours = neighbours_of(graph.edges)
     examples = _examples_of(keywords, graph.examples)
     rows = list(graph.examples.itertuples(index=False))
-    shown, used, extra = [], 200, {}
+    shown, used, extra = [], 200.0, {}
+    room = budget * _OF_TEXTS
     taken: dict[int, int] = {}
     for place, node in enumerate(graph.nodes.itertuples()):
         lists = [neighbours.get((int(node.node_id), sign), []) for sign in (1, -1)]
         news = [source for pairs in lists for source, _ in pairs if source not in places and source not in extra]
         texts = [row for row in examples[place] if row not in taken]
         # Places are counted as six digits: they are known only when all keywords are.
-        used += (size(keywords[place]) + 40 + 10 * sum(map(len, lists)) + 7 * len(examples[place])
-                 + sum(size(graph.names[source]) + 1 for source in news) + sum(size(_texts(rows[row])) + 1
-                                                                               for row in texts))
-        if used > budget:
+        used += (size(keywords[place]) + 58 + 10 * sum(map(len, lists)) + 7 * len(examples[place])
+                 + sum(size(graph.names[source]) + 1 for source in news))
+        if used > budget * (1 - _OF_TEXTS):
             break
         extra.update(dict.fromkeys(news))
-        taken.update({row: number for number, row in enumerate(texts, len(taken))})
-        shown.append((node, lists, examples[place]))
+        room -= sum(size(_texts(rows[row])) + 1 for row in texts)
+        if room >= 0:
+            taken.update({row: number for number, row in enumerate(texts, len(taken))})
+        shown.append((node, lists, [row for row in examples[place] if row in taken]))
     return _assembled(graph, shown, [_texts(rows[row]) for row in taken], taken)
 
 
-def _assembled(graph: GraphMaterial, shown: Sequence[tuple[Any, list[list[tuple[int, int]]], list[int]]],
-               texts: list[list[Any]], taken: dict[int, int]) -> dict[str, Any]:
+def _assembled(graph: GraphMaterial, shown: Sequence[Shown], texts: list[list[Any]],
+               taken: dict[int, int]) -> dict[str, Any]:
     """Number the shown keywords and, after them, neighbours that cannot be opened."""
     places = {int(node.node_id): place for place, (node, _, _) in enumerate(shown)}
     for _, lists, _ in shown:
         for pairs in lists:
             for source, _ in pairs:
                 places.setdefault(source, len(places))
+    stand = _places(shown, places)
     nodes = [[int(node.cluster_size), int(node.in_positive), int(node.in_negative), int(node.out_positive),
               int(node.out_negative), *([value for source, count in pairs for value in (places[source], count)]
-                                        for pairs in lists), [taken[row] for row in rows]]
-             for node, lists, rows in shown]
+                                        for pairs in lists), [taken[row] for row in rows],
+              int(stand[place][0]), int(stand[place][1]), int(node.community)]
+             for place, (node, lists, rows) in enumerate(shown)]
     return {"names": [graph.names[number] for number in places], "nodes": nodes, "examples": texts,
             "total": graph.total}
+
+
+def _places(shown: Sequence[Shown], places: Mapping[int, int]) -> np.ndarray:
+    """Return where the shown keywords stand on the map (n, 2)."""
+    edges = [(places[source], target, sign) for target, (_, lists, _) in enumerate(shown)
+             for pairs, sign in zip(lists, (1, -1), strict=True) for source, _ in pairs if places[source] < len(shown)]
+    source, target, sign = np.array(edges, dtype=np.int64).reshape(-1, 3).T
+    return layout.places(len(shown), source, target, sign)
 
 
 def neighbours_of(edges: pd.DataFrame) -> dict[tuple[int, int], list[tuple[int, int]]]:

@@ -140,7 +140,9 @@ function startExplorer(holder) {
   const lower = data.names.slice(0, openable).map((name) => name.toLowerCase());
   const past = [];
   let current = null;
+  let begun = false;      // at first the whole map is in sight, and nothing chosen on it
   const view = element("div", {class: "view"});
+  const map = startMap(holder, data, (place) => show(place, true));
   const status = element("p", {class: "quiet small", "aria-live": "polite"});
 
   const suggest = (typed) => {
@@ -168,6 +170,9 @@ function startExplorer(holder) {
     const node = data.nodes[place];
     const name = data.names[place];
     search.input.value = name;
+    if (begun) readdress(holder.id, {keyword: name});
+    if (begun) map?.choose(place);
+    begun = true;
     const follow = (next) => {
       show(next, true);
       view.querySelector("h4").focus();
@@ -206,11 +211,20 @@ function startExplorer(holder) {
       button.setAttribute("aria-expanded", String(!texts.hidden));
       button.textContent = label(!texts.hidden);
     }}, label(false));
-    return element("div", {}, rows.length ? button : null, texts);
+    const left = node[0] && !rows.length ? element("p", {class: "small quiet"},
+      "Its texts are left out here, to keep the page small.") : null;
+    return element("div", {}, rows.length ? button : left, texts);
   }
 
-  holder.replaceChildren(element("div", {class: "bar"}, search.box, back), status, start, view);
+  holder.replaceChildren(element("div", {class: "bar"}, search.box, back), status, start, map?.box ?? noMap(), view);
+  map?.begin();
+  const goto = () => {
+    const place = data.names.indexOf(addressed(holder.id)?.get("keyword"));
+    if (place >= 0 && place < openable && place !== current) show(place, true);
+  };
   show(0, true);
+  goto();
+  window.addEventListener("hashchange", goto);
   let width = view.clientWidth;
   new ResizeObserver(() => {
     if (view.clientWidth === width) return;
