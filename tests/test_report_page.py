@@ -169,6 +169,36 @@ def test_the_map_shows_keywords_with_the_signs_of_their_edges_and_opens_them(pag
     assert page.evaluate("document.querySelector('.explorer').map.sigma.getCamera().getState().ratio") == 1
 
 
+def test_a_finger_passes_over_the_map_and_a_tap_opens_a_keyword(browser, file):
+    tab = browser.open(file, PHONE)
+    tab.send("Emulation.setTouchEmulationEnabled", enabled=True)
+    tab.evaluate("document.querySelector('.graphmap .canvas').scrollIntoView({block: 'center'})")
+    x, y, height = tab.evaluate("""(() => {
+        const box = document.querySelector(".graphmap .canvas").getBoundingClientRect();
+        return [box.left + 20, box.top + box.height / 2, scrollY];
+    })()""")
+    tab.send("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
+    for way in range(0, 201, 20):
+        tab.send("Input.dispatchTouchEvent", type="touchMove", touchPoints=[{"x": x, "y": y - way}])
+    tab.send("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+    tab.wait(f"scrollY > {height} + 100")
+    assert tab.texts(".view h4") == ["belly fat"] and tab.problems() == []
+    tab = browser.open(file, PHONE)
+    tab.send("Emulation.setTouchEmulationEnabled", enabled=True)
+    tab.evaluate("document.querySelector('.graphmap .canvas').scrollIntoView({block: 'center'})")
+    place = tab.evaluate("""(() => {
+        const {graph, sigma} = document.querySelector(".explorer").map;
+        const box = document.querySelector(".graphmap .canvas").getBoundingClientRect();
+        const node = graph.findNode((node, {label}) => label === "sleep");
+        const {x, y} = sigma.graphToViewport(graph.getNodeAttributes(node));
+        return {x: box.left + x, y: box.top + y};
+    })()""")
+    tab.send("Input.dispatchTouchEvent", type="touchStart", touchPoints=[place])
+    tab.send("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+    tab.wait("document.querySelector('.view h4').textContent === 'sleep'")
+    assert tab.problems() == []
+
+
 def test_a_browser_that_cannot_draw_the_map_has_the_rest(browser, file, tmp_path):
     """As where WebGL is switched off: the library itself fails."""
     text = file.read_text(encoding="utf-8")
