@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import NO_KEYWORD, TableSchema
 from stages.artifacts.tables import read_batches, read_frame
+from stages.data.example_texts import examples_schema
 from stages.data.schemas.items import EXAMPLES
 from stages.data.schemas.texts import TEXTS
 from stages.graph.schemas.clusters import CLUSTERS
@@ -174,14 +175,22 @@ def _examples(paths: DatasetPaths, keywords: pd.Series) -> pd.DataFrame:
     if not all(paths.table(kind).exists() for kind in ("clusters", "examples", "texts")):
         return pd.DataFrame(columns=columns)
     chosen = _clusters(paths, keywords)
-    found = _selected(paths, EXAMPLES, "example_id", chosen["example_id"],
-                      ["example_id", "source_id", "target_id", "negative_id"])
+    found = _members(paths, chosen["example_id"])
     found = chosen.merge(found, on="example_id").sort_values("example_id")
     roles = {"source": "source_id", "target": "target_id", "negative": "negative_id"}
     wanted = pd.concat([found[column] for column in roles.values()]).dropna().astype("int64").drop_duplicates()
     texts = _selected(paths, TEXTS, "text_id", wanted, ["text_id", "text"]).set_index("text_id")["text"]
     found = found.assign(**{role: found[column].map(texts) for role, column in roles.items()})[columns]
     return found.astype(object).where(found.notna(), None).reset_index(drop=True)
+
+
+def _members(paths: DatasetPaths, wanted: Iterable[int]) -> pd.DataFrame:
+    """Return the text ids of examples; those of plain texts have a source alone."""
+    schema = examples_schema(paths.table("examples"))
+    if schema is EXAMPLES:
+        return _selected(paths, schema, "example_id", wanted, ["example_id", "source_id", "target_id", "negative_id"])
+    found = _selected(paths, schema, "example_id", wanted, ["example_id", "text_id"], "examples")
+    return found.rename(columns={"text_id": "source_id"}).assign(target_id=None, negative_id=None)
 
 
 def _clusters(paths: DatasetPaths, keywords: pd.Series) -> pd.DataFrame:
@@ -197,9 +206,12 @@ def _clusters(paths: DatasetPaths, keywords: pd.Series) -> pd.DataFrame:
 
 
 def _selected(paths: DatasetPaths, schema: TableSchema, column: str, values: Iterable[int],
-              columns: list[str] | None = None) -> pd.DataFrame:
-    """Return the rows of a table whose ``column`` is among ``values``, read in pieces."""
-    wanted = pa.array(sorted(set(values)), pa.int64())
+              columns: list[str] | None = None, table: str | None = None) -> pd.DataFrame:
+    """Return the rows of a table whose ``column`` is among ``values``, read in pieces; its file may have another name.
+
+    ``table`` is that name.
+    """
+    wanted, path = pa.array(sorted(set(values)), pa.int64()), paths.table(table or schema.name)
     pieces = [batch.filter(pc.is_in(batch[column].cast(pa.int64()), value_set=wanted))
-              for batch in read_batches(paths.table(schema.name), schema, columns, _ROWS)]
-    return pa.concat_tables(pieces).to_pandas() if pieces else read_frame(paths.table(schema.name), schema, columns)
+              for batch in read_batches(path, schema, columns, _ROWS)]
+    return pa.concat_tables(pieces).to_pandas() if pieces else read_frame(path, schema, columns)
