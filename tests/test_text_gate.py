@@ -84,4 +84,4 @@ def test_damaged_files_are_read_or_refused_row_by_row():
 def test_the_harness_sees_what_the_gate_is_for(monkeypatch):
     monkeypatch.setattr("stages.data.deduplication.checks.text_fault", lambda text, name: "")
     monkeypatch.setattr("tests.harness.inputs.TOKENS", ["\0"])
-    assert any(damaged_input(draw(11, number)).fault == "a text with NUL is taken" for number in range(60))
+    assert any(damaged_input(draw(11, number)).fault == "a text with NUL is taken" for number in range(400))
