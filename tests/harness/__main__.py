@@ -5,9 +5,11 @@ import sys
 
 from tests.harness import cases
 from tests.harness.bits import damaged_table
+from tests.harness.inputs import damaged_input
 from tests.harness.params import damaged_params
 
-KINDS = {"params": damaged_params, "bits": damaged_table}
+KINDS: dict[str, cases.Case] = {
+    "mutate": lambda chance: chance.choice([damaged_params, damaged_input])(chance), "bits": damaged_table}
 
 
 def main() -> int:
