@@ -71,6 +71,20 @@ def _fail(message: str) -> NoReturn:
     sys.exit(1)
 
 
+def _say_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"keycontrast {version('keycontrast')}")
+        raise typer.Exit
+
+
+@app.callback()
+def keycontrast(asked: Annotated[bool, typer.Option(
+        "--version", callback=_say_version, is_eager=True, help="say which version this is")] = False) -> None:
+    """Take the options that stand before a command; its help is that of ``app``."""
+
+
 @app.command()
 def run(targets: Annotated[list[str] | None, typer.Argument(
         help="stages or instances, such as evaluate_hcl or train_hcl@hcl; everything if none is named")] = None,
@@ -130,6 +144,8 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
         for name, title in names.items():
             typer.echo(f"{name:{max(map(len, names))}}  {title}")
         return
+    if data is not None and not data.is_dir():
+        raise InputError(f"--data {data}: no such folder. Name the one that holds the recipe's data.")
     change = recipes.plan(recipe, None if data is None else str(data), changes=changes or (), models=model or ())
     typer.echo(change.difference or f"params.yaml already is recipe {recipe}.")
     for line in change.sizes:
@@ -415,15 +431,40 @@ def read(folder: Annotated[Path, typer.Argument(help="folder that `judge sheets`
 
 
 @app.command()
+def verify() -> None:
+    """Compare all artifacts, and DVC's cache of them, with what dvc.lock names, byte by byte.
+
+    Example: `keycontrast verify`
+    """
+    from pipeline.verify import show_verified
+
+    raise typer.Exit(0 if show_verified(Console()) else 1)
+
+
+@app.command()
+def report(show: Annotated[bool, typer.Option("--open", help="open the page in a browser")] = False) -> None:
+    """Say where the report page is, and open it.
+
+    The page is made by `keycontrast run`; this command makes nothing.
+
+    Example: `keycontrast report --open`
+    """
+    from pipeline.report_page import show_page
+
+    show_page(Console(), opened=show)
+
+
+@app.command()
 def doctor() -> None:
     """Check versions, language pipeline, encoder, DVC, disk, memory and device; name every problem at once.
 
     Example: `keycontrast doctor`
     """
-    from pipeline.doctor import diagnose, report
+    from pipeline.doctor import diagnose
+    from pipeline.doctor import report as report_findings
     from pipeline.running.environment import settle_environment
 
     settle_environment(Path())
     findings = diagnose()
-    report(findings, Console())
+    report_findings(findings, Console())
     raise typer.Exit(1 if any(finding.problem for finding in findings) else 0)

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -20,7 +19,7 @@ from pipeline.datasets import dataset_with
 from pipeline.drawings import Neighbour, SignedEdge, neighbourhood_svg
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import NO_KEYWORD
-from stages.artifacts.tables import atomic_file, check_columns
+from stages.artifacts.tables import atomic_file, check_columns, read_table
 from stages.data.example_texts import examples_schema
 from stages.data.schemas.items import EXAMPLES
 from stages.data.schemas.texts import TEXTS
@@ -120,7 +119,7 @@ def neighbourhood(paths: DatasetPaths, centre: int, limit: int | None, hops: int
 
 def _rows(path: Path, where: pc.Expression, columns: list[str] | None = None) -> pd.DataFrame:
     """Return the rows of a table that pass ``where``; row groups that cannot hold any are not read."""
-    return pq.read_table(path, columns=columns, filters=where).to_pandas()
+    return read_table(path, columns=columns, filters=where).to_pandas()
 
 
 def _touching(edges: Path, ids: Iterable[int]) -> pd.DataFrame:
@@ -233,7 +232,7 @@ def show(keyword: str, dataset: str | None, limit: int, hops: int, svg: Path | N
 
 def _print_node(part: Neighbourhood, paths: DatasetPaths, console: Console) -> None:
     node = part.centre
-    columns = pq.read_table(paths.table("nodes"), columns=["centrality", "component", "community"])
+    columns = read_table(paths.table("nodes"), columns=["centrality", "component", "community"])
     rank = pc.sum(pc.greater(columns["centrality"], node["centrality"])).as_py() + 1
     shared = {name: pc.sum(pc.equal(columns[name], int(node[name]))).as_py() for name in ("component", "community")}
     name = printable(str(node["keyword"]))

@@ -179,3 +179,16 @@ def test_results_of_classifiers_stand_beside_their_floors(tmp_path):
 @pytest.mark.parametrize(("seconds", "text"), [(8.24, "8.2 s"), (185.4, "3 min 05 s"), (7440, "2 h 04 min")])
 def test_durations(seconds, text):
     assert duration(seconds) == text
+
+
+def test_the_version_is_said(tmp_path):
+    from importlib.metadata import version
+
+    said = subprocess.run([sys.executable, "-m", "pipeline", "--version"], capture_output=True, text=True, check=True)
+    assert said.stdout == f"keycontrast {version('keycontrast')}\n"
+
+
+def test_data_that_is_nowhere_is_refused_before_anything_is_written(tmp_path):
+    said = subprocess.run([sys.executable, "-m", "pipeline", "use", "paper-hcl-qqp", "--data", str(tmp_path / "no")],
+                          capture_output=True, text=True, cwd=ROOT)
+    assert said.returncode == 1 and "no: no such folder. Name the one that holds" in said.stderr

@@ -55,6 +55,8 @@ def test_each_caption_can_be_a_source_once(tmp_path):
     found = {texts[row.source_id]: (texts[row.target_id], [texts[number] for number in row.reference_ids], row.split)
              for row in made.examples.itertuples()}
     assert len(found) == len(made.examples) == sum(map(len, groups.values()))
+    assert made.counts["groups"] == len(groups)
+    assert made.counts["triples_by_negative_source"]["none"] == len(found)
     for members in groups.values():
         for place, text in enumerate(members):
             target, references, _ = found[text]

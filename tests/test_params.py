@@ -116,7 +116,7 @@ def test_params_that_dvc_cannot_read_whole_are_refused_before_it_does(sample, tm
     del whole["keyword_datasets"], whole["runtime"]["workers"]
     file.write_text(yaml.safe_dump(whole))
     assert load_params(file).runtime.workers == 1
-    with pytest.raises(InputError, match=r"leaves out runtime.workers, keyword_datasets, .*use sample-mine"):
+    with pytest.raises(InputError, match=r"leaves out keyword_datasets, runtime.workers, .*use sample-mine"):
         load_params(file, whole=True)
 
 

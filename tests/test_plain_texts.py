@@ -2,16 +2,18 @@
 
 import itertools
 import json
+import re
 from collections import Counter
 
 import pandas as pd
 import pyarrow as pa
 import pytest
 from ingest_rows import dataset, ingested
+from report_outline import assert_sound, part
 
 from pipeline.neighbourhood import example_texts
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import DatasetPaths
+from stages.artifacts.paths import REPORT_PAGE, DatasetPaths
 from stages.artifacts.tables import Provenance, as_table, read_frame, write_table
 from stages.data.example_texts import all_text_ids, is_single, read_examples, training_text_ids
 from stages.data.items.counts import summary
@@ -24,6 +26,7 @@ from stages.params import parse_params
 from stages.params.data import Dataset, Graph, Ingest
 from stages.ranking import rank
 from stages.results.page.explorer import explorer_data, read_graph
+from stages.results.report import main
 from stages.runtime.errors import InputError
 
 TEXTS = ["Sourdough bread needs a warm oven.", "The warm oven burns fresh bread.", "Fresh bread and old graphs.",
@@ -128,6 +131,21 @@ def test_page_and_command_show_the_texts_of_a_phrase(tmp_path, monkeypatch):
     assert found["source"].tolist() == TEXTS[:2] and found["target"].isna().all()
     shown = explorer_data(read_graph(paths), 100_000)
     assert [one[4:] for one in shown["examples"] if one[1] == "warm oven"][0] == [TEXTS[0], None, None]
+
+
+def test_the_page_of_plain_texts_speaks_of_texts(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path)
+    assert text_graph.main(["mine"]) == 0 and main([]) == 0
+    page = REPORT_PAGE.read_text(encoding="utf-8")
+    assert_sound(page)
+    assert re.findall(r'<section aria-labelledby="([^"]+)"', page) == ["corpus", "ran"]
+    corpus = part(page, "corpus")
+    assert "those that share texts" in corpus and "data-single" in corpus and "share most texts with them" in corpus
+    before, _, more = corpus.partition("More of the graph")
+    assert "An edge counts the texts that contain both" in more
+    for word in ("negative", "training examples"):
+        assert word not in re.sub("<script.*?</script>", "", before, flags=re.DOTALL)
 
 
 def test_a_graph_of_no_phrases_is_empty_and_evaluated_texts_have_no_part(tmp_path, monkeypatch):

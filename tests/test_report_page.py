@@ -169,6 +169,36 @@ def test_the_map_shows_keywords_with_the_signs_of_their_edges_and_opens_them(pag
     assert page.evaluate("document.querySelector('.explorer').map.sigma.getCamera().getState().ratio") == 1
 
 
+def test_a_finger_passes_over_the_map_and_a_tap_opens_a_keyword(browser, file):
+    tab = browser.open(file, PHONE)
+    tab.send("Emulation.setTouchEmulationEnabled", enabled=True)
+    tab.evaluate("document.querySelector('.graphmap .canvas').scrollIntoView({block: 'center'})")
+    x, y, height = tab.evaluate("""(() => {
+        const box = document.querySelector(".graphmap .canvas").getBoundingClientRect();
+        return [box.left + 20, box.top + box.height / 2, scrollY];
+    })()""")
+    tab.send("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
+    for way in range(0, 201, 20):
+        tab.send("Input.dispatchTouchEvent", type="touchMove", touchPoints=[{"x": x, "y": y - way}])
+    tab.send("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+    tab.wait(f"scrollY > {height} + 100")
+    assert tab.texts(".view h4") == ["belly fat"] and tab.problems() == []
+    tab = browser.open(file, PHONE)
+    tab.send("Emulation.setTouchEmulationEnabled", enabled=True)
+    tab.evaluate("document.querySelector('.graphmap .canvas').scrollIntoView({block: 'center'})")
+    place = tab.evaluate("""(() => {
+        const {graph, sigma} = document.querySelector(".explorer").map;
+        const box = document.querySelector(".graphmap .canvas").getBoundingClientRect();
+        const node = graph.findNode((node, {label}) => label === "sleep");
+        const {x, y} = sigma.graphToViewport(graph.getNodeAttributes(node));
+        return {x: box.left + x, y: box.top + y};
+    })()""")
+    tab.send("Input.dispatchTouchEvent", type="touchStart", touchPoints=[place])
+    tab.send("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+    tab.wait("document.querySelector('.view h4').textContent === 'sleep'")
+    assert tab.problems() == []
+
+
 def test_a_browser_that_cannot_draw_the_map_has_the_rest(browser, file, tmp_path):
     """As where WebGL is switched off: the library itself fails."""
     text = file.read_text(encoding="utf-8")
@@ -573,3 +603,24 @@ def test_an_address_shows_what_its_sender_saw(browser, file):
     again.wait(f"document.querySelector('.view h4').textContent === {json.dumps(ATTACK)}")
     again.evaluate("location.hash = '#map-tiny?keyword=nobody'")
     assert again.problems() == [] and again.evaluate("window.attacked === undefined")
+
+
+def test_two_classifiers_are_compared_text_by_text(browser, three):
+    tab = browser.open(three, WIDE)
+    tab.evaluate("location.hash = '#compare-mistakes-clld-0'")
+    tab.wait("document.querySelector('.mistakes').checkVisibility()")
+    data = json.loads(tab.evaluate("document.getElementById('mistakes-clld-0').textContent"))
+    first, second = (data["runs"].index(name) for name in ("ct/13", "clald"))
+    tab.choose(".mistakes label:nth-child(3) select", str(second))
+    for kind, holds in (("first", lambda one, other: one is None and other is not None),
+                        ("second", lambda one, other: one is not None and other is None),
+                        ("both", lambda one, other: one is not None and other is not None)):
+        tab.choose(".mistakes label:nth-child(4) select", kind)
+        count = sum(holds(item[3][first], item[3][second]) for item in data["items"])
+        of_texts = f"of {count} text{'' if count == 1 else 's'}; of all, ct/13 alone is right in "
+        assert of_texts in tab.texts(".mistakes .status")[0] if count else not tab.texts(".mistakes article")
+        table = saved(tab, ".mistakes .controls button")
+        assert table[0][:5] == ["example", "class", "text", "said by ct/13", "probability of ct/13"]
+        assert len(table) == 1 + count
+    assert tab.evaluate("location.hash") == "#shown-mistakes-clld-0?second=clald&only=both"
+    assert tab.problems() == [] and tab.evaluate("window.attacked === undefined")

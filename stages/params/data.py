@@ -43,6 +43,7 @@ def _encoding_exists(name: str) -> str:
 
 LayoutName = Annotated[str, AfterValidator(_layout_exists)]
 Encoding = Annotated[str, AfterValidator(_encoding_exists)]
+Separator = Literal[",", ";", "|", "\t"]
 
 
 class OwnColumns(Block):
@@ -53,6 +54,7 @@ class OwnColumns(Block):
     columns: dict[str, str | list[str] | None] = Field(default_factory=dict, description="names, by role")
     encoding: Encoding = "utf-8"
     quoting: Literal["standard", "none"] = "standard"
+    separator: Separator | None = None
 
     _layout_fills = model_validator(mode="before")(_filled)
 
@@ -86,6 +88,8 @@ class Dataset(Block):
                                                     "out, it is latin-1 for trec, cp1252 for rt_polarity and text_gcn; "
                                                     "a post of newsgroups that is not of it is read as latin-1")
     quoting: Literal["standard", "none"] = Field("standard", description="of CSV and TSV: RFC 4180, or none at all")
+    separator: Separator | None = Field(None, description="of the columns of CSV and TSV: `,` `;` `|` or a tab; null: "
+                                                          "a comma in .csv, a tab in .tsv")
     language: str = Field("en", pattern="^[a-z]{2}$")
     turn_mark: str = Field("[SEP]", min_length=1, description="dialogue: what separates the turns of a context that "
                                                               "comes as one text; turns are joined by [SEP]")

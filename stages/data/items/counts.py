@@ -55,9 +55,11 @@ def _source_counts(found: Connected, params: "Ingest") -> dict[str, Any]:
         "components": {"count": int(np.count_nonzero(sizes)), "largest_texts": int(sizes.max(initial=0))},
         "negative_source": params.neg_source, "split_by": params.split_by}
     if partners is None:
-        groups = int(np.count_nonzero(np.diff(found.captions.bounds) > 1)) if found.captions else 0
+        sizes = np.diff(found.captions.bounds) if found.captions else np.empty(0, dtype=np.int64)
+        groups = int(np.count_nonzero(sizes > 1))
+        items = int(sizes[sizes > 1].sum()) if params.caption_source == "each" else groups
         return counts | {"groups": groups, "caption_source": params.caption_source,
-                         "triples_by_negative_source": {"given": 0, "labelled": 0, "retrieved": groups, "none": groups}}
+                         "triples_by_negative_source": {"given": 0, "labelled": 0, "retrieved": items, "none": items}}
     rules, pairs = partners.rule_counts(), len(partners.duplicates)
     if taken.structure in CONTINUATIONS:
         return counts | _continuation_counts(found, rules[rule_of(taken.structure, params)], params)

@@ -28,7 +28,7 @@ def is_paired(layout: str) -> bool:
 
 def layout_of(named: Any) -> BoundLayout:
     """Return the layout that the params of a data set, or of some of its files, name, with the columns of its roles."""
-    return bound(LAYOUTS[named.layout], named.columns, named.quoting)
+    return bound(LAYOUTS[named.layout], named.columns, named.quoting, named.separator)
 
 
 def forms_of(dataset: Any) -> list[Any]:

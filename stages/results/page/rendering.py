@@ -19,7 +19,7 @@ PAGE_FILE = "index.html"
 _FIRST = ("theme.js",)
 _LIBRARIES = ("graphology.min.js", "sigma.min.js")
 _SCRIPTS = ("dom.js", "marks.js", "hints.js", "tables.js", "curves.js", "map.js", "explorer.js", "generations.js",
-            "contents.js")
+            "mistakes.js", "contents.js")
 
 
 def rendered(page: Page) -> dict[str, bytes]:

@@ -91,6 +91,7 @@ function startMap(holder, data, follow) {
   function readColours() {
     colours = {ink: pageColour("ink"), muted: pageColour("muted"), line: pageColour("line"), paper: pageColour("paper"),
       positive: pageColour("good", 0.6), negative: pageColour("bad", 0.6), strongpositive: pageColour("good"),
+      faintpositive: pageColour("good", 0.25), faintnegative: pageColour("bad", 0.25),
       strongnegative: pageColour("bad"), plain: pageColour("edge")};
     for (const {colour} of communities.values()) colours[colour] = pageColour(colour);
   }
@@ -124,7 +125,7 @@ function startMap(holder, data, follow) {
       },
       edgeReducer: (edge, own) => {
         const strong = chosen !== null && graph.target(edge) === String(chosen);
-        return {...own, color: colours[(strong ? "strong" : "") + own.sign], size: strong ? 3 : 1, zIndex: strong ? 1 : 0};
+        return {...own, color: colours[(strong ? "strong" : chosen === null ? "" : "faint") + own.sign], size: strong ? 3 : 1, zIndex: strong ? 1 : 0};
       },
     });
     sigma.on("clickNode", ({node}) => follow(Number(node)));
@@ -137,14 +138,26 @@ function startMap(holder, data, follow) {
     };
     new MutationObserver(repaint).observe(document.documentElement, {attributes: true, attributeFilter: ["data-theme"]});
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
+    enter(false);
     holder.map = {graph, sigma};
   }
 
-  // A wheel turns the page until the reader has pressed on the map: it would be a trap on the way down.
+  // Wheel and finger move the page until the reader has pressed on the map: it would be a trap on the way down.
   let entered = false;
-  box.addEventListener("pointerdown", () => { entered = true; });
-  box.addEventListener("pointerleave", () => { entered = false; });
+  let passing = false;
+  const enter = (inside) => {
+    entered = inside;
+    if (sigma) sigma.getCanvases().mouse.style.touchAction = inside ? "none" : "pan-y";
+  };
+  drawing.addEventListener("click", () => enter(true));
+  drawing.addEventListener("pointerdown", (event) => { if (event.pointerType === "mouse") enter(true); });
+  drawing.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") enter(false); });
+  document.addEventListener("pointerdown", (event) => { if (!drawing.contains(event.target)) enter(false); });
   drawing.addEventListener("wheel", (event) => { if (!entered && !event.ctrlKey) event.stopPropagation(); }, {capture: true});
+  drawing.addEventListener("touchstart", (event) => { passing = !entered && event.touches.length === 1; }, {capture: true});
+  for (const kind of ["touchstart", "touchmove", "touchend"]) {
+    drawing.addEventListener(kind, (event) => { if (passing) event.stopPropagation(); }, {capture: true});
+  }
 
   /** Mark a keyword and those it receives from, and bring it into sight. */
   function choose(place) {
