@@ -95,6 +95,8 @@ def test_use_lists_shows_and_writes(project):
     assert (project / "params.yaml").read_text() == before
     assert "did you mean 'two'?" in told(keycontrast(project, "use", "tow"))
     assert "--data FOLDER" in told(keycontrast(project, "use", "outside"))
+    assert "--data in here: no such folder" in told(keycontrast(project, "use", "outside", "--data", "in here"))
+    (project / "in here").mkdir()
     assert keycontrast(project, "use", "outside", "--data", "in here").returncode == 0
     assert load_params(project / "params.yaml").datasets["far"].source == "in here/far"
     assert keycontrast(project, "use", "one").returncode == 0
