@@ -75,8 +75,11 @@ def _files(out: Mapping[str, Any], cache: Path) -> Iterator[tuple[str, str]]:
 def _faults(stage: str, root: Path, path: str, digest: str, cache: Path, seen: set[str]) -> Iterator[Fault]:
     again = f"Make it again: `keycontrast stage {stage} --force`."
     kept, here = _object(cache, digest), root / path
-    if digest.endswith(".dir"):
-        yield Fault(stage, path, "the list of its files is not in DVC's cache, or damaged there", again)
+    if digest.endswith(".dir"):  # a folder that DVC does not cache, or whose list is damaged there
+        if not here.is_dir():
+            yield Fault(stage, path, "is not there, nor whole in DVC's cache", again)
+        elif _listed(here) != digest:
+            yield Fault(stage, path, "has other files than its stage has written", again)
         return
     sound = kept.is_file() and _md5(kept) == digest
     if kept.is_file() and not sound and digest not in seen:
@@ -88,6 +91,13 @@ def _faults(stage: str, root: Path, path: str, digest: str, cache: Path, seen: s
     elif not (kept.is_file() and here.samefile(kept)) and _md5(here) != digest:
         back = f"`dvc checkout --force {path}` brings it back." if sound else again
         yield Fault(stage, path, "has other bytes than its stage has written", back)
+
+
+def _listed(folder: Path) -> str:
+    """Return the digest that DVC gives a folder: of the list of its files, by path, with the MD5 of each."""
+    files = sorted((file.relative_to(folder).as_posix(), file) for file in folder.rglob("*") if file.is_file())
+    listing = json.dumps([{"md5": _md5(file), "relpath": name} for name, file in files])
+    return hashlib.md5(listing.encode(), usedforsecurity=False).hexdigest() + ".dir"
 
 
 def _object(cache: Path, digest: str) -> Path:

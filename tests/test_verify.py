@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -91,6 +92,20 @@ def test_a_hard_link_is_damaged_in_the_cache_too(project):
     sound, said = verified(project)
     assert not sound
     assert "DVC's cache of artifacts/a.txt is damaged. Delete it. Make it again: `keycontrast stage a" in said
+
+
+def test_a_folder_that_dvc_does_not_cache_is_compared_file_by_file(project):
+    """Its digest is DVC's own, whatever that is made of."""
+    (project / "dvc.yaml").write_text(yaml.safe_dump({"stages": {"plots": {
+        "cmd": "mkdir -p plots/in && echo 1 > plots/z.csv && echo 2 > plots/in/a.csv",
+        "outs": [{"plots": {"cache": False}}]}}}))
+    subprocess.run([sys.executable, "-m", "dvc", "repro", "-q", "--force"], check=True)
+    assert verified(project)[0]
+    (project / "plots" / "z.csv").write_text("3")
+    assert "plots: has other files than its stage has written. Make it again: `keycontrast stage plots" in (
+        verified(project)[1])
+    shutil.rmtree(project / "plots")
+    assert "plots: is not there, nor whole in DVC's cache" in verified(project)[1]
 
 
 def test_the_harness_goes_on_where_it_was(tmp_path, capsys):
