@@ -95,8 +95,8 @@ def killed_and_resumed(tmp_path_factory):
     first[1].kill()  # it waits for the other
     first[1].join()
     scratch = folder / "0" / SCRATCH / "train_hcl" / "hcl" / "13" / "checkpoints"
-    current = next(scratch.glob("*/current"))
-    state = json.loads((current.parent / str(json.loads(current.read_text())["state"]) / "state.json").read_text())
+    last = max(scratch.glob("*/*/whole.json"), key=lambda record: int(record.parent.name)).parent
+    state = json.loads((last / "state.json").read_text())
     second = start_two(folder)
     for one in second:
         one.join(timeout=60)
