@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 from stages.artifacts.tables import atomic_file
 from stages.data.language.annotators import load_annotator
 from stages.data.language.tokens import rebuild_docs, token_table
-from stages.keywords import yake
+from stages.keywords import embedrank, yake
 from stages.metrics.keyphrases import KeyphraseScore, keyphrase_scores
 from stages.normal_form import normal_form
-from stages.params.data import Yake
+from stages.params.data import EmbedRank, Yake
 from stages.ranking import rank
 from stages.ranking.chunks import Chunks, with_chunks
 from stages.ranking.package import package_component
@@ -98,8 +98,14 @@ def systems(language: str = "en") -> dict[str, Callable[[pa.Table, Sequence[str]
             found[f"{name}, {words}"] = partial(_ours, method, chunks)
     for words, chunks in kinds:
         found[f"*pytextrank (the package)*, {words}"] = partial(_packaged, chunks)
+    found["Embeddings, IDF and position (`embedrank`), chunks with adjectives"] = _embedded
     return {**found, "YAKE": lambda tokens, texts: _listed(yake.run(tokens, Yake(phrases=_PHRASES)), texts),
             "*YAKE (the package)*": lambda _, texts: package_phrases(texts, language)}
+
+
+def _embedded(tokens: pa.Table, texts: Sequence[str]) -> Phrases:
+    settings = EmbedRank(phrases=_PHRASES, chunks="adjectives")
+    return _listed(embedrank.run(tokens, settings, InverseFrequency.over_tables([tokens])), texts)
 
 
 def _packaged(chunks: Chunks, tokens: pa.Table, texts: Sequence[str]) -> Phrases:

@@ -1,6 +1,5 @@
 """Values of artifacts as text that may safely be printed: no markup, no control characters, no long lines."""
 
-import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,12 +8,12 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from stages.runtime.errors import plain
+
 CELL = 120
 _LIST = 12
 # With what a cell of CSV begins that a spreadsheet computes; a tab or a carriage return may stand before it.
 _FORMULA = frozenset("=+-@\t\r")
-# What turns the direction of all that follows, or breaks a line where terminals do not agree on it.
-_TURNING = frozenset("\u2028\u2029\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def printable(text: str, keep: str = "") -> str:
@@ -24,17 +23,7 @@ def printable(text: str, keep: str = "") -> str:
         text: anything; an artifact may hold what would move a terminal's cursor or hide what is beside it.
         keep: characters left as they are, such as a newline.
     """
-    if text.isprintable():
-        return text
-    return "".join(_escaped(letter) if letter not in keep and _unsafe(letter) else letter for letter in text)
-
-
-def _unsafe(letter: str) -> bool:
-    return letter in _TURNING or unicodedata.category(letter) in ("Cc", "Cs")
-
-
-def _escaped(letter: str) -> str:
-    return letter.encode("unicode_escape").decode("ascii")
+    return text if text.isprintable() else plain(text, keep)
 
 
 def no_formula(text: str) -> str:

@@ -12,6 +12,7 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
+from pipeline.judgement.cli import judge
 from stages.runtime.errors import InputError, unwritten
 from stages.runtime.log import configure
 
@@ -69,6 +70,20 @@ def _fail(message: str) -> NoReturn:
     # Names and texts of the data stand in messages.
     sys.stderr.write(printable(f"keycontrast: {message}\n", keep="\n"))
     sys.exit(1)
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"keycontrast {version('keycontrast')}")
+        raise typer.Exit
+
+
+@app.callback()
+def keycontrast(asked: Annotated[bool, typer.Option(
+        "--version", callback=_say_version, is_eager=True, help="say which version this is")] = False) -> None:
+    """Take the options that stand before a command; its help is that of ``app``."""
 
 
 @app.command()
@@ -130,6 +145,8 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
         for name, title in names.items():
             typer.echo(f"{name:{max(map(len, names))}}  {title}")
         return
+    if data is not None and not data.is_dir():
+        raise InputError(f"--data {data}: no such folder. Name the one that holds the recipe's data.")
     change = recipes.plan(recipe, None if data is None else str(data), changes=changes or (), models=model or ())
     typer.echo(change.difference or f"params.yaml already is recipe {recipe}.")
     for line in change.sizes:
@@ -314,7 +331,8 @@ def keywords(file: Annotated[str, typer.Argument(
              column: Annotated[str | None, typer.Option(help="of the texts in a table; text by default")] = None,
              top: Annotated[int, typer.Option(min=1, help="phrases per text at most")] = 10,
              method: Annotated[str | None, typer.Option(
-                 help="tfidf (by default), pytextrank, positionrank, topicrank, mihalcea or yake")] = None,
+                 help="tfidf (by default), pytextrank, positionrank, topicrank, mihalcea, yake; embedrank is "
+                      "best and slow")] = None,
              as_csv: Annotated[bool, typer.Option("--csv", help="a row per phrase, as CSV")] = False,
              as_json: Annotated[bool, typer.Option("--jsonl", help="an object per text, as JSON lines")] = False,
              out: Annotated[Path | None, typer.Option(help="Parquet file to write, of schema phrases")] = None,
@@ -371,46 +389,31 @@ def unpack(file: Annotated[Path, typer.Argument(help="results.tar.gz of a packed
     show_unpacked(file, force, Console())
 
 
-judge = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown",
-                    help="Human evaluation: blinded sheets for raters, and what they say.")
 app.add_typer(judge, name="judge")
 
 
-@judge.command()
-def sheets(runs: Annotated[list[str], typer.Argument(help="runs to be judged beside each other")],
-           out: Annotated[Path, typer.Option(help="folder to write the sheets and their key into")],
-           like: Annotated[str | None, typer.Option(help="hcl or pgkpr: that paper's items, raters and scale; by "
-                                                         "default that of the runs")] = None,
-           items: Annotated[int | None, typer.Option(min=1, help="items judged, a seeded sample; by default "
-                                                                    "100, or all if the runs share fewer")] = None,
-           raters: Annotated[int | None, typer.Option(min=1, help="raters, one sheet each")] = None,
-           per_item: Annotated[int | None, typer.Option(min=1, help="raters of each item; all by default")] = None,
-           scale: Annotated[str | None, typer.Option(help="lowest and highest score, such as 1-3")] = None,
-           criteria: Annotated[str | None, typer.Option(help="comma-separated, such as fluency,diversity")] = None,
-           references: Annotated[bool, typer.Option("--references", help="the reference is one more system")] = False,
-           seed: Annotated[int | None, typer.Option(help="of sample and order; the project's by default")] = None,
-           ) -> None:
-    """Write one blinded, shuffled sheet per rater, instructions, and the key that tells which run wrote what.
+@app.command()
+def verify() -> None:
+    """Compare all artifacts, and DVC's cache of them, with what dvc.lock names, byte by byte.
 
-    Example: `keycontrast judge sheets hcl hcl-no-graph --out judging --items 50`
+    Example: `keycontrast verify`
     """
-    from pipeline.judgement import command as judging
+    from pipeline.verify import show_verified
 
-    judging.sheets(runs, out, Console(), like=like, items=items, raters=raters, per_item=per_item, scale=scale,
-                   criteria=criteria, references=references, seed=seed)
+    raise typer.Exit(0 if show_verified(Console()) else 1)
 
 
-@judge.command()
-def read(folder: Annotated[Path, typer.Argument(help="folder that `judge sheets` wrote")],
-         partial: Annotated[bool, typer.Option("--partial", help="take sheets that are not filled in whole")] = False,
-         weights: Annotated[str, typer.Option(help="of Cohen's kappa: none, linear or quadratic")] = "none") -> None:
-    """Read the filled sheets: mean per run, agreement of the raters, paired tests.
+@app.command()
+def report(show: Annotated[bool, typer.Option("--open", help="open the page in a browser")] = False) -> None:
+    """Say where the report page is, and open it.
 
-    Example: `keycontrast judge read judging`
+    The page is made by `keycontrast run`; this command makes nothing.
+
+    Example: `keycontrast report --open`
     """
-    from pipeline.judgement import command as judging
+    from pipeline.report_page import show_page
 
-    judging.read(folder, Console(), partial=partial, weights=weights)
+    show_page(Console(), opened=show)
 
 
 @app.command()
@@ -419,10 +422,11 @@ def doctor() -> None:
 
     Example: `keycontrast doctor`
     """
-    from pipeline.doctor import diagnose, report
+    from pipeline.doctor import diagnose
+    from pipeline.doctor import report as report_findings
     from pipeline.running.environment import settle_environment
 
     settle_environment(Path())
     findings = diagnose()
-    report(findings, Console())
+    report_findings(findings, Console())
     raise typer.Exit(1 if any(finding.problem for finding in findings) else 0)

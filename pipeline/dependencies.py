@@ -32,6 +32,8 @@ WITHOUT = {
     "stages.runtime.log": "lines for people",
     "stages.runtime.memory": "gives memory back",
     "stages.runtime.errors": "words of errors",
+    "stages.runtime.tethered": "ends a stage with its command, before it has imported anything",
+    "stages.runtime.durable": "waits for the disk",
 }
 _ALWAYS = ("stages.runtime.settings",)  # which only the process imports
 

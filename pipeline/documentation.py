@@ -58,6 +58,7 @@ def _instance(entry: dict[str, Any]) -> str:
     if group == "ranked_datasets":
         return "data set of pairs" if METHODS[name].needs_pairs else "data set"
     return {"datasets": "data set", "own_encoders": "data set of pairs",
+            "text_datasets": "data set of plain texts",
             "paired_datasets": "data set of pairs", "compared_datasets": "data set of pairs",
             "tagged_datasets": "data set of pairs", "contrasted_datasets": "data set of pairs",
             "paraphrase_datasets": "data set of pairs", "keyword_datasets": "data set",

@@ -22,7 +22,7 @@ from pipeline.neighbourhood import DRAWINGS, slug, write_drawing
 from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import NO_KEYWORD
-from stages.artifacts.tables import check_columns, read_batches
+from stages.artifacts.tables import check_columns, read_batches, read_table
 from stages.data.example_texts import read_examples, training_text_ids
 from stages.data.language.annotators import load_annotator
 from stages.data.language.tokens import token_table
@@ -179,7 +179,7 @@ def _language(paths: DatasetPaths | None, params: Params) -> str:
 
 def _row(paths: DatasetPaths, kind: str, text_id: int) -> pa.Table:
     check_columns(paths.table(kind), SCHEMAS[kind])
-    return pq.read_table(paths.table(kind), filters=pc.field("text_id") == text_id)
+    return read_table(paths.table(kind), filters=pc.field("text_id") == text_id)
 
 
 def training_idf(paths: DatasetPaths) -> InverseFrequency:

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 from stages.data.layouts.layout import TABLES, BoundLayout, Column, Layout
 from stages.data.reading.files import file_format, read_table
-from stages.data.reading.rows import RawRow, RowMaker, is_unicode
+from stages.data.reading.rows import RawRow, RowMaker, is_unicode, text_fault
 from stages.data.reading.text import character_problem, is_sound, text_lines
 from stages.runtime.errors import InputError, nearest
 
@@ -19,6 +19,7 @@ _DOCUMENT = ".json"
 # How the readers name what is an option here.
 _WORDS = (("the data set's `encoding`", "--encoding"),
           (r"; or, if (?:marks|they) are ordinary characters in this file, set the data set's `quoting` to none", ""),
+          ("set the data set's `separator` to ';'", "write it with commas"),
           ("Remove it from `files`, or fetch it again", "Fetch it again"))
 
 
@@ -69,6 +70,8 @@ def _stream_lines(stream: TextIO) -> Iterator[str]:
         for number, line in enumerate(stream, 1):
             if not is_unicode(line):
                 raise _not_decoded(number)
+            if fault := text_fault(line, f"line {number}"):
+                raise InputError(f"standard input: {fault.partition(': ')[2]}.")
             if line.strip():
                 yield line.strip()
     except UnicodeDecodeError as error:
@@ -109,6 +112,8 @@ def _of_lines(file: Path, encoding: str) -> Iterator[str]:
             raise InputError(f"{file}: {character_problem(line, encoding, number)}")
         if line.strip():
             found = True
+            if fault := text_fault(line, f"line {number}"):
+                raise InputError(f"{file}: {fault.partition(': ')[2]}.")
             yield line.strip()
     if not found:
         raise InputError(f"{file}: the file has no text. It should hold one per line.")
@@ -146,9 +151,8 @@ def _text(file: Path, row: RawRow, column: str) -> str:
                          f"--column, or write it in quotation marks.")
     if not value.strip():
         raise InputError(f"{place}: column {column!r} is empty. Fill it in, or leave the row out.")
-    if not is_unicode(value):
-        raise InputError(f"{place}: column {column!r} holds half a surrogate pair. Write the character as a whole, or "
-                         f"leave the row out.")
+    if fault := text_fault(value, f"column {column!r}"):
+        raise InputError(f"{place}: {fault.partition(': ')[2]}.")
     return value.strip()
 
 

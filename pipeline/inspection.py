@@ -16,9 +16,10 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.cells import print_rows, printable
+from pipeline.running.lockfile import read_lock
 from pipeline.schemas import SCHEMAS
 from stages.artifacts.schemas import TableSchema
-from stages.artifacts.tables import METADATA_KEY
+from stages.artifacts.tables import METADATA_KEY, read_table, readable
 from stages.runtime.errors import InputError, nearest
 
 # Columns that hold ids of texts, in whatever table they stand.
@@ -42,6 +43,10 @@ def show(path: Path, console: Console, rows: int = 5, as_text: bool | None = Non
     """
     if not path.exists():
         beside = [item.name for item in path.parent.glob("[!.]*")] if path.parent.is_dir() else []
+        maker = _made_by(path)
+        if maker:
+            raise InputError(f"{path}: not found. Stage {maker} makes it: `keycontrast stage {maker}`, or `dvc "
+                             f"checkout {path}` brings it back.")
         raise InputError(f"{path}: not found; {nearest(path.name, beside)}")
     texts = _texts_file(path).exists() if as_text is None else as_text
     kinds: dict[str, Callable[[], None]] = {
@@ -54,6 +59,15 @@ def show(path: Path, console: Console, rows: int = 5, as_text: bool | None = Non
     else:
         raise InputError(f"{path}: cannot show a file of kind {path.suffix or 'without ending'}; "
                          f"valid endings: {', '.join(sorted(kinds))}.")
+
+
+def _made_by(path: Path) -> str:
+    """Return the stage that last made ``path``, by ``dvc.lock``; empty if none did."""
+    for stage, entry in read_lock().items():
+        for out in entry.get("outs", ()):
+            if Path(out["path"]) in (path, *path.parents):
+                return stage
+    return ""
 
 
 def column_table(file: pq.ParquetFile) -> Table:
@@ -111,7 +125,7 @@ def texts_beside(path: Path, text_ids: Iterable[int]) -> dict[int, str]:
         raise InputError(f"{texts}: not found, so text ids cannot be shown as texts. Show the ids with --ids, or make "
                          f"it with `keycontrast run`.")
     wanted = pc.field("text_id").isin(pa.array(sorted(set(text_ids)), pa.int64()))
-    table = pq.read_table(texts, columns=["text_id", "text"], filters=wanted)
+    table = read_table(texts, columns=["text_id", "text"], filters=wanted)
     return dict(zip(table["text_id"].to_pylist(), table["text"].to_pylist(), strict=True))
 
 
@@ -120,12 +134,7 @@ def _texts_file(path: Path) -> Path:
 
 
 def _show_table(path: Path, console: Console, rows: int, as_text: bool) -> None:
-    try:
-        file = pq.ParquetFile(path)
-    except pa.ArrowInvalid as error:
-        raise InputError(f"{path}: not a readable Parquet file ({error}). Remove it and run its stage "
-                         f"again.") from error
-    with file:
+    with readable(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
         # A table that was written in batches has these in the file's metadata, not in the schema's.
         metadata = file.metadata.metadata or {}
         described = printable(metadata.get(b"description", b"").decode())

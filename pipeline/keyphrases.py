@@ -113,7 +113,8 @@ def _ranker(method: str, top: int, language: str, idf: InverseFrequency) -> Call
 
     name = method if method in METHODS else "textrank"
     block: Any = Params.model_fields[name].annotation
-    changes = {"method": method, "chunks": "adjectives"} if name == "textrank" else {}
+    changes = {"method": method} if name == "textrank" else {}
+    changes |= {"chunks": "adjectives"} if "chunks" in block.model_fields else {}
     ranked = METHODS[name].ranker(block(phrases=top, **changes), language, idf)
     return lambda tokens: ranked(tokens).table
 

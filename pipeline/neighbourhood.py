@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -20,7 +19,8 @@ from pipeline.datasets import dataset_with
 from pipeline.drawings import Neighbour, SignedEdge, neighbourhood_svg
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import NO_KEYWORD
-from stages.artifacts.tables import atomic_file, check_columns
+from stages.artifacts.tables import atomic_file, check_columns, read_table
+from stages.data.example_texts import examples_schema
 from stages.data.schemas.items import EXAMPLES
 from stages.data.schemas.texts import TEXTS
 from stages.graph.schemas.clusters import CLUSTERS
@@ -119,7 +119,7 @@ def neighbourhood(paths: DatasetPaths, centre: int, limit: int | None, hops: int
 
 def _rows(path: Path, where: pc.Expression, columns: list[str] | None = None) -> pd.DataFrame:
     """Return the rows of a table that pass ``where``; row groups that cannot hold any are not read."""
-    return pq.read_table(path, columns=columns, filters=where).to_pandas()
+    return read_table(path, columns=columns, filters=where).to_pandas()
 
 
 def _touching(edges: Path, ids: Iterable[int]) -> pd.DataFrame:
@@ -169,8 +169,9 @@ def example_texts(paths: DatasetPaths, keyword: str, count: int = _EXAMPLES) -> 
         Columns ``example_id``, ``role`` (where they have it: input, output or negative), ``source``, ``target`` and
         ``negative`` (null without).
     """
-    for schema in (CLUSTERS, EXAMPLES, TEXTS):
+    for schema in (CLUSTERS, TEXTS):
         check_columns(paths.table(schema.name), schema)
+    schema = examples_schema(paths.table("examples"))
     columns = {"input": "keyword", "output": "output_keyword", "negative": "negative_keyword"}
     role, found = "", pd.DataFrame()
     while columns and found.empty:
@@ -178,6 +179,8 @@ def example_texts(paths: DatasetPaths, keyword: str, count: int = _EXAMPLES) -> 
         found = _rows(paths.table("clusters"), pc.field(columns.pop(role)) == keyword, ["example_id"])
     ids = found["example_id"].sort_values().head(count)
     examples = _rows(paths.table("examples"), pc.field("example_id").isin(pa.array(ids, pa.int64())))
+    if schema is not EXAMPLES:
+        examples = examples.rename(columns={"text_id": "source_id"}).assign(target_id=None, negative_id=None)
     roles = ["source", "target", "negative"]
     used = pd.concat([examples[f"{name}_id"].dropna() for name in roles]).astype("int64")
     rows = _rows(paths.table("texts"), pc.field("text_id").isin(pa.array(used, pa.int64())), ["text_id", "text"])
@@ -229,7 +232,7 @@ def show(keyword: str, dataset: str | None, limit: int, hops: int, svg: Path | N
 
 def _print_node(part: Neighbourhood, paths: DatasetPaths, console: Console) -> None:
     node = part.centre
-    columns = pq.read_table(paths.table("nodes"), columns=["centrality", "component", "community"])
+    columns = read_table(paths.table("nodes"), columns=["centrality", "component", "community"])
     rank = pc.sum(pc.greater(columns["centrality"], node["centrality"])).as_py() + 1
     shared = {name: pc.sum(pc.equal(columns[name], int(node[name]))).as_py() for name in ("component", "community")}
     name = printable(str(node["keyword"]))

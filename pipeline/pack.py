@@ -185,8 +185,9 @@ def _tables(params: Params, track: Track, datasets: Sequence[str]) -> dict[str, 
 
 def _starts(params: Params, models: Sequence[str]) -> dict[str, bytes | Path]:
     """Return the files of the folders from elsewhere that ``models`` start from; all lie in the project's."""
-    folders = {Path(model.starts_from) for name, model in params.models.hcl.items()
-               if name in models and (model.init_from or "").startswith(GIVEN)}
+    named = (getattr(model, track.after) for track in TRACKS.values() if track.after is not None
+             for name, model in track.models(params).items() if name in models)
+    folders = {Path(other.removeprefix(GIVEN)) for other in named if other is not None and other.startswith(GIVEN)}
     return {file.as_posix(): file for folder in folders for file in sorted(folder.rglob("*")) if file.is_file()}
 
 

@@ -2,7 +2,7 @@
 
 from pipeline.judgement.schema import JUDGEMENTS
 from stages.artifacts.schemas import TableSchema
-from stages.data.schemas.items import EXAMPLES, LABELLED_EXAMPLES
+from stages.data.schemas.items import EXAMPLES, LABELLED_EXAMPLES, PLAIN_EXAMPLES
 from stages.data.schemas.texts import REJECTED, TEXTS
 from stages.data.schemas.tokens import TOKENS
 from stages.graph.schemas.clusters import CLUSTERS
@@ -37,7 +37,7 @@ from stages.tracks.track import Track
 
 # In the order in which a text passes through them.
 SCHEMAS: dict[str, TableSchema] = {schema.name: schema for schema in (
-    EXAMPLES, LABELLED_EXAMPLES, TEXTS, REJECTED, TOKENS,
+    EXAMPLES, LABELLED_EXAMPLES, PLAIN_EXAMPLES, TEXTS, REJECTED, TOKENS,
     *(ranked_by(method.name) for method in METHODS.values() if method.ranks_phrases),
     ATTRIBUTION, WORD_VECTORS, PSI, S_TAGS, SIDE_BY_SIDE, KEYWORDS, CLUSTERS, NODES, EDGES, NODE_VECTORS,
     TEXT_VECTORS, PARAPHRASE_ITEMS, VOCABULARY, ITEMS, PREDICTIONS, SCORES, PARAPHRASE_SCORES, LINEAR_FLOOR,

@@ -30,9 +30,10 @@ import pyarrow.dataset as ds
 from rich.console import Console
 from rich.text import Text
 
-from pipeline.cells import print_rows, printable
+from pipeline.cells import no_formula, print_rows, printable
 from pipeline.datasets import in_force
 from stages.artifacts.paths import ARTIFACTS
+from stages.data.reading.rows import is_unicode
 from stages.runtime.errors import InputError, nearest
 from stages.runtime.log import logger
 
@@ -227,6 +228,8 @@ def answer(sql: str, files: Catalog, dataset: str | None = None) -> Iterator[Ans
 
 
 def _check_statement(sql: str) -> None:
+    if not is_unicode(sql) or "\0" in sql:
+        raise InputError(f"--sql: not valid in the encoding of this terminal: {sql}")
     kinds = [statement.type.name for statement in duckdb.extract_statements(sql)]
     if len(kinds) != 1 or kinds[0] not in ("SELECT", "EXPLAIN"):
         found = " and ".join(kinds) or "none"
@@ -334,12 +337,12 @@ def print_answer(found: Answer, console: Console, limit: int | None = None) -> N
 
 
 def write_csv(found: Answer, stream: TextIO, limit: int | None = None) -> None:
-    """Write the answer as CSV, lists and structures as JSON, nulls as nothing."""
+    """Write the answer as CSV, lists and structures as JSON, nulls as nothing, and no text as a formula."""
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(found.columns)
+    writer.writerow(map(no_formula, found.columns))
     for row in _limited(found.rows, limit):
         writer.writerow([json.dumps(plain(value), ensure_ascii=False) if isinstance(value, dict | list | tuple)
-                         else value for value in row])
+                         else no_formula(value) if isinstance(value, str) else value for value in row])
 
 
 def write_json(found: Answer, stream: TextIO, limit: int | None = None) -> None:

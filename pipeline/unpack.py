@@ -4,10 +4,11 @@ import json
 import os
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from shutil import copyfile
+from shutil import copyfile, disk_usage
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -16,20 +17,21 @@ from rich.text import Text
 
 from pipeline.packed.run import CONTENTS, MODEL_FILES, RESULTS
 from pipeline.schemas import schema_of
-from stages.artifacts.model_folder import TRAINED_ON_FILE
+from stages.artifacts.model_folder import TRAINED_ON_FILE, save_notes, seal
 from stages.artifacts.paths import ModelPaths, RunPaths
 from stages.artifacts.schemas import TableSchema
 from stages.artifacts.tables import (
-    METADATA_KEY,
     ROW_GROUP,
+    WRITTEN,
     atomic_file,
     atomic_folder,
     check_columns,
     read_metadata,
     read_table,
+    stored_metadata,
 )
 from stages.encoders import resolve_encoder
-from stages.runtime.errors import InputError
+from stages.runtime.errors import InputError, unwritten
 from stages.runtime.fingerprint import sha256_of
 from stages.runtime.process import RECORDS
 from stages.runtime.settings import Params, read_params, stage_hash
@@ -38,6 +40,8 @@ from stages.tracks.track import Track
 
 # A clock may be a little off, and archives count in seconds.
 _CLOCK = 1.0
+# Weights hardly shrink, tables and histories to a tenth or so; a hundredth is an attack, or zeros.
+_PACKED_TO, _SLACK, _MEMBERS = 50, 64 * 2**20, 20_000
 # Plain text that names the encoder which a classifier started from.
 _NAMING = ("metrics.json", TRAINED_ON_FILE, "README.md")
 
@@ -131,9 +135,14 @@ def unpack(file: Path, force: bool = False) -> Unpacked:
     params = read_params()
     with tempfile.TemporaryDirectory() as name:
         folder = _extracted(file, Path(name))
-        contents = json.loads((folder / CONTENTS).read_text(encoding="utf-8"))
-        _check(file, contents, params)
-        parts = list(_parts(folder, contents))
+        try:
+            contents = json.loads((folder / CONTENTS).read_text(encoding="utf-8"))
+            _check(file, contents, params)
+            parts = list(_parts(folder, contents))
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, FileNotFoundError) as error:
+            raise InputError(f"{file}: its results/{CONTENTS} is damaged, or of another version of Keycontrast "
+                             f"({type(error).__name__}: {str(error)[:200]}). Fetch it again, or unpack it with that "
+                             f"version.") from error
         if not force:
             _refuse_newer(file, parts)
         for part in parts:
@@ -151,8 +160,10 @@ def _extracted(file: Path, folder: Path) -> Path:
         raise InputError(f"{file}: no such file. It should be the {RESULTS} that run_packed.py has left.")
     try:
         with tarfile.open(file) as archive:
-            archive.extractall(folder, filter="data")
-    except (tarfile.TarError, OSError, EOFError) as error:
+            archive.extractall(folder, members=_bounded(file, archive, folder), filter="data")
+    except (tarfile.TarError, OSError, EOFError, zlib.error, ValueError) as error:
+        if unwritten(error):
+            raise
         raise InputError(f"{file}: not a readable tar archive ({error}). It should be the {RESULTS} that "
                          f"run_packed.py has left.") from error
     found = folder / "results"
@@ -161,6 +172,25 @@ def _extracted(file: Path, folder: Path) -> Path:
         raise InputError(f"{file}: has no results/{CONTENTS}; it is {kind}. Give the {RESULTS} that run_packed.py has "
                          f"left.")
     return found
+
+
+def _bounded(file: Path, archive: tarfile.TarFile, folder: Path) -> Iterator[tarfile.TarInfo]:
+    """Yield the members of an archive as long as they are what results may be, and fit on the disk.
+
+    Raises:
+        InputError: they are more, or larger than results that have been packed to the size of ``file``.
+    """
+    most = _PACKED_TO * file.stat().st_size + _SLACK
+    free, size = disk_usage(folder).free, 0
+    for number, member in enumerate(archive):
+        size += member.size
+        if number >= _MEMBERS or size > most:
+            raise InputError(f"{file}: unpacks to more than {_MEMBERS:,} files or {most // 2**20:,} MiB, which no "
+                             f"results of that size do. Fetch it again, or ask whoever made it.")
+        if size > free:
+            raise InputError(f"{file}: {folder} has {free // 2**20:,} MiB free, and the results need more. Free some "
+                             f"space, or set TMPDIR to a larger disk.")
+        yield member
 
 
 def _check(file: Path, contents: Mapping[str, Any], params: Params) -> None:
@@ -306,9 +336,9 @@ def _write_table(part: _Part, target: Path, contents: Mapping[str, Any]) -> None
     metadata |= {"stage": part.stage, "params_hash": _params_hash(packed, part), "models": models,
                  "computed_elsewhere": {"pack": packed["pack"], **contents["machine"],
                                         "overrides": contents["overrides"]}}
-    stored = dict(table.schema.metadata or {})
-    stored[METADATA_KEY] = json.dumps(metadata, sort_keys=True, ensure_ascii=False).encode()
-    pq.write_table(table.replace_schema_metadata(stored), target, compression="zstd", row_group_size=ROW_GROUP)
+    stored = {**(table.schema.metadata or {})}
+    stored |= stored_metadata(stored.get(b"description", b"").decode(), metadata)
+    pq.write_table(table.replace_schema_metadata(stored), target, row_group_size=ROW_GROUP, **WRITTEN)
 
 
 def _put_weights(part: _Part, contents: Mapping[str, Any], params: Params) -> None:
@@ -319,8 +349,8 @@ def _put_weights(part: _Part, contents: Mapping[str, Any], params: Params) -> No
             _put_file(file, folder / file.name, encoder)
         place = folder / TRAINED_ON_FILE
         on = json.loads(place.read_text(encoding="utf-8"))
-        if "encoder_source" not in on:
-            return
-        source = params.encoder.source
-        on |= {"encoder_source": source, "encoder": resolve_encoder(source).description}
-        place.write_text(json.dumps(on, ensure_ascii=False, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        if "encoder_source" in on:
+            source = params.encoder.source
+            on |= {"encoder_source": source, "encoder": resolve_encoder(source).description}
+            save_notes(folder, {TRAINED_ON_FILE: on})
+        seal(folder)

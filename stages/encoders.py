@@ -11,6 +11,7 @@
 """
 
 import hashlib
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -32,7 +33,8 @@ BUNDLED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9
 _HUB_FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
 # Below the folder of a data set, as `DatasetPaths` has it.
 CHARACTERS = Path("artifacts") / "character_encoder"
-_WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+# A pickle runs whatever code its maker put into it; the variable of the environment says that its maker is trusted.
+_PICKLES, ALLOW_PICKLES = "pytorch_model*.bin", "KEYCONTRAST_ALLOW_PICKLES"
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,13 @@ def _bundled() -> ResolvedEncoder:
 
 def _folder(folder: Path, source: str, param: str, name: str | None = None,
             version: str | None = None) -> ResolvedEncoder:
-    weights = sorted(file for pattern in _WEIGHTS for file in folder.glob(pattern))
+    weights = sorted(folder.glob("*.safetensors"))
+    if not weights and (pickles := sorted(folder.glob(_PICKLES))):
+        if os.environ.get(ALLOW_PICKLES) != "1":
+            raise InputError(f"{param}: {source} has no weights as safetensors, and others are not read unasked: "
+                             f"{pickles[0].name} is a pickle, which may run any code. Convert it (save_pretrained of "
+                             f"the model does), or, if you trust its maker, set {ALLOW_PICKLES}=1.")
+        weights = pickles
     missing = [what for what, there in (("config.json", (folder / "config.json").is_file()),
                                         ("model.safetensors", bool(weights)),
                                         ("tokenizer", _has_tokenizer(folder))) if not there]
@@ -117,8 +125,8 @@ def _hub(repository: str, param: str) -> ResolvedEncoder:
 
     try:
         folder = Path(snapshot_download(repository, allow_patterns=_HUB_FILES))
-        if not any(folder.glob("*.safetensors")):
-            folder = Path(snapshot_download(repository, allow_patterns=[*_HUB_FILES, "pytorch_model*.bin"]))
+        if not any(folder.glob("*.safetensors")) and os.environ.get(ALLOW_PICKLES) == "1":
+            folder = Path(snapshot_download(repository, allow_patterns=[*_HUB_FILES, _PICKLES]))
     except (OSError, HTTPError, HFValidationError) as error:
         raise InputError(_hub_message(repository, error, param)) from error
     return _folder(folder, f"hub:{repository}", param, name=repository, version=folder.name)

@@ -20,7 +20,7 @@ MISSING = ("no Chromium or Chrome was found. Install one (Debian, Ubuntu: `apt-g
            "`pytest --ignore tests/test_report_page.py`.")
 QUIET = ("--headless", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
          "--disable-component-update", "--disable-sync", "--disable-extensions", "--disable-dev-shm-usage",
-         "--mute-audio", "--hide-scrollbars", "--remote-debugging-pipe")
+         "--mute-audio", "--enable-unsafe-swiftshader", "--hide-scrollbars", "--remote-debugging-pipe")
 KEYS = {"Enter": ("Enter", 13, "\r"), "Escape": ("Escape", 27, None), "ArrowDown": ("ArrowDown", 40, None),
         "Tab": ("Tab", 9, None)}
 
@@ -204,7 +204,8 @@ class Tab:
                 found.append(params["exceptionDetails"].get("exception", {}).get("description", "exception"))
             elif method == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning", "assert"):
                 found.append(str([part.get("value") for part in params["args"]]))
-            elif method == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
+            elif (method == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning")
+                  and "GL Driver Message (OpenGL, Performance" not in params["entry"]["text"]):     # for want of a GPU
                 found.append(params["entry"]["text"])
             elif method == "Audits.issueAdded" and "ContentSecurityPolicy" in params["issue"]["code"]:
                 found.append(json.dumps(params["issue"]["details"]))

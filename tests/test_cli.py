@@ -95,6 +95,8 @@ def test_use_lists_shows_and_writes(project):
     assert (project / "params.yaml").read_text() == before
     assert "did you mean 'two'?" in told(keycontrast(project, "use", "tow"))
     assert "--data FOLDER" in told(keycontrast(project, "use", "outside"))
+    assert "--data in here: no such folder" in told(keycontrast(project, "use", "outside", "--data", "in here"))
+    (project / "in here").mkdir()
     assert keycontrast(project, "use", "outside", "--data", "in here").returncode == 0
     assert load_params(project / "params.yaml").datasets["far"].source == "in here/far"
     assert keycontrast(project, "use", "one").returncode == 0
@@ -179,3 +181,16 @@ def test_results_of_classifiers_stand_beside_their_floors(tmp_path):
 @pytest.mark.parametrize(("seconds", "text"), [(8.24, "8.2 s"), (185.4, "3 min 05 s"), (7440, "2 h 04 min")])
 def test_durations(seconds, text):
     assert duration(seconds) == text
+
+
+def test_the_version_is_said(tmp_path):
+    from importlib.metadata import version
+
+    said = subprocess.run([sys.executable, "-m", "pipeline", "--version"], capture_output=True, text=True, check=True)
+    assert said.stdout == f"keycontrast {version('keycontrast')}\n"
+
+
+def test_data_that_is_nowhere_is_refused_before_anything_is_written(tmp_path):
+    said = subprocess.run([sys.executable, "-m", "pipeline", "use", "paper-hcl-qqp", "--data", str(tmp_path / "no")],
+                          capture_output=True, text=True, cwd=ROOT)
+    assert said.returncode == 1 and "no: no such folder. Name the one that holds" in said.stderr

@@ -131,6 +131,7 @@ def test_stages_stay_few_enough_for_dvc():
         maps = {f"${{ranked_datasets.{name}}}": names for name, names in params.ranked_datasets.items()}
         maps |= {"${tagged_datasets}": params.tagged_datasets, "${contrasted_datasets}": params.contrasted_datasets,
                 "${datasets}": params.datasets, "${paired_datasets}": params.paired_datasets,
+                "${text_datasets}": params.text_datasets,
                 "${compared_datasets}": params.compared_datasets, "${paraphrase_datasets}": params.paraphrase_datasets,
                 "${models.hcl}": params.models.hcl, "${runs.hcl}": params.runs.hcl, "${probes.hcl}": params.probes.hcl,
                 "${models.pgkpr}": params.models.pgkpr, "${runs.pgkpr}": params.runs.pgkpr,

@@ -440,3 +440,12 @@ def test_gpus_that_stages_may_take(monkeypatch):
     assert visible_gpus("auto") == ["0", "2"] and visible_gpus("cpu") == []
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert visible_gpus("cuda") == []
+
+
+@pytest.mark.parametrize(("status", "signal"), [(-9, "SIGKILL"), (137, "SIGKILL"), (-11, "SIGSEGV"), (1, ""), (3, "")])
+def test_a_stage_that_was_killed_says_so_before_its_last_line(status, signal):
+    words = str(failure_of("train_x@m", "command", f"failed to run: x, exited with {status}", "epoch 3 of 5\n"))
+    if signal:
+        assert words.startswith(f"ended by {signal}, not by itself") and words.endswith("epoch 3 of 5")
+    else:
+        assert words == "epoch 3 of 5"

@@ -149,7 +149,9 @@ def test_a_keyword_that_changes_nothing(groups):
     alarm = named(rows(**{column: [0.02, 0.009, 0.004, 0.004]}), settings)["keyword_ignored"]
     assert alarm.epoch == 2
     assert "moves by 0.4 % (the prior's mean moves by 0.4 of its spread)" in alarm.message
-    assert "decoder.kw_memory" in alarm.advice
+    # What it does already is not advised.
+    assert ("decoder.kw_memory" in alarm.advice) == ("latent.posterior relative" in alarm.advice) == (not groups)
+    assert "hide some of the source (decoder.source_dropout)" in alarm.advice
 
 
 @pytest.mark.parametrize("name", CONTRASTS)
@@ -229,3 +231,22 @@ def test_nothing_is_raised_for_what_is_switched_off(groups, gone):
 
 def test_signs_without_their_columns_are_not_looked_for():
     assert find_alarms([{"epoch": 1, "validation_loss": 3.0}, {"epoch": 2, "validation_loss": 2.0}], config()) == []
+
+
+@pytest.mark.parametrize(("columns", "name", "step", "taken"), [
+    ({"validation_kl": 0.1}, "posterior_collapse", "set latent.batch_norm",
+     {"latent": {"posterior": "relative", "batch_norm": 0.2}}),
+    ({"validation_reconstruction_zero": 20.0}, "latent_ignored", "latent.enters: layers",
+     {"latent": {"enters": "layers"}}),
+    ({"validation_under_floor": 1.0}, "kl_under_floor", "set latent.free_bits_by total",
+     {"latent": {"free_bits_by": "total"}}),
+    ({"validation_swap_outputs": 0.001}, "keyword_ignored", "hide some of the source",
+     {"decoder": {"source_dropout": 0.1}}),
+    ({"validation_swap_outputs": 0.001}, "keyword_ignored", "let reconstruction teach it",
+     {"latent": {"free_bits_for": "posterior"}}),
+])
+def test_advice_that_is_followed_already_is_not_given(columns, name, step, taken):
+    history = rows(**columns)
+    assert step in named(history)[name].advice
+    left = named(history, config(**taken))[name].advice
+    assert step not in left and left

@@ -2,6 +2,7 @@
 
 import io
 import json
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -144,3 +145,12 @@ def test_errors_name_the_place_and_the_remedy(folder):
     (folder / "weights.bin").write_text("")
     with pytest.raises(InputError, match=r"cannot show a file of kind \.bin; valid endings: \.csv, \.json"):
         shown(folder / "weights.bin")
+
+
+def test_a_deleted_artifact_is_named_with_the_stage_that_makes_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("dvc.lock").write_text("schema: '2.0'\nstages:\n  graph@d:\n    cmd: x\n    outs:\n"
+                                "    - {path: artifacts/d/nodes.parquet, md5: a}\n    - {path: artifacts/g, md5: b}\n")
+    for path in ("artifacts/d/nodes.parquet", "artifacts/g/inside.json"):
+        with pytest.raises(InputError, match="not found. Stage graph@d makes it: `keycontrast stage graph@d`"):
+            show(Path(path), Console())

@@ -447,6 +447,14 @@ def test_incomplete_sheets_count_what_is_missing(project):
     assert [pair["outputs"] for pair in content["agreement"]["fluency"]["cohen"]] == [4]
 
 
+def test_a_blank_sheet_is_one_line(project):
+    make(project / "judged")
+    with pytest.raises(InputError) as caught:
+        judge.read(project / "judged", console())
+    lines = str(caught.value).splitlines()
+    assert all("none of its" in line for line in lines[1:-1]) and len(lines) < 10
+
+
 def test_empty_sheets_say_so_even_when_partial(project):
     make(project / "judged")
     with pytest.raises(InputError, match="no sheet has a score in it"):

@@ -95,8 +95,8 @@ def killed_and_resumed(tmp_path_factory):
     first[1].kill()  # it waits for the other
     first[1].join()
     scratch = folder / "0" / SCRATCH / "train_hcl" / "hcl" / "13" / "checkpoints"
-    current = next(scratch.glob("*/current"))
-    state = json.loads((current.parent / str(json.loads(current.read_text())["state"]) / "state.json").read_text())
+    last = max(scratch.glob("*/*/whole.json"), key=lambda record: int(record.parent.name)).parent
+    state = json.loads((last / "state.json").read_text())
     second = start_two(folder)
     for one in second:
         one.join(timeout=60)
@@ -182,7 +182,7 @@ def test_a_stage_starts_its_processes_unless_torchrun_has(tmp_path, monkeypatch,
     def stage(processes):
         return run_stage("train_hcl", work, ["hcl"], "MODEL", lambda: Processes(processes))
 
-    assert stage(2) == 5 and started == [(["-m", "test_parallel_training", "hcl"], Processes(2))] and not worked
+    assert stage(2) == 5 and started == [(["-m", __name__, "hcl"], Processes(2))] and not worked
     assert stage(1) == 1 and worked == [(True, SCRATCH / "train_hcl" / "hcl")]
     assert "train_hcl: the table is empty" in capsys.readouterr().err
     monkeypatch.setenv("WORLD_SIZE", "2")

@@ -105,7 +105,7 @@ def test_pairs_are_told_from_labelled_texts(sample):
     sample["models"]["hcl"]["hcl"]["dataset"] = "questions"
     with pytest.raises(InputError, match="(?s)psi learns from pairs.*data set questions.*hcl.dataset: questions"):
         parse_params(sample, "params.yaml")
-    with pytest.raises(InputError, match="paired_datasets: must name the data sets that are no labelled texts"):
+    with pytest.raises(InputError, match="paired_datasets: must name the data sets that are no single texts"):
         parse_params({**sample, "paired_datasets": {"questions": {}}}, "params.yaml")
 
 
@@ -116,7 +116,7 @@ def test_params_that_dvc_cannot_read_whole_are_refused_before_it_does(sample, tm
     del whole["keyword_datasets"], whole["runtime"]["workers"]
     file.write_text(yaml.safe_dump(whole))
     assert load_params(file).runtime.workers == 1
-    with pytest.raises(InputError, match=r"leaves out runtime.workers, keyword_datasets, .*use sample-mine"):
+    with pytest.raises(InputError, match=r"leaves out keyword_datasets, runtime.workers, .*use sample-mine"):
         load_params(file, whole=True)
 
 
@@ -266,10 +266,12 @@ def test_merging_leaves_its_arguments_alone():
 
 
 def test_every_stage_reads_only_existing_params(sample):
-    params = parse_params(with_clld(with_pgkpr(sample)), "recipe")
+    content = with_clld(with_pgkpr(sample))
+    content["datasets"]["notes"] = {"source": "x.csv", "layout": "texts"}
+    params = parse_params(content, "recipe")
     for stage in yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]:
         names = declared(stage)
-        keys = {"datasets.{key}": "sample", "ranked_datasets.": "sample",
+        keys = {"text_datasets.": "notes", "datasets.{key}": "sample", "ranked_datasets.": "sample",
                 "pgkpr.{key}": "pgkpr", "clld.{key}": "ct", "hcl.{key}": "hcl"}
         key = next((keys[part] for part in keys for name in names if part in name), "")
         assert set(stage_values(params, stage, key)) == {
@@ -350,9 +352,9 @@ def with_pgkpr(content):
             "runs": {**runs, "pgkpr": {"pgkpr": {"model": "pgkpr"}}}}
 
 
-FILLED_IN = ("paired_datasets", "compared_datasets", "ranked_datasets", "tagged_datasets", "contrasted_datasets",
-             "paraphrase_datasets", "keyword_datasets",
-             "classified_datasets", "consulted_models", "own_encoders")
+FILLED_IN = ("paired_datasets", "text_datasets", "compared_datasets", "ranked_datasets", "tagged_datasets",
+             "contrasted_datasets", "paraphrase_datasets", "keyword_datasets", "classified_datasets",
+             "consulted_models", "own_encoders")
 
 
 def with_clld(content, **models):

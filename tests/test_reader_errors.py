@@ -138,7 +138,7 @@ def test_what_cannot_be_written_as_utf_8_is_told_from_what_can():
                                            r"without a line feed in line 1.* old Macintosh"),
     ("t.tsv", "q1,q2,dup\na,b,1\n", r"only one column was found, and its name holds commas. .* name it \.csv"),
     ("t.csv", "q1\tq2\tdup\na\tb\t1\n", r"its name holds tabs. .* name it \.tsv"),
-    ("t.csv", "q1;q2;dup\na;b;1\n", "its name holds semicolons. .* write it with commas"),
+    ("t.csv", "q1;q2;dup\na;b;1\n", "its name holds semicolons. .* `separator` to"),
     ("t.csv", '"q1,q2,dup\n', r"header cannot be read \(broken line: the quotation mark of the last field of line 1"),
 ])
 def test_a_table_that_cannot_be_used_as_a_whole_is_named(tmp_path, name, content, message):

@@ -1,7 +1,11 @@
 """The report in a real browser: what a reader finds and does there, on a wide window and on a phone."""
 
 import contextlib
+import csv
+import io
+import json
 import re
+from urllib.parse import quote, unquote
 
 import pytest
 from browser import Browser
@@ -137,6 +141,77 @@ def test_a_keyword_is_found_followed_and_left_again(page):
     page.press("Escape")
 
 
+def test_the_map_shows_keywords_with_the_signs_of_their_edges_and_opens_them(page):
+    graph = "document.querySelector('.explorer').map.graph"
+    assert page.evaluate(f"{graph}.nodes().map((node) => {graph}.getNodeAttribute(node, 'label'))")[0] == "belly fat"
+    assert sorted(page.evaluate(f"{graph}.mapEdges((edge, {{sign}}) => sign)")) == ["negative"] * 2 + ["positive"] * 5
+    # Negative ones have a mark beside their colour.
+    assert page.evaluate("""(() => {
+        const {sigma} = document.querySelector(".explorer").map;
+        const {negative, positive} = sigma.getSetting("edgeProgramClasses");
+        return [negative, positive].map((one) =>
+          one.prototype.getDefinition().FRAGMENT_SHADER_SOURCE.includes("discard"));
+    })()""") == [True, False]
+    place = page.evaluate("""(() => {
+        const {graph, sigma} = document.querySelector(".explorer").map;
+        document.querySelector(".graphmap .canvas").scrollIntoView({block: "center"});
+        const box = document.querySelector(".graphmap .canvas").getBoundingClientRect();
+        const node = graph.findNode((node, {label}) => label === "sleep");
+        const {x, y} = sigma.graphToViewport(graph.getNodeAttributes(node));
+        return [box.left + x, box.top + y];
+    })()""")
+    for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
+        page.send("Input.dispatchMouseEvent", type=kind, x=place[0], y=place[1], clickCount=1,
+                  button="none" if kind == "mouseMoved" else "left")
+    page.wait("document.querySelector('.view h4').textContent === 'sleep'")
+    assert page.evaluate("document.querySelector('.explorer').map.sigma.getCamera().getState().ratio") < 0.5
+    page.click(".zoom button", "Whole")
+    assert page.evaluate("document.querySelector('.explorer').map.sigma.getCamera().getState().ratio") == 1
+
+
+def test_a_finger_passes_over_the_map_and_a_tap_opens_a_keyword(browser, file):
+    tab = browser.open(file, PHONE)
+    tab.send("Emulation.setTouchEmulationEnabled", enabled=True)
+    tab.evaluate("document.querySelector('.graphmap .canvas').scrollIntoView({block: 'center'})")
+    x, y, height = tab.evaluate("""(() => {
+        const box = document.querySelector(".graphmap .canvas").getBoundingClientRect();
+        return [box.left + 20, box.top + box.height / 2, scrollY];
+    })()""")
+    tab.send("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
+    for way in range(0, 201, 20):
+        tab.send("Input.dispatchTouchEvent", type="touchMove", touchPoints=[{"x": x, "y": y - way}])
+    tab.send("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+    tab.wait(f"scrollY > {height} + 100")
+    assert tab.texts(".view h4") == ["belly fat"] and tab.problems() == []
+    tab = browser.open(file, PHONE)
+    tab.send("Emulation.setTouchEmulationEnabled", enabled=True)
+    tab.evaluate("document.querySelector('.graphmap .canvas').scrollIntoView({block: 'center'})")
+    place = tab.evaluate("""(() => {
+        const {graph, sigma} = document.querySelector(".explorer").map;
+        const box = document.querySelector(".graphmap .canvas").getBoundingClientRect();
+        const node = graph.findNode((node, {label}) => label === "sleep");
+        const {x, y} = sigma.graphToViewport(graph.getNodeAttributes(node));
+        return {x: box.left + x, y: box.top + y};
+    })()""")
+    tab.send("Input.dispatchTouchEvent", type="touchStart", touchPoints=[place])
+    tab.send("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+    tab.wait("document.querySelector('.view h4').textContent === 'sleep'")
+    assert tab.problems() == []
+
+
+def test_a_browser_that_cannot_draw_the_map_has_the_rest(browser, file, tmp_path):
+    """As where WebGL is switched off: the library itself fails."""
+    text = file.read_text(encoding="utf-8")
+    without = tmp_path / "without.html"
+    without.write_text(re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text).replace(
+        "<head>", "<head><script>delete window.WebGLRenderingContext</script>"), encoding="utf-8")
+    tab = browser.open(without, WIDE)
+    assert "cannot draw the map" in tab.texts(".explorer > p.small")[-1]
+    tab.type(".combobox input", "SLE")
+    tab.press("Enter")
+    assert tab.texts(".view h4") == ["sleep"] and len(tab.texts(".generations article")) == 0
+
+
 def test_neighbours_in_the_picture_lead_on(page):
     assert page.texts(".radial text.middle") == ["belly fat"]
     assert len(page.texts(".radial g.positive")) == 2 and len(page.texts(".radial g.negative")) == 1
@@ -162,19 +237,19 @@ def test_example_texts_open_with_their_keywords_marked(page):
 
 def test_generations_are_found_filtered_and_paged(page):
     status = ".generations .status"
-    assert page.texts(status) == [f"1 to 12 of {ITEMS} items"]
+    assert page.texts(status)[0].startswith(f"1 to 12 of {ITEMS} items; by their own BLEU-2, full is ahead in")
     page.click(".pages button", "Next")
     page.click(".pages button", "Next")
-    assert page.texts(status) == [f"25 to {ITEMS} of {ITEMS} items"]
+    assert page.texts(status)[0].startswith(f"25 to {ITEMS} of {ITEMS} items; ")
     assert page.evaluate("document.querySelectorAll('.pages button')[1].disabled")
     page.click(".pages button", "Previous")
-    assert page.texts(status) == [f"13 to 24 of {ITEMS} items"]
+    assert page.texts(status)[0].startswith(f"13 to 24 of {ITEMS} items; ")
     page.click(".tick input")
-    assert page.texts(status) == [f"1 to {ITEMS // 3} of {ITEMS // 3} items"]
+    assert page.texts(status)[0].startswith(f"1 to {ITEMS // 3} of {ITEMS // 3} items; ")
     assert set(page.texts(".generations .output dd")) == {f"wrote {ATTACK} the author", "(empty)"}
     page.click(".tick input")
     page.type(".generations input[type=search]", "</SCRIPT><!--")
-    assert page.texts(status) == [f"1 to {ITEMS // 3} of {ITEMS // 3} items"]
+    assert page.texts(status)[0].startswith(f"1 to {ITEMS // 3} of {ITEMS // 3} items; ")
     assert CLOSING in page.texts(".generations article dd")[0]
     page.type(".generations input[type=search]", "nowhere")
     assert "No item matches" in page.texts(status)[0] and page.texts(".generations article") == []
@@ -382,6 +457,12 @@ def test_page_prints_without_its_controls(page):
     page.send("Emulation.setEmulatedMedia", media="print", features=[])
     assert page.texts(".contents, .controls, .bar, #theme, .pages") == []
     assert page.texts("h2") == ["Corpus", "What helps, and how sure that is", "HCL", "What ran"]
+    # The table stands for the map.
+    assert page.texts(".graphmap") == []
+    page.evaluate("document.querySelector('.stand-in').open = false; dispatchEvent(new Event('beforeprint'))")
+    assert page.texts(".stand-in tbody th")[0] == "belly fat"
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.texts(".stand-in tbody th") == []
     page.send("Emulation.setEmulatedMedia", media="screen", features=[])
 
 
@@ -440,3 +521,106 @@ def test_whatever_can_be_pressed_is_large_enough_and_tables_have_captions(browse
           return box.width < 24 || box.height < 24;
         }).map((one) => one.outerHTML)""") == []
     assert tab.evaluate("[...document.querySelectorAll('table')].filter((one) => !one.caption).length") == 0
+
+
+# -- taking things along ----------------------------------------------------------------------------------------
+
+SAVED = """(async () => {
+    const made = URL.createObjectURL;
+    const saved = new Promise((done) => { URL.createObjectURL = (blob) => { done(blob.text()); return made(blob); }; });
+    document.querySelector(%r).click();
+    return await saved;
+})()"""
+
+
+def saved(tab, selector):
+    """Rows of the CSV that a button saves; it begins with the mark by which programs of tables know UTF-8."""
+    text = tab.evaluate(f"({SAVED % selector}).then((text) => encodeURIComponent(text))")
+    return list(csv.reader(io.StringIO(unquote(text), newline="")))
+
+
+def test_every_table_can_be_saved(browser, three):
+    tab = browser.open(three, WIDE)
+    assert tab.evaluate("""[...document.querySelectorAll("main table")]
+        .filter((one) => !one.querySelector("button.download")).length""") == 0
+    table = saved(tab, ".digest .download")
+    assert table[0] == ["group", "system", "what it is", "value", "value (small print)", "difference",
+                        "difference (small print)", "in words"]
+    plain = next(row for row in table if row[1] == "plain")
+    # Numbers as they were before they were rounded; an interval is a text, whatever it begins with.
+    assert plain[0].startswith("HCL · tiny, test split") and plain[3:7] == ["0.4", "0.350 to 0.450", "-0.1",
+                                                                           "'-0.150 to -0.050"]
+    tops = saved(tab, ".tops .download")
+    assert tops[1][0] == "belly fat (3)" and tops[1][1] == f"{ATTACK} (1)"
+    assert tab.problems() == []
+
+
+def test_what_a_program_of_tables_would_take_for_a_formula_is_saved_as_text(browser, file):
+    tab = browser.open(file, WIDE)
+    tab.evaluate("""(() => {
+        const cells = document.querySelector(".tops tbody tr").cells;
+        ["=HYPERLINK(1)", "+cmd", "@x", "-1.5", "a \\"b\\", c"].forEach((text, place) => {
+          cells[place].textContent = text;
+        });
+    })()""")
+    assert saved(tab, ".tops .download")[1] == ["'=HYPERLINK(1)", "'+cmd", "'@x", "-1.5", 'a "b", c']
+
+
+def test_generations_are_saved_as_they_are_filtered(page):
+    page.type(".generations input[type=search]", "</SCRIPT><!--")
+    table = saved(page, ".generations .controls button")
+    assert len(table) == 1 + ITEMS // 3
+    assert table[0][:7] == ["example", "keyword", "in the training graph", "source", "references", "negative",
+                            "output of full"]
+    assert table[1][3] == TEXTS[6] and IMAGE in table[1][4]
+
+
+def test_two_runs_are_compared_output_by_output(page):
+    status = ".generations .status"
+    page.choose(".controls label:nth-child(6) select", "behind")
+    assert "No item matches" in page.texts(status)[0]
+    page.choose(".controls label:nth-child(6) select", "ahead")
+    assert page.texts(status) == [f"1 to 12 of {ITEMS} items; by their own BLEU-2, full is ahead in {ITEMS}, plain in "
+                                  "0, and 0 are even"]
+    page.choose(".controls label:nth-child(6) select", "unseen")
+    assert page.texts(status)[0].startswith(f"1 to {ITEMS // 3} of {ITEMS // 3} items; ")
+
+
+def test_an_address_shows_what_its_sender_saw(browser, file):
+    tab = browser.open(file, WIDE)
+    tab.click(".start button", "sleep")
+    tab.evaluate("for (const fold of document.querySelectorAll('.fold')) fold.open = true")
+    assert tab.evaluate("location.hash") == "#map-tiny?keyword=sleep"
+    tab.choose(".controls label:nth-child(3) select", "0")
+    tab.choose(".controls label:nth-child(6) select", "unseen")
+    address = tab.evaluate("location.hash")
+    assert address == "#shown-generations-hcl-0?second=full&only=unseen"
+    again = browser.open(file, WIDE)
+    again.evaluate(f"location.hash = {address!r}")
+    again.wait("document.querySelector('.generations').checkVisibility()")
+    assert again.texts(".generations .status")[0].startswith(f"1 to {ITEMS // 3} of {ITEMS // 3} items")
+    again.evaluate(f"location.hash = '#map-tiny?keyword={quote(ATTACK)}'")
+    again.wait(f"document.querySelector('.view h4').textContent === {json.dumps(ATTACK)}")
+    again.evaluate("location.hash = '#map-tiny?keyword=nobody'")
+    assert again.problems() == [] and again.evaluate("window.attacked === undefined")
+
+
+def test_two_classifiers_are_compared_text_by_text(browser, three):
+    tab = browser.open(three, WIDE)
+    tab.evaluate("location.hash = '#compare-mistakes-clld-0'")
+    tab.wait("document.querySelector('.mistakes').checkVisibility()")
+    data = json.loads(tab.evaluate("document.getElementById('mistakes-clld-0').textContent"))
+    first, second = (data["runs"].index(name) for name in ("ct/13", "clald"))
+    tab.choose(".mistakes label:nth-child(3) select", str(second))
+    for kind, holds in (("first", lambda one, other: one is None and other is not None),
+                        ("second", lambda one, other: one is not None and other is None),
+                        ("both", lambda one, other: one is not None and other is not None)):
+        tab.choose(".mistakes label:nth-child(4) select", kind)
+        count = sum(holds(item[3][first], item[3][second]) for item in data["items"])
+        of_texts = f"of {count} text{'' if count == 1 else 's'}; of all, ct/13 alone is right in "
+        assert of_texts in tab.texts(".mistakes .status")[0] if count else not tab.texts(".mistakes article")
+        table = saved(tab, ".mistakes .controls button")
+        assert table[0][:5] == ["example", "class", "text", "said by ct/13", "probability of ct/13"]
+        assert len(table) == 1 + count
+    assert tab.evaluate("location.hash") == "#shown-mistakes-clld-0?second=clald&only=both"
+    assert tab.problems() == [] and tab.evaluate("window.attacked === undefined")

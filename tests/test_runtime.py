@@ -59,7 +59,7 @@ def test_a_stage_knows_its_instance_and_leaves_a_record(tmp_path, monkeypatch):
 def test_help_has_an_example(capsys):
     with pytest.raises(SystemExit):
         run_stage("graph", test_help_has_an_example, ["--help"])
-    assert "example: python -m test_runtime dataset" in capsys.readouterr().out
+    assert f"example: python -m {__name__} dataset" in capsys.readouterr().out
 
 
 def test_a_stage_dies_with_the_process_that_its_orchestrator_named(tmp_path):
@@ -157,7 +157,8 @@ def test_checkpoints_keep_the_last_complete_state_of_their_key_and_the_best_weig
     assert weights["w"].tolist() == [5.0, 5.0] and optimiser["0/exp_avg"].tolist() == [-5.0, -5.0]
     assert values == {"step": 5, "loss": 0.1} and again.best()["w"].tolist() == [3.0, 3.0]
     assert sorted(path.relative_to(tmp_path / "checkpoints" / "aaaa").as_posix() for path in tmp_path.rglob("*.s*")
-                  ) == ["3/weights.safetensors", "5/optimiser.safetensors", "5/weights.safetensors"]
+                  ) == ["3/weights.safetensors", *(f"{number}/{part}.safetensors" for number in (4, 5)
+                                                    for part in ("optimiser", "weights"))]
     assert FolderCheckpoints(tmp_path, "bbbb").load() is None
     assert FolderCheckpoints(tmp_path, "aaaa").load() is None
 
@@ -173,6 +174,46 @@ def test_a_kill_during_saving_keeps_the_former_checkpoint(tmp_path, monkeypatch)
     assert store.load()[2]["step"] == 1 and store.best()["w"].tolist() == [1.0, 1.0]
     save(store, 2)
     assert store.load()[2]["step"] == 2 and store.best()["w"].tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("best", [True, False])
+@pytest.mark.parametrize("part", ["weights.safetensors", "optimiser.safetensors", "state.json", "whole.json"])
+@pytest.mark.parametrize("damage", ["cut", "emptied", "bit", "gone"])
+def test_a_damaged_checkpoint_is_told_and_the_one_before_it_taken(tmp_path, part, damage, best, caplog):
+    store = FolderCheckpoints(tmp_path, "aaaa")
+    for step in (1, 2, 3):
+        save(store, step, best or step == 1)
+    file = tmp_path / "checkpoints" / "aaaa" / "3" / part
+    whole = file.read_bytes()
+    middle = len(whole) // 2
+    file.write_bytes({"cut": whole[:middle], "emptied": b"", "gone": b"",
+                      "bit": whole[:middle] + bytes([whole[middle] ^ 4]) + whole[middle + 1:]}[damage])
+    if damage == "gone":
+        file.unlink()
+    store = FolderCheckpoints(tmp_path, "aaaa")
+    weights, optimiser, values = store.load()
+    assert (weights["w"][0], optimiser["0/exp_avg"][0], values["step"]) == (2.0, -2.0, 2)
+    assert store.best()["w"][0] == (2.0 if best else 1.0)
+    assert part == "whole.json" or f"{file}: is damaged" in caplog.text
+    save(store, 4)
+    assert FolderCheckpoints(tmp_path, "aaaa").load()[2]["step"] == 4
+
+
+def test_where_nothing_whole_is_left_a_training_begins_anew(tmp_path, caplog):
+    store = FolderCheckpoints(tmp_path, "aaaa")
+    save(store, 1, best=True)
+    save(store, 2)
+    file = tmp_path / "checkpoints" / "aaaa" / "1" / "weights.safetensors"
+    file.write_bytes(file.read_bytes()[:-1] + b"\x01")
+    with pytest.raises(InputError, match="1/weights.safetensors: the best weights of the training are damaged"):
+        store.best()
+    save(store, 1, best=True)
+    save(store, 2)
+    file.write_bytes(b"")
+    store = FolderCheckpoints(tmp_path, "aaaa")
+    assert store.load() is None and caplog.text.count("is damaged") == 2
+    save(store, 1, best=True)
+    assert store.load()[2]["step"] == 1 and store.best()["w"][0] == 1.0
 
 
 def test_a_checkpoint_is_due_once_so_many_seconds_have_passed_since_the_last(tmp_path):

@@ -8,7 +8,9 @@ import pyarrow as pa
 import pytest
 
 from pipeline.schemas import SCHEMAS
-from stages.keywords import yake
+from stages.artifacts.paths import DatasetPaths
+from stages.artifacts.tables import Provenance, read_table, write_table
+from stages.keywords import side_by_side, yake
 from stages.keywords.agreement.figure import pos_plot
 from stages.keywords.agreement.keywords import best, idf_keywords, phrase_keywords, scored_keywords
 from stages.keywords.agreement.measures import agreement, agreements
@@ -152,3 +154,18 @@ def test_rankings_without_phrases_and_other_modes():
     assert scored_keywords(given["psi"], stops, 3) == {0: ["oven", "bread"], 2: ["loudly"]}
     idf = InverseFrequency.over([["a", "b"], ["a"]])
     assert idf_keywords({5: ["a", "b"]}, {5: [False, False]}, idf, 1) == {5: ["b"]}
+
+
+def test_the_stage_reads_the_compared_methods_alone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "params.yaml").write_text("recipe: r\ndatasets: {d: {source: raw, side_by_side: true}}\n")
+    paths, count = DatasetPaths("d"), 2
+    for kind, table in tables().items():
+        write_table(paths.table(kind), SCHEMAS[kind], table, Provenance(kind, ""))
+    more = {"further_negative_ids": [[]] * count, "reference_ids": [[]] * count, "group": [0] * count,
+            "negative_origin": ["given"] * count}
+    write_table(paths.table("examples"), SCHEMAS["examples"], {
+        **{name: examples()[name] for name in examples().column_names}, **more}, Provenance("ingest", ""))
+    assert side_by_side.main(["d"]) == 0
+    made = read_table(paths.table("side_by_side"), SCHEMAS["side_by_side"])
+    assert made.column_names == ["text_id", "textrank", "attribution", "psi", "yake", "idf"]

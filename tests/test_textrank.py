@@ -17,7 +17,7 @@ from ranking_tables import by_chance, tagged
 
 from pipeline.schemas import SCHEMAS
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
-from stages.data.example_texts import all_text_ids, is_labelled, read_examples, training_text_ids
+from stages.data.example_texts import all_text_ids, is_single, read_examples, training_text_ids
 from stages.keywords import textrank
 from stages.normal_form import normal_form
 from stages.params.data import TextRank
@@ -94,10 +94,10 @@ def test_ids_of_the_texts_of_examples(tmp_path):
                 Provenance("x", "0"))
     assert training_text_ids(read_examples(pairs)).tolist() == [2, 5, 7, 9]
     assert all_text_ids(read_examples(pairs)).tolist() == [1, 2, 5, 7, 8, 9]
-    assert not is_labelled(read_examples(pairs))
+    assert not is_single(read_examples(pairs))
     assert training_text_ids(read_examples(labelled)).tolist() == [3]
     assert all_text_ids(read_examples(labelled)).tolist() == [3, 4]
-    assert is_labelled(read_examples(labelled))
+    assert is_single(read_examples(labelled))
     with pytest.raises(InputError, match="nowhere.parquet: no such artifact"):
         read_examples(tmp_path / "nowhere.parquet")
 

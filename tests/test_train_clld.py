@@ -304,7 +304,7 @@ FILES = {"model", "history.csv", "items.parquet", "metrics.json", "validation_co
 def test_stage_writes_what_a_run_and_a_report_need(trained, name):
     paths = trained[name]
     assert {path.name for path in paths.folder.iterdir()} == FILES
-    inside = {"config.json", "model.safetensors", "trained_on.json", "README.md", "tokenizer.json",
+    inside = {"config.json", "digests.json", "model.safetensors", "trained_on.json", "README.md", "tokenizer.json",
               "tokenizer_config.json"}
     assert {path.name for path in paths.weights.iterdir()} == inside
     history, metrics = pd.read_csv(paths.history), json.loads(paths.metrics.read_text())

@@ -459,7 +459,7 @@ def test_stage_writes_model_history_items_pairs_and_metrics(trained, name):
     assert {path.name for path in paths.folder.iterdir()} == {"model", "history.csv", "items.parquet", "metrics.json",
                                                               "paraphrase_items.parquet", "vocabulary.parquet"}
     assert {path.name for path in paths.weights.iterdir()} == {"config.json", "model.safetensors", "vocabulary.json",
-                                                               "trained_on.json", "README.md"}
+                                                               "digests.json", "trained_on.json", "README.md"}
     history, metrics = pd.read_csv(paths.history), json.loads(paths.metrics.read_text())
     assert metrics["epochs"] == len(history) == 2 and not metrics["stopped_early"]
     best = history.loc[history["validation_loss"].idxmin()]

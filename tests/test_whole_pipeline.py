@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import webbrowser
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -102,10 +103,12 @@ def test_commands_of_the_readme_run(twins, tmp_path, monkeypatch):
     """Each as it is written, but for names that the tiny project calls otherwise, and files it writes."""
     flow = twins[0]
     monkeypatch.chdir(flow)
+    monkeypatch.setattr(webbrowser, "open", lambda address: True)  # for `report --open`
     (tmp_path / "more.csv").write_text("question\nWhere is it?\nWho was that?\n")
+    (tmp_path / "abstracts.csv").write_text("abstract\nKeyword graphs join keywords of a text.\n")
     keyword = pd.read_parquet("artifacts/tiny/nodes.parquet")["keyword"].iloc[0]
     own = {**STAND_INS, "water": keyword, **{name: str(tmp_path / name) for name in (
-        "more.csv", "graph.graphml", "judging", "hcl.tar.gz", "my-classifier")}}
+        "more.csv", "abstracts.csv", "graph.graphml", "judging", "hcl.tar.gz", "my-classifier")}}
     said = {}
     for command in DOCUMENTED:
         words = [own.get(word, word) for word in command.words[1:]]
@@ -202,13 +205,13 @@ def test_killed_while_training_it_goes_on_and_ends_in_the_same_bytes(twins, tmp_
     run = subprocess.Popen(tiny_project.command("run"), cwd=project, env=tiny_project.environment(),
                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        wait_for(lambda: list(scratch.glob("*/*/checkpoints/*/current")), "no checkpoint was written")
+        wait_for(lambda: list(scratch.glob("*/*/checkpoints/*/*/whole.json")), "no checkpoint was written")
         run.send_signal(signal.SIGKILL)
         run.wait()
         wait_for(lambda: not processes_of(project), f"orphans: {processes_of(project)}", seconds=30)
     finally:
         run.kill()
-    assert list(scratch.glob("*/*/checkpoints/*/current"))
+    assert list(scratch.glob("*/*/checkpoints/*/*/whole.json"))
     assert not (project / "artifacts" / "models" / "hcl" / "13").exists()
 
     again = tiny_project.call(project, *tiny_project.command("run"))

@@ -81,9 +81,9 @@ def find_alarms(rows: Sequence[Row], config: "HclConfig") -> list[Alarm]:
         if config.latent["posterior"] == "absolute":  # the KL of a relative one does not read the prior
             found.append(_leak(rows))
     if config.uses_keyword:
-        found.append(_keyword_ignored(rows))
+        found.append(_keyword_ignored(rows, config))
     if any(contrast.needs_keyword for contrast in config.contrasts_used):
-        found.append(_easy(rows))
+        found.append(_easy(rows, config))
     for contrast in config.contrasts_used:
         vanished = _vanished(rows, config, contrast.name)
         found += [vanished, _stuck(rows, config, contrast) if vanished is None else None, *contrast.alarms(rows)]
@@ -134,9 +134,16 @@ def _collapse(rows: Sequence[Row], config: "HclConfig") -> Alarm | None:
         "posterior_collapse", epoch,
         f"KL(q || p) is {last['validation_kl']:.3g} nats per item (free bits: {config.latent['free_bits']:g}) with "
         f"{last['validation_active_units']:.0f} of {config.latent_size} units active: z says little of the target",
-        "lengthen latent.annealing_share or set latent.annealing_cycles, raise latent.free_bits or "
-        "latent.word_dropout, or set latent.batch_norm",
+        _advice("lengthen latent.annealing_share or set latent.annealing_cycles",
+                "raise latent.free_bits or latent.word_dropout",
+                "set latent.batch_norm" if not config.latent["batch_norm"] else ""),
     )
+
+
+def _advice(*steps: str) -> str:
+    """Return what to try in one line; a step that the configuration has taken already comes empty and is not given."""
+    *others, last = [step for step in steps if step]
+    return f"{', '.join(others)}, or {last}" if others else last
 
 
 def _losses(row: Row) -> list[float]:
@@ -169,12 +176,13 @@ def _ignored(rows: Sequence[Row], config: "HclConfig") -> Alarm | None:
     if _gain(last) >= IGNORED_MARGIN:
         what = "it is decoded from the prior's mean, which is hardly better than no z at all"
     relative = config.latent["posterior"] == "relative" and config.latent["batch_norm"] > 0
+    entries = " or ".join(one for one in ("memory+embed", "layers") if one != config.latent["enters"])
     known = f", {100 * (last[_MEAN] / last[_RECONSTRUCTIONS[0]] - 1.0):+.2f} % with its mean" if _MEAN in last else ""
     return Alarm(
         "latent_ignored", epoch,
         f"reconstruction is {prior:+.2f} % with z from the prior{known} and {zero:+.2f} % with z = 0, against z from "
         f"the posterior: {what}",
-        "let z enter in another place too (latent.enters: memory+embed or layers), raise latent.word_dropout, "
+        f"let z enter in another place (latent.enters: {entries}), raise latent.word_dropout, "
         "decoder.source_dropout or latent.free_bits" + ("" if relative else "; so that the prior learns what the "
         "posterior tells the decoder, set latent.posterior relative, with latent.batch_norm"),
     )
@@ -192,8 +200,9 @@ def _under_floor(rows: Sequence[Row], config: "HclConfig") -> Alarm | None:
         f"KL is under its free bits ({latent['free_bits']:g} nats by {latent['free_bits_by']}) in "
         f"{100 * rows[-1][column]:.0f} % of the dimensions, where it has no gradient: prior, keyword and graph learn "
         f"from the contrasts alone",
-        "set latent.free_bits_for posterior, or latent.posterior relative; latent.free_bits_by total, or lower "
-        "latent.free_bits",
+        _advice("set latent.free_bits_for posterior", "set latent.posterior relative",
+                "set latent.free_bits_by total" if latent["free_bits_by"] != "total" else "",
+                "lower latent.free_bits"),
     )
 
 
@@ -220,23 +229,28 @@ def _leak(rows: Sequence[Row]) -> Alarm | None:
     )
 
 
-def _keyword_ignored(rows: Sequence[Row]) -> Alarm | None:
+def _keyword_ignored(rows: Sequence[Row], config: "HclConfig") -> Alarm | None:
     column, of_prior = "validation_swap_outputs", "validation_swap_prior"
     epoch = holds_since(rows, (column,), lambda row: row[column] < IGNORED_SWAP)
     if epoch is None:
         return None
-    last = rows[-1]
+    last, latent = rows[-1], config.latent
+    # Of both the prior has its gradient, by which reconstruction reaches the keyword.
+    taught = not latent["enabled"] or latent["posterior"] == "relative" or latent["free_bits_for"] == "posterior"
     way = f" (the prior's mean moves by {last[of_prior]:.2g} of its spread)" if of_prior in last else ""
     return Alarm(
         "keyword_ignored", epoch,
         f"given another item's keyword, the distribution of the next token moves by {100 * last[column]:.2g} %{way}: "
         f"outputs do not depend on the keyword",
-        "let the decoder see the keyword (decoder.kw_memory), let reconstruction teach it (latent.posterior relative, "
-        "or latent.free_bits_for posterior), hide some of the source (decoder.source_dropout)",
+        _advice("let the decoder see the keyword (decoder.kw_memory)" if not config.decoder["kw_memory"] else "",
+                "" if taught else "let reconstruction teach it (latent.posterior relative, or latent.free_bits_for "
+                "posterior)",
+                f"hide {'more' if config.decoder['source_dropout'] else 'some'} of the source "
+                f"(decoder.source_dropout)"),
     )
 
 
-def _easy(rows: Sequence[Row]) -> Alarm | None:
+def _easy(rows: Sequence[Row], config: "HclConfig") -> Alarm | None:
     def easy(row: Row) -> bool:
         impostor, hardest, easiest = (row[column] for column in _LIKENESS)
         return hardest - easiest > EASY_SPREAD and impostor - easiest < EASY_PLACE * (hardest - easiest)
@@ -245,11 +259,12 @@ def _easy(rows: Sequence[Row]) -> Alarm | None:
     if epoch is None:
         return None
     impostor, hardest, easiest = (rows[-1][column] for column in _LIKENESS)
+    weights = " or ".join(one for one in ("cosine", "mean") if one != config.keyword["imp_weight"])
     return Alarm(
         "impostor_easy", epoch,
         f"the impostor's cosine to the output keyword is {impostor:.3g}, nearer to the easiest candidate's "
         f"({easiest:.3g}) than to the hardest's ({hardest:.3g}): it is made of what is easily told apart",
-        "set keyword.imp_weight to cosine or mean: weights that the contrasts train seek the easiest candidate",
+        f"set keyword.imp_weight to {weights}: weights that the contrasts train seek the easiest candidate",
     )
 
 

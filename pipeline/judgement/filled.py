@@ -11,7 +11,7 @@ from pipeline.judgement.sheets import Key, KeyRow, text_digest
 from pipeline.judgement.spreadsheet import read_csv
 from stages.runtime.errors import InputError
 
-_SHOWN = 200
+_SHOWN = 40
 _Cells = list[tuple[int, dict[str, str]]]
 
 
@@ -102,6 +102,9 @@ def _read(path: Path, expected: tuple[KeyRow, ...], design: Design) -> _Reading:
     for row in keyed.values():
         reading.missing += len(design.criteria)
         reading.gaps.append(f"{path}: item {row.item}, position {row.position} has no row; put it back.")
+    if len(reading.gaps) > 1 and not reading.scores and not reading.problems:
+        reading.gaps = [f"{path}: none of its {reading.missing} cells is filled in; give whole numbers from "
+                        f"{design.low} to {design.high}."]
     return reading
 
 

@@ -12,6 +12,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from stages.runtime.guard import ORCHESTRATOR, die_with
+
+if __name__ == "__main__":  # before DVC is imported, which takes a second
+    die_with([int(pid) for pid in [os.environ.get(ORCHESTRATOR)] if pid])
+
 import dvc.stage.run
 from dvc.exceptions import DvcException
 from dvc.lock import LockError
@@ -22,7 +27,6 @@ from dvc.stage.exceptions import StageCmdFailedError
 from pipeline.running.dag import cache_parsed_params, reason
 from pipeline.running.lockfile import write_lock_whole
 from pipeline.running.stage_host import StageHost
-from stages.runtime.guard import ORCHESTRATOR, die_with
 
 # Commands of dvc.yaml that a host can run; others are run by a shell, as always.
 _STAGE = re.compile(r"sh stages/run\.sh ([\w.]+)((?: [\w.-]+)?)")
@@ -43,7 +47,6 @@ class Notes(logging.Handler):
 
 def main() -> None:
     """Answer requests until there are no more, or the command that started this process ends."""
-    die_with([int(pid) for pid in [os.environ.get(ORCHESTRATOR)] if pid])
     cache_parsed_params()
     write_lock_whole()
     _run_stages_in(StageHost())

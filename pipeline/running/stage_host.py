@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 import models
 import stages
 from stages.runtime.log import configure
+from stages.runtime.tethered import end_with_parent
 
 _REQUEST_BYTES = 1 << 16
 # What a stage imports when it runs.
@@ -72,7 +73,7 @@ def serve(channel: socket.socket) -> None:
     """Fork a process for each request, one at a time, until the DVC process ends."""
     configure()  # before transformers is imported, which reads how much it may say
     gc.disable()  # imports make no garbage, and a fork shares what its own collections do not touch
-    code = _code()
+    code, host = _code(), os.getpid()
     while request := _next_request(channel):
         if _code() != code:
             channel.send(_STALE.encode())
@@ -81,6 +82,7 @@ def serve(channel: socket.socket) -> None:
         gc.freeze()
         pid = os.fork()
         if not pid:
+            end_with_parent(host)
             gc.enable()
             channel.close()
             _become(module, request)
@@ -132,4 +134,5 @@ def _become(module: Any, request: dict[str, Any]) -> NoReturn:
 
 
 if __name__ == "__main__":
+    end_with_parent(os.getppid())
     serve(socket.socket(fileno=int(sys.argv[1])))

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from pipeline.running.environment import LOGS, child_environment
 
 _MESSAGE_LINES = 12
+_BY_SIGNAL = 128  # a shell adds the number of the signal to this
 _KILL_SECONDS = 10.0
 
 # Measured: two DVC processes in one repository are safe; of eight, 3 in 100 lose the lock, and are tried again.
@@ -71,7 +72,7 @@ class Workers(AbstractContextManager["Workers"]):
         devices = {"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {}
         answer = _ask(worker, {"stage": name, "force": force, "log": str(log), "environment": devices})
         if answer is None:
-            raise StageCrash(_tail(log))
+            raise StageCrash(f"the DVC process that ran it ended before it did. The last that was said:\n{_tail(log)}")
         with self._guard:
             self._idle.append(worker)
         if "error" in answer:
@@ -143,7 +144,18 @@ def failure_of(name: str, kind: str, error: str, output: str) -> StageFailure:
     begins = [index for index, line in enumerate(lines) if line.startswith(f"{stage}: ")]
     if begins and not any(line.startswith("Traceback (most recent call last)") for line in lines):
         return BadInput("\n".join(lines[begins[-1]:]).removeprefix(f"{stage}: "))
-    return StageCrash("\n".join(lines[-_MESSAGE_LINES:]) or error)
+    last = "\n".join(lines[-_MESSAGE_LINES:])
+    if killed := _killed_by(error):
+        return StageCrash(f"ended by {killed}, not by itself: somebody ended it, or the system did for want of memory."
+                          + (f" The last that it said:\n{last}" if last else ""))
+    return StageCrash(last or error)
+
+
+def _killed_by(error: str) -> str:
+    """Return the signal that ended a stage, from what DVC says of its status; empty if none did."""
+    status = re.search(r"exited with (-?\d+)", error)
+    number = 0 if status is None else -int(status[1]) if int(status[1]) < 0 else int(status[1]) - _BY_SIGNAL
+    return signal.Signals(number).name if number in set(signal.Signals) else ""
 
 
 def _tail(log: Path) -> str:

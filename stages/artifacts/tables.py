@@ -1,5 +1,6 @@
 """Parquet tables that are written whole or not at all, the same bytes for the same content."""
 
+import hashlib
 import json
 import os
 import platform
@@ -18,10 +19,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from stages.artifacts.schemas import SCHEMA_VERSION, TableSchema
+from stages.runtime.durable import flush_below, flush_file, flush_folder
 from stages.runtime.errors import InputError
 
 METADATA_KEY = b"keycontrast"
+_DIGEST_KEY = b"keycontrast.sha256"
 ROW_GROUP = 131_072
+# How every table is written; pages with checksums, so that a bit that has turned over is told when they are read.
+WRITTEN: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
 
 
 @dataclass
@@ -93,12 +98,22 @@ def write_table(path: Path, schema: TableSchema, rows: pd.DataFrame | pa.Table |
         The table as written.
     """
     table = as_table(schema, rows)
-    metadata = json.dumps(provenance.as_metadata(table.num_rows), sort_keys=True, ensure_ascii=False)
-    table = table.replace_schema_metadata({METADATA_KEY: metadata.encode(),
-                                           b"description": schema.description.encode()})
+    table = table.replace_schema_metadata(stored_metadata(schema.description, provenance.as_metadata(table.num_rows)))
     with atomic_file(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd", row_group_size=ROW_GROUP)
+        pq.write_table(table, temporary, row_group_size=ROW_GROUP, **WRITTEN)
     return table
+
+
+def stored_metadata(description: str, metadata: Mapping[str, Any]) -> dict[bytes, bytes]:
+    """Return what a table's file keeps of its making, with a digest, since pages alone have checksums."""
+    found = {METADATA_KEY: json.dumps(metadata, sort_keys=True, ensure_ascii=False).encode(),
+             b"description": description.encode()}
+    return {**found, _DIGEST_KEY: _digest(found)}
+
+
+def _digest(stored: Mapping[bytes, bytes]) -> bytes:
+    parts = b"\0".join(stored.get(key, b"") for key in (METADATA_KEY, b"description"))
+    return hashlib.sha256(parts).hexdigest().encode()
 
 
 class TableWriter:
@@ -109,7 +124,7 @@ class TableWriter:
         self._schema = schema
         self._arrow = schema.arrow()
         self._last: tuple[Any, ...] | None = None
-        self._file = pq.ParquetWriter(path, self._arrow, compression="zstd")
+        self._file = pq.ParquetWriter(path, self._arrow, **WRITTEN)
 
     def write(self, rows: pd.DataFrame | pa.Table | Mapping[str, Any]) -> None:
         """Add ``rows``, whose keys come after all that were written before.
@@ -130,8 +145,8 @@ class TableWriter:
 
     def close(self, provenance: Provenance) -> None:
         """Finish the file with its metadata, which counts the rows."""
-        metadata = json.dumps(provenance.as_metadata(self.rows), sort_keys=True, ensure_ascii=False)
-        self._file.add_key_value_metadata({METADATA_KEY: metadata, b"description": self._schema.description})
+        self._file.add_key_value_metadata(stored_metadata(self._schema.description,
+                                                          provenance.as_metadata(self.rows)))
         self._file.close()
 
 
@@ -156,7 +171,7 @@ def read_batches(path: Path, schema: TableSchema, columns: list[str] | None = No
         InputError: the file is missing, is not Parquet, or lacks columns.
     """
     check_columns(path, schema)
-    with pq.ParquetFile(path) as file:
+    with readable(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
         for batch in file.iter_batches(batch_size=rows, columns=columns):
             yield pa.Table.from_batches([batch])
 
@@ -168,14 +183,20 @@ def check_columns(path: Path, schema: TableSchema) -> None:
         InputError: the file is missing, is not Parquet, or lacks columns.
     """
     read_table(path, None, columns=[])
-    missing = [name for name, _, _ in schema.fields if name not in pq.read_schema(path).names]
+    with readable(path):
+        names, metadata = pq.read_schema(path).names, pq.read_metadata(path)
+    missing = [name for name, _, _ in schema.fields if name not in names]
     if missing:
         raise InputError(f"{path}: column {missing[0]!r} is missing; it was written by another version. "
                          f"Run its stage again with `keycontrast run`.")
+    if read_metadata(path).get("rows", metadata.num_rows) != metadata.num_rows:
+        raise InputError(f"{path}: has {metadata.num_rows:,} rows, and its metadata count others: damaged since it was "
+                         f"written. Remove it and run its stage again.")
 
 
-def read_table(path: Path, schema: TableSchema | None = None, columns: list[str] | None = None) -> pa.Table:
-    """Read a table; with ``schema``, check that it has its columns.
+def read_table(path: Path, schema: TableSchema | None = None, columns: list[str] | None = None,
+               filters: pc.Expression | None = None) -> pa.Table:
+    """Read a table, or the rows of it that ``filters`` take; with ``schema``, check that it has its columns.
 
     Raises:
         InputError: the file is missing, is not Parquet, or lacks columns.
@@ -184,11 +205,8 @@ def read_table(path: Path, schema: TableSchema | None = None, columns: list[str]
     if not path.exists():
         raise InputError(f"{path}: no such artifact. Make it with `keycontrast run`, or one stage with "
                          f"`keycontrast stage NAME`.")
-    try:
-        table = pq.read_table(path, columns=columns)
-    except pa.ArrowInvalid as error:
-        raise InputError(f"{path}: not a readable Parquet file ({error}). Remove it and run its stage "
-                         f"again.") from error
+    with readable(path):
+        table = pq.read_table(path, columns=columns, filters=filters, page_checksum_verification=True)
     if schema is not None and columns is None:
         check_columns(path, schema)
     return table
@@ -200,9 +218,31 @@ def read_frame(path: Path, schema: TableSchema | None = None, columns: list[str]
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
-    """Return the metadata that :func:`write_table` stored; empty for a foreign Parquet file."""
-    stored = pq.read_metadata(path).metadata or {}
-    return json.loads(stored.get(METADATA_KEY, b"{}"))
+    """Return the metadata that :func:`write_table` stored; empty for a foreign Parquet file.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    with readable(path):
+        stored = pq.read_metadata(path).metadata or {}
+        if stored.get(_DIGEST_KEY, _digest(stored)) != _digest(stored):
+            raise ValueError("its metadata are not those that were written")
+        found: dict[str, Any] = json.loads(stored.get(METADATA_KEY, b"{}"))
+    return found
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Turn what is wrong with a Parquet file's bytes, which pyarrow says in many ways, into one error that names it."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, KeyError, MemoryError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # of the system: no permission, say
+        raise InputError(f"{path}: not a readable Parquet file, or damaged since it was written "
+                         f"({' '.join(str(error).split())[:200]}). Remove it and run its stage again.") from error
 
 
 @contextmanager
@@ -218,7 +258,9 @@ def atomic_file(path: Path) -> Iterator[Path]:
         yield temporary
         # mkstemp makes private files; an artifact is as readable as any other new file.
         temporary.chmod(0o666 & ~_umask())
+        flush_file(temporary)
         temporary.replace(path)
+        flush_folder(path.parent)
     except Exception as error:
         error.add_note(str(path))
         raise
@@ -236,10 +278,12 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         temporary.chmod(0o777 & ~_umask())
+        flush_below(temporary)
         old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
         if path.exists():
             path.replace(old / "previous")
         temporary.replace(path)
+        flush_folder(path.parent)
         rmtree(old)
     except Exception as error:
         error.add_note(str(path))

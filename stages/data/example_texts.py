@@ -1,4 +1,4 @@
-"""Which texts a data set's examples use, whether they are pairs and triples or labelled texts.
+"""Which texts a data set's examples use, whether they are pairs and triples, labelled texts or plain ones.
 
     examples = read_examples(DatasetPaths("sample").table("examples"))
     train = training_text_ids(examples)
@@ -13,34 +13,45 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from stages.artifacts.schemas import TableSchema
 from stages.artifacts.tables import read_table
-from stages.data.schemas.items import EXAMPLES, LABELLED_EXAMPLES
+from stages.data.schemas.items import EXAMPLES, LABELLED_EXAMPLES, PLAIN_EXAMPLES
 
 _ROLES = ("source_id", "target_id", "negative_id")
 TextIds = npt.NDArray[np.int64]
 
 
 def read_examples(path: Path) -> pa.Table:
-    """Read ``examples.parquet``, which follows schema ``examples`` or ``labelled_examples``.
+    """Read ``examples.parquet``; see :func:`examples_schema`.
 
     Raises:
         InputError: the file is missing, is not Parquet, or lacks columns.
     """
+    return read_table(path, examples_schema(path))
+
+
+def examples_schema(path: Path) -> TableSchema:
+    """Return which schema the file follows: ``examples``, ``labelled_examples`` or ``plain_examples``.
+
+    Raises:
+        InputError: the file is missing, or is not Parquet.
+    """
     read_table(path, None, columns=[])
-    return read_table(path, LABELLED_EXAMPLES if "label" in pq.read_schema(path).names else EXAMPLES)
+    names = pq.read_schema(path).names
+    return LABELLED_EXAMPLES if "label" in names else PLAIN_EXAMPLES if "text_id" in names else EXAMPLES
 
 
-def is_labelled(examples: pa.Table) -> bool:
-    """Whether examples are labelled texts, not pairs or triples."""
+def is_single(examples: pa.Table) -> bool:
+    """Whether examples are single texts, labelled or plain, not pairs or triples."""
     return "text_id" in examples.column_names
 
 
 def all_text_ids(examples: pa.Table) -> TextIds:
-    """Return the distinct ids of the texts that examples use (sources, targets, negatives; or labelled texts), sorted.
+    """Return the distinct ids of the texts that examples use (sources, targets, negatives; or single texts), sorted.
 
     Further references are not among them: they are compared with, not learned from.
     """
-    columns = ["text_id"] if is_labelled(examples) else _ROLES
+    columns = ["text_id"] if is_single(examples) else _ROLES
     held = [pc.drop_null(examples[name]).to_numpy() for name in columns]
     return np.unique(np.concatenate([np.asarray(ids, dtype=np.int64) for ids in held]))
 

@@ -10,9 +10,9 @@ from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, table_writer, write_json
 from stages.data.deduplication.taken_rows import check_share, take_rows
 from stages.data.items.counts import summary
-from stages.data.items.examples import Ingested, classified_examples, contrasted_examples
+from stages.data.items.examples import Ingested, classified_examples, contrasted_examples, plain_examples
 from stages.data.layouts.newsgroups import stripped_posts
-from stages.data.layouts.registry import structure_of
+from stages.data.layouts.registry import is_paired, structure_of
 from stages.data.negatives.mined import Embed, frozen
 from stages.data.negatives.sources import check_source
 from stages.data.reading.files import read_rows
@@ -50,6 +50,8 @@ def run(rows: Iterable[RawRow], dataset: "Dataset", params: "Ingest", seed: int,
     check_share(taken, params.max_rejected)
     if labelled:
         return classified_examples(taken, dataset, params, seed)
+    if not is_paired(dataset.layout):
+        return plain_examples(taken, dataset, params, seed)
     return contrasted_examples(connected(taken, params.split_by, params.captions), dataset, params, seed, embed)
 
 
@@ -64,7 +66,7 @@ def _work(process: StageProcess) -> None:
     spool.mkdir()
     try:
         settings = params.ingest_settings(key)
-        asked = (settings.neg_source == "mined" or settings.told_apart) and structure_of(dataset.layout) != "labelled"
+        asked = (settings.neg_source == "mined" or settings.told_apart) and is_paired(dataset.layout)
         embed = frozen(settings.neg_encoder) if asked else None
         made = run(read_rows(dataset), dataset, settings, params.seed, spool, embed)
         provenance = Provenance(process.name, process.params_hash, counts=made.counts)

@@ -94,13 +94,36 @@ def relate(triples: NodeTriples, max_nbr: int | None, max_cluster_outputs: int |
     negatives = _members(triples, triples.negative, max_cluster_outputs)
     own = triples.of_examples()
     left, right = _factors(nodes, outputs, negatives, _members(own, own.output, None) if link_inputs else None)
+    edges, dropped = _multiplied(left, right, max_nbr, block)
+    return Relations(edges, dropped, outputs.cut + negatives.cut,
+                     len(np.union1d(outputs.cut_clusters, negatives.cut_clusters)))
+
+
+def relate_by_texts(keyword: np.ndarray, text: np.ndarray, nodes: int, max_nbr: int | None,
+                    block: int = BLOCK) -> Relations:
+    """Return the edges between keywords that share texts: all positive, counted by the texts, the same both ways.
+
+    Args:
+        keyword: node id of each pair of a text and a keyword of it (n,); no pair stands twice.
+        text: number of the text (n,), from 0.
+        nodes: number of nodes.
+        max_nbr: neighbours kept per node, by count, then by node id; None keeps all.
+        block: as in :func:`relate`.
+    """
+    shape = (nodes, int(text.max(initial=-1)) + 1)
+    held = sparse.coo_array((np.ones(len(keyword), dtype=np.complex128), (keyword, text)), shape=shape).tocsr()
+    return Relations(*_multiplied(held, held.T.tocsr(), max_nbr, block), 0, 0)
+
+
+def _multiplied(left: sparse.csr_array, right: sparse.csr_array, max_nbr: int | None,
+                block: int) -> tuple[Edges, Dropped]:
+    """Return the edges that the product of the two factors stands for, made block by block."""
     edges, dropped = [], Dropped()
     for first, last in _blocks(left, right, block):
         found, lost = _resolved(left[first:last] @ right, first, max_nbr)
         edges.append(found)
         dropped += lost
-    return Relations(Edges.joined(edges), dropped, outputs.cut + negatives.cut,
-                     len(np.union1d(outputs.cut_clusters, negatives.cut_clusters)))
+    return Edges.joined(edges), dropped
 
 
 def _members(triples: NodeTriples, keyword: np.ndarray, limit: int | None) -> _Counts:

@@ -34,6 +34,7 @@ class KeywordMethod:
         holds: what its table holds.
         shown: what its column of table ``side_by_side`` holds.
         on_demand: whether its table is made for data sets only where something reads it.
+        compared: whether ``side_by_side`` puts it beside the others.
     """
 
     name: str
@@ -41,6 +42,7 @@ class KeywordMethod:
     holds: Holds
     shown: str
     on_demand: bool = True
+    compared: bool = True
 
     @property
     def names_keywords(self) -> bool:
@@ -80,9 +82,12 @@ _ALL = (
     KeywordMethod("psi", "PSI", "primary words",
                   "words by paired semantic importance; null for a text that was not scored"),
     KeywordMethod("yake", "YAKE", "phrases", "phrases by YAKE"),
+    KeywordMethod("embedrank", "EmbedRank", "phrases", "phrases by EmbedRank", compared=False),
     KeywordMethod("idf", "IDF", "nothing", "words by inverse document frequency over the training texts"),
 )
 METHODS = {method.name: method for method in _ALL}
+COMPARED = {method.name: method for method in _ALL if method.compared}
+COMPARED_NAMING = tuple(method.name for method in _ALL if method.compared and method.names_keywords)
 # Those that may name keywords, those of them that any text has, and those whose tables something has to want.
 NAMING = tuple(method.name for method in _ALL if method.names_keywords)
 FOR_ANY_TEXT = tuple(method.name for method in _ALL if method.ranks_phrases)

@@ -30,7 +30,7 @@ from stages.keywords.agreement.figure import pos_plot
 from stages.keywords.agreement.keywords import keywords_by_method
 from stages.keywords.agreement.measures import agreements
 from stages.keywords.agreement.pos_frequency import frequency_table, pos_counts
-from stages.keywords.methods import NAMING
+from stages.keywords.methods import COMPARED_NAMING
 from stages.keywords.schemas.methods import METHOD_TABLES
 from stages.keywords.schemas.side_by_side import SIDE_BY_SIDE
 from stages.ranking.selection import InverseFrequency
@@ -88,11 +88,12 @@ def _counts(columns: dict[str, list[Any]], split: str, sources: int) -> dict[str
 
 def _work(process: StageProcess) -> None:
     params, paths = process.params, DatasetPaths(process.instance)
-    tables = {schema.name: read_table(paths.table(schema.name), schema) for schema in (TOKENS, *METHOD_TABLES.values())}
+    schemas = (TOKENS, *(METHOD_TABLES[name] for name in COMPARED_NAMING))
+    tables = {schema.name: read_table(paths.table(schema.name), schema) for schema in schemas}
     made = run(tables, read_table(paths.table("examples"), EXAMPLES), params.side_by_side,
                params.datasets[process.instance].language, params.seed)
     models: dict[str, Any] = {}
-    for kind in NAMING:
+    for kind in COMPARED_NAMING:
         models |= read_metadata(paths.table(kind)).get("models", {})
     with atomic_folder(paths.pos_frequency) as folder:
         _write_picture(made, folder)

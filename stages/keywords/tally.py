@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.data.example_texts import TextIds, is_labelled, training_text_ids
+from stages.data.example_texts import TextIds, is_single, training_text_ids
 
 _ROLES = ("source", "target", "negative")
 
@@ -38,7 +38,7 @@ class Tally:
         known = np.unique(self._of(training_text_ids(examples)))
         counts = {"texts_by_method": dict(sorted(self._methods.items())),
                   "keywords": {"distinct": len(self._numbers), "distinct_in_training": len(known)}}
-        return counts if is_labelled(examples) else {**counts, **self._shares(examples, known)}
+        return counts if is_single(examples) else {**counts, **self._shares(examples, known)}
 
     def fallbacks(self) -> list[str]:
         """Return a sentence per fall-back that was taken."""

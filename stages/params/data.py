@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator, model_validator
 
-from stages.data.layouts.registry import LAYOUTS
+from stages.data.layouts.registry import LAYOUTS, is_paired
 from stages.keywords.methods import FOR_ANY_TEXT, NAMING
 from stages.params.block import Block, Switches
 from stages.params.presets import Presets
@@ -43,6 +43,7 @@ def _encoding_exists(name: str) -> str:
 
 LayoutName = Annotated[str, AfterValidator(_layout_exists)]
 Encoding = Annotated[str, AfterValidator(_encoding_exists)]
+Separator = Literal[",", ";", "|", "\t"]
 
 
 class OwnColumns(Block):
@@ -53,6 +54,7 @@ class OwnColumns(Block):
     columns: dict[str, str | list[str] | None] = Field(default_factory=dict, description="names, by role")
     encoding: Encoding = "utf-8"
     quoting: Literal["standard", "none"] = "standard"
+    separator: Separator | None = None
 
     _layout_fills = model_validator(mode="before")(_filled)
 
@@ -86,6 +88,8 @@ class Dataset(Block):
                                                     "out, it is latin-1 for trec, cp1252 for rt_polarity and text_gcn; "
                                                     "a post of newsgroups that is not of it is read as latin-1")
     quoting: Literal["standard", "none"] = Field("standard", description="of CSV and TSV: RFC 4180, or none at all")
+    separator: Separator | None = Field(None, description="of the columns of CSV and TSV: `,` `;` `|` or a tab; null: "
+                                                          "a comma in .csv, a tab in .tsv")
     language: str = Field("en", pattern="^[a-z]{2}$")
     turn_mark: str = Field("[SEP]", min_length=1, description="dialogue: what separates the turns of a context that "
                                                               "comes as one text; turns are joined by [SEP]")
@@ -113,8 +117,8 @@ class Dataset(Block):
     @model_validator(mode="after")
     def _keywords_fit_layout(self) -> "Dataset":
         if not self.keywords and LAYOUTS[self.layout].structure != "labelled":
-            raise ValueError(f"layout {self.layout} is of pairs, which are joined by their keywords; keywords: false "
-                             f"is for labelled texts")
+            kind = "pairs, which are joined by their keywords" if is_paired(self.layout) else "texts without classes"
+            raise ValueError(f"layout {self.layout} is of {kind}; keywords: false is for labelled texts")
         return self
 
 
@@ -236,6 +240,16 @@ class Yake(Block):
     phrases: int = Field(5, ge=1, description="phrases kept per text")
     window: int = Field(1, ge=1, description="words to either side that count as neighbours of a word")
     longest: int = Field(3, ge=1, le=3, description="words of a phrase at most")
+
+
+class EmbedRank(Block):
+    """Ranked phrases of each text by embeddings, IDF and position."""
+
+    phrases: int = Field(5, ge=1, description="phrases kept per text")
+    encoder: str = Field("bundled", pattern=r"^(bundled|hub:.+|path:.+)$",
+                         description="frozen, of whatever source `encoder` has; on the CPU by one thread per worker")
+    max_length: int = Field(256, ge=8, description="word pieces of a text that are read")
+    chunks: Literal["auto", "annotated", "adjectives"] = Field("auto", description="as `textrank.chunks`")
 
 
 class PairClassifier(Block):

@@ -6,7 +6,7 @@ An instance exists only if something reads what it makes: a comparison that is s
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from stages.data.layouts.registry import LAYOUTS
+from stages.data.layouts.registry import LAYOUTS, is_paired, structure_of
 from stages.keywords.methods import METHODS, ON_DEMAND
 from stages.params.clld import consulted
 from stages.params.data import Keywords
@@ -42,7 +42,9 @@ def _maps(content: Mapping[str, Any], datasets: Mapping[str, Any]) -> dict[str, 
     """Return each map with words for what it names."""
     models = _value(content, "models")
     paired = [name for name, dataset in datasets.items()
-              if (layout := LAYOUTS.get(str(_value(dataset, "layout")))) is None or layout.structure != "labelled"]
+              if (layout := _layout(dataset)) is None or is_paired(layout)]
+    plain = [name for name, dataset in datasets.items()
+             if (layout := _layout(dataset)) is not None and structure_of(layout) == "texts"]
     compared = [name for name in paired if _value(datasets[name], "side_by_side") is True]
     paraphrased = _named(_value(models, "pgkpr"), datasets)
     read = {name: _read(content, name) for name in paraphrased}
@@ -56,7 +58,8 @@ def _maps(content: Mapping[str, Any], datasets: Mapping[str, Any]) -> dict[str, 
     def needed(table: str, among: list[str] = paired) -> list[str]:
         own = [name for name, method in named_by.items() if table == method]
         of_models = [name for name in paired if name in paraphrased and (table == "attribution" or table in read[name])]
-        return [name for name in among if name in {*own, *of_models, *compared}]
+        beside = compared if table not in METHODS or METHODS[table].compared else []
+        return [name for name in among if name in {*own, *of_models, *beside}]
 
     def ranked(method: str) -> dict[str, Any]:
         found = needed(method, paired if METHODS[method].needs_pairs else keyworded)
@@ -68,7 +71,9 @@ def _maps(content: Mapping[str, Any], datasets: Mapping[str, Any]) -> dict[str, 
         "own_encoders": ({"datasets": {} if own_encoder is None else {own_encoder: {}},
                           "watched": NO_OWN_ENCODER if own_encoder is None else
                           f"artifacts/{own_encoder}/character_encoder"}, "encoder that `encoder.source` names"),
-        "paired_datasets": (_empty(paired), "data sets that are no labelled texts"),
+        "paired_datasets": (_empty(paired), "data sets that are no single texts"),
+        "text_datasets": ({name: {"method": named_by[name]} for name in plain if name in named_by},
+                          "data sets of plain texts"),
         "compared_datasets": (_empty(compared), "data sets of pairs whose side_by_side is true"),
         "ranked_datasets": ({name: ranked(name) for name in ON_DEMAND},
                             f"methods, and to each the data sets with a ranking {reading}"),
@@ -81,6 +86,12 @@ def _maps(content: Mapping[str, Any], datasets: Mapping[str, Any]) -> dict[str, 
                              "data sets whose keywords is not false"),
         "classified_datasets": (_empty(_named(_value(models, "clld"), datasets)), "data sets that models.clld names"),
         "consulted_models": (_empty(consulted(_value(models, "clld"))), "models that pairs_of of models.clld names")}
+
+
+def _layout(dataset: Any) -> str | None:
+    """Return the name of its layout, if it names one that there is."""
+    named = str(_value(dataset, "layout"))
+    return named if named in LAYOUTS else None
 
 
 def _named_by(content: Mapping[str, Any], dataset: str) -> str:

@@ -61,8 +61,8 @@ class HclModel(Block):
     dataset: str
     seeds: Seeds = Field([], description=SEEDS)
     init_from: str | None = Field(None, description="model whose weights this one starts from, where both have "
-                                                    "them; path:<folder>: a start that ships with the project or that "
-                                                    "`keycontrast export --start` has written")
+                                                    "them; path:<folder>: a start that `keycontrast export "
+                                                    "FOLDER --model NAME` has written")
     starts_from: str = Field(SCRATCH, description="what DVC watches for `init_from`; filled in from it")
     earlier_seeds: list[int] = Field([], description="the seed of `init_from` for each of `seeds`: the same, or its "
                                                      "first; filled in")

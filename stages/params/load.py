@@ -19,7 +19,7 @@ def load_params(path: Path = PARAMS, whole: bool = False) -> Params:
 
     Args:
         path: of the file.
-        whole: refuse a file that leaves out what has a default or is filled in, because DVC reads all of it there.
+        whole: refuse a file that leaves out blocks that have defaults or are filled in, because DVC reads them there.
 
     Raises:
         InputError: the file is missing or broken, or any name or value in it is wrong; all are listed.
@@ -38,12 +38,10 @@ def load_params(path: Path = PARAMS, whole: bool = False) -> Params:
 
 
 def _lacking(whole: Mapping[str, Any], content: Any) -> Iterator[str]:
-    """Yield the dotted places that ``whole`` has and ``content`` has not, the uppermost of each."""
-    for name, value in whole.items():
-        if not isinstance(content, Mapping) or name not in content:
-            yield name
-        elif isinstance(value, Mapping):
-            yield from (f"{name}.{inner}" for inner in _lacking(value, content[name]))
+    """Yield the places that DVC reads one by one and ``content`` has not: blocks, and values of ``runtime``."""
+    yield from (name for name in whole if name not in content)
+    given = content.get("runtime")
+    yield from (f"runtime.{name}" for name in whole["runtime"] if isinstance(given, Mapping) and name not in given)
 
 
 def parse_params(content: Any, place: str) -> Params:

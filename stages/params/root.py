@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
+from stages.data.layouts.registry import structure_of
 from stages.keywords.methods import FOR_ANY_TEXT, METHODS
 from stages.params import clld, hcl, pgkpr
 from stages.params.block import Block
@@ -17,6 +18,7 @@ from stages.params.data import (
     Attribution,
     CharacterEncoder,
     Dataset,
+    EmbedRank,
     Graph,
     Ingest,
     Keywords,
@@ -173,7 +175,10 @@ class Params(Block):
     encoder: Encoder = Encoder()
     datasets: dict[Name, Dataset]
     paired_datasets: dict[Name, Empty] = Field(
-        default_factory=dict, description="data sets that are no labelled texts, for DVC; filled in from `datasets`")
+        default_factory=dict, description="data sets that are no single texts, for DVC; filled in from `datasets`")
+    text_datasets: dict[Name, Named] = Field(
+        default_factory=dict, description="data sets of plain texts, likewise, and the method whose phrases are their "
+                                          "graph's nodes")
     compared_datasets: dict[Name, Empty] = Field(
         default_factory=dict, description="those of them with `side_by_side`, likewise")
     ranked_datasets: dict[str, dict[Name, Ranked]] = Field(
@@ -198,6 +203,7 @@ class Params(Block):
     annotate: Annotate = Annotate()
     textrank: TextRank = TextRank()
     yake: Yake = Yake()
+    embedrank: EmbedRank = EmbedRank()
     pair_classifier: PairClassifier = PairClassifier()
     attribution: Attribution = Attribution()
     word_vectors: WordVectors = WordVectors()
@@ -295,8 +301,8 @@ class Params(Block):
             method = found.method
             place = f"keywords.{f'by_dataset.{name}' if name in own else 'method'}: {method}"
             if METHODS[method].needs_pairs and name not in self.paired_datasets:
-                problems.append(f"{place} learns from pairs of texts, and data set {name} has labelled texts; choose "
-                                f"{' or '.join(FOR_ANY_TEXT)}")
+                problems.append(f"{place} learns from pairs of texts, and data set {name} has {self._kind(name)} "
+                                f"texts; choose {' or '.join(FOR_ANY_TEXT)}")
             elif METHODS[method].needs_pairs and "xx" not in getattr(self, method).modes:
                 problems.append(f"{place} names keywords by the scores of a text beside itself; add xx to "
                                 f"{method}.modes")
@@ -304,13 +310,19 @@ class Params(Block):
 
     def _unfit_data_sets(self, track: str, checks: TrackChecks) -> list[str]:
         """Return which models of a track are of data sets of another kind than they need."""
-        labelled = self.datasets.keys() - self.paired_datasets.keys()
+        single = self.datasets.keys() - self.paired_datasets.keys()
+        models = [(f"models.{track}.{name}.dataset: {model.dataset} has", model.dataset)
+                  for name, model in getattr(self.models, track).items() if model.dataset in self.datasets]
         if not checks.labelled:
-            return [f"models.{track}.{name}.dataset: {model.dataset} has labelled texts, and the model needs pairs"
-                    for name, model in getattr(self.models, track).items() if model.dataset in labelled]
-        return [f"models.{track}.{name}.dataset: {model.dataset} has pairs, and the model needs labelled texts; "
-                f"{nearest(model.dataset, labelled)}"
-                for name, model in getattr(self.models, track).items() if model.dataset in self.paired_datasets]
+            return [f"{place} {self._kind(name)} texts, and the model needs pairs"
+                    for place, name in models if name in single]
+        labelled = [name for name in single if self._kind(name) == "labelled"]
+        return [f"{place} {'pairs' if name in self.paired_datasets else 'plain texts'}, and the model needs labelled "
+                f"texts; {nearest(name, labelled)}" for place, name in models if name not in labelled]
+
+    def _kind(self, dataset: str) -> str:
+        """Return what texts a data set of single texts has."""
+        return "labelled" if structure_of(self.datasets[dataset].layout) == "labelled" else "plain"
 
     def _track_problems(self, track: str, checks: TrackChecks) -> list[str]:
         """Return what is wrong with the values of models and runs of a track, and with what they are made of.

@@ -19,8 +19,8 @@ _UNWRITTEN = {
     errno.EEXIST: ("a file stands where a folder is needed", "Move it away, or take another place"),
     errno.EISDIR: ("a folder stands where a file is needed", "Move it away, or take another place"),
 }
-# Control characters but for tab and line feed, marks of direction, halves of surrogate pairs.
-_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+# Control characters, marks of direction, halves of surrogate pairs.
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 # Libraries that are not written in Python raise errors of their own with the system's words in them.
 _FOREIGN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG)
 
@@ -36,12 +36,15 @@ class InputError(Exception):
         super().__init__(plain(message))
 
 
-def plain(text: str) -> str:
-    """Return ``text`` with all but line ends, tabs and what can be seen spelt out, such as ESC as ``\\x1b``.
+def plain(text: str, keep: str = "\n\t") -> str:
+    """Return ``text`` with control characters, turns of direction and lone surrogates written out as escapes.
 
-    So are marks that turn the direction of writing, and what cannot be written as UTF-8.
+    Args:
+        text: anything; an artifact may hold what would move a terminal's cursor or hide what is beside it.
+        keep: characters left as they are.
     """
-    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+    return _UNSEEN.sub(lambda found: found[0] if found[0] in keep else
+                       found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
@@ -80,4 +83,4 @@ def unwritten(error: BaseException) -> str | None:
     named = getattr(error, "filename", None)
     if not isinstance(named, str | os.PathLike):
         named = next(iter(getattr(error, "__notes__", ())), f"a file of {Path.cwd()}, or the output")
-    return f"{os.fspath(named)}: could not be written: {reason}. {remedy}, and give the same command again."
+    return f"{plain(os.fspath(named))}: could not be written: {reason}. {remedy}, and give the same command again."

@@ -43,9 +43,9 @@ class Finished:
         """Put back what was finished under this key, if it is whole and as it was; tell whether it was."""
         try:
             note = json.loads((self.place / _NOTE).read_text(encoding="utf-8"))
-        except (FileNotFoundError, json.JSONDecodeError):
+        except (FileNotFoundError, ValueError):
             return False
-        if note["key"] != self.key or not all(
+        if not isinstance(note, dict) or note.get("key") != self.key or not all(
                 (path := self.place / name).is_file() and sha256_of(path) == digest
                 for name, digest in note["files"].items()):
             return False

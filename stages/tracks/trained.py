@@ -12,7 +12,7 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from models.training import History
-from stages.artifacts.model_folder import save_notes, write_history
+from stages.artifacts.model_folder import save_notes, seal, write_history
 from stages.artifacts.paths import ModelPaths
 from stages.artifacts.schemas import TableSchema
 from stages.artifacts.tables import Provenance, atomic_file, atomic_folder, write_json, write_table
@@ -78,6 +78,7 @@ def write_model(paths: ModelPaths, architecture: str, model: PreTrainedModel, hi
             made.tokenizer.save_pretrained(folder)
         save_notes(folder, made.notes)
         (folder / "README.md").write_text(made.card, encoding="utf-8")
+        seal(folder)
     write_history(paths.history, history.rows)
     for name, rows in made.logs.items():
         with atomic_file(paths.folder / name) as file:

@@ -4,19 +4,23 @@ import argparse
 import sys
 
 from tests.harness import cases
+from tests.harness.bits import damaged_table
+from tests.harness.inputs import damaged_input
+from tests.harness.params import damaged_params
+
+KINDS: dict[str, cases.Case] = {
+    "mutate": lambda chance: chance.choice([damaged_params, damaged_input])(chance), "bits": damaged_table}
 
 
 def main() -> int:
     """Run the cases that are asked for; the status says whether one has failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.harness", description=__doc__)
-    parser.add_argument("kind", choices=["params"])
+    parser.add_argument("kind", choices=sorted(KINDS))
     parser.add_argument("--n", type=int, default=100, help="cases in all")
     parser.add_argument("--seed", type=int, default=13, help="draws them")
     parser.add_argument("--minutes", type=float, default=10.0, help="after which no further case begins")
     asked = parser.parse_args()
-    from tests.harness.params import damaged_params
-
-    return 1 if cases.run(asked.kind, damaged_params, asked.n, asked.seed, asked.minutes) else 0
+    return 1 if cases.run(asked.kind, KINDS[asked.kind], asked.n, asked.seed, asked.minutes) else 0
 
 
 if __name__ == "__main__":

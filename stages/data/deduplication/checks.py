@@ -7,7 +7,7 @@ from stages.data.deduplication.text_keys import join_han, text_key
 from stages.data.layouts.dialogue import dialogue_texts
 from stages.data.layouts.registry import roles_of, structure_of
 from stages.data.layouts.stories import story_sentences, story_texts
-from stages.data.reading.rows import RawRow, is_unicode
+from stages.data.reading.rows import RawRow, text_fault
 
 if TYPE_CHECKING:
     from stages.params.data import Dataset
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _PARAPHRASE = {0: "0", 1: "1", "0": "0", "1": "1"}
 TEXT_ROLES: Mapping[str, tuple[str, ...]] = {
     "pairs": ("source", "target"), "triples": ("source", "target", "negative"),
-    "captions": ("text",), "labelled": ("text",), "stories": ("input", "output"),
+    "captions": ("text",), "labelled": ("text",), "texts": ("text",), "stories": ("input", "output"),
     "dialogue": ("context", "response")}
 
 
@@ -134,8 +134,8 @@ def _text(value: Any, role: str) -> str:
     text = value.strip()
     if not text:
         raise RowError(f"empty text: {role}")
-    if not is_unicode(text):
-        raise RowError(f"encoding: {role} holds half a surrogate pair")
+    if fault := text_fault(text, role):
+        raise RowError(fault)
     return text
 
 
@@ -143,8 +143,8 @@ def _name(value: Any, role: str) -> str:
     """Return the name of a class or group; readers spell all names as text."""
     if not isinstance(value, str) or not value.strip():
         raise RowError(f"{role}: must be a name, found {value!r}")
-    if not is_unicode(value):
-        raise RowError(f"encoding: {role} holds half a surrogate pair")
+    if fault := text_fault(value, role):
+        raise RowError(fault)
     return value.strip()
 
 

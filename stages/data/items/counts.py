@@ -120,6 +120,8 @@ def summary(counts: dict[str, Any]) -> str:
     if "classes" in counts:
         lines += [f"{name}: {_listed(found)}" for name, found in counts["classes"].items()]
         return _printed([*lines, f"examples: {_listed(counts['examples'])}", *labelled_lines(counts)])
+    if "triples_by_negative_source" not in counts:
+        return _printed([*lines, f"texts: {_listed(counts['examples'])}"])
     lines.append(f"triples by source of negatives: {_listed(counts['triples_by_negative_source'])}; "
                  f"used: {counts['negative_source']}")
     if "rule" in counts:

@@ -6,17 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stages.artifacts.schemas import TableSchema
+from stages.artifacts.schemas import SPLITS, TableSchema
 from stages.data.deduplication.row_log import KEPT
 from stages.data.deduplication.taken_rows import CONTINUATIONS, Taken
 from stages.data.items.continuations import opening_marks
 from stages.data.items.counts import by_split, hashed_counts, negative_counts, row_counts, source_counts
 from stages.data.items.items import Items
 from stages.data.items.labelled import labelled_counts, labelled_examples
-from stages.data.items.tables import example_batches, labelled_batches, text_batches, text_numbers, used_texts
+from stages.data.items.tables import (
+    example_batches,
+    labelled_batches,
+    plain_batches,
+    text_batches,
+    text_numbers,
+    used_texts,
+)
 from stages.data.negatives.mined import Embed, Vectors, told_apart
 from stages.data.negatives.sources import left_out, made_items, negative_origin, no_items, with_negatives
-from stages.data.schemas.items import EXAMPLES, LABELLED_EXAMPLES
+from stages.data.schemas.items import EXAMPLES, LABELLED_EXAMPLES, PLAIN_EXAMPLES
 from stages.data.schemas.texts import REJECTED, TEXTS
 from stages.data.splitting.by_hash import component_marks, inside_part, split_by_hash
 from stages.data.splitting.exclusions import Connected
@@ -108,6 +115,31 @@ def classified_examples(taken: Taken, dataset: "Dataset", params: "Ingest", seed
               "examples": by_split(split), **labelled_counts(taken, kept, split)}
     return Ingested(LABELLED_EXAMPLES, counts, {
         "examples": lambda: labelled_batches(texts, label, taken.labels, split, text_numbers(used)),
+        "texts": lambda: text_batches(taken.texts, used, dataset.language),
+        "rejected": lambda: _rejected(taken, lambda records: np.full(len(records), KEPT))})
+
+
+def plain_examples(taken: Taken, dataset: "Dataset", params: "Ingest", seed: int) -> Ingested:
+    """Make an item of each text; all are of training, but for splits that the data set publishes.
+
+    Raises:
+        InputError: a part of training is asked for, or there is no text of training.
+    """
+    if params.train_part is not None:
+        raise InputError("ingest.train_part is for data sets of related texts; plain ones have no components. Set it "
+                         "to null in this data set's ingest block.")
+    limits = {"train": params.max_train, "validation": params.max_validation, "test": params.max_test}
+    kept = sample_items(taken.rank, limits, seed)
+    texts, split = taken.first[kept], taken.rank[kept]
+    if not (split == TRAIN).any():
+        raise InputError("no text is left for train: keywords are counted in these. Correct the rows, or the data "
+                         "set's `splits`.")
+    used = np.zeros(taken.n_texts, dtype=bool)
+    used[texts] = True
+    counts = {"rows": row_counts(taken), "texts": {"distinct": taken.n_texts, "used": int(np.count_nonzero(used))},
+              "examples": by_split(split), "published_splits": [SPLITS[which] for which in taken.published]}
+    return Ingested(PLAIN_EXAMPLES, counts, {
+        "examples": lambda: plain_batches(texts, split, text_numbers(used)),
         "texts": lambda: text_batches(taken.texts, used, dataset.language),
         "rejected": lambda: _rejected(taken, lambda records: np.full(len(records), KEPT))})
 

@@ -75,6 +75,15 @@ def labelled_batches(texts: np.ndarray, label: np.ndarray, labels: list[str], sp
             "text_id": numbers[texts[piece]], "label": pa.array(classes[label[piece]], pa.string())})
 
 
+def plain_batches(texts: np.ndarray, split: np.ndarray, numbers: np.ndarray) -> Iterator[pa.Table]:
+    """Yield the table ``plain_examples``; arguments as those of :func:`labelled_batches`."""
+    names = np.array(SPLITS)
+    for start in range(0, len(texts), _BATCH):
+        piece = slice(start, start + _BATCH)
+        yield pa.table({"example_id": np.arange(start, start + len(texts[piece])), "split": names[split[piece]],
+                        "text_id": numbers[texts[piece]]})
+
+
 def text_batches(texts: TextFile, used: np.ndarray, language: str) -> Iterator[pa.Table]:
     """Yield the table ``texts``: those that are ``used`` (n_texts,), numbered anew."""
     start = 0

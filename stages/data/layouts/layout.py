@@ -43,8 +43,8 @@ class Layout:
     Attributes:
         name: as the params call it.
         row: what a row is, for the documentation.
-        structure: of which of the six kinds its rows are: ``pairs``, ``triples``, ``captions``, ``labelled``,
-            ``stories`` or ``dialogue``.
+        structure: of which of the seven kinds its rows are: ``pairs``, ``triples``, ``captions``, ``labelled``,
+            ``texts``, ``stories`` or ``dialogue``.
         columns: what it reads, by role, in the order of ``RawRow.content``.
         published: whether the files are those of a publisher, whose columns have names of their own.
         quoting: of CSV and TSV, where the publisher has chosen; None leaves it to the params.
@@ -117,20 +117,22 @@ class BoundLayout:
         columns: column of each role that is used.
         quoting: of CSV and TSV: ``standard`` as in RFC 4180, ``none`` if quotation marks are ordinary characters.
         named_by: who has named the column of a role; for messages.
+        separator: of the columns of CSV and TSV; empty: as the file's ending says.
     """
 
     layout: Layout
     columns: Mapping[str, str]
     quoting: Quoting
     named_by: Callable[[str], str]
+    separator: str = ""
 
     def values(self, role: str) -> str:
         """Return the kind of values of ``role``."""
         return self.layout.columns[role].values if role in self.layout.columns else "text"
 
 
-def bound(layout: Layout, named: Mapping[str, Any], quoting: Quoting) -> BoundLayout:
-    """Return ``layout`` with the columns that the params of a data set name, and its quoting."""
+def bound(layout: Layout, named: Mapping[str, Any], quoting: Quoting, separator: str | None = None) -> BoundLayout:
+    """Return ``layout`` with the columns that the params of a data set name, its quoting and its separator."""
     given = {role: column for role, column in named.items() if column is not None}
     if layout.published:
         given = {role: str(column.name) for role, column in layout.columns.items()} | given
@@ -143,7 +145,7 @@ def bound(layout: Layout, named: Mapping[str, Any], quoting: Quoting) -> BoundLa
         lists = (name for name, column in given.items() if isinstance(column, list) and columns[role] in column)
         return f"columns.{role if role in given or role in split else next(lists)} in the params"
 
-    return BoundLayout(layout, columns, layout.quoting or quoting, named_by)
+    return BoundLayout(layout, columns, layout.quoting or quoting, named_by, separator or "")
 
 
 def check_columns(path: Path, names: Sequence[str], layout: BoundLayout, first_row: str = "") -> None:

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Any
 
-from stages.data.layouts import captions, classes, dialogue, newsgroups, nli, pairs, stories
+from stages.data.layouts import captions, classes, dialogue, newsgroups, nli, pairs, plain, stories
 from stages.data.layouts.layout import BoundLayout, Layout, bound
 
 _LAYOUTS = (*pairs.LAYOUTS, *nli.LAYOUTS, *captions.LAYOUTS, *stories.LAYOUTS, *dialogue.LAYOUTS, *classes.LAYOUTS,
-            *newsgroups.LAYOUTS)
+            *newsgroups.LAYOUTS, *plain.LAYOUTS)
 LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in _LAYOUTS}
 
 
@@ -21,9 +21,14 @@ def structure_of(layout: str) -> str:
     return LAYOUTS[layout].structure
 
 
+def is_paired(layout: str) -> bool:
+    """Return whether texts belong together under ``layout``, as an input and its output; single texts do not."""
+    return structure_of(layout) not in ("labelled", "texts")
+
+
 def layout_of(named: Any) -> BoundLayout:
     """Return the layout that the params of a data set, or of some of its files, name, with the columns of its roles."""
-    return bound(LAYOUTS[named.layout], named.columns, named.quoting)
+    return bound(LAYOUTS[named.layout], named.columns, named.quoting, named.separator)
 
 
 def forms_of(dataset: Any) -> list[Any]:

@@ -32,6 +32,8 @@ def check_source(dataset: "Dataset", params: "Ingest") -> None:
         InputError: it has not; the message says what to set instead.
     """
     structure, columns = structure_of(dataset.layout), roles_of(dataset)
+    if structure == "texts":
+        return  # which have no negatives
     if params.neg_source == "given" and structure not in ("triples", "labelled"):
         labelled = structure == "pairs" or "label" in columns
         raise InputError(f"ingest.neg_source is given, but the data set has layout {dataset.layout}. Set neg_source to "

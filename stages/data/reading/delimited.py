@@ -12,7 +12,8 @@ from stages.runtime.errors import InputError
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _SEPARATORS = {",": ("commas", "name it .csv"), "\t": ("tabs", "name it .tsv"),
-               ";": ("semicolons", "write it with commas")}
+               ";": ("semicolons", "set the data set's `separator` to ';'"),
+               "|": ("bars", "set the data set's `separator` to '|'")}
 _ALONE = "a carriage return (\\r) without a line feed"
 _SHOWN = 80
 # Characters of a field; more are a sign of a quotation mark that is not closed.
@@ -27,6 +28,8 @@ _Record = tuple[int, int, str, list[str], str]
 def read_delimited(path: Path, form: str, encoding: str, maker: RowMaker) -> Iterator[RawRow]:
     r"""Yield the rows of a ``.csv`` or ``.tsv`` file, which must begin with a header.
 
+    Its columns are parted by commas or tabs, as its ending says, or by what the layout's ``separator`` says.
+
     Lines may end with \n or \r\n, also mixed. With ``quoting: none`` every line is a row and quotation marks
     are ordinary characters; otherwise fields that hold delimiters, marks or line ends must be in quotation
     marks, and marks inside them doubled.
@@ -34,7 +37,8 @@ def read_delimited(path: Path, form: str, encoding: str, maker: RowMaker) -> Ite
     Raises:
         InputError: the header is missing or lacks a column, or a quotation mark has swallowed lines.
     """
-    layout, delimiter = maker.layout, _DELIMITERS[form]
+    layout = maker.layout
+    delimiter = layout.separator or _DELIMITERS[form]
     lines = text_lines(path, encoding)
     records = _unquoted(lines, delimiter) if layout.quoting == "none" else _quoted(path, lines, delimiter)
     header = _header(path, next(records, None), delimiter, layout)
@@ -166,7 +170,7 @@ def _stray_mark(text: str, line: int, header: Sequence[str], delimiter: str) -> 
 
 
 # Possessive, so that a row without a match costs no more than its length.
-_FIELDS = {delimiter: re.compile(f'"[^"]*+(?:""[^"]*+)*+"|[^"{delimiter}]*+') for delimiter in _DELIMITERS.values()}
+_FIELDS = {delimiter: re.compile(f'"[^"]*+(?:""[^"]*+)*+"|[^"{delimiter}]*+') for delimiter in _SEPARATORS}
 
 
 def _unsound(header: Sequence[str], fields: Sequence[str]) -> str:

@@ -20,6 +20,13 @@ EXAMPLES = TableSchema(
                                          "dialogues; null where there is no negative"),
     ))
 
+PLAIN_EXAMPLES = TableSchema(
+    "plain_examples", "Plain texts, in the place of examples.parquet for a data set of that layout.", ("example_id",), (
+        ("example_id", pa.int64(), "number of the item; stable for the same inputs and params"),
+        ("split", pa.string(), "train, unless the data set publishes others"),
+        ("text_id", pa.int64(), "text id"),
+    ))
+
 LABELLED_EXAMPLES = TableSchema(
     "labelled_examples", "Labelled texts, in the place of examples.parquet for a data set of that layout.",
     ("example_id",), (

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
-from stages.keywords.methods import METHODS
+from stages.keywords.methods import COMPARED
 from stages.normal_form import normal_form
 from stages.ranking.selection import InverseFrequency, content_words
 from stages.runtime.errors import InputError
@@ -26,7 +26,7 @@ def keywords_by_method(tables: Mapping[str, pa.Table], idf: InverseFrequency,
     words = dict(zip(ids, tables["tokens"]["token"].to_pylist(), strict=True))
     stops = dict(zip(ids, tables["tokens"]["is_stop"].to_pylist(), strict=True))
     found: dict[str, dict[int, list[str]]] = {}
-    for name, method in METHODS.items():
+    for name, method in COMPARED.items():
         if method.holds == "nothing":
             found[name] = idf_keywords(words, stops, idf, top)
         elif method.holds == "phrases":

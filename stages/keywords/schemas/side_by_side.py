@@ -3,10 +3,10 @@
 import pyarrow as pa
 
 from stages.artifacts.schemas import STRINGS, TableSchema
-from stages.keywords.methods import METHODS
+from stages.keywords.methods import COMPARED
 
 SIDE_BY_SIDE = TableSchema(
     "side_by_side", "The best keywords of each text by every method, best first.", ("text_id",), (
         ("text_id", pa.int64(), "text"),
-        *((method.name, STRINGS, method.shown) for method in METHODS.values()),
+        *((method.name, STRINGS, method.shown) for method in COMPARED.values()),
     ))

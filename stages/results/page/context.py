@@ -22,6 +22,7 @@ from stages.results.page.generations import generations_data, shared_items
 from stages.results.page.labels import number, percentage, rows_of, settings_text, stage_label, value_text
 from stages.results.page.latent_map import ProbeView, probe_view
 from stages.results.page.material import DatasetMaterial, Material
+from stages.results.page.mistakes import mistakes_data
 from stages.results.page.parts_of_speech import PartsOfSpeech, parts_of_speech
 from stages.results.page.plots import degree_plot, keyword_plot, neighbourhood_plots
 from stages.results.page.summary import SummaryBlock, summary_block
@@ -34,6 +35,7 @@ from stages.results.tracks import TRACKS
 # recipe of ordinary size the page stays below 5 MB.
 GRAPH_BYTES = 1_800_000
 GENERATION_BYTES = 1_600_000
+MISTAKE_BYTES = 200_000     # of each block of classifiers
 CLASS_BYTES = 900_000       # of pictures of classifiers; on a page without another track, three times as many
 # They bound what a contrast over keywords can do (METHODS A.3).
 _BOUNDS = (("share_input_equals_output", "input and output have the same keyword"),
@@ -51,6 +53,7 @@ class DatasetView:
         size: in one line.
         top_methods, tops: the most frequent keywords by method, see :func:`stages.results.page.corpus.top_table`.
         listed: the largest keywords with their neighbours.
+        single: its texts belong to no pairs.
     """
 
     name: str
@@ -76,6 +79,7 @@ class DatasetView:
     graph_data: str
     openable: int
     nodes: int
+    single: bool
 
     @property
     def has_keywords(self) -> bool:
@@ -140,6 +144,11 @@ class BlockView:
     def has_intervals(self) -> bool:
         """Whether any value has small print below it."""
         return any(cell.more for table in self.tables for row in table.rows for cell in row.cells)
+
+    @property
+    def mistakes(self) -> str:
+        """Id of the data of classifiers text by text."""
+        return _mistakes(self.data)
 
     def setting(self, name: str) -> str:
         """Return a setting of the evaluation in one line; empty if it does not say."""
@@ -282,7 +291,7 @@ def _track(track: TrackResults, material: Material, examples: int, data: dict[st
     return TrackView(
         track, [_model(model, track, place) for place, model in enumerate(models)],
         [(run.name, track.names.label(run.row), run.model, settings_text(run.decode) or "none") for run in runs],
-        [_classes(block, f"classes-{track.name}-{place}", runs, budget) if track.classifies
+        [_classes(block, f"classes-{track.name}-{place}", runs, examples, data, budget) if track.classifies
          else _block(block, f"generations-{track.name}-{place}", material, examples, data, budget)
          for place, block in enumerate(blocks)],
         printed_tables(blocks, track), shares_tables(track, models, {block.split for block in blocks}),
@@ -305,11 +314,18 @@ def _block(block: Block, name: str, material: Material, examples: int, data: dic
     return BlockView(block, result_tables(block), difference_tables(block), shown, name, left_out, study)
 
 
-def _classes(block: Block, name: str, runs: Sequence[Run], budget: int) -> BlockView:
+def _classes(block: Block, name: str, runs: Sequence[Run], examples: int, data: dict[str, Any],
+             budget: int) -> BlockView:
     """Return runs of classifiers on the same texts."""
     own = _runs_of(block, runs)
+    if examples and len(own) > 1:
+        data[_mistakes(name)] = mistakes_data(own, MISTAKE_BYTES)
     return BlockView(block, result_tables(block), difference_tables(block), [], name, 0, steps=step_tables(block),
                      classifiers=classifier_views(own, budget), by_class=class_table(block, own))
+
+
+def _mistakes(name: str) -> str:
+    return name.replace("classes", "mistakes", 1)
 
 
 def _runs_of(block: Block, runs: Sequence[Run]) -> list[Run]:
@@ -335,7 +351,7 @@ def _dataset(dataset: DatasetMaterial, data: dict[str, Any]) -> DatasetView:
         [_METHODS.get(name, name) for name in methods],
         [(row["text"], [", ".join(row[name]) for name in methods]) for _, row in beside.iterrows()],
         f"graph-{dataset.name}", len(data.get(f"graph-{dataset.name}", {}).get("nodes", [])),
-        0 if dataset.graph is None else dataset.graph.total)
+        0 if dataset.graph is None else dataset.graph.total, dataset.single)
 
 
 def _agreement(dataset: DatasetMaterial) -> list[tuple[str, ...]]:

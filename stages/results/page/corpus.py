@@ -82,7 +82,8 @@ def size_of(texts: int, counts: Mapping[str, Any]) -> str:
     said = [f"{number(texts)} texts"] if texts else []
     said += [f"{number(int(counts['nodes']))} keywords"] if "nodes" in counts else []
     if "edges_positive" in counts:
-        said.append(f"{number(int(counts['edges_positive']))} positive and {number(int(counts['edges_negative']))} "
-                    f"negative edges between them")
+        positive, negative = (number(int(counts[f"edges_{sign}"])) for sign in ("positive", "negative"))
+        said.append(f"{positive} positive and {negative} negative edges between them" if counts["edges_negative"]
+                    else f"{positive} edges between them")
     said += [f"{number(int(counts['communities']))} communities"] if "communities" in counts else []
     return " · ".join(said)

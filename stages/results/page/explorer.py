@@ -1,10 +1,10 @@
-"""Data of the keyword explorer: the largest keywords, their neighbours, and examples that have them.
+"""Data of the map and the explorer: the largest keywords, where they stand, their neighbours, and their examples.
 
 A graph of a million nodes must not make a huge page. Nodes are kept in order of their clusters and degrees,
 neighbours in order of their counts, and all of it is held to a number of bytes; what was left out is counted.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,17 +16,22 @@ import pyarrow.compute as pc
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import NO_KEYWORD, TableSchema
 from stages.artifacts.tables import read_batches, read_frame
+from stages.data.example_texts import examples_schema
 from stages.data.schemas.items import EXAMPLES
 from stages.data.schemas.texts import TEXTS
 from stages.graph.schemas.clusters import CLUSTERS
 from stages.graph.schemas.graph import EDGES, NODES
+from stages.results.page import layout
 from stages.results.page.embedding import size
 
-KEYWORDS = 4000         # keywords that can be opened, at most; bytes may allow fewer
+KEYWORDS = 10_000       # keywords that can be opened, at most; bytes may allow fewer
 NEIGHBOURS = 24         # of each sign
 EXAMPLES_EACH = 4       # of each keyword
 LETTERS = 400           # of one text
+_OF_TEXTS = 0.45        # share of the bytes that is for examples
 _ROWS = 131_072
+# A row of table nodes, its neighbours with their counts by sign, and rows of its examples.
+Shown = tuple[Any, list[list[tuple[int, int]]], list[int]]
 _ROLES = ("keyword", "output_keyword", "negative_keyword")
 
 
@@ -82,7 +87,8 @@ def explorer_data(graph: GraphMaterial, budget: int) -> dict[str, Any]:
     Returns:
         ``names``: keywords, those that can be opened first; ``nodes``: for each of these
         [cluster size, positive neighbours, negative neighbours, receivers by sign, kept neighbours by sign as
-        [place, count, place, count, …], places of examples]; ``examples``: [example_id, keyword, output keyword,
+        [place, count, place, count, …], places of examples, x, y, community]; the last keywords may be without
+        examples for want of room; ``examples``: [example_id, keyword, output keyword,
         negative keyword, source, target, negative]; ``total``: keywords of the whole graph.
     """
     keywords = [str(word) for word in graph.nodes["keyword"]]
@@ -90,38 +96,50 @@ def explorer_data(graph: GraphMaterial, budget: int) -> dict[str, Any]:
     neighbours = neighbours_of(graph.edges)
     examples = _examples_of(keywords, graph.examples)
     rows = list(graph.examples.itertuples(index=False))
-    shown, used, extra = [], 200, {}
+    shown, used, extra = [], 200.0, {}
+    room = budget * _OF_TEXTS
     taken: dict[int, int] = {}
     for place, node in enumerate(graph.nodes.itertuples()):
         lists = [neighbours.get((int(node.node_id), sign), []) for sign in (1, -1)]
         news = [source for pairs in lists for source, _ in pairs if source not in places and source not in extra]
         texts = [row for row in examples[place] if row not in taken]
         # Places are counted as six digits: they are known only when all keywords are.
-        used += (size(keywords[place]) + 40 + 10 * sum(map(len, lists)) + 7 * len(examples[place])
-                 + sum(size(graph.names[source]) + 1 for source in news) + sum(size(_texts(rows[row])) + 1
-                                                                               for row in texts))
-        if used > budget:
+        used += (size(keywords[place]) + 58 + 10 * sum(map(len, lists)) + 7 * len(examples[place])
+                 + sum(size(graph.names[source]) + 1 for source in news))
+        if used > budget * (1 - _OF_TEXTS):
             break
         extra.update(dict.fromkeys(news))
-        taken.update({row: number for number, row in enumerate(texts, len(taken))})
-        shown.append((node, lists, examples[place]))
+        room -= sum(size(_texts(rows[row])) + 1 for row in texts)
+        if room >= 0:
+            taken.update({row: number for number, row in enumerate(texts, len(taken))})
+        shown.append((node, lists, [row for row in examples[place] if row in taken]))
     return _assembled(graph, shown, [_texts(rows[row]) for row in taken], taken)
 
 
-def _assembled(graph: GraphMaterial, shown: Sequence[tuple[Any, list[list[tuple[int, int]]], list[int]]],
-               texts: list[list[Any]], taken: dict[int, int]) -> dict[str, Any]:
+def _assembled(graph: GraphMaterial, shown: Sequence[Shown], texts: list[list[Any]],
+               taken: dict[int, int]) -> dict[str, Any]:
     """Number the shown keywords and, after them, neighbours that cannot be opened."""
     places = {int(node.node_id): place for place, (node, _, _) in enumerate(shown)}
     for _, lists, _ in shown:
         for pairs in lists:
             for source, _ in pairs:
                 places.setdefault(source, len(places))
+    stand = _places(shown, places)
     nodes = [[int(node.cluster_size), int(node.in_positive), int(node.in_negative), int(node.out_positive),
               int(node.out_negative), *([value for source, count in pairs for value in (places[source], count)]
-                                        for pairs in lists), [taken[row] for row in rows]]
-             for node, lists, rows in shown]
+                                        for pairs in lists), [taken[row] for row in rows],
+              int(stand[place][0]), int(stand[place][1]), int(node.community)]
+             for place, (node, lists, rows) in enumerate(shown)]
     return {"names": [graph.names[number] for number in places], "nodes": nodes, "examples": texts,
             "total": graph.total}
+
+
+def _places(shown: Sequence[Shown], places: Mapping[int, int]) -> np.ndarray:
+    """Return where the shown keywords stand on the map (n, 2)."""
+    edges = [(places[source], target, sign) for target, (_, lists, _) in enumerate(shown)
+             for pairs, sign in zip(lists, (1, -1), strict=True) for source, _ in pairs if places[source] < len(shown)]
+    source, target, sign = np.array(edges, dtype=np.int64).reshape(-1, 3).T
+    return layout.places(len(shown), source, target, sign)
 
 
 def neighbours_of(edges: pd.DataFrame) -> dict[tuple[int, int], list[tuple[int, int]]]:
@@ -157,14 +175,22 @@ def _examples(paths: DatasetPaths, keywords: pd.Series) -> pd.DataFrame:
     if not all(paths.table(kind).exists() for kind in ("clusters", "examples", "texts")):
         return pd.DataFrame(columns=columns)
     chosen = _clusters(paths, keywords)
-    found = _selected(paths, EXAMPLES, "example_id", chosen["example_id"],
-                      ["example_id", "source_id", "target_id", "negative_id"])
+    found = _members(paths, chosen["example_id"])
     found = chosen.merge(found, on="example_id").sort_values("example_id")
     roles = {"source": "source_id", "target": "target_id", "negative": "negative_id"}
     wanted = pd.concat([found[column] for column in roles.values()]).dropna().astype("int64").drop_duplicates()
     texts = _selected(paths, TEXTS, "text_id", wanted, ["text_id", "text"]).set_index("text_id")["text"]
     found = found.assign(**{role: found[column].map(texts) for role, column in roles.items()})[columns]
     return found.astype(object).where(found.notna(), None).reset_index(drop=True)
+
+
+def _members(paths: DatasetPaths, wanted: Iterable[int]) -> pd.DataFrame:
+    """Return the text ids of examples; those of plain texts have a source alone."""
+    schema = examples_schema(paths.table("examples"))
+    if schema is EXAMPLES:
+        return _selected(paths, schema, "example_id", wanted, ["example_id", "source_id", "target_id", "negative_id"])
+    found = _selected(paths, schema, "example_id", wanted, ["example_id", "text_id"], "examples")
+    return found.rename(columns={"text_id": "source_id"}).assign(target_id=None, negative_id=None)
 
 
 def _clusters(paths: DatasetPaths, keywords: pd.Series) -> pd.DataFrame:
@@ -180,9 +206,12 @@ def _clusters(paths: DatasetPaths, keywords: pd.Series) -> pd.DataFrame:
 
 
 def _selected(paths: DatasetPaths, schema: TableSchema, column: str, values: Iterable[int],
-              columns: list[str] | None = None) -> pd.DataFrame:
-    """Return the rows of a table whose ``column`` is among ``values``, read in pieces."""
-    wanted = pa.array(sorted(set(values)), pa.int64())
+              columns: list[str] | None = None, table: str | None = None) -> pd.DataFrame:
+    """Return the rows of a table whose ``column`` is among ``values``, read in pieces; its file may have another name.
+
+    ``table`` is that name.
+    """
+    wanted, path = pa.array(sorted(set(values)), pa.int64()), paths.table(table or schema.name)
     pieces = [batch.filter(pc.is_in(batch[column].cast(pa.int64()), value_set=wanted))
-              for batch in read_batches(paths.table(schema.name), schema, columns, _ROWS)]
-    return pa.concat_tables(pieces).to_pandas() if pieces else read_frame(paths.table(schema.name), schema, columns)
+              for batch in read_batches(path, schema, columns, _ROWS)]
+    return pa.concat_tables(pieces).to_pandas() if pieces else read_frame(path, schema, columns)

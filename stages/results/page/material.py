@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from stages.artifacts.paths import DatasetPaths, ModelPaths, ProbePaths, row_name, seeded_name
 from stages.artifacts.schemas import TableSchema
 from stages.artifacts.tables import read_frame, read_metadata, read_table
+from stages.data.layouts.registry import structure_of
 from stages.data.schemas.items import EXAMPLES
 from stages.data.schemas.texts import TEXTS
 from stages.graph.schemas.graph import NODES
@@ -43,6 +44,7 @@ class DatasetMaterial:
     Attributes:
         frequencies: keyword tokens by method and part of speech.
         tops: by method, its most frequent keywords.
+        single: its texts belong to no pairs, so that its graph has one sign.
         beside: column ``text`` and one of keywords per method, for a few texts.
     """
 
@@ -57,6 +59,7 @@ class DatasetMaterial:
     frequencies: pd.DataFrame | None = None
     beside: pd.DataFrame | None = None
     tops: Tops = field(default_factory=dict)
+    single: bool = False
 
 
 @dataclass(frozen=True)
@@ -143,7 +146,8 @@ def _dataset(name: str, settings: dict[str, Any]) -> DatasetMaterial:
     return DatasetMaterial(
         name, settings, dataset_counts(name), list(dict.fromkeys(fallbacks)), encoders,
         keywords=keywords, nodes=_optional(paths, NODES), graph=read_graph(paths), frequencies=_frequencies(paths),
-        beside=_beside(paths), tops=read_tops(paths, keywords))
+        beside=_beside(paths), tops=read_tops(paths, keywords),
+        single=structure_of(settings["layout"]) == "texts")
 
 
 def _frequencies(paths: DatasetPaths) -> pd.DataFrame | None:

@@ -57,6 +57,8 @@ def degree_plot(dataset: DatasetMaterial) -> Plot | None:
         axes = figure.add_subplot()
         for column, colour, shift, name in (("in_positive", PALETTE["good"], -0.2, "positive"),
                                             ("in_negative", PALETTE["bad"], 0.2, "negative")):
+            if not nodes[column].any() and column == "in_negative":
+                continue    # plain texts have no negative edges
             counts = np.bincount(nodes[column], minlength=top + 1)
             axes.bar(np.arange(top + 1) + shift, counts, width=0.4, color=colour, label=f"{name} neighbours")
         axes.set_xlabel("neighbours that a keyword receives from")

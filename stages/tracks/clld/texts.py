@@ -4,7 +4,7 @@ import pandas as pd
 
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import read_frame
-from stages.data.example_texts import is_labelled, read_examples
+from stages.data.example_texts import read_examples
 from stages.data.schemas.texts import TEXTS
 from stages.runtime.errors import InputError
 
@@ -18,7 +18,7 @@ def read_labelled_texts(paths: DatasetPaths) -> pd.DataFrame:
         InputError: it has none, or its tables do not belong together.
     """
     examples = read_examples(paths.table("examples"))
-    if not is_labelled(examples):
+    if "label" not in examples.column_names:
         raise InputError(f"{paths.table('examples')}: holds pairs, and not texts with a class. Choose a data set of "
                          f"labelled texts, or run its stage ingest again.")
     return labelled_texts(examples.to_pandas(), read_frame(paths.table("texts"), TEXTS))

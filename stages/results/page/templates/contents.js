@@ -20,7 +20,7 @@ function markPlace() {
 
 /** Open what is folded over, or by, the element that the address names. */
 function reveal() {
-  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const target = document.getElementById(decodeURIComponent(location.hash.slice(1).split("?")[0]));
   if (!target) return;
   const own = target.closest("summary")?.parentElement ?? (target.tagName === "DETAILS" ? target : null);
   if (own) own.open = true;
@@ -40,8 +40,22 @@ document.addEventListener("scroll", () => {
 }, {passive: true});
 window.addEventListener("hashchange", reveal);
 for (const link of entries.values()) link.addEventListener("click", () => { if (link.hash === location.hash) reveal(); });
-// A heading in a fold names it: a click on it is also a place to come back to.
-document.addEventListener("toggle", (event) => { if (event.target.matches?.("details")) markPlace(); }, {capture: true});
+document.addEventListener("toggle", () => markPlace(), {capture: true});
+// What a reader unfolds by hand the address names, if it has a name.
+document.addEventListener("click", (event) => {
+  const summary = event.target.closest?.("summary");
+  const named = summary?.querySelector("[id]") ?? (summary?.parentElement.id ? summary.parentElement : null);
+  if (named && !summary.parentElement.open) readdress(named.id);
+});
+
+// On paper the table stands for the map; what else is folded stays so.
+const standIns = [...document.querySelectorAll("details.stand-in")];
+let opened = [];
+window.addEventListener("beforeprint", () => {
+  opened = standIns.filter((fold) => !fold.open);
+  for (const fold of opened) fold.open = true;
+});
+window.addEventListener("afterprint", () => { for (const fold of opened) fold.open = false; });
 
 const unfold = document.getElementById("unfold");
 unfold.addEventListener("click", () => {

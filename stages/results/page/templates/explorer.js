@@ -109,7 +109,7 @@ function neighbourhoodDrawing(name, sides, width, follow) {
 }
 
 /** One list of neighbours; those that can be opened are buttons, with a bar as long as their count. */
-function neighbourList(sign, side, total, follow) {
+function neighbourList(sign, side, total, follow, name = `${sign} neighbour`) {
   const most = Math.max(1, ...side.map((neighbour) => neighbour.count));
   const rows = side.map((neighbour) => {
     const inside = [element("bdi", {}, neighbour.name), element("span", {class: "count"}, String(neighbour.count))];
@@ -120,7 +120,7 @@ function neighbourList(sign, side, total, follow) {
     return element("li", {}, row);
   });
   const more = total > side.length ? ` (${side.length} of ${total} here)` : "";
-  return element("div", {class: `neighbours ${sign}`}, element("h5", {}, `${counted(total, `${sign} neighbour`)}${more}`),
+  return element("div", {class: `neighbours ${sign}`}, element("h5", {}, `${counted(total, name)}${more}`),
     rows.length ? element("ul", {}, ...rows) : element("p", {class: "quiet small"}, "none"));
 }
 
@@ -136,11 +136,15 @@ function exampleArticle([number, keyword, output, negative, source, target, othe
 
 function startExplorer(holder) {
   const data = embedded(holder.dataset.source);
+  // Of texts that belong to no pairs: their graph has one sign and no direction.
+  const single = holder.dataset.single !== undefined;
   const openable = data.nodes.length;
   const lower = data.names.slice(0, openable).map((name) => name.toLowerCase());
   const past = [];
   let current = null;
+  let begun = false;      // at first the whole map is in sight, and nothing chosen on it
   const view = element("div", {class: "view"});
+  const map = startMap(holder, data, (place) => show(place, true));
   const status = element("p", {class: "quiet small", "aria-live": "polite"});
 
   const suggest = (typed) => {
@@ -150,14 +154,14 @@ function startExplorer(holder) {
     places.sort((one, other) => rank(one) - rank(other) || one - other);
     status.textContent = places.length ? "" : `No keyword here contains “${typed.trim()}”.`;
     return places.slice(0, SUGGESTED).map((place) => ({
-      place, name: data.names[place], note: counted(data.nodes[place][0], "example")}));
+      place, name: data.names[place], note: counted(data.nodes[place][0], single ? "text" : "example")}));
   };
   const search = combobox(`${holder.dataset.source}-search`, "Keyword", suggest, (place) => show(place, true));
   const back = element("button", {type: "button", class: "back", disabled: true, onclick: () => {
     current = null;
     show(past.pop(), false);
   }}, "Back");
-  const start = element("p", {class: "start small"}, "Most examples: ", ...data.names.slice(0, Math.min(openable, 8))
+  const start = element("p", {class: "start small"}, single ? "Most texts: " : "Most examples: ", ...data.names.slice(0, Math.min(openable, 8))
     .flatMap((name, place) => [element("button", {type: "button", onclick: () => show(place, true)},
       element("bdi", {}, name)), " "]));
 
@@ -168,6 +172,9 @@ function startExplorer(holder) {
     const node = data.nodes[place];
     const name = data.names[place];
     search.input.value = name;
+    if (begun) readdress(holder.id, {keyword: name});
+    if (begun) map?.choose(place);
+    begun = true;
     const follow = (next) => {
       show(next, true);
       view.querySelector("h4").focus();
@@ -178,12 +185,13 @@ function startExplorer(holder) {
     const examples = examplesOf(node);
     view.replaceChildren(
       element("h4", {tabindex: "-1"}, element("bdi", {}, name)),
-      element("p", {class: "small"}, `${counted(node[0], "training example")} with it as the input's keyword. Gives to `
+      element("p", {class: "small"}, single ? `In ${counted(node[0], "text")}; shares texts with ${counted(node[1], "keyword")}.`
+        : `${counted(node[0], "training example")} with it as the input's keyword. Gives to `
         + `${counted(node[3], "keyword")} positively and to ${counted(node[4], "keyword")} negatively.`),
       examples,
       drawing,
-      element("div", {class: "pair"}, ...sides.map((side, which) => neighbourList(SIGNS[which][0], side,
-        Math.max(node[SIGNS[which][2]], side.length), follow))));
+      element("div", {class: "pair"}, ...sides.slice(0, single ? 1 : 2).map((side, which) => neighbourList(
+        SIGNS[which][0], side, Math.max(node[SIGNS[which][2]], side.length), follow, single ? "neighbour" : undefined))));
     const draw = () => drawing.replaceChildren(
       neighbourhoodDrawing(name, sides, Math.max(260, Math.min(drawing.clientWidth, 760)), follow));
     if (sides.some((side) => side.length)) {
@@ -198,7 +206,7 @@ function startExplorer(holder) {
     const rows = node[7].map((place) => data.examples[place]);
     const texts = element("div", {class: "examples", hidden: true},
       ...rows.map((row) => exampleArticle(row, holder.dataset.language)));
-    const role = node[0] ? "" : " that have it as target's or negative's keyword";
+    const role = node[0] || single ? "" : " that have it as target's or negative's keyword";
     const some = rows.length < node[0] ? `${rows.length} of ` : "";
     const label = (open) => `${open ? "Close" : "Open"} ${some}${counted(some ? node[0] : rows.length, "example text")}${role}`;
     const button = element("button", {type: "button", class: "open", "aria-expanded": "false", onclick: () => {
@@ -206,11 +214,20 @@ function startExplorer(holder) {
       button.setAttribute("aria-expanded", String(!texts.hidden));
       button.textContent = label(!texts.hidden);
     }}, label(false));
-    return element("div", {}, rows.length ? button : null, texts);
+    const left = node[0] && !rows.length ? element("p", {class: "small quiet"},
+      "Its texts are left out here, to keep the page small.") : null;
+    return element("div", {}, rows.length ? button : left, texts);
   }
 
-  holder.replaceChildren(element("div", {class: "bar"}, search.box, back), status, start, view);
+  holder.replaceChildren(element("div", {class: "bar"}, search.box, back), status, start, map?.box ?? noMap(), view);
+  map?.begin();
+  const goto = () => {
+    const place = data.names.indexOf(addressed(holder.id)?.get("keyword"));
+    if (place >= 0 && place < openable && place !== current) show(place, true);
+  };
   show(0, true);
+  goto();
+  window.addEventListener("hashchange", goto);
   let width = view.clientWidth;
   new ResizeObserver(() => {
     if (view.clientWidth === width) return;

@@ -1,0 +1,75 @@
+"""EmbedRank: cosines of a small encoder by hand, joined with IDF and position, and the way from text to keyword."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from ranking_tables import by_chance, tagged
+from tiny_project import save_encoder
+
+from stages.keywords import embedrank
+from stages.keywords.explanation import explain
+from stages.keywords.methods import COMPARED, FOR_ANY_TEXT, METHODS, NAMING, ON_DEMAND
+from stages.params import parse_params
+from stages.params.data import EmbedRank
+from stages.ranking.blocks import TokenBlock
+from stages.ranking.chunks import with_chunks
+from stages.ranking.methods import keyness
+from stages.ranking.selection import InverseFrequency
+from stages.runtime.errors import InputError
+
+IDF = InverseFrequency.over([["graph", "text"], ["text"], ["word"]])
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("embedrank") / "encoder"
+    save_encoder(folder, ["graph", "word", "text", "old", "rank", "theory"])
+    return f"path:{folder}"
+
+
+def test_a_score_is_the_cosine_times_that_of_tfidf(source):
+    tokens = tagged("old/ADJ graph/NOUN is/AUX text/NOUN", "word/NOUN")
+    settings = EmbedRank(encoder=source, chunks="adjectives")
+    found = embedrank.run(tokens, settings, IDF).to_pylist()
+    embed = embedrank._embedder(source, 256)
+    texts, phrases = embed(["old graph is text", "word"], 4), embed(["old graph", "text", "word"], 64)
+    assert np.linalg.norm(phrases, axis=1) == pytest.approx(1, abs=1e-5)
+    block = TokenBlock(with_chunks(tokens, "adjectives"))
+    wanted = dict(zip(["old graph", "text", "word"], keyness(block, block.chunks, IDF), strict=True))
+    close = {"old graph": texts[0] @ phrases[0], "text": texts[0] @ phrases[1], "word": texts[1] @ phrases[2]}
+    assert {one["keyword"]: one["score"] for one in found} == {
+        name: pytest.approx(max(0, close[name]) * wanted[name], abs=1e-4 * wanted[name]) for name in wanted}
+    assert close["word"] == pytest.approx(1, abs=1e-5)
+
+
+def test_a_text_ranks_the_same_alone_and_among_others(source):
+    tokens, settings = by_chance(3, texts=12), EmbedRank(encoder=source, chunks="adjectives")
+    whole = embedrank.run(tokens, settings, IDF)
+    alone = pa.concat_tables([embedrank.run(tokens.slice(n, 1), settings, IDF) for n in range(tokens.num_rows)])
+    assert whole.drop(["score"]).equals(alone.drop(["score"]))
+    scores = [np.nan_to_num(one["score"].to_numpy(zero_copy_only=False).astype(float)) for one in (whole, alone)]
+    assert scores[0] == pytest.approx(scores[1], rel=1e-3)
+    assert set(whole["status"].to_pylist()) <= {"ok", "empty_text", "no_candidate"}
+
+
+def test_it_is_explained(source):
+    tokens = tagged("old/ADJ graph/NOUN is/AUX text/NOUN")
+    found = explain(tokens, embedrank.ranking(EmbedRank(encoder=source), "en"), 5, method="embedrank", idf=IDF)
+    assert {one.phrase for one in found.phrases} == {"graph", "text"} and "embedrank: cosine" in found.settings
+
+
+def test_wrong_settings_are_named(tmp_path):
+    with pytest.raises(InputError, match="embedrank.encoder is bundled, which reads no Chinese"):
+        embedrank.ranking(EmbedRank(), "zh")
+    with pytest.raises(InputError, match=r"embedrank.encoder: path:.* holds no config.json"):
+        embedrank.run(tagged("a/NOUN"), EmbedRank(encoder=f"path:{tmp_path}"))
+
+
+def test_it_is_made_where_it_names_keywords_and_nowhere_else():
+    assert "embedrank" in NAMING and "embedrank" in FOR_ANY_TEXT and "embedrank" in ON_DEMAND
+    assert METHODS["embedrank"].ranks_phrases and "embedrank" not in COMPARED
+    content = {"recipe": "r", "datasets": {"mine": {"source": "x.csv", "side_by_side": True}}}
+    assert parse_params(content, "r").ranked_datasets["embedrank"] == {}
+    chosen = parse_params({**content, "keywords": {"method": "embedrank"}}, "r")
+    assert list(chosen.ranked_datasets["embedrank"]) == ["mine"]
+    assert chosen.ranked_datasets["embedrank"]["mine"].texts == "all"

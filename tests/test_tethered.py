@@ -1,0 +1,39 @@
+"""A stage ends with the DVC that started it even while it still imports."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from source_imports import ROOT
+
+from stages.runtime.guard import alive
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+@pytest.mark.parametrize("command", ["exec {}", "sh -c '{}; exit $?'; exit $?"])
+def test_a_process_that_imports_ends_with_dvc(tmp_path, command):
+    (tmp_path / "slow.py").write_text("import os, sys, time\nopen(sys.argv[1], 'w').write(f'{os.getpid()}\\n')\n"
+                                      "assert sys.argv[2:] == ['a'] and __name__ == '__main__'\ntime.sleep(60)\n")
+    (tmp_path / "dvc").write_text("import subprocess, sys\nsubprocess.run(['sh', '-c', sys.argv[1]])\n")
+    line = command.format(f"{sys.executable} -m stages.runtime.tethered slow {tmp_path / 'pid'} a")
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)])}
+    with subprocess.Popen([sys.executable, str(tmp_path / "dvc"), line], env=variables) as above:
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().endswith("\n"):
+            time.sleep(0.05)
+        pid = int((tmp_path / "pid").read_text())
+        assert alive(pid)
+        above.send_signal(signal.SIGKILL)
+    end = time.monotonic() + 2
+    while alive(pid) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not alive(pid)
+
+
+def test_the_tether_needs_the_standard_library_alone():
+    said = subprocess.run([sys.executable, "-c", "import sys; import stages.runtime.tethered; print([name for name in "
+                           "('numpy', 'torch', 'pandas', 'filelock', 'psutil') if name in sys.modules])"],
+                          capture_output=True, text=True, cwd=ROOT, check=True)
+    assert said.stdout == "[]\n"

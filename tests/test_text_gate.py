@@ -1,0 +1,87 @@
+"""One gate for texts of all formats, and nothing that a text holds steers a terminal or a spreadsheet."""
+
+import io
+import json
+
+import pandas as pd
+import pytest
+
+from pipeline.given_texts import texts_from
+from pipeline.sql import Answer, run, write_csv
+from stages.data.deduplication.checks import RowCheck, RowError
+from stages.data.reading.files import read_rows
+from stages.data.reading.rows import LONGEST_TEXT
+from stages.params.data import Dataset
+from stages.runtime.errors import InputError
+from tests.harness.cases import draw
+from tests.harness.inputs import damaged_input
+
+BAD = [("a\0b", "NUL byte: "), ("x" * (LONGEST_TEXT + 1), "too long: source has 1,000,001 characters")]
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "jsonl", "parquet"])
+@pytest.mark.parametrize(("text", "message"), BAD, ids=["nul", "long"])
+def test_every_format_refuses_the_same_texts_with_file_and_row(tmp_path, form, text, message):
+    file, frame = tmp_path / f"a.{form}", pd.DataFrame({"source": ["a", text], "target": ["b", "c"]})
+    if form == "parquet":
+        frame.to_parquet(file)
+    elif form == "jsonl":
+        file.write_text("".join(json.dumps(row) + "\n" for row in frame.to_dict("records")))
+    else:
+        frame.to_csv(file, index=False, sep="," if form == "csv" else "\t")
+    dataset = Dataset(source=str(file), columns={"source": "source", "target": "target", "label": None})
+    check = RowCheck(dataset)
+    first, second = read_rows(dataset)
+    assert check(first).surfaces[0] == "a" and (second.file, second.row) == (file.name, 2)
+    with pytest.raises(RowError, match=message):
+        check(second)
+    with pytest.raises(InputError, match=f"{file.name}, row 2"):
+        list(texts_from([], file, io.StringIO(), "source", "utf-8"))
+
+
+@pytest.mark.parametrize(("separator", "quoting"), [(";", "standard"), ("|", "none"), ("\t", "standard")])
+def test_columns_may_be_parted_by_what_the_params_say(tmp_path, separator, quoting):
+    file = tmp_path / "a.csv"
+    file.write_text("source,target\na, b,c\n".replace(",", separator, 1).replace(",c", f"{separator}c"))
+    columns = {"source": "source", "target": "target", "label": None}
+    dataset = Dataset(source=str(file), columns=columns, separator=separator, quoting=quoting)
+    (row,) = read_rows(dataset)
+    assert (row.content, row.problem) == ({"source": "a, b", "target": "c"}, "")
+    if separator == ";":
+        with pytest.raises(InputError, match="holds semicolons. .*set the data set's `separator` to ';'"):
+            list(read_rows(Dataset(source=str(file), columns=columns)))
+
+
+def test_lines_are_held_to_the_same(tmp_path):
+    for text, _ in BAD:
+        file = tmp_path / "a.txt"
+        file.write_text(f"fine\n{text}\n")
+        with pytest.raises(InputError, match="line 2"):
+            list(texts_from([], file, io.StringIO(), None, "utf-8"))
+        with pytest.raises(InputError, match="standard input: line 2"):
+            list(texts_from([], None, io.StringIO(file.read_text()), None, "utf-8"))
+
+
+def test_no_text_of_an_answer_is_a_formula():
+    stream = io.StringIO()
+    write_csv(Answer(["=a"], iter([("=1+1",), ("@x",), (-1,), ("a=b",)]), []), stream)
+    assert stream.getvalue().splitlines() == ["'=a", "'=1+1", "'@x", "-1", "a=b"]
+
+
+@pytest.mark.parametrize("sql", ["select '\ud800'", "select '\0'"])
+def test_a_query_that_is_no_text_is_refused(tmp_path, sql):
+    (tmp_path / "a.json").write_text("{}")
+    with pytest.raises(InputError, match="--sql: not valid in the encoding"):
+        run(sql, tmp_path, None, "csv", None, None)
+
+
+def test_damaged_files_are_read_or_refused_row_by_row():
+    verdicts = [damaged_input(draw(11, number)) for number in range(120)]
+    assert [verdict for verdict in verdicts if verdict.fault] == []
+    assert sum("cannot be written" in verdict.what for verdict in verdicts) < 40
+
+
+def test_the_harness_sees_what_the_gate_is_for(monkeypatch):
+    monkeypatch.setattr("stages.data.deduplication.checks.text_fault", lambda text, name: "")
+    monkeypatch.setattr("tests.harness.inputs.TOKENS", ["\0"])
+    assert any(damaged_input(draw(11, number)).fault == "a text with NUL is taken" for number in range(400))

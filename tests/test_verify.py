@@ -1,0 +1,120 @@
+"""Damage that nothing else would tell: bits of artifacts and models, and what `keycontrast verify` says of them."""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+import yaml
+from rich.console import Console
+
+from pipeline.verify import show_verified
+from stages.artifacts.model_folder import check_seal, seal
+from stages.artifacts.tables import Provenance, read_batches, read_frame, read_table, write_table
+from stages.runtime.errors import InputError
+from tests.harness.bits import SCHEMA, damaged_table, table
+from tests.harness.cases import draw, run
+
+
+def test_damaged_tables_are_told_or_read_as_they_were_written():
+    verdicts = [damaged_table(draw(3, number)) for number in range(150)]
+    assert [verdict for verdict in verdicts if verdict.fault] == []
+
+
+@pytest.mark.parametrize("read", [read_table, read_frame, lambda path: list(read_batches(path, SCHEMA))])
+def test_every_bit_of_the_pages_counts(tmp_path, read):
+    file = tmp_path / "pairs.parquet"
+    write_table(file, SCHEMA, table(20), Provenance("pairs@t", "0"))
+    read(file)
+    content = bytearray(file.read_bytes())
+    content[len(content) // 4] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(InputError, match="pairs.parquet: not a readable Parquet file, or damaged"):
+        read(file)
+
+
+def test_a_model_is_loaded_only_as_it_was_trained(tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    check_seal(tmp_path)
+    seal(tmp_path)
+    check_seal(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"weighty")
+    with pytest.raises(InputError, match="model.safetensors: not as it was when the model was trained"):
+        check_seal(tmp_path)
+
+
+def md5(content):
+    return hashlib.md5(content).hexdigest()
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A file and a folder that dvc.lock names, the one a hard link of the cache's, the other a copy."""
+    monkeypatch.chdir(tmp_path)
+    for line in (["git", "init", "-q"], [sys.executable, "-m", "dvc", "init", "-q"]):
+        subprocess.run(line, check=True)
+    cache = tmp_path / ".dvc" / "cache" / "files" / "md5"
+    listed = json.dumps([{"md5": md5(b"two"), "relpath": "two.txt"}]).encode()
+    for content, ending in ((b"one", ""), (b"two", ""), (listed, ".dir")):
+        place = cache / md5(content)[:2] / (md5(content)[2:] + ending)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
+    (tmp_path / "artifacts" / "b").mkdir(parents=True)
+    os.link(cache / md5(b"one")[:2] / md5(b"one")[2:], "artifacts/a.txt")
+    (tmp_path / "artifacts" / "b" / "two.txt").write_bytes(b"two")
+    outs = {"a": ("artifacts/a.txt", md5(b"one")), "b": ("artifacts/b", md5(listed) + ".dir")}
+    (tmp_path / "dvc.lock").write_text(yaml.safe_dump({"schema": "2.0", "stages": {
+        stage: {"cmd": "x", "outs": [{"path": path, "md5": digest}]} for stage, (path, digest) in outs.items()}}))
+    return tmp_path
+
+
+def verified(project):
+    console = Console(record=True, width=300)
+    return show_verified(console), console.export_text()
+
+
+def test_verify_names_what_is_not_as_the_lock_has_it_and_the_remedy(project):
+    assert verified(project)[0]
+    (project / "artifacts" / "b" / "two.txt").write_bytes(b"tow")
+    sound, said = verified(project)
+    assert not sound
+    assert "artifacts/b/two.txt: has other bytes than its stage has written. `dvc checkout --force" in said
+    (project / "artifacts" / "b" / "two.txt").unlink()
+    assert "artifacts/b/two.txt: is not there. `dvc checkout artifacts/b/two.txt` brings" in verified(project)[1]
+
+
+def test_a_hard_link_is_damaged_in_the_cache_too(project):
+    with (project / "artifacts" / "a.txt").open("r+b") as file:
+        file.write(b"oNe")
+    sound, said = verified(project)
+    assert not sound
+    assert "DVC's cache of artifacts/a.txt is damaged. Delete it. Make it again: `keycontrast stage a" in said
+
+
+def test_a_folder_that_dvc_does_not_cache_is_compared_file_by_file(project):
+    """Its digest is DVC's own, whatever that is made of."""
+    (project / "dvc.yaml").write_text(yaml.safe_dump({"stages": {"plots": {
+        "cmd": "mkdir -p plots/in && echo 1 > plots/z.csv && echo 2 > plots/in/a.csv",
+        "outs": [{"plots": {"cache": False}}]}}}))
+    subprocess.run([sys.executable, "-m", "dvc", "repro", "-q", "--force"], check=True)
+    assert verified(project)[0]
+    (project / "plots" / "z.csv").write_text("3")
+    assert "plots: has other files than its stage has written. Make it again: `keycontrast stage plots" in (
+        verified(project)[1])
+    shutil.rmtree(project / "plots")
+    assert "plots: is not there, nor whole in DVC's cache" in verified(project)[1]
+
+
+def test_the_harness_goes_on_where_it_was(tmp_path, capsys):
+    drawn = []
+
+    def case(chance):
+        drawn.append(chance.random())
+        return damaged_table(chance)
+
+    assert run("bits", case, 3, 1, 5, tmp_path) == 0
+    assert run("bits", case, 5, 1, 5, tmp_path) == 0 and len(set(drawn)) == 5
+    assert run("bits", case, 9, 1, 0, tmp_path) == 0 and "5 of 9 cases" in capsys.readouterr().out
