@@ -21,7 +21,7 @@ from stages.runtime.fingerprint import hash_files
 
 DVC = (sys.executable, "-m", "dvc")
 # Two projects of two dozen stages, each a process of its own, while other tests run beside.
-pytestmark = pytest.mark.timeout(1500)
+pytestmark = [pytest.mark.timeout(1500), pytest.mark.whole]
 
 
 @pytest.fixture(scope="module")
