@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from pipeline.running.lockfile import LOCK, UnreadableLock, read_lock, write_lock_whole
+from pipeline.running.lockfile import LOCK, UnreadableLock, keep_lock_by_stages, read_lock
 from stages.runtime.errors import InputError, nearest
 from stages.runtime.guard import alive as runs
 
@@ -194,7 +194,7 @@ def open_repo(root: Path = Path()) -> Iterator[Any]:
     """
     read_lock(root)
     cache_parsed_params()
-    write_lock_whole()
+    keep_lock_by_stages()
     logging.getLogger("dvc").setLevel(logging.CRITICAL + 1)
     from dvc.exceptions import DvcException, NotDvcRepoError
     from dvc.repo import Repo
