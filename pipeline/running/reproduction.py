@@ -1,8 +1,11 @@
 """``keycontrast run`` and ``keycontrast stage``: from checked params to the last line on the screen."""
 
+import os
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ from pipeline.running.dag import Dag, clear_dead_locks, read_and_restore, read_d
 from pipeline.running.display import RunDisplay, duration
 from pipeline.running.environment import RUN_LOCK, settle_environment
 from pipeline.running.lockfile import LOCK, changed_results, committed_lock, other_bytes, read_lock
-from pipeline.running.server import prefect_server
+from pipeline.running.server import prefect_server, server_watched
 from pipeline.running.workers import LockLost, StageFailure, Workers
 from stages.artifacts.paths import METRICS, REPORT_PAGE
 from stages.data.reading.files import data_files, published_splits
@@ -158,9 +161,20 @@ def _reproduced(dag: Dag, forced: Sequence[str], params: Params, console: Consol
             else:
                 await_server()
                 # What failed has been said stage by stage already.
-                with events_delivered(), without_heartbeats(), suppress(StagesFailed):
+                with (server_watched(partial(_end_without_server, workers, console)), events_delivered(),
+                      without_heartbeats(), suppress(StagesFailed)):
                     reproduce()
     return session.display, session.failed()
+
+
+def _end_without_server(workers: Workers, console: Console, message: str) -> None:
+    """End the command at once: its main thread waits for Prefect's client, which has not given up yet."""
+    workers.end()
+    console.show_cursor()  # which a live display hides
+    sys.stdout.flush()
+    sys.stderr.write(f"keycontrast: {message}\n")
+    sys.stderr.flush()
+    os._exit(1)
 
 
 def _say_estimate(params: Params, names: Sequence[str], console: Console) -> None:
