@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -145,7 +145,7 @@ def _reproduced(dag: Dag, forced: Sequence[str], params: Params, console: Consol
     workers = Workers()
     with nullcontext() if within_flow else prefect_server() as await_server, workers:
         workers.start(1)  # which imports DVC while Prefect is imported here; further ones when two stages can run
-        _say_estimate(params, forced or dag.out_of_date(), console)
+        seconds = _say_estimate(params, forced or dag.out_of_date(), console)
         from pipeline.running.flows import (
             StagesFailed,
             events_delivered,
@@ -155,7 +155,7 @@ def _reproduced(dag: Dag, forced: Sequence[str], params: Params, console: Consol
             without_heartbeats,
         )
 
-        with session_of(dag, console, params.runtime, workers, jobs, forced) as session:
+        with session_of(dag, console, params.runtime, workers, jobs, forced, seconds) as session:
             if await_server is None:
                 run_stages(session)
             else:
@@ -177,12 +177,14 @@ def _end_without_server(workers: Workers, console: Console, message: str) -> Non
     os._exit(1)
 
 
-def _say_estimate(params: Params, names: Sequence[str], console: Console) -> None:
+def _say_estimate(params: Params, names: Sequence[str], console: Console) -> Mapping[str, float]:
+    """Say how long it will take; return the seconds of each."""
     from pipeline.sizing.estimates import estimate
     from pipeline.sizing.machine import this_machine
 
-    sentence = estimate(params, names, this_machine(params.runtime.device), RECORDS)
-    console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+    found = estimate(params, names, this_machine(params.runtime.device), RECORDS)
+    console.print(found.sentence, highlight=False, markup=False, soft_wrap=True)
+    return found.seconds
 
 
 def _conclude(params: Params, dag: Dag, display: RunDisplay, failed: list[str], console: Console,
