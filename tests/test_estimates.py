@@ -134,7 +134,7 @@ def test_a_gpu_takes_the_time_of_its_launches_at_least(sample):
     names, machine = ["train_hcl@hcl"], Machine(16, 64, 80)
     found = costs(params, names, extents, machine, rates)
     assert found["train_hcl@hcl"].seconds == pytest.approx(BEFORE + 1.15 * 4 * 32 * 0.03)
-    assert "from rates that nobody has measured" in estimate(params, names, machine, NOTHING, ROOT)
+    assert "from rates that nobody has measured" in estimate(params, names, machine, NOTHING, ROOT).sentence
 
 
 def test_two_stages_run_at_a_time_but_none_before_what_it_reads(sample):
@@ -155,7 +155,7 @@ def test_what_is_said(sample, tmp_path):
     assert said.startswith("About ") and " stages (2 cores, 24 GiB, no GPU), at most" in said
     assert "longest: train_hcl@hcl 1 min" in said and said.endswith("estimated from rates of another machine.")
     assert "from what 6 trainings took here" in estimate_of_all(params, TWO_CORES, write_records(tmp_path), ROOT)
-    assert estimate(params, ["report"], TWO_CORES, NOTHING, tmp_path).startswith(
+    assert estimate(params, ["report"], TWO_CORES, NOTHING, tmp_path).sentence.startswith(
         f"No estimate of time and memory: {tmp_path}/data/sample/paraphrase.jsonl: no such file")
 
 

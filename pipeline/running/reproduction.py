@@ -1,8 +1,11 @@
 """``keycontrast run`` and ``keycontrast stage``: from checked params to the last line on the screen."""
 
+import os
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ from pipeline.running.dag import Dag, clear_dead_locks, read_and_restore, read_d
 from pipeline.running.display import RunDisplay, duration
 from pipeline.running.environment import RUN_LOCK, settle_environment
 from pipeline.running.lockfile import LOCK, changed_results, committed_lock, other_bytes, read_lock
-from pipeline.running.server import prefect_server
+from pipeline.running.server import prefect_server, server_watched
 from pipeline.running.workers import LockLost, StageFailure, Workers
 from stages.artifacts.paths import METRICS, REPORT_PAGE
 from stages.data.reading.files import data_files, published_splits
@@ -142,7 +145,7 @@ def _reproduced(dag: Dag, forced: Sequence[str], params: Params, console: Consol
     workers = Workers()
     with nullcontext() if within_flow else prefect_server() as await_server, workers:
         workers.start(1)  # which imports DVC while Prefect is imported here; further ones when two stages can run
-        _say_estimate(params, forced or dag.out_of_date(), console)
+        seconds = _say_estimate(params, forced or dag.out_of_date(), console)
         from pipeline.running.flows import (
             StagesFailed,
             events_delivered,
@@ -152,23 +155,36 @@ def _reproduced(dag: Dag, forced: Sequence[str], params: Params, console: Consol
             without_heartbeats,
         )
 
-        with session_of(dag, console, params.runtime, workers, jobs, forced) as session:
+        with session_of(dag, console, params.runtime, workers, jobs, forced, seconds) as session:
             if await_server is None:
                 run_stages(session)
             else:
                 await_server()
                 # What failed has been said stage by stage already.
-                with events_delivered(), without_heartbeats(), suppress(StagesFailed):
+                with (server_watched(partial(_end_without_server, workers, console)), events_delivered(),
+                      without_heartbeats(), suppress(StagesFailed)):
                     reproduce()
     return session.display, session.failed()
 
 
-def _say_estimate(params: Params, names: Sequence[str], console: Console) -> None:
+def _end_without_server(workers: Workers, console: Console, message: str) -> None:
+    """End the command at once: its main thread waits for Prefect's client, which has not given up yet."""
+    workers.end()
+    console.show_cursor()  # which a live display hides
+    sys.stdout.flush()
+    sys.stderr.write(f"keycontrast: {message}\n")
+    sys.stderr.flush()
+    os._exit(1)
+
+
+def _say_estimate(params: Params, names: Sequence[str], console: Console) -> Mapping[str, float]:
+    """Say how long it will take; return the seconds of each."""
     from pipeline.sizing.estimates import estimate
     from pipeline.sizing.machine import this_machine
 
-    sentence = estimate(params, names, this_machine(params.runtime.device), RECORDS)
-    console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+    found = estimate(params, names, this_machine(params.runtime.device), RECORDS)
+    console.print(found.sentence, highlight=False, markup=False, soft_wrap=True)
+    return found.seconds
 
 
 def _conclude(params: Params, dag: Dag, display: RunDisplay, failed: list[str], console: Console,

@@ -200,8 +200,17 @@ def in_words(params: Params, found: Mapping[str, Cost], machine: Machine, rates:
             f"({machine}), at most {gib:.1f} GiB of memory; longest: {shown}. Trainings are estimated from {source}.")
 
 
-def estimate(params: Params, names: Iterable[str], machine: Machine, records: Path, root: Path = Path()) -> str:
-    """Return what to tell a person of the time and memory of stage instances ``names``.
+@dataclass(frozen=True)
+class Estimate:
+    """What to tell a person of the time and memory of some stage instances, and the seconds of each, as far as known.
+    """
+
+    sentence: str
+    seconds: Mapping[str, float]
+
+
+def estimate(params: Params, names: Iterable[str], machine: Machine, records: Path, root: Path = Path()) -> Estimate:
+    """Return what stage instances ``names`` will take.
 
     Without data that can be read there is no estimate, and the sentence says why: what is wrong with the data is for
     the stage ``ingest`` to say in full.
@@ -209,12 +218,13 @@ def estimate(params: Params, names: Iterable[str], machine: Machine, records: Pa
     try:
         extents = {name: extent_of(params, name, root) for name in params.datasets}
     except InputError as error:
-        return f"No estimate of time and memory: {str(error).splitlines()[0]}"
+        return Estimate(f"No estimate of time and memory: {str(error).splitlines()[0]}", {})
     rates = measured_rates(root / records, kind_of(machine), params.runtime.threads)
-    return in_words(params, costs(params, names, extents, machine, rates), machine, rates)
+    found = costs(params, names, extents, machine, rates)
+    return Estimate(in_words(params, found, machine, rates), {name: cost.seconds for name, cost in found.items()})
 
 
 def estimate_of_all(params: Params, machine: Machine, records: Path, root: Path = Path()) -> str:
-    """Return :func:`estimate` of everything that ``dvc.yaml`` in ``root`` makes of the params."""
+    """Return the sentence of :func:`estimate` for everything that ``dvc.yaml`` in ``root`` makes of the params."""
     dvc = yaml.safe_load((root / "dvc.yaml").read_text(encoding="utf-8"))
-    return estimate(params, instances(params, dvc), machine, records, root)
+    return estimate(params, instances(params, dvc), machine, records, root).sentence
