@@ -28,6 +28,7 @@ class StageNode(BaseModel):
         outs: what it makes, relative to the project's folder.
         metrics: those of them that are metrics.
         gpu: whether it computes on a GPU where there is one (``meta.gpu`` in ``dvc.yaml``).
+        first: whether it, and what it needs, goes before everything else (``meta.first``).
         retries: further attempts after a crash (``meta.retries``); a training resumes from its checkpoint.
         changed: whether DVC would run it now. Its upstream may yet change it, or leave it as it is.
     """
@@ -40,6 +41,7 @@ class StageNode(BaseModel):
     outs: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
     gpu: bool = False
+    first: bool = False
     retries: int = 0
     changed: bool = True
 
@@ -299,6 +301,7 @@ def _node(repo: Any, stage: Any, successors: Iterable[Any]) -> StageNode:
     paths = {Path(out.fs_path).relative_to(repo.root_dir).as_posix(): bool(out.metric) for out in stage.outs}
     return StageNode(
         name=_address(stage), description=stage.desc or "", gpu=bool(meta.get("gpu", False)),
+        first=bool(meta.get("first", False)),
         upstream=tuple(sorted(_address(other) for other in successors if not _is_data_source(other))),
         outs=tuple(paths), metrics=tuple(path for path, metric in paths.items() if metric),
         retries=int(meta.get("retries", 0)), changed=bool(stage.changed()))
