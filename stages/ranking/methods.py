@@ -1,8 +1,8 @@
 """The ranking methods, each in three steps over a block of texts: graph, scores of nodes, scores of spans.
 
 ``mihalcea`` is TextRank as Mihalcea and Tarau (2004) describe it. The others are those of the pytextrank package:
-``pytextrank`` (its TextRank, and the default), ``positionrank`` (Florescu and Caragea 2017), ``biasedtextrank`` (Kazemi, Pérez-Rosas
-and Mihalcea 2020) and ``topicrank`` (Bougouin, Boudin and Daille 2013). They are computed rightly
+``pytextrank`` (its TextRank, and the default), ``positionrank`` (Florescu and Caragea 2017), ``biasedtextrank``
+(Kazemi, Pérez-Rosas and Mihalcea 2020) and ``topicrank`` (Bougouin, Boudin and Daille 2013). They are computed rightly
 (``compat: none``: co-occurrences of both directions count, the tolerance is absolute, ties fall by score, IDF and
 position) or as that package does it (``compat: pytextrank``). ``tfidf`` has no graph: see :func:`keyness`.
 """
