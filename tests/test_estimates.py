@@ -8,7 +8,15 @@ import yaml
 from source_imports import ROOT
 
 from pipeline.running.dag import Dag, StageNode
-from pipeline.sizing.estimates import costs, estimate, estimate_of_all, instances, measured_rates, total_seconds
+from pipeline.sizing.estimates import (
+    costs,
+    disk_gib,
+    estimate,
+    estimate_of_all,
+    instances,
+    measured_rates,
+    total_seconds,
+)
 from pipeline.sizing.extent import extent_of
 from pipeline.sizing.machine import Machine
 from stages.params import load_params, parse_params
@@ -168,3 +176,12 @@ def test_only_what_is_out_of_date_counts():
 
 def test_an_extent_is_of_all_splits():
     assert Extent(10, 2, 3, 5, 5, 4.0).items == 15
+
+
+def test_the_disk_that_a_run_needs_is_that_of_its_models_texts_and_checkpoints(sample):
+    """The sample's artifacts took 0.34 GiB, with checkpoints of two trainings at a time half a GiB more."""
+    params, extents = sample
+    all_of_it = disk_gib(costs(params, instances(params, DVC), extents, TWO_CORES, measured_rates(NOTHING, "GPU", 1)))
+    assert 0.4 < all_of_it < 2
+    assert disk_gib({}) < disk_gib(costs(params, ["ingest@sample"], extents, TWO_CORES,
+                                         measured_rates(NOTHING, "GPU", 1))) < 0.1

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from stages.runtime.errors import unwritten
 from stages.runtime.guard import ORCHESTRATOR, die_with
 
 if __name__ == "__main__":  # before DVC is imported, which takes a second
@@ -85,6 +86,11 @@ def _reproduced(stage: str, force: bool) -> dict[str, Any]:
             done = repo.reproduce(stage, single_item=True, force=force)
     except DvcException as error:
         return {"error": reason(error), "kind": _kind(error)}
+    except OSError as error:
+        told = unwritten(error)
+        if told is None:
+            raise
+        return {"error": told, "kind": "stage"}
     finally:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -1,6 +1,7 @@
 """``keycontrast run`` and ``keycontrast stage``: from checked params to the last line on the screen."""
 
 import os
+import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -178,13 +179,27 @@ def _end_without_server(workers: Workers, console: Console, message: str) -> Non
 
 
 def _say_estimate(params: Params, names: Sequence[str], console: Console) -> Mapping[str, float]:
-    """Say how long it will take; return the seconds of each."""
+    """Say how long it will take, and make sure that the disk has room for it; return the seconds of each."""
     from pipeline.sizing.estimates import estimate
     from pipeline.sizing.machine import this_machine
 
     found = estimate(params, names, this_machine(params.runtime.device), RECORDS)
     console.print(found.sentence, highlight=False, markup=False, soft_wrap=True)
+    check_disk(found.disk_gib)
     return found.seconds
+
+
+def check_disk(needed: float, folder: Path = Path()) -> None:
+    """Make sure that as many GiB as a run needs are free where ``folder`` is.
+
+    Raises:
+        InputError: says how many there are, and how to come by more.
+    """
+    free = shutil.disk_usage(folder).free / 2**30
+    if free < needed:
+        raise InputError(f"{folder.resolve()}: this run needs about {needed:.2f} GiB of disk, and {free:.2f} GiB are "
+                         f"free. Free some space, and give the same command again; `dvc gc --workspace` empties DVC's "
+                         f"cache of what is not in use.")
 
 
 def _conclude(params: Params, dag: Dag, display: RunDisplay, failed: list[str], console: Console,

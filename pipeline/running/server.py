@@ -7,6 +7,7 @@ start`` began.
 
 import logging
 import os
+import shutil
 import socket
 import threading
 import time
@@ -28,6 +29,7 @@ _POLL_SECONDS = 0.02
 _WATCH_SECONDS = 1.0
 _ANSWER_SECONDS = 60.0  # a server that has much to do is slow
 _TRIES = 5
+_ROOM = 4 * 2**20  # bytes, of which the server's records need some
 
 
 @contextmanager
@@ -55,9 +57,10 @@ def is_own_server() -> bool:
 
 @contextmanager
 def server_watched(lost: Callable[[str], None]) -> Iterator[None]:
-    """Watch the server during the block, and call ``lost`` from a thread, with a message, if it answers no more.
+    """Watch the server and the disk during the block; call ``lost`` from a thread, with a message, if one fails.
 
-    Prefect's client would try each of its requests for minutes, and then end in an error of its own.
+    Prefect's client would try each of its requests for minutes, and then end in an error of its own; on a full disk
+    server, DVC and logs fail in ways of their own.
     """
     url, over = os.environ[_API_URL], threading.Event()
     way = (f"Its messages are in {_LOG}; give the same command again" if is_own_server() else
@@ -66,6 +69,10 @@ def server_watched(lost: Callable[[str], None]) -> Iterator[None]:
     def watch() -> None:
         failed = 0
         while not over.wait(_WATCH_SECONDS):
+            if shutil.disk_usage(HOME).free < _ROOM:
+                lost(f"{HOME.resolve()}: the disk is full. What is done is kept. Free some space, and give the same "
+                     f"command again; `dvc gc --workspace` empties DVC's cache of what is not in use.")
+                return
             failed = 0 if _answers(url) else failed + 1
             if failed == _TRIES and not over.is_set():
                 lost(f"the Prefect server at {url} has ended, or answers no more. What is done is kept. {way}.")
