@@ -90,7 +90,7 @@ def systems(language: str = "en") -> dict[str, Callable[[pa.Table, Sequence[str]
     adjectives, so those who rank noun chunks are run with both kinds.
     """
     found: dict[str, Callable[[pa.Table, Sequence[str]], Phrases]] = {
-        "TextRank (`mihalcea`, default)": partial(_ours, "mihalcea", "auto")}
+        "TextRank (`mihalcea`)": partial(_ours, "mihalcea", "auto")}
     kinds: tuple[tuple[str, Chunks], ...] = (("noun chunks", "annotated"), ("chunks with adjectives", "adjectives"))
     for method, name in {"pytextrank": "TextRank of pytextrank, edge weights counted", "positionrank": "PositionRank",
                          "topicrank": "TopicRank", "tfidf": "IDF and position (`tfidf`)"}.items():
@@ -179,20 +179,25 @@ def main(argv: list[str] | None = None) -> int:
         table = as_markdown(measured, {corpus.name: len(corpus.texts) for corpus in found})
         sys.stdout.write(table + "\n")
         if arguments.write:
-            _put(table)
+            put(table, BEGIN, END)
     except InputError as error:
         sys.stderr.write(f"benchmarks.keyphrases: {error}\n")
         return 1
     return 0
 
 
-def _put(table: str) -> None:
-    before, begin, rest = RESULTS.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
+def put(table: str, begins: str, ends: str) -> None:
+    """Put ``table`` into the document of results, between two marks.
+
+    Raises:
+        InputError: the marks are not there.
+    """
+    before, begin, rest = RESULTS.read_text(encoding="utf-8").partition(begins)
+    _, end, after = rest.partition(ends)
     if not begin or not end:
-        raise InputError(f"{RESULTS} lacks the marks {BEGIN} and {END}.")
+        raise InputError(f"{RESULTS} lacks the marks {begins} and {ends}.")
     with atomic_file(RESULTS) as temporary:
-        temporary.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}", encoding="utf-8")
+        temporary.write_text(f"{before}{begin}\n{table}\n{end}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

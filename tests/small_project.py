@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import yaml
-from source_imports import ROOT
+
+from tests.source_imports import ROOT
 
 WORK = '''"""python work.py OUT [IN...]: write a note of all inputs, or fail as the files here ask.
 

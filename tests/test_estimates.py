@@ -8,7 +8,15 @@ import yaml
 from source_imports import ROOT
 
 from pipeline.running.dag import Dag, StageNode
-from pipeline.sizing.estimates import costs, estimate, estimate_of_all, instances, measured_rates, total_seconds
+from pipeline.sizing.estimates import (
+    costs,
+    disk_gib,
+    estimate,
+    estimate_of_all,
+    instances,
+    measured_rates,
+    total_seconds,
+)
 from pipeline.sizing.extent import extent_of
 from pipeline.sizing.machine import Machine
 from stages.params import load_params, parse_params
@@ -134,7 +142,7 @@ def test_a_gpu_takes_the_time_of_its_launches_at_least(sample):
     names, machine = ["train_hcl@hcl"], Machine(16, 64, 80)
     found = costs(params, names, extents, machine, rates)
     assert found["train_hcl@hcl"].seconds == pytest.approx(BEFORE + 1.15 * 4 * 32 * 0.03)
-    assert "from rates that nobody has measured" in estimate(params, names, machine, NOTHING, ROOT)
+    assert "from rates that nobody has measured" in estimate(params, names, machine, NOTHING, ROOT).sentence
 
 
 def test_two_stages_run_at_a_time_but_none_before_what_it_reads(sample):
@@ -155,7 +163,7 @@ def test_what_is_said(sample, tmp_path):
     assert said.startswith("About ") and " stages (2 cores, 24 GiB, no GPU), at most" in said
     assert "longest: train_hcl@hcl 1 min" in said and said.endswith("estimated from rates of another machine.")
     assert "from what 6 trainings took here" in estimate_of_all(params, TWO_CORES, write_records(tmp_path), ROOT)
-    assert estimate(params, ["report"], TWO_CORES, NOTHING, tmp_path).startswith(
+    assert estimate(params, ["report"], TWO_CORES, NOTHING, tmp_path).sentence.startswith(
         f"No estimate of time and memory: {tmp_path}/data/sample/paraphrase.jsonl: no such file")
 
 
@@ -168,3 +176,12 @@ def test_only_what_is_out_of_date_counts():
 
 def test_an_extent_is_of_all_splits():
     assert Extent(10, 2, 3, 5, 5, 4.0).items == 15
+
+
+def test_the_disk_that_a_run_needs_is_that_of_its_models_texts_and_checkpoints(sample):
+    """The sample's artifacts took 0.34 GiB, with checkpoints of two trainings at a time half a GiB more."""
+    params, extents = sample
+    all_of_it = disk_gib(costs(params, instances(params, DVC), extents, TWO_CORES, measured_rates(NOTHING, "GPU", 1)))
+    assert 0.4 < all_of_it < 2
+    assert disk_gib({}) < disk_gib(costs(params, ["ingest@sample"], extents, TWO_CORES,
+                                         measured_rates(NOTHING, "GPU", 1))) < 0.1

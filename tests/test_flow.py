@@ -15,7 +15,7 @@ import psutil
 import pytest
 import yaml
 from rich.console import Console
-from small_project import dvc, environment, keycontrast, lock, make_project, order, prefect_server_beside
+from small_project import SERVER, dvc, environment, keycontrast, lock, make_project, order, prefect_server_beside
 
 from pipeline.running.dag import Dag, StageNode, clear_dead_locks, read_dag
 from pipeline.running.display import RunDisplay
@@ -281,6 +281,28 @@ def test_a_killed_run_leaves_nothing_behind_and_goes_on(done, tmp_path):
     assert (root / "artifacts/d/ingest@d").read_text() == "ingest@draw\n"
 
 
+def test_a_command_ends_soon_after_the_server_that_it_uses(server, tmp_path):
+    root = make_project(tmp_path / "p")
+    (root / "wait-side@d").touch()
+    with subprocess.Popen([sys.executable, "-c", SERVER], cwd=tmp_path, env=environment(PREFECT_API_URL=""), text=True,
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as one:
+        address = json.loads(one.stdout.readline())
+        with (tmp_path / "said").open("w") as said:
+            command = subprocess.Popen([sys.executable, "-m", "pipeline", "run"], cwd=root, env=environment(**address),
+                                       stdout=said, stderr=said)
+        assert await_value(lambda: "side@d" in read(root / "order.txt"))
+        workers = workers_of(command.pid)
+        one.kill()
+    assert command.wait(timeout=60) == 1
+    message = read(tmp_path / "said")
+    assert "Traceback" not in message and f"server at {address['PREFECT_API_URL']} has ended" in message
+    assert "give the same command again" in message
+    assert all(not alive(pid) for pid in workers)
+    (root / "wait-side@d").unlink()
+    again = keycontrast(root, "run", "ingest", "side")
+    assert again.returncode == 0 and "1 of 2 stages were up to date" in again.stdout, again.stdout + again.stderr
+
+
 def test_trainings_of_two_processes_share_two_gpus(done, tmp_path):
     """Both run at once, each with both devices; other stages see what the command saw."""
     root = make_project(tmp_path / "p")
@@ -426,6 +448,7 @@ def test_locks_of_dead_processes_go_and_others_stay(tmp_path):
         assert clear_dead_locks(tmp_path) == ["removed the lock that a killed command (dvc gone) had left",
                                               "removed the lock that a killed command (dvc old) had left"]
         kept = json.loads((folder / "rwlock").read_text())
+        assert clear_dead_locks(tmp_path) == []  # it is said once
         assert list(kept["write"]) == ["a"] and [entry["cmd"] for entry in kept["read"]["c"]] == ["dvc repro"]
     finally:
         for process in (sleeper, other):

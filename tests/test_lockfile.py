@@ -2,17 +2,22 @@
 
 import shutil
 import subprocess
+from pathlib import Path
 
 import dvc.dvcfile
 import pytest
+from dvc.utils import strictyaml
+from dvc.utils.serialize import parse_yaml
 from rich.console import Console
 from ruamel.yaml.representer import RepresenterError
 from small_project import keycontrast, make_project
 
 from pipeline import doctor
 from pipeline.running.dag import read_dag
-from pipeline.running.lockfile import UnreadableLock, committed_lock, other_bytes, read_lock, write_lock_whole
+from pipeline.running.lockfile import UnreadableLock, committed_lock, keep_lock_by_stages, other_bytes, read_lock
 
+SAMPLE = Path(__file__).parent.parent / "dvc.lock"
+_DEP = {"path": "a"}
 WHOLE = """schema: '2.0'
 stages:
   ingest@d:
@@ -68,9 +73,17 @@ def test_a_whole_lock_is_read_and_none_is_none(tmp_path):
     assert list(read_lock(tmp_path)) == ["ingest@d"]
 
 
-def test_a_lock_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
-    monkeypatch.setattr(dvc.dvcfile, "modify_yaml", dvc.dvcfile.modify_yaml)
-    write_lock_whole()
+@pytest.fixture
+def own_lock(monkeypatch):
+    """Have DVC take locks as the project has it; return how it does so by itself."""
+    by_dvc = dvc.dvcfile.modify_yaml
+    for module, name in ((dvc.dvcfile, "modify_yaml"), (strictyaml, "parse_yaml")):
+        monkeypatch.setattr(module, name, getattr(module, name))
+    keep_lock_by_stages()
+    return by_dvc
+
+
+def test_a_lock_is_written_whole_or_not_at_all(tmp_path, own_lock):
     lock = tmp_path / "dvc.lock"
     lock.write_text(WHOLE)
     with pytest.raises(RepresenterError), dvc.dvcfile.modify_yaml(str(lock)) as content:
@@ -82,6 +95,53 @@ def test_a_lock_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     with dvc.dvcfile.modify_yaml(str(tmp_path / "new.lock")) as content:
         content["stages"] = {}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dvc.lock", "new.lock"]
+
+
+MORE = WHOLE + """  more:
+    cmd: x
+    params:
+      params.yaml:
+        a: 1
+        b:
+        - '1e-5'
+        - 1e-05
+"""
+LOCKS = {
+    "short": WHOLE, "params": MORE, "a long command": f"{WHOLE}  more:\n    cmd: {'x' * 99}\n      {'z' * 99}\n",
+    "a comment": f"# kept\n{WHOLE}", "a comment within": WHOLE.replace("    deps", "  # kept\n    deps"),
+    "an alias": f"{WHOLE}  more:\n    deps:\n    - &id001\n      path: x\n    - *id001\n",
+    "data sets": f"{WHOLE}datasets:\n- name: d\n", "empty": "schema: '2.0'\nstages: {}\n"}
+CHANGES = {
+    "another": {"more": {"cmd": "y", "deps": [{"path": "a b", "size": 1}, {"path": "long " * 30}]}},
+    "new": {"new@x": {"cmd": "z", "params": {"p.yaml": {"on": "yes", "e": 1e-7, "none": None, "many": [[1], []]}}}},
+    "equal, of other types": {"more": {"cmd": "x", "params": {"params.yaml": {"a": 1.0, "b": [True]}}}},
+    "one object twice": {"new": {"deps": [_DEP, _DEP]}}}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("lock", LOCKS)
+def test_a_lock_gets_the_bytes_that_dvc_gives_it(tmp_path, own_lock, lock, change):
+    for name, modify in ("ours", dvc.dvcfile.modify_yaml), ("by DVC", own_lock):
+        (tmp_path / name).write_text(LOCKS[lock])
+        with modify(str(tmp_path / name)) as content:
+            content["stages"].update(CHANGES[change])
+    assert (tmp_path / "ours").read_text() == (tmp_path / "by DVC").read_text() != LOCKS[lock]
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_a_lock_is_read_as_dvc_reads_it(own_lock, lock):
+    ours = strictyaml.parse_yaml(LOCKS[lock], "dvc.lock")
+    assert ours == parse_yaml(LOCKS[lock], "dvc.lock")
+    ours["stages"]["ingest@d"] = None  # and nobody else has it
+    assert strictyaml.parse_yaml(LOCKS[lock], "dvc.lock") == parse_yaml(LOCKS[lock], "dvc.lock")
+
+
+def test_entries_of_the_sample_s_lock_are_written_as_they_stand(tmp_path, own_lock):
+    lock = tmp_path / "dvc.lock"
+    lock.write_bytes(SAMPLE.read_bytes())
+    with dvc.dvcfile.modify_yaml(str(lock)) as content:
+        content["stages"] = {name: dict(entry) for name, entry in content["stages"].items()}
+    assert lock.read_bytes() == SAMPLE.read_bytes()
 
 
 @pytest.mark.parametrize("gone", ["cache", "artifacts"])

@@ -1,12 +1,15 @@
 """Full disks and places that cannot be written: one line, status 1 and no half artifact, from commands and stages."""
 
 import errno
+import logging
 import os
 import resource
 import shutil
 import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,6 +20,8 @@ from safetensors.torch import save_file
 from small_project import environment, keycontrast, make_project
 
 from pipeline.cli import main
+from pipeline.running import dvc_worker
+from pipeline.running.workers import BadInput, Workers
 from stages.artifacts.tables import atomic_file, atomic_folder, write_json
 from stages.runtime.errors import unwritten
 from stages.runtime.process import run_stage
@@ -116,6 +121,71 @@ def test_commands_that_run_stages_name_what_stands_in_the_way(project, command):
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert done.stderr.startswith("keycontrast: .keycontrast/run: could not be written: a file stands where a folder")
     assert (project / "params.yaml").read_bytes() == params
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of 6 MiB, where one may be mounted."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if sys.platform != "linux" or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(folder)],
+                                                 capture_output=True, check=False).returncode:
+        pytest.skip("no disk may be mounted here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def test_a_run_on_a_small_disk_says_what_it_needs_and_does_not_begin(project, small_disk):
+    root = shutil.copytree(project, small_disk / "p")
+    (root / ".keycontrast" / "run").unlink(missing_ok=True)
+    done = keycontrast(root, "run")
+    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
+    assert f"{root}: this run needs about 0.05 GiB of disk, and 0.0" in done.stderr and "dvc gc" in done.stderr
+    assert not (root / "order.txt").exists()
+
+
+def test_a_disk_that_fills_while_a_run_works_ends_it_with_one_line(project, small_disk, tmp_path):
+    """The check before is left out: another program may fill the disk later."""
+    root = shutil.copytree(project, small_disk / "p")
+    (root / ".keycontrast" / "run").unlink(missing_ok=True)
+    (root / "wait-ingest@d").touch()
+    (tmp_path / "unchecked.py").write_text("from pipeline.running import reproduction\n"
+                                           "reproduction.check_disk = lambda *_: None\n"
+                                           "from pipeline.cli import main\nmain()\n")
+    with subprocess.Popen([sys.executable, str(tmp_path / "unchecked.py"), "run"], cwd=root, env=environment(),
+                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as command:
+        try:
+            end = time.monotonic() + 120
+            while not (root / "order.txt").exists() and time.monotonic() < end:
+                time.sleep(0.05)
+            with suppress(OSError), (small_disk / "fill").open("wb") as fill:
+                fill.write(bytes(8 * 2**20))
+            _, said = command.communicate(timeout=60)
+        finally:
+            command.kill()
+    assert command.returncode == 1 and "Traceback" not in said, said
+    assert f"keycontrast: {root / '.keycontrast'}: the disk is full. What is done is kept. Free some space" in said
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "artifacts/x")])
+def test_dvc_on_a_full_disk_names_the_place(error, monkeypatch):
+    """As a worker answers for a stage whose outs DVC could not take."""
+    def repo(**_):
+        raise error
+
+    monkeypatch.setattr(dvc_worker, "Repo", repo)
+    monkeypatch.setattr(logging.getLogger("dvc"), "handlers", [])
+    answer = dvc_worker._reproduced("ingest@d", False)
+    assert answer["kind"] == "stage" and answer["error"].startswith("artifacts/x: could not be written: the disk is f")
+
+
+def test_a_stage_whose_log_cannot_be_written_fails_with_one_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with Workers() as workers, pytest.raises(BadInput, match="could not be written: the disk is full"):
+        workers.repro("ingest@d")
 
 
 WRITERS = {"pipeline.export.export_graph": ["export", "graph.graphml"],

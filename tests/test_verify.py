@@ -117,4 +117,4 @@ def test_the_harness_goes_on_where_it_was(tmp_path, capsys):
 
     assert run("bits", case, 3, 1, 5, tmp_path) == 0
     assert run("bits", case, 5, 1, 5, tmp_path) == 0 and len(set(drawn)) == 5
-    assert run("bits", case, 9, 1, 0, tmp_path) == 0 and "5 of 9 cases" in capsys.readouterr().out
+    assert run("bits", case, 9, 1, 0, tmp_path) == 0 and "5 of 9 attacks" in capsys.readouterr().out

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from pipeline.running.lockfile import LOCK, UnreadableLock, read_lock, write_lock_whole
+from pipeline.running.lockfile import LOCK, UnreadableLock, keep_lock_by_stages, read_lock
 from stages.runtime.errors import InputError, nearest
 from stages.runtime.guard import alive as runs
 
@@ -28,6 +28,7 @@ class StageNode(BaseModel):
         outs: what it makes, relative to the project's folder.
         metrics: those of them that are metrics.
         gpu: whether it computes on a GPU where there is one (``meta.gpu`` in ``dvc.yaml``).
+        first: whether it, and what it needs, goes before everything else (``meta.first``).
         retries: further attempts after a crash (``meta.retries``); a training resumes from its checkpoint.
         changed: whether DVC would run it now. Its upstream may yet change it, or leave it as it is.
     """
@@ -40,6 +41,7 @@ class StageNode(BaseModel):
     outs: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
     gpu: bool = False
+    first: bool = False
     retries: int = 0
     changed: bool = True
 
@@ -194,7 +196,7 @@ def open_repo(root: Path = Path()) -> Iterator[Any]:
     """
     read_lock(root)
     cache_parsed_params()
-    write_lock_whole()
+    keep_lock_by_stages()
     logging.getLogger("dvc").setLevel(logging.CRITICAL + 1)
     from dvc.exceptions import DvcException, NotDvcRepoError
     from dvc.repo import Repo
@@ -299,6 +301,7 @@ def _node(repo: Any, stage: Any, successors: Iterable[Any]) -> StageNode:
     paths = {Path(out.fs_path).relative_to(repo.root_dir).as_posix(): bool(out.metric) for out in stage.outs}
     return StageNode(
         name=_address(stage), description=stage.desc or "", gpu=bool(meta.get("gpu", False)),
+        first=bool(meta.get("first", False)),
         upstream=tuple(sorted(_address(other) for other in successors if not _is_data_source(other))),
         outs=tuple(paths), metrics=tuple(path for path, metric in paths.items() if metric),
         retries=int(meta.get("retries", 0)), changed=bool(stage.changed()))

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from stages.runtime.errors import unwritten
 from stages.runtime.guard import ORCHESTRATOR, die_with
 
 if __name__ == "__main__":  # before DVC is imported, which takes a second
@@ -25,7 +26,7 @@ from dvc.rwlock import RWLockFileCorruptedError, RWLockFileFormatError
 from dvc.stage.exceptions import StageCmdFailedError
 
 from pipeline.running.dag import cache_parsed_params, reason
-from pipeline.running.lockfile import write_lock_whole
+from pipeline.running.lockfile import keep_lock_by_stages
 from pipeline.running.stage_host import StageHost
 
 # Commands of dvc.yaml that a host can run; others are run by a shell, as always.
@@ -48,7 +49,7 @@ class Notes(logging.Handler):
 def main() -> None:
     """Answer requests until there are no more, or the command that started this process ends."""
     cache_parsed_params()
-    write_lock_whole()
+    keep_lock_by_stages()
     _run_stages_in(StageHost())
     requests, answers, environment = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w"), dict(os.environ)
     _redirect(Path(os.devnull), 0)
@@ -85,6 +86,11 @@ def _reproduced(stage: str, force: bool) -> dict[str, Any]:
             done = repo.reproduce(stage, single_item=True, force=force)
     except DvcException as error:
         return {"error": reason(error), "kind": _kind(error)}
+    except OSError as error:
+        told = unwritten(error)
+        if told is None:
+            raise
+        return {"error": told, "kind": "stage"}
     finally:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -34,6 +34,7 @@ from rich.console import Console
 from pipeline.running.dag import Dag, StageNode
 from pipeline.running.display import RunDisplay, duration
 from pipeline.running.server import is_own_server
+from pipeline.running.turns import Turns
 from pipeline.running.workers import AT_ONCE, BadInput, LockLost, StageCrash, Workers, log_path
 from pipeline.sizing.machine import visible_gpus
 from stages.params.root import Runtime
@@ -68,7 +69,9 @@ class Session:
         jobs: stages that share a device, or those at a time where there is none; None for one, and two at a time.
         forced: stage instances that run though nothing has changed.
         workers: the processes that run stages.
+        seconds: that stage instances are expected to take.
         outcomes: how each stage instance ended.
+        turns: in which order they run; on a server of somebody's own its limits alone say how many at a time.
     """
 
     dag: Dag
@@ -78,10 +81,15 @@ class Session:
     jobs: int | None = None
     forced: frozenset[str] = frozenset()
     workers: Workers = field(default_factory=Workers)
+    seconds: Mapping[str, float] = field(default_factory=dict)
     outcomes: dict[str, Status] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._users, self._guard = dict.fromkeys(self.gpus, 0), threading.Lock()
+        limits = self.limits if is_own_server() else {PROCESSOR: len(self.dag.nodes), GPU: sum(
+            map(self.needed_gpus, self.dag.nodes))}
+        self.turns = Turns(self.dag, self.seconds, limits[PROCESSOR], limits.get(GPU, 0), self.needed_gpus,
+                           self.is_current)
 
     @property
     def limits(self) -> dict[str, int]:
@@ -123,7 +131,7 @@ _SESSION: ContextVar[Session] = ContextVar("session")
 
 @contextmanager
 def session_of(dag: Dag, console: Console, runtime: Runtime, workers: Workers, jobs: int | None = None,
-               forced: Sequence[str] = ()) -> Iterator[Session]:
+               forced: Sequence[str] = (), seconds: Mapping[str, float] | None = None) -> Iterator[Session]:
     """Yield the session in which ``reproduce`` runs.
 
     Args:
@@ -131,7 +139,7 @@ def session_of(dag: Dag, console: Console, runtime: Runtime, workers: Workers, j
         console: where progress is shown.
         runtime: of the params: device, and processes of a training.
         workers: the processes that run stages.
-        jobs, forced: as of :class:`Session`.
+        jobs, forced, seconds: as of :class:`Session`.
 
     Raises:
         InputError: a training is to have more processes than there are devices.
@@ -140,7 +148,7 @@ def session_of(dag: Dag, console: Console, runtime: Runtime, workers: Workers, j
     if gpus and any(node.gpu and node.is_training for node in dag.nodes):
         check_devices(runtime.processes, len(gpus))
     display = RunDisplay(console, len(dag.nodes))
-    session = Session(dag, display, gpus, runtime.processes, jobs, frozenset(forced), workers)
+    session = Session(dag, display, gpus, runtime.processes, jobs, frozenset(forced), workers, seconds or {})
     token = _SESSION.set(session)
     try:
         with session.display.live():
@@ -208,11 +216,14 @@ def run_stages(session: Session) -> None:
             before = {name: futures[name] for name in node.upstream if name in futures}
             futures[node.name] = _as_task(session, node).submit(node, wait_for=list(before.values()))
             futures[node.name].add_done_callback(partial(_note_end, session, node, before))
-        for future in futures.values():
+        pages = [make_first_page.submit(node, wait_for=[futures[node.name]], return_state=False)
+                 for node in session.dag.nodes if node.first]
+        for future in [*futures.values(), *pages]:
             future.wait()
     except BaseException:
         # Threads of the task runner wait for their workers: without this an interrupt would wait too.
         session.workers.end()
+        session.turns.stop()
         raise
 
 
@@ -236,9 +247,11 @@ def run_stage_instance(node: StageNode) -> State[Any]:
     session = _SESSION.get()
     if session.is_current(node):
         session.outcomes[node.name] = "cached"
+        session.turns.ended(node, done=True)
         session.display.ended(node.name, "cached")
         return Completed(name="Cached", message="up to date")
     with ExitStack() as held:
+        held.enter_context(session.turns.turn(node))
         if needed := session.needed_gpus(node):
             held.enter_context(concurrency(GPU, occupy=needed))
         held.enter_context(concurrency(PROCESSOR))
@@ -247,15 +260,30 @@ def run_stage_instance(node: StageNode) -> State[Any]:
         session.display.started(node.name, node.description)
         try:
             made = session.workers.repro(node.name, gpus, force=node.name in session.forced)
+            session.outcomes[node.name] = made  # before the turn ends: by it the next are judged
         finally:
             _log_output(node)
     seconds = time.monotonic() - started
-    session.outcomes[node.name] = made
     session.display.ended(node.name, made)
     if made == "cached":
         return Completed(name="Cached", message="its inputs were made again with the same content")
     leave_artifacts(node, seconds)
     return Completed(name="Restored", message="from DVC's cache") if made == "restored" else Completed(message="done")
+
+
+@task(name="first page", task_run_name="first page of {node.key}", persist_result=False)
+def make_first_page(node: StageNode) -> None:
+    """Make the first page of the data set whose graph ``node`` has made, if it has, and say where it is."""
+    from pipeline.first_page import write_first_page
+
+    session = _SESSION.get()
+    if session.outcomes.get(node.name) not in ("done", "restored"):
+        return
+    try:
+        session.display.say(f"First page, of keywords and graph: {write_first_page(node.key)}")
+    except Exception as error:  # what follows needs no page, and the report is made by the same code
+        session.display.say(f"No first page of {node.key}: {error}")
+        raise
 
 
 def _log_output(node: StageNode) -> None:
@@ -301,6 +329,7 @@ def _note_end(session: Session, node: StageNode, before: Mapping[str, PrefectFut
               future: PrefectFuture[Any]) -> None:
     """Record and show a stage instance that failed, or that did not run because something it needs did not."""
     future.wait()
+    session.turns.ended(node, done=future.state.is_completed())
     if future.state.is_completed():
         return
     lost = [name for name, other in before.items() if not other.state.is_completed()]

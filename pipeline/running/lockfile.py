@@ -1,10 +1,12 @@
 """``dvc.lock``, which git merges line by line: is it whole, and which stages wrote other bytes than it had?"""
 
+import pickle
 import re
 import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,10 @@ from stages.runtime.errors import InputError
 
 LOCK = Path("dvc.lock")
 _CONFLICT = re.compile(rb"^(<{7}|={7}|>{7})( |\r?$)", re.MULTILINE)
+# What stands in a lock of DVC's before its stages, where each of them begins, and what only the whole file can tell.
+_HEAD = "schema: '2.0'\nstages:\n"
+_STAGE = re.compile(r"^(?=  \S)", re.MULTILINE)
+_ALIAS = re.compile(r"[&*]id\d")
 _RESTORE = ("`git checkout dvc.lock` brings back the last one that was committed, and `keycontrast run` then makes "
             "what has changed since. Where git has none, delete the file: everything is then made anew.")
 _ONE_SIDE = ("Take one side whole, `git checkout --ours dvc.lock` or `git checkout --theirs dvc.lock`, and then "
@@ -59,23 +65,76 @@ def stages_of(content: bytes) -> dict[str, Any]:
     return stages
 
 
-def write_lock_whole() -> None:
-    """Let DVC, in this process, write ``dvc.lock`` whole or not at all, which a kill would cut off otherwise."""
+def keep_lock_by_stages() -> None:
+    """Let DVC, in this process, take ``dvc.lock`` stage by stage, and write it whole or not at all.
+
+    DVC parses and writes all of it for each stage, at forty stages for more than a second of a processor, and a kill
+    would cut off what it writes.
+    """
     import dvc.dvcfile
+    from dvc.utils import strictyaml
 
     dvc.dvcfile.modify_yaml = _modified_whole
+    strictyaml.parse_yaml = _parsed
 
 
 @contextmanager
 def _modified_whole(path: str, fs: Any = None) -> Iterator[Any]:
-    """Yield the content of a YAML file, to be changed; the file is replaced if the block succeeds."""
-    from dvc.utils.serialize import modify_yaml
+    """Yield the content of a YAML file, to be changed; the file is replaced if the block succeeds.
 
+    Of a lock, an entry that DVC has replaced is written as DVC writes it, and all else is left as it stands.
+    """
+    from dvc.utils.serialize import dumps_yaml, modify_yaml
+
+    text = Path(path).read_text(encoding="utf-8") if Path(path).exists() else ""
+    entries = _entries(text)
     with atomic_file(Path(path)) as temporary:
-        if Path(path).exists():
-            shutil.copyfile(path, temporary)
-        with modify_yaml(temporary, fs=fs) as content:
-            yield content
+        if entries is None:
+            if text:
+                shutil.copyfile(path, temporary)
+            with modify_yaml(temporary, fs=fs) as content:
+                yield content
+            return
+        had = {name: parsed for name, (_, parsed) in entries.items()}
+        content = {"schema": "2.0", "stages": dict(had)}
+        yield content
+        if content.keys() != {"schema", "stages"}:
+            temporary.write_text(dumps_yaml(content), encoding="utf-8")
+            return
+        temporary.write_text(_HEAD + "".join(
+            entries[name][0] if entry is had.get(name) else dumps_yaml({"stages": {name: entry}}).partition("\n")[2]
+            for name, entry in content["stages"].items()), encoding="utf-8")
+
+
+def _parsed(text: str, path: str, typ: str = "safe") -> Any:
+    """Parse a file of DVC's."""
+    from dvc.utils.serialize import parse_yaml
+
+    entries = _entries(text) if typ == "safe" else None
+    if entries is None:
+        return parse_yaml(text, path, typ)
+    return {"schema": "2.0", "stages": {name: entry for name, (_, entry) in entries.items()}}
+
+
+def _entries(text: str) -> dict[str, tuple[str, Any]] | None:
+    """Return text and content of each stage of a lock, new objects each time; None if DVC would not write it so."""
+    if not text.startswith(_HEAD) or not text.endswith("\n") or _ALIAS.search(text):
+        return None
+    blocks = [block for block in _STAGE.split(text.removeprefix(_HEAD)) if block]
+    parsed = [pickle.loads(_parsed_entry(block)) for block in blocks]  # noqa: S301 - our own
+    found = {name: (block, content[name]) for block, content in zip(blocks, parsed, strict=True) for name in content}
+    return found if len(found) == len(blocks) > 0 else None
+
+
+@cache
+def _parsed_entry(block: str) -> bytes:
+    from dvc.utils.serialize import YAMLFileCorruptedError, parse_yaml
+
+    try:
+        content = parse_yaml(block, LOCK)
+    except YAMLFileCorruptedError:  # DVC, which then reads the file as a whole, says so
+        content = None
+    return pickle.dumps(content if isinstance(content, dict) else {})
 
 
 def other_bytes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:

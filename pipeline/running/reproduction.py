@@ -1,8 +1,12 @@
 """``keycontrast run`` and ``keycontrast stage``: from checked params to the last line on the screen."""
 
+import os
+import shutil
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +16,7 @@ from pipeline.running.dag import Dag, clear_dead_locks, read_and_restore, read_d
 from pipeline.running.display import RunDisplay, duration
 from pipeline.running.environment import RUN_LOCK, settle_environment
 from pipeline.running.lockfile import LOCK, changed_results, committed_lock, other_bytes, read_lock
-from pipeline.running.server import prefect_server
+from pipeline.running.server import prefect_server, server_watched
 from pipeline.running.workers import LockLost, StageFailure, Workers
 from stages.artifacts.paths import METRICS, REPORT_PAGE
 from stages.data.reading.files import data_files, published_splits
@@ -142,7 +146,7 @@ def _reproduced(dag: Dag, forced: Sequence[str], params: Params, console: Consol
     workers = Workers()
     with nullcontext() if within_flow else prefect_server() as await_server, workers:
         workers.start(1)  # which imports DVC while Prefect is imported here; further ones when two stages can run
-        _say_estimate(params, forced or dag.out_of_date(), console)
+        seconds = _say_estimate(params, forced or dag.out_of_date(), console)
         from pipeline.running.flows import (
             StagesFailed,
             events_delivered,
@@ -152,23 +156,50 @@ def _reproduced(dag: Dag, forced: Sequence[str], params: Params, console: Consol
             without_heartbeats,
         )
 
-        with session_of(dag, console, params.runtime, workers, jobs, forced) as session:
+        with session_of(dag, console, params.runtime, workers, jobs, forced, seconds) as session:
             if await_server is None:
                 run_stages(session)
             else:
                 await_server()
                 # What failed has been said stage by stage already.
-                with events_delivered(), without_heartbeats(), suppress(StagesFailed):
+                with (server_watched(partial(_end_without_server, workers, console)), events_delivered(),
+                      without_heartbeats(), suppress(StagesFailed)):
                     reproduce()
     return session.display, session.failed()
 
 
-def _say_estimate(params: Params, names: Sequence[str], console: Console) -> None:
+def _end_without_server(workers: Workers, console: Console, message: str) -> None:
+    """End the command at once: its main thread waits for Prefect's client, which has not given up yet."""
+    workers.end()
+    console.show_cursor()  # which a live display hides
+    sys.stdout.flush()
+    sys.stderr.write(f"keycontrast: {message}\n")
+    sys.stderr.flush()
+    os._exit(1)
+
+
+def _say_estimate(params: Params, names: Sequence[str], console: Console) -> Mapping[str, float]:
+    """Say how long it will take, and make sure that the disk has room for it; return the seconds of each."""
     from pipeline.sizing.estimates import estimate
     from pipeline.sizing.machine import this_machine
 
-    sentence = estimate(params, names, this_machine(params.runtime.device), RECORDS)
-    console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+    found = estimate(params, names, this_machine(params.runtime.device), RECORDS)
+    console.print(found.sentence, highlight=False, markup=False, soft_wrap=True)
+    check_disk(found.disk_gib)
+    return found.seconds
+
+
+def check_disk(needed: float, folder: Path = Path()) -> None:
+    """Make sure that as many GiB as a run needs are free where ``folder`` is.
+
+    Raises:
+        InputError: says how many there are, and how to come by more.
+    """
+    free = shutil.disk_usage(folder).free / 2**30
+    if free < needed:
+        raise InputError(f"{folder.resolve()}: this run needs about {needed:.2f} GiB of disk, and {free:.2f} GiB are "
+                         f"free. Free some space, and give the same command again; `dvc gc --workspace` empties DVC's "
+                         f"cache of what is not in use.")
 
 
 def _conclude(params: Params, dag: Dag, display: RunDisplay, failed: list[str], console: Console,

@@ -7,9 +7,12 @@ start`` began.
 
 import logging
 import os
+import shutil
 import socket
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -23,6 +26,10 @@ _LOG = HOME / "server.log"
 _START_SECONDS = 120.0
 _STOP_SECONDS = 5.0
 _POLL_SECONDS = 0.02
+_WATCH_SECONDS = 1.0
+_ANSWER_SECONDS = 60.0  # a server that has much to do is slow
+_TRIES = 5
+_ROOM = 4 * 2**20  # bytes, of which the server's records need some
 
 
 @contextmanager
@@ -46,6 +53,48 @@ def prefect_server() -> Iterator[Callable[[], None]]:
 def is_own_server() -> bool:
     """Tell whether the server is the one that :func:`prefect_server` has started."""
     return _OWN in os.environ
+
+
+@contextmanager
+def server_watched(lost: Callable[[str], None]) -> Iterator[None]:
+    """Watch the server and the disk during the block; call ``lost`` from a thread, with a message, if one fails.
+
+    Prefect's client would try each of its requests for minutes, and then end in an error of its own; on a full disk
+    server, DVC and logs fail in ways of their own.
+    """
+    url, over = os.environ[_API_URL], threading.Event()
+    way = (f"Its messages are in {_LOG}; give the same command again" if is_own_server() else
+           f"Give the same command again once it runs, or without {_API_URL}: the command then has a server of its own")
+
+    def watch() -> None:
+        failed = 0
+        while not over.wait(_WATCH_SECONDS):
+            if shutil.disk_usage(HOME).free < _ROOM:
+                lost(f"{HOME.resolve()}: the disk is full. What is done is kept. Free some space, and give the same "
+                     f"command again; `dvc gc --workspace` empties DVC's cache of what is not in use.")
+                return
+            failed = 0 if _answers(url) else failed + 1
+            if failed == _TRIES and not over.is_set():
+                lost(f"the Prefect server at {url} has ended, or answers no more. What is done is kept. {way}.")
+                return
+
+    thread = threading.Thread(target=watch, name="server-watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def _answers(url: str) -> bool:
+    """Tell whether a server is there, whatever it answers."""
+    try:
+        with urllib.request.urlopen(f"{url}/health", timeout=_ANSWER_SECONDS):
+            return True
+    except urllib.error.URLError as error:  # with a status of the server among them
+        return not isinstance(error.reason, ConnectionError | TimeoutError)
+    except (ConnectionError, TimeoutError):
+        return False
 
 
 def _started(listener: socket.socket) -> Callable[[], None]:

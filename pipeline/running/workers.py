@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pipeline.running.environment import LOGS, child_environment
+from stages.runtime.errors import unwritten
 
 _MESSAGE_LINES = 12
 _BY_SIGNAL = 128  # a shell adds the number of the signal to this
@@ -66,8 +67,11 @@ class Workers(AbstractContextManager["Workers"]):
             StageFailure: it failed; the kind tells whether another attempt makes sense.
         """
         log = log_path(name)
-        log.parent.mkdir(parents=True, exist_ok=True)
-        log.write_bytes(b"")
+        try:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            log.write_bytes(b"")
+        except OSError as error:
+            raise BadInput(unwritten(error) or str(error)) from error
         worker = self._taken()
         devices = {"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {}
         answer = _ask(worker, {"stage": name, "force": force, "log": str(log), "environment": devices})

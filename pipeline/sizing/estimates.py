@@ -44,15 +44,28 @@ WITH_TORCH = {"attribution": 1.1, "node_vectors": 0.7, "generate_hcl": 0.8, "eva
               "generate_pgkpr": 0.6, "evaluate_pgkpr": 0.8, "evaluate_clld": 0.6}
 TRAINING, PLAIN = 0.5, 0.3
 _RUNS = ("generate_", "evaluate_")
+# Of disk: weights over the memory of a training that its sizes add; GiB of logs, and of Prefect's and DVC's records;
+# bytes that a stage leaves per word that it reads. Rounded up from the sample.
+_WEIGHTS, _STATE, _PER_WORD = 0.2, 0.05, 80
+_SLOTS = 2  # of a checkpoint
 _BESIDE_STEPS = 1.15  # validation and checkpoints: time of a training over that of its steps
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a stage instance takes: seconds by the clock if it runs alone, and GiB of memory at its peak."""
+    """What a stage instance takes.
+
+    Attributes:
+        seconds: by the clock, if it runs alone.
+        gib: of memory at its peak.
+        left: GiB of disk that what it makes takes.
+        scratch: GiB of disk that it needs besides until it is done.
+    """
 
     seconds: float
     gib: float
+    left: float = 0.0
+    scratch: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -133,7 +146,7 @@ def costs(params: Params, names: Iterable[str], extents: Mapping[str, Extent], m
             rate = rates.flops.get(stage) or rates.speed * _tabled(stage, kind, threads)
             launches = 0.0 if "cores" in kind else LAUNCH * work.passes
             found[name] = Cost(START_TORCH + seeds * _BESIDE_STEPS * max(work.flops / rate, launches),
-                               TRAINING + work.gib)
+                               TRAINING + work.gib, seeds * _WEIGHTS * work.gib, _SLOTS * _WEIGHTS * work.gib)
             continue
         # A run, a model may be called as one of another recipe was; what a data set's name stands for stays.
         seconds = rates.seconds.get(name) if key in params.datasets else None
@@ -145,8 +158,16 @@ def costs(params: Params, names: Iterable[str], extents: Mapping[str, Extent], m
             items *= 2 if ranked is not None and METHODS[stage].needs_pairs and ranked.texts == "all" else 1
             seconds = seeds * (fixed + each * items / 1000) / rates.speed
         start = START_TORCH if stage in WITH_TORCH else START_PLAIN
-        found[name] = Cost(start + seconds, rates.gib.get(name, WITH_TORCH.get(stage, PLAIN)))
+        words = 0 if extent is None else extent.items * (extent.inputs + extent.outputs)
+        found[name] = Cost(start + seconds, rates.gib.get(name, WITH_TORCH.get(stage, PLAIN)),
+                           _PER_WORD * words / 2**30)
     return found
+
+
+def disk_gib(found: Mapping[str, Cost]) -> float:
+    """Return the GiB of disk that must be free before stage instances begin, roughly, and rather too few."""
+    scratch = sorted((cost.scratch for cost in found.values()), reverse=True)[:AT_ONCE]
+    return _STATE + sum(cost.left for cost in found.values()) + sum(scratch)
 
 
 def dataset_of(params: Params, stage: str, key: str) -> str:
@@ -200,8 +221,19 @@ def in_words(params: Params, found: Mapping[str, Cost], machine: Machine, rates:
             f"({machine}), at most {gib:.1f} GiB of memory; longest: {shown}. Trainings are estimated from {source}.")
 
 
-def estimate(params: Params, names: Iterable[str], machine: Machine, records: Path, root: Path = Path()) -> str:
-    """Return what to tell a person of the time and memory of stage instances ``names``.
+@dataclass(frozen=True)
+class Estimate:
+    """What to tell a person of the time and memory of some stage instances; as far as known, the seconds of each, and
+    the GiB of disk that must be free before they begin.
+    """
+
+    sentence: str
+    seconds: Mapping[str, float]
+    disk_gib: float = _STATE
+
+
+def estimate(params: Params, names: Iterable[str], machine: Machine, records: Path, root: Path = Path()) -> Estimate:
+    """Return what stage instances ``names`` will take.
 
     Without data that can be read there is no estimate, and the sentence says why: what is wrong with the data is for
     the stage ``ingest`` to say in full.
@@ -209,12 +241,14 @@ def estimate(params: Params, names: Iterable[str], machine: Machine, records: Pa
     try:
         extents = {name: extent_of(params, name, root) for name in params.datasets}
     except InputError as error:
-        return f"No estimate of time and memory: {str(error).splitlines()[0]}"
+        return Estimate(f"No estimate of time and memory: {str(error).splitlines()[0]}", {})
     rates = measured_rates(root / records, kind_of(machine), params.runtime.threads)
-    return in_words(params, costs(params, names, extents, machine, rates), machine, rates)
+    found = costs(params, names, extents, machine, rates)
+    return Estimate(in_words(params, found, machine, rates), {name: cost.seconds for name, cost in found.items()},
+                    disk_gib(found))
 
 
 def estimate_of_all(params: Params, machine: Machine, records: Path, root: Path = Path()) -> str:
-    """Return :func:`estimate` of everything that ``dvc.yaml`` in ``root`` makes of the params."""
+    """Return the sentence of :func:`estimate` for everything that ``dvc.yaml`` in ``root`` makes of the params."""
     dvc = yaml.safe_load((root / "dvc.yaml").read_text(encoding="utf-8"))
-    return estimate(params, instances(params, dvc), machine, records, root)
+    return estimate(params, instances(params, dvc), machine, records, root).sentence

@@ -6,21 +6,25 @@ import sys
 from tests.harness import cases
 from tests.harness.bits import damaged_table
 from tests.harness.inputs import damaged_input
+from tests.harness.kills import TINY, killed_project
 from tests.harness.params import damaged_params
 
 KINDS: dict[str, cases.Case] = {
-    "mutate": lambda chance: chance.choice([damaged_params, damaged_input])(chance), "bits": damaged_table}
+    "mutate": lambda chance: chance.choice([damaged_params, damaged_input])(chance), "bits": damaged_table,
+    "kill": lambda chance: killed_project(chance, TINY)}
 
 
 def main() -> int:
     """Run the cases that are asked for; the status says whether one has failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.harness", description=__doc__)
     parser.add_argument("kind", choices=sorted(KINDS))
-    parser.add_argument("--n", type=int, default=100, help="cases in all")
+    parser.add_argument("--n", type=int, default=100, help="attacks in all")
     parser.add_argument("--seed", type=int, default=13, help="draws them")
     parser.add_argument("--minutes", type=float, default=10.0, help="after which no further case begins")
+    parser.add_argument("--jobs", type=int, default=1, help="cases side by side")
     asked = parser.parse_args()
-    return 1 if cases.run(asked.kind, KINDS[asked.kind], asked.n, asked.seed, asked.minutes) else 0
+    failed = cases.run(asked.kind, KINDS[asked.kind], asked.n, asked.seed, asked.minutes, at_once=asked.jobs)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

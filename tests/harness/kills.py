@@ -1,0 +1,278 @@
+"""Runs that are killed again and again, from an empty start to the end: what is left is whole, and the end the same.
+
+A case is one small project, with kills of one `keycontrast run` after another and a last run that is left alone. Killed
+is the command, a process that it has started, all of them at once, or the Prefect server that it uses.
+"""
+
+import hashlib
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from pipeline.running.lockfile import read_lock
+from stages.artifacts.paths import METRICS
+from tests import small_project, tiny_project
+from tests.harness.cases import NOTES, Verdict
+
+_SECONDS_TO_END = 2.0   # for all that a killed command has started
+_SECONDS_OF_A_RUN = 1200.0
+_STARTING_SECONDS = 12.0
+_STAGE_SECONDS = 3.0
+_TARGETS = ("command", "command", "command", "child", "child", "child", "all", "server")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of project.
+
+    Attributes:
+        make: makes one in a new folder, with nothing computed.
+        environment: of its commands.
+    """
+
+    make: Callable[[Path], Path]
+    environment: Callable[..., dict[str, str]]
+
+
+@dataclass(frozen=True)
+class Undisturbed:
+    """A project before its first run, and what an undisturbed run makes of it.
+
+    Attributes:
+        start: the project, with nothing computed.
+        files: path of each artifact and metric, with the digest of its bytes.
+        lock: stages of ``dvc.lock``.
+    """
+
+    start: Path
+    files: dict[str, str]
+    lock: dict[str, Any]
+
+
+def _tiny(folder: Path) -> Path:
+    """Make a project of all stages in which one model has two seeds, and no training takes long."""
+    project, params = tiny_project.make(folder), tiny_project.params()
+    params["train_hcl"]["training"] |= {"epochs": 4, "patience": 4}
+    params["models"]["hcl"]["hcl"]["seeds"] = [13, 14]
+    tiny_project.write_params(project, train_hcl=params["train_hcl"], models=params["models"])
+    return project
+
+
+TINY = Kind(_tiny, tiny_project.environment)                            # all stages
+QUICK = Kind(small_project.make_project, small_project.environment)     # their order, with stages that take no time
+_MAKING = threading.Lock()
+
+
+def undisturbed(kind: Kind, home: Path) -> Undisturbed:
+    """Return the project and what comes of it, made once in ``home`` for one state of the code."""
+    home = home.resolve()
+    home.mkdir(parents=True, exist_ok=True)
+    with _MAKING, tempfile.TemporaryDirectory(dir=home) as folder:
+        drawn = Path(folder) / "drawn"
+        start = kind.make(drawn / "start")
+        kept = home / hashlib.sha256(repr(sorted(_digests(start, [""]).items())).encode()).hexdigest()[:16]
+        if not kept.exists():
+            shutil.copytree(start, drawn / "done")
+            if _run(kind, drawn / "done", drawn / "log").wait(_SECONDS_OF_A_RUN):
+                raise RuntimeError(f"the undisturbed run failed: {(drawn / 'log').read_text()[-2000:]}")
+            drawn.rename(kept)
+    return Undisturbed(kept / "start", _made(kept / "done"), read_lock(kept / "done"))
+
+
+def killed_project(chance: random.Random, kind: Kind, kills: int = 10, home: Path = NOTES / "projects") -> Verdict:
+    """Kill runs of one project, each at a random moment, and let it end.
+
+    Args:
+        chance: draws the kills.
+        kind: of the project.
+        kills: at most; a run may end before its own.
+        home: where :func:`undisturbed` keeps its project.
+    """
+    whole, said, happened = undisturbed(kind, home), list[str](), 0
+    with tempfile.TemporaryDirectory() as folder:
+        project, log = Path(folder) / "p", Path(folder) / "run.log"
+        shutil.copytree(whole.start, project)
+        for left in range(kills, 0, -1):
+            kill = _Kill(chance, kind, whole, project, log, left)
+            fault = kill.fault()
+            said.append(kill.what)
+            happened += kill.happened
+            if fault:
+                return Verdict("; ".join(said), f"{fault}\n{log.read_text(errors='replace')[-1500:]}", happened)
+            if kill.ended:
+                break
+        return Verdict("; ".join(said), _last_fault(kind, whole, project, log), happened)
+
+
+class _Kill:
+    """One run and its kill."""
+
+    def __init__(self, chance: random.Random, kind: Kind, whole: Undisturbed, project: Path, log: Path,
+                 left: int) -> None:
+        self._chance, self._kind, self._whole, self._project, self._log = chance, kind, whole, project, log
+        self._target = chance.choice(_TARGETS)
+        rest = len(whole.lock) - len(read_lock(project))
+        self._stages = chance.randrange(1 + max(1, 2 * rest // (left + 1)))
+        self._seconds = chance.uniform(0, _STAGE_SECONDS if self._stages else _STARTING_SECONDS)
+        self.what, self.happened, self.ended = "", False, False
+
+    def fault(self) -> str:
+        """Run, kill, look; return what should not have happened."""
+        with _server(self._kind, self._target == "server", self._project.parent) as (server, variables):
+            command = _run(self._kind, self._project, self._log, **variables)
+            try:
+                self._wait(command)
+                if command.poll() is not None:
+                    self.what = f"ended before {self._seconds:.1f} s after stage {self._stages}"
+                    return self._wrong(command)
+                victims = self._victims(command, server)
+                names = " ".join(_name(victim) for victim in victims)
+                self.what = f"{self._target} ({names[:80]}), {self._seconds:.1f} s after stage {self._stages}"
+                self.happened = True
+                for victim in victims:
+                    with suppress(psutil.NoSuchProcess):
+                        victim.kill()
+                if command.pid in {victim.pid for victim in victims}:
+                    command.wait()
+                    return self._left(signal.SIGKILL) or _partial(self._whole, self._project)
+                return self._wrong(command)
+            finally:
+                command.kill()
+                command.wait()
+
+    def _wait(self, command: "subprocess.Popen[bytes]") -> None:
+        """Wait until so many stages of this run have begun, and for some moments more."""
+        logs, began = self._project / ".keycontrast" / "logs", time.time()
+        end = time.monotonic() + _SECONDS_OF_A_RUN
+        while command.poll() is None and time.monotonic() < end and self._stages > sum(
+                path.stat().st_mtime > began for path in logs.glob("*.log")):
+            time.sleep(0.05)
+        with suppress(subprocess.TimeoutExpired):
+            command.wait(self._seconds)
+
+    def _victims(self, command: "subprocess.Popen[bytes]",
+                 server: "subprocess.Popen[str] | None") -> list[psutil.Process]:
+        own = psutil.Process(command.pid)
+        below = own.children(recursive=True)
+        if self._target == "all":
+            return self._chance.sample([own, *below], 1 + len(below))
+        if self._target == "child" and below:
+            return [self._chance.choice(sorted(below, key=lambda process: process.pid))]
+        if self._target == "server" and server is not None:
+            return [psutil.Process(server.pid)]
+        return [own]
+
+    def _wrong(self, command: "subprocess.Popen[bytes]") -> str:
+        """Return what is wrong with how the command goes on without what was killed, and ends."""
+        began = time.monotonic()
+        try:
+            status = command.wait(_SECONDS_OF_A_RUN)
+        except subprocess.TimeoutExpired:
+            return f"the command did not end within {_SECONDS_OF_A_RUN:.0f} s"
+        self.ended = status == 0
+        self.what += f", went on for {time.monotonic() - began:.0f} s to status {status}"
+        output = self._log.read_text(errors="replace")
+        if status not in (0, 1) or "Traceback" in output:
+            return f"the command ended with {status} and a traceback" if "Traceback" in output else f"status {status}"
+        return self._left(0) or _partial(self._whole, self._project)
+
+    def _left(self, number: int) -> str:
+        end = time.monotonic() + _SECONDS_TO_END
+        while (alive := _living(self._project)) and time.monotonic() < end:
+            time.sleep(0.05)
+        return f"{_SECONDS_TO_END:.0f} s after the end by {number} there live {alive}" if alive else ""
+
+
+def _last_fault(kind: Kind, whole: Undisturbed, project: Path, log: Path) -> str:
+    """Run undisturbed; return what is not as it would have been without the kills."""
+    status = _run(kind, project, log).wait(_SECONDS_OF_A_RUN)
+    output = log.read_text(errors="replace")
+    if status or "Traceback" in output:
+        return f"the last run ended with {status}: {output[-1500:]}"
+    if wrong := _partial(whole, project):
+        return wrong
+    if missing := sorted(set(whole.files) - set(_made(project))):
+        return f"never made: {missing}"
+    if read_lock(project) != whole.lock:
+        return "dvc.lock is another"
+    if left := [str(path) for path in project.rglob("*.tmp")]:
+        return f"left in the end: {left}"
+    verified = subprocess.run(tiny_project.command("verify"), cwd=project, env=kind.environment(),
+                              capture_output=True, text=True, check=False)
+    return f"verify: {verified.stdout[-500:]}{verified.stderr[-500:]}" if verified.returncode else ""
+
+
+def _partial(whole: Undisturbed, project: Path) -> str:
+    """Return which file under its own name is not that of an undisturbed run, or which stage of dvc.lock."""
+    for path, digest in _made(project).items():
+        if not any(part.startswith(".") and part.endswith((".tmp", ".old")) for part in Path(path).parts):
+            if path not in whole.files:
+                return f"{path}: nothing of the kind comes of an undisturbed run"
+            if whole.files[path] != digest:
+                return f"{path} has other bytes than an undisturbed run gives it"
+    wrong = [name for name, entry in read_lock(project).items() if entry != whole.lock.get(name)]
+    return f"dvc.lock: {wrong}" if wrong else ""
+
+
+def _made(project: Path) -> dict[str, str]:
+    return _digests(project, ["artifacts", str(METRICS)])
+
+
+def _digests(root: Path, folders: Sequence[str]) -> dict[str, str]:
+    """Return the digests of all files below folders of ``root``, but for git's, by their paths."""
+    return {path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+            for folder in folders for path in (root / folder).rglob("*")
+            if path.is_file() and ".git" not in path.relative_to(root).parts}
+
+
+def _living(project: Path) -> list[str]:
+    """Return the command lines of processes that work in ``project``."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.cwd() == str(project.resolve()) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(" ".join(process.cmdline()))
+    return found
+
+
+def _name(process: psutil.Process) -> str:
+    with suppress(psutil.Error):
+        line = process.cmdline()
+        return line[line.index("-m") + 1] if "-m" in line else Path(line[0]).name if line else "?"
+    return "gone"
+
+
+def _run(kind: Kind, project: Path, log: Path, **variables: str) -> "subprocess.Popen[bytes]":
+    variables["DVC_SITE_CACHE_DIR"] = str(project / ".dvc" / "tmp" / "site")
+    with log.open("wb") as output:
+        return subprocess.Popen(tiny_project.command("run"), cwd=project, env=kind.environment(**variables),
+                                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+
+
+@contextmanager
+def _server(kind: Kind, wanted: bool,
+            folder: Path) -> Iterator[tuple["subprocess.Popen[str] | None", dict[str, str]]]:
+    """Yield a Prefect server in a process of its own, if one is wanted, and the variables that lead to it."""
+    if not wanted:
+        yield None, {}
+        return
+    with subprocess.Popen([sys.executable, "-c", small_project.SERVER], cwd=folder, text=True,
+                          env=kind.environment(PYTHONPATH=str(tiny_project.ROOT)), stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as server:
+        if server.stdin is None or server.stdout is None:
+            raise ValueError("a server without pipes")
+        yield server, json.loads(server.stdout.readline())
+        server.stdin.close()
