@@ -90,7 +90,7 @@ def systems(language: str = "en") -> dict[str, Callable[[pa.Table, Sequence[str]
     adjectives, so those who rank noun chunks are run with both kinds.
     """
     found: dict[str, Callable[[pa.Table, Sequence[str]], Phrases]] = {
-        "TextRank (`mihalcea`, default)": partial(_ours, "mihalcea", "auto")}
+        "TextRank (`mihalcea`)": partial(_ours, "mihalcea", "auto")}
     kinds: tuple[tuple[str, Chunks], ...] = (("noun chunks", "annotated"), ("chunks with adjectives", "adjectives"))
     for method, name in {"pytextrank": "TextRank of pytextrank, edge weights counted", "positionrank": "PositionRank",
                          "topicrank": "TopicRank", "tfidf": "IDF and position (`tfidf`)"}.items():

@@ -26,8 +26,9 @@ from stages.ranking.selection import InverseFrequency
 from stages.runtime.errors import InputError
 
 SETTINGS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("mihalcea", {}), ("mihalcea", {"window": 5}), ("mihalcea", {"window": 10}), ("pytextrank", {}),
-    ("pytextrank", {"compat": "pytextrank"}), ("positionrank", {}), ("topicrank", {}))
+    ("mihalcea", {}), ("mihalcea", {"window": 5}), ("mihalcea", {"window": 10}),
+    ("pytextrank", {}), ("pytextrank", {"chunks": "annotated"}), ("pytextrank", {"compat": "pytextrank"}),
+    ("positionrank", {"chunks": "annotated"}), ("topicrank", {"chunks": "annotated"}))
 
 
 def measure(dataset: str, language: str) -> pd.DataFrame:

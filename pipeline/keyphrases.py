@@ -90,7 +90,7 @@ def given(file: str, column: str | None, encoding: str, stream: TextIO) -> list[
 
 
 def ranked_texts(texts: Sequence[str], method: str, top: int, language: str = "en") -> RankedTexts:
-    """Return the phrases of ``texts``, with adjectives, since no graph has to meet in them; IDF is over these texts.
+    """Return the phrases of ``texts``; IDF is over these texts.
 
     Args:
         texts: any number.
@@ -114,7 +114,6 @@ def _ranker(method: str, top: int, language: str, idf: InverseFrequency) -> Call
     name = method if method in METHODS else "textrank"
     block: Any = Params.model_fields[name].annotation
     changes = {"method": method} if name == "textrank" else {}
-    changes |= {"chunks": "adjectives"} if "chunks" in block.model_fields else {}
     ranked = METHODS[name].ranker(block(phrases=top, **changes), language, idf)
     return lambda tokens: ranked(tokens).table
 

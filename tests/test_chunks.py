@@ -6,8 +6,13 @@ import pyarrow as pa
 import pytest
 from ranking_tables import by_chance, row, table, tagged
 
-from stages.ranking import rank
-from stages.ranking.chunks import DOCUMENT, with_chunks
+from pipeline.keyphrases import checked, ranked_texts
+from stages.data.language.annotators import load_annotator
+from stages.data.language.tokens import token_table
+from stages.keywords import textrank
+from stages.params.data import TextRank
+from stages.ranking import Settings, rank, ranker
+from stages.ranking.chunks import with_chunks
 from stages.ranking.selection import InverseFrequency
 from stages.runtime.errors import InputError
 
@@ -45,21 +50,38 @@ def test_participles_hyphens_and_line_ends_join():
     assert chunks([line[0], ("\n\n", "SPACE"), line[2]]) == ["graph", "theory"]
 
 
-def test_auto_changes_the_chunks_of_documents_alone():
-    short, long = "old/ADJ bike/NOUN", " ".join(["old/ADJ bike/NOUN"] + ["is/AUX"] * (DOCUMENT - 2))
-    tokens = tagged(short, long, short)
+WHOLE = {"How can I reduce my belly fat?": "belly fat", "How can I get rid of belly fat in a month?": "belly fat",
+         "What is black money?": "black money", "Does demonetisation stop black money in India?": "black money",
+         "What is it like to live in New York?": "new york", "Is New York safe at night?": "new york",
+         "What is Vicks Vapor Rub used for?": "vicks vapor rub", "How do I use Vicks Vapor Rub?": "vicks vapor rub"}
+
+
+def test_the_keywords_of_short_questions_keep_their_words_by_default():
+    """As the stage has them, and as `keycontrast keywords` does."""
+    columns = load_annotator("embedded", "en").columns(range(len(WHOLE)), list(WHOLE))
+    stage = textrank.run(token_table(columns), TextRank(phrases=1))
+    command = ranked_texts(list(WHOLE), checked(None), 1).table
+    for found in (stage, command):
+        assert dict(zip(WHOLE, found["keyword"].to_pylist(), strict=True)) == WHOLE
+
+
+def test_auto_changes_the_chunks_but_of_chinese_and_of_the_package():
+    tokens = tagged("old/ADJ bike/NOUN", " ".join(["old/ADJ bike/NOUN"] + ["is/AUX"] * 100), "is/AUX")
     made = with_chunks(tokens, "auto")
-    assert made["chunk_start"].to_pylist() == [[1], [0], [1]]
-    assert made["chunk_end"].to_pylist() == [[2]] * 3
+    assert made["chunk_start"].to_pylist() == [[0], [0], []] and made["chunk_end"].to_pylist() == [[2], [2], []]
+    assert made.equals(with_chunks(tokens, "adjectives")) and made.equals(Settings().chunked(tokens))
     assert with_chunks(tokens, "annotated") is tokens
-    assert with_chunks(tagged(short), "auto").equals(tagged(short))
+    assert with_chunks(tokens, "auto", "zh") is tokens and Settings(language="zh").chunked(tokens) is tokens
+    assert Settings(compat="pytextrank").chunked(tokens) is tokens
+    assert Settings(engine="package").chunked(tokens) is tokens
+    assert Settings(compat="pytextrank", chunks="adjectives").chunked(tokens).equals(made)
 
 
 def test_a_rankings_phrases_are_its_chunks():
     tokens = tagged("black/ADJ money/NOUN is/AUX old/ADJ")
     for method in ("pytextrank", "positionrank", "topicrank", "tfidf"):
-        assert rank(tokens, method)["keyword"].to_pylist() == ["money"]
-        assert rank(tokens, method, chunks="adjectives")["keyword"].to_pylist() == ["black money"]
+        assert rank(tokens, method, chunks="annotated")["keyword"].to_pylist() == ["money"]
+        assert rank(tokens, method)["keyword"].to_pylist() == ["black money"]
     with pytest.raises(InputError, match="textrank.chunks: found 'adjective'; did you mean 'adjectives'"):
         rank(tokens, "pytextrank", chunks="adjective")
 
@@ -87,13 +109,11 @@ def test_tfidf_takes_any_text_alone_or_among_others():
 def test_whole_runs_keep_what_the_best_third_cuts():
     # a is nearer to the middle than its neighbours, and one word of three is kept.
     tokens = tagged("What/PRON is/AUX black/ADJ money/NOUN ?/PUNCT", "a/NOUN b/NOUN c/NOUN x/VERB d/NOUN")
-    cut = rank(tokens)["keyword"].to_pylist()
+    cut = rank(tokens, "mihalcea")["keyword"].to_pylist()
     whole = rank_whole(tokens)
     assert cut[0] == "black" and whole[0] == "black money"
     assert all(any(part in keyword.split() for keyword in whole) for part in cut[1].split())
 
 
 def rank_whole(tokens):
-    from stages.ranking import Settings, ranker
-
-    return ranker(Settings(whole=True), 5)(tokens).table["keyword"].to_pylist()
+    return ranker(Settings("mihalcea", whole=True), 5)(tokens).table["keyword"].to_pylist()

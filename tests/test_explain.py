@@ -15,6 +15,7 @@ from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import NO_KEYWORD
 from stages.artifacts.tables import Provenance, write_table
 from stages.keywords.explanation import explain
+from stages.ranking import Settings
 from stages.runtime.errors import InputError
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -152,7 +153,7 @@ def test_another_method_is_tried_without_touching_anything(paths):
 def test_the_choice_is_ringed_though_it_is_written_by_lemma(paths):
     subject = stored_text(0, None)
     tokens = subject.tokens.set_column(2, "lemma", pa.array([["alpha", "bet", "gamma"]]))
-    found = explain(tokens, kw_lemma=True)
+    found = explain(tokens, Settings("mihalcea"), kw_lemma=True)
     assert found.keyword == "bet"
     drawn = ET.fromstring(drawing_of(subject, found))
     bold = [item.text for item in drawn.iter(f"{SVG}text") if "font-weight: 700" in item.get("style")]

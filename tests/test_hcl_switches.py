@@ -40,7 +40,7 @@ SWITCHES = [
     ("A.1", "ingest.neg_source", "labelled", "labelled"),
     ("A.1", "ingest.neg_pick", "hardest", "hardest"),
     ("A.1", "ingest.split_by", "component", "component"),
-    ("A.2", "textrank.method", "mihalcea", "mihalcea"),
+    ("A.2", "textrank.method", "pytextrank", "pytextrank"),
     ("A.2", "keywords.kw_lemma", False, False),
     ("A.3", "graph.max_nbr", 16, None),
     ("A.3", "graph.max_cluster_outputs", 512, None),

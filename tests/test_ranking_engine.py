@@ -19,10 +19,11 @@ from stages.ranking.selection import InverseFrequency
 from stages.runtime.errors import InputError
 
 IDF = InverseFrequency(9, Counter({"graph": 7, "word": 2, "fast": 3, "text": 2, "ada": 1, "rank": 2}))
+PRINTED = Settings("mihalcea")
 
 
 def scores(tokens, **settings):
-    return {node.word: node.score for node in explain(tokens, Settings(**settings)).nodes}
+    return {node.word: node.score for node in explain(tokens, Settings(**{"method": "mihalcea", **settings})).nodes}
 
 
 def text_of(edges):
@@ -111,7 +112,7 @@ def slow(record, window=2, idf=None):
 def test_the_engine_agrees_with_the_loop(seed, window, idf):
     tokens = by_chance(seed)
     found = {}
-    for line in rank(tokens, phrases=1000, window=window, idf=idf).to_pylist():
+    for line in rank(tokens, "mihalcea", phrases=1000, window=window, idf=idf).to_pylist():
         found.setdefault(line["text_id"], []).append(line)
     for record in tokens.to_pylist():
         expected = slow(record, window or 2, idf)
@@ -123,14 +124,14 @@ def test_the_engine_agrees_with_the_loop(seed, window, idf):
 
 def test_no_one_and_two_candidates():
     rows = rank(tagged("Who/PRON are/VERB you/PRON", "Dogs/NOUN bark/VERB", "old/ADJ dogs/NOUN bark/VERB",
-                       "dogs/NOUN see/VERB Cats/NOUN")).to_pylist()
+                       "dogs/NOUN see/VERB Cats/NOUN"), "mihalcea").to_pylist()
     assert [(line["text_id"], line["rank"], line["keyword"], line["status"]) for line in rows] == [
         (0, 0, None, "no_candidate"), (1, 1, "dogs", "ok"), (2, 1, "old", "ok"), (3, 1, "dogs", "ok")]
     assert [line["score"] for line in rows] == [None, pytest.approx(0.15), pytest.approx(1.0), pytest.approx(0.15)]
 
 
 def test_texts_without_tokens_and_of_white_space_have_a_status():
-    rows = rank(table([row(4, []), row(5, [(" \n", "SPACE")]), row(6, [("\t", "NOUN")])])).to_pylist()
+    rows = rank(table([row(4, []), row(5, [(" \n", "SPACE")]), row(6, [("\t", "NOUN")])]), "mihalcea").to_pylist()
     assert [(line["text_id"], line["rank"], line["status"]) for line in rows] == [
         (4, 0, "empty_text"), (5, 0, "no_candidate"), (6, 0, "no_candidate")]
     assert rank(tagged()).num_rows == 0
@@ -138,13 +139,13 @@ def test_texts_without_tokens_and_of_white_space_have_a_status():
 
 
 def test_a_repeated_word_is_one_node_and_no_neighbour_of_itself():
-    found = explain(tagged("dog/NOUN dog/NOUN Dog/NOUN"))
+    found = explain(tagged("dog/NOUN dog/NOUN Dog/NOUN"), PRINTED)
     assert [(node.word, node.tokens) for node in found.nodes] == [("dog", (0, 1, 2))]
     assert found.edges == ()
     assert found.nodes[0].score == pytest.approx(0.15)
     # The phrase has three members.
     assert [(one.keyword, one.score) for one in found.phrases] == [("dog dog dog", pytest.approx(0.45))]
-    counted = explain(tagged("old/ADJ dog/NOUN ,/PUNCT dog/NOUN old/ADJ"))
+    counted = explain(tagged("old/ADJ dog/NOUN ,/PUNCT dog/NOUN old/ADJ"), PRINTED)
     assert [(edge.first, edge.second, edge.weight) for edge in counted.edges] == [(0, 1, 2.0)]
 
 
@@ -152,22 +153,22 @@ def test_a_third_of_the_words_is_kept_and_neighbours_merge_across_white_space():
     tokens = table([row(0, [("belly", "NOUN"), ("\n", "SPACE"), ("Fat", "NOUN"), ("hurts", "VERB"), ("old", "ADJ"),
                             ("men", "NOUN"), (",", "PUNCT"), ("fat", "NOUN"), ("belly", "NOUN")])])
     # Four words, two kept: "belly fat" has weight 2 but all score 1, so the two that come first stay.
-    found = explain(tokens)
+    found = explain(tokens, PRINTED)
     assert [(node.word, node.kept) for node in found.nodes] == [("belly", True), ("fat", True), ("old", False),
                                                                 ("men", False)]
     assert [(one.keyword, one.start, one.end) for one in found.phrases] == [("belly fat", 0, 3), ("fat belly", 7, 9)]
 
 
 def test_a_kept_noun_that_is_used_as_a_verb_joins_no_phrase():
-    found = rank(tagged("ship/NOUN ship/VERB goods/NOUN")).to_pylist()
+    found = rank(tagged("ship/NOUN ship/VERB goods/NOUN"), "mihalcea").to_pylist()
     assert [line["keyword"] for line in found] == ["ship"]
 
 
 def test_ties_fall_by_idf_and_then_by_position():
     tokens = tagged("common/NOUN sees/VERB rare/NOUN sees/VERB odd/NOUN sees/VERB middle/NOUN")
-    assert [one["keyword"] for one in rank(tokens).to_pylist()] == ["common", "rare"]
+    assert [one["keyword"] for one in rank(tokens, "mihalcea").to_pylist()] == ["common", "rare"]
     idf = InverseFrequency(10, Counter({"common": 9, "middle": 2, "rare": 1, "odd": 1}))
-    assert [one["keyword"] for one in rank(tokens, idf=idf).to_pylist()] == ["rare", "odd"]
+    assert [one["keyword"] for one in rank(tokens, "mihalcea", idf=idf).to_pylist()] == ["rare", "odd"]
 
 
 def test_emoji_and_mixed_scripts():
@@ -175,7 +176,7 @@ def test_emoji_and_mixed_scripts():
         row(0, [("I", "PRON"), ("love", "VERB"), ("🍕", "NOUN")]),
         row(1, [("Київ", "PROPN"), ("東京", "PROPN"), ("ÉCOLE", "NOUN"), ("-", "NOUN"), ("👩‍🔬", "NOUN")]),
         row(2, [("—", "NOUN"), ("!!", "ADJ")])])
-    rows = rank(tokens, phrases=9).to_pylist()
+    rows = rank(tokens, "mihalcea", phrases=9).to_pylist()
     # A lone symbol is a word if the tagger says so, punctuation is not.
     assert [(line["text_id"], line["keyword"], line["status"]) for line in rows] == [
         (0, "🍕", "ok"), (1, "київ 東京", "ok"), (2, None, "no_candidate")]
@@ -186,22 +187,22 @@ def test_one_sentence_and_a_thousand():
     sentences = ["the/DET quick/ADJ fox/NOUN sees/VERB a/DET lazy/ADJ dog/NOUN ./PUNCT",
                  "lazy/ADJ dogs/NOUN like/VERB quick/ADJ foxes/NOUN ./PUNCT"] * 500
     long = tagged(" ".join(f"{sentence} n{number}/NOUN ./PUNCT" for number, sentence in enumerate(sentences)))
-    found = explain(long)
+    found = explain(long, PRINTED)
     assert found.status == "ok"
     assert len(found.nodes) == 1006
     assert found.residual <= 1e-11
     # By exact solution: only the sentences' words are joined, n0 to n999 stand alone.
     connected = [node for node in found.nodes if not node.word.startswith("n")]
     assert sum(node.score for node in connected) == pytest.approx(len(connected), abs=1e-9)
-    assert rank(tagged(sentences[0])).to_pylist()[0]["status"] == "ok"
+    assert rank(tagged(sentences[0]), "mihalcea").to_pylist()[0]["status"] == "ok"
 
 
 def test_what_has_not_converged_says_so_and_keeps_its_phrases():
     tokens = tagged("a/NOUN b/NOUN c/NOUN", "a/NOUN b/NOUN")
-    rows = rank(tokens, max_iterations=3).to_pylist()
+    rows = rank(tokens, "mihalcea", max_iterations=3).to_pylist()
     assert [(line["text_id"], line["keyword"], line["status"]) for line in rows] == [
         (0, "b", "not_converged"), (1, "a", "ok")]
-    made = ranker(Settings(max_iterations=3), 5)(tokens)
+    made = ranker(Settings("mihalcea", max_iterations=3), 5)(tokens)
     assert made.report.texts == Counter({"ok": 1, "not_converged": 1})
     # A text that has not converged does not speak for those that have.
     assert made.report.as_counts() == {"texts_by_status": {"ok": 1, "not_converged": 1}, "iterations": 3,
@@ -209,7 +210,7 @@ def test_what_has_not_converged_says_so_and_keeps_its_phrases():
 
 
 def test_the_residual_is_what_one_more_step_would_change():
-    found = explain(tagged("a/NOUN b/NOUN c/NOUN sees/VERB c/NOUN d/NOUN"), Settings(tolerance=1e-3))
+    found = explain(tagged("a/NOUN b/NOUN c/NOUN sees/VERB c/NOUN d/NOUN"), Settings("mihalcea", tolerance=1e-3))
     score = {node.word: node.score for node in found.nodes}
     assert 0 < found.residual <= 1e-3
     again = 0.15 + 0.85 * (score["a"] + score["c"] / 2)
@@ -219,15 +220,15 @@ def test_the_residual_is_what_one_more_step_would_change():
 def test_a_tolerance_is_absolute_and_the_same_for_every_size():
     for size in (3, 30, 300):
         tokens = tagged(" ".join(f"w{n}/NOUN" for n in range(size)))
-        found = explain(tokens, Settings(tolerance=1e-6))
-        exact = explain(tokens, Settings(tolerance=1e-13))
+        found = explain(tokens, Settings("mihalcea", tolerance=1e-6))
+        exact = explain(tokens, Settings("mihalcea", tolerance=1e-13))
         assert found.residual <= 1e-6
         assert found.iterations < exact.iterations < 100
         assert max(abs(a.score - b.score) for a, b in zip(found.nodes, exact.nodes, strict=True)) < 1e-5
 
 
 def test_thousands_of_neighbours_converge_as_far_as_rounding_allows():
-    found = explain(tagged(" ".join(f"hub/NOUN w{n}/NOUN ,/PUNCT" for n in range(6000))))
+    found = explain(tagged(" ".join(f"hub/NOUN w{n}/NOUN ,/PUNCT" for n in range(6000))), PRINTED)
     assert found.status == "ok"
     # Of n leaves: S = 0.15 + 0.85 * n * T and T = 0.15 + 0.85 * S / n.
     assert found.nodes[0].score == pytest.approx((0.15 + 0.85 * 6000 * 0.15) / (1 - 0.85**2), rel=1e-12)
@@ -238,7 +239,7 @@ def test_chinese_has_the_candidates_and_the_window_of_jieba():
     words = [("北京", "ns"), ("的", "uj"), ("大学", "n"), ("很", "d"), ("好", "v"), ("研究", "vn"), ("喜欢", "v"),
              ("小明", "nr")]
     tokens = table([row(0, [(word, "X", word, tag) for word, tag in words], [False] * len(words))])
-    found = explain(tokens, Settings(language="zh"))
+    found = explain(tokens, Settings("mihalcea", language="zh"))
     assert [node.word for node in found.nodes] == ["北京", "大学", "研究", "喜欢"]
     # Five tokens: at most four apart. "好" has one character, "小明" is a person's name.
     assert [(found.nodes[edge.first].word, found.nodes[edge.second].word) for edge in found.edges] == [
@@ -270,7 +271,7 @@ def test_pieces_are_cut_by_what_they_hold():
 
 def test_only_the_best_phrases_are_kept():
     tokens = by_chance(2)
-    whole, kept = (rank(tokens, phrases=phrases).to_pandas() for phrases in (1000, 2))
+    whole, kept = (rank(tokens, "mihalcea", phrases=phrases).to_pandas() for phrases in (1000, 2))
     assert kept["rank"].max() == 2
     assert kept.reset_index(drop=True).equals(whole[whole["rank"] <= 2].reset_index(drop=True))
 
@@ -278,7 +279,7 @@ def test_only_the_best_phrases_are_kept():
 @pytest.mark.parametrize(("settings", "message"), [
     ({"method": "mihalce"}, "no ranking is called 'mihalce'; did you mean 'mihalcea'"),
     ({"compat": "pytextrnk", "method": "pytextrank"}, "textrank.compat: found 'pytextrnk'; did you mean 'pytextrank'"),
-    ({"compat": "pytextrank"}, "pytextrank has no method mihalcea"),
+    ({"method": "mihalcea", "compat": "pytextrank"}, "pytextrank has no method mihalcea"),
     ({"method": "biasedtextrank"}, "textrank.focus: biasedtextrank needs the words"),
     ({"window": 1}, "textrank.window: must be at least 2, found 1"),
     ({"damping": 1.0}, "damping must lie between 0 and 1")])
@@ -295,7 +296,7 @@ def test_a_count_of_phrases_below_one_is_refused():
 def test_a_damaged_token_table_is_refused():
     broken = tagged("a/NOUN b/NOUN").set_column(3, "pos", pa.array([["NOUN"]]))
     with pytest.raises(InputError, match="the lists of column 'pos' are not as long as those of 'token'"):
-        rank(broken)
+        rank(broken, "mihalcea")
     outside = tagged("a/NOUN b/NOUN").set_column(10, "chunk_end", pa.array([[9]], pa.list_(pa.int32())))
     with pytest.raises(InputError, match="noun chunks lie outside their texts"):
-        rank(outside, "pytextrank")
+        rank(outside, "pytextrank", chunks="annotated")

@@ -11,10 +11,11 @@ from stages.ranking import Settings, rank
 from stages.ranking.selection import InverseFrequency
 
 IDF = InverseFrequency(10, Counter({"common": 9, "middle": 2, "rare": 1, "odd": 1, "graph": 4, "fast": 2}))
+PRINTED = Settings("mihalcea")
 
 
 def test_tokens_nodes_and_edges():
-    found = explain(tagged("Old/ADJ dogs/NOUN bark/VERB ./PUNCT old/ADJ men/NOUN"), idf=IDF)
+    found = explain(tagged("Old/ADJ dogs/NOUN bark/VERB ./PUNCT old/ADJ men/NOUN"), PRINTED, idf=IDF)
     assert [(one.text, one.lemma, one.pos, one.tag, one.candidate, one.node, one.space_after)
             for one in found.tokens] == [
         ("Old", "old", "ADJ", "ADJ", True, 0, True), ("dogs", "dogs", "NOUN", "NOUN", True, 1, True),
@@ -29,7 +30,7 @@ def test_tokens_nodes_and_edges():
 
 
 @pytest.mark.parametrize("settings", [
-    {}, {"method": "pytextrank"}, {"method": "pytextrank", "compat": "pytextrank"}, {"method": "positionrank"},
+    {}, {"method": "mihalcea"}, {"method": "pytextrank", "compat": "pytextrank"}, {"method": "positionrank"},
     {"method": "biasedtextrank", "focus": "graph"}, {"method": "topicrank"}])
 def test_phrases_and_keywords_are_those_of_the_stages(settings):
     tokens = by_chance(8)
@@ -69,13 +70,13 @@ def test_phrases_and_keywords_are_those_of_the_stages(settings):
     ("sees/VERB all/VERB", None, "No phrase was ranked, so of the content words the first was taken: 'sees'."),
     ("42/NUM ?/PUNCT", IDF, "The text has neither a ranked phrase nor a content word, so it has no keyword.")])
 def test_reasons(text, idf, reason):
-    assert explain(tagged(text), idf=idf).reason == reason
+    assert explain(tagged(text), PRINTED, idf=idf).reason == reason
 
 
 def test_a_tie_that_idf_settles_only_in_part():
     tokens = tagged(" sees/VERB ".join(f"{word}/NOUN" for word in ("common", "odd", "rare", "a", "b", "c", "d")))
     idf = InverseFrequency(10, Counter({"common": 9, "odd": 1, "rare": 1, "a": 2, "b": 3, "c": 4, "d": 5}))
-    assert explain(tokens, idf=idf).reason == (
+    assert explain(tokens, PRINTED, idf=idf).reason == (
         "'odd' shares the highest score, 0.15, with 'rare' and 'a'; it has the highest inverse document frequency, "
         "2.70475, as has 'rare', and comes first in the text.")
 
@@ -91,7 +92,7 @@ def test_nodes_of_other_methods_have_their_names():
     lemmas = explain(tokens, Settings("pytextrank"))
     assert [node.word for node in lemmas.nodes] == ["old ADJ", "dog PROPN", "ada PROPN"]
     topics = explain(tokens, Settings("topicrank"))
-    assert [(node.word, node.tokens) for node in topics.nodes] == [("Dog Ada", (1, 2, 5))]
+    assert [(node.word, node.tokens) for node in topics.nodes] == [("old Dog Ada", (0, 1, 2, 4, 5))]
 
 
 def test_one_text_at_a_time():

@@ -113,7 +113,7 @@ def test_run_ranks_any_number_of_texts_by_any_method():
 
 def test_params_that_do_not_go_together_are_refused():
     with pytest.raises(ValidationError, match="pytextrank has no method mihalcea"):
-        TextRank(compat="pytextrank")
+        TextRank(method="mihalcea", compat="pytextrank")
     with pytest.raises(ValidationError, match="biasedtextrank needs the words"):
         TextRank(method="biasedtextrank")
 

@@ -22,7 +22,7 @@ from stages.runtime.fingerprint import hash_files
 
 DVC = (sys.executable, "-m", "dvc")
 # Two projects of two dozen stages, each a process of its own, while other tests run beside.
-pytestmark = pytest.mark.timeout(1500)
+pytestmark = [pytest.mark.timeout(1500), pytest.mark.whole]
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +56,11 @@ def test_every_artifact_is_there_and_the_last_lines_say_where(twins):
                  "models/pgkpr/13/model/model.safetensors", "runs/pgkpr/13/metrics.json",
                  "questions/linear_floor.parquet",
                  "confusing_pairs/ct/13/confusing_pairs.parquet", "models/clsled/13/label_distance.parquet",
-                 "runs/clsled/13/calibration.parquet", "report/index.html"):
+                 "runs/clsled/13/calibration.parquet", "first_page/tiny.html", "report/index.html"):
         assert (flow / "artifacts" / path).exists(), path
     assert "artifacts/report/index.html" in run.stdout
+    said = run.stdout.index("First page, of keywords and graph: artifacts/first_page/tiny.html")
+    assert said < run.stdout.index("done    train_hcl@hcl")
     assert "copy" in run.stdout
     assert not [path for path in (flow / "artifacts").rglob("*") if path.suffix == ".tmp"]
 

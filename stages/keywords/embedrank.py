@@ -46,11 +46,13 @@ class EmbedRanking:
         encoder: as ``encoder.source`` names one.
         longest: word pieces of a text that are read.
         chunks: which noun chunks are phrases.
+        language: ISO 639-1.
     """
 
     encoder: str = "bundled"
     longest: int = 256
     chunks: Chunks = "auto"
+    language: str = "en"
     method: str = "embedrank"
 
     @property
@@ -60,7 +62,7 @@ class EmbedRanking:
 
     def solve(self, block: TokenBlock, idf: InverseFrequency | None) -> Solved:
         """Score the noun chunks of every text of ``block``; a text's numbers depend on that text alone."""
-        block = TokenBlock(with_chunks(block.table, self.chunks))
+        block = TokenBlock(with_chunks(block.table, self.chunks, self.language))
         chunks = block.chunks
         chunks = chunks.take(chunks.end > chunks.start)
         texts, row = np.unique(chunks.text, return_inverse=True)
@@ -129,7 +131,7 @@ def ranking(params: "EmbedRank", language: str) -> EmbedRanking:
     if language == "zh" and params.encoder == "bundled":
         raise InputError("embedrank.encoder is bundled, which reads no Chinese. Name another encoder (hub:<id>, "
                          "path:<folder>), or choose another method.")
-    return EmbedRanking(params.encoder, params.max_length, params.chunks)
+    return EmbedRanking(params.encoder, params.max_length, params.chunks, language)
 
 
 def _work(process: StageProcess) -> None:

@@ -20,7 +20,7 @@ from stages.ranking.phrases import Phrases, span_text
 from stages.ranking.ranker import STATUSES, ranker, statuses
 from stages.ranking.selection import DIGITS, Choice, InverseFrequency
 
-MIHALCEA = Settings()
+DEFAULT = Settings()
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Explanation:
     reason: str
 
 
-def explain(tokens: pa.Table, ranking: Ranking = MIHALCEA, phrases: int = 5, *, method: str = "textrank",
+def explain(tokens: pa.Table, ranking: Ranking = DEFAULT, phrases: int = 5, *, method: str = "textrank",
             idf: InverseFrequency | None = None, kw_lemma: bool = False) -> Explanation:
     """Explain the keyword of the one text in ``tokens``.
 

@@ -197,7 +197,8 @@ class TextRank(Block):
     """Ranked phrases of each text (METHODS A.2)."""
 
     method: Literal["mihalcea", "pytextrank", "positionrank", "biasedtextrank", "topicrank", "tfidf"] = Field(
-        "mihalcea", description="tfidf: IDF over the training texts, occurrences and position, without a graph")
+        "pytextrank", description="mihalcea: TextRank as printed, whose keywords are the worst of all that were read; "
+                                  "tfidf: IDF over the training texts, occurrences and position, without a graph")
     compat: Literal["none", "pytextrank"] = Field("none", description="pytextrank: agree with that package phrase for "
                                                                       "phrase, its quirks included")
     engine: Literal["ours", "package"] = Field("ours", description="package: run the pytextrank package itself, text "
@@ -212,8 +213,8 @@ class TextRank(Block):
     focus: str = Field("", description="biasedtextrank: the words that the ranking leans to")
     chunks: Literal["auto", "annotated", "adjectives"] = Field(
         "auto", description="noun chunks that are phrases, of all methods but mihalcea: those of the annotation (nouns "
-                            "alone, which meet in a graph), or with adjectives, participles and hyphens; auto: these "
-                            "in texts of 50 tokens and more, unless the package is followed")
+                            "alone, which meet more often in a graph), or with adjectives, participles and hyphens; "
+                            "auto: these, but in Chinese and where the package is followed")
     whole: bool = Field(False, description="mihalcea: phrases are whole runs of nouns and adjectives around a kept "
                                            "word (black money), not kept words alone (black)")
 

@@ -1,9 +1,10 @@
 """Noun chunks with the words that belong to them, made anew from the parts of speech of a token table.
 
 The annotation's own chunks hold nouns alone, so that keywords meet in the graph of a corpus ("old bike" would not meet
-"bike"). What a reader marks in a document is longer, and is cut by three rules here: adjectives and past participles
-belong to the noun behind them ("black money"); a hyphen without spaces joins whatever stands on either side
-("state-of-the-art method"); a line's end within a paragraph parts nothing.
+"bike"). What a reader takes for the keyword of a question, or marks in a document, is longer, and is cut by three rules
+here: adjectives and past participles belong to the noun behind them ("black money"); a hyphen without spaces joins
+whatever stands on either side ("state-of-the-art method"); a line's end within a paragraph parts nothing. They are
+rules for languages with adjectives before nouns and spaces between words; Chinese keeps the chunks of its annotation.
 """
 
 from typing import Literal
@@ -16,34 +17,23 @@ from stages.ranking.blocks import TokenBlock, among, encode
 
 Chunks = Literal["auto", "annotated", "adjectives"]
 CHUNKS: tuple[Chunks, ...] = ("auto", "annotated", "adjectives")
-# Tokens from which `auto` takes a text for a document: a question or a caption is shorter, an abstract is not.
-DOCUMENT = 50
 _JOINING = frozenset({"-", "\u2010", "\u2011"})
 _DESCRIBING = frozenset({*NOUNS, "ADJ"})
 _PARTICIPLE = frozenset({"VBN"})
 
 
-def with_chunks(tokens: pa.Table, chunks: Chunks) -> pa.Table:
-    """Return ``tokens`` with the noun chunks that ``chunks`` asks for: ``auto`` changes those of documents alone."""
-    if chunks == "annotated" or not tokens.num_rows:
+def with_chunks(tokens: pa.Table, chunks: Chunks, language: str = "en") -> pa.Table:
+    """Return ``tokens`` with the noun chunks that ``chunks`` asks for: ``auto`` is ``adjectives``, but of Chinese."""
+    if chunks == "annotated" or not tokens.num_rows or (chunks == "auto" and language == "zh"):
         return tokens
     block = TokenBlock(tokens)
-    lengths = np.diff(block.offsets)
-    wanted = lengths >= (DOCUMENT if chunks == "auto" else 0)
-    if not wanted.any():
-        return tokens
     begin, end = described_nouns(block)
     text = block.text[begin]
-    mine, own = wanted[text], block.chunks.take(~wanted[block.chunks.text])
-    texts = np.concatenate([text[mine], own.text])
-    starts, ends = (np.concatenate(pair) for pair in ((begin[mine], own.start), (end[mine], own.end)))
-    # Of the annotation's, which come in its order, nothing is moved.
-    order = np.argsort(texts, kind="stable")
-    counts = np.bincount(texts, minlength=len(lengths))
-    for name, places in (("chunk_start", starts), ("chunk_end", ends)):
+    counts = np.bincount(text, minlength=tokens.num_rows)
+    for name, places in (("chunk_start", begin), ("chunk_end", end)):
         place = tokens.schema.get_field_index(name)
-        values = (places - block.offsets[texts])[order].astype(np.int32)
-        tokens = tokens.set_column(place, tokens.schema.field(place), list_array(counts, pa.array(values)))
+        values = pa.array((places - block.offsets[text]).astype(np.int32))
+        tokens = tokens.set_column(place, tokens.schema.field(place), list_array(counts, values))
     return tokens
 
 

@@ -1,8 +1,8 @@
 """The ranking methods, each in three steps over a block of texts: graph, scores of nodes, scores of spans.
 
 ``mihalcea`` is TextRank as Mihalcea and Tarau (2004) describe it. The others are those of the pytextrank package:
-``pytextrank`` (its TextRank), ``positionrank`` (Florescu and Caragea 2017), ``biasedtextrank`` (Kazemi, Pérez-Rosas
-and Mihalcea 2020) and ``topicrank`` (Bougouin, Boudin and Daille 2013). They are computed rightly
+``pytextrank`` (its TextRank, and the default), ``positionrank`` (Florescu and Caragea 2017), ``biasedtextrank``
+(Kazemi, Pérez-Rosas and Mihalcea 2020) and ``topicrank`` (Bougouin, Boudin and Daille 2013). They are computed rightly
 (``compat: none``: co-occurrences of both directions count, the tolerance is absolute, ties fall by score, IDF and
 position) or as that package does it (``compat: pytextrank``). ``tfidf`` has no graph: see :func:`keyness`.
 """
@@ -54,13 +54,13 @@ class Settings:
         focus: ``biasedtextrank``: words between spaces, to which alone the random walk returns.
         engine: ``package`` runs the pytextrank package itself, text by text.
         chunks: which noun chunks are phrases: ``annotated`` (nouns alone, of the embedded pipeline), ``adjectives``
-            (:mod:`stages.ranking.chunks`), or ``auto``, these in documents and those in short texts and wherever the
-            package is followed. ``mihalcea`` has none.
+            (:mod:`stages.ranking.chunks`), or ``auto``, these but in Chinese and wherever the package is followed.
+            ``mihalcea`` has none.
         whole: ``mihalcea``: a phrase is the whole run of candidates around a kept word ("black money"), where the
             paper joins kept words alone ("black", if money is not in the best third).
     """
 
-    method: str = "mihalcea"
+    method: str = "pytextrank"
     compat: str = "none"
     language: str = "en"
     damping: float = 0.85
@@ -127,7 +127,7 @@ class Settings:
         """Return ``tokens`` with the noun chunks that are its phrases."""
         if self.method == "mihalcea" or (self.as_package and self.chunks == "auto"):
             return tokens
-        return with_chunks(tokens, self.chunks)
+        return with_chunks(tokens, self.chunks, self.language)
 
     def phrases(self, block: TokenBlock, solved: "Solved", idf: InverseFrequency | None, limit: int | None) -> Phrases:
         """Rank the phrases that were scored; ``limit`` per text, or all."""

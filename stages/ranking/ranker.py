@@ -1,4 +1,4 @@
-"""Ranking by name: ``rank(tokens, method="mihalcea")``."""
+"""Ranking by name: ``rank(tokens, method="pytextrank")``."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -56,13 +56,14 @@ class Ranked:
     report: Report
 
 
-def rank(tokens: pa.Table, method: str = "mihalcea", phrases: int = 5, *, compat: str = "none",
+def rank(tokens: pa.Table, method: str = "pytextrank", phrases: int = 5, *, compat: str = "none",
          idf: InverseFrequency | None = None, language: str = "en", damping: float = 0.85,
          tolerance: float = TOLERANCE, max_iterations: int = 100, window: int | None = None,
          focus: str = "", chunks: Chunks = "auto") -> pa.Table:
     """Rank the phrases of every text.
 
-        rank(tokens)                                           # Mihalcea and Tarau's TextRank
+        rank(tokens)                                           # TextRank over lemmas, of noun chunks with adjectives
+        rank(tokens, "mihalcea")                               # Mihalcea and Tarau's TextRank
         rank(tokens, "pytextrank", compat="pytextrank")        # what the pytextrank package gives
 
     Args:
@@ -77,7 +78,7 @@ def rank(tokens: pa.Table, method: str = "mihalcea", phrases: int = 5, *, compat
         max_iterations: after which a text has the status ``not_converged``.
         window: tokens of a co-occurrence window; None is the method's own.
         focus: ``biasedtextrank``: the words that the ranking leans to.
-        chunks: noun chunks that are phrases: ``annotated``, with ``adjectives``, or ``auto``, by the text's length.
+        chunks: noun chunks that are phrases: ``annotated``, with ``adjectives``, or ``auto``.
 
     Returns:
         Table ``textrank``, by text id and rank. A text's rows depend on nothing but that text (and ``idf``).
