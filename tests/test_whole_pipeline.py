@@ -17,6 +17,7 @@ from documented_commands import commands_of
 from typer.testing import CliRunner
 
 from pipeline.cli import app
+from pipeline.running.dag import read_dag
 from stages.runtime.fingerprint import hash_files
 
 DVC = (sys.executable, "-m", "dvc")
@@ -71,6 +72,18 @@ def test_a_second_time_nothing_happens(twins):
     assert again.returncode == 0, again.stderr
     assert tiny_project.lock(flow) == before
     assert "up to date" in tiny_project.call(alone, *DVC, "repro").stdout
+
+
+def test_another_file_in_the_folder_of_the_encoder_makes_stale_what_has_read_it(twins):
+    flow, encoder = twins[0], twins[0] / "encoder" / "config.json"
+    kept = encoder.read_bytes()
+    encoder.write_bytes(kept + b"\n")
+    try:
+        stale = set(read_dag(flow).out_of_date())
+    finally:
+        encoder.write_bytes(kept)
+    assert {"pair_classifier@tiny", "attribution@tiny", "node_vectors@tiny", "train_hcl@hcl"} <= stale
+    assert not {"ingest@tiny", "annotate@tiny", "textrank@tiny", "train_clld@ct"} & stale
 
 
 def test_predictions_cover_the_test_split(twins):
