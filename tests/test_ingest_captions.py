@@ -61,7 +61,7 @@ def test_each_caption_can_be_a_source_once(tmp_path):
         for place, text in enumerate(members):
             target, references, _ = found[text]
             assert target == members[(place + 1) % len(members)]
-            assert references == [other for other in members if other != text]
+            assert references == [target, *(other for other in members if other not in (text, target))]
         assert len({found[text][2] for text in members}) == 1
 
 

@@ -82,11 +82,12 @@ class Items:
         yield from self.further.T
 
     def references(self, start: int, end: int) -> list[list[int]]:
-        """Return the references of the items from ``start`` to ``end``: every caption but the source."""
+        """Return the references of the items from ``start`` to ``end``: the target, then every caption but the source."""
         if self.captions is None:
             return self.target[start:end, None].tolist()
-        return [[text for text in self.captions.of(group) if text != source] for group, source in
-                zip(self.group[start:end].tolist(), self.source[start:end].tolist(), strict=True)]
+        columns = (column[start:end].tolist() for column in (self.group, self.source, self.target))
+        return [[target, *(text for text in self.captions.of(group) if text not in (source, target))]
+                for group, source, target in zip(*columns, strict=True)]
 
     def outputs(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield, piece by piece, the texts of all references, and the place of the item of each."""
