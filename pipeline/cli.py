@@ -266,7 +266,7 @@ def export(target: Annotated[Path, typer.Argument(
            form: Annotated[str | None, typer.Option("--format", help="graphml, whatever the file's ending")] = None,
            model: Annotated[str | None, typer.Option(
                help="a trained model in place of the graph: a classifier for AutoModelForSequenceClassification, or "
-                    "what an HCL model has trained beside its encoder, for others to start from")] = None,
+                    "an HCL or PGKPR model for others to start from")] = None,
            seed: Annotated[int | None, typer.Option(
                help="with --model: of the model; the first of its row by default")] = None) -> None:
     """Write the keyword graph, or a trained model, for use elsewhere.
@@ -274,7 +274,8 @@ def export(target: Annotated[Path, typer.Argument(
     The graph as GraphML, for networkx, Gephi, igraph or Cytoscape: nodes carry keyword, cluster size, degrees,
     centrality, component and community; edges sign and count. A classifier of the CLLD track as a sequence classifier
     of the Hugging Face library, with its tokenizer and the names of its classes. Of a model of the HCL track what it
-    has trained beside its frozen encoder, in half precision: other rows begin with it by init_from: path:FOLDER.
+    has trained beside its frozen encoder, one of the PGKPR track with its vocabulary, in half precision: other rows
+    begin with it by init_from: path:FOLDER.
 
     Example: `keycontrast export graph.graphml --keyword "rice cooker" --hops 2`, or
     `keycontrast export my-classifier --model clald`

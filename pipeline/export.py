@@ -25,7 +25,7 @@ from stages.artifacts.tables import atomic_file, atomic_folder, read_batches
 from stages.figures import xml_text
 from stages.runtime.errors import InputError, nearest
 from stages.runtime.settings import Params
-from stages.tracks.registry import TRACKS, seed_of, track_of_model
+from stages.tracks.registry import seed_of, track_of_model
 
 FORMATS = ("graphml",)
 _OPENING = """<?xml version="1.0" encoding="UTF-8"?>
@@ -49,7 +49,7 @@ def export_model(params: Params, name: str, folder: Path, console: Console, seed
 
     Args:
         params: in force.
-        name: of a model whose track exports.
+        name: of a model.
         folder: to be made; one that is there must be empty.
         console: where to print.
         seed: of the model; None takes the first that it has.
@@ -60,10 +60,6 @@ def export_model(params: Params, name: str, folder: Path, console: Console, seed
     """
     track = track_of_model(params, name)
     paths = ModelPaths(name, seed_of(name, params.model_seeds(name), seed))
-    if not track.exports:
-        others = " and ".join(one.title for one in TRACKS.values() if one.exports)
-        raise InputError(f"--model: {name} is of the {track.title} track; only models of the tracks {others} can be "
-                         f"exported. {paths.weights} is in Hugging Face layout as it is.")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder}: is there already. Name a folder that is not, or empty this one.")
     with atomic_folder(folder) as unfinished:

@@ -85,15 +85,6 @@ def test_where_no_row_can_be_exported_it_says_how_to_make_one(name, message, tmp
                      Console(file=StringIO()))
 
 
-def test_a_model_of_another_track_cannot_be_exported(tmp_path):
-    params = classified_project.params(models={}, runs={})
-    params["datasets"]["pairs"] = {"source": "pairs.csv"}
-    params["models"]["pgkpr"] = {"writer": {"dataset": "pairs"}}
-    with pytest.raises(InputError, match="--model: writer is of the PGKPR track; only models of the tracks "
-                                         "(HCL and CLLD|CLLD and HCL) can be exported"):
-        export_model(parse_params(params, "params"), "writer", tmp_path / "out", Console(file=StringIO()))
-
-
 def test_a_folder_with_something_in_it_is_left_alone(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(InputError, match="is there already"):

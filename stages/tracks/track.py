@@ -90,7 +90,6 @@ class Track:
         tables: that models are trained on, and runs scored with, and the stage that makes each.
         prepared_by: the last of the data stages.
         schemas: of ``items``, ``predictions`` and ``scores``, and of what else is not as its file is called.
-        exports: its models are written for use elsewhere by ``stages.tracks.NAME.export.exported``.
         classifies: its runs name classes of texts, scored by the stage that computes them, and do not write texts.
         run_files: what it leaves.
         after: entry of a model's block that names another model, which must be trained before.
@@ -107,7 +106,6 @@ class Track:
     prepared_by: str
     schemas: Mapping[str, TableSchema]
     classifies: bool = False
-    exports: bool = False
     run_files: Sequence[str] = PREDICTIONS
     after: str | None = None
     source: Callable[["Params | Validated", str], str | None] = lambda params, name: None

@@ -82,7 +82,7 @@ class Items:
         yield from self.further.T
 
     def references(self, start: int, end: int) -> list[list[int]]:
-        """Return the references of the items from ``start`` to ``end``: the target, then every caption but the source."""
+        """Return the references of items ``start`` to ``end``: the target, then every other caption but the source."""
         if self.captions is None:
             return self.target[start:end, None].tolist()
         columns = (column[start:end].tolist() for column in (self.group, self.source, self.target))

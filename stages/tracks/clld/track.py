@@ -8,7 +8,7 @@ from stages.tracks.track import Track
 
 CLLD = Track(
     "clld", "CLLD", {"examples": "ingest", "texts": "ingest", "linear_floor": "linear_floor"},
-    prepared_by="linear_floor", classifies=True, exports=True,
+    prepared_by="linear_floor", classifies=True,
     run_files=("predictions.parquet", "scores.parquet", "classes.parquet", "confusion.parquet", "calibration.parquet",
                "metrics.json"),
     schemas={"examples": LABELLED_EXAMPLES, "items": LABELLED_ITEMS, "predictions": CLASS_PREDICTIONS,
