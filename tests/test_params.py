@@ -203,7 +203,9 @@ def test_dvc_watches_the_weights_that_a_model_starts_from(sample):
     sample["models"]["hcl"]["warm"] = {"dataset": "sample", "init_from": "hcl"}
     models = parse_params(sample, "params.yaml").models.hcl
     assert models["warm"].starts_from == "artifacts/models/hcl"
-    assert (ROOT / models["hcl"].starts_from).is_file()
+    assert models["hcl"].starts_from == "data/start/hcl" and (ROOT / "data/start/hcl").is_dir()
+    sample["models"]["hcl"]["cold"] = {"dataset": "sample"}
+    assert (ROOT / parse_params(sample, "params.yaml").models.hcl["cold"].starts_from).is_file()
     sample["models"]["hcl"]["warm"]["starts_from"] = models["hcl"].starts_from
     with pytest.raises(InputError, match="warm.starts_from: is .*init_from asks for 'artifacts/models/hcl'"):
         parse_params(sample, "params.yaml")
@@ -377,7 +379,7 @@ def test_the_data_sets_of_the_pgkpr_track_are_filled_in(sample):
     (("models", "pgkpr", "pgkpr", "dataset"), "samples", "models.pgkpr.pgkpr.dataset: no data set 'samples'"),
     (("runs", "pgkpr", "pgkpr", "model"), "pgkrp", "runs.pgkpr.pgkpr.model: no model 'pgkrp'"),
     (("models", "pgkpr", "hcl"), {"dataset": "sample"}, "models.hcl has one of that name too"),
-    (("models", "pgkpr", "pgkpr", "overrides"), {"sizes": {"heads": 7}}, "width 64 is not a multiple of heads 7"),
+    (("models", "pgkpr", "pgkpr", "overrides"), {"sizes": {"heads": 7}}, "width 192 is not a multiple of heads 7"),
     (("runs", "pgkpr", "pgkpr", "decode"), {"keywords": "yx"}, "runs.pgkpr.pgkpr.decode"),
     (("models", "pgkpr", "pgkpr", "dataset"), "questions", "pgkpr.dataset: questions has labelled texts"),
 ])
@@ -518,7 +520,9 @@ def test_a_model_leaves_the_preset_of_its_block(sample, track, preset, switch, c
     content = with_pgkpr(sample)
     block = {name: value for name, value in sample.get(f"train_{track}", {}).items() if name in ("sizes", "training")}
     content[f"train_{track}"] = {**block, "preset": preset}
-    content["models"][track][track]["overrides"] = switch
+    content["models"][track] = {track: {"dataset": "sample", "overrides": switch}}      # the sample's begin with a start
+    content["runs"][track] = {track: {"model": track}}
+    content.pop("probes", None)
     assert refused(content) == [f"models.{track}.{track}.overrides: preset {preset} of all models contradicts 1 of the "
                                 f"switches here: {clash}. Add `preset: null` to these overrides, and they change the "
                                 f"preset's switches for this model; or take them out."]
