@@ -1,17 +1,27 @@
-# Two commands: `make run` and `make test`. Both create the environment if it is not there yet.
+# Three commands: `make run`, `make test` and `make test-all`. Each creates the environment if it is not there yet.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 KEYCONTRAST := $(BIN)/keycontrast
 
-.PHONY: run test env check docs clean help
+.PHONY: run test test-all env check docs clean help
 
 run: $(STAMP)
 	@$(KEYCONTRAST) run
 
+# Bytecode is kept, whatever the environment says: hundreds of processes begin in the tests.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+HARNESS := $(BIN)/python -m tests.harness --seed 1
+
 test: $(STAMP)
-	@$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+	@$(PYTEST) -m "not whole"
+
+test-all: test
+	@$(PYTEST) -m whole
+	@rm -f .keycontrast/harness/*-1.jsonl	# what is noted there was found of another state of the code
+	@$(HARNESS) mutate --n 4000 --minutes 4
+	@$(HARNESS) bits --n 4000 --minutes 2
 
 env: $(STAMP)
 
@@ -42,5 +52,6 @@ clean:
 help:
 	@echo "make run    set up and run the main job (params.yaml)"
 	@echo "make test   set up and run the tests"
+	@echo "make test-all  these, the tests of the whole at its full size, and the harness of random damage"
 	@echo "make check  style and types"
 	@echo "make docs   regenerate the generated documents"

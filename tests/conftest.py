@@ -8,7 +8,7 @@ os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
 os.environ["TRANSFORMERS_VERBOSITY"] = "error"
 
 # Files are dealt out to processes in this order (`make test`): one of minutes at the end would leave the others idle.
-_LONG = ("test_whole_pipeline.py", "test_flow.py", "test_benchmarks.py", "test_style.py")
+_LONG = ("test_whole_pipeline.py", "test_flow.py", "test_small_pipeline.py", "test_benchmarks.py", "test_style.py")
 
 
 def pytest_collection_modifyitems(items):
