@@ -17,6 +17,7 @@ from documented_commands import commands_of
 from typer.testing import CliRunner
 
 from pipeline.cli import app
+from pipeline.running.dag import read_dag
 from stages.runtime.fingerprint import hash_files
 
 DVC = (sys.executable, "-m", "dvc")
@@ -73,6 +74,18 @@ def test_a_second_time_nothing_happens(twins):
     assert "up to date" in tiny_project.call(alone, *DVC, "repro").stdout
 
 
+def test_another_file_in_the_folder_of_the_encoder_makes_stale_what_has_read_it(twins):
+    flow, encoder = twins[0], twins[0] / "encoder" / "config.json"
+    kept = encoder.read_bytes()
+    encoder.write_bytes(kept + b"\n")
+    try:
+        stale = set(read_dag(flow).out_of_date())
+    finally:
+        encoder.write_bytes(kept)
+    assert {"pair_classifier@tiny", "attribution@tiny", "node_vectors@tiny", "train_hcl@hcl"} <= stale
+    assert not {"ingest@tiny", "annotate@tiny", "textrank@tiny", "train_clld@ct"} & stale
+
+
 def test_predictions_cover_the_test_split(twins):
     examples = pd.read_parquet(twins[0] / "artifacts" / "tiny" / "examples.parquet")
     for run in ("hcl", "pgkpr"):
@@ -81,7 +94,7 @@ def test_predictions_cover_the_test_split(twins):
 
 
 def test_a_new_text_is_rewritten_with_its_keyword_or_another(twins):
-    line = tiny_project.command("predict", "hcl", "How often should I feed the starter?")
+    line = tiny_project.command("predict", "hcl", "A woman slices a pizza in the kitchen.")
     own = tiny_project.call(twins[0], *line)
     assert own.returncode == 0, own.stderr
     assert '"keyword_from": "textrank"' in own.stdout
@@ -109,7 +122,7 @@ def test_commands_of_the_readme_run(twins, tmp_path, monkeypatch):
     (tmp_path / "more.csv").write_text("question\nWhere is it?\nWho was that?\n")
     (tmp_path / "abstracts.csv").write_text("abstract\nKeyword graphs join keywords of a text.\n")
     keyword = pd.read_parquet("artifacts/tiny/nodes.parquet")["keyword"].iloc[0]
-    own = {**STAND_INS, "water": keyword, **{name: str(tmp_path / name) for name in (
+    own = {**STAND_INS, "horse": keyword, **{name: str(tmp_path / name) for name in (
         "more.csv", "abstracts.csv", "graph.graphml", "judging", "hcl.tar.gz", "my-classifier")}}
     said = {}
     for command in DOCUMENTED:
