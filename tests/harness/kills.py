@@ -269,9 +269,9 @@ def _server(kind: Kind, wanted: bool,
     if not wanted:
         yield None, {}
         return
-    with subprocess.Popen([sys.executable, "-c", small_project.SERVER], cwd=folder, text=True,
-                          env=kind.environment(PYTHONPATH=str(tiny_project.ROOT)), stdin=subprocess.PIPE,
-                          stdout=subprocess.PIPE) as server:
+    variables = kind.environment(PYTHONPATH=str(tiny_project.ROOT), PREFECT_HOME=str(folder))
+    with subprocess.Popen([sys.executable, "-c", small_project.SERVER], cwd=folder, env=variables, text=True,
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
         if server.stdin is None or server.stdout is None:
             raise ValueError("a server without pipes")
         yield server, json.loads(server.stdout.readline())
