@@ -40,7 +40,8 @@ def test_killed_while_training_it_goes_on_and_ends_in_the_bytes_of_dvc_alone(tmp
                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     checkpoints = flow / ".keycontrast" / "scratch" / "train_clld"
     try:
-        wait_for(lambda: list(checkpoints.glob("*/*/checkpoints/*/*/whole.json")), "no checkpoint was written")
+        wait_for(lambda: list(checkpoints.glob("*/*/checkpoints/*/*/whole.json")), "no checkpoint was written",
+                 seconds=900)
         run.send_signal(signal.SIGKILL)
         run.wait()
         wait_for(lambda: not processes_of(flow), f"orphans: {processes_of(flow)}", seconds=30)
