@@ -1,17 +1,28 @@
-# Two commands: `make run` and `make test`. Both create the environment if it is not there yet.
+# Three commands: `make run`, `make test` and `make test-all`. Each creates the environment if it is not there yet.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 KEYCONTRAST := $(BIN)/keycontrast
 
-.PHONY: run test env check docs clean help
+.PHONY: run test test-all env check docs clean help
 
 run: $(STAMP)
 	@$(KEYCONTRAST) run
 
+# Bytecode is kept, whatever the environment says: hundreds of processes begin in the tests.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+HARNESS := $(BIN)/python -m tests.harness --seed 1
+
 test: $(STAMP)
-	@$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+	@$(PYTEST) -m "not whole"
+
+test-all: test
+	@$(PYTEST) -m whole
+	@rm -f .keycontrast/harness/*-1.jsonl	# what is noted there was found of another state of the code
+	@$(HARNESS) mutate --n 4000 --minutes 4
+	@$(HARNESS) bits --n 4000 --minutes 2
+	@$(HARNESS) kill --n 24 --minutes 5 --jobs 2
 
 env: $(STAMP)
 
@@ -23,15 +34,17 @@ docs: $(STAMP)
 	@$(BIN)/python -m pipeline.documentation
 
 # PyTorch first and by pip: its CPU build is not where other installers look. uv then does the rest in
-# seconds, held to the versions that are known to work together. Bytecode is made here once: a stage is a process, and
-# where Python is told not to write any, each would compile its imports anew, for seconds.
+# seconds, held to the versions that are known to work together. Bytecode is made here once, on all cores, but for a
+# third that is hardly ever imported: a stage is a process, and where Python is told not to write any, each would
+# compile its imports anew, for seconds. What does not compile says so when it is imported.
+UNCOMPILED := /tests/|/testing/_internal/|/transformers/models/(?!auto/|bert/)[^/]+/|/site-packages/(pip|setuptools|mypy)/
 $(STAMP): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) (about a minute)"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make run PYTHON=python3.11")'
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch uv
-	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt --editable ".[dev]"
-	@$(BIN)/python -m compileall -q pipeline stages models
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt torch uv
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt --editable ".[dev]"
+	@$(BIN)/python -m compileall -qq -j 0 -x '$(UNCOMPILED)' $(VENV)/lib pipeline stages models || true
 	@touch $@
 
 clean:
@@ -40,5 +53,6 @@ clean:
 help:
 	@echo "make run    set up and run the main job (params.yaml)"
 	@echo "make test   set up and run the tests"
+	@echo "make test-all  these, the tests of the whole at its full size, and the harness of random damage"
 	@echo "make check  style and types"
 	@echo "make docs   regenerate the generated documents"

@@ -27,10 +27,9 @@ from pipeline.packed import run as packed_run
 from pipeline.schemas import schema_of
 from stages.artifacts.paths import PARAMS, DatasetPaths
 from stages.artifacts.tables import atomic_file, check_columns, read_metadata
-from stages.params.checks import GIVEN
 from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import sha256_of
-from stages.runtime.settings import Params, read_params, stage_hash
+from stages.runtime.settings import GIVEN, Params, read_params, stage_hash
 from stages.tracks.registry import TRACKS, all_models, all_runs, track_of_model, track_of_run, with_earlier
 from stages.tracks.track import Track
 

@@ -8,8 +8,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("pipeline", "stages", "models")
 
 
+@cache
 def modules() -> dict[str, Path]:
-    """Every module of the project by dotted name."""
+    """Every module of the project by dotted name; read from the folders once."""
     found = {}
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):

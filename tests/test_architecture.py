@@ -1,6 +1,7 @@
 """docs/architecture.md against the tree: rooms, imports, the journey, and what a new thing touches."""
 
 import re
+from functools import cache
 from importlib import import_module
 
 import pytest
@@ -35,6 +36,7 @@ ALLOWED = {room_of(room): {room_of(name) for name in row[-1]}
            for row in cells(SECTIONS["## The rooms"]) for room in row[0]}
 
 
+@cache
 def used():
     """The rooms that each room imports."""
     found = {}

@@ -94,6 +94,7 @@ def test_the_stage_is_made_only_for_the_data_set_that_is_named():
     own = params("characters:mine", "characters:mine").own_encoders
     assert list(own.datasets) == ["mine"] and own.watched == DatasetPaths("mine").character_encoder.as_posix()
     assert params("bundled").own_encoders.datasets == {}
+    assert params("path:my/encoder").own_encoders.plain() == {"datasets": {}, "watched": "my/encoder"}
     recipe = read_recipe("cpu-hcl-dialogue", data="x")
     assert list(recipe.own_encoders.datasets) == ["standins-all"]
 

@@ -19,7 +19,7 @@ from stages.runtime.entries import module_of
 from stages.runtime.errors import InputError
 
 PATHS = DatasetPaths("tiny")
-TEXTS = ["How do I keep my sourdough starter alive?", "What is the best way to learn a language?"]
+TEXTS = ["A man rides a brown horse along the beach.", "Where can I learn a language?"]
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +95,6 @@ def test_without_the_classifier_it_is_said_what_makes_it(project, tmp_path):
         with pytest.raises(InputError, match="(?s)Make it with `keycontrast stage pair_classifier@tiny`. Keywords of "
                                              "new texts are found by attribution.*give one with --keyword"):
             list(predict(load_params(), "hcl", TEXTS))
-        assert [line["keyword"] for line in predict(load_params(), "hcl", TEXTS, "starter")] == ["starter", "starter"]
+        assert [line["keyword"] for line in predict(load_params(), "hcl", TEXTS, "saddle")] == ["saddle", "saddle"]
     finally:
         (tmp_path / "kept").rename(weights)

@@ -60,9 +60,11 @@ def test_every_relative_link_leads_somewhere():
             assert (document.parent / target).exists(), f"{document.name}: {target}"
 
 
-def test_the_makefile_has_the_readmes_two_commands():
+def test_the_makefile_has_the_readmes_commands():
     readme, makefile = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "Makefile"))
-    for command in ("run", "test"):
+    for command in ("run", "test", "test-all"):
         assert f"make {command}\n" in readme
         assert re.search(rf"^{command}:", makefile, re.MULTILINE)
-    assert "make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert "make test test-all\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    # Between them they run every test, and none twice.
+    assert re.findall(r"\$\(PYTEST\) -m (.*)", makefile) == ['"not whole"', "whole"]

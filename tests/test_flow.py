@@ -448,6 +448,7 @@ def test_locks_of_dead_processes_go_and_others_stay(tmp_path):
         assert clear_dead_locks(tmp_path) == ["removed the lock that a killed command (dvc gone) had left",
                                               "removed the lock that a killed command (dvc old) had left"]
         kept = json.loads((folder / "rwlock").read_text())
+        assert clear_dead_locks(tmp_path) == []  # it is said once
         assert list(kept["write"]) == ["a"] and [entry["cmd"] for entry in kept["read"]["c"]] == ["dvc repro"]
     finally:
         for process in (sleeper, other):

@@ -144,10 +144,18 @@ def test_entries_of_the_sample_s_lock_are_written_as_they_stand(tmp_path, own_lo
     assert lock.read_bytes() == SAMPLE.read_bytes()
 
 
-@pytest.mark.parametrize("gone", ["cache", "artifacts"])
-def test_a_run_replaces_the_lock(tmp_path, gone):
-    project, none = make_project(tmp_path / "p"), "schema: '2.0'\nstages: {}\n"
+@pytest.fixture(scope="module")
+def up_to_date(tmp_path_factory):
+    """A project that has run, for copies of it."""
+    project = make_project(tmp_path_factory.mktemp("done") / "p")
     assert keycontrast(project, "run").returncode == 0
+    return project
+
+
+@pytest.mark.parametrize("gone", ["cache", "artifacts"])
+def test_a_run_replaces_the_lock(up_to_date, tmp_path, gone):
+    project = shutil.copytree(up_to_date, tmp_path / "p", ignore=shutil.ignore_patterns("tmp", ".keycontrast"))
+    none = "schema: '2.0'\nstages: {}\n"
     before = read_lock(project)
     (project / "dvc.lock").write_text(none)
     if gone == "cache":  # then stages run; else what they had made is restored

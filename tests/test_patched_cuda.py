@@ -16,16 +16,20 @@ from stages.runtime.device import choose_device
 from stages.runtime.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
-# Imports every module of models/ and stages/, and those that a pack imports before it forks, in a process where a
-# question to CUDA's driver, which a fork would not survive, is an error.
+# Imports the stages, then every module of models/ and stages/, in a process where a question to CUDA's driver, which a
+# fork would not survive, is an error; says what was asked and how many threads there are after the stages.
 IMPORTS = """
-import importlib, pkgutil, sys, traceback
-import torch
+import importlib, pkgutil, sys, threading, traceback
+import torch, yaml
+from stages.runtime.entries import module_of
+
+asked_by_spacy = []
 
 def refused(name):
     def asked(*args, **kwargs):
         if any("/thinc/" in frame.filename for frame in traceback.extract_stack()):
-            return 0  # spaCy asks, in stages that compute on no device
+            asked_by_spacy.append(name)
+            return 0  # in stages that compute on no device
         raise SystemExit(f"torch.cuda.{name} was called at import:\\n" + "".join(traceback.format_stack()))
     return asked
 
@@ -33,6 +37,9 @@ for name in ("init", "_lazy_init", "is_available", "device_count", "current_devi
              "get_device_properties", "get_device_capability", "is_bf16_supported", "current_stream", "empty_cache",
              "mem_get_info"):
     setattr(torch.cuda, name, refused(name))
+for stage in yaml.safe_load(open("dvc.yaml"))["stages"]:
+    importlib.import_module(module_of(stage))
+print(len(asked_by_spacy), threading.active_count())
 count = 0
 for package in ("models", "stages"):
     found = importlib.import_module(package)
@@ -43,11 +50,22 @@ print(count)
 """
 
 
-def test_no_module_touches_cuda_at_import():
+@pytest.fixture(scope="module")
+def imported():
+    """The two lines of a process that has imported everything without a question to CUDA."""
     found = subprocess.run([sys.executable, "-c", IMPORTS], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert found.returncode == 0, found.stderr[-2000:]
-    assert int(found.stdout) == len([path for folder in ("models", "stages") for path in (ROOT / folder).rglob("*.py")
-                                     if path.parent != ROOT / folder or path.name != "__init__.py"])
+    return found.stdout.splitlines()
+
+
+def test_no_module_touches_cuda_at_import(imported):
+    assert int(imported[1]) == len([path for folder in ("models", "stages") for path in (ROOT / folder).rglob("*.py")
+                                    if path.parent != ROOT / folder or path.name != "__init__.py"])
+
+
+def test_importing_any_stage_asks_for_no_gpu(imported):
+    """A GPU that is in use before a fork cannot be used after it; nor is a thread there."""
+    assert imported[0] == "0 1"
 
 
 @pytest.mark.parametrize(("there", "wanted", "found"), [(True, "auto", "cuda"), (True, "cuda", "cuda"),

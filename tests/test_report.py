@@ -64,13 +64,9 @@ def project(tmp_path, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory):
+def built(made_report):
     """A project folder with its report, made once and only read."""
-    folder = tmp_path_factory.mktemp("built")
-    with contextlib.chdir(folder):
-        write_project()
-        assert main([]) == 0
-    return folder
+    return made_report("hcl")
 
 
 @pytest.fixture

@@ -32,7 +32,6 @@ from classifier_artifacts import (
     texts_of,
     write_classifiers,
 )
-from report_artifacts import write_project, write_rewriting
 from report_outline import assert_sound, part, rows, track
 
 import stages.results.page.classifiers
@@ -51,13 +50,9 @@ from stages.results.tracks.clld import CLLD
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory):
+def alone(made_report):
     """A project folder with the report of a recipe of CLLD alone, made once and only read."""
-    folder = tmp_path_factory.mktemp("clld")
-    with contextlib.chdir(folder):
-        write_classifiers()
-        assert main([]) == 0
-    return folder
+    return made_report("clld")
 
 
 @pytest.fixture
@@ -66,15 +61,9 @@ def page(alone):
 
 
 @pytest.fixture(scope="module")
-def three(tmp_path_factory):
+def three(made_report):
     """The page of a recipe of all tracks."""
-    folder = tmp_path_factory.mktemp("three")
-    with contextlib.chdir(folder):
-        write_project()
-        write_rewriting()
-        write_classifiers()
-        assert main([]) == 0
-        return REPORT_PAGE.read_text(encoding="utf-8")
+    return (made_report("hcl", "pgkpr", "clld") / REPORT_PAGE).read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -116,12 +105,8 @@ def test_the_page_is_well_formed_and_stands_alone(page, three):
         assert ATTACK not in text and "<img" not in text and "&lt;img src=x onerror=" in track(text, "clld")
 
 
-def test_other_tracks_are_the_same_with_clld_beside_them(three, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_project()
-    write_rewriting()
-    assert main([]) == 0
-    before = REPORT_PAGE.read_text(encoding="utf-8")
+def test_other_tracks_are_the_same_with_clld_beside_them(three, made_report):
+    before = (made_report("hcl", "pgkpr") / REPORT_PAGE).read_text(encoding="utf-8")
     for key in ("hcl", "pgkpr"):
         assert track(before, key) == track(three, key) != ""
     assert "clld" not in re.sub("<script.*?</script>|<style.*?</style>", "", before, flags=re.DOTALL)

@@ -1,6 +1,5 @@
 """The report in a real browser: what a reader finds and does there, on a wide window and on a phone."""
 
-import contextlib
 import csv
 import io
 import json
@@ -9,12 +8,10 @@ from urllib.parse import quote, unquote
 
 import pytest
 from browser import Browser
-from classifier_artifacts import write_classifiers
-from report_artifacts import ATTACK, CLOSING, IMAGE, ITEMS, SCRIPTS, TEXTS, write_project, write_rewriting
+from report_artifacts import ATTACK, CLOSING, IMAGE, ITEMS, SCRIPTS, TEXTS
 
 from stages.artifacts.paths import REPORT_PAGE
 from stages.results.page.examples import segments
-from stages.results.report import main
 
 WIDE, PHONE = 1200, 360
 TOO_WIDE = """[...document.querySelectorAll("main *")].filter((one) => !one.closest(".scroll")
@@ -23,13 +20,9 @@ TOO_WIDE = """[...document.querySelectorAll("main *")].filter((one) => !one.clos
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory):
+def file(made_report):
     """The page of the small artifacts."""
-    folder = tmp_path_factory.mktemp("page")
-    with contextlib.chdir(folder):
-        write_project()
-        assert main([]) == 0
-    return folder / REPORT_PAGE
+    return made_report("hcl") / REPORT_PAGE
 
 
 @pytest.fixture(scope="module")
@@ -39,26 +32,15 @@ def browser():
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory):
+def both(made_report):
     """The page of small artifacts of both tracks."""
-    folder = tmp_path_factory.mktemp("both")
-    with contextlib.chdir(folder):
-        write_project()
-        write_rewriting()
-        assert main([]) == 0
-    return folder / REPORT_PAGE
+    return made_report("hcl", "pgkpr") / REPORT_PAGE
 
 
 @pytest.fixture(scope="module")
-def three(tmp_path_factory):
+def three(made_report):
     """The page of small artifacts of all tracks."""
-    folder = tmp_path_factory.mktemp("three")
-    with contextlib.chdir(folder):
-        write_project()
-        write_rewriting()
-        write_classifiers()
-        assert main([]) == 0
-    return folder / REPORT_PAGE
+    return made_report("hcl", "pgkpr", "clld") / REPORT_PAGE
 
 
 @pytest.fixture(params=[WIDE, PHONE])

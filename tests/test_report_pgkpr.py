@@ -48,14 +48,9 @@ RUNS = [run if "seeds" not in block else f"{run}/{seed}" for block, runs in REWR
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory):
+def both(made_report):
     """A project folder with the report of a recipe of both tracks, made once and only read."""
-    folder = tmp_path_factory.mktemp("both")
-    with contextlib.chdir(folder):
-        write_project()
-        write_rewriting()
-        assert main([]) == 0
-    return folder
+    return made_report("hcl", "pgkpr")
 
 
 @pytest.fixture
@@ -79,11 +74,8 @@ def test_the_page_of_both_is_well_formed_and_stands_alone(page):
     assert ATTACK not in page and "<img" not in page and "&lt;img src=x onerror=" in track(page, "pgkpr")
 
 
-def test_hcl_is_the_same_with_pgkpr_beside_it(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_project()
-    assert main([]) == 0
-    alone = REPORT_PAGE.read_text(encoding="utf-8")
+def test_hcl_is_the_same_with_pgkpr_beside_it(page, made_report):
+    alone = (made_report("hcl") / REPORT_PAGE).read_text(encoding="utf-8")
     assert track(page, "hcl") == track(alone, "hcl") != ""
     assert "pgkpr" not in re.sub("<script.*?</script>", "", alone, flags=re.DOTALL)
     for text in (page, alone):

@@ -134,8 +134,8 @@ def test_without_methods_side_by_side_the_chosen_keywords_stand_alone(project):
     paths = DatasetPaths("tiny")
     paths.table("side_by_side").unlink()
     keywords = pd.DataFrame({"keyword": ["b", "a", "<nokw>", "a"]})
-    assert top_table(read_tops(paths, keywords)) == (["keyword"], [["a (2)"], ["b (1)"]])
-    assert read_tops(paths, None) == {} and size_of(0, {}) == ""
+    assert top_table(read_tops(paths, keywords, True)) == (["keyword"], [["a (2)"], ["b (1)"]])
+    assert read_tops(paths, None, True) == {} and size_of(0, {}) == ""
 
 
 def test_keywords_alone_make_a_page_without_empty_sections(project):

@@ -3,15 +3,12 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 
 import pytest
 from source_imports import ROOT
 
 from pipeline.running.stage_host import StageHost
 
-ASKED_OF_A_GPU = ("is_available", "device_count", "current_device", "_lazy_init")
 SAY = '''
 import json, multiprocessing, os, sys
 with open("imported.txt", "a") as file:
@@ -82,21 +79,3 @@ def test_ends_are_told_as_those_of_any_process(project, capfd):
     assert "OSError: no disk" in capfd.readouterr().err
     assert host.run("say", ["spawn"], str(project), dict(os.environ)) == 0
     assert capfd.readouterr().out == "[2]\n"
-
-
-def test_importing_any_stage_asks_for_no_gpu():
-    """A GPU that is in use before a fork cannot be used after it."""
-    program = f"""
-import torch, yaml
-from importlib import import_module
-asked = []
-for name in {ASKED_OF_A_GPU}:
-    setattr(torch.cuda, name, lambda *_, **__: asked.append(1))
-from stages.runtime.entries import module_of
-for stage in yaml.safe_load(open("dvc.yaml"))["stages"]:
-    import_module(module_of(stage))
-import threading
-print(len(asked), threading.active_count())
-"""
-    shown = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert shown.stdout == "0 1\n"

@@ -32,6 +32,28 @@ def test_a_process_that_imports_ends_with_dvc(tmp_path, command):
     assert not alive(pid)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_processes_of_a_pool_that_still_import_end_with_the_command(tmp_path):
+    """The stage has a guard; those that it has started have none before they have imported what they need."""
+    (tmp_path / "slow.py").write_text("import os, sys, time\nopen(sys.argv[1], 'w').write(f'{os.getpid()}\\n')\n"
+                                      "time.sleep(60)\n")
+    (tmp_path / "stage.py").write_text(
+        "import subprocess, sys, time\nfrom stages.runtime.guard import die_with\ndie_with([int(sys.argv[1])])\n"
+        f"subprocess.run(['sh', '-c', '{sys.executable} {tmp_path / 'slow.py'} {tmp_path / 'pid'}; exit 0'])\n")
+    with subprocess.Popen(["sleep", "60"]) as command, subprocess.Popen(
+            [sys.executable, str(tmp_path / "stage.py"), str(command.pid)],
+            env={**os.environ, "PYTHONPATH": str(ROOT)}) as stage:
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().endswith("\n"):
+            time.sleep(0.05)
+        pid = int((tmp_path / "pid").read_text())
+        command.kill()
+    assert stage.returncode == -signal.SIGKILL
+    end = time.monotonic() + 1
+    while alive(pid) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not alive(pid)
+
+
 def test_the_tether_needs_the_standard_library_alone():
     said = subprocess.run([sys.executable, "-c", "import sys; import stages.runtime.tethered; print([name for name in "
                            "('numpy', 'torch', 'pandas', 'filelock', 'psutil') if name in sys.modules])"],

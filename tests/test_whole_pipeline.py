@@ -17,11 +17,12 @@ from documented_commands import commands_of
 from typer.testing import CliRunner
 
 from pipeline.cli import app
+from pipeline.running.dag import read_dag
 from stages.runtime.fingerprint import hash_files
 
 DVC = (sys.executable, "-m", "dvc")
 # Two projects of two dozen stages, each a process of its own, while other tests run beside.
-pytestmark = pytest.mark.timeout(1500)
+pytestmark = [pytest.mark.timeout(1500), pytest.mark.whole]
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +56,11 @@ def test_every_artifact_is_there_and_the_last_lines_say_where(twins):
                  "models/pgkpr/13/model/model.safetensors", "runs/pgkpr/13/metrics.json",
                  "questions/linear_floor.parquet",
                  "confusing_pairs/ct/13/confusing_pairs.parquet", "models/clsled/13/label_distance.parquet",
-                 "runs/clsled/13/calibration.parquet", "report/index.html"):
+                 "runs/clsled/13/calibration.parquet", "first_page/tiny.html", "report/index.html"):
         assert (flow / "artifacts" / path).exists(), path
     assert "artifacts/report/index.html" in run.stdout
+    said = run.stdout.index("First page, of keywords and graph: artifacts/first_page/tiny.html")
+    assert said < run.stdout.index("done    train_hcl@hcl")
     assert "copy" in run.stdout
     assert not [path for path in (flow / "artifacts").rglob("*") if path.suffix == ".tmp"]
 
@@ -71,6 +74,18 @@ def test_a_second_time_nothing_happens(twins):
     assert "up to date" in tiny_project.call(alone, *DVC, "repro").stdout
 
 
+def test_another_file_in_the_folder_of_the_encoder_makes_stale_what_has_read_it(twins):
+    flow, encoder = twins[0], twins[0] / "encoder" / "config.json"
+    kept = encoder.read_bytes()
+    encoder.write_bytes(kept + b"\n")
+    try:
+        stale = set(read_dag(flow).out_of_date())
+    finally:
+        encoder.write_bytes(kept)
+    assert {"pair_classifier@tiny", "attribution@tiny", "node_vectors@tiny", "train_hcl@hcl"} <= stale
+    assert not {"ingest@tiny", "annotate@tiny", "textrank@tiny", "train_clld@ct"} & stale
+
+
 def test_predictions_cover_the_test_split(twins):
     examples = pd.read_parquet(twins[0] / "artifacts" / "tiny" / "examples.parquet")
     for run in ("hcl", "pgkpr"):
@@ -79,7 +94,7 @@ def test_predictions_cover_the_test_split(twins):
 
 
 def test_a_new_text_is_rewritten_with_its_keyword_or_another(twins):
-    line = tiny_project.command("predict", "hcl", "How often should I feed the starter?")
+    line = tiny_project.command("predict", "hcl", "A woman slices a pizza in the kitchen.")
     own = tiny_project.call(twins[0], *line)
     assert own.returncode == 0, own.stderr
     assert '"keyword_from": "textrank"' in own.stdout
@@ -107,7 +122,7 @@ def test_commands_of_the_readme_run(twins, tmp_path, monkeypatch):
     (tmp_path / "more.csv").write_text("question\nWhere is it?\nWho was that?\n")
     (tmp_path / "abstracts.csv").write_text("abstract\nKeyword graphs join keywords of a text.\n")
     keyword = pd.read_parquet("artifacts/tiny/nodes.parquet")["keyword"].iloc[0]
-    own = {**STAND_INS, "water": keyword, **{name: str(tmp_path / name) for name in (
+    own = {**STAND_INS, "horse": keyword, **{name: str(tmp_path / name) for name in (
         "more.csv", "abstracts.csv", "graph.graphml", "judging", "hcl.tar.gz", "my-classifier")}}
     said = {}
     for command in DOCUMENTED:

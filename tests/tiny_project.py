@@ -27,7 +27,7 @@ def make(folder: Path) -> Path:
         source, target = ROOT / name, folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(source, target)  # with its bytecode, which no process need make anew
         else:
             shutil.copy(source, target)
     (folder / ".gitignore").write_text("/artifacts/\n/.keycontrast/\n__pycache__/\n")

@@ -29,8 +29,9 @@ FLOOR_SHARE = 0.9
 # Half the KL on training items, in nats of which by chance, of means over a few hundred items, there is less than one:
 # overfitting alone comes to less while the validation loss still falls.
 LEAK_RATIO, LEAK_NATS = 2.0, 1.0
-# Of the items with two keywords, those whose target's is a neighbour of the input's, training above validation: on QQP
-# 0.88 where the graph tells an item its target, 0.18 where siblings do, 0.04 where its component is hidden.
+# Of the items with two different keywords, those whose target's is a neighbour of the input's, training above
+# validation: on QQP 0.88 where the graph tells an item its target, 0.18 where siblings do, 0.04 where its component is
+# hidden.
 LEAK_SHARE = 0.15
 # Total variation of the next token's distribution: below, not one of a hundred tokens is another under another keyword.
 IGNORED_SWAP = 0.01
@@ -94,7 +95,8 @@ def leak_of_graph(seen: float, held_out: float, config: "HclConfig") -> Alarm | 
     """Return the alarm of a graph that tells training items their target, whatever posterior and prior make of it.
 
     Args:
-        seen: share of training items, of those with two keywords, whose target's keyword is a neighbour of the input's.
+        seen: share of training items, of those with two different keywords, whose target's keyword is a neighbour of
+            the input's.
         held_out: the same of validation items.
         config: the model's configuration; one that does not read the graph has no alarm.
     """
@@ -103,7 +105,8 @@ def leak_of_graph(seen: float, held_out: float, config: "HclConfig") -> Alarm | 
     return Alarm(
         "leak", 1,
         f"the graph has the target's keyword beside the input's for {100 * seen:.0f} % of the training items with two "
-        f"keywords, and for {100 * held_out:.0f} % of those of validation: it tells a training item its target",
+        f"different keywords, and for {100 * held_out:.0f} % of those of validation: it tells a training item its "
+        f"target",
         "hide from each item what its component gave to the graph (graph.own_edges component)",
     )
 

@@ -75,7 +75,10 @@ def fit(task: Task, settings: Settings, store: CheckpointStore, seed_of: SeedOf,
         bar = open_bar(loop.total, loop.state.step) if open_bar else None
         try:
             while not loop.state.finished:
-                loop.run_epoch(bar) if settings.epochs else loop.keep()
+                if settings.epochs:
+                    loop.run_epoch(bar)
+                else:
+                    loop.keep()
         finally:
             loop.gradients.close()
             if bar is not None:

@@ -57,6 +57,10 @@ class RunDisplay:
                                style="red" if status == "failed" else "yellow", markup=False, highlight=False,
                                soft_wrap=True)
 
+    def say(self, sentence: str) -> None:
+        """Say what a person may want to know at once."""
+        self.console.print(sentence, style="bold", markup=False, highlight=False, soft_wrap=True)
+
     def summary(self) -> str:
         """Return one sentence about all stages that were up to date."""
         if self._cached == self._total:

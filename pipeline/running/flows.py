@@ -216,7 +216,9 @@ def run_stages(session: Session) -> None:
             before = {name: futures[name] for name in node.upstream if name in futures}
             futures[node.name] = _as_task(session, node).submit(node, wait_for=list(before.values()))
             futures[node.name].add_done_callback(partial(_note_end, session, node, before))
-        for future in futures.values():
+        pages = [make_first_page.submit(node, wait_for=[futures[node.name]], return_state=False)
+                 for node in session.dag.nodes if node.first]
+        for future in [*futures.values(), *pages]:
             future.wait()
     except BaseException:
         # Threads of the task runner wait for their workers: without this an interrupt would wait too.
@@ -267,6 +269,21 @@ def run_stage_instance(node: StageNode) -> State[Any]:
         return Completed(name="Cached", message="its inputs were made again with the same content")
     leave_artifacts(node, seconds)
     return Completed(name="Restored", message="from DVC's cache") if made == "restored" else Completed(message="done")
+
+
+@task(name="first page", task_run_name="first page of {node.key}", persist_result=False)
+def make_first_page(node: StageNode) -> None:
+    """Make the first page of the data set whose graph ``node`` has made, if it has, and say where it is."""
+    from pipeline.first_page import write_first_page
+
+    session = _SESSION.get()
+    if session.outcomes.get(node.name) not in ("done", "restored"):
+        return
+    try:
+        session.display.say(f"First page, of keywords and graph: {write_first_page(node.key)}")
+    except Exception as error:  # what follows needs no page, and the report is made by the same code
+        session.display.say(f"No first page of {node.key}: {error}")
+        raise
 
 
 def _log_output(node: StageNode) -> None:

@@ -33,7 +33,7 @@ _WITHOUT_RUNNING = {"cached": "nothing had changed", "restored": "taken from DVC
 
 
 def check_sources(params: Params, root: Path = Path()) -> None:
-    """Make sure that the files of every data set are there, before any work.
+    """Make sure that the files of every data set, and of an encoder in a folder, are there, before any work.
 
     Raises:
         InputError: lists every source that is missing, and what is wrong with the files in each folder.
@@ -46,6 +46,10 @@ def check_sources(params: Params, root: Path = Path()) -> None:
                             f"its place: in params.yaml, or by `keycontrast use {params.recipe} --data FOLDER`.")
         elif source.is_dir():
             problems += _wrong_files(name, dataset.model_copy(update={"source": str(source)}))
+    kind, _, folder = params.encoder.source.partition(":")
+    if kind == "path" and not (root / folder).is_dir():
+        problems.append(f"encoder.source: the folder {folder} does not exist. It must be one that save_pretrained of "
+                        f"both a model and its tokenizer has written.")
     if problems:
         raise InputError("\n".join(problems))
 

@@ -76,6 +76,7 @@ class Workers(AbstractContextManager["Workers"]):
         devices = {"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {}
         answer = _ask(worker, {"stage": name, "force": force, "log": str(log), "environment": devices})
         if answer is None:
+            _signal_group(worker, signal.SIGKILL)  # what it had started may not have noticed yet
             raise StageCrash(f"the DVC process that ran it ended before it did. The last that was said:\n{_tail(log)}")
         with self._guard:
             self._idle.append(worker)

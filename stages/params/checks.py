@@ -4,13 +4,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from stages.runtime.errors import nearest
+from stages.runtime.settings import GIVEN
+
 if TYPE_CHECKING:
     from stages.params.root import Params
 
-
-# Begins an entry that names a folder from elsewhere in place of a model.
-GIVEN = "path:"
-
+# Of entry `init_from` of a model.
+BEGINNING = ("model whose weights this one starts from, where both have them; path:<folder>: a start that `keycontrast "
+             "export FOLDER --model NAME` has written")
 
 @dataclass(frozen=True)
 class Earlier:
@@ -46,6 +48,29 @@ class TrackChecks:
     track: Callable[["Params"], list[str]] = lambda params: []
     model: Callable[[str, Any, Any], list[str]] = lambda name, model, settings: []
     run: Callable[[str, Any, Any, Any], list[str]] = lambda name, run, decoding, settings: []
+
+
+def beginnings(track: str, models: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with the models that others of a track start from: unknown, or going in circles.
+
+    Args:
+        track: its name.
+        models: its models by name, with ``init_from``.
+    """
+    named = {name: model.init_from for name, model in models.items()
+             if model.init_from is not None and not model.init_from.startswith(GIVEN)}
+    problems = [f"models.{track}.{name}.init_from: no model {other!r}; {nearest(other, models)}"
+                for name, other in named.items() if other not in models]
+    for name in models:
+        seen: set[str] = set()
+        start = named.get(name)
+        while start in named and start not in seen:
+            seen.add(start)
+            start = named[start]
+        if name in seen or start == name:
+            problems.append(f"models.{track}.{name}.init_from: the model would start from itself, by way of "
+                            f"{named[name]}; take one of them out of the circle")
+    return problems
 
 
 def with_watched(track: str, models: Mapping[str, Any], earlier: Earlier | None) -> dict[str, Any]:

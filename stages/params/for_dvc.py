@@ -14,7 +14,7 @@ from stages.params.data import Keywords
 # Tables that are made and joined to the pairs of the PGKPR track only where a model or a run reads them, and what DVC
 # watches in their place where none does; any file that always exists would do, but no two may be the same.
 UNREAD = {"psi": "models/rewriters/ianet.py", "s_tags": "models/s_tagger.py"}
-NO_OWN_ENCODER = "stages/keywords/character_encoder.py"  # likewise, where the encoder is not made here
+NO_OWN_ENCODER = "stages/keywords/character_encoder.py"  # likewise, where the encoder is neither made here nor a folder
 
 
 def with_names(content: Mapping[str, Any], datasets: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,7 +50,10 @@ def _maps(content: Mapping[str, Any], datasets: Mapping[str, Any]) -> dict[str, 
     read = {name: _read(content, name) for name in paraphrased}
 
     source = _value(_value(content, "encoder"), "source")
-    own_encoder = source.removeprefix("characters:") if str(source).startswith("characters:") else None
+    kind, _, named = str(source).partition(":")
+    own_encoder = named if kind == "characters" else None
+    watched = f"artifacts/{named}/character_encoder" if own_encoder is not None else (
+        named if kind == "path" else NO_OWN_ENCODER)
 
     keyworded = [name for name in datasets if _value(datasets[name], "keywords") is not False]
     named_by = {name: _named_by(content, name) for name in keyworded}
@@ -69,8 +72,7 @@ def _maps(content: Mapping[str, Any], datasets: Mapping[str, Any]) -> dict[str, 
     reading = "that a comparison (side_by_side), the block keywords or models.pgkpr reads"
     return {
         "own_encoders": ({"datasets": {} if own_encoder is None else {own_encoder: {}},
-                          "watched": NO_OWN_ENCODER if own_encoder is None else
-                          f"artifacts/{own_encoder}/character_encoder"}, "encoder that `encoder.source` names"),
+                          "watched": watched}, "encoder that `encoder.source` names"),
         "paired_datasets": (_empty(paired), "data sets that are no single texts"),
         "text_datasets": ({name: {"method": named_by[name]} for name in plain if name in named_by},
                           "data sets of plain texts"),

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, model_validator
 
 from stages.params.block import SEEDS, Block, Seeds
-from stages.params.checks import GIVEN, Earlier, TrackChecks
+from stages.params.checks import BEGINNING, Earlier, TrackChecks, beginnings
 from stages.params.hcl_baselines import Architectures
-from stages.runtime.errors import nearest
+from stages.runtime.settings import GIVEN
 
 if TYPE_CHECKING:
     from stages.params.root import Params
@@ -60,9 +60,7 @@ class HclModel(Block):
 
     dataset: str
     seeds: Seeds = Field([], description=SEEDS)
-    init_from: str | None = Field(None, description="model whose weights this one starts from, where both have "
-                                                    "them; path:<folder>: a start that `keycontrast export "
-                                                    "FOLDER --model NAME` has written")
+    init_from: str | None = Field(None, description=BEGINNING)
     starts_from: str = Field(SCRATCH, description="what DVC watches for `init_from`; filled in from it")
     earlier_seeds: list[int] = Field([], description="the seed of `init_from` for each of `seeds`: the same, or its "
                                                      "first; filled in")
@@ -120,12 +118,9 @@ class Probe(Block):
 
 
 def _beginnings(params: "Params") -> list[str]:
-    """Return what is wrong with the models that others start from: unknown, going in circles, of another width."""
+    """Return what is wrong with the models that others start from: unknown, going in circles, of another kind."""
     models = params.models.hcl
-    named = {name: model.init_from for name, model in models.items()
-             if model.init_from is not None and not model.init_from.startswith(GIVEN)}
-    problems = [f"models.hcl.{name}.init_from: no model {other!r}; {nearest(other, models)}"
-                for name, other in named.items() if other not in models]
+    problems = beginnings("hcl", models)
     kinds = {name: model.overrides.get("architecture", params.train_hcl.architecture) for name, model in models.items()}
     for name, model in models.items():
         kind = kinds.get(model.init_from or name, kinds[name])
@@ -135,15 +130,6 @@ def _beginnings(params: "Params") -> list[str]:
         if kind != kinds[name]:
             problems.append(f"models.hcl.{name}.init_from: {model.init_from} is of architecture {kind}; a model of "
                             f"architecture {kinds[name]} goes on from one of its own")
-    for name in models:
-        seen: set[str] = set()
-        start = models[name].init_from
-        while start is not None and start in models and start not in seen:
-            seen.add(start)
-            start = models[start].init_from
-        if name in seen:
-            problems.append(f"models.hcl.{name}.init_from: the model would start from itself, by way of "
-                            f"{models[name].init_from}; take one of them out of the circle")
     return problems
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from stages.params.block import SEEDS, Block, Seeds, Switches
-from stages.params.checks import TrackChecks
+from stages.params.checks import BEGINNING, Earlier, TrackChecks, beginnings
 from stages.params.presets import Presets
 
 if TYPE_CHECKING:
@@ -104,7 +104,8 @@ class IaNet(Block):
 class PgkprTraining(Block):
     """Optimisation and selection (METHODS C.5)."""
 
-    epochs: int = Field(35, ge=1, description="Quora 35, MSCOCO 15 in the released code")
+    epochs: int = Field(35, ge=0, description="Quora 35, MSCOCO 15 in the released code; 0: the model stays as it "
+                                              "begins (`init_from`), for a row of its own")
     patience: int | None = Field(None, ge=1, description="epochs without a smaller validation loss; null: never stop")
     batch_size: int = Field(128, ge=1, description="pairs per optimiser step")
     micro_batch: int = Field(128, ge=1, description="pairs per forward pass; gradients are accumulated")
@@ -151,11 +152,19 @@ class TrainPgkpr(Switches):
     training: PgkprTraining = PgkprTraining()
 
 
+# The file that says how a model starts which starts from no other; any file that always exists would do for DVC.
+SCRATCH = "models/rewriters/base.py"
+
+
 class PgkprModel(Block):
     """One trained model: a data set, and what differs from the ``train_pgkpr`` block."""
 
     dataset: str
     seeds: Seeds = Field([], description=SEEDS)
+    init_from: str | None = Field(None, description=BEGINNING)
+    starts_from: str = Field(SCRATCH, description="what DVC watches for `init_from`; filled in from it")
+    earlier_seeds: list[int] = Field([], description="the seed of `init_from` for each of `seeds`: the same, or its "
+                                                     "first; filled in")
     overrides: dict[str, Any] = Field(default_factory=dict, description="nested like `train_pgkpr`")
 
 
@@ -198,6 +207,11 @@ class EvaluatePgkpr(Block):
                                                        "computed")
 
 
+def _of_the_track(params: "Params") -> list[str]:
+    """Return what is wrong with the track as a whole."""
+    return [*beginnings("pgkpr", params.models.pgkpr), *_missing_modes(params)]
+
+
 def _missing_modes(params: "Params") -> list[str]:
     """Return which modes of keyword scores are not computed although a stage reads them."""
     problems = []
@@ -230,4 +244,5 @@ def _unread_keywords(name: str, run: PgkprRun, decoding: GeneratePgkpr, settings
     return [f"generate_pgkpr.keywords: {said}; write `keywords: null` under runs.pgkpr.{name}.decode, or here"]
 
 
-CHECKS = TrackChecks(track=_missing_modes, model=_idle_contrast, run=_unread_keywords)
+CHECKS = TrackChecks(earlier=Earlier("init_from", "starts_from", "artifacts/models/{model}", SCRATCH),
+                     track=_of_the_track, model=_idle_contrast, run=_unread_keywords)

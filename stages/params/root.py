@@ -118,10 +118,11 @@ class Named(Block):
 
 
 class OwnEncoders(Block):
-    """Encoders that are made here, as DVC makes and watches them."""
+    """Encoders that are made here or lie in a folder, as DVC makes and watches them."""
 
     datasets: dict[Name, Empty] = Field(default_factory=dict, description="whose characters `encoder.source` names")
-    watched: str = Field(NO_OWN_ENCODER, description="its folder; a file that always exists for others")
+    watched: str = Field(NO_OWN_ENCODER, description="its folder, or the one that `encoder.source` names; a file that "
+                                                     "always exists for others")
 
 
 class Joined(Block):

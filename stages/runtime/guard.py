@@ -6,7 +6,6 @@ unseen would write into the checkpoints of the next attempt.
 
 import multiprocessing
 import os
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from stages.runtime.errors import InputError
+from stages.runtime.tethered import end_all
 
 ORCHESTRATOR = "KEYCONTRAST_ORCHESTRATOR"
 _POLL_SECONDS = 0.25
@@ -100,7 +100,7 @@ def die_with(pids: Sequence[int]) -> None:
     def end_with_them() -> None:
         while all(runs() for runs in watches):
             time.sleep(_POLL_SECONDS)
-        os.kill(os.getpid(), signal.SIGKILL)
+        end_all()
 
     threading.Thread(target=end_with_them, name="guard", daemon=True).start()
 

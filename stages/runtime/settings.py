@@ -17,6 +17,8 @@ from stages.runtime.fingerprint import hash_values
 from stages.runtime.yaml_files import read_yaml
 
 PARAMS = Path("params.yaml")
+# Begins an entry that names a folder from elsewhere in place of a model, or of an encoder.
+GIVEN = "path:"
 # What a machine has in another way than the params say, laid over them; never part of their hash.
 MACHINE = Path("machine.json")
 _DVC = Path(__file__).resolve().parents[2] / "dvc.yaml"

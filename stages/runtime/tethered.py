@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 _POLL_SECONDS = 0.25
@@ -43,7 +44,25 @@ def end_with_dvc() -> None:
 def _end_after(watched: dict[int, str]) -> None:
     while all((state := _state(pid)) is not None and state[2] == began for pid, began in watched.items()):
         time.sleep(_POLL_SECONDS)
-    os.kill(os.getpid(), signal.SIGKILL)
+    end_all()
+
+
+def end_all() -> None:
+    """End this process and, where ``/proc`` tells of them, all that it has started, which may still import."""
+    for pid in [*_below(os.getpid()), os.getpid()]:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _below(pid: int) -> list[int]:
+    """Return the processes that ``pid`` has started, and those that they have."""
+    parents = {int(entry.name): state[1] for entry in Path("/proc").glob("[0-9]*")
+               if (state := _state(int(entry.name))) is not None}
+    found, above = list[int](), {pid}
+    while above:
+        above = {child for child, parent in parents.items() if parent in above}
+        found += above
+    return found
 
 
 def _state(pid: int) -> tuple[str, int, str] | None:

@@ -209,6 +209,7 @@ class Page:
         remark_on_alarms: a sentence that the recipe says beside them; None for none.
         data: what scripts read, by the id of its element.
         shown: items of the generations shown at a time.
+        first: it is a first page, which the report follows.
     """
 
     recipe: str
@@ -220,6 +221,7 @@ class Page:
     shown: int
     remark_on_alarms: str | None = None
     data: dict[str, Any] = field(default_factory=dict)
+    first: bool = False
 
     @property
     def plots(self) -> list[Plot]:

@@ -24,13 +24,14 @@ _NEIGHBOURS = 5     # of each sign
 Tops = Mapping[str, Sequence[tuple[str, int]]]
 
 
-def read_tops(paths: DatasetPaths, keywords: pd.DataFrame | None) -> Tops:
+def read_tops(paths: DatasetPaths, keywords: pd.DataFrame | None, compared: bool) -> Tops:
     """Return by method the keywords that are the best of most texts, and of how many, ties by keyword.
 
-    Where methods were not set side by side, the keywords that were chosen stand alone, under ``chosen``.
+    Where methods were not set side by side, or not yet (``compared``), the keywords that were chosen stand alone, under
+    ``chosen``.
     """
     path = paths.table(SIDE_BY_SIDE.name)
-    if path.exists():
+    if compared and path.exists():
         counts: dict[str, Counter[str]] = {name: Counter() for name in METHODS}
         for batch in read_batches(path, SIDE_BY_SIDE):
             for name, counted in counts.items():

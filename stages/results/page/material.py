@@ -1,5 +1,6 @@
 """Read what the page shows beside results, through the schemas; what a recipe does not make is None, not an error."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -33,6 +34,9 @@ _DATA_STAGES = ("ingest", "annotate", "textrank", "pair_classifier", "attributio
                 "side_by_side", "keywords", "clusters", "graph", "node_vectors", "paraphrase_items", "linear_floor")
 _TABLES = ("examples", "texts", "tokens", *NAMING, "word_vectors", "s_tags", "side_by_side", "keywords", "clusters",
            "nodes", "edges", "node_vectors", "paraphrase_items", "linear_floor")
+# What there is of a data set as soon as its graph is.
+_FIRST_STAGES = ("ingest", "keywords", "graph")
+_FIRST_TABLES = ("examples", "texts", "tokens", "keywords", "clusters", "nodes", "edges")
 _BESIDE = 8     # texts whose keywords are shown method by method
 CASES = 6       # items of the case study
 
@@ -128,25 +132,37 @@ def gather(params: Params) -> Material:
          and (read := _pairs(run, params.seed)) is not None})
 
 
-def dataset_counts(name: str) -> dict[str, dict[str, Any]]:
+def gather_first(params: Params, name: str) -> Material:
+    """Read of data set ``name`` what its graph was made from, the graph, and nothing that there may be besides.
+
+    Raises:
+        InputError: a file cannot be read.
+    """
+    return Material(Results(params.recipe, params.seed, params.encoder.source, [], [], []),
+                    [_dataset(name, params.datasets[name].plain(), _FIRST_STAGES, _FIRST_TABLES)])
+
+
+def dataset_counts(name: str, stages: Sequence[str] = _DATA_STAGES) -> dict[str, dict[str, Any]]:
     """Return what the stages of a data set reported, by stage; nothing of those that have not run."""
     paths = DatasetPaths(name)
-    return {stage: read_json(paths.metrics(stage), f"{stage}@{name}") for stage in _DATA_STAGES
+    return {stage: read_json(paths.metrics(stage), f"{stage}@{name}") for stage in stages
             if paths.metrics(stage).exists()}
 
 
-def _dataset(name: str, settings: dict[str, Any]) -> DatasetMaterial:
+def _dataset(name: str, settings: dict[str, Any], stages: Sequence[str] = _DATA_STAGES,
+             kinds: Sequence[str] = _TABLES) -> DatasetMaterial:
     paths = DatasetPaths(name)
-    tables = [paths.table(kind) for kind in _TABLES if paths.table(kind).exists()]
+    tables = [paths.table(kind) for kind in kinds if paths.table(kind).exists()]
     metadata = [read_metadata(path) for path in tables]
     fallbacks = [f"{path.stem}: {text}" for path, one in zip(tables, metadata, strict=True)
                  for text in one.get("fallbacks", [])]
     encoders = [one["models"]["encoder"] for one in metadata if "encoder" in one.get("models", {})]
-    keywords = _optional(paths, KEYWORDS)
+    keywords, compared = _optional(paths, KEYWORDS), SIDE_BY_SIDE.name in kinds
     return DatasetMaterial(
-        name, settings, dataset_counts(name), list(dict.fromkeys(fallbacks)), encoders,
-        keywords=keywords, nodes=_optional(paths, NODES), graph=read_graph(paths), frequencies=_frequencies(paths),
-        beside=_beside(paths), tops=read_tops(paths, keywords),
+        name, settings, dataset_counts(name, stages), list(dict.fromkeys(fallbacks)), encoders,
+        keywords=keywords, nodes=_optional(paths, NODES), graph=read_graph(paths),
+        frequencies=_frequencies(paths) if compared else None, beside=_beside(paths) if compared else None,
+        tops=read_tops(paths, keywords, compared),
         single=structure_of(settings["layout"]) == "texts")
 
 

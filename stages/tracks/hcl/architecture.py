@@ -2,36 +2,20 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from stages.artifacts.paths import DatasetPaths, ModelPaths
+from stages.artifacts.paths import DatasetPaths
 from stages.data.schemas.items import EXAMPLES
 from stages.data.schemas.texts import TEXTS
 from stages.graph.schemas.graph import NODES
 from stages.keywords.schemas.keywords import KEYWORDS
+from stages.tracks.starts import Start
 from stages.tracks.training import Training
 
 # What every architecture is trained on; an architecture may read further tables of the data set.
 TABLES = (EXAMPLES, TEXTS, KEYWORDS, NODES)
-
-
-@dataclass(frozen=True)
-class GivenStart:
-    """A folder that :func:`stages.tracks.hcl.starts.write_start` has written.
-
-    Attributes:
-        folder: relative to the project's.
-    """
-
-    folder: Path
-
-    @property
-    def name(self) -> str:
-        """As cards and metadata have it."""
-        return self.folder.as_posix()
 
 
 @dataclass(frozen=True)
@@ -63,7 +47,7 @@ class HclRow:
     node_vectors: Mapping[str, Any]
     graph: Mapping[str, Any]
     structure: str
-    init_from: ModelPaths | GivenStart | None = None
+    init_from: Start | None = None
 
 
 @dataclass(frozen=True)

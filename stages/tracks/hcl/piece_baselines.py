@@ -18,10 +18,11 @@ from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import sha256_of
 from stages.runtime.seeds import derived_seed
 from stages.runtime.training import loop_settings
-from stages.tracks.hcl.architecture import TABLES, Architecture, GivenStart, HclRow
+from stages.tracks.hcl.architecture import TABLES, Architecture, HclRow
 from stages.tracks.hcl.batches import Marks, TripleBatches
 from stages.tracks.hcl.pieces import PieceOrigin
 from stages.tracks.hcl.trained import items_table
+from stages.tracks.starts import GivenStart
 from stages.tracks.trained import ModelFolder, best_values, model_card
 from stages.tracks.training import OpenBar, Training
 

@@ -1,4 +1,4 @@
-"""Starts that come from elsewhere: what a model has trained beside its encoder, in half precision (``data/start``)."""
+"""Starts that come from elsewhere: what a model has trained beside its encoder, in half precision."""
 
 import json
 from pathlib import Path
@@ -15,8 +15,8 @@ from stages.artifacts.tables import write_json
 from stages.encoders import ResolvedEncoder, resolve_encoder
 from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import sha256_of
-from stages.tracks.hcl.architecture import GivenStart
 from stages.tracks.hcl.lookup import load_lookup
+from stages.tracks.starts import GivenStart
 
 _FACTS, _WEIGHTS = "start.json", "start.safetensors"
 

@@ -7,19 +7,19 @@ will be evaluated on. With runtime.processes above 1, or under torchrun, several
 
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from stages.artifacts.paths import DatasetPaths, ModelPaths
+from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import read_frame
 from stages.data.layouts.registry import structure_of
 from stages.runtime.memory import keep_freed_memory
 from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.settings import Params
 from stages.runtime.training import processes
-from stages.tracks.hcl.architecture import TABLES, GivenStart, HclRow
+from stages.tracks.hcl.architecture import TABLES, HclRow
 from stages.tracks.hcl.architectures import ARCHITECTURES
 from stages.tracks.hcl.items import joined_items
+from stages.tracks.starts import start_of
 from stages.tracks.training import Training, train
 
 STAGE = "train_hcl"
@@ -32,20 +32,13 @@ def _prepared(params: Params, name: str) -> Callable[[int], Training[Any]]:
     items = joined_items(examples, texts, keywords, nodes)
 
     def of_seed(seed: int) -> Training[Any]:
-        start = _start(model.init_from, params, name, seed)
+        start = start_of(model.init_from, params, name, seed)
         row = HclRow(name, paths, seed, values, items, nodes, str(texts["language"].iloc[0]), params.encoder.source,
                      params.node_vectors.plain(), params.graph.plain(),
                      structure_of(params.datasets[model.dataset].layout), start)
         return ARCHITECTURES[values["architecture"]].prepared(row)
 
     return of_seed
-
-
-def _start(named: str | None, params: Params, name: str, seed: int) -> ModelPaths | GivenStart | None:
-    if named is None:
-        return None
-    kind, _, folder = named.partition(":")
-    return GivenStart(Path(folder)) if kind == "path" else ModelPaths(named, params.earlier_seed(name, seed))
 
 
 def _work(process: StageProcess) -> None:

@@ -19,9 +19,11 @@ from stages.runtime.training import loop_settings
 from stages.tracks.pgkpr.batches import PairBatches
 from stages.tracks.pgkpr.keywords import Rule, fixed_masks, training_passes
 from stages.tracks.pgkpr.lookup import TrainedOn
+from stages.tracks.pgkpr.starts import begin, described
 from stages.tracks.pgkpr.task import RewriteTask
 from stages.tracks.pgkpr.trained import TrainedRewriter, folder_of
 from stages.tracks.pgkpr.vocabulary import Vocabulary
+from stages.tracks.starts import Start
 from stages.tracks.training import OpenBar, Training
 
 # Names the seeds of what is drawn.
@@ -42,6 +44,7 @@ class PgkprRow:
         max_length: words of a text that are read and taught.
         tables: files that both tables are of.
         models: that keywords were found by, and their descriptions.
+        init_from: trained model that it starts from, or a start from elsewhere.
     """
 
     name: str
@@ -53,6 +56,7 @@ class PgkprRow:
     max_length: int
     tables: Sequence[Path]
     models: dict[str, Any]
+    init_from: Start | None = None
 
 
 def without_keywords(by: Rule) -> None:
@@ -80,13 +84,20 @@ class RewriterArchitecture:
     bag: bool = False
 
     def prepared(self, row: PgkprRow) -> Training[TrainedRewriter]:
-        """Return the training of ``row``."""
+        """Return the training of ``row``.
+
+        Raises:
+            InputError: what it starts from is not to be had.
+        """
         values, keywords = self.with_own_rate(row.values), row.values["keywords"]
         rule = self.rule(keywords["by"])
         on = TrainedOn(row.dataset, rule, rule == "attribution" and keywords["mark_all"], row.max_length)
         return Training([__name__, self.model.__module__], self.name, values["training"], row.tables,
-                        partial(self.run, row.pairs, row.vocabulary, values, row.max_length, row.seed),
-                        partial(folder_of, row.name, self.title, on, values), row.models,
+                        partial(self.run, row.pairs, row.vocabulary, values, row.max_length, row.seed,
+                                start=row.init_from),
+                        partial(folder_of, row.name, self.title, on, values,
+                                None if row.init_from is None else row.init_from.name),
+                        {**row.models, **described(row.init_from)},
                         {"rate": self.rate, "rule": rule, "bag": self.bag})
 
     def with_own_rate(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,7 +106,8 @@ class RewriterArchitecture:
         return {**values, "training": {**training, "learning_rate": training["learning_rate"] or self.rate}}
 
     def run(self, pairs: pd.DataFrame, vocabulary: Vocabulary, values: Mapping[str, Any], max_length: int, seed: int,
-            store: CheckpointStore, device: str = "cpu", open_bar: OpenBar | None = None) -> TrainedRewriter:
+            store: CheckpointStore, device: str = "cpu", open_bar: OpenBar | None = None,
+            start: Start | None = None) -> TrainedRewriter:
         """Train a model on the training pairs and keep the epoch of smallest validation loss.
 
         Validation reads keywords as the model will be used where that is one way: by attribution from the source
@@ -110,14 +122,18 @@ class RewriterArchitecture:
             store: keeps the training's state.
             device: ``cpu`` or ``cuda``.
             open_bar: given steps in all and done, returns a progress bar.
+            start: whose weights this model takes over where both have them.
 
         Raises:
-            InputError: no training or no validation pair, or rows that do not belong together.
+            InputError: no training or no validation pair, rows that do not belong together, or a ``start`` that has
+                nothing for this model.
         """
         training = values["training"]
         train, validation = self.batches(pairs, vocabulary, values, max_length, seed)
         torch.manual_seed(derived_seed(seed, STAGE, "weights"))
         model = self.model(RewriterConfig.from_params(values, vocabulary.size, max_length))
+        if start is not None:
+            begin(model, vocabulary, start)
         nn.Module.to(model, device)
         task = RewriteTask(model, train, validation, training["learning_rate"], training["micro_batch"],
                            training["batch_size"])

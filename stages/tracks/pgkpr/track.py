@@ -9,4 +9,4 @@ PGKPR = Track(
     "pgkpr", "PGKPR", {"paraphrase_items": "paraphrase_items", "vocabulary": "paraphrase_items"},
     prepared_by="paraphrase_items",
     schemas={"items": ITEMS, "predictions": PREDICTIONS, "scores": PARAPHRASE_SCORES},
-    unread={"samples": "draw nothing"})
+    after="init_from", exports=True, unread={"samples": "draw nothing"})

@@ -19,6 +19,7 @@ from stages.tracks.pgkpr.architecture import STAGE, PgkprRow
 from stages.tracks.pgkpr.architectures import ARCHITECTURES
 from stages.tracks.pgkpr.schemas import PARAPHRASE_ITEMS, VOCABULARY
 from stages.tracks.pgkpr.vocabulary import Vocabulary
+from stages.tracks.starts import start_of
 from stages.tracks.training import Training, train
 
 TABLES = (PARAPHRASE_ITEMS, VOCABULARY)
@@ -30,7 +31,8 @@ def _prepared(params: Params, name: str) -> Callable[[int], Training[Any]]:
     pairs, words = (read_frame(path, schema) for path, schema in zip(tables, TABLES, strict=True))
     vocabulary, models = Vocabulary.from_frame(words), read_metadata(tables[0]).get("models", {})
     return lambda seed: ARCHITECTURES[values["architecture"]].prepared(
-        PgkprRow(name, dataset, seed, values, pairs, vocabulary, params.paraphrase_items.max_length, tables, models))
+        PgkprRow(name, dataset, seed, values, pairs, vocabulary, params.paraphrase_items.max_length, tables, models,
+                 start_of(params.models.pgkpr[name].init_from, params, name, seed)))
 
 
 def _work(process: StageProcess) -> None:

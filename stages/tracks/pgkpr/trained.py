@@ -73,7 +73,8 @@ def strongest_word(words: Sequence[str], scores: Sequence[float]) -> str | None:
     return min(named)[1] if named else None
 
 
-def folder_of(name: str, title: str, on: TrainedOn, values: Mapping[str, Any], trained: TrainedRewriter) -> ModelFolder:
+def folder_of(name: str, title: str, on: TrainedOn, values: Mapping[str, Any], start: str | None,
+              trained: TrainedRewriter) -> ModelFolder:
     """Return what a trained rewriter leaves behind.
 
     Args:
@@ -81,17 +82,18 @@ def folder_of(name: str, title: str, on: TrainedOn, values: Mapping[str, Any], t
         title: of its architecture.
         on: where it came from.
         values: plain values of the block ``train_pgkpr``, its learning rate filled in.
+        start: name of what it started from; None for weights drawn anew.
         trained: what :meth:`stages.tracks.pgkpr.architecture.RewriterArchitecture.run` returned.
     """
     metrics, pairs = training_metrics(trained), trained.pairs
     tables = [Table("items", plain_items(pairs), ITEMS),
               Table("paraphrase_items", pairs[pairs["split"] != "train"], PARAPHRASE_ITEMS),
               Table("vocabulary", trained.vocabulary.to_frame(), VOCABULARY)]
-    return ModelFolder(_card(name, title, on, values, trained, metrics), notes_of(trained.vocabulary, on), tables,
-                       metrics)
+    return ModelFolder(_card(name, title, on, values, start, trained, metrics), notes_of(trained.vocabulary, on),
+                       tables, metrics)
 
 
-def _card(name: str, title: str, on: TrainedOn, values: Mapping[str, Any], trained: TrainedRewriter,
+def _card(name: str, title: str, on: TrainedOn, values: Mapping[str, Any], start: str | None, trained: TrainedRewriter,
           metrics: Mapping[str, Any]) -> str:
     training, history = values["training"], trained.history
     weights = ", ".join(f"{weight:g} {part}" for part, weight in part_weights(trained.model.config).items()
@@ -102,7 +104,8 @@ def _card(name: str, title: str, on: TrainedOn, values: Mapping[str, Any], train
         f"{name}: {title}", "text-generation",
         f"Rewrites a sentence. Trained by Keycontrast on the data set `{on.dataset}`: {metrics['pairs']['train']} "
         f"pairs, {metrics['pairs']['validation']} for selection.",
-        [f"Best epoch {history.best_epoch} of {training['epochs']}: {best_values(history)}",
+        [*([] if start is None else [f"Weights at the start: those of {start}, where both have them"]),
+         f"Best epoch {history.best_epoch} of {training['epochs']}: {best_values(history)}",
          f"Loss: {weights}",
          f"Keywords: {_KEYWORDS[on.keywords]}",
          f"{metrics['parameters']} parameters; vocabulary: {kinds}; {on.max_length} words of a text are read",

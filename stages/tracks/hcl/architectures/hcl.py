@@ -16,7 +16,6 @@ from models.hcl import HclConfig, HclModel, KeywordGraph
 from models.hcl.objective import annealing_end
 from models.hcl.warm_start import InitReport, init_from
 from models.training import CheckpointStore, fit
-from stages.artifacts.paths import ModelPaths
 from stages.artifacts.tables import read_frame, read_metadata, read_table
 from stages.data.schemas.items import EXAMPLES
 from stages.encoders import ResolvedEncoder, resolve_encoder
@@ -27,13 +26,14 @@ from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import sha256_of
 from stages.runtime.seeds import derived_seed
 from stages.runtime.training import loop_settings
-from stages.tracks.hcl.architecture import TABLES, Architecture, GivenStart, HclRow
+from stages.tracks.hcl.architecture import TABLES, Architecture, HclRow
 from stages.tracks.hcl.batches import TripleBatches
 from stages.tracks.hcl.lookup import TrainedOn, UnseenKeywords, load_lookup, notes_of
 from stages.tracks.hcl.sight import GraphTables, Sight, sight_of
 from stages.tracks.hcl.starts import read_start
 from stages.tracks.hcl.task import HclTask, ValidationNoise
 from stages.tracks.hcl.trained import TrainedHcl, items_table, training_card, training_metrics
+from stages.tracks.starts import GivenStart, Start
 from stages.tracks.trained import ModelFolder
 from stages.tracks.training import OpenBar, Training
 
@@ -177,8 +177,7 @@ def keyword_graph(nodes: pd.DataFrame, edges: pd.DataFrame, node_vectors: pd.Dat
     return KeywordGraph.from_edges(torch.from_numpy(np.stack(vectors["vector"].to_numpy())), *columns)
 
 
-def _start(paths: ModelPaths | GivenStart | None,
-           encoder: ResolvedEncoder) -> tuple[HclModel | None, dict[str, Any]]:
+def _start(paths: Start | None, encoder: ResolvedEncoder) -> tuple[HclModel | None, dict[str, Any]]:
     """Return a trained model and its description; nothing for None.
 
     Raises:

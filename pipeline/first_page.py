@@ -1,0 +1,35 @@
+"""A first page: keywords and graph of a data set, as soon as there are any, beside the artifacts that DVC keeps.
+
+It is made with the report's own templates from what is final by then, and may be deleted at any time.
+"""
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+from stages.artifacts.paths import ARTIFACTS
+from stages.artifacts.tables import atomic_file
+from stages.results.page.context import build
+from stages.results.page.material import gather_first
+from stages.results.page.rendering import html
+from stages.runtime.settings import read_params
+
+FOLDER = ARTIFACTS / "first_page"
+_DRAWS = threading.Lock()  # matplotlib's settings are those of the process
+
+
+def write_first_page(dataset: str) -> Path:
+    """Write the page of ``dataset``; the same artifacts give the same bytes, whatever else there is of it.
+
+    Returns:
+        Where it is.
+
+    Raises:
+        InputError: an artifact cannot be read.
+    """
+    with _DRAWS:
+        page = replace(build(gather_first(read_params(), dataset), examples=0), first=True)
+    path = FOLDER / f"{dataset}.html"
+    with atomic_file(path) as temporary:
+        temporary.write_text(html(page), encoding="utf-8")
+    return path

@@ -1,0 +1,166 @@
+"""Starts of rewriters: a model of the track, or one that was exported, whose words are found by their spelling."""
+
+import json
+import re
+from io import StringIO
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import tiny_rewriters
+import torch
+import yaml
+from rich.console import Console
+from safetensors.torch import load_file
+
+from models.rewriters.auto import rewriter_of
+from models.rewriters.config import RewriterConfig
+from models.rewriters.warm_start import init_from
+from pipeline.export import export_model
+from pipeline.schemas import SCHEMAS
+from stages.artifacts.paths import DatasetPaths, ModelPaths
+from stages.artifacts.tables import Provenance, write_table
+from stages.params import load_params, parse_params
+from stages.runtime.errors import InputError
+from stages.tracks.pgkpr import generate, train
+
+FIRST = {"first": {"dataset": "tiny"}, "lstm": {"dataset": "tiny", "overrides": {"architecture": "residual_lstm"}}}
+BY_TOKEN = ("embedder.words.weight", "generator.weight", "generator.bias", "reconstruction.output.weight",
+            "reconstruction.output.bias")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("project")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        tiny_rewriters.write_project(folder, FIRST, training={"learning_rate": None})
+        assert train.main(["first"]) == train.main(["lstm"]) == 0
+        said = StringIO()
+        export_model(load_params(), "first", folder / "given", Console(file=said))
+        assert "models.pgkpr.NAME.init_from: path:" in said.getvalue()
+    return folder
+
+
+@pytest.fixture()
+def inside(project, monkeypatch):
+    monkeypatch.chdir(project)
+    before = (project / "params.yaml").read_text()
+
+    def add(name, **model):
+        params = yaml.safe_load(before)
+        params["models"]["pgkpr"][name] = {"dataset": "tiny", **model}
+        params["runs"] = {"pgkpr": {name: {"model": name}}}
+        (project / "params.yaml").write_text(yaml.safe_dump(params))
+        return train.main([name])
+
+    yield add
+    (project / "params.yaml").write_text(before)
+
+
+def weights(name):
+    return load_file(ModelPaths(name, 13).weights / "model.safetensors")
+
+
+def test_a_row_of_no_epoch_is_the_start_itself(inside):
+    assert inside("still", init_from="path:given", overrides={"training": {"epochs": 0}}) == 0
+    given, found = load_file("given/model.safetensors"), weights("still")
+    assert given.keys() == found.keys() and {value.dtype for value in given.values()} == {torch.float16}
+    for name, value in given.items():
+        torch.testing.assert_close(found[name], value.float(), rtol=0, atol=0, msg=name)
+    history = pd.read_csv(ModelPaths("still", 13).history)
+    assert history["epoch"].tolist() == [0] and history["validation_generation"].notna().all()
+    metrics = json.loads(ModelPaths("still", 13).metrics.read_text())
+    first = json.loads(ModelPaths("first", 13).metrics.read_text())
+    assert metrics["validation"]["generation"] == pytest.approx(first["validation"]["generation"], rel=1e-2)
+    assert "Weights at the start: those of given" in (ModelPaths("still", 13).weights / "README.md").read_text()
+    assert generate.main(["still"]) == 0
+
+
+def test_a_row_goes_on_from_another_model_of_the_track(inside):
+    assert inside("onward", init_from="first", overrides={"training": {"epochs": 1, "learning_rate": 1e-9}}) == 0
+    for name, value in weights("first").items():
+        torch.testing.assert_close(weights("onward")[name], value, rtol=0, atol=1e-6)
+
+
+def test_the_plain_transformer_takes_what_it_shares(inside):
+    still = {"architecture": "transformer", "training": {"epochs": 0}}
+    assert inside("plain", init_from="path:given", overrides=still) == 0
+    given = load_file("given/model.safetensors")
+    for name, value in weights("plain").items():
+        torch.testing.assert_close(value, given[name].float(), rtol=0, atol=0)
+
+
+def test_words_are_found_by_their_spelling(inside):
+    path, whole = DatasetPaths("tiny").table("vocabulary"), tiny_rewriters.vocabulary_frame()
+    own = pd.concat([whole[whole["kind"] != "word"], whole[whole["kind"] == "word"][:0:-1]])  # other order, one less
+    own = own.assign(token_id=range(len(own))).astype({"token_id": "int32"})
+    own.loc[own.index[-1], "token"] = "walrus"
+    try:
+        write_table(path, SCHEMAS["vocabulary"], own, Provenance("test", "0"))
+        assert inside("other", init_from="path:given", overrides={"training": {"epochs": 0}}) == 0
+    finally:
+        write_table(path, SCHEMAS["vocabulary"], whole, Provenance("test", "0"))
+    given, found = load_file("given/model.safetensors"), weights("other")
+    numbers = {token: number for number, token in enumerate(whole["token"])}
+    for name in BY_TOKEN:
+        assert found[name].isfinite().all()
+        for number, token in enumerate(own["token"]):
+            if token != "walrus":
+                torch.testing.assert_close(found[name][number], given[name][numbers[token]].float(), rtol=0, atol=0)
+    assert not torch.equal(found["embedder.words.weight"][-1], torch.zeros(16))
+
+
+def test_a_model_of_other_sizes_has_nothing(inside, capsys):
+    narrow = {"sizes": {"width": 8}}
+    for name, overrides in (("narrow", narrow), ("lstm2", {"architecture": "residual_lstm"})):
+        assert inside(name, init_from="path:given", overrides=overrides) == 1
+        assert re.search(r"init_from is given, and a model of architecture pgkpr and width 16 has nothing for one of "
+                         r"\w+ and width \d+. Give both the same", capsys.readouterr().err)
+
+
+def test_rows_of_tokens_alone_are_no_start():
+    torch.manual_seed(0)
+    one, other = (rewriter_of(RewriterConfig.from_params(tiny_rewriters.settings(sizes={"layers": n}), 40, 8))
+                  for n in (1, 2))
+    left = init_from(other, one, torch.arange(40))
+    assert left and all(".1." in name for name in left)
+
+
+def test_a_damaged_start_is_refused(inside, capsys):
+    file = Path("given/model.safetensors")
+    whole = file.read_bytes()
+    try:
+        file.write_bytes(whole[:-40])
+        assert inside("odd", init_from="path:given") == 1
+        assert "given/model.safetensors: not as it was" in capsys.readouterr().err
+        Path("given/digests.json").rename("given/kept")
+        assert inside("odd", init_from="path:given") == 1
+        assert "given: the start is damaged" in capsys.readouterr().err
+        file.unlink()
+        assert inside("odd", init_from="path:given") == 1
+        assert "init_from is given, and given/model.safetensors is not there" in capsys.readouterr().err
+    finally:
+        file.write_bytes(whole)
+        Path("given/kept").rename("given/digests.json")
+
+
+@pytest.mark.parametrize(("models", "message"), [
+    ({"a": {"init_from": "b"}, "b": {"init_from": "a"}}, "models.pgkpr.a.init_from: the model would start from itself"),
+    ({"a": {"init_from": "a"}}, "models.pgkpr.a.init_from: the model would start from itself, by way of a"),
+    ({"a": {"init_from": "frist"}}, "models.pgkpr.a.init_from: no model 'frist'; did you mean 'first'?")])
+def test_beginnings_are_checked(project, models, message):
+    params = yaml.safe_load((project / "params.yaml").read_text())
+    params["models"]["pgkpr"] |= {name: {"dataset": "tiny", **model} for name, model in models.items()}
+    with pytest.raises(InputError, match=re.escape(message)):
+        parse_params(params, "params")
+
+
+def test_dvc_watches_what_a_model_starts_from(project):
+    params = yaml.safe_load((project / "params.yaml").read_text())
+    params["models"]["pgkpr"] |= {"a": {"dataset": "tiny", "init_from": "path:given"},
+                                  "b": {"dataset": "tiny", "init_from": "first", "seeds": [13, 14]}}
+    found = parse_params(params, "params").models.pgkpr
+    assert [found[name].starts_from for name in ("first", "a", "b")] == [
+        "models/rewriters/base.py", "given", "artifacts/models/first"]
+    assert found["b"].earlier_seeds == [13, 13]
