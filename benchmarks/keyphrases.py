@@ -1,15 +1,19 @@
 """Exact-match F1 at 5, 10 and 15 of our rankings, of pytextrank and of YAKE on documents with gold keyphrases.
 
-Reads DIR/inspec/test.parquet (title, abstract, keys_uncontrolled) and DIR/keyphrase_semeval2017/all.parquet (text,
-keys), as far as they are there; --input takes any Parquet file with columns text and keys. All systems see the same
-tokens, parts of speech and texts, and are scored alike: Porter stems, macro average (stages/metrics/keyphrases.py).
+Reads DIR/inspec/test.parquet (title, abstract, keys_uncontrolled) and DIR/keyphrase_NAME/all.parquet (text, keys) of
+SemEval-2017, DUC-2001, Nguyen-2007 and SemEval-2010, as far as they are there; --input takes any Parquet file with
+columns text and keys. Of a text its first 512 words are read, which cuts news articles and papers. All systems see the
+same tokens, parts of speech and texts, and are scored alike: Porter stems, macro average
+(stages/metrics/keyphrases.py).
 """
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
@@ -30,11 +34,16 @@ from stages.runtime.errors import InputError
 from stages.runtime.log import configure
 
 CUTOFFS = (5, 10, 15)
+# Words between white space that are read of a text: of a paper title, abstract and the beginning of its introduction.
+WORDS = 512
+SETS = {"keyphrase_semeval2017": "SemEval-2017", "keyphrase_duc2001": "DUC-2001", "keyphrase_nguyen2007": "Nguyen-2007",
+        "keyphrase_semeval2010": "SemEval-2010"}
 RESULTS = Path("docs") / "results.md"
 BEGIN = "<!-- keyphrases: made by `python -m benchmarks.keyphrases --data DIR --write` -->"
 END = "<!-- /keyphrases -->"
 # More than are scored, since phrases that differ in endings alone count once.
 _PHRASES = 40
+_WORD = re.compile(r"\S+")
 
 
 @dataclass(frozen=True)
@@ -50,22 +59,22 @@ Phrases = list[list[str]]
 
 
 def corpora(folder: Path) -> list[Corpus]:
-    """Return Inspec's test part and SemEval-2017 as far as they lie in ``folder``.
+    """Return Inspec's test part and the further sets as far as they lie in ``folder``.
 
     Raises:
-        InputError: neither is there.
+        InputError: none is there.
     """
     found = []
-    inspec, semeval = folder / "inspec" / "test.parquet", folder / "keyphrase_semeval2017" / "all.parquet"
+    inspec = folder / "inspec" / "test.parquet"
     if inspec.exists():
         table = pq.read_table(inspec)
         texts = [f"{title}. {abstract}" for title, abstract in zip(table["title"].to_pylist(),
                                                                   table["abstract"].to_pylist(), strict=True)]
         found.append(Corpus("Inspec, test", texts, table["keys_uncontrolled"].to_pylist()))
-    if semeval.exists():
-        found.append(read_corpus(semeval, "SemEval-2017"))
+    found += [read_corpus(path, name) for place, name in SETS.items()
+              if (path := folder / place / "all.parquet").exists()]
     if not found:
-        raise InputError(f"{folder}: holds neither inspec/test.parquet nor keyphrase_semeval2017/all.parquet. Name the "
+        raise InputError(f"{folder}: holds neither inspec/test.parquet nor all.parquet in {', '.join(SETS)}. Name the "
                          f"folder that does, or give a file of your own with --input.")
     return found
 
@@ -80,7 +89,13 @@ def read_corpus(path: Path, name: str) -> Corpus:
     for column in ("text", "keys"):
         if column not in table.column_names:
             raise InputError(f"{path}: no column {column!r}; it has {', '.join(table.column_names)}.")
-    return Corpus(name, table["text"].to_pylist(), table["keys"].to_pylist())
+    return Corpus(name, [first_words(text) for text in table["text"].to_pylist()], table["keys"].to_pylist())
+
+
+def first_words(text: str, words: int = WORDS) -> str:
+    """Return the beginning of ``text`` up to the end of its ``words``-th word, white space as it is."""
+    ends = [match.end() for match in islice(_WORD.finditer(text), words)]
+    return text[:ends[-1]] if ends else text
 
 
 def systems(language: str = "en") -> dict[str, Callable[[pa.Table, Sequence[str]], Phrases]]:

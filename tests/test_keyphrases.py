@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.keyphrases import main
+from benchmarks.keyphrases import WORDS, corpora, first_words, main
 from benchmarks.shared_keywords import shares
 from stages.metrics.keyphrases import keyphrase_scores, stemmed_phrases
 
@@ -58,6 +58,17 @@ def test_all_systems_are_scored_on_a_file_of_ones_own(tmp_path, capsys):
 def test_missing_corpora_are_named(arguments, message, capsys):
     assert main(arguments) == 1
     assert message in capsys.readouterr().err
+
+
+def test_the_sets_that_are_there_are_read_each_text_as_far_as_it_counts(tmp_path):
+    for name, text in (("keyphrase_nguyen2007", " a b\n" * WORDS), ("keyphrase_duc2001", "One  story.\n")):
+        (tmp_path / name).mkdir()
+        pq.write_table(pa.table({"text": [text, ""], "keys": [["a"], ["b"]]}), tmp_path / name / "all.parquet")
+    found = corpora(tmp_path)
+    assert [(corpus.name, corpus.texts[0]) for corpus in found] == [
+        ("DUC-2001", "One  story."), ("Nguyen-2007", (" a b\n" * (WORDS // 2))[:-1])]
+    assert found[0].texts[1] == "" and found[0].gold == [["a"], ["b"]]
+    assert first_words("a b c", 2) == "a b"
 
 
 def test_a_file_without_gold_keys_is_refused(tmp_path, capsys):
