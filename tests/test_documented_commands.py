@@ -139,7 +139,7 @@ def check_dvc(command):
 
 
 def check_make(command):
-    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert {word for word in command.words[1:] if "=" not in word} <= set(targets)
 
 

@@ -531,3 +531,9 @@ def test_a_model_leaves_the_preset_of_its_block(sample, track, preset, switch, c
     found = params.model(track).model_dump()
     (group, values), (place, name, value) = next(iter(switch.items())), kept
     assert values.items() <= found[group].items() and found[place][name] == value and found["preset"] is None
+
+
+def test_a_message_quotes_the_beginning_of_a_long_value(sample):
+    sample["seed"] = "a" * 5000
+    lines = refused(sample)
+    assert "found '" + "a" * 79 + "... (5,002 characters)." in lines[0] and max(map(len, lines)) < 300

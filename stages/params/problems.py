@@ -14,6 +14,8 @@ from stages.runtime.errors import nearest
 
 # Blocks that data sets, models and runs lay values of their own over.
 _LAID_OVER = (Ingest, TrainHcl, GenerateHcl, TrainPgkpr, GeneratePgkpr, TrainClld)
+# Characters of a value that a message quotes.
+_LONGEST = 80
 # Names that were valid once.
 _GONE = {"checkpoint_steps": "no longer a setting; take it out. runtime.checkpoint_minutes says how often a training "
                              "is saved.",
@@ -41,10 +43,16 @@ def problem_lines(error: ValueError, place: str = "", model: type[BaseModel] | N
             lines += message.split("\n") if "\n" in message or not where else [f"{where}: {message}"]
         elif item["type"] == "literal_error":
             names = re.findall(r"'([^']+)'", item["ctx"]["expected"])
-            lines.append(f"{where}: no value is called {item['input']!r}; {nearest(str(item['input']), names)}")
+            lines.append(f"{where}: no value is called {_shown(item['input'])}; {nearest(str(item['input']), names)}")
         else:
-            lines.append(f"{where}: {item['msg']}, found {item['input']!r}.")
+            lines.append(f"{where}: {item['msg']}, found {_shown(item['input'])}.")
     return lines
+
+
+def _shown(value: Any) -> str:
+    """Return a value as a message has it: a seed of forty thousand characters stands there once for each row."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text):,} characters)"
 
 
 def _model_of(error: ValidationError) -> type[BaseModel] | None:
