@@ -520,7 +520,7 @@ def test_a_model_leaves_the_preset_of_its_block(sample, track, preset, switch, c
     content = with_pgkpr(sample)
     block = {name: value for name, value in sample.get(f"train_{track}", {}).items() if name in ("sizes", "training")}
     content[f"train_{track}"] = {**block, "preset": preset}
-    content["models"][track] = {track: {"dataset": "sample", "overrides": switch}}      # the sample's begin with a start
+    content["models"][track] = {track: {"dataset": "sample", "overrides": switch}}  # the sample's begin with a start
     content["runs"][track] = {track: {"model": track}}
     content.pop("probes", None)
     assert refused(content) == [f"models.{track}.{track}.overrides: preset {preset} of all models contradicts 1 of the "
