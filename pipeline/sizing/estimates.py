@@ -27,7 +27,7 @@ from stages.tracks.cost import Extent, Kind
 from stages.tracks.registry import TRACKS, all_models, all_runs, seeds_of_stage
 
 # Seconds of a stage before and after its own work, DVC's included: with torch to be loaded, and without.
-START_TORCH, START_PLAIN = 6.0, 2.0
+START_TORCH, START_PLAIN = 1.5, 0.7
 # What trainings cost, by stage.
 _TRAININGS = {**COSTS, **{track.trained_by: track.cost for track in TRACKS.values()}}
 LAUNCH = 0.03     # seconds that a micro-batch takes on a GPU at least

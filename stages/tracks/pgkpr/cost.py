@@ -82,4 +82,4 @@ def _work(params: "Params", name: str, extent: Extent) -> Work:
                       extent.train * passes)
 
 
-COST = Cost({"few cores": 2.5e10, "many cores": 2.5e10, "GPU": 3e12, "large GPU": 1e13}, _sizes, _work)
+COST = Cost({"few cores": 5e10, "many cores": 5e10, "GPU": 3e12, "large GPU": 1e13}, _sizes, _work)
