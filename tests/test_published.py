@@ -140,6 +140,7 @@ NO_CONTRAST = {"contrasts": {name: {"weight": 0} for name in ("instance", "keywo
     ({}, "Ours"),
     ({"training": {"epochs": 1}, "keyword": {"kw_anchor": "output"}}, "Ours"),
     ({"graph": {"iterations": 0}}, "w/o graph"),
+    ({"graph": {"iterations": 0}, "contrasts": {"keyword": {"weight": 0}}}, "w/o graph"),
     (NO_KEYWORD, "w/o keyword"),
     ({**NO_KEYWORD, "graph": {"iterations": 0}, "contrasts": {"keyword": {"weight": 0.0}}}, "w/o keyword"),
     ({"contrasts": {"mahalanobis": {"weight": 0.0}}}, "w/o MA"),
@@ -306,3 +307,11 @@ def test_rows_of_pgkpr_are_those_of_the_data_set():
     assert PGKPR.published_rows(PGKPR.row(NO_CON, {}), "mscoco") == [PGKPR_TABLES["3b"].rows["w/o L_con"]]
     assert PGKPR.published_rows(PGKPR.row({}, {}), "mscoco") == [PGKPR_TABLES["2b"].rows["PGKPR"]]
     assert names_of(PGKPR, {}, {}, None) == names_of(PGKPR, {}, {}, "douban") == []
+
+
+@pytest.mark.parametrize("track", [HCL, PGKPR], ids=lambda track: track.name)
+def test_a_row_of_no_epoch_is_no_row_of_the_paper(track):
+    whole, start = (track.row({"training": {"epochs": epochs}}, {}) for epochs in (3, 0))
+    assert track.names.label(start) == f"{track.names.label(whole)}, as it starts"
+    assert track.published_rows(whole, "qqp" if track is HCL else "mscoco")
+    assert not track.published_rows(start, "qqp" if track is HCL else "mscoco")

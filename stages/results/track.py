@@ -75,6 +75,18 @@ class Row:
     switches: frozenset[str] = frozenset()
 
 
+def untrained(settings: Mapping[str, Any]) -> frozenset[str]:
+    """Return the switch of a row of no epoch, which is what the others started from; nothing for others.
+
+    >>> sorted(untrained({"training": {"epochs": 0}}))
+    ['as it starts']
+
+    Args:
+        settings: of a model, nested like the block of its training.
+    """
+    return frozenset({"as it starts"} if settings.get("training", {}).get("epochs") == 0 else ())
+
+
 @dataclass(frozen=True)
 class Names:
     """What rows are called: architectures, parts that may be off, and other switches, in words; others as they are.

@@ -10,7 +10,17 @@ from stages.metrics.registered import family
 from stages.metrics.resampling import Statistic
 from stages.metrics.systems import corpus_statistics
 from stages.results.published import paper
-from stages.results.track import ADDED, Compared, Names, Question, Row, SharesLayout, TableLayout, TrackResults
+from stages.results.track import (
+    ADDED,
+    Compared,
+    Names,
+    Question,
+    Row,
+    SharesLayout,
+    TableLayout,
+    TrackResults,
+    untrained,
+)
 from stages.results.tracks.texts import AS_HCL, CUMULATIVE, FLOORS_SAID, VARIETY, item_statistics
 from stages.tracks.hcl import track
 
@@ -85,7 +95,7 @@ def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
         return Row(architecture, frozenset({_SCRATCH if source is None else f"from {source}"} if source != "" else ()))
     other = {f"{name} {decode[name]}" for name, usual in _USUAL.items() if decode.get(name, usual) != usual}
     return Row(architecture, removed_parts(settings) | _added_contrasts(settings) | _seen(settings) |
-               _impostors(settings) | other)
+               _impostors(settings) | untrained(settings) | other)
 
 
 def removed_parts(settings: Mapping[str, Any]) -> frozenset[str]:
@@ -106,7 +116,10 @@ def removed_parts(settings: Mapping[str, Any]) -> frozenset[str]:
     if value("keyword", "condition") is False:
         # Without keywords there is neither a graph nor a contrast over them.
         return frozenset({"keyword"} | found - _OF_KEYWORDS)
-    return frozenset(found | ({"graph"} if value("graph", "iterations") == 0 else set()))
+    if value("graph", "iterations") == 0:
+        # Nothing then moves the vectors that the contrast of keywords compares: its weight changes no other term.
+        return frozenset({"graph"} | found - {"keyword contrast"})
+    return frozenset(found)
 
 
 def _added_contrasts(settings: Mapping[str, Any]) -> frozenset[str]:

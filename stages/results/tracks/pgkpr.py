@@ -12,7 +12,7 @@ from stages.metrics.registered import family
 from stages.metrics.resampling import Statistic
 from stages.metrics.systems import corpus_statistics
 from stages.results.published import paper
-from stages.results.track import Compared, Names, Question, Row, TableLayout, TrackResults
+from stages.results.track import Compared, Names, Question, Row, TableLayout, TrackResults, untrained
 from stages.results.tracks.texts import AS_HCL, CUMULATIVE, FLOORS_SAID, VARIETY, item_statistics
 from stages.tracks.pgkpr import track
 from stages.tracks.pgkpr.normalisation import as_words
@@ -81,7 +81,8 @@ def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
         switches |= {"psi"} if _by_psi(settings) else set()
     if architecture == "latent_bow" and settings.get("latent_bow", {}).get("gumbel"):
         switches = {"gumbel"}
-    return Row(architecture, frozenset(switches | ({given} - {keywords_of(settings, {})} if given else set())))
+    switches |= {given} - {keywords_of(settings, {})} if given else set()
+    return Row(architecture, untrained(settings) | switches)
 
 
 def keywords_of(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> str | None:
