@@ -14,7 +14,7 @@ from pipeline.running.environment import settle_environment
 from stages.params import load_params
 
 # A server, a command line, a worker and a flow, each of which imports Prefect.
-pytestmark = pytest.mark.timeout(1500)
+pytestmark = [pytest.mark.timeout(1500), pytest.mark.whole]
 
 
 @pytest.fixture

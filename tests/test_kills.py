@@ -1,7 +1,12 @@
 """Runs of a small project are killed at random: nothing lives on, nothing is half made, the end is the same."""
 
+import pytest
+
 from tests.harness.cases import draw
 from tests.harness.kills import QUICK, killed_project
+
+# Beside it stand a killed run of test_flow and a killed training of test_small_pipeline.
+pytestmark = pytest.mark.whole
 
 
 def test_killed_at_random_a_project_ends_as_if_it_never_had_been(tmp_path):

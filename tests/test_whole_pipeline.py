@@ -83,7 +83,7 @@ def test_another_file_in_the_folder_of_the_encoder_makes_stale_what_has_read_it(
     finally:
         encoder.write_bytes(kept)
     assert {"pair_classifier@tiny", "attribution@tiny", "node_vectors@tiny", "train_hcl@hcl"} <= stale
-    assert not {"ingest@tiny", "annotate@tiny", "textrank@tiny", "train_clld@ct"} & stale
+    assert not {"ingest@tiny", "annotate@tiny", "textrank@tiny"} & stale   # a classifier may read it, TextCNN or not
 
 
 def test_predictions_cover_the_test_split(twins):
