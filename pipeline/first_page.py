@@ -18,6 +18,11 @@ FOLDER = ARTIFACTS / "first_page"
 _DRAWS = threading.Lock()  # matplotlib's settings are those of the process
 
 
+def place_of(dataset: str) -> Path:
+    """Return where the first page of ``dataset`` lies, or will."""
+    return FOLDER / f"{dataset}.html"
+
+
 def write_first_page(dataset: str) -> Path:
     """Write the page of ``dataset``; the same artifacts give the same bytes, whatever else there is of it.
 
@@ -29,7 +34,7 @@ def write_first_page(dataset: str) -> Path:
     """
     with _DRAWS:
         page = replace(build(gather_first(read_params(), dataset), examples=0), first=True)
-    path = FOLDER / f"{dataset}.html"
+    path = place_of(dataset)
     with atomic_file(path) as temporary:
         temporary.write_text(html(page), encoding="utf-8")
     return path

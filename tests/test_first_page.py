@@ -2,11 +2,14 @@
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from report_artifacts import write_project
 
-from pipeline.first_page import write_first_page
+from pipeline import first_page
+from pipeline.first_page import place_of, write_first_page
+from pipeline.running import flows
 from stages.artifacts.paths import COMPARISON, MODELS, PREDICTED, RUNS, DatasetPaths
 from stages.runtime.errors import InputError
 
@@ -44,3 +47,22 @@ def test_a_graph_that_cannot_be_read_is_named(project):
     with pytest.raises(InputError, match="edges.parquet"):
         write_first_page("tiny")
     assert not Path("artifacts/first_page/tiny.html").exists()
+
+
+@pytest.mark.parametrize(("outcome", "there", "made"), [
+    ("done", True, True), ("restored", False, True), ("cached", False, True), ("cached", True, False),
+    ("failed", False, False), (None, False, False)])
+def test_it_is_made_with_the_graph_or_where_it_is_missing(tmp_path, monkeypatch, outcome, there, made):
+    monkeypatch.chdir(tmp_path)
+    if there:
+        place_of("tiny").parent.mkdir(parents=True)
+        place_of("tiny").write_text("earlier")
+    calls, said = [], []
+    monkeypatch.setattr(first_page, "write_first_page", lambda dataset: calls.append(dataset) or place_of(dataset))
+    session = SimpleNamespace(outcomes={"graph@tiny": outcome}, display=SimpleNamespace(say=said.append))
+    token = flows._SESSION.set(session)
+    try:
+        flows.make_first_page.fn(SimpleNamespace(name="graph@tiny", key="tiny"))
+    finally:
+        flows._SESSION.reset(token)
+    assert (calls, len(said)) == (["tiny"] * made, made)

@@ -273,11 +273,15 @@ def run_stage_instance(node: StageNode) -> State[Any]:
 
 @task(name="first page", task_run_name="first page of {node.key}", persist_result=False)
 def make_first_page(node: StageNode) -> None:
-    """Make the first page of the data set whose graph ``node`` has made, if it has, and say where it is."""
-    from pipeline.first_page import write_first_page
+    """Make the first page of the data set whose graph ``node`` has made, and say where it is.
+
+    Where the graph was there already, only a page that is missing is made: a command may have been killed before it.
+    """
+    from pipeline.first_page import place_of, write_first_page
 
     session = _SESSION.get()
-    if session.outcomes.get(node.name) not in ("done", "restored"):
+    outcome = session.outcomes.get(node.name)
+    if outcome not in ("done", "restored") and (outcome != "cached" or place_of(node.key).exists()):
         return
     try:
         session.display.say(f"First page, of keywords and graph: {write_first_page(node.key)}")
