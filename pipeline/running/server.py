@@ -61,10 +61,15 @@ def server_watched(lost: Callable[[str], None]) -> Iterator[None]:
 
     Prefect's client would try each of its requests for minutes, and then end in an error of its own; on a full disk
     server, DVC and logs fail in ways of their own.
+
+    Raises:
+        InputError: the block failed, and there is no server any more.
     """
     url, over = os.environ[_API_URL], threading.Event()
     way = (f"Its messages are in {_LOG}; give the same command again" if is_own_server() else
            f"Give the same command again once it runs, or without {_API_URL}: the command then has a server of its own")
+
+    ended = f"has ended, or answers no more. What is done is kept. {way}."
 
     def watch() -> None:
         failed = 0
@@ -75,13 +80,19 @@ def server_watched(lost: Callable[[str], None]) -> Iterator[None]:
                 return
             failed = 0 if _answers(url) else failed + 1
             if failed == _TRIES and not over.is_set():
-                lost(f"the Prefect server at {url} has ended, or answers no more. What is done is kept. {way}.")
+                lost(f"the Prefect server at {url} {ended}")
                 return
 
     thread = threading.Thread(target=watch, name="server-watch", daemon=True)
     thread.start()
     try:
         yield
+    except InputError:
+        raise
+    except Exception as error:  # of Prefect's client, which some requests leave at once
+        if _answers(url):
+            raise
+        raise InputError(f"the Prefect server at {url} {ended}") from error
     finally:
         over.set()
 
