@@ -234,6 +234,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(required=True)
 
     def command(name: str, run: Callable[[argparse.Namespace], None], said: str) -> argparse.ArgumentParser:
+        """Add a command, and return what its arguments are added to."""
         made = commands.add_parser(name, help=said)
         made.set_defaults(run=run)
         return made
