@@ -9,6 +9,7 @@ import tiny_project
 from pydantic import BaseModel
 
 from pipeline.running.dag import open_repo
+from pipeline.running.reproduction import check_sources
 from stages.params import parse_params
 from stages.params.root import Params
 from stages.params.watched import BLOCKS, ROWS
@@ -155,6 +156,20 @@ def test_another_path_than_the_params_ask_for_is_refused():
     filled["watched"]["emb"] = "nowhere"
     with pytest.raises(InputError, match="watched: must be .*elsewhere/evaluation.emb"):
         parse_params(filled, "params")
+
+
+def test_what_does_not_exist_is_said_before_any_work(tmp_path):
+    wanted = parse_params(params(), "params")
+    with pytest.raises(InputError) as caught:
+        check_sources(wanted, tmp_path)
+    for place in ("datasets.tiny.source", "encoder.source", "datasets.tiny.ingest.neg_encoder", "annotate.pipeline",
+                  "embedrank.encoder", "word_vectors.source", "evaluation.bertscore.encoder", "evaluation.emb",
+                  "models.clld.own.encoder", "models.hcl.t5.source"):
+        assert f"{place}: " in str(caught.value)
+    (tmp_path / "elsewhere" / "evaluation.emb").mkdir(parents=True)
+    with pytest.raises(InputError) as caught:
+        check_sources(wanted, tmp_path)
+    assert "evaluation.emb" not in str(caught.value) and "evaluation.bertscore" in str(caught.value)
 
 
 def test_a_pipeline_is_a_folder_where_it_holds_a_slash():

@@ -18,10 +18,11 @@ from pipeline.running.environment import RUN_LOCK, settle_environment
 from pipeline.running.lockfile import LOCK, changed_results, committed_lock, other_bytes, read_lock
 from pipeline.running.server import prefect_server, server_watched
 from pipeline.running.workers import LockLost, StageFailure, Workers
-from stages.artifacts.paths import METRICS, REPORT_PAGE
+from stages.artifacts.paths import ARTIFACTS, METRICS, REPORT_PAGE
 from stages.data.reading.files import data_files, published_splits
 from stages.params import Params, load_params
 from stages.params.data import Dataset
+from stages.params.watched import named_paths
 from stages.runtime.errors import InputError
 from stages.runtime.guard import die_with, exclusive, watched_ancestors
 from stages.runtime.process import RECORDS
@@ -33,7 +34,7 @@ _WITHOUT_RUNNING = {"cached": "nothing had changed", "restored": "taken from DVC
 
 
 def check_sources(params: Params, root: Path = Path()) -> None:
-    """Make sure that the files of every data set, and of an encoder in a folder, are there, before any work.
+    """Make sure that the files of every data set, and what params name by path, are there, before any work.
 
     Raises:
         InputError: lists every source that is missing, and what is wrong with the files in each folder.
@@ -50,6 +51,9 @@ def check_sources(params: Params, root: Path = Path()) -> None:
     if kind == "path" and not (root / folder).is_dir():
         problems.append(f"encoder.source: the folder {folder} does not exist. It must be one that save_pretrained of "
                         f"both a model and its tokenizer has written.")
+    problems += [f"{place}: {path} does not exist. Put it there, or name another."
+                 for place, path in named_paths(params.plain()).items()
+                 if not (root / path).exists() and ARTIFACTS not in Path(path).parents]
     if problems:
         raise InputError("\n".join(problems))
 

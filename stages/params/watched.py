@@ -85,6 +85,14 @@ def rows_watched(content: Mapping[str, Any]) -> dict[str, Any]:
     return filled
 
 
+def named_paths(params: Mapping[str, Any]) -> dict[str, str]:
+    """Return the files and folders that plain, validated params name, by the params that do."""
+    found = {outside.param: params["watched"][name] for name, outside in BLOCKS.items()
+             if params["watched"][name] != outside.nothing}
+    return found | {f"{place}.{name}.{outside.param}": row["watched"] for place, outside in ROWS.items()
+                    for name, row in _at(params, place).items() if row["watched"] != outside.nothing}
+
+
 def _watched(content: Mapping[str, Any], row: Mapping[str, Any], outside: Outside) -> str:
     """Return the path that is named, unless DVC watches it already as the project's encoder."""
     named = _path(outside.named(content, row), bare=outside.param == "annotate.pipeline")
