@@ -21,7 +21,7 @@ test-all: test
 	@$(PYTEST) -m whole
 	@rm -f .keycontrast/harness/*-1.jsonl	# what is noted there was found of another state of the code
 	@$(HARNESS) mutate --n 4000 --minutes 4
-	@$(HARNESS) bits --n 3000 --minutes 2
+	@$(HARNESS) bits --n 4000 --minutes 2
 	@$(HARNESS) kill --n 20 --minutes 5 --jobs 2
 
 env: $(STAMP)
