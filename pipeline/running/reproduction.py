@@ -12,6 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
+from pipeline.hub_revisions import remarks as hub_remarks
 from pipeline.running.dag import Dag, clear_dead_locks, read_and_restore, read_dag
 from pipeline.running.display import RunDisplay, duration
 from pipeline.running.environment import RUN_LOCK, settle_environment
@@ -23,7 +24,7 @@ from stages.data.reading.files import data_files, published_splits
 from stages.params import Params, load_params
 from stages.params.data import Dataset
 from stages.params.watched import named_paths
-from stages.runtime.errors import InputError
+from stages.runtime.errors import InputError, plain
 from stages.runtime.guard import die_with, exclusive, watched_ancestors
 from stages.runtime.process import RECORDS
 from stages.tracks.finished import forget
@@ -94,6 +95,8 @@ def reproduce_project(targets: Sequence[str], console: Console, *, jobs: int | N
 
             apply(plan(recipe))
         params = load_params(whole=True)
+        for remark in hub_remarks(params.plain()):
+            console.print(plain(remark), style="yellow", markup=False, highlight=False, soft_wrap=True)
         for note in clear_dead_locks():
             console.print(note, style="dim")
         before = read_lock()

@@ -98,7 +98,8 @@ class Cluster(Block):
 class Encoder(Block):
     """The pre-trained text encoder."""
 
-    source: str = Field("bundled", pattern=r"^(bundled|scratch|hub:.+|path:.+|characters:.+)$")
+    source: str = Field("bundled", pattern=r"^(bundled|scratch|hub:.+|path:.+|characters:.+)$", description=(
+        "hub:ID is whatever the hub has, hub:ID@COMMIT never another; so with every param that takes hub:ID"))
 
 
 class Empty(Block):
