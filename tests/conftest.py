@@ -1,11 +1,14 @@
 """What every test shares: few threads, quiet libraries, the long files first, and reports that several files read."""
 
 import contextlib
+import gc
 import os
 
 import pytest
 from filelock import FileLock
 
+gc.set_threshold(20_000, 20, 50)  # libraries alone are a million objects, which never become free
+os.fsync = lambda handle: None  # what a test writes need not outlive the machine
 # Before torch and transformers are imported by any test module.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
