@@ -143,7 +143,8 @@ class Seq2SeqCost:
 def measured_peak(device: str, precision: str = "fp32", seconds: float = 0.3) -> float:
     """Return the floating-point operations per second of a large square matrix product, the best of several.
 
-    Measured once per process. It stands for the peak of a device whose nominal peak is not known, with the threads that torch now has.
+    It stands for the peak of a device whose nominal peak is not known, with the threads that torch now has, and is
+    measured once per process.
 
     Args:
         device: ``cpu``, ``cuda`` or ``cuda:0``.
