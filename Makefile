@@ -11,7 +11,7 @@ run: $(STAMP)
 	@$(KEYCONTRAST) run
 
 # Bytecode is kept, whatever the environment says: hundreds of processes begin in the tests.
-PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n logical --dist loadfile --no-loadscope-reorder
 HARNESS := $(BIN)/python -m tests.harness --seed 1
 
 test: $(STAMP)
