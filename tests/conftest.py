@@ -21,6 +21,7 @@ _LONG = ("test_whole_pipeline.py", "test_compiled.py", "test_flow.py", "test_sma
          "test_pack_clld.py", "test_report_page.py")
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers():
     """One process more than there are processors, as tests wait for commands, servers and a browser; up to four."""
     return min(psutil.cpu_count() + 1, 4)
