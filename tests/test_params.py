@@ -254,6 +254,12 @@ def test_names_must_serve_as_folders_and_keys(sample, name, message):
         parse_params(sample, "params.yaml")
 
 
+def test_names_that_are_no_text_are_told_and_do_not_break_the_telling(sample):
+    sample["datasets"] = {1: 2}
+    with pytest.raises(InputError, match=r"must name the data sets .*\(1\)"):
+        parse_params(sample, "params.yaml")
+
+
 def test_overrides_reach_one_model_only(sample):
     params = parse_params(sample, "recipe")
     assert params.model("hcl").graph.iterations == 2

@@ -32,8 +32,8 @@ def with_names(content: Mapping[str, Any], datasets: Mapping[str, Any]) -> dict[
     for name, (wanted, which) in maps.items():
         given = content.get(name)
         if isinstance(given, Mapping) and set(given) != set(wanted):
-            raise ValueError(f"{name}: must name the {which} ({', '.join(wanted) or 'none'}); leave it out, and "
-                             f"`keycontrast use` fills it in")
+            names = ", ".join(map(str, wanted)) or "none"     # as they were read, sound or not
+            raise ValueError(f"{name}: must name the {which} ({names}); leave it out, and `keycontrast use` fills it in")
         if isinstance(given, Mapping) and any(given[one] and given[one] != wanted[one] for one in wanted):
             raise ValueError(f"{name}: must be {wanted}; leave it out, and `keycontrast use` fills it in")
     return {**content, **{name: wanted for name, (wanted, _) in maps.items()}}
