@@ -28,6 +28,7 @@ from stages.data.treebank.conllu import (
 )
 from stages.data.treebank.lemma_tables import apply_rules, learn_lemma_tables
 from stages.data.treebank.scoring import score_docs
+from stages.data.treebank.tagged import POS_OF_TAG, read_tagged
 from stages.data.treebank.tokenizer_rules import add_treebank_rules
 from stages.runtime.errors import InputError
 
@@ -50,6 +51,11 @@ Snow snow NOUN NN|covered cover VERB VBD|the the DET DT|quiet quiet ADJ JJ|villa
 Please please INTJ UH|water water VERB VB|these these DET DT|plants plant NOUN NNS_|! ! PUNCT .
 """
 FORM, LEMMA, POS, TAG = range(4)
+TAGGED = """# Written for these tests.
+
+Do/VB/AUX +n't/RB/PART stir/VB pea/NN soup/NN +!/.
+Who/WP drank/VBD my/PRP$ ginger/NN tea/NN +?/.
+"""
 
 
 def conllu() -> str:
@@ -83,6 +89,13 @@ def conllu() -> str:
 @pytest.fixture(scope="module")
 def sentences() -> list[Sentence]:
     return list(parse_sentences(conllu().splitlines(), "here"))
+
+
+@pytest.fixture(scope="module")
+def tagged(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("tagged") / "own.tagged"
+    path.write_text(TAGGED, encoding="utf-8")
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -234,19 +247,80 @@ def test_scores_count_exact_spans(sentences):
     assert score_docs([gold], [other])["tag"] == 0
 
 
+def test_tagged_sentences_have_tags_spaces_and_no_lemmas(tagged):
+    first, second = read_tagged(tagged)
+    assert [(word.form, word.tag, word.pos) for word in first.words][:3] == [
+        ("Do", "VB", "AUX"), ("n't", "RB", "PART"), ("stir", "VB", "VERB")]
+    vocab = spacy.blank("en").vocab
+    texts = [build_doc(vocab, [one]).text for one in (first, second)]
+    assert texts == ["Don't stir pea soup!", "Who drank my ginger tea?"]
+    assert not build_doc(vocab, [first]).has_annotation("LEMMA")
+    assert [len(group) for group in documents([first, second])] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ("soup", "'soup': a word is FORM/TAG or FORM/TAG/UPOS"),
+        ("and/or/CC/CCONJ", "'and/or/CC/CCONJ': a word is FORM/TAG"),
+        ("soup/", "'soup/': .*none of them empty"),
+        ("+/.", r"'\+/\.': .*none of them empty"),
+        ("soup/NNN", "'soup/NNN': no tag 'NNN' is known; did you mean 'NN"),
+        ("soup/NN/VERB", "'soup/NN/VERB': a word with the tag NN is NOUN or PRON, not 'VERB'"),
+    ],
+)
+def test_bad_tagged_word_is_named(tmp_path, bad, message):
+    file = tmp_path / "own.tagged"
+    file.write_text(f"# a comment\n\nPea/NN {bad} +./.\n", encoding="utf-8")
+    with pytest.raises(InputError, match=rf"own\.tagged:3: {message}"):
+        read_tagged(file)
+
+
+def test_tagged_files_without_sentences_are_named(tmp_path):
+    file = tmp_path / "own.tagged"
+    with pytest.raises(InputError, match=r"own\.tagged: no such file"):
+        read_tagged(file)
+    for content, message in [(b"# nothing\n", "no sentence in it"), (b"caf\xe9/NN", "not UTF-8"),
+                             (b"+soup/NN", "tagged:1: '.soup/NN' opens the line")]:
+        file.write_bytes(content)
+        with pytest.raises(InputError, match=message):
+            read_tagged(file)
+
+
+def test_shipped_questions_are_distinct_and_in_tokens_of_the_pipeline():
+    questions = read_tagged(training.TAGGED)
+    nlp = spacy.load(EMBEDDED_FOLDER)
+    docs = [build_doc(nlp.vocab, [sentence]) for sentence in questions]
+    assert len({doc.text for doc in docs}) == len(docs)
+    # Else they would teach what the pipeline never sees.
+    assert [doc.text for doc in docs if [token.text for token in nlp.make_doc(doc.text)] != [w.text for w in doc]] == []
+    # A label that the treebank lacks would be one more class.
+    assert {word.tag for one in questions for word in one.words} <= set(nlp.get_pipe("tagger").labels)
+    assert set(POS_OF_TAG) <= set(nlp.get_pipe("tagger").labels)
+
+
 def test_two_steps_train_the_same_bytes_twice(tiny_recipe, sentences):
-    first, second = (training.train_pipeline(tiny_recipe, sentences, max_steps=2) for _ in range(2))
+    first, second = (training.train_pipeline(tiny_recipe, sentences, [], max_steps=2) for _ in range(2))
     assert first.to_bytes() == second.to_bytes()
     other = tiny_recipe.copy()
     other["system"]["seed"] = 1
-    assert training.train_pipeline(other, sentences, max_steps=2).to_bytes() != first.to_bytes()
+    assert training.train_pipeline(other, sentences, [], max_steps=2).to_bytes() != first.to_bytes()
     assert "kettle" not in first.vocab.strings
 
 
-def test_command_trains_writes_and_scores(tmp_path, treebank, tiny_recipe, capsys):
+def test_tagged_sentences_train_the_networks_and_not_the_lemmatizer(tiny_recipe, sentences, tagged):
+    with_them, without = (training.train_pipeline(tiny_recipe, sentences, more, max_steps=3)
+                          for more in (read_tagged(tagged), []))
+    assert with_them.get_pipe("tagger").to_bytes() != without.get_pipe("tagger").to_bytes()
+    assert with_them.get_pipe("lemmatizer").to_bytes() == without.get_pipe("lemmatizer").to_bytes()
+    assert "ginger" not in with_them.vocab.strings
+
+
+def test_command_trains_writes_and_scores(tmp_path, treebank, tagged, tiny_recipe, capsys):
     recipe, out = tmp_path / "tiny.cfg", tmp_path / "sub" / "pipeline"
     tiny_recipe.to_disk(recipe)
-    command = ["--treebank", str(treebank), "--recipe", str(recipe), "--max-steps", "1", "--out", str(out)]
+    command = ["--treebank", str(treebank), "--tagged", str(tagged), "--recipe", str(recipe), "--max-steps", "1",
+               "--out", str(out)]
     assert training.main(command) == 0
     assert training.main(command) == 0  # over the older one
     assert [path.name for path in out.parent.iterdir()] == ["pipeline"]
@@ -265,7 +339,10 @@ def test_command_says_what_is_wrong(tmp_path, treebank, capsys):
     (tmp_path / "empty.cfg").write_text("[recipe]\nwrap_width = 72\n", encoding="utf-8")
     command = ["--treebank", str(treebank), "--recipe", str(tmp_path / "empty.cfg"), "--out", str(tmp_path / "new")]
     assert training.main(command) == 1
+    command = ["--treebank", str(treebank), "--tagged", str(tmp_path / "none"), "--out", str(tmp_path / "new")]
+    assert training.main(command) == 1
     messages = capsys.readouterr().err
+    assert f"{tmp_path / 'none'}: no such file" in messages
     assert "neither en_ewt-ud-test.conllu nor" in messages
     assert "no spaCy pipeline there" in messages
     assert "exists and is not a spaCy pipeline" in messages
