@@ -20,6 +20,7 @@ from stages.data.treebank.conllu import (
     Shape,
     build_doc,
     documents,
+    hide_words,
     parse_sentences,
     read_sentences,
     sample_docs,
@@ -209,6 +210,17 @@ def test_samples_hold_each_sentence_once_in_seeded_order(sentences):
     assert texts(1) != texts(2)
 
 
+def test_rare_words_are_hidden_more_often_than_others():
+    vocab = spacy.blank("en").vocab
+    counts, rng = {"the": 10_000, "kettle": 1}, random.Random(1)
+    docs = [hide_words(Doc(vocab, words=["The", "Kettle", "\n"]), counts, rng, 0.5) for _ in range(300)]
+    hidden = [sum(doc[place].norm_ != doc[place].lower_ for doc in docs) for place in range(3)]
+    assert hidden[0] <= 2 and 70 <= hidden[1] <= 130 and hidden[2] == 0  # of 300: 0.015, 100
+    norms = [doc[1].norm_ for doc in docs if doc[1].norm_ != "kettle"]
+    assert len(set(norms)) == len(norms)
+    assert {(doc[1].text, doc[1].suffix_, doc[1].shape_) for doc in docs} == {("Kettle", "tle", "Xxxxx")}
+
+
 def test_lemmas_of_seen_and_unseen_words(sentences):
     tables = learn_lemma_tables(sentences)
     rules = tables.get_table("lemma_rules")["verb"]
@@ -346,7 +358,7 @@ def test_command_says_what_is_wrong(tmp_path, treebank, capsys):
     assert "neither en_ewt-ud-test.conllu nor" in messages
     assert "no spaCy pipeline there" in messages
     assert "exists and is not a spaCy pipeline" in messages
-    assert "lacks largest_group, lower_share, run_on_share" in messages
+    assert "lacks hidden_share, largest_group, lower_share, run_on_share" in messages
 
 
 def test_shipped_pipeline_is_small_and_reads_english():
@@ -359,6 +371,19 @@ def test_shipped_pipeline_is_small_and_reads_english():
     assert " ".join(token.lemma_ for token in doc) == "the child do not see three small dog . where be they run ?"
     assert [sentence.start for sentence in doc.sents] == [0, 9]
     assert [token.pos_ for token in nlp("one \n two") if token.is_space] == ["SPACE"]
+
+
+def test_card_has_the_scores_on_questions_that_were_never_trained_on():
+    nlp = spacy.load(EMBEDDED_FOLDER)
+    held_out = read_tagged(training.FOLDER / "questions-held-out.tagged")
+    gold = [build_doc(nlp.vocab, [one]) for one in held_out]
+    trained = {build_doc(nlp.vocab, [one]).text for one in read_tagged(training.TAGGED)}
+    assert not trained & {doc.text for doc in gold}
+    scores = score_docs(gold, nlp.pipe(map(without_annotation, gold)))
+    card = (EMBEDDED_FOLDER.parent / "README.md").read_text(encoding="utf-8")
+    (row,) = re.findall(r"^\| this pipeline \| ([\d.]+) \| ([\d.]+) \|$", card, flags=re.MULTILINE)
+    # One word is 0.26; another processor may round one differently.
+    assert [scores["tag"], scores["pos"]] == pytest.approx([float(cell) for cell in row], abs=0.6)
 
 
 def test_card_names_the_shipped_bytes():

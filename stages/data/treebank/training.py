@@ -12,6 +12,7 @@ import argparse
 import json
 import random
 import sys
+from collections import Counter
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -29,6 +30,7 @@ from stages.data.treebank.conllu import (
     Shape,
     build_doc,
     documents,
+    hide_words,
     read_sentences,
     sample_docs,
     treebank_file,
@@ -44,10 +46,11 @@ from stages.runtime.log import configure, logger
 FOLDER = Path(__file__).resolve().parents[3] / "data" / "language"
 RECIPE, TAGGED = FOLDER / "en_ewt.cfg", FOLDER / "questions.tagged"
 WITHOUT_WEIGHTS = ["lemmatizer"]  # its tables are learnt apart
-RECIPE_KEYS = {"largest_group", "lower_share", "wrap_share", "wrap_width", "spaced_share", "run_on_share"}
+RECIPE_KEYS = {"largest_group", "lower_share", "wrap_share", "wrap_width", "spaced_share", "run_on_share",
+               "hidden_share"}
 META = {
     "name": "ewt",
-    "version": "1.0.0",
+    "version": "1.1.0",
     "description": "Tags, parts of speech, lemmas and sentence starts for English, trained on UD English EWT",
     "author": "The Keycontrast authors; treebank by the authors of UD English EWT",
     "license": "CC BY-SA 4.0",
@@ -101,7 +104,9 @@ def _examples(nlp: Language, sentences: list[Sentence], epoch: int) -> list[Exam
     """Return one epoch of training examples, on gold tokens."""
     rng = random.Random(f"{nlp.config['system']['seed']}/{epoch}")
     docs = sample_docs(nlp.vocab, sentences, rng, nlp.config["recipe"])
-    return [Example(without_annotation(doc), doc) for doc in docs]
+    counts = Counter(word.form.lower() for sentence in sentences for word in sentence.words)
+    share = nlp.config["recipe"]["hidden_share"]
+    return [Example(hide_words(without_annotation(doc), counts, rng, share), doc) for doc in docs]
 
 
 def _whole_documents(nlp: Language, sentences: list[Sentence]) -> list[Example]:
