@@ -11,7 +11,7 @@ run: $(STAMP)
 	@$(KEYCONTRAST) run
 
 # Bytecode is kept, whatever the environment says: hundreds of processes begin in the tests.
-PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n logical --dist loadfile --no-loadscope-reorder
 HARNESS := $(BIN)/python -m tests.harness --seed 1
 
 test: $(STAMP)
@@ -21,7 +21,7 @@ test-all: test
 	@$(PYTEST) -m whole
 	@rm -f .keycontrast/harness/*-1.jsonl	# what is noted there was found of another state of the code
 	@$(HARNESS) mutate --n 4000 --minutes 4
-	@$(HARNESS) bits --n 3000 --minutes 2
+	@$(HARNESS) bits --n 4000 --minutes 2
 	@$(HARNESS) kill --n 20 --minutes 5 --jobs 2
 
 env: $(STAMP)

@@ -55,7 +55,7 @@ def diagnose(root: Path = Path()) -> list[Finding]:
     """Check everything; one check that fails never hides another."""
     checks: dict[str, Callable[[Path], Iterator[Finding]]] = {
         "python": _python, "packages": _packages, "prefect and fastapi": _prefect_pair, "params": _params,
-        "language pipeline": _language_pipeline, "encoder": _encoder, "dvc": _repository, "disk": _disk,
+        "language pipeline": _language_pipeline, "encoder": _encoder, "hub": _hub, "dvc": _repository, "disk": _disk,
         "memory": _memory, "device": _device}
     return [finding for subject, check in checks.items() for finding in _checked(subject, check, root)]
 
@@ -191,6 +191,17 @@ def _encoder(root: Path) -> Iterator[Finding]:
     yield _found_encoder("encoder", _param(root, "encoder", "source", "bundled"))
     for source, place in _own_encoders(root).items():
         yield _found_encoder(f"encoder of {place}", source)
+
+
+def _hub(root: Path) -> Iterator[Finding]:
+    from pipeline.hub_revisions import remarks
+    from stages.params import load_params
+
+    try:
+        params = load_params(root / PARAMS).plain()
+    except InputError:      # a finding of its own
+        return
+    yield from (Finding("hub", remark) for remark in remarks(params, root))
 
 
 def _found_encoder(subject: str, source: str) -> Finding:

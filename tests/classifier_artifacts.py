@@ -1,6 +1,7 @@
 """Artifacts of a small recipe of classifiers, with texts and classes that try to break the page."""
 
 import json
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -125,21 +126,29 @@ def calibration_frame(scores):
     return pd.DataFrame(rows)
 
 
-def write_classifier_run(name, seed, right, split="test", count=TEXTS):
+@cache
+def evaluated(seed, right, count):
+    """Tables of a run by name, with its metrics and those of the floors; only read, for many tests write the same."""
     labels, texts = texts_of(count)
     probabilities = answers(seed, right, labels)
-    paths, said = RunPaths(row_name(name), seed_of(name)), probabilities.argmax(1)
-    scores = class_scores("run", labels, probabilities)
+    said, scores = probabilities.argmax(1), class_scores("run", labels, probabilities)
     floors = {"majority": majority_scores(labels), "linear": class_scores("linear", labels, answers(1, 0.5, labels))}
+    tables = {"class_predictions": class_predictions(labels, texts, probabilities),
+              "class_scores": pd.concat([scores, *floors.values()], ignore_index=True),
+              "classes": classes_frame(labels, said), "confusion": confusion_rows(counted(labels, said)),
+              "calibration": calibration_frame(scores)}
+    return tables, metrics_of(scores), {floor: metrics_of(rows) for floor, rows in floors.items()}
+
+
+def write_classifier_run(name, seed, right, split="test", count=TEXTS):
+    paths = RunPaths(row_name(name), seed_of(name))
+    tables, own, floors = evaluated(seed, right, count)
     made = provenance(f"evaluate_clld@{paths.name}")
-    write_table(paths.predictions, SCHEMAS["class_predictions"], class_predictions(labels, texts, probabilities), made)
-    write_table(paths.scores, SCHEMAS["class_scores"], pd.concat([scores, *floors.values()], ignore_index=True), made)
-    write_table(paths.table("classes"), SCHEMAS["classes"], classes_frame(labels, said), made)
-    write_table(paths.table("confusion"), SCHEMAS["confusion"], confusion_rows(counted(labels, said)), made)
-    write_table(paths.table("calibration"), SCHEMAS["calibration"], calibration_frame(scores), made)
-    own = metrics_of(scores)
+    places = {"class_predictions": paths.predictions, "class_scores": paths.scores}
+    for kind, rows in tables.items():
+        write_table(places.get(kind) or paths.table(kind), SCHEMAS[kind], rows, made)
     write_json(paths.metrics, {
-        "run": own, "floors": {floor: metrics_of(rows) for floor, rows in floors.items()},
+        "run": own, "floors": floors,
         "intervals": {"run": {"accuracy": [own["accuracy"] - 0.05, own["accuracy"] + 0.05]}, "floors": {}},
         "counts": {"examples": count}, "settings": {"split": split, "leading": ["accuracy", "macro_f1"], "level": 0.95,
                                                     "bins": BINS, "model": paths.name}})

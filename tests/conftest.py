@@ -1,11 +1,15 @@
 """What every test shares: few threads, quiet libraries, the long files first, and reports that several files read."""
 
 import contextlib
+import gc
 import os
 
+import psutil
 import pytest
 from filelock import FileLock
 
+gc.set_threshold(20_000, 20, 50)  # libraries alone are a million objects, which never become free
+os.fsync = lambda handle: None  # what a test writes need not outlive the machine
 # Before torch and transformers are imported by any test module.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
@@ -15,6 +19,12 @@ os.environ["TRANSFORMERS_VERBOSITY"] = "error"
 _LONG = ("test_whole_pipeline.py", "test_compiled.py", "test_flow.py", "test_small_pipeline.py", "test_style.py",
          "test_pack.py", "test_benchmarks.py", "test_benchmarks_gpu.py", "test_train_clld.py", "test_deployment.py",
          "test_pack_clld.py", "test_report_page.py")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers():
+    """One process more than there are processors, as tests wait for commands, servers and a browser; up to four."""
+    return min(psutil.cpu_count() + 1, 4)
 
 
 def pytest_collection_modifyitems(items):

@@ -95,7 +95,7 @@ def test_one_that_disagrees_is_named_and_the_others_are_shown(monkeypatch, capsy
 
 
 # Of the quickest there is one here at every `make test`, beside psi above.
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in ("graph", "clld") else pytest.mark.whole)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == "clld" else pytest.mark.whole)
                                   for name in NAMES if name not in ("psi", "pgkpr", "repro")])
 def test_benchmarks_run_and_agree_at_sizes_that_measure_nothing(name):
     sections = import_module(f"benchmarks.{name}").run(Context(repeats=1, quick=True))

@@ -50,6 +50,7 @@ def test_a_tie_is_told_from_a_difference():
     assert agreement.first_margins(steps, torch.zeros(2, dtype=torch.int64), mine, mine) == []
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("track", TRACKS)
 def test_steps_beside_a_trainer_and_outputs_beside_the_library_agree(track):
     job = replace(TINY, track=track)
@@ -74,6 +75,7 @@ def test_a_profile_counts_kernels_copies_waits_and_operations():
     assert parts.profile(replace(TINY, track="clld"))["operations"] > 100
 
 
+@pytest.mark.whole
 def test_two_processes_train_what_one_does(tmp_path):
     found = parts.processes(replace(TINY, track="clld", folder=str(tmp_path / "shared")))
     assert "problem" not in found and found["losses apart"] < 1e-4

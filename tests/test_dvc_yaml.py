@@ -17,6 +17,7 @@ from pipeline.running.dag import read_dag
 from pipeline.schemas import SCHEMAS
 from stages.artifacts import paths
 from stages.params import parse_params
+from stages.params.watched import BLOCKS
 from stages.runtime.entries import module_of
 
 DVC = yaml.safe_load((ROOT / "dvc.yaml").read_text())
@@ -118,8 +119,9 @@ def test_every_data_dependency_is_made_by_a_stage_or_ships_with_the_project():
             for variable in ("${key}", "${item.dataset}", "${item.model}"):
                 found = found.replace(variable, "*")
             ships = (ROOT / found).exists() and not found.startswith("artifacts")
-            filled_in = ("source", "starts_from", "pairs_from", "psi", "s_tags")
-            assert found in {"${own_encoders.watched}", *(f"${{item.{name}}}" for name in filled_in)} or ships or any(
+            filled_in = ("source", "starts_from", "pairs_from", "psi", "s_tags", "watched")
+            names = {"${own_encoders.watched}", *(f"${{watched.{name}}}" for name in BLOCKS)}
+            assert found in {*names, *(f"${{item.{name}}}" for name in filled_in)} or ships or any(
                 covers(found, path) for path in made), dep
 
 

@@ -10,5 +10,9 @@ pytestmark = pytest.mark.whole
 
 
 def test_killed_at_random_a_project_ends_as_if_it_never_had_been(tmp_path):
-    verdict = killed_project(draw(13, 0), QUICK, 2, tmp_path / "projects")
-    assert not verdict.fault and verdict.attacks, verdict
+    for case in range(10):  # on a fast machine a run may end before its kill
+        verdict = killed_project(draw(13, case), QUICK, 2, tmp_path / "projects")
+        assert not verdict.fault, verdict
+        if verdict.attacks:
+            return
+    pytest.fail("no kill came before the end of its run")

@@ -82,6 +82,13 @@ def test_misspelt_name_gets_the_nearest():
         load_pipeline("embeded")
 
 
+def test_a_folder_is_named_with_a_slash(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(InputError, match=r"'mine' is a folder; write \./mine, and DVC watches"):
+        load_pipeline("mine")
+
+
 def test_folder_that_is_no_pipeline(tmp_path):
     with pytest.raises(InputError, match="does not load"):
         load_pipeline(str(tmp_path))

@@ -553,7 +553,8 @@ def test_metrics_that_nobody_described_are_shown_all_the_same():
     table = tables_of(material)[-1]
     assert (table.title, table.columns[0].label, table.rows[-1].cells[0].text) == (
         "Further metrics", "new metric", "0.250")
-    assert described({"name": "x", "version": "1", "sha256": "ab"}) == "x, version 1" and described(None) == ""
+    encoder = {"name": "x", "version": "1", "sha256": "ab", "files": "cd"}
+    assert described(encoder) == "x, version 1" and described(None) == ""
 
 
 # -- embedded data and their caps -----------------------------------------------------------------------------

@@ -21,6 +21,8 @@ def test_ruff_finds_nothing():
     check("ruff", "check", ".")
 
 
+# It reads all of torch and pandas where it has no cache, as in a fresh clone: a minute. Also: `make check`.
+@pytest.mark.whole
 def test_types_agree():
     check("mypy")
 

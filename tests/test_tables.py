@@ -68,6 +68,17 @@ def test_reading_names_what_is_wrong(tmp_path):
         read_table(tmp_path / "other.parquet", SCHEMAS["texts"])
 
 
+@pytest.mark.parametrize("columns", [None, ["text"]])
+def test_a_column_of_another_type_is_refused(tmp_path, columns):
+    path = tmp_path / "texts.parquet"
+    write_table(path, SCHEMAS["texts"], texts(), PROVENANCE)
+    table = pq.read_table(path)
+    pq.write_table(table.set_column(1, "text", table["text"].cast("binary")), path)
+    with pytest.raises(InputError, match=r"column 'text' is of type binary, not string.* run its stage again"):
+        read_table(path, SCHEMAS["texts"], columns)
+    assert read_table(path, SCHEMAS["texts"], ["text_id"]).num_rows == 3
+
+
 def test_a_failing_writer_leaves_the_old_file_and_nothing_else(tmp_path):
     path = tmp_path / "x.json"
     write_json(path, {"a": 1})

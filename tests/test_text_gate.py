@@ -13,8 +13,8 @@ from stages.data.reading.files import read_rows
 from stages.data.reading.rows import LONGEST_TEXT
 from stages.params.data import Dataset
 from stages.runtime.errors import InputError
+from tests.harness import inputs
 from tests.harness.cases import draw
-from tests.harness.inputs import damaged_input
 
 BAD = [("a\0b", "NUL byte: "), ("x" * (LONGEST_TEXT + 1), "too long: source has 1,000,001 characters")]
 
@@ -76,12 +76,12 @@ def test_a_query_that_is_no_text_is_refused(tmp_path, sql):
 
 
 def test_damaged_files_are_read_or_refused_row_by_row():
-    verdicts = [damaged_input(draw(11, number)) for number in range(120)]
+    verdicts = [inputs.damaged_input(draw(11, number)) for number in range(120)]
     assert [verdict for verdict in verdicts if verdict.fault] == []
     assert sum("cannot be written" in verdict.what for verdict in verdicts) < 40
 
 
 def test_the_harness_sees_what_the_gate_is_for(monkeypatch):
     monkeypatch.setattr("stages.data.deduplication.checks.text_fault", lambda text, name: "")
-    monkeypatch.setattr("tests.harness.inputs.TOKENS", ["\0"])
-    assert any(damaged_input(draw(11, number)).fault == "a text with NUL is taken" for number in range(400))
+    monkeypatch.setattr(inputs, "TOKENS", ["\0"])
+    assert any(inputs.damaged_input(draw(11, number)).fault == "a text with NUL is taken" for number in range(400))

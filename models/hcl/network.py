@@ -422,7 +422,7 @@ class HclNetwork(PreTrainedModel):
     def _init_weights(self, module: nn.Module) -> None:
         name = next(name for name, part in self.named_modules() if part is module)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(_seed(self._draw, name))
+            torch.default_generator.manual_seed(_seed(self._draw, name))  # alone, as it alone comes back
             super()._init_weights(module)
         if isinstance(module, TiedOutput):
             init.zeros_(module.bias)

@@ -242,7 +242,7 @@ class _Loop:
 
     def _begun(self, step: Step, number: int) -> torch.autocast:
         """Seed what a micro-batch of ``step`` draws, and return the precision of its products."""
-        _seed_all(self.seed_of("step", step.number, number))
+        _seed_all(self.seed_of("step", step.number, number), self.device)
         return products(self.device, self.settings.precision)
 
     def _count(self, batch: list[int], sums: PartSums, norm: torch.Tensor) -> None:
@@ -269,7 +269,7 @@ class _Loop:
 
     def _judge(self, judge: Callable[[], Value]) -> Value:
         """Return what ``judge`` makes of the model in evaluation mode, without gradients."""
-        _seed_all(self.seed_of("validation"))
+        _seed_all(self.seed_of("validation"), self.device)
         self.task.module.eval()
         with torch.no_grad(), products(self.device, self.settings.precision):
             return judge()
@@ -337,9 +337,12 @@ def _train_mode(module: torch.nn.Module) -> None:
             part.eval()
 
 
-def _seed_all(seed: int) -> None:
-    """Seed every global generator, so that dropout and the like depend on the step alone."""
-    torch.manual_seed(seed)
+def _seed_all(seed: int, device: torch.device) -> None:
+    """Seed every global generator in use, so that dropout and the like depend on the step alone."""
+    # Not torch.manual_seed: for each kind of device that is not in use it draws up a stack trace, and keeps it.
+    torch.default_generator.manual_seed(seed)
+    if device.type != "cpu":
+        torch.get_device_module(device).manual_seed_all(seed)
     np.random.seed(seed % 2**32)
     random.seed(seed)
 

@@ -5,6 +5,7 @@ Nothing here enters an artifact: durations differ from run to run.
 
 import time
 from dataclasses import dataclass, field
+from functools import cache
 from statistics import median
 from typing import Any
 
@@ -142,13 +143,19 @@ class Seq2SeqCost:
 def measured_peak(device: str, precision: str = "fp32", seconds: float = 0.3) -> float:
     """Return the floating-point operations per second of a large square matrix product, the best of several.
 
-    It stands for the peak of a device whose nominal peak is not known, with the threads that torch now has.
+    It stands for the peak of a device whose nominal peak is not known, with the threads that torch now has, and is
+    measured once per process.
 
     Args:
         device: ``cpu``, ``cuda`` or ``cuda:0``.
         precision: ``fp32`` or ``bf16``.
         seconds: how long to try.
     """
+    return _measured_peak(device, precision, seconds, torch.get_num_threads())
+
+
+@cache
+def _measured_peak(device: str, precision: str, seconds: float, _threads: int) -> float:
     size = 1024 if torch.device(device).type == "cpu" else 8192
     kind = torch.bfloat16 if precision == "bf16" else torch.float32
     left, right = (torch.ones(size, size, dtype=kind, device=device) for _ in range(2))

@@ -12,17 +12,19 @@ from typing import Any
 
 from rich.console import Console
 
+from pipeline.hub_revisions import remarks as hub_remarks
 from pipeline.running.dag import Dag, clear_dead_locks, read_and_restore, read_dag
 from pipeline.running.display import RunDisplay, duration
 from pipeline.running.environment import RUN_LOCK, settle_environment
 from pipeline.running.lockfile import LOCK, changed_results, committed_lock, other_bytes, read_lock
 from pipeline.running.server import prefect_server, server_watched
 from pipeline.running.workers import LockLost, StageFailure, Workers
-from stages.artifacts.paths import METRICS, REPORT_PAGE
+from stages.artifacts.paths import ARTIFACTS, METRICS, REPORT_PAGE
 from stages.data.reading.files import data_files, published_splits
 from stages.params import Params, load_params
 from stages.params.data import Dataset
-from stages.runtime.errors import InputError
+from stages.params.watched import named_paths
+from stages.runtime.errors import InputError, plain
 from stages.runtime.guard import die_with, exclusive, watched_ancestors
 from stages.runtime.process import RECORDS
 from stages.tracks.finished import forget
@@ -33,7 +35,7 @@ _WITHOUT_RUNNING = {"cached": "nothing had changed", "restored": "taken from DVC
 
 
 def check_sources(params: Params, root: Path = Path()) -> None:
-    """Make sure that the files of every data set, and of an encoder in a folder, are there, before any work.
+    """Make sure that the files of every data set, and what params name by path, are there, before any work.
 
     Raises:
         InputError: lists every source that is missing, and what is wrong with the files in each folder.
@@ -50,6 +52,9 @@ def check_sources(params: Params, root: Path = Path()) -> None:
     if kind == "path" and not (root / folder).is_dir():
         problems.append(f"encoder.source: the folder {folder} does not exist. It must be one that save_pretrained of "
                         f"both a model and its tokenizer has written.")
+    problems += [f"{place}: {path} does not exist. Put it there, or name another."
+                 for place, path in named_paths(params.plain()).items()
+                 if not (root / path).exists() and ARTIFACTS not in Path(path).parents]
     if problems:
         raise InputError("\n".join(problems))
 
@@ -90,6 +95,8 @@ def reproduce_project(targets: Sequence[str], console: Console, *, jobs: int | N
 
             apply(plan(recipe))
         params = load_params(whole=True)
+        for remark in hub_remarks(params.plain()):
+            console.print(plain(remark), style="yellow", markup=False, highlight=False, soft_wrap=True)
         for note in clear_dead_locks():
             console.print(note, style="dim")
         before = read_lock()

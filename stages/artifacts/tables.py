@@ -176,19 +176,24 @@ def read_batches(path: Path, schema: TableSchema, columns: list[str] | None = No
             yield pa.Table.from_batches([batch])
 
 
-def check_columns(path: Path, schema: TableSchema) -> None:
-    """Check that ``path`` is a table with the columns of ``schema``, from its metadata alone.
+def check_columns(path: Path, schema: TableSchema, columns: list[str] | None = None) -> None:
+    """Check that ``path`` is a table with the columns of ``schema`` (or these of them), from its metadata alone.
 
     Raises:
-        InputError: the file is missing, is not Parquet, or lacks columns.
+        InputError: the file is missing, is not Parquet, lacks columns, or has columns of other types.
     """
     read_table(path, None, columns=[])
     with readable(path):
-        names, metadata = pq.read_schema(path).names, pq.read_metadata(path)
-    missing = [name for name, _, _ in schema.fields if name not in names]
-    if missing:
-        raise InputError(f"{path}: column {missing[0]!r} is missing; it was written by another version. "
-                         f"Run its stage again with `keycontrast run`.")
+        found, metadata = pq.read_schema(path), pq.read_metadata(path)
+    for name, kind, _ in schema.fields:
+        if columns is not None and name not in columns:
+            continue
+        if name not in found.names:
+            raise InputError(f"{path}: column {name!r} is missing; it was written by another version. "
+                             f"Run its stage again with `keycontrast run`.")
+        if found.field(name).type != kind:
+            raise InputError(f"{path}: column {name!r} is of type {found.field(name).type}, not {kind}: written by "
+                             f"another version, or damaged since. Remove it and run its stage again.")
     if read_metadata(path).get("rows", metadata.num_rows) != metadata.num_rows:
         raise InputError(f"{path}: has {metadata.num_rows:,} rows, and its metadata count others: damaged since it was "
                          f"written. Remove it and run its stage again.")
@@ -196,10 +201,10 @@ def check_columns(path: Path, schema: TableSchema) -> None:
 
 def read_table(path: Path, schema: TableSchema | None = None, columns: list[str] | None = None,
                filters: pc.Expression | None = None) -> pa.Table:
-    """Read a table, or the rows of it that ``filters`` take; with ``schema``, check that it has its columns.
+    """Read a table, or the rows of it that ``filters`` take; with ``schema``, check the columns that are read.
 
     Raises:
-        InputError: the file is missing, is not Parquet, or lacks columns.
+        InputError: the file is missing, is not Parquet, lacks columns, or has columns of other types.
     """
     path = Path(path)
     if not path.exists():
@@ -207,8 +212,8 @@ def read_table(path: Path, schema: TableSchema | None = None, columns: list[str]
                          f"`keycontrast stage NAME`.")
     with readable(path):
         table = pq.read_table(path, columns=columns, filters=filters, page_checksum_verification=True)
-    if schema is not None and columns is None:
-        check_columns(path, schema)
+    if schema is not None:
+        check_columns(path, schema, columns)
     return table
 
 

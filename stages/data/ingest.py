@@ -18,6 +18,7 @@ from stages.data.negatives.sources import check_source
 from stages.data.reading.files import read_rows
 from stages.data.reading.rows import RawRow
 from stages.data.splitting.exclusions import connected
+from stages.encoders import resolve_encoder
 from stages.runtime.errors import InputError, nearest
 from stages.runtime.process import StageProcess, run_stage
 
@@ -69,7 +70,8 @@ def _work(process: StageProcess) -> None:
         asked = (settings.neg_source == "mined" or settings.told_apart) and is_paired(dataset.layout)
         embed = frozen(settings.neg_encoder) if asked else None
         made = run(read_rows(dataset), dataset, settings, params.seed, spool, embed)
-        provenance = Provenance(process.name, process.params_hash, counts=made.counts)
+        models = {"neg_encoder": resolve_encoder(settings.neg_encoder).description} if asked else {}
+        provenance = Provenance(process.name, process.params_hash, models, made.counts)
         paths = DatasetPaths(key)
         for name, pieces in made.pieces.items():
             with table_writer(paths.table(name), made.schemas[name], provenance) as writer:

@@ -7,6 +7,7 @@ from pydantic import Field, field_validator, model_validator
 
 from stages.params.block import SEEDS, Block, Seeds
 from stages.params.checks import Earlier, TrackChecks
+from stages.params.watched import ROWS, WATCHED
 from stages.runtime.errors import nearest
 
 if TYPE_CHECKING:
@@ -137,6 +138,7 @@ class ClldModel(Block):
     earlier_seeds: list[int] = Field([], description="the seed of `pairs_of` for each of `seeds`: the same, or its "
                                                      "first; filled in")
     seeds: Seeds = Field([], description=SEEDS)
+    watched: str = Field(ROWS["models.clld"].nothing, description=WATCHED.format("`encoder`"))
     overrides: dict[str, Any] = Field(default_factory=dict, description="nested like `train_clld`")
 
     @field_validator("pairs")

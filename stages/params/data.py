@@ -11,6 +11,7 @@ from stages.data.layouts.registry import LAYOUTS, is_paired
 from stages.keywords.methods import FOR_ANY_TEXT, NAMING
 from stages.params.block import Block, Switches
 from stages.params.presets import Presets
+from stages.params.watched import ROWS, WATCHED
 from stages.runtime.errors import nearest
 
 
@@ -100,6 +101,7 @@ class Dataset(Block):
                                                   "models that read one of these have it trained anyway")
     keywords: bool = Field(True, description="annotate the texts and find their keywords; labelled texts, which are "
                                              "classified without, may say false")
+    watched: str = Field(ROWS["datasets"].nothing, description=WATCHED.format("`ingest.neg_encoder`"))
 
     _layout_fills = model_validator(mode="before")(_filled)
 
@@ -188,7 +190,7 @@ class Annotate(Block):
     """Tokens, lemmas, parts of speech."""
 
     pipeline: str = Field("embedded", description="embedded (English; jieba for Chinese), jieba, an installed spaCy "
-                                                  "package, or a path")
+                                                  "package, or a folder with a slash in it (./FOLDER)")
     chunk: int = Field(4096, ge=1, description="texts per chunk, after which spaCy's memory and caches are emptied; "
                                                "the same bytes for any number of workers")
 

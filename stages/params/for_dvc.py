@@ -10,6 +10,7 @@ from stages.data.layouts.registry import LAYOUTS, is_paired, structure_of
 from stages.keywords.methods import METHODS, ON_DEMAND
 from stages.params.clld import consulted
 from stages.params.data import Keywords
+from stages.params.watched import blocks_watched
 
 # Tables that are made and joined to the pairs of the PGKPR track only where a model or a run reads them, and what DVC
 # watches in their place where none does; any file that always exists would do, but no two may be the same.
@@ -73,6 +74,7 @@ def _maps(content: Mapping[str, Any], datasets: Mapping[str, Any]) -> dict[str, 
     return {
         "own_encoders": ({"datasets": {} if own_encoder is None else {own_encoder: {}},
                           "watched": watched}, "encoder that `encoder.source` names"),
+        "watched": (blocks_watched(content), "files and folders that params name"),
         "paired_datasets": (_empty(paired), "data sets that are no single texts"),
         "text_datasets": ({name: {"method": named_by[name]} for name in plain if name in named_by},
                           "data sets of plain texts"),

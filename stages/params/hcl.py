@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from stages.params.block import SEEDS, Block, Seeds
 from stages.params.checks import BEGINNING, Earlier, TrackChecks, beginnings
 from stages.params.hcl_baselines import Architectures
+from stages.params.watched import ROWS, WATCHED
 from stages.runtime.settings import GIVEN
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class HclModel(Block):
     starts_from: str = Field(SCRATCH, description="what DVC watches for `init_from`; filled in from it")
     earlier_seeds: list[int] = Field([], description="the seed of `init_from` for each of `seeds`: the same, or its "
                                                      "first; filled in")
+    watched: str = Field(ROWS["models.hcl"].nothing, description=WATCHED.format("the `source` of its architecture"))
     overrides: dict[str, Any] = Field(default_factory=dict, description="nested like `train_hcl`")
 
 

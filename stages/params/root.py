@@ -44,6 +44,7 @@ from stages.params.pgkpr import (
 )
 from stages.params.problems import problem_lines
 from stages.params.seeding import with_seeds
+from stages.params.watched import BLOCKS, rows_watched
 from stages.runtime.errors import nearest
 from stages.runtime.settings import laid_over
 
@@ -97,7 +98,8 @@ class Cluster(Block):
 class Encoder(Block):
     """The pre-trained text encoder."""
 
-    source: str = Field("bundled", pattern=r"^(bundled|scratch|hub:.+|path:.+|characters:.+)$")
+    source: str = Field("bundled", pattern=r"^(bundled|scratch|hub:.+|path:.+|characters:.+)$", description=(
+        "hub:ID is whatever the hub has, hub:ID@COMMIT never another; so with every param that takes hub:ID"))
 
 
 class Empty(Block):
@@ -123,6 +125,17 @@ class OwnEncoders(Block):
     datasets: dict[Name, Empty] = Field(default_factory=dict, description="whose characters `encoder.source` names")
     watched: str = Field(NO_OWN_ENCODER, description="its folder, or the one that `encoder.source` names; a file that "
                                                      "always exists for others")
+
+
+class Watched(Block):
+    """Files and folders from elsewhere that the params of a block may name, as DVC watches them."""
+
+    pipeline: str = Field(BLOCKS["pipeline"].nothing, description="the folder that `annotate.pipeline` names")
+    embedrank: str = Field(BLOCKS["embedrank"].nothing, description="likewise `embedrank.encoder`; a file that always "
+                                                                    "exists where it names none")
+    word_vectors: str = Field(BLOCKS["word_vectors"].nothing, description="likewise `word_vectors.source`")
+    bertscore: str = Field(BLOCKS["bertscore"].nothing, description="likewise `evaluation.bertscore.encoder`")
+    emb: str = Field(BLOCKS["emb"].nothing, description="likewise `evaluation.emb`")
 
 
 class Joined(Block):
@@ -200,6 +213,7 @@ class Params(Block):
         default_factory=dict, description="models that others of models.clld take their pairs of classes from "
                                           "(pairs_of); filled in from these")
     own_encoders: OwnEncoders = Field(OwnEncoders(), description="likewise, filled in from `encoder`")
+    watched: Watched = Field(Watched(), description="likewise, filled in from the blocks that name files and folders")
     ingest: Ingest = Ingest()
     annotate: Annotate = Annotate()
     textrank: TextRank = TextRank()
@@ -239,7 +253,7 @@ class Params(Block):
         datasets = content.get("datasets") if isinstance(content, Mapping) else None
         if not isinstance(datasets, Mapping):
             return content
-        return with_names(content, datasets)
+        return with_names(rows_watched(content), datasets)
 
     @model_validator(mode="before")
     @classmethod

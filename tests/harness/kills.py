@@ -30,8 +30,6 @@ from tests.harness.cases import NOTES, Verdict
 _SECONDS_TO_END = 2.0   # for all that a killed command has started
 _SECONDS_OF_AN_ORPHAN = 60.0
 _SECONDS_OF_A_RUN = 1200.0
-_STARTING_SECONDS = 12.0
-_STAGE_SECONDS = 3.0
 _TARGETS = ("command", "command", "command", "child", "child", "child", "all", "server")
 
 
@@ -42,10 +40,14 @@ class Kind:
     Attributes:
         make: makes one in a new folder, with nothing computed.
         environment: of its commands.
+        starting_seconds: within which a kill falls that is not to wait for a stage.
+        stage_seconds: within which one falls after its stage has begun.
     """
 
     make: Callable[[Path], Path]
     environment: Callable[..., dict[str, str]]
+    starting_seconds: float
+    stage_seconds: float
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,8 @@ def _tiny(folder: Path) -> Path:
     return project
 
 
-TINY = Kind(_tiny, tiny_project.environment)                            # all stages
-QUICK = Kind(small_project.make_project, small_project.environment)     # their order, with stages that take no time
+TINY = Kind(_tiny, tiny_project.environment, 12, 3)                             # all stages
+QUICK = Kind(small_project.make_project, small_project.environment, 4, 0.2)     # their order; they take no time
 _MAKING = threading.Lock()
 
 
@@ -127,7 +129,7 @@ class _Kill:
         self._target = chance.choice(_TARGETS)
         rest = len(whole.lock) - len(read_lock(project))
         self._stages = chance.randrange(1 + max(1, 2 * rest // (left + 1)))
-        self._seconds = chance.uniform(0, _STAGE_SECONDS if self._stages else _STARTING_SECONDS)
+        self._seconds = chance.uniform(0, kind.stage_seconds if self._stages else kind.starting_seconds)
         self.what, self.happened, self.ended = "", False, False
 
     def fault(self) -> str:

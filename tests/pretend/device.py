@@ -4,6 +4,7 @@ Registering is for good within a process, and alone changes nothing for code tha
 :func:`switched_on` puts in place, for the length of a block, what torch offers no registration for.
 """
 
+import functools
 import threading
 from contextlib import contextmanager
 from unittest import mock
@@ -13,7 +14,7 @@ from pretend import autocast, fused, rules
 from pretend.record import active, note
 from torch.overrides import TorchFunctionMode
 from torch.utils._foreach_utils import _foreach_supported_types
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_map
 from torch.utils.backend_registration import _DummyBackendModule, _setup_privateuseone_for_python_backend
 
 NAME = "pretend"
@@ -126,6 +127,37 @@ def raw(value):
     return value.raw if isinstance(value, PretendTensor) else value
 
 
+def _mapped(change, value):
+    """Return ``value`` with all in its tuples, lists and dictionaries changed, in a fraction of a pytree's time."""
+    kind = type(value)
+    if kind is tuple or kind is list:
+        return kind([_mapped(change, one) for one in value])
+    if kind is dict:
+        return {name: _mapped(change, one) for name, one in value.items()}
+    return tree_map(change, value) if isinstance(value, (tuple, list)) else change(value)
+
+
+def _tensors(value, found):
+    """Add the tensors in ``value`` to the list ``found``, and return it."""
+    if isinstance(value, torch.Tensor):
+        found.append(value)
+    elif isinstance(value, (tuple, list)):
+        for one in value:
+            _tensors(one, found)
+    return found
+
+
+@functools.cache
+def _written(func):
+    """Return place and name of each argument that ``func`` changes."""
+    return [(place, one.name) for place, one in enumerate(func._schema.arguments)
+            if one.alias_info is not None and one.alias_info.is_write]
+
+
+def _wrap(one):
+    return PretendTensor(one) if type(one) is torch.Tensor else one
+
+
 def _compute(func, args, kwargs):
     """Carry out an operation on the raw tensors, under CUDA's rules."""
     name = rules.name_of(func)
@@ -134,17 +166,17 @@ def _compute(func, args, kwargs):
     if name in ("copy_", "_copy_from"):
         target, source = args[:2] if name == "copy_" else args[1::-1]
         return _copy_into(target, source, *args[2:], **kwargs)
-    operands = [one for one in tree_flatten((args, kwargs))[0] if isinstance(one, torch.Tensor)]
+    operands = _tensors(list(kwargs.values()), _tensors(args, []))
     _check_devices(func, args, operands)
     _check_determinism(func, args, kwargs)
     _count(func, args, kwargs)
     here = on_device(kwargs["device"]) if kwargs.get("device") is not None else bool(operands)
-    plain = {key: _plain(key, value) for key, value in tree_map(raw, kwargs).items()}
+    plain = {key: _plain(key, _mapped(raw, value)) for key, value in kwargs.items()}
     if rules.draws(func):
         with _GENERATOR.drawing():
-            found = func(*tree_map(raw, args), **plain)
+            found = func(*_mapped(raw, args), **plain)
     else:
-        found = func(*tree_map(raw, args), **plain)
+        found = func(*_mapped(raw, args), **plain)
     return _wrapped(func, found, args, kwargs) if here else found
 
 
@@ -158,10 +190,9 @@ def _wrapped(func, found, args, kwargs):
     """Return results as tensors of the device; what was changed in place is the very tensor that was given."""
     if rules.name_of(func) == "_pack_padded_sequence":
         return PretendTensor(found[0]), found[1]  # how many sequences go on at each step is the host's to know
-    written = [(place, one.name) for place, one in enumerate(func._schema.arguments)
-               if one.alias_info is not None and one.alias_info.is_write]
+    written = _written(func)
     if not written:
-        return tree_map(lambda one: PretendTensor(one) if type(one) is torch.Tensor else one, found)
+        return _mapped(_wrap, found)
     if not func._schema.returns:
         return None
     given = [kwargs[name] if name in kwargs else args[place] for place, name in written]
@@ -243,7 +274,7 @@ def _count(func, args, kwargs):
     if not active():
         return
     if rules.launches(func):
-        _launch(rules.name_of(func), *(one for one in tree_flatten(args)[0] if isinstance(one, torch.Tensor)))
+        _launch(rules.name_of(func), *_tensors(args, []))
     waited = rules.waits(func, args, kwargs)
     if waited:
         note("waits", waited)

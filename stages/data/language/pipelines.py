@@ -30,7 +30,7 @@ def load_pipeline(name: str) -> Language:
     """Load a pipeline by name, fit for TextRank: with parts of speech, lemmas and noun chunks.
 
     Args:
-        name: ``embedded``, an installed spaCy package, or the folder of a pipeline.
+        name: ``embedded``, an installed spaCy package, or the folder of a pipeline, with a slash in it.
 
     Raises:
         InputError: there is no such pipeline, it does not load, or it lacks parts of speech or lemmas.
@@ -56,10 +56,12 @@ def _locate(name: str) -> str | Path:
                 "it: python -m stages.data.treebank.training --treebank DIR --out data/language/en_ewt"
             )
         return EMBEDDED_FOLDER
-    if Path(name).is_dir():
+    if "/" in name and Path(name).is_dir():
         return Path(name)
     if is_package(name):
         return name
+    if Path(name).is_dir():
+        raise InputError(f"language pipeline {name!r} is a folder; write ./{name}, and DVC watches the files in it")
     hint = nearest(name, [EMBEDDED, "jieba", *get_installed_models()])
     raise InputError(f"language pipeline {name!r} is neither an installed spaCy package nor a folder; {hint}")
 

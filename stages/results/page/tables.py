@@ -110,8 +110,8 @@ def described(setting: Any) -> str:
         setting.get(key), str)][:1]
     nested = [described(value) for value in setting.values() if isinstance(value, Mapping)] if not first else []
     rest = [f"{key.replace('_', ' ')} {value_text(value)}" for key, value in setting.items()
-            if key not in ("description", "name", "encoder", "source", "sha256") and not isinstance(value, Mapping)
-            and value is not None]
+            if key not in ("description", "name", "encoder", "source", "sha256", "files")
+            and not isinstance(value, Mapping) and value is not None]
     return ", ".join([*first, *nested, *rest])
 
 

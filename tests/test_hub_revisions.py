@@ -1,0 +1,105 @@
+"""A revision of the hub that is pinned, one that is not, and artifacts of another one than the cache now holds."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tiny_project
+from test_encoders import ask_hub, cached, tiny
+
+from pipeline.hub_revisions import unpinned
+from stages.artifacts.tables import Provenance, write_table
+from stages.keywords.schemas.words import WORD_VECTORS
+from stages.params import parse_params
+
+__all__ = ["tiny"]
+ROOT = Path(__file__).resolve().parent.parent
+OLD, NEW = "a" * 40, "b" * 40
+REMARKS = """
+import json, sys
+from pathlib import Path
+from pipeline.hub_revisions import remarks
+print(json.dumps(remarks(json.loads(sys.argv[1]), Path(sys.argv[2]))))
+"""
+
+
+@pytest.fixture
+def home(tiny, tmp_path):
+    """A cache whose main branch has moved from OLD to NEW, which has another tokenizer."""
+    cached(tmp_path / "home", tiny, commit=OLD)
+    folder = tmp_path / "home" / "hub" / "models--somebody--tiny-bert"
+    shutil.copytree(tiny, folder / "snapshots" / NEW)
+    tokenizer = folder / "snapshots" / NEW / "tokenizer_config.json"
+    tokenizer.write_text(json.dumps(json.loads(tokenizer.read_text()) | {"do_lower_case": False}))
+    (folder / "refs" / "main").write_text(NEW)
+    return tmp_path / "home"
+
+
+def remarks(home, params, root):
+    done = subprocess.run([sys.executable, "-c", REMARKS, json.dumps(params), str(root)], capture_output=True,
+                          text=True, check=True, cwd=ROOT, env={**os.environ, "HF_HOME": str(home)})
+    return json.loads(done.stdout)
+
+
+def test_a_revision_is_pinned_and_every_file_counts(home):
+    newest = ask_hub(home, "hub:somebody/tiny-bert", HF_HUB_OFFLINE="1")
+    pinned = ask_hub(home, f"hub:somebody/tiny-bert@{OLD}", HF_HUB_OFFLINE="1")
+    assert (newest["version"], pinned["version"]) == (NEW, OLD)
+    assert newest["name"] == pinned["name"] == "somebody/tiny-bert" and newest["sha256"] == pinned["sha256"]
+    assert newest["files"] != pinned["files"]       # of the same weights
+    gone = ask_hub(home, f"hub:somebody/tiny-bert@{'c' * 40}", HF_HUB_OFFLINE="1")["error"]
+    assert f"hub:somebody/tiny-bert@{'c' * 40} could not be had" in gone
+    assert f"hf download somebody/tiny-bert --revision {'c' * 40}" in gone
+
+
+def test_a_repository_without_a_revision_is_named_with_what_pins_it(home, tmp_path):
+    source = "hub:somebody/tiny-bert"
+    params = parse_params({"recipe": "r", "encoder": {"source": source}, "datasets": {
+        "mine": {"source": "x.csv", "layout": "pairs", "columns": {"source": "a", "target": "b"}}},
+        "evaluation": {"bertscore": {"encoder": f"hub:nobody/nothing@{OLD}"}},
+        "models": {"hcl": {"t5": {"dataset": "mine", "overrides": {
+            "architecture": "t5", "t5": {"source": "hub:nobody/nothing"}}}}}}, "params").plain()
+    assert unpinned(params) == {"somebody/tiny-bert": "encoder.source", "nobody/nothing":
+                                "models.hcl.t5.overrides.t5.source"}
+    said = remarks(home, params, tmp_path)
+    assert said == [f"encoder.source: {source} names no commit; the cache here holds {NEW}. To keep to it: "
+                    f"{source}@{NEW}.",
+                    "models.hcl.t5.overrides.t5.source: hub:nobody/nothing names no commit, and the hub's newest "
+                    "will be taken. To keep to one: hub:nobody/nothing@COMMIT."]
+    pinned = params | {"encoder": {"source": f"{source}@{NEW}"}, "models": {}}
+    assert remarks(home, pinned, tmp_path) == []
+    branch = remarks(home, {"encoder": {"source": f"{source}@main"}}, tmp_path)
+    assert branch == [f"encoder.source: {source}@main names no commit; the cache here holds {NEW}. To keep to it: "
+                      f"{source}@{NEW}."]
+
+
+def test_a_run_says_so_before_it_begins(home, tmp_path):
+    folder = tiny_project.make(tmp_path / "project")
+    tiny_project.write_params(folder, encoder={"source": "hub:somebody/tiny-bert"})
+    cache = {"HF_HOME": str(home), "HF_HUB_OFFLINE": "1"}
+    ran = tiny_project.call(folder, *tiny_project.command("run", "ingest@tiny"), **cache)
+    assert ran.returncode == 0, ran.stderr
+    said = f"To keep to it: hub:somebody/tiny-bert@{NEW}."
+    assert ran.stdout.index(said) < ran.stdout.index("ingest@tiny") and ran.stdout.count(said) == 1
+    found = tiny_project.call(folder, *tiny_project.command("doctor"), **cache)
+    assert said in found.stdout
+
+
+def test_artifacts_of_another_revision_than_the_cache_holds_are_named(home, tmp_path):
+    table = tmp_path / "artifacts" / "mine" / "word_vectors.parquet"
+    params = {"encoder": {"source": "hub:somebody/tiny-bert"}}
+
+    def made_with(version):
+        table.parent.mkdir(parents=True, exist_ok=True)
+        write_table(table, WORD_VECTORS, {"word": ["a"], "count": [1], "vector": [[1.0]]}, Provenance(
+            "node_vectors@mine", "0", {"encoder": {"name": "somebody/tiny-bert", "version": version}}))
+        return remarks(home, params, tmp_path)[1:]
+
+    assert made_with(NEW) == []
+    assert made_with(OLD) == [
+        f"encoder.source: node_vectors@mine read commit {OLD} of hub:somebody/tiny-bert, not {NEW}, and DVC sees no "
+        f"change. Make them anew (`keycontrast stage NAME --force`), or go back: hub:somebody/tiny-bert@{OLD}."]
