@@ -51,6 +51,7 @@ def test_participles_hyphens_and_line_ends_join():
 
 
 WHOLE = {"How can I reduce my belly fat?": "belly fat", "How can I get rid of belly fat in a month?": "belly fat",
+         "How do I lose belly fat?": "belly fat", "Why does my bread dough not rise overnight?": "bread dough",
          "What is black money?": "black money", "Does demonetisation stop black money in India?": "black money",
          "What is it like to live in New York?": "new york", "Is New York safe at night?": "new york",
          "What is Vicks Vapor Rub used for?": "vicks vapor rub", "How do I use Vicks Vapor Rub?": "vicks vapor rub"}

@@ -20,6 +20,7 @@ from stages.data.treebank.conllu import (
     Shape,
     build_doc,
     documents,
+    hide_words,
     parse_sentences,
     read_sentences,
     sample_docs,
@@ -28,6 +29,7 @@ from stages.data.treebank.conllu import (
 )
 from stages.data.treebank.lemma_tables import apply_rules, learn_lemma_tables
 from stages.data.treebank.scoring import score_docs
+from stages.data.treebank.tagged import POS_OF_TAG, read_tagged
 from stages.data.treebank.tokenizer_rules import add_treebank_rules
 from stages.runtime.errors import InputError
 
@@ -50,6 +52,11 @@ Snow snow NOUN NN|covered cover VERB VBD|the the DET DT|quiet quiet ADJ JJ|villa
 Please please INTJ UH|water water VERB VB|these these DET DT|plants plant NOUN NNS_|! ! PUNCT .
 """
 FORM, LEMMA, POS, TAG = range(4)
+TAGGED = """# Written for these tests.
+
+Do/VB/AUX +n't/RB/PART stir/VB pea/NN soup/NN +!/.
+Who/WP drank/VBD my/PRP$ ginger/NN tea/NN +?/.
+"""
 
 
 def conllu() -> str:
@@ -83,6 +90,13 @@ def conllu() -> str:
 @pytest.fixture(scope="module")
 def sentences() -> list[Sentence]:
     return list(parse_sentences(conllu().splitlines(), "here"))
+
+
+@pytest.fixture(scope="module")
+def tagged(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("tagged") / "own.tagged"
+    path.write_text(TAGGED, encoding="utf-8")
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -196,6 +210,17 @@ def test_samples_hold_each_sentence_once_in_seeded_order(sentences):
     assert texts(1) != texts(2)
 
 
+def test_rare_words_are_hidden_more_often_than_others():
+    vocab = spacy.blank("en").vocab
+    counts, rng = {"the": 10_000, "kettle": 1}, random.Random(1)
+    docs = [hide_words(Doc(vocab, words=["The", "Kettle", "\n"]), counts, rng, 0.5) for _ in range(300)]
+    hidden = [sum(doc[place].norm_ != doc[place].lower_ for doc in docs) for place in range(3)]
+    assert hidden[0] <= 2 and 70 <= hidden[1] <= 130 and hidden[2] == 0  # of 300: 0.015, 100
+    norms = [doc[1].norm_ for doc in docs if doc[1].norm_ != "kettle"]
+    assert len(set(norms)) == len(norms)
+    assert {(doc[1].text, doc[1].suffix_, doc[1].shape_) for doc in docs} == {("Kettle", "tle", "Xxxxx")}
+
+
 def test_lemmas_of_seen_and_unseen_words(sentences):
     tables = learn_lemma_tables(sentences)
     rules = tables.get_table("lemma_rules")["verb"]
@@ -234,19 +259,80 @@ def test_scores_count_exact_spans(sentences):
     assert score_docs([gold], [other])["tag"] == 0
 
 
+def test_tagged_sentences_have_tags_spaces_and_no_lemmas(tagged):
+    first, second = read_tagged(tagged)
+    assert [(word.form, word.tag, word.pos) for word in first.words][:3] == [
+        ("Do", "VB", "AUX"), ("n't", "RB", "PART"), ("stir", "VB", "VERB")]
+    vocab = spacy.blank("en").vocab
+    texts = [build_doc(vocab, [one]).text for one in (first, second)]
+    assert texts == ["Don't stir pea soup!", "Who drank my ginger tea?"]
+    assert not build_doc(vocab, [first]).has_annotation("LEMMA")
+    assert [len(group) for group in documents([first, second])] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ("soup", "'soup': a word is FORM/TAG or FORM/TAG/UPOS"),
+        ("and/or/CC/CCONJ", "'and/or/CC/CCONJ': a word is FORM/TAG"),
+        ("soup/", "'soup/': .*none of them empty"),
+        ("+/.", r"'\+/\.': .*none of them empty"),
+        ("soup/NNN", "'soup/NNN': no tag 'NNN' is known; did you mean 'NN"),
+        ("soup/NN/VERB", "'soup/NN/VERB': a word with the tag NN is NOUN or PRON, not 'VERB'"),
+    ],
+)
+def test_bad_tagged_word_is_named(tmp_path, bad, message):
+    file = tmp_path / "own.tagged"
+    file.write_text(f"# a comment\n\nPea/NN {bad} +./.\n", encoding="utf-8")
+    with pytest.raises(InputError, match=rf"own\.tagged:3: {message}"):
+        read_tagged(file)
+
+
+def test_tagged_files_without_sentences_are_named(tmp_path):
+    file = tmp_path / "own.tagged"
+    with pytest.raises(InputError, match=r"own\.tagged: no such file"):
+        read_tagged(file)
+    for content, message in [(b"# nothing\n", "no sentence in it"), (b"caf\xe9/NN", "not UTF-8"),
+                             (b"+soup/NN", "tagged:1: '.soup/NN' opens the line")]:
+        file.write_bytes(content)
+        with pytest.raises(InputError, match=message):
+            read_tagged(file)
+
+
+def test_shipped_questions_are_distinct_and_in_tokens_of_the_pipeline():
+    questions = read_tagged(training.TAGGED)
+    nlp = spacy.load(EMBEDDED_FOLDER)
+    docs = [build_doc(nlp.vocab, [sentence]) for sentence in questions]
+    assert len({doc.text for doc in docs}) == len(docs)
+    # Else they would teach what the pipeline never sees.
+    assert [doc.text for doc in docs if [token.text for token in nlp.make_doc(doc.text)] != [w.text for w in doc]] == []
+    # A label that the treebank lacks would be one more class.
+    assert {word.tag for one in questions for word in one.words} <= set(nlp.get_pipe("tagger").labels)
+    assert set(POS_OF_TAG) <= set(nlp.get_pipe("tagger").labels)
+
+
 def test_two_steps_train_the_same_bytes_twice(tiny_recipe, sentences):
-    first, second = (training.train_pipeline(tiny_recipe, sentences, max_steps=2) for _ in range(2))
+    first, second = (training.train_pipeline(tiny_recipe, sentences, [], max_steps=2) for _ in range(2))
     assert first.to_bytes() == second.to_bytes()
     other = tiny_recipe.copy()
     other["system"]["seed"] = 1
-    assert training.train_pipeline(other, sentences, max_steps=2).to_bytes() != first.to_bytes()
+    assert training.train_pipeline(other, sentences, [], max_steps=2).to_bytes() != first.to_bytes()
     assert "kettle" not in first.vocab.strings
 
 
-def test_command_trains_writes_and_scores(tmp_path, treebank, tiny_recipe, capsys):
+def test_tagged_sentences_train_the_networks_and_not_the_lemmatizer(tiny_recipe, sentences, tagged):
+    with_them, without = (training.train_pipeline(tiny_recipe, sentences, more, max_steps=3)
+                          for more in (read_tagged(tagged), []))
+    assert with_them.get_pipe("tagger").to_bytes() != without.get_pipe("tagger").to_bytes()
+    assert with_them.get_pipe("lemmatizer").to_bytes() == without.get_pipe("lemmatizer").to_bytes()
+    assert "ginger" not in with_them.vocab.strings
+
+
+def test_command_trains_writes_and_scores(tmp_path, treebank, tagged, tiny_recipe, capsys):
     recipe, out = tmp_path / "tiny.cfg", tmp_path / "sub" / "pipeline"
     tiny_recipe.to_disk(recipe)
-    command = ["--treebank", str(treebank), "--recipe", str(recipe), "--max-steps", "1", "--out", str(out)]
+    command = ["--treebank", str(treebank), "--tagged", str(tagged), "--recipe", str(recipe), "--max-steps", "1",
+               "--out", str(out)]
     assert training.main(command) == 0
     assert training.main(command) == 0  # over the older one
     assert [path.name for path in out.parent.iterdir()] == ["pipeline"]
@@ -265,11 +351,14 @@ def test_command_says_what_is_wrong(tmp_path, treebank, capsys):
     (tmp_path / "empty.cfg").write_text("[recipe]\nwrap_width = 72\n", encoding="utf-8")
     command = ["--treebank", str(treebank), "--recipe", str(tmp_path / "empty.cfg"), "--out", str(tmp_path / "new")]
     assert training.main(command) == 1
+    command = ["--treebank", str(treebank), "--tagged", str(tmp_path / "none"), "--out", str(tmp_path / "new")]
+    assert training.main(command) == 1
     messages = capsys.readouterr().err
+    assert f"{tmp_path / 'none'}: no such file" in messages
     assert "neither en_ewt-ud-test.conllu nor" in messages
     assert "no spaCy pipeline there" in messages
     assert "exists and is not a spaCy pipeline" in messages
-    assert "lacks largest_group, lower_share, run_on_share" in messages
+    assert "lacks hidden_share, largest_group, lower_share, run_on_share" in messages
 
 
 def test_shipped_pipeline_is_small_and_reads_english():
@@ -282,6 +371,19 @@ def test_shipped_pipeline_is_small_and_reads_english():
     assert " ".join(token.lemma_ for token in doc) == "the child do not see three small dog . where be they run ?"
     assert [sentence.start for sentence in doc.sents] == [0, 9]
     assert [token.pos_ for token in nlp("one \n two") if token.is_space] == ["SPACE"]
+
+
+def test_card_has_the_scores_on_questions_that_were_never_trained_on():
+    nlp = spacy.load(EMBEDDED_FOLDER)
+    held_out = read_tagged(training.FOLDER / "questions-held-out.tagged")
+    gold = [build_doc(nlp.vocab, [one]) for one in held_out]
+    trained = {build_doc(nlp.vocab, [one]).text for one in read_tagged(training.TAGGED)}
+    assert not trained & {doc.text for doc in gold}
+    scores = score_docs(gold, nlp.pipe(map(without_annotation, gold)))
+    card = (EMBEDDED_FOLDER.parent / "README.md").read_text(encoding="utf-8")
+    (row,) = re.findall(r"^\| this pipeline \| ([\d.]+) \| ([\d.]+) \|$", card, flags=re.MULTILINE)
+    # One word is 0.26; another processor may round one differently.
+    assert [scores["tag"], scores["pos"]] == pytest.approx([float(cell) for cell in row], abs=0.6)
 
 
 def test_card_names_the_shipped_bytes():

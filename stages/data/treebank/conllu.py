@@ -183,6 +183,19 @@ def without_annotation(doc: Doc) -> Doc:
     return Doc(doc.vocab, words=[token.text for token in doc], spaces=[bool(token.whitespace_) for token in doc])
 
 
+def hide_words(doc: Doc, counts: Mapping[str, int], rng: random.Random, share: float) -> Doc:
+    """Give rare words of ``doc``, in place, the norm of a word that nobody knows, and return it.
+
+    A word that was seen n times is hidden with the chance share / (share + n), as Kiperwasser and Goldberg (2016)
+    do. Its prefix, suffix and shape stay: from these and the words around it a word must be read that the training
+    texts lack. ``counts`` has the times by lower-cased word; white space is left alone.
+    """
+    for token in doc:
+        if not token.is_space and rng.random() < share / (share + counts[token.lower_]):
+            token.norm_ = f"{rng.getrandbits(64):x}"  # another each time: no two unknown words are the same
+    return doc
+
+
 def sample_docs(
     vocab: Vocab, sentences: Iterable[Sentence], rng: random.Random, recipe: Mapping[str, Any]
 ) -> list[Doc]:

@@ -3,14 +3,16 @@
     python -m stages.data.treebank.training --treebank DIR --out data/language/en_ewt
     python -m stages.data.treebank.training --treebank DIR --evaluate data/language/en_ewt
 
-``DIR`` holds ``en_ewt-ud-{train,dev,test}.conllu`` (or ``.conllu.gz``) of UD English EWT. Every setting is in
-``data/language/en_ewt.cfg``; equal settings and versions give equal weights on one type of processor.
+``DIR`` holds ``en_ewt-ud-{train,dev,test}.conllu`` (or ``.conllu.gz``) of UD English EWT. Beside its training set the
+networks learn from ``data/language/questions.tagged``, sentences of our own without lemmas. Every setting is in
+``data/language/en_ewt.cfg``; equal settings, sentences and versions give equal weights on one type of processor.
 """
 
 import argparse
 import json
 import random
 import sys
+from collections import Counter
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -28,6 +30,7 @@ from stages.data.treebank.conllu import (
     Shape,
     build_doc,
     documents,
+    hide_words,
     read_sentences,
     sample_docs,
     treebank_file,
@@ -35,31 +38,38 @@ from stages.data.treebank.conllu import (
 )
 from stages.data.treebank.lemma_tables import learn_lemma_tables
 from stages.data.treebank.scoring import evaluate_part
+from stages.data.treebank.tagged import read_tagged
 from stages.data.treebank.tokenizer_rules import add_treebank_rules
 from stages.runtime.errors import InputError
 from stages.runtime.log import configure, logger
 
-RECIPE = Path(__file__).resolve().parents[3] / "data" / "language" / "en_ewt.cfg"
+FOLDER = Path(__file__).resolve().parents[3] / "data" / "language"
+RECIPE, TAGGED = FOLDER / "en_ewt.cfg", FOLDER / "questions.tagged"
 WITHOUT_WEIGHTS = ["lemmatizer"]  # its tables are learnt apart
-RECIPE_KEYS = {"largest_group", "lower_share", "wrap_share", "wrap_width", "spaced_share", "run_on_share"}
+RECIPE_KEYS = {"largest_group", "lower_share", "wrap_share", "wrap_width", "spaced_share", "run_on_share",
+               "hidden_share"}
 META = {
     "name": "ewt",
-    "version": "1.0.0",
+    "version": "1.1.0",
     "description": "Tags, parts of speech, lemmas and sentence starts for English, trained on UD English EWT",
     "author": "The Keycontrast authors; treebank by the authors of UD English EWT",
     "license": "CC BY-SA 4.0",
-    "sources": [{"name": "UD English EWT", "url": "https://universaldependencies.org", "license": "CC BY-SA 4.0"}],
+    "sources": [{"name": "UD English EWT", "url": "https://universaldependencies.org", "license": "CC BY-SA 4.0"},
+                {"name": "questions.tagged, by the Keycontrast authors", "license": "CC0 1.0"}],
 }
 
 log = logger("language.training")
 
 
-def train_pipeline(config: Config, train: list[Sentence], max_steps: int | None = None) -> Language:
+def train_pipeline(
+    config: Config, train: list[Sentence], tagged: list[Sentence], max_steps: int | None = None
+) -> Language:
     """Train a pipeline on gold sentences and return it with averaged weights, ready to be written.
 
     Args:
         config: the recipe, as in ``data/language/en_ewt.cfg``.
         train: sentences to learn from, in the order of the treebank.
+        tagged: more of them, which have no lemmas: the networks see each once in an epoch, the lemmatizer none.
         max_steps: stop after so many batches; for tests and trials.
     """
     fix_random_seed(config["system"]["seed"])
@@ -68,9 +78,9 @@ def train_pipeline(config: Config, train: list[Sentence], max_steps: int | None 
     add_treebank_rules(nlp.tokenizer)
     optimizer = settings["optimizer"]
     with nlp.select_pipes(disable=WITHOUT_WEIGHTS):
-        nlp.initialize(lambda: _whole_documents(nlp, train), sgd=optimizer)
+        nlp.initialize(lambda: _whole_documents(nlp, [*train, *tagged]), sgd=optimizer)
     nlp.get_pipe("lemmatizer").initialize(lookups=learn_lemma_tables(train))  # type: ignore[attr-defined]
-    _fit(nlp, train, settings, max_steps)
+    _fit(nlp, [*train, *tagged], settings, max_steps)
     with nlp.use_params(optimizer.averages):
         return compact_copy(nlp)
 
@@ -94,7 +104,9 @@ def _examples(nlp: Language, sentences: list[Sentence], epoch: int) -> list[Exam
     """Return one epoch of training examples, on gold tokens."""
     rng = random.Random(f"{nlp.config['system']['seed']}/{epoch}")
     docs = sample_docs(nlp.vocab, sentences, rng, nlp.config["recipe"])
-    return [Example(without_annotation(doc), doc) for doc in docs]
+    counts = Counter(word.form.lower() for sentence in sentences for word in sentence.words)
+    share = nlp.config["recipe"]["hidden_share"]
+    return [Example(hide_words(without_annotation(doc), counts, rng, share), doc) for doc in docs]
 
 
 def _whole_documents(nlp: Language, sentences: list[Sentence]) -> list[Example]:
@@ -155,7 +167,8 @@ def main(arguments: list[str] | None = None) -> int:
             check_target(options.out)  # now, not after the training
             config = read_recipe(options.recipe)
             train = read_sentences(treebank_file(options.treebank, "train"))
-            write_pipeline(train_pipeline(config, train, options.max_steps), options.out)
+            tagged = read_tagged(options.tagged)
+            write_pipeline(train_pipeline(config, train, tagged, options.max_steps), options.out)
         sentences = read_sentences(treebank_file(options.treebank, options.part))
         scores = score_folder(options.out or options.evaluate, sentences)
     except InputError as error:
@@ -172,6 +185,8 @@ def _parser() -> argparse.ArgumentParser:
                                      formatter_class=plain)
     parser.add_argument("--treebank", type=Path, required=True, help="folder of UD English EWT")
     parser.add_argument("--recipe", type=Path, default=RECIPE, help="settings (default: the shipped recipe)")
+    parser.add_argument("--tagged", type=Path, default=TAGGED, metavar="FILE",
+                        help="tagged sentences to learn from besides (default: data/language/questions.tagged)")
     parser.add_argument("--max-steps", type=int, metavar="N", help="stop training after N batches, for trials")
     parser.add_argument("--part", choices=("train", "dev", "test"), default="test", help="what to score on")
     what = parser.add_mutually_exclusive_group(required=True)
