@@ -255,7 +255,7 @@ def test_names_must_serve_as_folders_and_keys(sample, name, message):
 
 
 def test_names_that_are_no_text_are_told_and_do_not_break_the_telling(sample):
-    sample["datasets"] = {1: 2}
+    sample |= {"datasets": {1: 2}, "paired_datasets": {"sample": {}}}
     with pytest.raises(InputError, match=r"must name the data sets .*\(1\)"):
         parse_params(sample, "params.yaml")
 

@@ -33,7 +33,8 @@ def with_names(content: Mapping[str, Any], datasets: Mapping[str, Any]) -> dict[
         given = content.get(name)
         if isinstance(given, Mapping) and set(given) != set(wanted):
             names = ", ".join(map(str, wanted)) or "none"     # as they were read, sound or not
-            raise ValueError(f"{name}: must name the {which} ({names}); leave it out, and `keycontrast use` fills it in")
+            raise ValueError(f"{name}: must name the {which} ({names}); leave it out, and `keycontrast use` fills "
+                             f"it in")
         if isinstance(given, Mapping) and any(given[one] and given[one] != wanted[one] for one in wanted):
             raise ValueError(f"{name}: must be {wanted}; leave it out, and `keycontrast use` fills it in")
     return {**content, **{name: wanted for name, (wanted, _) in maps.items()}}
