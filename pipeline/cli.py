@@ -311,7 +311,7 @@ def predict(run: Annotated[str, typer.Argument(help="a run of params.yaml")],
 
     A rewriter's line has the keyword that was used, a classifier's the probability of its label and of every class.
 
-    Example: `keycontrast predict hcl "How do I keep my starter alive?" --keyword oven`, or
+    Example: `keycontrast predict hcl "Two dogs play in the snow." --keyword ball`, or
     `keycontrast predict clald --file questions.csv --column question`
     """
     from pipeline import predict as prediction
