@@ -7,7 +7,7 @@ from pathlib import Path
 import dvc.dvcfile
 import pytest
 from dvc.utils import strictyaml
-from dvc.utils.serialize import parse_yaml
+from dvc.utils.serialize import modify_yaml, parse_yaml
 from rich.console import Console
 from ruamel.yaml.representer import RepresenterError
 from small_project import keycontrast, make_project
@@ -76,11 +76,10 @@ def test_a_whole_lock_is_read_and_none_is_none(tmp_path):
 @pytest.fixture
 def own_lock(monkeypatch):
     """Have DVC take locks as the project has it; return how it does so by itself."""
-    by_dvc = dvc.dvcfile.modify_yaml
     for module, name in ((dvc.dvcfile, "modify_yaml"), (strictyaml, "parse_yaml")):
         monkeypatch.setattr(module, name, getattr(module, name))
     keep_lock_by_stages()
-    return by_dvc
+    return modify_yaml  # not what `dvcfile` has under that name: where a test before read the DAG, that is ours
 
 
 def test_a_lock_is_written_whole_or_not_at_all(tmp_path, own_lock):
@@ -107,7 +106,7 @@ MORE = WHOLE + """  more:
         - 1e-05
 """
 LOCKS = {
-    "short": WHOLE, "params": MORE, "a long command": f"{WHOLE}  more:\n    cmd: {'x' * 99}\n      {'z' * 99}\n",
+    "short": WHOLE, "params": MORE, "a long command": f"{WHOLE}  more:\n    cmd: \n      {'x' * 99}\n      {'z' * 99}\n",
     "a comment": f"# kept\n{WHOLE}", "a comment within": WHOLE.replace("    deps", "  # kept\n    deps"),
     "an alias": f"{WHOLE}  more:\n    deps:\n    - &id001\n      path: x\n    - *id001\n",
     "data sets": f"{WHOLE}datasets:\n- name: d\n", "empty": "schema: '2.0'\nstages: {}\n"}
