@@ -106,7 +106,8 @@ MORE = WHOLE + """  more:
         - 1e-05
 """
 LOCKS = {
-    "short": WHOLE, "params": MORE, "a long command": f"{WHOLE}  more:\n    cmd: \n      {'x' * 99}\n      {'z' * 99}\n",
+    "short": WHOLE, "params": MORE,
+    "a long command": f"{WHOLE}  more:\n    cmd: \n      {'x' * 99}\n      {'z' * 99}\n",
     "a comment": f"# kept\n{WHOLE}", "a comment within": WHOLE.replace("    deps", "  # kept\n    deps"),
     "an alias": f"{WHOLE}  more:\n    deps:\n    - &id001\n      path: x\n    - *id001\n",
     "data sets": f"{WHOLE}datasets:\n- name: d\n", "empty": "schema: '2.0'\nstages: {}\n"}
