@@ -126,6 +126,7 @@ def test_missing_outs_come_from_the_cache_and_only_the_rest_is_computed(done, tm
     assert order(root) == ["train_x@m2"]
 
 
+@pytest.mark.whole
 def test_params_that_come_back_compute_nothing_and_a_failed_stage_is_restored_by_one_command(done, tmp_path):
     root = copied(done[0], tmp_path / "p")
     params = root / "params.yaml"
@@ -148,6 +149,7 @@ def test_params_that_come_back_compute_nothing_and_a_failed_stage_is_restored_by
     assert lock(root)["stages"]["train_x@m2"] == before["stages"]["train_x@m2"]
 
 
+@pytest.mark.whole
 def test_other_bytes_from_the_same_inputs_are_said_in_one_line(done, tmp_path):
     root = copied(done[0], tmp_path / "p")
     assert "other bytes" not in done[3].stdout

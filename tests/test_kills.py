@@ -5,7 +5,7 @@ import pytest
 from tests.harness.cases import draw
 from tests.harness.kills import QUICK, killed_project
 
-# Beside it stand a killed run of test_flow and a killed training of test_small_pipeline.
+# `make test` has a killed run, in test_flow, and killed trainings of every track (test_train_*).
 pytestmark = pytest.mark.whole
 
 

@@ -1,6 +1,7 @@
 """A pipeline of one data set and one track by both orchestrators: its keywords, and a training that is killed.
 
 All stages at their own sizes: test_whole_pipeline.py.
+In `make test`: test_flow.py, and a training of each track that is killed.
 """
 
 import os
@@ -14,7 +15,7 @@ from test_whole_pipeline import processes_of, wait_for
 
 DVC = (sys.executable, "-m", "dvc")
 EPOCHS = 30
-pytestmark = pytest.mark.timeout(1500)
+pytestmark = [pytest.mark.timeout(1500), pytest.mark.whole]
 
 
 def make(folder, **runtime):
