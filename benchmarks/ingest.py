@@ -186,7 +186,7 @@ def _check(ours: Path, theirs: Path) -> int:
     """
     size = 0
     for kind in _KINDS:
-        mine, other = (read_frame(folder / f"{kind}.parquet", SCHEMAS[kind]) for folder in (ours, theirs))
+        mine, other = read_frame(ours / f"{kind}.parquet", SCHEMAS[kind]), read_frame(theirs / f"{kind}.parquet")
         columns = [name for name in mine if name not in ("file", "reference_ids", "further_negative_ids")]
         rows = [list(part[columns].itertuples(index=False, name=None)) for part in (mine, other)]
         wrong = abs(len(mine) - len(other)) + sum(one != two for one, two in zip(*rows, strict=False))

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -77,6 +78,23 @@ def test_a_column_of_another_type_is_refused(tmp_path, columns):
     with pytest.raises(InputError, match=r"column 'text' is of type binary, not string.* run its stage again"):
         read_table(path, SCHEMAS["texts"], columns)
     assert read_table(path, SCHEMAS["texts"], ["text_id"]).num_rows == 3
+
+
+def test_texts_with_large_offsets_are_texts(tmp_path):
+    path = tmp_path / "tokens.parquet"
+    schema = SCHEMAS["tokens"]
+    empty = pq.ParquetFile(write_to(path, schema)).read()
+    large = pa.schema([
+        (field.name, pa.large_list(pa.large_string())) if field.type == pa.list_(pa.string()) else
+        (field.name, pa.large_string()) if field.type == pa.string() else field for field in empty.schema])
+    assert large.types != empty.schema.types
+    pq.write_table(empty.cast(large), path)
+    assert read_table(path, schema).num_rows == 0
+
+
+def write_to(path, schema):
+    write_table(path, schema, {name: [] for name, _, _ in schema.fields}, PROVENANCE)
+    return path
 
 
 def test_a_failing_writer_leaves_the_old_file_and_nothing_else(tmp_path):

@@ -191,12 +191,19 @@ def check_columns(path: Path, schema: TableSchema, columns: list[str] | None = N
         if name not in found.names:
             raise InputError(f"{path}: column {name!r} is missing; it was written by another version. "
                              f"Run its stage again with `keycontrast run`.")
-        if found.field(name).type != kind:
+        if _without_large(found.field(name).type) != kind:
             raise InputError(f"{path}: column {name!r} is of type {found.field(name).type}, not {kind}: written by "
                              f"another version, or damaged since. Remove it and run its stage again.")
     if read_metadata(path).get("rows", metadata.num_rows) != metadata.num_rows:
         raise InputError(f"{path}: has {metadata.num_rows:,} rows, and its metadata count others: damaged since it was "
                          f"written. Remove it and run its stage again.")
+
+
+def _without_large(kind: pa.DataType) -> pa.DataType:
+    """Return a type with 32-bit offsets for one with 64, as pandas and others write the same texts and lists."""
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(_without_large(kind.value_type))
+    return pa.string() if pa.types.is_large_string(kind) else kind
 
 
 def read_table(path: Path, schema: TableSchema | None = None, columns: list[str] | None = None,
