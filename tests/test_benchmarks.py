@@ -75,6 +75,7 @@ def test_wrong_arguments_are_named(arguments, message, capsys):
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.whole
 def test_json_holds_machine_and_rows(capsys):
     assert main(["psi", "--quick", "--repeats", "1", "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)

@@ -100,6 +100,7 @@ def test_a_second_run_finds_nothing_to_do(done):
     assert unreachable.returncode == 0 and "All 3 stages are up to date." in unreachable.stdout
 
 
+@pytest.mark.whole
 def test_missing_outs_come_from_the_cache_and_only_the_rest_is_computed(done, tmp_path):
     root = copied(done[0], tmp_path / "p")
     before = lock(root)

@@ -77,6 +77,7 @@ def project(tmp_path):
     return tmp_path
 
 
+@pytest.mark.whole
 def test_dvc_the_flow_and_a_pack_run_a_stage_in_the_same_environment(project):
     shell = {**os.environ, "PYTHONPATH": os.pathsep.join([str(project / "hook"), str(ROOT)]), "DVC_NO_ANALYTICS": "1",
              "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
