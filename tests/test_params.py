@@ -254,6 +254,12 @@ def test_names_must_serve_as_folders_and_keys(sample, name, message):
         parse_params(sample, "params.yaml")
 
 
+def test_a_model_of_no_data_set_s_name_is_told(sample):
+    sample["models"]["clld"]["ct"]["dataset"] = float("nan")  # which is not equal to itself
+    with pytest.raises(InputError, match=r"models\.clld\.ct\.dataset"):
+        parse_params(sample, "params.yaml")
+
+
 def test_names_that_are_no_text_are_told_and_do_not_break_the_telling(sample):
     sample |= {"datasets": {1: 2}, "paired_datasets": {"sample": {}}}
     with pytest.raises(InputError, match=r"must name the data sets .*\(1\)"):

@@ -200,6 +200,7 @@ def with_data_sets(runs: Mapping[str, Any], models: Any) -> dict[str, Any]:
         named = str(run.get("model")) if isinstance(run, Mapping) else ""
         model = models.get(named) if isinstance(models, Mapping) else None
         own = model.get("dataset") if isinstance(model, Mapping) else None
+        own = own if isinstance(own, str) else None  # anything else is told of with the types
         if own is not None and run.get("dataset", own) != own:
             raise ValueError(f"runs.clld.{name}.dataset: is {run['dataset']!r}, and its model is of {own!r}; write "
                              f"that, or leave it out and `keycontrast use` fills it in")
