@@ -253,7 +253,8 @@ def paraphrase_items():
                 "source": QUESTIONS[place % 3], "target": target, "source_words": words, "source_tags": tags,
                 "target_words": target.split(), "target_tags": ["NN"] * len(target.split()), "score_xx": scores,
                 "score_xy": [0.5] * len(words), "primary_xx": [tag == "NN" for tag in tags],
-                "primary_xy": [True] * len(words), "primary_s": [tag.startswith("VB") for tag in tags]})
+                "primary_xy": [True] * len(words), "primary_s": [tag.startswith("VB") for tag in tags],
+                "primary_textrank": [tag == "JJ" for tag in tags]})
     return pd.DataFrame(rows)
 
 
