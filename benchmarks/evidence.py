@@ -6,11 +6,12 @@
 `run` works in the folder of a project that has taken the recipe (`keycontrast use RECIPE`), row by row in the order of
 the recipe, and begins no further one when the minutes are over; a training that was killed goes on from its checkpoint
 the next time. After each row it writes, for each seed, `metrics/evidence/RECIPE/ROW-SEED.parquet`: scores of every
-evaluated item, how many training inputs share its keyword, and, as the file's metadata, settings, monitors and history
-of the training. The files hold no text of a data set, so they may be committed, and another machine goes on from them.
+evaluated item (of classifiers: classes by number), and, as the file's metadata, settings, monitors and history of the
+training. The files hold no text of a data set, so they may be committed, and another machine goes on from them.
 
-`table` prints, for every metric and stratum, the first row's value, each other row's, and the difference with two
-intervals: over texts with the seeds as they are, and over texts and seeds together (both drawn anew).
+`table` prints, for every metric and stratum, the first row's value, each other row's, and the difference: its interval
+over texts with the seeds as they are; over texts and seeds together; p of a t test over seeds; and the difference that
+so many seeds and texts find four times in five (stages/metrics/seeds.py, as in stage compare).
 """
 
 import argparse
@@ -28,21 +29,20 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stages.artifacts.paths import DatasetPaths, ModelPaths, RunPaths
+from benchmarks.kept_items import KEPT_ITEMS
+from stages.artifacts.paths import ModelPaths, RunPaths
 from stages.artifacts.tables import atomic_file, read_frame
-from stages.graph.schemas.graph import NODES
+from stages.metrics.resampling import Statistic, interval, resampled
+from stages.metrics.seeds import Members, over_seeds
 from stages.runtime.errors import InputError, nearest
 from stages.runtime.settings import read_params
 from stages.tracks.evaluation.strata import STRATA as OF_KEYWORDS
-from stages.tracks.schemas.items import ITEMS
-from stages.tracks.schemas.scores import SCORES
 
 FOLDER = Path("metrics") / "evidence"
-METRICS = ("bleu_1", "bleu_2", "bleu_3", "bleu_4", "extrema", "average", "greedy", "rouge_1", "rouge_l", "bertscore",
-           "source_bleu_4", "keyword_kept")
 # As METHODS and the results have them: how often training has seen the keyword of an evaluated input.
 STRATA = {"all": lambda items: np.ones(len(items), dtype=bool),
           **{one.title: one.holds for one in OF_KEYWORDS.values()}}
+LEVEL = 0.95
 _KEY = b"evidence"
 _RESAMPLES = 2000
 
@@ -52,9 +52,9 @@ class Kept:
     """What was found under one seed of a row.
 
     Attributes:
-        row, seed: of the model.
-        items: columns ``example_id``, ``cluster``, ``known`` and :data:`METRICS`, sorted by example.
-        facts: settings, monitors, history and corpus metrics.
+        row, seed: of the run, and of its model.
+        items: columns of ``benchmarks.kept_items``, sorted by example.
+        facts: track, settings, monitors, history and metrics of all items.
     """
 
     row: str
@@ -62,32 +62,57 @@ class Kept:
     items: pd.DataFrame
     facts: Mapping[str, Any]
 
+    @property
+    def track(self) -> str:
+        """The track; what was kept before there were several is HCL's."""
+        return str(self.facts.get("track", "hcl"))
+
+    def statistics(self, stratum: str = "all") -> dict[str, Statistic]:
+        """Return every metric of the items of a stratum."""
+        return KEPT_ITEMS[self.track].statistics(self.items[np.asarray(STRATA[stratum](self.items))])
+
 
 def kept_file(recipe: str, row: str, seed: int) -> Path:
     """Return where the findings of a row's seed are kept."""
     return FOLDER / recipe / f"{row}-{seed}.parquet"
 
 
+def track_of(params: Mapping[str, Any], run: str) -> str:
+    """Return the track of a run of the params.
+
+    Raises:
+        InputError: there is no such run.
+    """
+    for track, runs in params["runs"].items():
+        if run in runs:
+            return str(track)
+    raise InputError(f"{run!r} is no run of recipe {params['recipe']}; {nearest(run, _runs(params))}")
+
+
+def _runs(params: Mapping[str, Any]) -> list[str]:
+    return [run for runs in params["runs"].values() for run in runs]
+
+
+def _model_of(params: Mapping[str, Any], run: str) -> tuple[str, Mapping[str, Any]]:
+    track = track_of(params, run)
+    name = params["runs"][track][run]["model"]
+    return name, params["models"][track][name]
+
+
 def keep(recipe: str, run: str, seed: int) -> Path:
-    """Write the findings of an evaluated run of the HCL track; return their file."""
+    """Write the findings of an evaluated run; return their file."""
     params = read_params()
-    row = params["runs"]["hcl"][run]["model"]
-    model, scored = params["models"]["hcl"][row], RunPaths(run, seed)
-    paths = ModelPaths(row, seed)
-    scores = read_frame(scored.scores, SCORES)
+    track, (name, model) = track_of(params, run), _model_of(params, run)
+    kept, scored, paths = KEPT_ITEMS[track], RunPaths(run, seed), ModelPaths(name, seed)
+    scores = read_frame(scored.scores, kept.schema)
     scores = scores[scores["system"] == "run"].sort_values("example_id", ignore_index=True)
-    items = read_frame(paths.items, ITEMS)
-    nodes = set(read_frame(DatasetPaths(model["dataset"]).table("nodes"), NODES)["keyword"])
-    inputs = items.loc[items["split"] == "train", "keyword"].value_counts()
-    keyword = items.set_index("example_id").loc[scores["example_id"], "keyword"]
-    found = pd.DataFrame({"example_id": scores["example_id"],
-                          "cluster": keyword.map(inputs).fillna(0).astype("int32").to_numpy(),
-                          "known": keyword.isin(nodes).to_numpy()})
-    found = found.join(scores[list(METRICS)].astype("float32"))
+    found = kept.columns(scores, scored, name, model["dataset"], seed)
     history = pd.read_csv(paths.history)
-    facts = {"recipe": recipe, "row": row, "seed": seed, "dataset": model["dataset"], "overrides": model["overrides"],
-             "init_from": model["init_from"], "training": json.loads(paths.metrics.read_text(encoding="utf-8")),
-             "run": _numbers(json.loads(scored.metrics.read_text(encoding="utf-8"))["run"]),
+    metrics = json.loads(scored.metrics.read_text(encoding="utf-8"))
+    facts = {"recipe": recipe, "track": track, "row": run, "model": name, "seed": seed, "dataset": model["dataset"],
+             "overrides": model["overrides"], "decode": params["runs"][track][run].get("decode", {}),
+             "init_from": model.get("init_from"), "training": json.loads(paths.metrics.read_text(encoding="utf-8")),
+             "run": _numbers(metrics["run"]), "floors": {one: _numbers(at) for one, at in metrics["floors"].items()},
              "history": [_numbers(row) for row in history.to_dict("records")], "commit": _commit()}
     table = pa.Table.from_pandas(found, preserve_index=False)
     table = table.replace_schema_metadata({_KEY: json.dumps(facts, sort_keys=True).encode()})
@@ -135,7 +160,7 @@ def pending(recipe: str, rows: Sequence[str] = ()) -> dict[str, list[int]]:
 
     Args:
         recipe: of the project.
-        rows: runs; all of the HCL track if none is named.
+        rows: runs; all if none is named.
 
     Raises:
         InputError: a row is no run of the project, or the project is of another recipe.
@@ -144,12 +169,8 @@ def pending(recipe: str, rows: Sequence[str] = ()) -> dict[str, list[int]]:
     if params["recipe"] != recipe:
         raise InputError(f"params.yaml is of recipe {params['recipe']}. Take the other one: keycontrast use {recipe} "
                          f"--data DIR.")
-    runs = params["runs"]["hcl"]
-    for name in rows:
-        if name not in runs:
-            raise InputError(f"{name!r} is no run of recipe {recipe}; {nearest(name, runs)}")
-    left = {run: [seed for seed in params["models"]["hcl"][runs[run]["model"]]["seeds"]
-                  if not kept_file(recipe, run, seed).exists()] for run in rows or runs}
+    left = {run: [seed for seed in _model_of(params, run)[1]["seeds"]
+                  if not kept_file(recipe, run, seed).exists()] for run in rows or _runs(params)}
     return {run: seeds for run, seeds in left.items() if seeds}
 
 
@@ -164,9 +185,10 @@ def work(recipe: str, rows: Sequence[str], minutes: float) -> None:
         if time.monotonic() >= end:
             break
         begun = time.monotonic()
-        done = subprocess.run([sys.executable, "-m", "pipeline", "run", f"evaluate_hcl@{run}"], check=False)
+        stage = f"evaluate_{track_of(read_params(), run)}@{run}"
+        done = subprocess.run([sys.executable, "-m", "pipeline", "run", stage], check=False)
         if done.returncode:
-            raise InputError(f"{run}: `keycontrast run evaluate_hcl@{run}` ended with status {done.returncode}.")
+            raise InputError(f"{run}: `keycontrast run {stage}` ended with status {done.returncode}.")
         for seed in seeds:
             keep(recipe, run, seed)
         sys.stdout.write(f"kept {run}, seeds {', '.join(map(str, seeds))}: {(time.monotonic() - begun) / 60:.1f} min\n")
@@ -180,55 +202,61 @@ def differences(first: Sequence[Kept], second: Sequence[Kept], metric: str, stra
                 resamples: int = _RESAMPLES) -> dict[str, float]:
     """Return two rows' values of a metric in a stratum of the first one, and their difference with its intervals.
 
-    Seeds that both rows have are paired; without a common one, rows are drawn from on their own.
+    Of scores that an item may lack, those items count that both rows have under every seed.
 
     Returns:
-        ``first``, ``second``, ``difference``; ``low``, ``high`` over texts; ``low_seeds``, ``high_seeds`` over texts
-        and seeds; ``items``, ``seeds`` (the smaller number).
+        ``first``, ``second``, ``difference``, means over seeds; ``low``, ``high`` over texts; ``items``; ``seeds``
+        (the smaller number); and where both rows have several, ``low_seeds``, ``high_seeds``, ``p_seeds`` and
+        ``detectable`` of :func:`stages.metrics.seeds.over_seeds`.
+
+    Raises:
+        InputError: other items were scored, or the metric is unknown.
     """
-    ones, twos = {kept.seed: kept for kept in first}, {kept.seed: kept for kept in second}
-    common = sorted(ones.keys() & twos.keys())
-    paired = len(common) > 0
-    left = [ones[seed] for seed in (common if paired else sorted(ones))]
-    right = [twos[seed] for seed in (common if paired else sorted(twos))]
+    rows = [sorted(kept, key=lambda one: one.seed) for kept in (first, second)]
     # a keyword that one row's data set knows, another's may not: the first row's says which items are of the stratum
-    chosen = np.asarray(STRATA[stratum](left[0].items))
-    a, b = (_values(kept, metric, left[0].items["example_id"], chosen) for kept in (left, right))  # (seeds, items)
-    both = ~np.isnan(a).any(0) & ~np.isnan(b).any(0)
-    a, b = a[:, both], b[:, both]
-    if not a.shape[1]:
-        return {"items": 0.0, "seeds": float(min(len(a), len(b)))}
-    draw = np.random.default_rng(0)
-    texts = draw.integers(a.shape[1], size=(resamples, a.shape[1]))
-    over_texts = (a.mean(0) - b.mean(0))[texts].mean(1)
-    of_a = draw.integers(len(a), size=(resamples, len(a)))
-    of_b = of_a if paired else draw.integers(len(b), size=(resamples, len(b)))
-    over_both = np.array([a[rows_a][:, places].mean() - b[rows_b][:, places].mean()
-                          for rows_a, rows_b, places in zip(of_a, of_b, texts, strict=True)])
-    low, high = np.quantile(over_texts, (0.025, 0.975))
-    low_seeds, high_seeds = np.quantile(over_both, (0.025, 0.975))
-    return {"first": float(a.mean()), "second": float(b.mean()), "difference": float(a.mean() - b.mean()),
-            "low": float(low), "high": float(high), "low_seeds": float(low_seeds), "high_seeds": float(high_seeds),
-            "items": float(a.shape[1]), "seeds": float(min(len(a), len(b)))}
-
-
-def _values(kept: Sequence[Kept], metric: str, ids: pd.Series, chosen: np.ndarray) -> np.ndarray:
-    for found in kept:
-        if not found.items["example_id"].equals(ids):
+    chosen = np.asarray(STRATA[stratum](rows[0][0].items))
+    for found in (*rows[0], *rows[1]):
+        if not found.items["example_id"].equals(rows[0][0].items["example_id"]):
             raise InputError(f"{found.row}, seed {found.seed}: other items than those of the first row were scored.")
-    return np.stack([found.items[metric].to_numpy(dtype=np.float64)[chosen] for found in kept])
+    for name in {metric} & set.intersection(*(set(one.items) for row in rows for one in row)):
+        for one in (*rows[0], *rows[1]):
+            chosen = chosen & ~np.isnan(one.items[name].to_numpy(dtype=np.float64))
+    answer = {"items": float(chosen.sum()), "seeds": float(min(map(len, rows)))}
+    if not chosen.any():
+        return answer
+    left, right = (_members(row, metric, chosen, resamples) for row in rows)
+    low, high = interval(left.samples.mean(0) - right.samples.mean(0), LEVEL)
+    answer |= {"first": float(left.values.mean()), "second": float(right.values.mean()), "low": low, "high": high}
+    answer["difference"] = answer["first"] - answer["second"]
+    both = over_seeds(left, right, LEVEL, 0)
+    if both is not None:
+        answer |= {"seeds": float(both.seeds), "low_seeds": both.low, "high_seeds": both.high,
+                   "p_seeds": both.p_value, "detectable": both.detectable}
+    return answer
 
 
-def table(recipe: str, rows: Sequence[str], metrics: Sequence[str] = ("bleu_1", "bleu_4", "bertscore", "source_bleu_4"),
-          strata: Sequence[str] = tuple(STRATA)) -> list[str]:
+def _members(row: Sequence[Kept], metric: str, chosen: np.ndarray, resamples: int) -> Members:
+    found = {}
+    for kept in row:
+        statistics = KEPT_ITEMS[kept.track].statistics(kept.items[chosen])
+        if metric not in statistics:
+            raise InputError(f"{metric!r} is no metric of what is kept of {kept.row}; {nearest(metric, statistics)}")
+        found[str(kept.seed)] = statistics[metric]
+    samples = resampled(found, resamples, 0)
+    return Members(np.array([one.value() for one in found.values()]), np.stack(list(samples.values())),
+                   [kept.seed for kept in row])
+
+
+def table(recipe: str, rows: Sequence[str], metrics: Sequence[str] = (), strata: Sequence[str] = ()) -> list[str]:
     """Return the first of ``rows`` against each other one as lines of Markdown."""
     lines = ["| against | stratum | items | seeds | metric | first | other | difference | over texts | over texts and "
-             "seeds |", "| --- | --- | ---: | ---: | --- | ---: | ---: | ---: | --- | --- |"]
+             "seeds | p over seeds | detectable |",
+             "| --- | --- | ---: | ---: | --- | ---: | ---: | ---: | --- | --- | ---: | ---: |"]
     first = read_kept(recipe, rows[0])
     for row in rows[1:]:
         other = read_kept(recipe, row)
-        for stratum in strata:
-            for metric in metrics:
+        for stratum in strata or (STRATA if first[0].track == "hcl" else ("all",)):
+            for metric in metrics or KEPT_ITEMS[first[0].track].shown:
                 found = differences(first, other, metric, stratum)
                 if found["items"]:
                     lines.append(_line(row, stratum, metric, found))
@@ -237,9 +265,26 @@ def table(recipe: str, rows: Sequence[str], metrics: Sequence[str] = ("bleu_1", 
 
 def _line(row: str, stratum: str, metric: str, found: Mapping[str, float]) -> str:
     interval = f"{found['low']:+.4f} to {found['high']:+.4f}"
-    seeds = f"{found['low_seeds']:+.4f} to {found['high_seeds']:+.4f}" if found["seeds"] > 1 else "one seed"
+    seeds = "one seed | – | –"
+    if "p_seeds" in found:
+        seeds = (f"{found['low_seeds']:+.4f} to {found['high_seeds']:+.4f} | {found['p_seeds']:.3f} | "
+                 f"{found['detectable']:.4f}")
     return (f"| {row} | {stratum} | {found['items']:.0f} | {found['seeds']:.0f} | {metric} | {found['first']:.4f} | "
             f"{found['second']:.4f} | {found['difference']:+.4f} | {interval} | {seeds} |")
+
+
+def values(recipe: str, rows: Sequence[str], metrics: Sequence[str] = ()) -> list[str]:
+    """Return the metrics of each row, mean and standard deviation over seeds, as lines of Markdown."""
+    kept = {row: read_kept(recipe, row) for row in rows}
+    names = metrics or KEPT_ITEMS[next(iter(kept.values()))[0].track].shown
+    lines = [f"| row | seeds | {' | '.join(names)} |", f"| --- | ---: |{' ---: |' * len(names)}"]
+    for row, found in kept.items():
+        cells = []
+        for name in names:
+            each = [one.statistics()[name].value() for one in found]
+            cells.append(f"{np.mean(each):.4f}" + (f" ± {np.std(each, ddof=1):.4f}" if len(each) > 1 else ""))
+        lines.append(f"| {row} | {len(found)} | {' | '.join(cells)} |")
+    return lines
 
 
 def monitors(recipe: str, rows: Sequence[str], names: Sequence[str]) -> list[str]:
@@ -269,9 +314,10 @@ def parser() -> argparse.ArgumentParser:
                                 epilog="example: python -m benchmarks.evidence table cpu-hcl-choices hidden leaking")
     shown.add_argument("recipe")
     shown.add_argument("rows", nargs="+")
-    shown.add_argument("--metrics", nargs="+", choices=METRICS, default=["bleu_1", "bleu_4", "bertscore",
-                                                                       "source_bleu_4"])
-    shown.add_argument("--strata", nargs="+", choices=list(STRATA), default=list(STRATA))
+    shown.add_argument("--metrics", nargs="+", default=[], metavar="NAME", help="by default the track's leading ones")
+    shown.add_argument("--strata", nargs="+", choices=list(STRATA), default=[],
+                       help="of keywords; by default each of them for HCL, else all items together")
+    shown.add_argument("--values", action="store_true", help="show each row's values first")
     shown.add_argument("--monitors", nargs="+", default=[], metavar="NAME", help="columns of the history to show too")
     return made
 
@@ -283,7 +329,8 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.command == "run":
             work(arguments.recipe, arguments.rows, arguments.minutes)
             return 0
-        lines = table(arguments.recipe, arguments.rows, arguments.metrics, arguments.strata)
+        lines = values(arguments.recipe, arguments.rows, arguments.metrics) + [""] if arguments.values else []
+        lines += table(arguments.recipe, arguments.rows, arguments.metrics, arguments.strata)
         if arguments.monitors:
             lines += ["", *monitors(arguments.recipe, arguments.rows, arguments.monitors)]
     except InputError as error:

@@ -9,7 +9,8 @@ import pytest
 import yaml
 from report_artifacts import ITEMS, KEYWORDS, TEXTS, provenance, write_project
 
-from benchmarks.evidence import METRICS, Kept, differences, keep, kept_file, main, monitors, pending, read_kept, table
+from benchmarks.evidence import Kept, differences, keep, kept_file, main, monitors, pending, read_kept, table
+from benchmarks.kept_items import KEPT_ITEMS
 from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import ModelPaths
 from stages.artifacts.tables import write_table
@@ -18,7 +19,7 @@ from stages.runtime.errors import InputError
 
 def kept(row, seed, values, cluster=0, known=False):
     items = pd.DataFrame({"example_id": range(len(values)), "cluster": cluster, "known": known,
-                          **{metric: np.asarray(values, dtype=np.float32) for metric in METRICS}})
+                          **{metric: np.asarray(values, dtype=np.float32) for metric in KEPT_ITEMS["hcl"].shown}})
     return Kept(row, seed, items, {})
 
 
@@ -29,7 +30,9 @@ def test_a_difference_between_seeds_widens_the_interval_over_both_alone():
     found = differences(first, second, "bleu_1", "all")
     assert found["difference"] == pytest.approx(0.0, abs=1e-6)
     assert found["low"] == pytest.approx(found["high"], abs=1e-6)
-    assert found["low_seeds"] == pytest.approx(-0.2, abs=1e-6) and found["high_seeds"] == pytest.approx(0.2, abs=1e-6)
+    widest = 0.2 * 2**0.5   # two of two seeds drawn spread half as far as they should
+    assert (found["low_seeds"], found["high_seeds"]) == pytest.approx((-widest, widest), abs=1e-6)
+    assert found["p_seeds"] == pytest.approx(1.0, abs=1e-4)
 
 
 def test_seeds_are_paired_so_that_what_they_share_is_no_difference():

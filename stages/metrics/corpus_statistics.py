@@ -31,14 +31,14 @@ def corpus_bleu_statistic(counts: MatchCounts, order: int = ORDERS,
 def ibleu_statistic(references: MatchCounts, sources: MatchCounts, alpha: float = IBLEU_ALPHA) -> Statistic:
     """Return :func:`stages.metrics.ibleu` from the counts against the references and against the sources."""
     columns = np.concatenate([corpus_columns(references), corpus_columns(sources)], axis=1)
-    width = columns.shape[1] // 2
+    return Statistic(columns, lambda sums: ibleu_of_sums(sums, alpha))
 
-    def of_sums(sums: np.ndarray) -> np.ndarray:
-        quality, copied = (corpus_bleu_of_sums(part)[..., ORDERS - 1]
-                           for part in (sums[..., :width], sums[..., width:]))
-        return alpha * quality - (1 - alpha) * copied
 
-    return Statistic(columns, of_sums)
+def ibleu_of_sums(sums: np.ndarray, alpha: float = IBLEU_ALPHA) -> np.ndarray:
+    """Return iBLEU (...) of sums (..., 20): :func:`corpus_columns` against the references, then against the sources."""
+    width = sums.shape[-1] // 2
+    quality, copied = (corpus_bleu_of_sums(part)[..., ORDERS - 1] for part in (sums[..., :width], sums[..., width:]))
+    return alpha * quality - (1 - alpha) * copied
 
 
 def sacrebleu_statistic(hypotheses: Sequence[Text], references: Sequence[Sequence[Text]]) -> Statistic:

@@ -1,0 +1,119 @@
+"""What is kept of the items of an evaluated run, by track, and the metrics that follow from it; no text of a data set.
+
+Columns are scores of single items, and sums from which BLEU of the corpus follows; of classifiers the places of
+classes among their names.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from stages.artifacts.paths import DatasetPaths, ModelPaths, RunPaths
+from stages.artifacts.schemas import TableSchema
+from stages.artifacts.tables import read_frame
+from stages.graph.schemas.graph import NODES
+from stages.metrics.bleu import ORDERS, RELEASED_WEIGHTS, corpus_bleu_of_sums, corpus_columns, count_matches
+from stages.metrics.classification import Sureness, class_statistics
+from stages.metrics.corpus_statistics import ibleu_of_sums
+from stages.metrics.resampling import Statistic, mean_statistic
+from stages.tracks.clld.schemas.evaluated import CLASS_SCORES
+from stages.tracks.pgkpr.normalisation import as_words
+from stages.tracks.schemas.items import ITEMS
+from stages.tracks.schemas.predictions import PREDICTIONS
+from stages.tracks.schemas.scores import PARAPHRASE_SCORES, SCORES
+
+_WIDTH = 2 * ORDERS + 2     # of the sums from which BLEU of the corpus follows
+_TEXTS = ("bleu_1", "bleu_2", "bleu_3", "bleu_4", "extrema", "average", "greedy", "rouge_1", "rouge_l", "bertscore",
+          "source_bleu_4")
+_HCL = (*_TEXTS, "keyword_kept")
+_PGKPR = (*_TEXTS, "rouge_2", "released_py_rouge_1", "released_py_rouge_2", "released_py_rouge_l", "keywords_kept")
+
+
+@dataclass(frozen=True)
+class KeptItems:
+    """How a track's items are kept.
+
+    Attributes:
+        schema: of the table of scores.
+        columns: returns what is kept, a row per item, from the scores of a run, sorted by example, the run's paths,
+            and name, data set and seed of its model.
+        statistics: returns the metrics of items kept so, by name.
+        shown: metrics that a table shows unless told otherwise.
+    """
+
+    schema: TableSchema
+    columns: Callable[[pd.DataFrame, RunPaths, str, str, int], pd.DataFrame]
+    statistics: Callable[[pd.DataFrame], dict[str, Statistic]]
+    shown: Sequence[str]
+
+
+def _scores(scores: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    return scores[["example_id", *names]].astype(dict.fromkeys(names, "float32"))
+
+
+def _means(items: pd.DataFrame, names: Sequence[str]) -> dict[str, Statistic]:
+    return {name: mean_statistic(items[name].to_numpy(dtype=np.float64)) for name in names if name in items}
+
+
+def _hcl(scores: pd.DataFrame, paths: RunPaths, model: str, dataset: str, seed: int) -> pd.DataFrame:
+    """Keep, beside scores, how many training inputs share an item's keyword, and whether the graph knows it."""
+    items = read_frame(ModelPaths(model, seed).items, ITEMS)
+    nodes = set(read_frame(DatasetPaths(dataset).table("nodes"), NODES)["keyword"])
+    inputs = items.loc[items["split"] == "train", "keyword"].value_counts()
+    keyword = items.set_index("example_id").loc[scores["example_id"], "keyword"]
+    return _scores(scores, _HCL).assign(cluster=keyword.map(inputs).fillna(0).astype("int32").to_numpy(),
+                                        known=keyword.isin(nodes).to_numpy())
+
+
+def _pgkpr(scores: pd.DataFrame, paths: RunPaths, model: str, dataset: str, seed: int) -> pd.DataFrame:
+    """Keep, beside scores, the sums of three BLEUs of the corpus: of the released form, raw, and against sources."""
+    predicted = read_frame(paths.predictions, PREDICTIONS)
+    predicted = predicted[predicted["sample"] == 0].set_index("example_id").loc[scores["example_id"]]
+    outputs = [as_words(text) for text in scores["output"]]
+    against = {
+        "released": count_matches([as_words(text) for text in scores["released_output"]],
+                                  [[as_words(text) for text in texts] for texts in scores["released_references"]]),
+        "corpus": count_matches(outputs, [[as_words(text) for text in texts] for texts in predicted["references"]]),
+        "source": count_matches(outputs, [[as_words(text)] for text in predicted["source"]])}
+    sums = {f"{name}_{place}": column.astype("int16") for name, counts in against.items()
+            for place, column in enumerate(corpus_columns(counts).T)}
+    return _scores(scores, _PGKPR).assign(**sums)
+
+
+def _pgkpr_statistics(items: pd.DataFrame) -> dict[str, Statistic]:
+    sums = {name: items[[f"{name}_{place}" for place in range(_WIDTH)]].to_numpy(dtype=np.float64)
+            for name in ("released", "corpus", "source")}
+
+    def bleu(name: str, order: int, weights: Sequence[Sequence[float]] | None = None) -> Statistic:
+        return Statistic(sums[name], lambda whole: corpus_bleu_of_sums(whole, weights)[..., order - 1])
+
+    found = _means(items, _PGKPR)
+    for order in range(1, ORDERS + 1):
+        found |= {f"released_bleu_{order}": bleu("released", order, RELEASED_WEIGHTS),
+                  f"corpus_bleu_{order}": bleu("corpus", order)}
+    return found | {"source_bleu": bleu("source", ORDERS),
+                    "ibleu": Statistic(np.concatenate([sums["corpus"], sums["source"]], axis=1), ibleu_of_sums)}
+
+
+def _clld(scores: pd.DataFrame, paths: RunPaths, model: str, dataset: str, seed: int) -> pd.DataFrame:
+    names = sorted({*scores["label"], *scores["predicted"]})
+    places = {name: place for place, name in enumerate(names)}
+    return _scores(scores, ("probability", "nll", "brier")).assign(
+        **{column: scores[column].map(places).astype("int16").to_numpy() for column in ("label", "predicted")})
+
+
+def _clld_statistics(items: pd.DataFrame) -> dict[str, Statistic]:
+    label, predicted = (items[column].to_numpy(np.int64) for column in ("label", "predicted"))
+    sureness = Sureness(*(items[column].to_numpy(np.float64) for column in ("probability", "nll", "brier")))
+    return class_statistics(label, predicted, int(max(label.max(), predicted.max())) + 1, sureness)
+
+
+KEPT_ITEMS: Mapping[str, KeptItems] = {
+    "hcl": KeptItems(SCORES, _hcl, lambda items: _means(items, _HCL),
+                     ("bleu_1", "bleu_4", "bertscore", "source_bleu_4")),
+    "pgkpr": KeptItems(PARAPHRASE_SCORES, _pgkpr, _pgkpr_statistics,
+                       ("released_bleu_4", "ibleu", "bertscore", "keywords_kept")),
+    "clld": KeptItems(CLASS_SCORES, _clld, _clld_statistics, ("accuracy", "macro_f1", "nll")),
+}
