@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -62,13 +63,36 @@ class StageFinding:
         return found
 
     def marks(self, dataset: str, which: str, device: str) -> Marker:
-        """Return what scores or marks words by attribution (``xx``), PSI (``psi_xx``) or the S-Tagger."""
+        """Return what scores or marks words by attribution (``xx``), PSI (``psi_xx``), TextRank or the S-Tagger.
+
+        For ``random`` words it scores by attribution too, which says how many they are.
+        """
         paths = DatasetPaths(dataset)
         if which == "s_tagger":
             return _tags(self.params, paths, device)
-        method, column = ("attribution", "score") if which == "xx" else ("psi", "primary")
+        if which == "textrank":
+            return self._phrase_words(paths, device)
+        method, column = ("attribution", "score") if which in ("xx", "random") else ("psi", "primary")
         ranked = _SCORED_BY[method](self.params, paths, device)
         return lambda texts, tokens: ranked(texts, tokens)[column]
+
+    def _phrase_words(self, paths: DatasetPaths, device: str) -> Marker:
+        from pipeline.explain import training_idf
+        from stages.keywords.methods import METHODS
+        from stages.tracks.pgkpr.phrases import phrase_words
+        from stages.tracks.pgkpr.words import read_words
+
+        params = self.params
+        rank = METHODS["textrank"].ranker(params.textrank, params.datasets[paths.name].language, training_idf(paths))
+        scored = _attribution(params, paths, device)
+
+        def marks(texts: pa.Table, tokens: pa.Table) -> pa.ChunkedArray:
+            words, scores = read_words(tokens), scored(texts, tokens).sort_by("text_id")
+            lists = words.beside("attribution.parquet", scores["text_id"].to_numpy(), scores["score"]).to_pylist()
+            expected = np.array([sum(row) for row in lists])
+            return pa.chunked_array([phrase_words(rank(tokens).table, words, expected)])
+
+        return marks
 
 
 # Given texts and their tokens, returns the table of a keyword method for them.

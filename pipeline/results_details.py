@@ -5,11 +5,11 @@ from typing import Any
 
 from pipeline.markdown import escaped, table
 from pipeline.results_run import Material, percent
-from pipeline.results_tables import NOTHING, p_text
+from pipeline.results_tables import NOTHING, over_seeds, p_text
 from stages.artifacts.schemas import SPLITS
 from stages.metrics.registered import metric
 from stages.results.classifiers import QUESTIONS, Step, steps
-from stages.results.model import BETTER, HELPS, Block, Model, Results
+from stages.results.model import BETTER, HELPS, ONE_SEED, Block, Model, Results
 from stages.results.page.labels import settings_text
 from stages.results.published import paper
 from stages.results.shares import shares_tables
@@ -179,32 +179,35 @@ def answers(block: Block) -> list[str]:
     """Return whether the contrast helps, whether the label distance helps beyond it, and who beats the linear floor."""
     found, said = steps(block), []
     for question, *_ in QUESTIONS:
-        verdicts = [step.accuracy.verdict for step in found if step.question == question]
-        told = ", ".join(f"{word} in {verdicts.count(one)}" for one, word in HELPS.items() if one in verdicts)
+        verdicts = [step.accuracy.said(HELPS) for step in found if step.question == question]
+        words = (*HELPS.values(), ONE_SEED)
+        told = ", ".join(f"{word} in {verdicts.count(word)}" for word in words if word in verdicts)
         if verdicts:
             comparisons = "comparison" if len(verdicts) == 1 else "comparisons"
             said.append(f"**{question}** Of {len(verdicts)} {comparisons} it {told}.")
     floors = [one for system in block.systems
               if (one := block.difference(system.name, "floor linear", block.lead)) is not None]
-    names = {word: [escaped(one.name) for one in floors if one.verdict == verdict] for verdict, word in BETTER.items()}
+    names = {word: [escaped(one.name) for one in floors if one.said(BETTER) == word]
+             for word in (*BETTER.values(), ONE_SEED)}
     told = "; ".join(f"{word}: {', '.join(those)}" for word, those in names.items() if those)
     return [*said, *([f"**Against the linear floor** {told}."] if told else [])]
 
 
 def steps_table(block: Block, level: str) -> list[str]:
     """Return what each step from one row to another adds; nothing where none was compared."""
-    heads = ["step", "encoder", "question", "verdict", "accuracy", "difference", f"{level} % interval", "p", "exact p",
-             "macro F1"]
+    heads = ["step", "encoder", "question", "verdict", "accuracy", "difference", f"{level} % interval", "p",
+             "p over seeds", "could be seen", "exact p", "macro F1"]
     rows = [_step(step, block.track.scale) for step in steps(block)]
     return table(heads, rows, left=4) if rows else []
 
 
 def _step(step: Step, scale: int) -> list[str]:
     one, column = step.accuracy, metric("accuracy")
-    difference, low, high = (column.text(value, scale, "+") for value in (one.difference, one.low, one.high))
+    difference, low, high = (column.text(value, scale, "+") for value in (one.difference, *one.ends))
     return [f"{escaped(step.name)} − {escaped(step.base_name)}", escaped(step.encoder),
-            f"{escaped(step.row)} − {escaped(step.base)}", HELPS[one.verdict], column.text(one.value, scale),
-            difference, f"{low} to {high}", p_text(one.p_value), ", ".join(map(p_text, one.exact)) or NOTHING,
+            f"{escaped(step.row)} − {escaped(step.base)}", one.said(HELPS), column.text(one.value, scale),
+            difference, f"{low} to {high}", p_text(one.p_value), *over_seeds(one, column, scale),
+            ", ".join(map(p_text, one.exact)) or NOTHING,
             NOTHING if step.macro_f1 is None else column.text(step.macro_f1.difference, scale, "+")]
 
 

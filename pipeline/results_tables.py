@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pipeline.markdown import escaped, table
 from stages.metrics.registered import Metric, metric
-from stages.results.model import HELPS, Block, Difference, System, Value
+from stages.results.model import HELPS, ONE_SEED, Block, Difference, System, Value
 from stages.results.published import NOTES, PublishedRow
 from stages.tracks.evaluation.strata import STRATA
 
@@ -51,7 +51,7 @@ def by_stratum(block: Block, level: float) -> list[str]:
         return []
     full = "" if block.full is None else (
         f"; in brackets **{escaped(block.full.name)}** minus it on the same items, with the {100 * level:g} % interval "
-        f"of that, bold if it excludes 0")
+        f"of that over items and seeds (items alone where there is one seed), bold where seeds and items both find it")
     meanings = ", ".join(f"*{STRATA[name].title}*: {STRATA[name].meaning}" for name in block.strata)
     return [f"Items by what training has seen of the keyword of their input ({meanings}). The value of each row{full}.",
             "", *table(["stratum", "items", "row", *map(block.track.heading, columns)], rows, left=3)]
@@ -63,9 +63,8 @@ def _beside_full(part: Block, system: System, column: Metric) -> str:
     found = None if part.full is None else part.difference(part.full.compared_as, system.compared_as, column.key)
     if found is None:
         return text
-    sign = found.low > 0 or found.high < 0
-    less, low, high = (column.text(one, scale, "+") for one in (found.difference, found.low, found.high))
-    return f"{text} ({f'**{less}**' if sign else less}, {low} to {high})"
+    less, low, high = (column.text(one, scale, "+") for one in (found.difference, *found.ends))
+    return f"{text} ({f'**{less}**' if found.sign else less}, {low} to {high})"
 
 
 def has_published(block: Block) -> bool:
@@ -133,7 +132,7 @@ def worth(block: Block, level: float) -> list[str]:
     heads = ["row", "what it is", "helps on", "hurts on", "cannot be told at this size",
              f"{metric(track.lead).label}, relative", "in the paper"]
     detail_heads = ["row", "metric", escaped(base.name), "row", "difference", f"{100 * level:g} % interval", "p",
-                    "what it leaves out"]
+                    "p over seeds", "could be seen", "what it leaves out"]
     return [*lines, "", *table(heads, rows, left=5), "",
             "<details><summary>Every difference, with its interval and p</summary>", "",
             *table(detail_heads, details, left=2), "", "</details>"]
@@ -143,11 +142,12 @@ def _rule(base: System, block: Block, level: float, intervals: int) -> str:
     items = block.counts.get("examples", 0)
     less = " and ".join(block.track.heading(one) for one in block.track.judged if one.direction < 0)
     return (f"**{escaped(base.name)}** minus each row on the same {items:,} items, paired bootstrap. The rule: what a "
-            f"row leaves out *helps* on a metric if the {100 * level:g} % interval of the difference excludes 0 in its "
-            "favour, it *hurts* if the interval excludes 0 the other way, and otherwise it *cannot be told at this "
-            f"size*. Of {intervals} intervals about {round((1 - level) * intervals)} would exclude 0 by chance alone. "
-            f"Less is better of {less}. Items are resampled and trained models stay as they are: "
-            "a difference within the standard deviation over seeds may be one of seeds.")
+            f"row leaves out *helps* on a metric if the {100 * level:g} % interval of the difference over items and "
+            "seeds excludes 0 in its favour and a t test over seeds agrees, it *hurts* if they say the opposite, and "
+            "otherwise it *cannot be told at this size*. A row of one seed gets no verdict; its interval is over items "
+            f"alone. Of {intervals} intervals about {round((1 - level) * intervals)} would exclude 0 by chance alone. "
+            f"What could be seen is the difference that so many seeds and items find in four tables of five. Less is "
+            f"better of {less}.")
 
 
 def _judged(block: Block, base: System, other: System) -> list[Difference]:
@@ -168,6 +168,8 @@ def _by_verdict(found: Sequence[Difference], block: Block) -> list[str]:
     """Return the metrics by verdict: for the first system, against it, and not to be told."""
     if not found:
         return [NOTHING, NOTHING, "(not compared)"]
+    if not any(one.judged for one in found):
+        return [NOTHING, NOTHING, ONE_SEED]
     return [", ".join(block.track.heading(one.metric) for one in found if one.verdict == verdict) or NOTHING
             for verdict in HELPS]
 
@@ -188,10 +190,17 @@ def _paper_relative(system: System, base: System, block: Block) -> str:
 
 def _detail(system: System, one: Difference, block: Block) -> list[str]:
     column, scale = one.metric, block.track.scale if one.metric.key in block.track.reported else 1
-    low, high = (column.text(end, scale, "+") for end in (one.low, one.high))
+    low, high = (column.text(end, scale, "+") for end in one.ends)
     return [escaped(system.name), block.track.heading(column), column.text(one.value, scale),
             column.text(one.base_value, scale), column.text(one.difference, scale, "+"), f"{low} to {high}",
-            p_text(one.p_value), HELPS[one.verdict]]
+            p_text(one.p_value), *over_seeds(one, column, scale), one.said(HELPS)]
+
+
+def over_seeds(one: Difference, column: Metric, scale: int) -> list[str]:
+    """Return p over seeds, and the difference that could have been seen, for people."""
+    if one.p_seeds is None or one.detectable is None:
+        return [NOTHING, NOTHING]
+    return [p_text(one.p_seeds), column.text(one.detectable, scale)]
 
 
 def p_text(value: float) -> str:

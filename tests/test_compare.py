@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import yaml
 from nltk.translate.bleu_score import corpus_bleu
+from scipy.stats import ttest_rel
 
 from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import COMPARISON, RunPaths, row_name
@@ -112,6 +113,22 @@ def test_the_seeds_of_a_row_are_taken_together():
     pairs = set(zip(result.paired["first"], result.paired["second"], strict=True))
     assert ("hcl (3 seeds)", "plain") in pairs and ("hcl/1", "hcl/2") in pairs
     assert not [pair for pair in pairs if pair[0] == "hcl (3 seeds)" and pair[1].startswith("hcl/")]
+
+
+def test_a_verdict_takes_several_seeds():
+    runs = [*(evaluated(f"hcl/{seed}", 0.2) for seed in (1, 2, 3)), *(evaluated(f"flat/{seed}") for seed in (1, 2, 3)),
+            evaluated("plain")]
+    found = run(runs, SETTINGS, 7).paired
+    found = found[found["metric"] == "bleu_1"].set_index(["first", "second"])
+    whole = found.loc[("hcl (3 seeds)", "flat (3 seeds)")]
+    means = [[one.scored("run")["bleu_1"].mean() for one in runs[start:start + 3]] for start in (0, 3)]
+    assert whole["p_seeds"] == pytest.approx(ttest_rel(*means).pvalue, abs=1e-6)
+    assert whole["seeds"] == 3 and whole["low_seeds"] <= whole["difference"] <= whole["high_seeds"]
+    assert whole["verdict"] == int(whole["low_seeds"] > 0 and whole["p_seeds"] < 0.05)
+    against_floor = found.loc[("hcl (3 seeds)", "floor copy")]
+    assert against_floor["seeds"] == 3 and against_floor["verdict"] == 1
+    single = found.loc[("hcl (3 seeds)", "plain")]
+    assert single["seeds"] == 1 and single[["low_seeds", "high_seeds", "p_seeds", "detectable", "verdict"]].isna().all()
 
 
 def test_the_value_of_a_group_is_the_mean_of_each_item_over_its_runs():

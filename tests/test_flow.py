@@ -284,6 +284,7 @@ def test_a_killed_run_leaves_nothing_behind_and_goes_on(done, tmp_path):
     assert (root / "artifacts/d/ingest@d").read_text() == "ingest@draw\n"
 
 
+@pytest.mark.whole
 def test_a_command_ends_soon_after_the_server_that_it_uses(server, tmp_path):
     root = make_project(tmp_path / "p")
     (root / "wait-side@d").touch()

@@ -54,7 +54,7 @@ def test_an_output_depends_on_its_source_alone(paraphrasers, name):
     pd.testing.assert_frame_equal(together, shuffled)
 
 
-@pytest.mark.parametrize("which", ["xx", "xy", "psi_xx", "psi_xy", "s_tagger"])
+@pytest.mark.parametrize("which", ["xx", "xy", "psi_xx", "psi_xy", "s_tagger", "textrank", "random", "none", "all"])
 def test_keywords_are_those_of_the_setting_and_the_seed(paraphrasers, which):
     rows = run(PAIRS, paraphrasers["pgkpr"], decode(keywords=which), seed=13)
     for number, keyword in zip(rows["example_id"], rows["keyword"], strict=True):
@@ -67,6 +67,8 @@ def test_keywords_decide_the_output_of_a_model_that_reads_them(paraphrasers):
     outputs = [run(PAIRS, paraphrasers["pgkpr"], decode(keywords=which), seed=13)["prediction"].tolist()
                for which in ("xx", "xy", "psi_xx", "s_tagger")]
     assert any(texts != outputs[0] for texts in outputs[1:])
+    one, other = (run(PAIRS, paraphrasers["ianet"], decode(keywords=which), 13) for which in ("none", "all"))
+    assert one["keyword"].tolist() == [""] * len(one) and one["prediction"].tolist() != other["prediction"].tolist()
 
 
 def test_left_open_keywords_are_those_of_the_training(paraphrasers, tmp_path):
@@ -75,6 +77,8 @@ def test_left_open_keywords_are_those_of_the_training(paraphrasers, tmp_path):
     assert paraphrasers["transformer"].which_keywords(None) is None
     by_psi = Paraphraser(tiny_rewriters.save_model(tmp_path, "pgkpr", rule="psi"))
     assert by_psi.which_keywords(None) == "psi_xx" and by_psi.which_keywords("s_tagger") == "s_tagger"
+    by_chance = Paraphraser(tiny_rewriters.save_model(tmp_path / "random", "ianet", rule="random"))
+    assert by_chance.which_keywords(None) == "random" and by_chance.which_keywords("xx") == "xx"
     with pytest.raises(InputError, match="generate_pgkpr.keywords is 'xx', but this model reads no keywords"):
         run(PAIRS, paraphrasers["latent_bow"], decode(keywords="xx"), seed=13)
 

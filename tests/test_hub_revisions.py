@@ -77,6 +77,7 @@ def test_a_repository_without_a_revision_is_named_with_what_pins_it(home, tmp_pa
                       f"{source}@{NEW}."]
 
 
+@pytest.mark.whole
 def test_a_run_says_so_before_it_begins(home, tmp_path):
     folder = tiny_project.make(tmp_path / "project")
     tiny_project.write_params(folder, encoder={"source": "hub:somebody/tiny-bert"})

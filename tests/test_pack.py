@@ -219,6 +219,7 @@ def test_versions_are_compared_number_by_number(monkeypatch, there, floor, enoug
     assert wanting({"x": floor}) == ([] if enough else [f"x {there} is older than {floor}"])
 
 
+@pytest.mark.whole
 def test_a_pack_measures_the_machine_it_is_on(done, tmp_path):
     ran = alone(done["folder"], "run_packed.py", "--out", str(tmp_path), "--check")
     assert ran.returncode == 1 and "torch sees no CUDA device here" in ran.stderr

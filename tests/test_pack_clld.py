@@ -23,6 +23,8 @@ from stages.runtime.errors import InputError
 
 MODELS = {**classified_project.MODELS, "other": {"encoder": "path:second", "overrides": {"pool": "pooler"}}}
 
+pytestmark = pytest.mark.whole
+
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):

@@ -10,6 +10,7 @@ import yaml
 
 from stages.params import Params, load_params, parse_params, stage_hash, stage_values
 from stages.params.block import Block
+from stages.params.for_dvc import UNREAD
 from stages.runtime.entries import module_of
 from stages.runtime.errors import InputError
 from stages.runtime.settings import declared, laid_over, read_params, stage_params
@@ -165,7 +166,8 @@ def test_a_data_set_may_have_its_keywords_by_another_method(sample):
     ({}, {}, (["mine"], [], [])), ({"architecture": "transformer"}, {}, (["mine"], [], [])),
     ({"architecture": "ianet"}, {}, (["mine"], ["mine"], [])),
     ({"keywords": {"by": "psi"}}, {}, (["mine"], ["mine"], [])),
-    ({}, {"keywords": "psi_xx"}, (["mine"], ["mine"], [])),
+    ({}, {"keywords": "psi_xx"}, (["mine"], ["mine"], [])), ({}, {"keywords": "random"}, (["mine"], [], [])),
+    ({}, {"keywords": "textrank"}, (["mine"], [], [])), ({"keywords": {"by": "textrank"}}, {}, (["mine"], [], [])),
     ({}, {"keywords": "s_tagger"}, (["mine"], ["mine"], ["mine"]))])
 def test_rows_of_the_pgkpr_track_have_made_what_they_read(sample, overrides, decode, expected):
     content = {**sample, "datasets": {"mine": {"source": "x.csv"}}, "probes": {},
@@ -175,7 +177,9 @@ def test_rows_of_the_pgkpr_track_have_made_what_they_read(sample, overrides, dec
     joined = parse_params(content, "recipe").paraphrase_datasets["mine"]
     assert joined.psi == ("artifacts/mine/psi.parquet" if expected[1] else "models/rewriters/ianet.py")
     assert joined.s_tags == ("artifacts/mine/s_tags.parquet" if expected[2] else "models/s_tagger.py")
-    assert (ROOT / "models/rewriters/ianet.py").is_file() and (ROOT / "models/s_tagger.py").is_file()
+    phrases = "textrank" in (overrides.get("keywords", {}).get("by"), decode.get("keywords"))
+    assert joined.textrank == ("artifacts/mine/textrank.parquet" if phrases else "stages/keywords/textrank.py")
+    assert all((ROOT / path).is_file() for path in UNREAD.values()) and len(set(UNREAD.values())) == len(UNREAD)
 
 
 def test_maps_for_dvc_that_say_something_else_are_refused(sample):
@@ -185,7 +189,8 @@ def test_maps_for_dvc_that_say_something_else_are_refused(sample):
     for given in ({"large": {}}, {}):
         with pytest.raises(InputError, match="compared_datasets: must name the data sets of pairs .*sample"):
             parse_params({**sample, "compared_datasets": given}, "params.yaml")
-    other = {"sample": {"psi": "models/rewriters/ianet.py", "s_tags": "models/s_tagger.py"}}
+    other = {"sample": {"psi": "models/rewriters/ianet.py", "s_tags": "models/s_tagger.py",
+                        "textrank": "stages/keywords/textrank.py"}}
     with pytest.raises(InputError, match="paraphrase_datasets: must be "):
         parse_params({**sample, "paraphrase_datasets": other}, "params.yaml")
 

@@ -38,6 +38,11 @@ TEXTS = {
 # A pair, a group of five captions, a validation item, a test item.
 EXAMPLES = [("train", 10, [20]), ("train", 30, [40, 50, 60, 70]), ("validation", 20, [10]), ("test", 80, [40])]
 
+# (text, rank, first token, token behind the last): the best phrase of text 30 is "man is running", of 20 "HSC \n".
+RANKED = ("text_id", "rank", "start", "end")
+PHRASES = [(10, 1, 2, 3), (10, 2, 0, 1), (20, 1, 3, 5), (30, 1, 1, 4), (30, 2, 0, 2), (40, 1, 0, 2),
+           (50, 0, None, None), (60, 1, 0, 1), (70, 1, 2, 3), (80, 2, 2, 3), (80, 1, 0, 1), (90, 0, None, None)]
+
 
 def score(text, pair):
     """Some probabilities: the first token has 0, the last 1, those between hang on the pair."""
@@ -71,7 +76,10 @@ def make_tables(examples=EXAMPLES, texts=TEXTS):
     tagged = {"text_id": sources, "word": [[token for token, _ in texts[source]] for source in sources],
               "probability": [score(source, 3) for source in sources],
               "primary": [primary(source, 3) for source in sources]}
-    rows = {"examples": frame, "tokens": tokens, "s_tags": tagged,
+    phrases = {**{name: [row[place] for row in PHRASES] for place, name in enumerate(RANKED)},
+               **dict.fromkeys(("phrase", "keyword"), ["x"] * len(PHRASES)), "score": [0.5] * len(PHRASES),
+               "status": ["ok"] * len(PHRASES)}
+    rows = {"examples": frame, "tokens": tokens, "s_tags": tagged, "textrank": phrases,
             "texts": {"text_id": ids, "text": [f"text {text}" for text in ids], "language": ["en"] * len(ids)},
             "attribution": {**columns, "score": [score(text, pair) for text, _, pair in keys]},
             "psi": {**columns, "score": [score(text, pair) for text, _, pair in keys],
@@ -124,11 +132,26 @@ def test_scores_are_those_of_the_pair_of_the_row_or_of_the_source_alone():
 def test_c_k1_lists_are_as_long_as_the_source_has_words_and_scores_are_probabilities():
     found = items()
     for row in found.itertuples():
-        for name in ("source_tags", "score_xx", "score_xy", "primary_xx", "primary_xy", "primary_s"):
+        for name in ("source_tags", "score_xx", "score_xy", "primary_xx", "primary_xy", "primary_s",
+                     "primary_textrank"):
             assert len(getattr(row, name)) == len(row.source_words)
         assert len(row.target_tags) == len(row.target_words)
         for values in (row.score_xx, row.score_xy):
             assert values.min() >= 0 and values.max() <= 1
+
+
+def test_words_of_the_best_phrases_are_as_many_as_attribution_expects():
+    found = items().drop_duplicates("example_id").set_index("example_id")
+    assert [round(sum(row)) for row in found["score_xx"]] == [1, 2, 1, 2]
+    # The head of a phrase comes first; white space is no word.
+    assert found["primary_textrank"].map(list).to_dict() == {
+        100: [False, False, True, False], 101: [False, False, True, True], 102: [False, False, True],
+        103: [True, False, True, False]}
+    tables = make_tables()
+    tables["textrank"] = only(tables["textrank"], lambda row: row["rank"] != 2)
+    assert items(tables)["primary_textrank"].iloc[-1].tolist() == [True, False, False, False]   # no other phrase
+    metrics = made(max_length=3).metrics
+    assert metrics["test"]["primary_words"]["textrank"] == 2 and metrics["train"]["primary_words"]["textrank"] == 1.0
 
 
 def test_white_space_is_no_word_and_its_scores_go_with_it():
@@ -306,6 +329,8 @@ def _with(row, value):
     ("attribution", "score", lambda row: row[:-1], "attribution.parquet: text 10 has values for 3 words, and 4 tokens"),
     ("psi", "primary", lambda row: [*row, True], "psi.parquet: text 10 has values for 5 words, and 4 tokens in tok"),
     ("s_tags", "primary", lambda row: row[1:], "s_tags.parquet: text 10 has values for 3 words"),
+    ("textrank", "end", lambda end: 5 if end == 4 else end, "a phrase of text 30 ends after its last token"),
+    ("textrank", "text_id", lambda text: 80 if text == 90 else text, "textrank.parquet: text 90 has no row"),
     ("attribution", "score", lambda row: _with(row, 1.5), "attribution.parquet: column score of text 10 holds 1.5, wh"),
     ("attribution", "score", lambda row: _with(row, float("nan")), "column score of text 10 holds nan, which is no pr"),
     ("attribution", "score", lambda row: _with(row, -0.1), "holds -0.1.*Run the stage attribution again"),
@@ -332,13 +357,13 @@ def project(tmp_path, monkeypatch):
     paths = DatasetPaths("tiny")
     for kind, rows in make_tables([*EXAMPLES, ("train", 90, [10])]).items():
         write_table(paths.table(kind), SCHEMAS[kind], rows, Provenance("test", "0", {kind: {"from": "here"}}))
-    write_params("s_tagger")
+    write_params("s_tagger", "textrank")
     return paths
 
 
-def write_params(keywords):
+def write_params(keywords, by="attribution"):
     params = {"recipe": "test", "datasets": {"tiny": {"source": "x"}}, "paraphrase_items": {"max_length": 3},
-              "models": {"pgkpr": {"row": {"dataset": "tiny"}}},
+              "models": {"pgkpr": {"row": {"dataset": "tiny", "overrides": {"keywords": {"by": by}}}}},
               "runs": {"pgkpr": {"row": {"model": "row", "decode": {"keywords": keywords}}}}}
     Path("params.yaml").write_text(yaml.safe_dump(params))
 
@@ -356,17 +381,18 @@ def test_stage_writes_items_vocabulary_and_metrics_the_same_bytes_twice(project)
     metadata = read_metadata(files[0])
     assert metadata["counts"] == metrics and metadata["fallbacks"] == [
         "1 example left out, because a text has no words"]
-    assert set(metadata["models"]) == {"attribution", "psi", "s_tags"}
+    assert set(metadata["models"]) == {"attribution", "psi", "s_tags", "textrank"}
     assert paraphrase_items.main(["tiny"]) == 0 and [file.read_bytes() for file in files] == written
 
 
 def test_primary_words_that_no_model_reads_are_null_and_needed_by_nothing(project):
-    for kind in ("psi", "s_tags"):
+    for kind in ("psi", "s_tags", "textrank"):
         project.table(kind).unlink()
     write_params("xx")
     assert paraphrase_items.main(["tiny"]) == 0
     found = read_frame(project.table("paraphrase_items"), SCHEMAS["paraphrase_items"])
-    assert found[["primary_xx", "primary_xy", "primary_s"]].isna().all(axis=None) and found["score_xx"].notna().all()
+    perhaps = ["primary_xx", "primary_xy", "primary_s", "primary_textrank"]
+    assert found[perhaps].isna().all(axis=None) and found["score_xx"].notna().all()
     assert "primary_words" not in json.loads(project.metrics("paraphrase_items").read_text())["train"]
     known = Vocabulary.from_frame(read_frame(project.table("vocabulary"), SCHEMAS["vocabulary"]))
     scores = [[np.asarray(row) for row in found["score_xx"]]]

@@ -8,10 +8,12 @@ import pytest
 import tiny_rewriters
 import torch
 
-from stages.params.pgkpr import READING, Architecture
+from stages.params.pgkpr import READING, Architecture, KeywordInput
 from stages.tracks.pgkpr.architectures import ARCHITECTURES
 from stages.tracks.pgkpr.keywords import (
     COLUMNS,
+    FLIPPED_RULES,
+    USED,
     first_places,
     fixed_mask,
     fixed_masks,
@@ -118,7 +120,7 @@ def test_fixed_masks_mark_all_occurrences_when_asked():
     assert fixed_mask(late, "xx", 1, mark_all=True, max_length=2).tolist() == [False, False]
 
 
-@pytest.mark.parametrize("which", ["psi_xx", "psi_xy", "s_tagger"])
+@pytest.mark.parametrize("which", ["psi_xx", "psi_xy", "s_tagger", "textrank"])
 def test_primary_words_need_no_coins(which):
     frame = pairs()
     for seed in (1, 2):
@@ -159,6 +161,50 @@ def test_primary_words_of_the_pair_are_read_in_training_whatever_the_scores(scor
     assert [row.astype(bool).tolist() for row in found] == frame["primary_xy"].tolist()
 
 
+def test_random_words_are_as_many_as_by_attribution_and_of_no_place():
+    """The control has the share of words that attribution marks, whatever their scores are."""
+    p = [0.0, 0.1, 0.3, 1.0]
+    frame = many(p).assign(reference=0)
+    offline = {**KEYWORDS, "flip": "offline"}
+    for masks in (fixed_masks(frame, "random", seed=3), *training_passes(frame, "random", offline, 3)):
+        assert np.allclose(np.mean(masks, axis=0), np.mean(p), atol=0.03)
+    both = training_passes(pairs(), "random", KEYWORDS, seed=1)
+    for found, column in zip(both, ("score_xy", "score_xx"), strict=True):
+        assert all(np.ptp(row) == 0 and np.isclose(row.sum(), sum(scores), atol=1e-4)
+                   for row, scores in zip(found, pairs()[column], strict=True))
+
+
+def test_random_words_depend_on_seed_and_example_alone():
+    frame = pairs()
+    masks = fixed_masks(frame, "random", 13)
+    assert all(np.array_equal(fixed_mask(row, "random", 13), mask)
+               for (_, row), mask in zip(frame.iterrows(), masks, strict=True))
+    for other in (fixed_masks(frame, "random", 14), fixed_masks(frame, "xx", 13)):
+        assert any(not np.array_equal(one, two) for one, two in zip(masks, other, strict=True))
+    same = {"example_id": 5, "source_words": ["a", "b", "a", "b"], "score_xx": [0.0, 0.5, 0.5, 1.0]}
+    marked = [fixed_mask(same, "random", seed, mark_all=True) for seed in range(9)]
+    assert all(mask[0] == mask[2] and mask[1] == mask[3] for mask in marked) and len({*map(bytes, marked)}) > 1
+
+
+def test_controls_mark_no_word_or_every_word():
+    """C-R1: of no keyword part 1 is tags alone, of all it is the sentence."""
+    frame = pairs()[["example_id", "reference", "source_words"]]    # no score is read
+    for which, marked in (("none", False), ("all", True)):
+        masks = fixed_masks(frame, which, 1, max_length=4)
+        assert [mask.tolist() for mask in masks] == [[marked] * min(4, len(row)) for row in frame["source_words"]]
+        for passes, scores in ((2, "both"), (1, "xy")):
+            found = training_passes(frame, which, {**KEYWORDS, "train_scores": scores}, 1)
+            assert len(found) == passes
+            assert all((row == marked).all() and len(row) == len(words)
+                       for rows in found for row, words in zip(rows, frame["source_words"], strict=True))
+
+
+def test_words_of_phrases_are_passed_over_as_often_as_by_attribution():
+    first, second = training_passes(pairs(), "textrank", KEYWORDS, seed=1)
+    for found in (first, second):
+        assert [row.astype(bool).tolist() for row in found] == pairs()["primary_textrank"].tolist()
+
+
 def test_models_without_keywords_have_one_pass_without_any():
     frame = pairs()
     (found,) = training_passes(frame, None, KEYWORDS, seed=1)
@@ -167,7 +213,10 @@ def test_models_without_keywords_have_one_pass_without_any():
 
 
 def test_architectures_know_their_keywords():
-    rules = {name: [ARCHITECTURES[name].rule(by) for by in ("attribution", "psi")] for name in get_args(Architecture)}
+    ways = [*USED]
+    assert [*get_args(KeywordInput.model_fields["by"].annotation)] == ways and {*FLIPPED_RULES} < {*ways}
+    rules = {name: [ARCHITECTURES[name].rule(by) for by in ways] for name in get_args(Architecture)}
     assert {name for name, found in rules.items() if None not in found} == READING
-    assert rules == {"pgkpr": ["attribution", "psi"], "ianet": ["psi", "psi"], "transformer": [None, None],
-                     "residual_lstm": [None, None], "latent_bow": [None, None]}
+    none = [None] * len(ways)
+    assert rules == {"pgkpr": ways, "ianet": ["psi", *ways[1:]], "transformer": none, "residual_lstm": none,
+                     "latent_bow": none}

@@ -1,6 +1,7 @@
 """Rewriting new texts with a run of the PGKPR track: words, tags, keywords of every kind."""
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 import tiny_bert
@@ -26,8 +27,24 @@ TEXTS = ["What is the best way to learn a language?", "Don't eat the dog!", "who
 MODELS = {"pgkpr": "pgkpr", "plain": "transformer"}
 RUNS = {"xx": {"model": "pgkpr"}, "xy": {"model": "pgkpr", "decode": {"keywords": "xy"}},
         "psi": {"model": "pgkpr", "decode": {"keywords": "psi_xx"}},
-        "tagged": {"model": "pgkpr", "decode": {"keywords": "s_tagger"}}, "plain": {"model": "plain"}}
+        "tagged": {"model": "pgkpr", "decode": {"keywords": "s_tagger"}}, "plain": {"model": "plain"},
+        **{name: {"model": "pgkpr", "decode": {"keywords": name}} for name in ("textrank", "random", "none", "all")}}
 WORDS = ["[PAD]", "[UNK]", "what", "is", "the", "dog", "eat", "play"]
+
+
+TRAINED_ON = ["Is NASA a school?", "Where does NASA eat?", "My cat can play with Paris."]
+
+
+def write_texts(paths):
+    """What the stages know of the texts that the models were trained on."""
+    ids, nothing = range(len(TRAINED_ON)), [None] * len(TRAINED_ON)
+    texts = pa.table({"text_id": pa.array(ids, pa.int64()), "text": TRAINED_ON})
+    write_table(paths.table("tokens"), SCHEMAS["tokens"], annotator("embedded")(texts), Provenance("test", "0"))
+    write_table(paths.table("examples"), SCHEMAS["examples"], pd.DataFrame({
+        "example_id": ids, "split": "train", "source_id": ids, "target_id": ids,
+        "negative_id": pd.array(nothing, dtype="Int64"), "further_negative_ids": [[]] * len(ids),
+        "reference_ids": [[number] for number in ids], "group": ids, "negative_origin": nothing}),
+        Provenance("test", "0"))
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +65,7 @@ def project(tmp_path_factory):
         vectors = np.random.default_rng(1).normal(size=(len(words), 8)).astype("f4")
         write_table(paths.table("word_vectors"), SCHEMAS["word_vectors"],
                     {"word": words, "count": [1] * len(words), "vector": list(vectors)}, Provenance("test", "0"))
+        write_texts(paths)
         torch.manual_seed(2)
         tagger = STagger(STaggerConfig(len(WORDS), 8, 8, 1))
         with torch.no_grad():
@@ -67,7 +85,8 @@ def lines(run, texts=TEXTS, **options):
     return list(predict(load_params(), run, texts, **options))
 
 
-@pytest.mark.parametrize(("run", "origin"), [("xx", "xx"), ("psi", "psi_xx"), ("tagged", "s_tagger")])
+@pytest.mark.parametrize(("run", "origin"), [("xx", "xx"), ("psi", "psi_xx"), ("tagged", "s_tagger"),
+                                             ("textrank", "textrank"), ("random", "random")])
 def test_keywords_are_words_of_the_text_by_the_runs_setting(run, origin):
     found = lines(run)
     assert [line["source"] for line in found] == TEXTS
@@ -79,7 +98,22 @@ def test_keywords_are_words_of_the_text_by_the_runs_setting(run, origin):
     assert any(line["keyword"] for line in found)
 
 
-@pytest.mark.parametrize("run", ["xx", "psi", "tagged"])
+def test_controls_give_a_model_no_keyword_or_every_word():
+    assert [line["keyword"] for line in lines("none")] == [None] * 3
+    assert [line["keyword"] for line in lines("all")[1:]] == ["do n't eat the dog !", "who can play with the zebra ?"]
+
+
+def test_phrases_give_words_as_many_as_attribution_expects():
+    tokens = annotator("embedded")(pa.table({"text_id": [0], "text": ["What is the best way to learn?"]}))
+    marks = finding.StageFinding(load_params()).marks(tiny_rewriters.DATASET, "textrank", "cpu")
+    scores = finding.StageFinding(load_params()).marks(tiny_rewriters.DATASET, "xx", "cpu")
+    given = pa.table({"text_id": [0], "text": ["What is the best way to learn?"]})
+    (marked,), (scored,) = marks(given, tokens).to_pylist(), scores(given, tokens).to_pylist()
+    words = [word for word, mark in zip(tokens["token"][0].as_py(), marked, strict=True) if mark]
+    assert words and {*words} <= {"best", "way", "the"} and len(words) <= round(sum(scored))
+
+
+@pytest.mark.parametrize("run", ["xx", "psi", "tagged", "random"])
 def test_a_text_has_the_same_keywords_alone_and_among_others(run):
     together = lines(run, batch_size=3)
     assert lines(run, batch_size=1) == together
@@ -129,7 +163,8 @@ def test_what_a_run_cannot_do_is_said():
         lines("xx", samples=2)
     with pytest.raises(InputError, match="--keyword: name at least one word"):
         lines("xx", keyword="  ")
-    with pytest.raises(InputError, match="no run is called 'xz'; valid names: plain, psi, tagged, xx, xy"):
+    with pytest.raises(InputError, match="no run is called 'xz'; valid names: all, "
+                                         "none, plain, psi, random, tagged, textrank, xx, xy"):
         lines("xz")
 
 

@@ -265,6 +265,7 @@ def test_suspicions_of_pgkpr_hold_and_stand_at_their_cells():
 
 NO_CON, NO_REC = {"contrast": {"weight": 0}}, {"reconstruction": {"weight": 0.0}}
 BY_PSI = {"keywords": {"by": "psi"}}
+BY_RANDOM = {"keywords": {"by": "random"}}
 IANET = {"architecture": "ianet"}
 
 
@@ -276,6 +277,7 @@ IANET = {"architecture": "ianet"}
     (NO_CON, "xy", None), ({**NO_CON, **BY_PSI}, None, None),
     (IANET, None, "IANet+X"), (IANET, "s_tagger", "IANet+S"), (IANET, "psi_xy", None), ({**IANET, **NO_CON}, None,
                                                                                        "IANet+X"),
+    ({}, "random", None), ({}, "textrank", None), ({"keywords": {"by": "none"}}, None, None),
     ({"architecture": "transformer"}, None, "Transformer"), ({"architecture": "residual_lstm"}, None, "Residual-LSTM"),
     ({"architecture": "latent_bow"}, None, "LBOW-Topk"),
     ({"architecture": "latent_bow", "latent_bow": {"gumbel": True}}, None, "LBOW-gumbel")])
@@ -301,6 +303,19 @@ def test_keywords_of_a_run_follow_its_model_unless_they_are_named():
         "xx", "psi_xx", "psi_xx", None]
     assert keywords_of(IANET, {"keywords": "s_tagger"}) == "s_tagger"
     assert keywords_of({"architecture": "latent_bow"}, {"keywords": "xx"}) is None
+    assert keywords_of({**IANET, "keywords": {"by": "random"}}, {}) == "random"
+
+
+@pytest.mark.parametrize(("settings", "keywords", "label"), [
+    ({}, "random", "PGKPR, given random words as keywords"), ({}, "none", "PGKPR, given no keyword"),
+    (BY_RANDOM, None, "PGKPR, trained with random words as keywords"),
+    (BY_RANDOM, "xx", "PGKPR, trained with random words as keywords, given keywords by attribution, from the source "
+                      "alone"),
+    ({**IANET, "keywords": {"by": "textrank"}}, None, "IANet, trained with keywords by TextRank"),
+    ({**IANET, "keywords": {"by": "textrank"}}, "all", "IANet, given every word as a keyword, trained with keywords by "
+                                                       "TextRank")])
+def test_controls_of_pgkpr_have_names(settings, keywords, label):
+    assert PGKPR.names.label(PGKPR.row(settings, {"keywords": keywords})) == label
 
 
 def test_rows_of_pgkpr_are_those_of_the_data_set():

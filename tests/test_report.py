@@ -24,6 +24,7 @@ from report_artifacts import (
     SHA256,
     TEXTS,
     metrics_of,
+    over_seeds,
     provenance,
     write_comparison,
     write_model,
@@ -457,7 +458,7 @@ def run_material(name, bleu_1=0.5, settings=None, **decode):
 
 
 def blocks_in(*runs, comparison=None, paired=()):
-    return blocks_of(HCL, runs, {"d": "qqp"}, comparison or {}, pd.DataFrame(paired), pd.DataFrame())
+    return blocks_of(HCL, runs, {"d": "qqp"}, comparison or {}, pd.DataFrame(over_seeds(paired)), pd.DataFrame())
 
 
 def tables_of(*runs):
@@ -478,7 +479,7 @@ def pair(first, second, difference, reach, metric="bleu_1"):
 def test_strata_have_tables_of_their_own_behind_the_others():
     groups = {"hcl": group("hcl", mean=0.25), "plain": group("plain"), "floor copy": group()}
     comparison = {"d/test": {"groups": groups, "strata": {"known": {"items": 2, "groups": groups}}}}
-    strata = pd.DataFrame([{"stratum": "known", **pair("hcl", "plain", 0.1, 0.05)}])
+    strata = pd.DataFrame(over_seeds([{"stratum": "known", **pair("hcl", "plain", 0.1, 0.05)}]))
     runs = [run_material(name) for name in ("hcl", "plain")]
     block, = blocks_of(HCL, runs, {"d": "qqp"}, comparison, pd.DataFrame(), pd.DataFrame(), strata)
     *_, table = result_tables(block)

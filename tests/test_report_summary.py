@@ -8,6 +8,7 @@ from report_artifacts import (
     ATTACK,
     IMAGE,
     metrics_of,
+    over_seeds,
     provenance,
     write_dataset,
     write_model,
@@ -74,7 +75,7 @@ def test_an_alarm_stands_below_its_row_and_nowhere_before(project):
 
 # -- what helps -------------------------------------------------------------------------------------------------
 
-def block(verdicts, seeds=1):
+def block(verdicts, seeds=2):
     """A block of ``full``, an ablation, a baseline and a floor; each is so far from ``full``."""
     settings = {"full": {}, "cut": {"graph": {"iterations": 0}}, "other": {"architecture": "seq2seq"}}
     runs = [Run(name, "hcl", name, "d", 1, HCL.row(own, {}),
@@ -82,9 +83,10 @@ def block(verdicts, seeds=1):
                  "settings": {"split": "test"}}) for name, own in settings.items()]
     groups = {name: {"runs": [name] if name in settings else [], "bleu_1": {"mean": 0.5}}
               for name in (*settings, "floor copy")}
-    paired = pd.DataFrame([{"dataset": "d/test", "metric": "bleu_1", "first": name, "second": "full", "items": 64,
-                            "first_value": 0.5 + far, "second_value": 0.5, "difference": far, "low": far - 0.05,
-                            "high": far + 0.05, "p_value": 0.01} for name, far in verdicts.items()])
+    paired = pd.DataFrame(over_seeds([{"dataset": "d/test", "metric": "bleu_1", "first": name, "second": "full",
+                            "items": 64, "first_value": 0.5 + far, "second_value": 0.5, "difference": far,
+                            "low": far - 0.05, "high": far + 0.05, "p_value": 0.01} for name, far in verdicts.items()],
+                                     seeds))
     found, = blocks_of(HCL, runs, {}, {"d/test": {"groups": groups}}, paired, pd.DataFrame())
     return summary_block(found, runs, alarms_of([model("cut", 1, ("leak", 1))]), "95 %")
 
@@ -111,8 +113,17 @@ def test_each_row_says_what_its_difference_means():
     assert [row.difference.interval if row.difference else None for row in found.rows] == [
         "+0.150 to +0.250", None, "\u22120.150 to \u22120.050", "\u22120.040 to +0.060"]
     assert [[alarm.name for alarm in row.alarms] for row in found.rows] == [[], [], ["Leak"], []]
-    assert found.sure == "Intervals are 95 %, over items; one seed each, so that chance in training is not in them."
+    assert found.sure == ("Intervals are 95 %, over items; one seed each, so that chance in training is not in them, "
+                          "and there are no verdicts.")
     assert block({}).told == "Nothing was compared."
+
+
+def test_a_row_of_one_seed_gets_no_verdict():
+    found = block({"cut": -0.1, "other": 0.1, "floor copy": 0.2}, seeds=1)
+    assert [row.said for row in found.rows if row.kind == "run"][1:] == ["one seed: no verdict"] * 2
+    assert {row.verdict for row in found.rows} == {""}
+    assert found.told == ("Every row was trained under one seed: the intervals are over items, and there are no "
+                          "verdicts.")
 
 
 # -- the corpus -------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import yaml
 from classifier_artifacts import CLASSIFIERS, seed_of, write_classifiers
-from report_artifacts import write_rewriting
+from report_artifacts import over_seeds, write_rewriting
 
 from pipeline import results_document
 from pipeline.markdown import escaped, table
@@ -93,7 +93,8 @@ def write_comparison(runs=("hcl/1", "hcl/2"), others=("flat", "plain", "calm")):
     rows = [{"dataset": "qqp/test", "metric": metric, "first": first, "second": second, "items": 500,
              "first_value": 0.5 + difference, "second_value": 0.5, "difference": difference, "low": low, "high": high,
              "p_value": p} for metric, first, second, difference, low, high, p in PAIRED]
-    write_table(COMPARISON / "paired.parquet", SCHEMAS["paired"], pd.DataFrame(rows), Provenance("compare", "0"))
+    write_table(COMPARISON / "paired.parquet", SCHEMAS["paired"], pd.DataFrame(over_seeds(rows)),
+                Provenance("compare", "0"))
 
 
 def write_models():
@@ -143,7 +144,7 @@ def test_strata_stand_in_a_section_of_their_own(project):
              "items": 175, "first_value": 0.5, "second_value": 0.55, "difference": -0.05, "low": low, "high": -0.01,
              "p_value": 0.01} for stratum, low in (("cluster3", -0.09), ("unseen", -0.2))]
     rows[1]["high"] = 0.1
-    write_table(COMPARISON / "by_stratum.parquet", SCHEMAS["by_stratum"], pd.DataFrame(rows),
+    write_table(COMPARISON / "by_stratum.parquet", SCHEMAS["by_stratum"], pd.DataFrame(over_seeds(rows)),
                 Provenance("compare", "0"))
     text = section(made(), "by how well training knows the keyword")
     assert "*cluster of 3*: three training inputs or more have the input's keyword" in text
@@ -222,10 +223,11 @@ def test_each_part_helps_hurts_or_cannot_be_told(project):
         "–", "–", "BLEU-1", "+0.0 %"]
     assert row(text, "calm", "HCL without the instance contrast")[2:] == ["–", "–", "(not compared)", "+0.0 %", "–"]
     assert row(text, "flat", "BLEU-2", "0.030")[2:] == ["0.5000", "0.5100", "-0.0100", "-0.0200 to -0.0020", "0.030",
-                                                        "hurts"]
-    assert row(text, "flat", "source BLEU-4", "< 0.001")[4:] == ["-0.0500", "-0.0800 to -0.0200", "< 0.001", "helps"]
+                                                        "0.010", "0.0300", "hurts"]
+    assert row(text, "flat", "source BLEU-4", "< 0.001")[4:] == ["-0.0500", "-0.0800 to -0.0200", "< 0.001",
+                                                                  "0.010", "0.0300", "helps"]
     assert "Of 5 intervals about 0 would exclude 0 by chance alone" in text
-    assert "if the 95 % interval of the difference excludes 0 in its favour" in text
+    assert "if the 95 % interval of the difference over items and seeds excludes 0 in its favour" in text
 
 
 def test_the_full_method_is_set_against_the_floors(project):
@@ -421,7 +423,8 @@ def test_rows_of_pgkpr_do_without_a_part_or_the_method(rewriting):
         "–", "–", "(not compared)", "+12.3 %", "+0.0 %"]
     assert row(text, "psi-s")[1] == "PGKPR, keywords by PSI, given keywords as the S-Tagger sees them"
     assert row(text, "*floor: copy*") == ["*floor: copy*", "BLEU-1", "–", "–"]
-    assert row(text, "lbow", "0.002")[2:] == ["50.00", "40.00", "+10.00", "+5.00 to +15.00", "0.002", "helps"]
+    assert row(text, "lbow", "0.002")[2:] == ["50.00", "40.00", "+10.00", "+5.00 to +15.00", "0.002", "0.010",
+                                                "3.00", "helps"]
 
 
 def test_losses_of_pgkpr_are_those_of_the_epoch_that_was_kept(rewriting):
@@ -502,9 +505,10 @@ def test_each_step_of_clld_is_answered(classifying):
     assert "- **Does another contrast help?**" not in text
     assert "- **Against the linear floor** better: ct (2 seeds)." in text
     assert row(text, "cl (2 seeds) − ct (2 seeds)")[1:] == [
-        "TextCNN", "CT+CL − CT", "helps", "75.00", "+5.00", "+2.00 to +8.00", "0.002", "0.022, 0.250", "+5.00"]
+        "TextCNN", "CT+CL − CT", "helps", "75.00", "+5.00", "+2.00 to +8.00", "0.002", "0.010", "3.00",
+        "0.022, 0.250", "+5.00"]
     assert row(text, "clald − cl (2 seeds)")[2:6] == ["CT+CLALD − CT+CL", "hurts", "66.00", "-4.00"]
-    assert row(text, "clsled − ct (2 seeds)")[8:] == ["–", "+6.00"]
+    assert row(text, "clsled − ct (2 seeds)")[10:] == ["–", "+6.00"]
 
 
 def test_what_is_confused_and_what_moved_is_said(classifying):

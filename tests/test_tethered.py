@@ -39,7 +39,8 @@ def test_processes_of_a_pool_that_still_import_end_with_the_command(tmp_path):
                                       "time.sleep(60)\n")
     (tmp_path / "stage.py").write_text(
         "import subprocess, sys, time\nfrom stages.runtime.guard import die_with\ndie_with([int(sys.argv[1])])\n"
-        f"subprocess.run(['sh', '-c', '{sys.executable} {tmp_path / 'slow.py'} {tmp_path / 'pid'}; exit 0'])\n")
+        f"subprocess.run(['sh', '-c', '{sys.executable} {tmp_path / 'slow.py'} {tmp_path / 'pid'}; exit 0'])\n"
+        "time.sleep(60)\n")    # or it might end before its guard comes to itself
     with subprocess.Popen(["sleep", "60"]) as command, subprocess.Popen(
             [sys.executable, str(tmp_path / "stage.py"), str(command.pid)],
             env={**os.environ, "PYTHONPATH": str(ROOT)}) as stage:

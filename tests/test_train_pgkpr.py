@@ -110,7 +110,7 @@ def test_an_epoch_of_both_scores_has_every_pair_twice():
 def test_validation_reads_fixed_keywords():
     """From the source alone by attribution; primary words of the pair by PSI."""
     for architecture, by, which in (("pgkpr", "attribution", None), ("pgkpr", "psi", "primary_xy"),
-                                    ("ianet", "attribution", "primary_xy")):
+                                    ("ianet", "attribution", "primary_xy"), ("pgkpr", "textrank", "primary_textrank")):
         values = tiny_rewriters.settings(architecture, keywords={"by": by})
         _, validation = batches_of(pairs(), vocabulary(), values, 8, seed=1)
         found = validation.batch(range(len(validation)))["p"]

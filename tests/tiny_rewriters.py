@@ -55,7 +55,8 @@ def items():
                 "target": target, "source_words": words, "source_tags": _tags(words), "target_words": others,
                 "target_tags": _tags(others), "score_xx": score_xx, "score_xy": _scores(random, len(words)),
                 "primary_xx": primary_xx, "primary_xy": [word in others and word != "?" for word in words],
-                "primary_s": [TAGS.get(word, "").startswith(("NN", "VB")) for word in words]})
+                "primary_s": [TAGS.get(word, "").startswith(("NN", "VB")) for word in words],
+                "primary_textrank": [word in _nouns() or TAGS.get(word) == "JJ" for word in words]})
     frame = pd.DataFrame(rows)
     return frame.astype({"reference": "int32"})
 

@@ -79,5 +79,5 @@ def drawn_pairs(vocabulary: Vocabulary, lengths: Mapping[str, np.ndarray], longe
                     for side, of in lengths.items()}
     random = np.random.default_rng(seed)
     keywords = [random.integers(0, 2, length).astype("f4") for length in lengths["source"]]
-    scores = ("score_xx", "score_xy", "primary_xx", "primary_xy", "primary_s")
+    scores = ("score_xx", "score_xy", "primary_xx", "primary_xy", "primary_s", "primary_textrank")
     return PairBatches(pd.DataFrame(columns | {name: keywords for name in scores}), vocabulary, longest, [keywords])

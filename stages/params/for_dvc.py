@@ -14,7 +14,9 @@ from stages.params.watched import blocks_watched
 
 # Tables that are made and joined to the pairs of the PGKPR track only where a model or a run reads them, and what DVC
 # watches in their place where none does; any file that always exists would do, but no two may be the same.
-UNREAD = {"psi": "models/rewriters/ianet.py", "s_tags": "models/s_tagger.py"}
+UNREAD = {"psi": "models/rewriters/ianet.py", "s_tags": "models/s_tagger.py",
+          "textrank": "stages/keywords/textrank.py"}
+_COMPARED = {"psi", "s_tags"}   # those that a comparison makes, so that the pairs may as well have them
 NO_OWN_ENCODER = "stages/keywords/character_encoder.py"  # likewise, where the encoder is neither made here nor a folder
 
 
@@ -85,7 +87,7 @@ def _maps(content: Mapping[str, Any], datasets: Mapping[str, Any]) -> dict[str, 
         "tagged_datasets": (_empty(needed("s_tags")), f"data sets of pairs with an S-Tagger {reading}"),
         "contrasted_datasets": (_empty(_named(_value(models, "hcl"), datasets)), "data sets that models.hcl names"),
         "paraphrase_datasets": (
-            {name: _watched(name, UNREAD if name in compared else read[name]) for name in paraphrased},
+            {name: _watched(name, read[name] | (_COMPARED if name in compared else set())) for name in paraphrased},
             "data sets that models.pgkpr names"),
         "keyword_datasets": ({name: {"method": method} for name, method in named_by.items()},
                              "data sets whose keywords is not false"),
@@ -108,17 +110,17 @@ def _named_by(content: Mapping[str, Any], dataset: str) -> str:
 
 def _read(content: Mapping[str, Any], dataset: str) -> set[str]:
     """Return which of the tables in ``UNREAD`` a model of the PGKPR track on ``dataset``, or a run of it, reads."""
-    found = {name: model for name, model in _entries(content, "models") if _value(model, "dataset") == dataset}
+    own_models = {name: model for name, model in _entries(content, "models") if _value(model, "dataset") == dataset}
     block, decoding = _value(content, "train_pgkpr"), _value(content, "generate_pgkpr")
     sources = set()
-    for model in found.values():
+    for model in own_models.values():
         own = _value(model, "overrides")
         sources.add(_over(_value(own, "architecture"), _value(block, "architecture")))
         sources.add(_over(_value(_value(own, "keywords"), "by"), _value(_value(block, "keywords"), "by")))
     sources |= {_over(_value(_value(run, "decode"), "keywords"), _value(decoding, "keywords"))
-                for _, run in _entries(content, "runs") if str(_value(run, "model")) in found}
-    tagged = {"s_tags", "psi"} if "s_tagger" in sources else set()
-    return tagged | ({"psi"} if sources & {"ianet", "psi", "psi_xx", "psi_xy"} else set())
+                for _, run in _entries(content, "runs") if str(_value(run, "model")) in own_models}
+    found = ({"s_tags", "psi"} if "s_tagger" in sources else set()) | (sources & {"textrank"})
+    return found | ({"psi"} if sources & {"ianet", "psi", "psi_xx", "psi_xy"} else set())
 
 
 def _entries(content: Mapping[str, Any], block: str) -> Iterator[tuple[str, Any]]:

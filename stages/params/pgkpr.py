@@ -30,7 +30,10 @@ class ParaphraseItems(Block):
 class KeywordInput(Block):
     """Which words of the source count as keywords (METHODS C.2, C.6)."""
 
-    by: Literal["attribution", "psi"] = Field("attribution", description="psi: primary words, without coin flips")
+    by: Literal["attribution", "psi", "textrank", "random", "none", "all"] = Field(
+        "attribution", description="psi: primary words, without coin flips; textrank: words of a source's best "
+                                   "phrases, as many as attribution expects; as controls random (as many words, by "
+                                   "coins), none and all. ianet takes psi for attribution")
     train_scores: Literal["both", "xy"] = Field("both", description="both: an epoch passes over the training pairs "
                                                                     "twice, once with each set of scores; by psi, once")
     flip: Literal["epoch", "offline"] = Field("epoch", description="coins of training: drawn anew each epoch, or once")
@@ -196,11 +199,12 @@ class GeneratePgkpr(Block):
     """Decoding (METHODS C.5)."""
 
     split: Literal["validation", "test"] = "test"
-    keywords: Literal["xx", "xy", "psi_xx", "psi_xy", "s_tagger"] | None = Field(
+    keywords: Literal["xx", "xy", "psi_xx", "psi_xy", "s_tagger", "textrank", "random", "none", "all"] | None = Field(
         None, description="keywords of the source: by attribution from the source alone (xx: PGKPR) or with the "
                           "reference (xy: PGKPR-ref, an oracle); primary words by PSI likewise (psi_xx: +X; psi_xy) or "
-                          "by the S-Tagger (+S). null: xx or psi_xx, as the model was trained; none for models "
-                          "without keywords")
+                          "by the S-Tagger (+S); textrank, random, none, all: as `train_pgkpr.keywords.by` has them, "
+                          "whatever the model was trained by. null: as it was trained (xx, psi_xx, or these); it stays "
+                          "null for models without keywords")
     num_beams: int = Field(1, ge=1, description="1 is greedy")
     min_length: int = Field(1, ge=0)
     max_length: int = Field(16, ge=1, description="words; Quora 16, MSCOCO 15")

@@ -143,6 +143,7 @@ class Joined(Block):
 
     psi: str = Field(UNREAD["psi"], description="a file that always exists where no model reads primary words")
     s_tags: str = Field(UNREAD["s_tags"], description="likewise, where no run reads the S-Tagger's")
+    textrank: str = Field(UNREAD["textrank"], description="likewise, where no model and no run reads words of phrases")
 
 
 class Models(Block):

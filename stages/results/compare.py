@@ -13,9 +13,11 @@ Floors take part as "floor copy" and so on.
 Strata. Where a track has strata of its items (stages.tracks.evaluation.strata), all of it is done within each of them
 too, for comparison/by_stratum.parquet and under ``strata`` in metrics.json.
 
-What an interval says: the items are resampled, with all that was scored on them, and the trained models stay as they
-are. How much a metric moves from seed to seed is told by its standard deviation over seeds, in metrics.json. A p
-value is of its pair alone and not adjusted for the number of pairs.
+What an interval says: for low and high the items are resampled, with all that was scored on them, and the trained
+models stay as they are; for low_seeds and high_seeds seeds are drawn anew too, and p_seeds is of a t test over seeds. A
+verdict needs both of these (stages/metrics/seeds.py), so that a row of one seed has none. How much a metric moves from
+seed to seed is told by its standard deviation over seeds, in metrics.json. A p value is of its pair alone and not
+adjusted for the number of pairs.
 
 McNemar's exact test sets accuracies of single runs and floors against each other; for several seeds taken together,
 whose answers to a text may differ, there is none.
@@ -56,7 +58,7 @@ STAGE = "compare"
 TEST = ("paired bootstrap over items, two-sided, ties against both; p values are of each pair alone, not adjusted for "
         "the number of pairs; intervals are percentile intervals of the difference")
 _PAIRED = ["dataset", "metric", "first", "second", "items", "first_value", "second_value", "difference", "low", "high",
-           "p_value"]
+           "p_value", "seeds", "low_seeds", "high_seeds", "p_seeds", "detectable", "verdict"]
 
 
 @dataclass(frozen=True)
@@ -88,8 +90,9 @@ def run(runs: Sequence[EvaluatedRun], settings: "Compare", seed: int) -> Compari
     def tested(systems: Sequence[ComparedSystem], items: int, place: dict[str, str]) -> tuple[
             list[dict[str, Any]], dict[str, Any]]:
         """Return the tests between systems, and what is said of each."""
-        measured = measured_systems(systems, settings.resamples, derived_seed(seed, STAGE))
-        return ([{**place, "items": items, **row} for row in paired_rows(systems, measured, settings.level)],
+        drawn = derived_seed(seed, STAGE)
+        measured = measured_systems(systems, settings.resamples, drawn)
+        return ([{**place, "items": items, **row} for row in paired_rows(systems, measured, settings.level, drawn)],
                 {"groups": {system.name: summary(system, measured[system.name], settings.level)
                             for system in systems}, "items": items})
 

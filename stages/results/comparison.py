@@ -13,6 +13,7 @@ import pandas as pd
 
 from stages.artifacts.paths import RunPaths
 from stages.metrics.resampling import Statistic, difference, interval, resampled
+from stages.metrics.seeds import Members, over_seeds
 from stages.results.track import TrackResults
 from stages.runtime.errors import InputError
 from stages.tracks.evaluation.strata import STRATA
@@ -98,15 +99,26 @@ class ComparedSystem:
 
 @dataclass(frozen=True)
 class Measured:
-    """A metric of a system: of each member, and of their mean on every resample (R,)."""
+    """A metric of a system: of each of S members, and of each on every resample (S, R)."""
 
     values: list[float]
-    samples: np.ndarray
+    members: np.ndarray
+    seeds: Sequence[int] = ()
 
     @property
     def mean(self) -> float:
         """Mean over the members."""
         return float(np.mean(self.values))
+
+    @cached_property
+    def samples(self) -> np.ndarray:
+        """Mean over the members on every resample (R,)."""
+        return self.members.mean(axis=0)
+
+    @property
+    def by_seed(self) -> Members:
+        """The same for :func:`stages.metrics.seeds.over_seeds`."""
+        return Members(np.array(self.values), self.members, self.seeds)
 
 
 @dataclass(frozen=True)
@@ -205,14 +217,21 @@ def measured_systems(systems: Sequence[ComparedSystem], resamples: int, seed: in
     for system in systems:
         found[system.name] = {
             name: Measured([member[name].value() for member in system.members],
-                           np.mean([samples[f"{id(member)}/{name}"] for member in system.members], axis=0))
+                           np.stack([samples[f"{id(member)}/{name}"] for member in system.members]), system.seeds)
             for name in system.metrics}
     return found
 
 
 def paired_rows(systems: Sequence[ComparedSystem], measured: Mapping[str, Mapping[str, Measured]],
-                level: float) -> Iterator[dict[str, Any]]:
-    """Yield the rows of table ``paired`` on one set of items, all columns but data set and items; every pair once."""
+                level: float, seed: int) -> Iterator[dict[str, Any]]:
+    """Yield the rows of table ``paired`` on one set of items, all columns but data set and items; every pair once.
+
+    Args:
+        systems: on the same items.
+        measured: of each, by name and metric.
+        level: of intervals and verdicts.
+        seed: of the seeds that are drawn.
+    """
     for first, second in combinations(systems, 2):
         if set(first.runs) & set(second.runs):
             continue    # a run and the group that it belongs to
@@ -223,7 +242,15 @@ def paired_rows(systems: Sequence[ComparedSystem], measured: Mapping[str, Mappin
                 yield rounded({"metric": metric, "first": first.name, "second": second.name,
                                "first_value": found.first, "second_value": found.second,
                                "difference": found.difference, "low": found.low, "high": found.high,
-                               "p_value": found.p_value})
+                               "p_value": found.p_value, **_over_seeds(left, right, level, seed)})
+
+
+def _over_seeds(left: Measured, right: Measured, level: float, seed: int) -> dict[str, Any]:
+    found = over_seeds(left.by_seed, right.by_seed, level, seed)
+    if found is None:
+        return {"seeds": 1} | dict.fromkeys(("low_seeds", "high_seeds", "p_seeds", "detectable", "verdict"))
+    return {"seeds": found.seeds, "low_seeds": found.low, "high_seeds": found.high, "p_seeds": found.p_value,
+            "detectable": found.detectable, "verdict": found.sign(level)}
 
 
 def summary(system: ComparedSystem, measured: Mapping[str, Measured], level: float) -> dict[str, Any]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # What a difference says of a system, and of the part that a system has and another lacks.
 BETTER = {1: "better", -1: "worse", 0: "cannot be told"}
 HELPS = {1: "helps", -1: "hurts", 0: "cannot be told"}
+ONE_SEED = "one seed: no verdict"   # how another training would end is not known
 FLOOR = "floor "        # before the name of a floor in the comparison
 
 
@@ -153,6 +154,11 @@ class Difference:
         value, base_value: of both.
         low, high: interval of the difference.
         exact: p of McNemar's exact test, one per seed that both have; empty where there was none.
+        seeds: see table ``paired``.
+        over_seeds: interval over items and seeds; None where there is one seed.
+        p_seeds: of the t test over seeds, likewise.
+        detectable: likewise.
+        sign: of the difference if seeds and items allow to tell it, else 0; None where there is one seed.
     """
 
     metric: Metric
@@ -166,16 +172,37 @@ class Difference:
     p_value: float
     items: int = 0
     exact: Sequence[float] = ()
+    seeds: int = 1
+    over_seeds: tuple[float, float] | None = None
+    p_seeds: float | None = None
+    detectable: float | None = None
+    sign: int | None = None
+
+    @property
+    def judged(self) -> bool:
+        """Whether there are seeds enough for a verdict."""
+        return self.sign is not None
 
     @property
     def verdict(self) -> int:
-        """1 better, -1 worse, 0 where the interval holds zero or the metric has no direction."""
-        return (1 if self.low > 0 else -1 if self.high < 0 else 0) * self.metric.direction
+        """1 better, -1 worse, 0 where seeds and items do not tell, there is one seed, or no direction."""
+        return (self.sign or 0) * self.metric.direction
+
+    def said(self, words: Mapping[int, str]) -> str:
+        """Return the word for the verdict, or that one seed gives none."""
+        return words[self.verdict] if self.judged else ONE_SEED
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The interval over items and seeds; over items alone where there is one seed."""
+        return self.over_seeds or (self.low, self.high)
 
     def turned(self) -> "Difference":
         """Return the other system less this one."""
         return replace(self, name=self.base, base=self.name, value=self.base_value, base_value=self.value,
-                       difference=-self.difference, low=-self.high, high=-self.low)
+                       difference=-self.difference, low=-self.high, high=-self.low,
+                       over_seeds=self.over_seeds and (-self.over_seeds[1], -self.over_seeds[0]),
+                       sign=None if self.sign is None else -self.sign)
 
 
 @dataclass(frozen=True)
@@ -247,7 +274,7 @@ class Block:
         return {(row["metric"], frozenset((row["first"], row["second"]))): Difference(
             metric(row["metric"]), row["first"], row["second"], float(row["first_value"]), float(row["second_value"]),
             float(row["difference"]), float(row["low"]), float(row["high"]), float(row["p_value"]), int(row["items"]),
-            self._exact(row["first"], row["second"]) if row["metric"] == self.track.lead else ())
+            self._exact(row["first"], row["second"]) if row["metric"] == self.track.lead else (), **_of_seeds(row))
             for row in self.paired.to_dict("records")}
 
     def _exact(self, name: str, base: str) -> list[float]:
@@ -287,6 +314,13 @@ class Results:
     def blocks_of(self, track: TrackResults) -> list[Block]:
         """Return the blocks of one track."""
         return [block for block in self.blocks if block.track is track]
+
+
+def _of_seeds(row: Mapping[str, Any]) -> dict[str, Any]:
+    if pd.isna(row["verdict"]):
+        return {"seeds": int(row["seeds"])}
+    return {"seeds": int(row["seeds"]), "over_seeds": (float(row["low_seeds"]), float(row["high_seeds"])),
+            "p_seeds": float(row["p_seeds"]), "detectable": float(row["detectable"]), "sign": int(row["verdict"])}
 
 
 def values_of(runs: Sequence[Mapping[str, Any]], intervals: Mapping[str, Any]) -> dict[str, Value]:

@@ -18,6 +18,15 @@ PAIRED = TableSchema(
         ("low", pa.float64(), "lower end of the bootstrap interval of the difference"),
         ("high", pa.float64(), "upper end"),
         ("p_value", pa.float64(), "two-sided, of the paired bootstrap"),
+        ("seeds", pa.int64(), "seeds that both were trained under, or the smaller number of seeds where they share "
+                              "none; 1 where a trained one has no more, or both are floors"),
+        ("low_seeds", pa.float64(), "lower end of the interval over items and seeds; this and what follows is null "
+                                    "where seeds is 1"),
+        ("high_seeds", pa.float64(), "upper end"),
+        ("p_seeds", pa.float64(), "two-sided, of the t test over seeds"),
+        ("detectable", pa.float64(), "difference that as many seeds and items would find in four tables of five"),
+        ("verdict", pa.int64(), "sign of the difference if interval over items and seeds and t test both find it, "
+                                "else 0"),
     ))
 
 BY_STRATUM = TableSchema(

@@ -12,7 +12,9 @@ from stages.tracks.pgkpr.vocabulary import SPECIALS, bracketed
 
 WHERE_FROM = {"xx": "attribution, from the source alone", "xy": "attribution, from source and reference",
               "psi_xx": "PSI, from the source alone", "psi_xy": "PSI, from source and reference",
-              "s_tagger": "the S-Tagger"}
+              "s_tagger": "the S-Tagger", "textrank": "the best phrases of TextRank",
+              "random": "chance, as many as by attribution", "none": "nothing: no word is one",
+              "all": "nothing: every word is one"}
 
 
 @dataclass(frozen=True)

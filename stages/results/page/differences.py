@@ -17,7 +17,11 @@ _FAR = (f"{FLOOR}majority",)
 
 @dataclass(frozen=True)
 class DifferenceRow:
-    """A difference as texts: of the system, of the base, their difference, its interval, p and exact p; a picture."""
+    """A difference as texts: of the system, of the base, their difference, its interval, tests; a picture.
+
+    The interval is over items and seeds, or over items where there is one seed; ``p`` is over items, ``p_seeds`` over
+    seeds, ``seen`` the difference that so many seeds and items would find.
+    """
 
     difference: Difference
     value: str
@@ -25,6 +29,8 @@ class DifferenceRow:
     signed: str
     interval: str
     p: str
+    p_seeds: str
+    seen: str
     exact: str
     whisker: Markup
 
@@ -60,7 +66,7 @@ class StepRow:
     @property
     def verdict(self) -> str:
         """What its accuracy says of what was added."""
-        return HELPS[self.step.accuracy.verdict]
+        return self.step.accuracy.said(HELPS)
 
 
 def step_tables(block: Block) -> list[tuple[str, list[StepRow]]]:
@@ -102,17 +108,19 @@ def difference_rows(found: Mapping[str, Difference]) -> dict[str, DifferenceRow]
 
 
 def _reach(differences: Sequence[Difference]) -> float:
-    return max((abs(end) for one in differences for end in (one.low, one.high, one.difference)), default=0.0) or 1.0
+    return max((abs(end) for one in differences for end in (*one.ends, one.difference)), default=0.0) or 1.0
 
 
 def _row(one: Difference, reach: float) -> DifferenceRow:
     digits = one.metric.digits
     # Adding 0 turns a minus zero, which a tiny difference becomes, into zero.
     signed, low, high = (f"{round(value, digits) + 0.0:+.{digits}f}".replace("-", "\u2212")
-                         for value in (one.difference, one.low, one.high))
+                         for value in (one.difference, *one.ends))
     picture = whisker(one, reach, f"{one.name}: {signed}, interval {low} to {high}")
+    p_seeds = "one seed" if one.p_seeds is None else _p_text(one.p_seeds)
+    seen = "–" if one.detectable is None else number(one.detectable, digits)
     return DifferenceRow(one, number(one.value, digits), number(one.base_value, digits), signed, f"{low} to {high}",
-                         _p_text(one.p_value), " · ".join(map(_p_text, one.exact)), picture)
+                         _p_text(one.p_value), p_seeds, seen, " · ".join(map(_p_text, one.exact)), picture)
 
 
 def _p_text(value: float) -> str:
@@ -124,10 +132,10 @@ def whisker(one: Difference, reach: float, text: str) -> Markup:
     def x(value: float) -> str:
         return f"{_WIDTH / 2 + value / reach * (_WIDTH / 2 - _EDGE):.1f}"
 
-    centre = _HEIGHT // 2
+    centre, (low, high) = _HEIGHT // 2, one.ends
     kind = {0: "unclear"}.get(one.verdict, BETTER[one.verdict])
     return Markup(
         f'<svg class="whisker {kind}" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(text)}">'
         f'<path class="zero" d="M{_WIDTH // 2} 0V{_HEIGHT}"/>'
-        f'<path d="M{x(one.low)} {centre}H{x(one.high)}M{x(one.low)} {centre - 4}v8M{x(one.high)} {centre - 4}v8"/>'
+        f'<path d="M{x(low)} {centre}H{x(high)}M{x(low)} {centre - 4}v8M{x(high)} {centre - 4}v8"/>'
         f'<circle cx="{x(one.difference)}" cy="{centre}" r="4"/></svg>')    # numbers of ours and escaped text

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from stages.artifacts.paths import row_name
 from stages.metrics.registered import Metric, metric
-from stages.results.model import HELPS, Block, Difference, Run, System
+from stages.results.model import HELPS, ONE_SEED, Block, Difference, Run, System
 from stages.results.page.alarms import Alarm
 from stages.results.page.differences import DifferenceRow, difference_rows
 from stages.results.page.tables import Cell, value_cell
@@ -90,6 +90,8 @@ def _said(system: System, base: System, difference: Difference | None, track: Tr
         return "the others are compared with it", ""
     if difference is None:
         return "not compared", ""
+    if not difference.judged:
+        return ONE_SEED, ""
     part = _removed(system, base, track)
     # What the row lacks helps if the row is worse.
     verdict = -difference.verdict if part else difference.verdict
@@ -114,14 +116,17 @@ def _told(block: Block, base: System, found: Mapping[str, Difference], column: M
     """Return in words which rows are apart from the base beyond chance, and which floors."""
     if not found:
         return "Nothing was compared."
-    floors = [system for system in block.floors if system.name in found]
+    floors = [system for system in block.floors if system.name in found and found[system.name].judged]
+    single = [one.name for one in found.values() if not one.judged]
+    if len(single) == len(found):
+        return "Every row was trained under one seed: the intervals are over items, and there are no verdicts."
     parts: dict[int, list[str]] = {1: [], -1: [], 0: []}
     apart: dict[int, list[str]] = {1: [], -1: [], 0: []}
     for system in block.systems:
-        if system.name in found:
+        if system.name in found and found[system.name].judged:
             part, verdict = _removed(system, base, block.track), found[system.name].verdict
             parts[-verdict].append(part) if part else apart[verdict].append(system.name)
-    told = []
+    told = [f"One seed, no verdict: {_listed(single)}."] if single else []
     if not any(lists[sign] for lists in (parts, apart) for sign in (1, -1)):
         told += [f"No row differs from {base.name} in {column.name} beyond chance at this size."] * bool(
             parts[0] or apart[0])
@@ -141,9 +146,9 @@ def _sure(systems: Sequence[System], level: str, compared: bool) -> str:
     seeds = sorted({max(1, len(system.seeds)) for system in systems})
     over = f"Intervals are {level}, over items" if compared else "No intervals of differences"
     if seeds == [1]:
-        return f"{over}; one seed each, so that chance in training is not in them."
+        return f"{over}; one seed each, so that chance in training is not in them, and there are no verdicts."
     count = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-    return f"{over}, of means over {count} seeds."
+    return f"{over} and seeds, of means over {count} seeds." if compared else f"{over}, of means over {count} seeds."
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -43,6 +43,9 @@ _TABLES = (
 _READ_BY = {"pgkpr": ("keywords", "reconstruction", "contrast", "sizes"), "transformer": ("sizes", "source"),
             "ianet": ("sizes", "source", "ianet")}
 _READS_KEYWORDS = ("pgkpr", "ianet")
+# By what they choose keywords, and what a model reads for that where its run says nothing; others are read as they are.
+_OWN = {"pgkpr": "attribution", "ianet": "psi"}
+_USED = {"attribution": "xx", "psi": "psi_xx"}
 _NAMES = Names(
     {"pgkpr": "PGKPR", "transformer": "Transformer", "residual_lstm": "Residual-LSTM", "latent_bow": "LBOW",
      "ianet": "IANet"},
@@ -50,7 +53,11 @@ _NAMES = Names(
     {"psi": "keywords by PSI", "xx": "given keywords by attribution, from the source alone",
      "xy": "given keywords of the reference too, an oracle", "psi_xx": "given keywords by PSI, from the source alone",
      "psi_xy": "given keywords by PSI, of the reference too, an oracle",
-     "s_tagger": "given keywords as the S-Tagger sees them", "gumbel": "words of the bag drawn by Gumbel-softmax"})
+     "s_tagger": "given keywords as the S-Tagger sees them", "textrank": "given keywords by TextRank",
+     "random": "given random words as keywords", "none": "given no keyword", "all": "given every word as a keyword",
+     "by textrank": "trained with keywords by TextRank", "by random": "trained with random words as keywords",
+     "by none": "trained without a keyword", "by all": "trained with every word as a keyword",
+     "gumbel": "words of the bag drawn by Gumbel-softmax"})
 _PRINTED_TABLES = paper("pgkpr").tables
 _PRINTED = {
     ("pgkpr", ""): "PGKPR", ("pgkpr", "xy"): "PGKPR-ref", ("pgkpr", "psi"): "PGKPR-PSI+X",
@@ -78,7 +85,8 @@ def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
     given, switches = keywords_of(settings, decode), set()
     if architecture == "pgkpr":
         switches = {part for part in _NAMES.parts if settings.get(part, {}).get("weight") == 0}
-        switches |= {"psi"} if _by_psi(settings) else set()
+    if architecture in _READS_KEYWORDS and (by := _trained_by(settings)) != _OWN[architecture]:
+        switches |= {by if by == "psi" else f"by {by}"}
     if architecture == "latent_bow" and settings.get("latent_bow", {}).get("gumbel"):
         switches = {"gumbel"}
     switches |= {given} - {keywords_of(settings, {})} if given else set()
@@ -88,15 +96,17 @@ def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
 def keywords_of(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> str | None:
     """Return where a run takes the keywords of a source from; None for a model that has none.
 
-    ``xx``, ``xy``, ``psi_xx``, ``psi_xy`` or ``s_tagger``, as ``generate_pgkpr.keywords`` names them.
+    It is a value of ``generate_pgkpr.keywords``.
     """
     if settings.get("architecture", "pgkpr") not in _READS_KEYWORDS:
         return None
-    return str(decode.get("keywords") or ("psi_xx" if _by_psi(settings) else "xx"))
+    by = _trained_by(settings)
+    return str(decode.get("keywords") or _USED.get(by, by))
 
 
-def _by_psi(settings: Mapping[str, Any]) -> bool:
-    return settings.get("architecture") == "ianet" or settings.get("keywords", {}).get("by") == "psi"
+def _trained_by(settings: Mapping[str, Any]) -> str:
+    by = str(settings.get("keywords", {}).get("by", "attribution"))
+    return "psi" if settings.get("architecture") == "ianet" and by == "attribution" else by
 
 
 def _statistics(scores: pd.DataFrame, predicted: pd.DataFrame, settings: Mapping[str, Any]) -> dict[str, Statistic]:

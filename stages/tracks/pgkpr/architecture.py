@@ -17,7 +17,7 @@ from stages.runtime.errors import InputError
 from stages.runtime.seeds import derived_seed
 from stages.runtime.training import loop_settings
 from stages.tracks.pgkpr.batches import PairBatches
-from stages.tracks.pgkpr.keywords import Rule, fixed_masks, training_passes
+from stages.tracks.pgkpr.keywords import FLIPPED_RULES, VALIDATED, Rule, fixed_masks, training_passes
 from stages.tracks.pgkpr.lookup import TrainedOn
 from stages.tracks.pgkpr.starts import begin, described
 from stages.tracks.pgkpr.task import RewriteTask
@@ -91,7 +91,7 @@ class RewriterArchitecture:
         """
         values, keywords = self.with_own_rate(row.values), row.values["keywords"]
         rule = self.rule(keywords["by"])
-        on = TrainedOn(row.dataset, rule, rule == "attribution" and keywords["mark_all"], row.max_length)
+        on = TrainedOn(row.dataset, rule, rule in FLIPPED_RULES and keywords["mark_all"], row.max_length)
         return Training([__name__, self.model.__module__], self.name, values["training"], row.tables,
                         partial(self.run, row.pairs, row.vocabulary, values, row.max_length, row.seed,
                                 start=row.init_from),
@@ -145,12 +145,12 @@ class RewriterArchitecture:
         """Return the batches that a model is trained and validated on; arguments and errors as of :meth:`run`."""
         keywords = values["keywords"]
         rule = self.rule(keywords["by"])
-        mark_all = rule == "attribution" and keywords["mark_all"]
+        mark_all = rule in FLIPPED_RULES and keywords["mark_all"]
         bag = values["latent_bow"]["memory"] if self.bag else None
         train, validation = (_split(pairs, split) for split in ("train", "validation"))
         passes, fixed = training_passes(train, rule, keywords, seed), training_passes(validation, None, {}, seed)
         if rule is not None:
-            fixed = [fixed_masks(validation, "psi_xy" if rule == "psi" else "xx", seed, mark_all, max_length)]
+            fixed = [fixed_masks(validation, VALIDATED[rule], seed, mark_all, max_length)]
         return (PairBatches(train, vocabulary, max_length, passes, mark_all, bag),
                 PairBatches(validation, vocabulary, max_length, fixed, bag=bag))
 

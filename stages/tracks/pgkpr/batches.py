@@ -14,9 +14,10 @@ from stages.tracks.pgkpr.keywords import first_places
 from stages.tracks.pgkpr.vocabulary import Vocabulary
 
 _REMEDY = "Run the stage paraphrase_items again."
-_ALIGNED = ("source_tags", "score_xx", "score_xy", "primary_xx", "primary_xy", "primary_s")
+_ALIGNED = ("source_tags", "score_xx", "score_xy", "primary_xx", "primary_xy", "primary_s",
+            "primary_textrank")
 # Those that stage paraphrase_items leaves null in all rows where no model reads them.
-_PERHAPS_NULL = ("primary_xx", "primary_xy", "primary_s")
+_PERHAPS_NULL = ("primary_xx", "primary_xy", "primary_s", "primary_textrank")
 # Penn tags of function words and of what is no word. A bag of words to predict holds the others (METHODS C.7).
 _FUNCTION_TAGS = frozenset(("CC", "DT", "EX", "IN", "LS", "MD", "PDT", "POS", "PRP", "PRP$", "RP", "SYM", "TO", "UH",
                             "WDT", "WP", "WP$", "WRB"))

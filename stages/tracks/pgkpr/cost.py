@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 # On one core the sample's PGKPR of width 64 trains on 480 pairs a second (records of recipe `sample`).
 BUDGET = Budget({"few cores": 40_000, "many cores": 200_000}, epochs=35, batch=(16, 128))
+_READING = ("pgkpr", "ianet")   # architectures that read keywords
 _IANET = {"encoder_layers": 1, "decoder_layers": 2}
 _SIZES: dict[Kind, dict[str, Any]] = {
     "few cores": {"sizes": {"layers": 1, "heads": 4, "width": 128, "feed_forward": 256},
@@ -74,9 +75,9 @@ def words_work(architecture: str, sizes: Any, own: Any, training: Any, tokens: f
 
 def _work(params: "Params", name: str, extent: Extent) -> Work:
     settings, items = params.model(name), params.paraphrase_items
-    # PGKPR may go over each pair with the keywords of either reading.
-    passes = 2 if settings.architecture == "pgkpr" and settings.keywords.by == "attribution" and (
-        settings.keywords.train_scores == "both") else 1
+    # PGKPR may go over each pair with the keywords of either reading; PSI has one, and is IANet's own.
+    by_psi = settings.keywords.by == "psi" or (settings.architecture, settings.keywords.by) == ("ianet", "attribution")
+    passes = 2 if settings.architecture in _READING and not by_psi and settings.keywords.train_scores == "both" else 1
     return words_work(settings.architecture, settings.sizes, getattr(settings, settings.architecture, settings.sizes),
                       settings.training, min(extent.words + 1, items.max_length), items.vocabulary,
                       extent.train * passes)

@@ -14,7 +14,7 @@ from models.rewriters.auto import load_rewriter
 from models.rewriters.special import EOS, PAD
 from stages.runtime.errors import InputError
 from stages.tracks.pgkpr.batches import Rows
-from stages.tracks.pgkpr.keywords import Which, fixed_masks
+from stages.tracks.pgkpr.keywords import USED, Which, fixed_masks
 from stages.tracks.pgkpr.lookup import load_lookup
 from stages.tracks.pgkpr.normalisation import as_text
 
@@ -43,7 +43,7 @@ class Paraphraser:
     def which_keywords(self, setting: Which | None) -> Which | None:
         """Return where keywords come from under ``generate_pgkpr.keywords``; None for a model that reads none.
 
-        Left open, it is what the model was trained for: ``xx`` by attribution, ``psi_xx`` by PSI.
+        Left open, it is what the model was trained for: ``xx`` by attribution, ``psi_xx`` by PSI, others themselves.
 
         Raises:
             InputError: the setting names keywords, and the model reads none.
@@ -53,9 +53,7 @@ class Paraphraser:
                 raise InputError(f"generate_pgkpr.keywords is {setting!r}, but this model reads no keywords "
                                  f"({self.model.config.architecture}); leave it out.")
             return None
-        if setting is not None:
-            return setting
-        return "psi_xx" if self.on.keywords == "psi" else "xx"
+        return setting if setting is not None else USED[self.on.keywords or "attribution"]
 
     def rewrite(self, items: pd.DataFrame, decode: Mapping[str, Any],
                 track: Callable[[list[Any]], Iterable[Any]] = iter) -> Iterator[pd.DataFrame]:

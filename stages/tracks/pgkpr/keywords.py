@@ -1,4 +1,4 @@
-"""Which words of a source are keywords: coins over probabilities, or primary words (METHODS C.2, C.6).
+"""Which words of a source are keywords: coins over probabilities, primary words, or a control (METHODS C.2, C.6).
 
     passes = training_passes(items, "attribution", {"train_scores": "both", "flip": "epoch", ...}, seed=13)
     mask = training_mask(batch["p"], batch["x_lengths"])  # coins of torch's generator
@@ -15,13 +15,23 @@ from torch import Tensor
 
 from stages.keywords.bernoulli import flipped
 
-Which = Literal["xx", "xy", "psi_xx", "psi_xy", "s_tagger"]
-# What models without keywords have in the place of "attribution" or "psi" is None.
-Rule = Literal["attribution", "psi"]
-# Column of table `paraphrase_items` behind each reading; coins are flipped for those of _FLIPPED.
+# `random` marks as many words as attribution from the source alone does on average, `none` no word, `all` every one.
+Which = Literal["xx", "xy", "psi_xx", "psi_xy", "s_tagger", "textrank", "random", "none", "all"]
+# What models without keywords have in the place of these is None.
+Rule = Literal["attribution", "psi", "textrank", "random", "none", "all"]
+# What a model that was trained by a rule reads where nothing else is said, and what validates it (METHODS C.6: +X and
+# +S share a model, so validation by PSI reads what training did).
+USED: dict[Rule, Which] = {"attribution": "xx", "psi": "psi_xx", "textrank": "textrank", "random": "random",
+                           "none": "none", "all": "all"}
+VALIDATED: dict[Rule, Which] = {**USED, "psi": "psi_xy"}
+# Column of table `paraphrase_items` behind each reading; coins are flipped for those of _FLIPPED, and _CONSTANT need
+# no column.
 COLUMNS: dict[str, str] = {"xx": "score_xx", "xy": "score_xy", "psi_xx": "primary_xx", "psi_xy": "primary_xy",
-                           "s_tagger": "primary_s"}
-_FLIPPED = ("xx", "xy")
+                           "s_tagger": "primary_s", "textrank": "primary_textrank", "random": "score_xx"}
+_FLIPPED = ("xx", "xy", "random")
+_CONSTANT = {"none": False, "all": True}
+# Rules whose keywords are chosen by coins, so that an epoch may flip them anew.
+FLIPPED_RULES = ("attribution", "random")
 
 
 def training_passes(items: pd.DataFrame, rule: Rule | None, keywords: Mapping[str, Any],
@@ -32,6 +42,10 @@ def training_passes(items: pd.DataFrame, rule: Rule | None, keywords: Mapping[st
     ``flip: offline`` the coins are flipped here, once per row and score from a seed of its own, so the probabilities
     are 0 or 1. By PSI these are primary_xy in one pass, whatever ``train_scores`` says: METHODS C.6 splits by PSI(s,
     t) in training. A model without keywords has one pass, all 0.
+
+    The other rules have as many passes as attribution, so that what is compared with it is trained for as many steps:
+    ``random`` gives every word of a source the mean of its scores, the same share of words therefore; ``textrank``,
+    ``none`` and ``all`` repeat the pass.
 
     Args:
         items: rows of table ``paraphrase_items``.
@@ -48,7 +62,12 @@ def training_passes(items: pd.DataFrame, rule: Rule | None, keywords: Mapping[st
         return [[np.asarray(row, dtype=np.float32) for row in items[COLUMNS["psi_xy"]]]]
     passes = []
     for which in ("xy", "xx") if keywords["train_scores"] == "both" else ("xy",):
+        if rule not in FLIPPED_RULES:
+            passes.append([mask.astype(np.float32) for mask in fixed_masks(items, USED[rule], seed)])
+            continue
         rows = [np.asarray(row, dtype=np.float32) for row in items[COLUMNS[which]]]
+        if rule == "random":
+            rows = [np.full_like(row, row.mean()) for row in rows]
         if keywords["flip"] == "offline":
             names = zip(items["example_id"], items["reference"], strict=True)
             rows = [flipped(row, seed, "offline", which, *name) for row, name in zip(rows, names, strict=True)]
@@ -94,17 +113,22 @@ def fixed_mask(row: Mapping[str, Any], which: Which, seed: int, mark_all: bool =
     Args:
         row: of table ``paraphrase_items``, as a mapping by column.
         which: scores from the source alone (``xx``) or with the reference (``xy``); primary words by PSI likewise
-            (``psi_xx``, ``psi_xy``) or by the S-Tagger (``s_tagger``).
+            (``psi_xx``, ``psi_xy``) or by the S-Tagger (``s_tagger``); words of the phrases of ``textrank``; or, as
+            controls, ``random`` words, whose probability is the mean of the scores xx, ``none`` or ``all``.
         seed: of the coins.
-        mark_all: every occurrence of a keyword is one; for scores alone.
+        mark_all: every occurrence of a keyword is one; where coins are flipped alone.
         max_length: words that the model reads; what is behind them is cut after the coins are flipped.
 
     Returns:
         bool (min(words, max_length),).
     """
+    if which in _CONSTANT:
+        return np.full(len(row["source_words"][:max_length]), _CONSTANT[which])
     values = np.asarray(row[COLUMNS[which]])
     if which not in _FLIPPED:
         return values.astype(bool)[:max_length]
+    if which == "random":
+        values = np.full(len(values), values.mean())
     mask = flipped(values, seed, which, row["example_id"]).astype(bool)[:max_length]
     if mark_all:
         first = first_places(row["source_words"][:max_length])
@@ -115,6 +139,7 @@ def fixed_mask(row: Mapping[str, Any], which: Which, seed: int, mark_all: bool =
 def fixed_masks(items: pd.DataFrame, which: Which, seed: int, mark_all: bool = False,
                 max_length: int | None = None) -> list[np.ndarray]:
     """Return :func:`fixed_mask` of every row of ``items``."""
-    columns = items[["example_id", "source_words", COLUMNS[which]]].to_dict("records")
+    read = ["example_id", "source_words", *([COLUMNS[which]] if which in COLUMNS else [])]
+    columns = items[read].to_dict("records")
     return [fixed_mask({str(name): value for name, value in row.items()}, which, seed, mark_all, max_length)
             for row in columns]

@@ -43,7 +43,8 @@ class NewTexts:
             raise InputError(f"generate_pgkpr.keywords is {which!r}: these keywords are found beside a reference, and "
                              f"a new text has none. Give them with --keyword, or take another run.")
         dataset = self._on.dataset
-        self._marks = finding.marks(dataset, which, device) if which is not None and self._given is None else None
+        sought = which in COLUMNS and self._given is None
+        self._marks = finding.marks(dataset, str(which), device) if sought else None
         self._annotated = finding.annotated(dataset)
 
     def lines(self, texts: list[str]) -> list[dict[str, Any]]:
@@ -76,11 +77,12 @@ class NewTexts:
         if self._given is not None:
             return self._with_given(items, self._given)
         nothing: list[list[str]] = [[] for _ in texts]
-        if self._which is None or self._marks is None:
+        if self._which is None:
             return items.assign(mask=[np.zeros(len(row), dtype=bool) for row in items["source_words"]]), nothing
-        marks = read.beside("tokens.parquet", np.arange(len(texts)), self._marks(chunk, tokens)).to_pylist()
-        # the text itself names its coins
-        rows = items.assign(example_id=texts, **{COLUMNS[self._which]: marks})
+        rows = items.assign(example_id=texts)     # the text itself names its coins
+        if self._marks is not None:
+            marks = read.beside("tokens.parquet", np.arange(len(texts)), self._marks(chunk, tokens)).to_pylist()
+            rows = rows.assign(**{COLUMNS[self._which]: marks})
         masks = fixed_masks(rows, self._which, self._seed, self._on.mark_all, self._on.max_length)
         return items.assign(mask=masks), nothing
 

@@ -1,7 +1,7 @@
 """Join words, tags and keyword scores of each pair, and count the vocabulary (PGKPR; METHODS C.1-C.2).
 
-Reads examples, texts, tokens and attribution of a data set, and psi and s_tags where a model reads them; writes
-paraphrase_items.parquet with one row per example and reference, vocabulary.parquet, and counts.
+Reads examples, texts, tokens and attribution of a data set, and psi, s_tags and textrank where a model reads them;
+writes paraphrase_items.parquet with one row per example and reference, vocabulary.parquet, and counts.
 """
 
 import sys
@@ -21,9 +21,11 @@ from stages.artifacts.tables import Provenance, read_metadata, read_table, write
 from stages.data.schemas.items import EXAMPLES
 from stages.data.schemas.texts import TEXTS
 from stages.data.schemas.tokens import TOKENS
+from stages.keywords.schemas.methods import METHOD_TABLES
 from stages.keywords.schemas.words import ATTRIBUTION, PSI, S_TAGS
 from stages.runtime.errors import InputError
 from stages.runtime.process import StageProcess, run_stage
+from stages.tracks.pgkpr.phrases import phrase_words
 from stages.tracks.pgkpr.schemas import PARAPHRASE_ITEMS, VOCABULARY
 from stages.tracks.pgkpr.vocabulary import PENN_WORD_TAGS, Vocabulary
 from stages.tracks.pgkpr.words import STALE, TextWords, list_lengths, positions, read_words, within
@@ -36,7 +38,7 @@ STAGE = "paraphrase_items"
 _READ = {EXAMPLES: ["example_id", "split", "source_id", "target_id", "reference_ids", "group"],
          TEXTS: ["text_id", "text", "language"], TOKENS: ["text_id", "token", "tag"],
          ATTRIBUTION: ["text_id", "mode", "pair", "score"], PSI: ["text_id", "mode", "pair", "primary"],
-         S_TAGS: ["text_id", "primary"]}
+         S_TAGS: ["text_id", "primary"], METHOD_TABLES["textrank"]: ["text_id", "rank", "start", "end"]}
 # Column of the items: table and column that it is from, and mode of the row (s_tags has but one per text).
 _SCORES = {"score_xx": ("attribution", "score", "xx"), "score_xy": ("attribution", "score", "xy"),
            "primary_xx": ("psi", "primary", "xx"), "primary_xy": ("psi", "primary", "xy"),
@@ -81,8 +83,8 @@ def run(tables: Mapping[str, pa.Table], params: "ParaphraseItems") -> Paraphrase
     counted. Every other example has a row for its target, with ``reference`` 0, and one for each further reference.
 
     Args:
-        tables: ``examples``, ``texts``, ``tokens`` and ``attribution``; ``psi`` and ``s_tags`` may be missing, and
-            their columns are null then.
+        tables: ``examples``, ``texts``, ``tokens`` and ``attribution``; ``psi``, ``s_tags`` and ``textrank`` may be
+            missing, and their columns are null then.
         params: how many words the vocabulary has, and how many of a text models read.
 
     Raises:
@@ -105,6 +107,7 @@ def run(tables: Mapping[str, pa.Table], params: "ParaphraseItems") -> Paraphrase
     for name, (table, column, mode) in _SCORES.items():
         columns[name] = (scores_of(tables[table], table, column, mode, words, pairs) if table in tables
                          else pa.nulls(len(pairs.example), pa.list_(pa.bool_())))
+    columns["primary_textrank"] = _of_phrases(tables.get("textrank"), words, pairs, columns["score_xx"])
     vocabulary = count_vocabulary(words, pairs, params.vocabulary, "en" in pc.unique(texts["language"]).to_pylist())
     return Paraphrases(pa.table(columns), vocabulary, _metrics(words, pairs, vocabulary, columns, params.max_length),
                        _fallbacks(pairs.left_out))
@@ -172,6 +175,22 @@ def scores_of(rows: pa.Table, table: str, column: str, mode: str | None, words: 
     return lists.take(pa.array(row))
 
 
+def _of_phrases(ranking: pa.Table | None, words: TextWords, pairs: Pairs, scores: pa.ListArray) -> pa.Array:
+    """Return which words of the source of each pair are keywords by TextRank, null without its table.
+
+    Args:
+        ranking: the table.
+        words: the texts.
+        pairs: the pairs (R,).
+        scores: of the words of each source, from itself alone (R,).
+    """
+    if ranking is None:
+        return pa.nulls(len(pairs.source), pa.list_(pa.bool_()))
+    source, expected = words.positions(pairs.source), np.zeros(len(words.ids))
+    expected[source] = _sums(scores)     # the same in every pair of a source
+    return words.beside("textrank.parquet", words.ids, phrase_words(ranking, words, expected)).take(pa.array(source))
+
+
 def _check_probabilities(lists: pa.ListArray, text_ids: np.ndarray, file: str, column: str) -> None:
     values = lists.values.to_numpy()
     wrong = np.flatnonzero(~((values >= 0) & (values <= 1)))
@@ -213,13 +232,14 @@ def _metrics(words: TextWords, pairs: Pairs, vocabulary: Vocabulary, columns: Ma
     read = np.minimum(words.lengths, max_length)
     unknown = _sums(pa.ListArray.from_arrays(words.words.offsets, _unknown(words.words.values, vocabulary)), max_length)
     at = {"source": words.positions(pairs.source), "target": words.positions(pairs.target)}
-    sums = {name: _sums(columns[name], max_length) for name in _SCORES if columns[name].null_count == 0}
+    sums = {name: _sums(columns[name], max_length) for name in (*_SCORES, "primary_textrank")
+            if columns[name].null_count == 0}
     splits: dict[str, dict[str, Any]] = {}
     for split in SPLITS:
         rows = pairs.split == split
         splits[split] = {"pairs": int(rows.sum()), "examples": int((rows & (pairs.reference == 0)).sum()),
                          "expected_keywords": {mode: _mean(sums[f"score_{mode}"][rows]) for mode in ("xx", "xy")}}
-        primary = {kind: _mean(sums[f"primary_{kind}"][rows]) for kind in ("xx", "xy", "s")
+        primary = {kind: _mean(sums[f"primary_{kind}"][rows]) for kind in ("xx", "xy", "s", "textrank")
                    if f"primary_{kind}" in sums}
         splits[split] |= {"primary_words": primary} if primary else {}
         for side, place in at.items():
@@ -238,7 +258,7 @@ def _unknown(words: pa.Array, vocabulary: Vocabulary) -> pa.Array:
         coded.indices).cast(pa.int8())
 
 
-def _sums(lists: pa.ListArray, max_length: int) -> np.ndarray:
+def _sums(lists: pa.ListArray, max_length: float = np.inf) -> np.ndarray:
     """Return the sum of the first ``max_length`` values of each list."""
     lengths = list_lengths(lists)
     values = pc.list_flatten(lists).cast(pa.float64()).to_numpy()

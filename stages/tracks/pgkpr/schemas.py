@@ -23,6 +23,8 @@ PARAPHRASE_ITEMS = TableSchema(
                                             "model reads primary words"),
         ("primary_xy", pa.list_(pa.bool_()), "primary by PSI, from this pair; null likewise"),
         ("primary_s", pa.list_(pa.bool_()), "primary as the S-Tagger sees it; null where no run reads that"),
+        ("primary_textrank", pa.list_(pa.bool_()), "word of the best phrases of TextRank, as many words as attribution "
+                                                   "expects of the source; null where no model reads these"),
     ))
 
 VOCABULARY = TableSchema(

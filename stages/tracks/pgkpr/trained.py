@@ -17,7 +17,9 @@ from stages.tracks.schemas.items import ITEMS
 from stages.tracks.trained import ModelFolder, Table, best_values, model_card
 
 _KEYWORDS = {"attribution": "by attribution of a pair classifier", "psi": "primary words by paired semantic importance",
-             None: "none"}
+             "textrank": "words of the best phrases of TextRank",
+             "random": "words at random, as many as by attribution",
+             "none": "no word of a source", "all": "every word of a source", None: "none"}
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,13 @@
-"""IANet, whose primary words are by PSI alone (METHODS C.6, C.7)."""
+"""IANet: its primary words are by PSI, or what `keywords.by` names beside attribution (METHODS C.6, C.7)."""
 
 from models.rewriters.ianet import IaNet
 from stages.tracks.pgkpr.architecture import RewriterArchitecture
+from stages.tracks.pgkpr.keywords import Rule
 
-ARCHITECTURE = RewriterArchitecture("ianet", "IANet (Su et al. 2021)", 1e-4, IaNet, rule=lambda by: "psi")
+
+def _rule(by: Rule) -> Rule:
+    """Return PSI, its own, for attribution: that is what the params say where nobody asked for anything."""
+    return "psi" if by == "attribution" else by
+
+
+ARCHITECTURE = RewriterArchitecture("ianet", "IANet (Su et al. 2021)", 1e-4, IaNet, rule=_rule)
