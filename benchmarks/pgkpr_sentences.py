@@ -128,5 +128,6 @@ def drawn(count: int, seed: int) -> pd.DataFrame:
     columns = {f"{side}_{kind}": [list(item[place]) for item in items]
                for side, items in sides.items() for place, kind in enumerate(("words", "tags"))}
     none = [[0.0] * len(row) for row in columns["source_words"]]
-    scores = dict.fromkeys(("score_xx", "score_xy", "primary_xx", "primary_xy", "primary_s"), none)
+    others = ("primary_xx", "primary_xy", "primary_s", "primary_textrank")
+    scores = dict.fromkeys(("score_xx", "score_xy", *others), none)
     return pd.DataFrame({"example_id": range(count), "reference": 0, "group": range(count), **columns, **scores})
