@@ -10,7 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 from torch import nn
+from transformers import PreTrainedTokenizerBase
 
 from models.encoders import load_encoder
 from stages.artifacts.paths import DatasetPaths
@@ -104,7 +105,8 @@ def frozen_vectors(texts: list[str], source: str, device: str, max_length: int,
         InputError: the encoder is not to be had.
     """
     resolved = resolve_encoder(source)
-    encoder, tokenizer = load_encoder(resolved.location, pretrained=resolved.pretrained)
+    encoder, loaded = load_encoder(resolved.location, pretrained=resolved.pretrained)
+    tokenizer = cast(PreTrainedTokenizerBase, loaded)  # None is for encoders that begin without one
     nn.Module.to(encoder.eval(), device)
     longest = min(int(tokenizer.model_max_length), max_length)
     vectors = np.empty((len(texts), encoder.config.hidden_size), dtype=np.float32)
