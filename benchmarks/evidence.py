@@ -106,7 +106,7 @@ def keep(recipe: str, run: str, seed: int) -> Path:
     kept, scored, paths = KEPT_ITEMS[track], RunPaths(run, seed), ModelPaths(name, seed)
     scores = read_frame(scored.scores, kept.schema)
     scores = scores[scores["system"] == "run"].sort_values("example_id", ignore_index=True)
-    found = kept.columns(scores, scored, name, model["dataset"], seed)
+    found = kept.columns(scores, *kept.beside(scored, paths, model["dataset"]))
     history = pd.read_csv(paths.history)
     metrics = json.loads(scored.metrics.read_text(encoding="utf-8"))
     facts = {"recipe": recipe, "track": track, "row": run, "model": name, "seed": seed, "dataset": model["dataset"],

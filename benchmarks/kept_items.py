@@ -37,16 +37,19 @@ class KeptItems:
 
     Attributes:
         schema: of the table of scores.
-        columns: returns what is kept, a row per item, from the scores of a run, sorted by example, the run's paths,
-            and name, data set and seed of its model.
+        columns: returns what is kept, a row per item, from the scores of a run, sorted by example, and what ``beside``
+            reads.
+        beside: returns what ``columns`` needs beside the scores, from the paths of the run and of its model and the
+            model's data set.
         statistics: returns the metrics of items kept so, by name.
         shown: metrics that a table shows unless told otherwise.
     """
 
     schema: TableSchema
-    columns: Callable[[pd.DataFrame, RunPaths, str, str, int], pd.DataFrame]
+    columns: Callable[..., pd.DataFrame]
     statistics: Callable[[pd.DataFrame], dict[str, Statistic]]
     shown: Sequence[str]
+    beside: Callable[[RunPaths, ModelPaths, str], Sequence[object]] = lambda run, model, dataset: ()
 
 
 def _scores(scores: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
@@ -57,20 +60,22 @@ def _means(items: pd.DataFrame, names: Sequence[str]) -> dict[str, Statistic]:
     return {name: mean_statistic(items[name].to_numpy(dtype=np.float64)) for name in names if name in items}
 
 
-def _hcl(scores: pd.DataFrame, paths: RunPaths, model: str, dataset: str, seed: int) -> pd.DataFrame:
+def _hcl(scores: pd.DataFrame, items: pd.DataFrame, nodes: set[str]) -> pd.DataFrame:
     """Keep, beside scores, how many training inputs share an item's keyword, and whether the graph knows it."""
-    items = read_frame(ModelPaths(model, seed).items, ITEMS)
-    nodes = set(read_frame(DatasetPaths(dataset).table("nodes"), NODES)["keyword"])
     inputs = items.loc[items["split"] == "train", "keyword"].value_counts()
     keyword = items.set_index("example_id").loc[scores["example_id"], "keyword"]
     return _scores(scores, _HCL).assign(cluster=keyword.map(inputs).fillna(0).astype("int32").to_numpy(),
                                         known=keyword.isin(nodes).to_numpy())
 
 
-def _pgkpr(scores: pd.DataFrame, paths: RunPaths, model: str, dataset: str, seed: int) -> pd.DataFrame:
+def _graph(run: RunPaths, model: ModelPaths, dataset: str) -> Sequence[object]:
+    nodes = read_frame(DatasetPaths(dataset).table("nodes"), NODES)
+    return read_frame(model.items, ITEMS), set(nodes["keyword"])
+
+
+def _pgkpr(scores: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFrame:
     """Keep, beside scores, the sums of three BLEUs of the corpus: of the released form, raw, and against sources."""
-    predicted = read_frame(paths.predictions, PREDICTIONS)
-    predicted = predicted[predicted["sample"] == 0].set_index("example_id").loc[scores["example_id"]]
+    predicted = predictions[predictions["sample"] == 0].set_index("example_id").loc[scores["example_id"]]
     outputs = [as_words(text) for text in scores["output"]]
     against = {
         "released": count_matches([as_words(text) for text in scores["released_output"]],
@@ -97,7 +102,7 @@ def _pgkpr_statistics(items: pd.DataFrame) -> dict[str, Statistic]:
                     "ibleu": Statistic(np.concatenate([sums["corpus"], sums["source"]], axis=1), ibleu_of_sums)}
 
 
-def _clld(scores: pd.DataFrame, paths: RunPaths, model: str, dataset: str, seed: int) -> pd.DataFrame:
+def _clld(scores: pd.DataFrame) -> pd.DataFrame:
     names = sorted({*scores["label"], *scores["predicted"]})
     places = {name: place for place, name in enumerate(names)}
     return _scores(scores, ("probability", "nll", "brier")).assign(
@@ -112,8 +117,9 @@ def _clld_statistics(items: pd.DataFrame) -> dict[str, Statistic]:
 
 KEPT_ITEMS: Mapping[str, KeptItems] = {
     "hcl": KeptItems(SCORES, _hcl, lambda items: _means(items, _HCL),
-                     ("bleu_1", "bleu_4", "bertscore", "source_bleu_4")),
+                     ("bleu_1", "bleu_4", "bertscore", "source_bleu_4"), _graph),
     "pgkpr": KeptItems(PARAPHRASE_SCORES, _pgkpr, _pgkpr_statistics,
-                       ("released_bleu_4", "ibleu", "bertscore", "keywords_kept")),
+                       ("released_bleu_4", "ibleu", "bertscore", "keywords_kept"),
+                       lambda run, model, dataset: [read_frame(run.predictions, PREDICTIONS)]),
     "clld": KeptItems(CLASS_SCORES, _clld, _clld_statistics, ("accuracy", "macro_f1", "nll")),
 }

@@ -116,6 +116,32 @@ def test_the_cross_entropy_may_read_all_views():
     assert textcnn(contrast=LABEL_DISTANCE, ce_views="both").train_views(ids, mask).logits.shape == (10, 3)
 
 
+@pytest.mark.parametrize("make", [textcnn, bert])
+def test_a_model_without_a_contrast_has_two_views_if_both_are_read(make):
+    """The first rows are the texts, the second the same texts under other dropout."""
+    model, (ids, mask) = make(ce_views="both"), inputs()
+    with torch.no_grad():
+        still, moving = model.train_views(ids, mask), model.train().train_views(ids, mask)
+    assert still.vectors is None and model.head is None and model.config.views == 2
+    torch.testing.assert_close(still.logits[:5], still.logits[5:], atol=1e-6, rtol=1e-5)
+    assert (moving.logits[:5] - moving.logits[5:]).abs().amax(1).min() > 1e-4
+
+
+@pytest.mark.parametrize("contrast", [{"projection": 7}, LABEL_DISTANCE, {**LABEL_DISTANCE, "vectors": "pooled"}])
+def test_the_classifier_may_read_what_leaves_the_head(contrast, tmp_path):
+    model, (ids, mask) = textcnn(contrast=contrast, classifier_input="head", ce_views="both"), inputs()
+    assert model.classifier.in_features == 7
+    with torch.no_grad():
+        h = model.encode(ids, mask)
+        views, expected = model.train_views(ids, mask), model.classifier(model.head(h))
+    torch.testing.assert_close(views.logits[5:], expected)
+    torch.testing.assert_close(logits(model, ids, mask), expected)
+    if "kind" in contrast:
+        torch.testing.assert_close(views.vectors[:5], h if "vectors" in contrast else model.head(h))
+    model.save_pretrained(tmp_path)
+    torch.testing.assert_close(logits(ClldModel.from_pretrained(tmp_path).eval(), ids, mask), expected)
+
+
 @pytest.mark.parametrize("contrast", [{}, {**LABEL_DISTANCE, "weight": 1.0}])
 def test_without_a_contrast_there_is_one_view_no_head_and_no_matrix(contrast):
     model = textcnn(contrast=contrast)

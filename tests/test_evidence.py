@@ -10,10 +10,11 @@ import yaml
 from report_artifacts import ITEMS, KEYWORDS, TEXTS, provenance, write_project
 
 from benchmarks.evidence import Kept, differences, keep, kept_file, main, monitors, pending, read_kept, table
-from benchmarks.kept_items import KEPT_ITEMS
+from benchmarks.kept_items import _PGKPR, KEPT_ITEMS, _clld, _clld_statistics, _pgkpr, _pgkpr_statistics
 from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import ModelPaths
 from stages.artifacts.tables import write_table
+from stages.metrics import bleu, ibleu
 from stages.runtime.errors import InputError
 
 
@@ -103,6 +104,30 @@ def test_tables_are_made_from_what_is_kept_alone(project, capsys):
     assert "2/3" in monitors("tiny-recipe", ["full"], ["validation_loss"])[2]
     assert main(["table", "tiny-recipe", "full", "plainn"]) == 1
     assert "plain" in capsys.readouterr().err
+
+
+def test_bleu_of_the_corpus_follows_from_what_is_kept_of_its_items():
+    texts = ["how do i lose belly fat ?", "who wrote it", "where is the exit of this house please"]
+    references = [["how can i lose belly fat ?"], ["who has written it ?", "whose is it"], ["where is the exit"]]
+    sources = ["how to lose belly fat", "who wrote this", "where is it"]
+    scores = pd.DataFrame({"example_id": [1, 2, 3], "output": texts, "released_output": texts,
+                           "released_references": references, **dict.fromkeys(_PGKPR, 0.5)})
+    predictions = pd.DataFrame({"example_id": [3, 1, 2], "sample": 0, "source": [sources[at] for at in (2, 0, 1)],
+                                "references": [references[at] for at in (2, 0, 1)]})
+    found = _pgkpr_statistics(_pgkpr(scores, predictions))
+    words = [text.split() for text in texts]
+    against = [[text.split() for text in item] for item in references]
+    assert found["corpus_bleu_2"].value() == pytest.approx(bleu(words, against, "corpus")[1])
+    assert found["ibleu"].value() == pytest.approx(ibleu(words, against, [one.split() for one in sources]))
+    assert found["released_bleu_4"].value() == pytest.approx(bleu(words, against, "corpus")[3])
+
+
+def test_macro_f1_follows_from_the_classes_that_are_kept_by_number():
+    said = pd.DataFrame({"example_id": range(4), "label": ["a", "b", "b", "c"], "predicted": ["a", "b", "a", "c"],
+                         "probability": 0.9, "nll": 0.1, "brier": 0.1})
+    kept = _clld(said)
+    assert kept["label"].tolist() == [0, 1, 1, 2]
+    assert _clld_statistics(kept)["macro_f1"].value() == pytest.approx((2 / 3 + 2 / 3 + 1) / 3)
 
 
 def test_another_recipe_and_an_unknown_run_are_errors(project):

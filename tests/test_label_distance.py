@@ -41,6 +41,23 @@ def test_every_rule_by_hand():
     close(counted_distance(CONFUSION, "prob", tau=2.0), [[1, 1.2, 1.1], [1.2, 1, 1], [1, 1, 1]])
 
 
+def test_counts_know_how_often_and_rare_pairs_stay_apart_as_any():
+    # CM + CM^T: 3 between 0 and 1, 1 between 0 and 2
+    close(counted_distance(CONFUSION, "counts_sym"), [[1, 5, 1 + 4 / 3], [5, 1, 1], [1 + 4 / 3, 1, 1]])
+    for rule in RULES:
+        found = counted_distance(CONFUSION, rule, least_support=2)
+        whole = counted_distance(CONFUSION, rule)
+        assert found[0, 2] == found[2, 0] == 1 and whole[0, 2] > 1 - (rule == "raw")
+        assert torch.equal(found[:2, :2], whole[:2, :2])
+        assert torch.equal(counted_distance(CONFUSION, rule, least_support=4).fill_diagonal_(1), torch.ones(3, 3))
+    # one text of a class of one beside twenty swapped by classes of a hundred
+    small = torch.tensor([[80, 20, 0], [0, 100, 0], [1, 0, 0]])
+    shares, counts = counted_distance(small), counted_distance(small, "counts_sym")
+    assert shares[2, 0] == 5 and shares[0, 1] < 2 and counts[0, 1] == 5 and counts[2, 0] == 1.2
+    # of errors, the rest of a class still counts them all
+    close(counted_distance(CONFUSION, "prob", 5.0, "errors", 2), [[1, 1 + 8 / 3, 1], [5, 1, 1], [1, 1, 1]])
+
+
 def test_shares_of_errors_are_the_other_reading():
     # P: 2/3 and 1/3 of class 0, 1 of class 1. S: 5/6 between 0 and 1, 1/6 between 0 and 2.
     close(counted_distance(CONFUSION, "prob", share_of="errors"), [[1, 1 + 8 / 3, 1 + 4 / 3], [5, 1, 1], [1, 1, 1]])
@@ -55,7 +72,7 @@ def test_full_strength_gives_the_new_matrix_and_none_leaves_the_old():  # D-7
     close(update_label_distance(torch.ones(3, 3), CONFUSION, 0.25), [[1, 2, 1.25], [2, 1, 1], [1.25, 1, 1]])
 
 
-@pytest.mark.parametrize("rule", ["minmax_sym", "prob", "log1p"])
+@pytest.mark.parametrize("rule", ["minmax_sym", "counts_sym", "prob", "log1p"])
 def test_without_errors_the_new_matrix_is_of_ones(rule):  # D-7
     assert torch.equal(counted_distance(torch.diag(torch.tensor([3, 0, 9])), rule), torch.ones(3, 3).double())
 
@@ -111,7 +128,7 @@ def test_no_update_in_the_first_fifth_and_then_at_every_tenth_evaluation():  # D
 def test_updates_get_weaker_to_nothing():
     schedule = AdaptiveSchedule(4, 25)
     assert (schedule.interval, schedule.total_steps) == (2, 100)
-    assert [step for step in range(1, 101) if schedule.updates(step)] == [20, 40, 60, 80, 100]
+    assert [step for step in range(1, 101) if schedule.updates(step)] == [40, 60, 80, 100]  # 20 are a fifth
     assert [schedule.strength(step) for step in (0, 20, 100)] == [1.0, 0.8, 0.0]
     few = AdaptiveSchedule(10, 3)
     assert few.interval == 1 and [s for s in range(1, 31) if few.updates(s)] == [10, 20, 30]
@@ -125,12 +142,14 @@ def test_evaluations_and_the_first_epoch_may_be_chosen():
     assert schedule.update_steps() == [60, 70, 80, 90]  # no step feels the one after the last
     assert AdaptiveSchedule.of(settings, 100, per_update=2, per_epoch=5, start=0.0).update_steps()[0] == 10
     assert AdaptiveSchedule.of(settings, 100, per_epoch=1).update_steps() == []
+    half = AdaptiveSchedule(3, 100, per_update=1, start=0.5)  # one epoch and a half
+    assert half.update_steps()[0] == 160
     exact = AdaptiveSchedule(100, 10, per_update=1, per_epoch=1, start=0.07)  # 0.07 * 100 is a little more than 7
     assert exact.update_steps()[0] == 80
 
 
 def test_problems_are_named():
-    with pytest.raises(ValueError, match="ald_count is 'count', expected one of minmax_sym, prob, log1p, raw"):
+    with pytest.raises(ValueError, match="ald_count is 'count', expected one of minmax_sym, counts_sym, prob"):
         counted_distance(CONFUSION, "count")
     with pytest.raises(ValueError, match=r"the confusion matrix is \(2, 3\), expected \(N, N\)"):
         counted_distance(CONFUSION[:2])

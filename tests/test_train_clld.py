@@ -34,7 +34,8 @@ from stages.tracks.clld.texts import class_numbers, classes_of, labelled_texts
 from stages.tracks.clld.train import main
 
 ROWS = {"none": [], "uniform": [], "static_tau_pairs": [(1, 2)], "static_tau_all": [], "adaptive": [], "supcl_seq": [],
-        "simcse": []}
+        "given": [], "simcse": []}
+GIVEN = [[1, 2, 3], [4, 1, 6], [7, 8, 1]]
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def encoder(tmp_path_factory):
 def built(row="none", encoder=None, texts=("what is it",), **blocks):
     kind = "textcnn" if encoder is None else "bert"
     return architecture_of(kind).build(tiny_classes.settings(kind, **blocks), row, ROWS[row], CLASSES, encoder, texts,
-                                       seed=5)
+                                       seed=5, given=GIVEN)
 
 
 def test_texts_come_with_their_classes_in_the_order_of_ids():
@@ -78,7 +79,8 @@ def test_every_row_has_its_contrast_and_its_matrix(contrast):
     assert config.contrast["vectors"] == ("pooled" if contrast == "supcl_seq" else "head")
     assert config.contrast["dropouts"] == ([0.0, 0.05, 0.2] if contrast == "supcl_seq" else [])
     ldm = getattr(built(contrast, distance={"tau": 4.0}).model, "ldm", None)
-    off = {"uniform": (1, 1), "adaptive": (1, 1), "static_tau_pairs": (1, 4), "static_tau_all": (4, 4)}.get(contrast)
+    off = {"uniform": (1, 1), "adaptive": (1, 1), "static_tau_pairs": (1, 4), "static_tau_all": (4, 4),
+           "given": (2, 6)}.get(contrast)
     assert (ldm is None) is (off is None)
     if off:
         assert (float(ldm[0, 1]), float(ldm[1, 2])) == off and ldm.diagonal().tolist() == [1, 1, 1]
@@ -145,13 +147,18 @@ def test_an_encoder_without_weights_for_its_pooler_is_refused(tmp_path):
 
 
 def test_rates_are_the_encoders_own_unless_they_are_given():
-    values = {"training": {"learning_rate": None, "optimiser": None, "weight_decay": None, "head_rate": None}}
-    assert architecture_of("textcnn").with_own_rates(values)["training"] == {
-        "learning_rate": 1e-3, "optimiser": "adam", "weight_decay": 0.0, "head_rate": None}
-    assert architecture_of("hub:albert-base-v2").with_own_rates(values)["training"] == {
-        "learning_rate": 2e-5, "optimiser": "adamw", "weight_decay": 0.1, "head_rate": None}
-    given = {"training": {"learning_rate": 0.5, "optimiser": "adam", "weight_decay": 0.0}}
-    assert architecture_of("bundled").with_own_rates(given) == given
+    names = ("learning_rate", "optimiser", "weight_decay", "schedule", "warmup", "head_rate")
+
+    def rates(kind, **given):
+        training = architecture_of(kind).with_own_rates({"training": dict.fromkeys(names) | given})["training"]
+        return tuple(training[name] for name in names)
+
+    assert rates("textcnn") == (1e-3, "adam", 0.0, "constant", 0.0, None)
+    assert rates("hub:albert-base-v2") == (2e-5, "adamw", 0.1, "linear", 0.1, None)
+    for named in ("constant", "linear"):  # it has no warm-up of ours
+        assert rates("bundled", schedule=named)[3:5] == (named, 0.0)
+    given = dict(zip(names, (0.5, "adam", 0.0, "constant", 0.2, 0.1), strict=True))
+    assert rates("bundled", **given) == tuple(given.values())
 
 
 def train(folder, row="none", items=None, encoder=None, store=FolderCheckpoints, key="a", **blocks):
@@ -159,7 +166,7 @@ def train(folder, row="none", items=None, encoder=None, store=FolderCheckpoints,
     kind = "textcnn" if encoder is None else "bert"
     values = tiny_classes.settings(kind, **blocks)
     return architecture_of(kind).run(tiny_classes.items() if items is None else items, values, row, ROWS[row], encoder,
-                                     13, store(folder, key))
+                                     13, store(folder, key), given=GIVEN)
 
 
 @pytest.mark.parametrize("contrast", ROWS)
@@ -208,7 +215,7 @@ def test_an_adaptive_matrix_moves_towards_the_confusions(tmp_path):
 @pytest.mark.parametrize(("blocks", "message"), [
     ({"distance": {"per_update": 10}}, "2 epochs of 3 steps, an evaluation every 1 steps, an update every 10 eval"),
     ({"distance": {"per_update": 6}}, "would not move before the training ends"),
-    ({"distance": {"start": 0.9}, "training": {"epochs": 1, "batch_size": 24}}, "none before epoch 1. Give more epo")])
+    ({"distance": {"start": 0.9}, "training": {"epochs": 1, "batch_size": 24}}, "none in the first 0 steps. Give")])
 def test_an_adaptive_matrix_that_would_never_move_is_refused_before_any_step(tmp_path, blocks, message):
     with pytest.raises(InputError, match=message):
         train(tmp_path, "adaptive", **blocks)

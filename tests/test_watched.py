@@ -30,7 +30,7 @@ READ_BY = {
     "evaluation.emb": EVALUATED,
     "models.hcl.init_from": {"train_hcl@hcl"},
     "models.pgkpr.init_from": {"train_pgkpr@pgkpr"},
-    "models.clld.encoder": {"train_clld@own"},
+    "models.clld.encoder": {"train_clld@own"}, "train_clld.distance.source": {"train_clld@own"},
     **{f"train_hcl.{name}.source": {f"train_hcl@{name}"} for name in PRETRAINED}}
 # Texts of any kind that name none: names of rows, columns, methods, encodings; words; addresses; what is filled in.
 NAMES_NO_FILE = {
@@ -44,7 +44,7 @@ NAMES_NO_FILE = {
     "generate_hcl.keyword", "probe_hcl.given",
     *(f"models.{track}.{name}" for track in ("hcl", "pgkpr") for name in ("dataset", "starts_from", "overrides")),
     "models.hcl.watched", *(f"models.clld.{name}" for name in ("dataset", "pairs", "pairs_of", "pairs_from", "watched",
-                                                               "overrides")),
+                                                               "distances_from", "overrides")),
     *(f"runs.{track}.{name}" for track in ("hcl", "pgkpr") for name in ("model", "decode")), "runs.clld.model",
     "runs.clld.dataset", "probes.hcl.model", "report.remark_on_alarms"}
 
@@ -98,7 +98,9 @@ def params() -> dict[str, Any]:
                        "bertscore": {"encoder": outside("evaluation.bertscore.encoder")}},
         "models": {"hcl": {"hcl": {"dataset": "tiny", "init_from": outside("models.hcl.init_from")}, **rows},
                    "pgkpr": {"pgkpr": {"dataset": "tiny", "init_from": outside("models.pgkpr.init_from")}},
-                   "clld": {"own": {"dataset": "questions", "encoder": outside("models.clld.encoder")}}},
+                   "clld": {"own": {
+                       "dataset": "questions", "encoder": outside("models.clld.encoder"), "contrast": "given",
+                       "overrides": {"distance": {"source": outside("train_clld.distance.source")}}}}},
         "runs": {"hcl": {"hcl": {"model": "hcl"}}, "pgkpr": {"pgkpr": {"model": "pgkpr"}}}}
 
 
@@ -149,7 +151,7 @@ def test_no_stage_watches_a_file_twice_and_what_stands_for_nothing_is_there(tmp_
 def test_another_path_than_the_params_ask_for_is_refused():
     filled = parse_params(params(), "params").plain()
     assert filled["datasets"]["tiny"]["watched"] == "elsewhere/ingest.neg_encoder"
-    assert filled["models"]["hcl"]["hcl"]["watched"] == ROWS["models.hcl"].nothing
+    assert filled["models"]["hcl"]["hcl"]["watched"] == ROWS["models.hcl", "watched"].nothing
     filled["datasets"]["tiny"]["watched"] = "nowhere"
     with pytest.raises(InputError, match=r"datasets\.tiny\.watched: is 'nowhere', and ingest\.neg_encoder asks for "):
         parse_params(filled, "params")

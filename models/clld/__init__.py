@@ -9,6 +9,7 @@ from models.clld.label_distance import (
     TAU,
     AdaptiveSchedule,
     counted_distance,
+    given_distance,
     pairs_within,
     static_tau_all,
     static_tau_pairs,
@@ -22,6 +23,6 @@ from models.clld.texts import SAMPLERS, LabelledTexts, sampled_batches
 
 __all__ = ["NEWSGROUPS", "RULES", "SAMPLERS", "TAU", "AdaptiveSchedule", "ClldConfig", "ClldModel", "ClldTask",
            "Judgement", "LabelledTexts", "TextCnn", "Views", "balanced_weights", "counted_distance",
-           "export_classifier", "load_text_encoder", "pairs_within",
+           "export_classifier", "given_distance", "load_text_encoder", "pairs_within",
            "plain_config", "sampled_batches", "sequence_classifier", "static_tau_all", "static_tau_pairs",
            "uniform_distance", "update_label_distance", "word_tokenizer"]

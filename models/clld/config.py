@@ -6,6 +6,8 @@ from typing import Any
 from transformers import PretrainedConfig
 
 from models.clld.contrasts import CONTRASTS
+from models.clld.label_distance import RULES
+from models.losses import FORMS
 
 ARCHITECTURES = ("encoder", "textcnn")
 
@@ -15,12 +17,21 @@ _GROUPS: dict[str, dict[str, Any]] = {
         "kind": "none",
         "weight": 0.5,
         "temperature": None,
+        "form": "product",
         "projection": 128,
         "vectors": "head",
         "dropouts": (),
         "base_temperature": None,
     },
-    "distance": {"kind": "ones", "tau": 5.0, "pairs": (), "ald_count": "minmax_sym", "share_of": "texts"},
+    "distance": {
+        "kind": "ones",
+        "tau": 5.0,
+        "pairs": (),
+        "given": (),
+        "ald_count": "minmax_sym",
+        "share_of": "texts",
+        "least_support": 1,
+    },
     "textcnn": {
         "vocabulary": 2,
         "embedding": 300,
@@ -32,8 +43,9 @@ _GROUPS: dict[str, dict[str, Any]] = {
 
 _CHOICES: dict[tuple[str, str], Sequence[str]] = {
     ("contrast", "vectors"): ("head", "pooled"),
-    ("distance", "kind"): ("ones", "static_tau_pairs", "static_tau_all", "adaptive"),
-    ("distance", "ald_count"): ("minmax_sym", "prob", "log1p", "raw"),
+    ("contrast", "form"): FORMS,
+    ("distance", "kind"): ("ones", "static_tau_pairs", "static_tau_all", "given", "adaptive"),
+    ("distance", "ald_count"): RULES,
     ("distance", "share_of"): ("texts", "errors"),
 }
 
@@ -48,14 +60,19 @@ class ClldConfig(PretrainedConfig):
         pool: what stands for a text: the state of [CLS] (``cls``), the encoder's pooler on top of it (``pooler``), or
             the ``mean`` over real tokens. TextCNN has its own.
         dropout: before the linear classifier.
-        ce_views: ``first``, literal: the cross-entropy reads the first view; or ``both``.
+        ce_views: ``first``, literal: the cross-entropy reads the first view; or ``both``, of CT too, which then has
+            as many views as a contrast (two), and costs as much.
+        classifier_input: what the linear classifier reads: the vector of the ``encoder``, or what leaves the ``head``,
+            which a model without a contrast then has too.
         contrast: ``kind``, of :data:`models.clld.contrasts.CONTRASTS`, or ``none`` (CT); ``weight``, lambda of eq. 9,
             which is the cross-entropy's, the contrast having 1 - lambda; ``temperature``, None for the paper's;
+            ``form``, of :func:`models.losses.label_distance_contrast`;
             ``projection``, width of the head; ``vectors``, contrasted as they leave the ``head`` or as ``pooled``;
             ``dropouts``, rates of the encoder in further views, one view each, in place of the second one (SupCL-Seq:
             0.0, 0.05, 0.2); ``base_temperature``, see :func:`models.losses.batches`.
-        distance: the label distance matrix: ``kind``, ``tau``, ``pairs`` (of class indices), and of an adaptive one
-            ``ald_count`` and ``share_of``, see :func:`models.clld.counted_distance`.
+        distance: the label distance matrix: ``kind``, ``tau``, ``pairs`` (of class indices), ``given`` (all of it, as N
+            rows), and of an adaptive one ``ald_count``, ``share_of`` and ``least_support``, see
+            :func:`models.clld.counted_distance`.
         textcnn: ``vocabulary`` (ids, padding and unknown among them), ``embedding`` width, filter ``widths``,
             ``filters`` of each, and ``embedding_dropout``.
 
@@ -73,6 +90,7 @@ class ClldConfig(PretrainedConfig):
         pool: str = "cls",
         dropout: float = 0.5,
         ce_views: str = "first",
+        classifier_input: str = "encoder",
         contrast: Mapping[str, Any] | None = None,
         distance: Mapping[str, Any] | None = None,
         textcnn: Mapping[str, Any] | None = None,
@@ -83,6 +101,7 @@ class ClldConfig(PretrainedConfig):
         self.pool = pool
         self.dropout = dropout
         self.ce_views = ce_views
+        self.classifier_input = classifier_input
         given = {"contrast": contrast, "distance": distance, "textcnn": textcnn}
         groups = {name: _plain(defaults | dict(given[name] or {})) for name, defaults in _GROUPS.items()}
         self.contrast, self.distance, self.textcnn = (groups[name] for name in given)
@@ -105,13 +124,14 @@ class ClldConfig(PretrainedConfig):
 
     @property
     def contrasts(self) -> bool:
-        """Whether there is a contrast in the loss; without, one view is computed (CT)."""
+        """Whether there is a contrast in the loss (CT has none)."""
         return self.contrast["kind"] != "none" and self.contrast["weight"] < 1
 
     @property
     def views(self) -> int:
         """Times that a training step encodes a text."""
-        return (1 + (len(self.contrast["dropouts"]) or 1)) if self.contrasts else 1
+        several = self.contrasts or self.ce_views == "both"
+        return 1 + (len(self.contrast["dropouts"]) or 1) if several else 1
 
     @property
     def contrast_temperature(self) -> float:
@@ -124,7 +144,9 @@ class ClldConfig(PretrainedConfig):
         kind = self.contrast["kind"]
         words: dict[str, tuple[Any, Sequence[str]]] = {
             "architecture": (self.architecture, ARCHITECTURES), "pool": (self.pool, ("cls", "pooler", "mean")),
-            "ce_views": (self.ce_views, ("first", "both")), "contrast.kind": (kind, ("none", *CONTRASTS))}
+            "ce_views": (self.ce_views, ("first", "both")),
+            "classifier_input": (self.classifier_input, ("encoder", "head")),
+            "contrast.kind": (kind, ("none", *CONTRASTS))}
         words |= {f"{group}.{key}": (getattr(self, group)[key], valid) for (group, key), valid in _CHOICES.items()}
         problems += [f"{name} is {found!r}, expected one of {', '.join(valid)}"
                      for name, (found, valid) in words.items() if found not in valid]

@@ -37,7 +37,7 @@ class Contrast:
 def _label_distance(config: "ClldConfig", vectors: Tensor, classes: Tensor, ldm: Tensor | None) -> Tensor:
     if ldm is None:
         raise ValueError("contrast: contrast.kind is 'label_distance', and LDM is missing")
-    return label_distance_contrast(vectors, classes, ldm, config.contrast_temperature)
+    return label_distance_contrast(vectors, classes, ldm, config.contrast_temperature, config.contrast["form"])
 
 
 def _supervised(config: "ClldConfig", vectors: Tensor, classes: Tensor, ldm: Tensor | None) -> Tensor:

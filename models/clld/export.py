@@ -63,6 +63,9 @@ def _problem(model: ClldModel) -> str | None:
     config = model.config
     if config.architecture == "textcnn":
         return "no class of transformers holds a TextCNN"
+    if config.classifier_input == "head":
+        return ("no class of transformers has two layers between an encoder and its classifier (classifier_input: "
+                "encoder can be exported)")
     if config.pool == "mean":
         return ("no class of transformers classifies by the mean over tokens (pool: cls and pool: pooler can be "
                 "exported)")

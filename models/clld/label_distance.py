@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from itertools import combinations
-from math import ceil
+from math import ceil, inf
 from typing import Literal
 
 import torch
@@ -17,8 +17,8 @@ from torch import Tensor
 
 from models.training import Settings
 
-Rule = Literal["minmax_sym", "prob", "log1p", "raw"]
-RULES: tuple[Rule, ...] = ("minmax_sym", "prob", "log1p", "raw")
+Rule = Literal["minmax_sym", "counts_sym", "prob", "log1p", "raw"]
+RULES: tuple[Rule, ...] = ("minmax_sym", "counts_sym", "prob", "log1p", "raw")
 ShareOf = Literal["texts", "errors"]
 TAU = 5.0
 
@@ -86,13 +86,29 @@ def _fitting(pattern: str, classes: Sequence[str]) -> list[int]:
     return found
 
 
-def counted_distance(confusion: Tensor, rule: Rule = "minmax_sym", tau: float = TAU,
-                   share_of: ShareOf = "texts") -> Tensor:
+def given_distance(rows: Sequence[Sequence[float]], n_classes: int) -> Tensor:
+    """Return a matrix that is given as rows (N, N).
+
+    Raises:
+        ValueError: it is not N x N, or a distance is below 1 or no number.
+    """
+    if len(rows) != n_classes or any(len(row) != n_classes for row in rows):
+        raise ValueError(f"given_distance: {len(rows)} rows of {sorted({len(row) for row in rows})} distances are no "
+                         f"matrix of {n_classes} classes")
+    if not all(1 <= distance < inf for row in rows for distance in row):
+        raise ValueError("given_distance: a distance is a finite number of 1 or more")
+    return torch.tensor(rows, dtype=torch.float32)
+
+
+def counted_distance(confusion: Tensor, rule: Rule = "minmax_sym", tau: float = TAU, share_of: ShareOf = "texts",
+                     least_support: int = 1) -> Tensor:
     """Return the matrix NEW = COUNT(CM) that a confusion matrix asks for (N, N) float64.
 
     Rules, with P_ij the share of class i that is taken for class j, and 1 on the diagonal except for ``raw``:
 
     - ``minmax_sym``: 1 + (tau - 1) S_ij / max S with S = (P + P^T) / 2: symmetric, in [1, tau];
+    - ``counts_sym``: the same with S = CM + CM^T, of numbers of texts: two classes that swap one text are near 1 where
+      others swap thirty, however small they are (of shares, one text of a class of one is the largest there is);
     - ``prob``: 1 + (tau - 1) P_ij, in [1, tau];
     - ``log1p``: 1 + log(1 + CM_ij), without bound;
     - ``raw``: max(1, CM_ij), the diagonal too: literal, for study alone (a similarity times 300 overflows).
@@ -100,9 +116,11 @@ def counted_distance(confusion: Tensor, rule: Rule = "minmax_sym", tau: float = 
     Args:
         confusion: counts on the validation set (N, N), rows true, columns predicted.
         rule: ``ald_count``.
-        tau: the largest distance of ``minmax_sym`` and ``prob``.
+        tau: the largest distance of ``minmax_sym``, ``counts_sym`` and ``prob``.
         share_of: P divides by the ``texts`` of class i, right ones too, or by its ``errors``, which gives a class with
             a single error the largest share.
+        least_support: a pair that is confused fewer times than this, both ways together, counts as never confused: its
+            distance is 1. 1 leaves nothing out.
 
     Raises:
         ValueError: the rule is unknown, or the matrix is not square.
@@ -115,22 +133,29 @@ def counted_distance(confusion: Tensor, rule: Rule = "minmax_sym", tau: float = 
     if rule not in RULES:
         raise ValueError(f"counted_distance: ald_count is {rule!r}, expected one of {', '.join(RULES)}")
     counts = confusion.double()
-    errors = counts.clone().fill_diagonal_(0.0)
+    mistaken = counts.clone().fill_diagonal_(0.0)
+    errors = mistaken.masked_fill(mistaken + mistaken.t() < least_support, 0.0)
     if rule == "raw":
-        return counts.clamp(min=1.0)
+        return (errors + counts.diagonal().diag()).clamp(min=1.0)
     if rule == "log1p":
         return 1.0 + errors.log1p()
-    whole = counts if share_of == "texts" else errors
+    if rule == "counts_sym":
+        return _scaled(errors + errors.t(), tau)
+    whole = counts if share_of == "texts" else mistaken
     shares = errors / whole.sum(1, keepdim=True).clamp(min=1.0)  # P; a class without a text has none
     if rule == "prob":
         return 1.0 + (tau - 1.0) * shares
-    symmetric = (shares + shares.t()) / 2  # S
+    return _scaled((shares + shares.t()) / 2, tau)
+
+
+def _scaled(symmetric: Tensor, tau: float) -> Tensor:
+    """Return S (N, N) scaled to [1, tau]; 1 where S is 0 everywhere."""
     largest = symmetric.max()
     return 1.0 + (tau - 1.0) * symmetric / torch.where(largest > 0, largest, torch.ones_like(largest))
 
 
 def update_label_distance(ldm: Tensor, confusion: Tensor, strength: float, rule: Rule = "minmax_sym",
-                          tau: float = TAU, share_of: ShareOf = "texts") -> Tensor:
+                          tau: float = TAU, share_of: ShareOf = "texts", least_support: int = 1) -> Tensor:
     """Return LDM + e (NEW - LDM), without a gradient: how far the matrix goes towards what the confusions ask for.
 
     >>> confusion = torch.tensor([[8, 2], [0, 10]])
@@ -142,7 +167,7 @@ def update_label_distance(ldm: Tensor, confusion: Tensor, strength: float, rule:
         ldm: the running matrix (N, N).
         confusion: counts on the validation set (N, N), rows true, columns predicted.
         strength: e in [0, 1]; 0 changes nothing, 1 gives NEW.
-        rule, tau, share_of: see :func:`counted_distance`.
+        rule, tau, share_of, least_support: see :func:`counted_distance`.
 
     Raises:
         ValueError: a strength outside [0, 1], matrices of different sizes, or as of :func:`counted_distance`.
@@ -155,7 +180,7 @@ def update_label_distance(ldm: Tensor, confusion: Tensor, strength: float, rule:
     if ldm.shape != confusion.shape:
         raise ValueError(f"update_label_distance: LDM is {tuple(ldm.shape)}, the confusion matrix "
                          f"{tuple(confusion.shape)}")
-    new = counted_distance(confusion, rule, tau, share_of).to(ldm.device)
+    new = counted_distance(confusion, rule, tau, share_of, least_support).to(ldm.device)
     return torch.lerp(ldm.detach().double(), new, strength).to(ldm.dtype)  # exact at both ends
 
 
@@ -168,7 +193,7 @@ class AdaptiveSchedule:
         steps_per_epoch: optimiser steps.
         per_update: evaluations per update.
         per_epoch: evaluations per epoch, as near as whole steps allow (ours).
-        start: share of the epochs before the first update.
+        start: share of all steps before the first update.
     """
 
     epochs: int
@@ -200,10 +225,15 @@ class AdaptiveSchedule:
     def updates(self, steps: int) -> bool:
         """Return whether the matrix is updated after so many optimiser steps.
 
-        It is at the end of every tenth evaluation, in epochs above a fifth of all: from the 11th of 50 on.
+        It is at the end of every tenth evaluation, after a fifth of all steps: from the 11th of 50 epochs on. Of three
+        epochs, half a share is one and a half.
         """
-        waiting = round(self.start * self.epochs, 9)  # 0.07 * 100 is a little more than 7
-        return steps % (self.interval * self.per_update) == 0 and self.epoch_of(steps) > waiting
+        return steps % (self.interval * self.per_update) == 0 and steps > self.waiting
+
+    @property
+    def waiting(self) -> float:
+        """Optimiser steps after which the first update may be."""
+        return round(self.start * self.total_steps, 6)  # 0.07 * 1000 is a little more than 70
 
     def update_steps(self) -> list[int]:
         """Return after how many optimiser steps an update comes that a later step can feel."""

@@ -11,7 +11,7 @@ from transformers import initialization as init
 from models.clld.config import ClldConfig
 from models.clld.contrasts import CONTRASTS
 from models.clld.encoders import build_encoder, dropout_rate, encode
-from models.clld.label_distance import static_tau_all, static_tau_pairs, uniform_distance
+from models.clld.label_distance import given_distance, static_tau_all, static_tau_pairs, uniform_distance
 from models.clld.textcnn import PAD, TextCnn
 
 
@@ -20,8 +20,8 @@ class Views:
     """What a training step computes of M texts.
 
     Attributes:
-        logits: of the classes (M, N): first views; (V M, N) with ``ce_views: both``.
-        vectors: to be contrasted (V M, dproj), all first views before all second views; None for CT.
+        logits: of the classes (M, N): first views; (V M, N) with ``ce_views: both``, all first views before the others.
+        vectors: to be contrasted (V M, dproj), in that order too; None for CT.
     """
 
     logits: Tensor
@@ -32,8 +32,8 @@ class ClldModel(PreTrainedModel):
     """Classifier of texts, trained with a contrast between classes (CLLD, section III; METHODS D.1).
 
     Symbols: M texts, N classes, h the vector of a text (d), h' = MLP(h), two layers with ReLU in between. The
-    classifier is dropout and a linear layer on h. Only it is used once trained; the head and the label distance
-    matrix ``ldm`` (a buffer, N x N) serve the contrast.
+    classifier is dropout and a linear layer on h, or on h' with ``classifier_input: head``. Only what it reads is used
+    once trained; the label distance matrix ``ldm`` (a buffer, N x N) serves the contrast, and so does the head.
 
     >>> model = ClldModel.from_pretrained(folder)  # doctest: +SKIP
     >>> model(input_ids, attention_mask).softmax(-1)  # doctest: +SKIP
@@ -54,9 +54,10 @@ class ClldModel(PreTrainedModel):
             self.encoder = build_encoder(config.encoder, config.pool)
             width = self.encoder.config.hidden_size
         self.dropout = nn.Dropout(config.dropout)
-        self.classifier = nn.Linear(width, config.n_classes)
+        self.reads_head = config.classifier_input == "head"
+        self.classifier = nn.Linear(config.contrast["projection"] if self.reads_head else width, config.n_classes)
         self.head: nn.Module | None = None
-        if config.contrasts and config.contrast["vectors"] == "head":
+        if self.reads_head or (config.contrasts and config.contrast["vectors"] == "head"):
             # Behind the classifier, and without moving the generator that draws it: all rows of a table begin alike.
             with torch.random.fork_rng(devices=[]):
                 self.head = nn.Sequential(nn.Linear(width, width), nn.ReLU(),
@@ -108,21 +109,35 @@ class ClldModel(PreTrainedModel):
 
     def classify(self, h: Tensor) -> Tensor:
         """Return the logits (B, N) of vectors h (B, d)."""
-        return self.classifier(self.dropout(h))
+        return self._logits(h, self._projected(h) if self.reads_head else None)
+
+    def _projected(self, h: Tensor) -> Tensor | None:
+        """Return h' (B, dproj); None for a model without a head."""
+        return None if self.head is None else self.head(h)
+
+    def _logits(self, h: Tensor, projected: Tensor | None) -> Tensor:
+        return self.classifier(self.dropout(projected if self.reads_head else h))
 
     def train_views(self, input_ids: Tensor, attention_mask: Tensor) -> Views:
-        """Return what a training step needs of M texts; without a contrast, one view and nothing more.
+        """Return what a training step needs of M texts.
+
+        Without a contrast that is one view and nothing more; with ``ce_views: both`` it is two, and logits of both:
+        what a contrast costs, spent on the cross-entropy.
 
         Args:
             input_ids: tokens (M, L), padded at the right.
             attention_mask: True or 1 for real tokens (M, L).
         """
-        if not self.config.contrasts:
+        config, count = self.config, len(input_ids)
+        if config.views == 1:
             return Views(self(input_ids, attention_mask), None)
         h = self._views(input_ids, attention_mask)  # (V M, d)
-        classified = h if self.config.ce_views == "both" else h[:len(input_ids)]
-        logits = self.classify(classified)
-        return Views(logits, h if self.head is None else self.head(h))
+        if not config.contrasts:
+            return Views(self.classify(h), None)
+        projected = self._projected(h)  # (V M, dproj)
+        read = slice(None) if config.ce_views == "both" else slice(count)
+        logits = self._logits(h[read], None if projected is None else projected[read])
+        return Views(logits, h if config.contrast["vectors"] == "pooled" else projected)
 
     def _views(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Vectors of all views (V M, d), each with a dropout mask of its own."""
@@ -139,6 +154,8 @@ class ClldModel(PreTrainedModel):
 def first_distance(config: ClldConfig) -> Tensor:
     """Return the label distance matrix that a training begins with (N, N)."""
     kind, tau = config.distance["kind"], config.distance["tau"]
+    if kind == "given":
+        return given_distance(config.distance["given"], config.n_classes)
     if kind == "static_tau_pairs":
         return static_tau_pairs(config.n_classes, [(a, b) for a, b in config.distance["pairs"]], tau)
     if kind == "static_tau_all":

@@ -207,7 +207,7 @@ class ClldTask(BatchedTask):
         strength, rules = self.schedule.strength(steps), self.module.config.distance
         ldm: Tensor = self.module.ldm  # type: ignore[assignment]
         ldm.copy_(update_label_distance(ldm, torch.tensor(confusion), strength, rules["ald_count"], rules["tau"],
-                                        rules["share_of"]))
+                                        rules["share_of"], rules["least_support"]))
         self.updates.append({"evaluation": number, "step": steps, "epoch": self.schedule.epoch_of(steps),
                              "strength": strength, "confusion": confusion, "ldm": ldm.tolist()})
 

@@ -1,6 +1,7 @@
 """Losses as pure functions of tensors: one per file, per-sample values unless stated."""
 
 from models.losses.batches import (
+    FORMS,
     label_distance_contrast,
     log_share_of_positives,
     pair_contrast,
@@ -15,6 +16,7 @@ from models.losses.reduction import at_least_float32, masked_mean
 from models.losses.words import bag_of_words, bow_loss
 
 __all__ = [
+    "FORMS",
     "MULTI_NEG",
     "at_least_float32",
     "bag_of_words",

@@ -189,10 +189,13 @@ def supervised_contrast(h: Tensor, labels: Tensor, temperature: float = 0.05,
     return factor * masked_mean(-mean_log_q, counts > 0)
 
 
+Form = Literal["product", "weight"]
+FORMS: tuple[Form, ...] = ("product", "weight")
 _SHORTEST = 1e-8  # xi of eq. 4: a zero vector has cosine 0 to everything
 
 
-def label_distance_contrast(h: Tensor, labels: Tensor, ldm: Tensor, temperature: float = 1.0) -> Tensor:
+def label_distance_contrast(h: Tensor, labels: Tensor, ldm: Tensor, temperature: float = 1.0,
+                            form: Form = "product") -> Tensor:
     """Divergence of the softmax over all others from the equal shares of a vector's positives, the mean over vectors.
 
     In words: cosines rescaled to [0, 1] are multiplied by the distance of the two classes; the softmax of a vector's
@@ -200,11 +203,19 @@ def label_distance_contrast(h: Tensor, labels: Tensor, ldm: Tensor, temperature:
     the rest. A distance above 1 makes a negative weigh more in that softmax, so it is pushed apart harder; with
     cosines below 0, which the rescaling rules out, it would be the reverse.
 
+    In the form ``weight`` a pair's share in the softmax is d exp(sim / t) in the place of exp(d sim / t). The product
+    makes of a distance an exponent: at tau = 5 and t = 0.1 a negative of similarity 0.6 weighs e^20 times as much as a
+    positive of similarity 1, which then can gain nothing. As a weight it counts for d vectors, at any temperature.
+
     Args:
         h: vectors of the contrastive head (2M, d), in the order [first views, second views].
         labels: class of each vector (2M,), 0 .. N - 1.
         ldm: label distance matrix LDM, d_ab of the classes a and b (N, N); never has a gradient.
         temperature: 1 is literal (the paper has none); smaller ones sharpen the softmax.
+        form: how the distance enters: ``product``, literal, or ``weight`` (ours).
+
+    Raises:
+        ValueError: an unknown form.
 
     Returns:
         L_s, a scalar >= 0; 0 only where every vector's shares are those of its positives. In float32 for half
@@ -222,13 +233,19 @@ def label_distance_contrast(h: Tensor, labels: Tensor, ldm: Tensor, temperature:
         >>> label_distance_contrast(h, torch.tensor([0, 1, 0, 1]), torch.ones(2, 2))
         tensor(0.7944)
     """
+    if form not in FORMS:
+        raise ValueError(f"label_distance_contrast: form is {form!r}, expected one of {', '.join(FORMS)}")
     if len(h) < 2:
         return 0.0 * at_least_float32(h)[0].sum()
     cosines = _cosines(h)  # (2M, 2M)
-    # LDMM = Y LDM Y^T (2M, 2M), with the halves of (cosine + 1) / 2 and the temperature
-    distance = ldm.detach().to(cosines.dtype)[labels][:, labels] / (2 * temperature)
+    distance = ldm.detach().to(cosines.dtype)[labels][:, labels]  # LDMM = Y LDM Y^T (2M, 2M)
+    if form == "weight":
+        scores = distance.log() + cosines / (2 * temperature)  # the 1 of (cosine + 1) / 2 is the same in all of them
+    else:
+        distance = distance / (2 * temperature)  # with the halves of (cosine + 1) / 2
+        scores = torch.addcmul(distance, distance, cosines)
     positives = positive_pairs(labels)
-    mean_log_q, counts = log_share_of_positives(torch.addcmul(distance, distance, cosines), positives)
+    mean_log_q, counts = log_share_of_positives(scores, positives)
     # z is 1/|P| on |P| places, so the sum of z log z is -log |P|; z = 0 adds nothing
     divergence = counts.clamp(min=1).to(mean_log_q.dtype).log() + mean_log_q  # -KL(z_i || q_i) (2M,)
     return -masked_mean(divergence, counts > 0)

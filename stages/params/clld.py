@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from stages.params.root import Params
 
 # Rows of the results table; the published names are in stages.tracks.clld.rows.
-Contrast = Literal["none", "uniform", "static_tau_pairs", "static_tau_all", "adaptive", "supcl_seq", "simcse"]
+Contrast = Literal["none", "uniform", "static_tau_pairs", "static_tau_all", "given", "adaptive", "supcl_seq", "simcse"]
 Decay = Annotated[float, Field(ge=0, lt=1)]
 # A file that always exists, for DVC to watch where a model takes its pairs from no other.
 NO_PAIRS = "models/clld/label_distance.py"
 PAIRS = "artifacts/confusing_pairs/{model}"
+DISTANCES = ROWS["models.clld", "distances_from"]
 
 
 class Contrasting(Block):
@@ -28,6 +29,9 @@ class Contrasting(Block):
                                                        "rest")
     temperature: float | None = Field(None, gt=0, description="null: that of its paper (CLLD has none, which is 1; "
                                                               "supcl_seq and simcse 0.05)")
+    form: Literal["product", "weight"] = Field("product", description="how a label distance d enters the softmax: "
+                                               "exp(d sim / t), literal, or d exp(sim / t), where it leaves a pair's "
+                                               "own class a share at any temperature")
     projection: int = Field(128, ge=1, description="width of the contrastive head")
     vectors: Literal["head", "pooled"] | None = Field(None, description="what is contrasted: what leaves the head, or "
                                                                         "what enters it. null: pooled for supcl_seq, "
@@ -40,14 +44,21 @@ class Distance(Block):
     """The label distance matrix (METHODS D.3)."""
 
     tau: float = Field(5.0, ge=1, description="distance of static pairs, and the largest of an adaptive matrix under "
-                                              "minmax_sym and prob")
-    ald_count: Literal["minmax_sym", "prob", "log1p", "raw"] = Field("minmax_sym", description="COUNT of Algorithm 1")
+                                              "minmax_sym, counts_sym and prob")
+    source: str | None = Field(None, pattern=r"^path:.+$", description="given: path:<file>, a CSV or Parquet table of "
+                                                                       "distances (1 or more), the classes at its head "
+                                                                       "and in its first column")
+    ald_count: Literal["minmax_sym", "counts_sym", "prob", "log1p", "raw"] = Field(
+        "minmax_sym", description="COUNT of Algorithm 1; counts_sym: of numbers of texts, minmax_sym: of shares of a "
+                                  "class")
     share_of: Literal["texts", "errors"] = Field("texts", description="what shares of confusions are of: all texts of "
                                                                       "a class, or those that are mistaken")
+    least_support: int = Field(1, ge=1, description="adaptive: a pair that is confused on fewer validation texts, both "
+                                                    "ways together, stays at 1")
     evaluations: int = Field(10, ge=1, description="adaptive: evaluations per epoch, as near as whole steps allow; 1 "
                                                    "is the text's")
     per_update: int = Field(10, ge=1, description="adaptive: evaluations from one update to the next")
-    start: float = Field(0.2, ge=0, lt=1, description="adaptive: share of the epochs before the first update")
+    start: float = Field(0.2, ge=0, lt=1, description="adaptive: share of all steps before the first update")
     record_all: bool = Field(False, description="keep every evaluation of an adaptive model, not only those that "
                                                 "update; costs time and changes no weight")
 
@@ -82,8 +93,10 @@ class ClldTraining(Block):
     weight_decay: float | None = Field(None, ge=0, description="null: 0.1, and 0 for textcnn")
     betas: tuple[Decay, Decay] = (0.9, 0.999)
     eps: float = Field(1e-8, gt=0)
-    warmup: float = Field(0.0, ge=0, lt=1, description="share of all steps")
-    schedule: Literal["constant", "linear"] = "constant"
+    warmup: float | None = Field(None, ge=0, lt=1, description="share of all steps. null: 0.1, and 0 for textcnn and "
+                                                                 "where schedule is not null")
+    schedule: Literal["constant", "linear"] | None = Field(
+        None, description="of the rates after it. null: linear, down to 0, and constant for textcnn")
     clip: float = Field(1.0, gt=0)
     freeze_layers: int = Field(0, ge=0, description="embeddings and so many of the lowest layers are not trained; 0 "
                                                     "trains everything")
@@ -106,7 +119,11 @@ class TrainClld(Block):
     encoder_dropout: float | None = Field(0.1, ge=0, lt=1, description="of all layers and attention; null: as "
                                                                        "published (ALBERT has none). textcnn: see its "
                                                                        "embedding_dropout")
-    ce_views: Literal["first", "both"] = Field("first", description="views that the cross-entropy reads")
+    ce_views: Literal["first", "both"] = Field("first", description="views that the cross-entropy reads; both gives CT "
+                                                                    "two, too, so that it costs what a contrast costs")
+    classifier_input: Literal["encoder", "head"] = Field("encoder", description="what the classifier reads: the "
+                                                                                "encoder's vector, or what leaves the "
+                                                                                "head")
     contrast: Contrasting = Contrasting()
     distance: Distance = Distance()
     textcnn: TextCnnSizes = TextCnnSizes()
@@ -129,16 +146,19 @@ class ClldModel(Block):
     encoder: str | None = Field(None, pattern=r"^(textcnn|bundled|scratch|hub:.+|path:.+)$",
                                 description="textcnn, or what `encoder.source` takes; null: the project's encoder")
     contrast: Contrast = Field("none", description="none: CT; uniform: CT+CL; static_tau_pairs and static_tau_all: "
-                                                   "CT+CLSLED; adaptive: CT+CLALD; supcl_seq; simcse")
+                                                   "CT+CLSLED; given: distances from a file; adaptive: CT+CLALD; "
+                                                   "supcl_seq; simcse")
     pairs: list[Annotated[list[str], Field(min_length=1)]] | None = Field(
         None, min_length=1, description="static_tau_pairs: groups of class names, or of patterns such as comp.*; all "
                                         "pairs within a group are tau apart")
     pairs_of: str | None = Field(None, description="static_tau_pairs: the CT model whose most confused pairs are taken")
     pairs_from: str = Field(NO_PAIRS, description="what DVC watches for `pairs_of`; filled in from it")
+    distances_from: str = Field(DISTANCES.nothing, description=WATCHED.format("`distance.source`, of "
+                                                                                      "contrast given"))
     earlier_seeds: list[int] = Field([], description="the seed of `pairs_of` for each of `seeds`: the same, or its "
                                                      "first; filled in")
     seeds: Seeds = Field([], description=SEEDS)
-    watched: str = Field(ROWS["models.clld"].nothing, description=WATCHED.format("`encoder`"))
+    watched: str = Field(ROWS["models.clld", "watched"].nothing, description=WATCHED.format("`encoder`"))
     overrides: dict[str, Any] = Field(default_factory=dict, description="nested like `train_clld`")
 
     @field_validator("pairs")
@@ -236,12 +256,15 @@ def _unfit_sources(params: "Params") -> list[str]:
     return problems
 
 
-def _lonely_texts(name: str, model: ClldModel, settings: TrainClld) -> list[str]:
-    """Return what is wrong if a model has a contrast and batches of one text, so no negatives."""
+def _unfit_settings(name: str, model: ClldModel, settings: TrainClld) -> list[str]:
+    """Return what is wrong with a model that lacks label distances, or has batches of one text, so no negatives."""
+    if model.contrast == "given" and settings.distance.source is None:
+        return [f"models.clld.{name}: contrast given needs distance.source, the file of its label distances; write "
+                f"overrides: {{distance: {{source: \"path:FILE\"}}}}"]
     if model.contrast == "none" or settings.contrast.weight == 1 or settings.training.batch_size > 1:
         return []
     return [f"models.clld.{name}: training.batch_size of 1 leaves the contrast nothing but the two views of a text; "
             f"give at least 2, or set contrast to none"]
 
 
-CHECKS = TrackChecks(True, Earlier("pairs_of", "pairs_from", PAIRS, NO_PAIRS), _unfit_sources, _lonely_texts)
+CHECKS = TrackChecks(True, Earlier("pairs_of", "pairs_from", PAIRS, NO_PAIRS), _unfit_sources, _unfit_settings)

@@ -101,7 +101,7 @@ class Dataset(Block):
                                                   "models that read one of these have it trained anyway")
     keywords: bool = Field(True, description="annotate the texts and find their keywords; labelled texts, which are "
                                              "classified without, may say false")
-    watched: str = Field(ROWS["datasets"].nothing, description=WATCHED.format("`ingest.neg_encoder`"))
+    watched: str = Field(ROWS["datasets", "watched"].nothing, description=WATCHED.format("`ingest.neg_encoder`"))
 
     _layout_fills = model_validator(mode="before")(_filled)
 

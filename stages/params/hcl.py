@@ -65,7 +65,8 @@ class HclModel(Block):
     starts_from: str = Field(SCRATCH, description="what DVC watches for `init_from`; filled in from it")
     earlier_seeds: list[int] = Field([], description="the seed of `init_from` for each of `seeds`: the same, or its "
                                                      "first; filled in")
-    watched: str = Field(ROWS["models.hcl"].nothing, description=WATCHED.format("the `source` of its architecture"))
+    watched: str = Field(ROWS["models.hcl", "watched"].nothing,
+                         description=WATCHED.format("the `source` of its architecture"))
     overrides: dict[str, Any] = Field(default_factory=dict, description="nested like `train_hcl`")
 
 

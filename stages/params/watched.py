@@ -42,6 +42,12 @@ def _weights(content: Mapping[str, Any], row: Mapping[str, Any]) -> Any:
     return _at(settings, f"{settings.get('architecture')}.source")
 
 
+def _distances(content: Mapping[str, Any], row: Mapping[str, Any]) -> Any:
+    """Return where a row of CLLD's takes its label distances from, if it takes any."""
+    settings = _over(content.get("train_clld"), row.get("overrides"))
+    return _at(settings, "distance.source") if row.get("contrast") == "given" else None
+
+
 # By the entry of block `watched`.
 BLOCKS = {
     "pipeline": _of_block("annotate.pipeline", "data/language/en_ewt"),     # watched whatever reads the texts
@@ -49,11 +55,14 @@ BLOCKS = {
     "word_vectors": _of_block("word_vectors.source", "stages/keywords/importance/__init__.py"),
     "bertscore": _of_block("evaluation.bertscore.encoder", "stages/tracks/evaluation/__init__.py"),
     "emb": _of_block("evaluation.emb", "stages/tracks/__init__.py")}
-# By the block of the rows that have an entry `watched`.
+# By the block of the rows, and their entry that says what is watched.
 ROWS = {
-    "datasets": Outside("ingest.neg_encoder", "stages/data/negatives/__init__.py", _negatives),
-    "models.hcl": Outside("source", "stages/tracks/hcl/__init__.py", _weights),
-    "models.clld": Outside("encoder", "stages/tracks/clld/__init__.py", lambda content, row: row.get("encoder"))}
+    ("datasets", "watched"): Outside("ingest.neg_encoder", "stages/data/negatives/__init__.py", _negatives),
+    ("models.hcl", "watched"): Outside("source", "stages/tracks/hcl/__init__.py", _weights),
+    ("models.clld", "watched"): Outside("encoder", "stages/tracks/clld/__init__.py",
+                                        lambda content, row: row.get("encoder")),
+    ("models.clld", "distances_from"): Outside("distance.source", "stages/tracks/clld/schemas/__init__.py",
+                                               _distances)}
 WATCHED = "what DVC watches for {}; a file that always exists where that names no folder; filled in"
 
 
@@ -63,22 +72,22 @@ def blocks_watched(content: Mapping[str, Any]) -> dict[str, str]:
 
 
 def rows_watched(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return params as read with `watched` filled in, in all rows that have it.
+    """Return params as read with what is watched filled in, in all rows that say so.
 
     Raises:
         ValueError: a row has another one.
     """
     filled = dict(content)
-    for place, outside in ROWS.items():
+    for (place, entry), outside in ROWS.items():
         rows = _at(content, place)
         for name, row in rows.items() if isinstance(rows, Mapping) else ():
             if not isinstance(row, Mapping):
                 continue
             wanted = _watched(content, row, outside)
-            if row.get("watched", wanted) != wanted:
-                raise ValueError(f"{place}.{name}.watched: is {row['watched']!r}, and {outside.param} asks for "
+            if row.get(entry, wanted) != wanted:
+                raise ValueError(f"{place}.{name}.{entry}: is {row[entry]!r}, and {outside.param} asks for "
                                  f"{wanted!r}; write that, or leave it out and `keycontrast use` fills it in")
-            inner: dict[str, Any] = {name: {"watched": wanted}}
+            inner: dict[str, Any] = {name: {entry: wanted}}
             for part in reversed(place.split(".")):
                 inner = {part: inner}
             filled = laid_over(filled, inner)
@@ -89,8 +98,8 @@ def named_paths(params: Mapping[str, Any]) -> dict[str, str]:
     """Return the files and folders that plain, validated params name, by the params that do."""
     found = {outside.param: params["watched"][name] for name, outside in BLOCKS.items()
              if params["watched"][name] != outside.nothing}
-    return found | {f"{place}.{name}.{outside.param}": row["watched"] for place, outside in ROWS.items()
-                    for name, row in _at(params, place).items() if row["watched"] != outside.nothing}
+    return found | {f"{place}.{name}.{outside.param}": row[entry] for (place, entry), outside in ROWS.items()
+                    for name, row in _at(params, place).items() if row[entry] != outside.nothing}
 
 
 def _watched(content: Mapping[str, Any], row: Mapping[str, Any], outside: Outside) -> str:

@@ -14,7 +14,7 @@ from stages.results.published import paper
 from stages.results.track import Compared, Names, Question, Row, TableLayout, TrackResults
 from stages.runtime.settings import Params
 from stages.tracks.clld import track
-from stages.tracks.clld.rows import LABELS, source_of
+from stages.tracks.clld.rows import LABELS, TWO_VIEWS, row_name, row_of, source_of
 
 _QUESTIONS = (
     Question("How well are classes told apart?", "Share of texts that are classified rightly, and mean F1 over "
@@ -66,14 +66,14 @@ class _EncoderNames(Names):
 
     def label(self, row: Row) -> str:
         """Return the name of a row."""
-        return f"{', '.join(LABELS.get(one, one) for one in sorted(row.switches))}, {encoder_name(row.architecture)}"
+        return f"{', '.join(map(row_name, sorted(row.switches)))}, {encoder_name(row.architecture)}"
 
 
 def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
     """Return what a run is: its encoder, and its contrast as the one switch.
 
     Args:
-        settings: with ``kind`` and ``encoder``, which are ``contrast`` and ``encoder`` of ``models.clld.NAME``.
+        settings: with ``kind``, the row (:func:`stages.tracks.clld.rows.row_of`), and ``encoder``.
         decode: with ``split``; on another than the test split a run is no row of the paper.
     """
     other = {f"{decode['split']} split"} if decode.get("split", "test") != "test" else set()
@@ -104,13 +104,14 @@ def _statistics(scores: pd.DataFrame, predicted: pd.DataFrame, settings: Mapping
 
 def _further_settings(params: Params, model: str) -> dict[str, Any]:
     block = params.models.clld[model]
-    return {"kind": block.contrast, "row": LABELS.get(block.contrast, block.contrast),
-            "encoder": source_of(params, model)} | ({"pairs_of": block.pairs_of} if block.pairs_of else {})
+    kind = row_of(block.contrast, params.model(model).ce_views)
+    return {"kind": kind, "row": row_name(kind), "encoder": source_of(params, model)} | (
+        {"pairs_of": block.pairs_of} if block.pairs_of else {})
 
 
 def _shown(settings: Mapping[str, Any]) -> Sequence[str]:
-    groups = ["contrast"] if settings["kind"] != "none" else []
-    groups += ["distance"] if settings["kind"].startswith(("static", "adaptive")) else []
+    groups = ["contrast"] if settings["kind"] not in ("none", TWO_VIEWS) else []
+    groups += ["distance"] if settings["kind"].startswith(("static", "given", "adaptive")) else []
     groups += ["textcnn"] if settings["encoder"] == "textcnn" else ["pool", "encoder_dropout"]
     return ("row", "encoder", "max_length", "dropout", "ce_views", *groups)
 

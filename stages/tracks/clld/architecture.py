@@ -20,6 +20,7 @@ from stages.encoders import ResolvedEncoder
 from stages.runtime.errors import InputError
 from stages.runtime.seeds import derived_seed
 from stages.runtime.training import loop_settings
+from stages.tracks.clld.given_distances import Matrix
 from stages.tracks.clld.lookup import TrainedOn
 from stages.tracks.clld.pairs import Pairs
 from stages.tracks.clld.rows import contrast_group, distance_group
@@ -43,6 +44,7 @@ class ClldRow:
         values: plain values of the block ``train_clld`` with the model's overrides.
         contrast: of ``models.clld.NAME``.
         pairs: indices of confusable classes, for ``static_tau_pairs``.
+        given: all label distances (N rows), for ``given``; they decide the weights.
         source: of the encoder, as ``encoder.source`` has it, or ``textcnn``.
         place: in the params, of that source.
         items: from :func:`stages.tracks.clld.texts.labelled_texts`, all splits.
@@ -57,6 +59,7 @@ class ClldRow:
     source: str
     place: str
     items: pd.DataFrame
+    given: Matrix = ()
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,8 @@ class ClassifierArchitecture:
         name: as ``config.json`` of its models has it.
         title: for people.
         code: dotted name of the module that builds it.
-        own: learning rate, optimiser and decay where the params say null (METHODS D.4).
+        own: learning rate, optimiser, decay, schedule and warm-up where the params say null (METHODS D.4; the last two
+            ours). The warm-up is one of the schedule: a schedule that is named has none unless it is named too.
         resolved: given a source and its place in the params, returns the encoder to start from; None for none.
         built: given settings, groups of the configuration that all architectures share, class names, encoder and
             training texts, returns a model; its weights are drawn from torch's generator.
@@ -106,17 +110,19 @@ class ClassifierArchitecture:
         described = {"encoder": {"name": self.name} if encoder is None else encoder.description}
         tables = [row.paths.table(kind) for kind in ("examples", "texts")]
         return Training([self.code], self.name, values["training"], tables,
-                        partial(self.run, row.items, values, row.contrast, row.pairs, encoder, row.seed),
-                        partial(_folder, row, values), described, {"pairs": row.pairs})
+                        partial(self.run, row.items, values, row.contrast, row.pairs, encoder, row.seed,
+                                given=row.given),
+                        partial(_folder, row, values), described, {"pairs": row.pairs, "given": row.given})
 
     def with_own_rates(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return ``values`` of the block ``train_clld`` with this architecture's rate, optimiser and decay for null."""
-        training = {name: self.own[name] if value is None and name in self.own else value
-                    for name, value in values["training"].items()}
+        """Return ``values`` of the block ``train_clld`` with what is this architecture's :attr:`own` for null."""
+        given = values["training"]
+        own = self.own if given["schedule"] is None else {**self.own, "warmup": 0.0}
+        training = {name: own[name] if value is None and name in own else value for name, value in given.items()}
         return {**values, "training": training}
 
     def build(self, values: Mapping[str, Any], contrast: str, pairs: Sequence[tuple[int, int]], classes: Sequence[str],
-              encoder: ResolvedEncoder | None, training_texts: Sequence[str], seed: int) -> Built:
+              encoder: ResolvedEncoder | None, training_texts: Sequence[str], seed: int, given: Matrix = ()) -> Built:
         """Return a model to train.
 
         Args:
@@ -127,19 +133,20 @@ class ClassifierArchitecture:
             encoder: to start from.
             training_texts: of which a vocabulary may be made, and no others.
             seed: of the weights; rows of a table that differ in the contrast alone begin with the same.
+            given: all label distances, for ``given``.
 
         Raises:
             InputError: the encoder cannot be had as the params ask for it.
         """
-        shared = {"pool": values["pool"], "dropout": values["dropout"], "ce_views": values["ce_views"],
+        shared = {**{name: values[name] for name in ("pool", "dropout", "ce_views", "classifier_input")},
                   "contrast": contrast_group(contrast, values["contrast"]),
-                  "distance": distance_group(contrast, values["distance"], list(pairs))}
+                  "distance": distance_group(contrast, values["distance"], pairs, given)}
         torch.manual_seed(seed)
         return self.built(values, shared, classes, encoder, training_texts)
 
     def run(self, items: pd.DataFrame, values: Mapping[str, Any], contrast: str, pairs: Pairs,
             encoder: ResolvedEncoder | None, seed: int, store: CheckpointStore, device: str = "cpu",
-            open_bar: OpenBar | None = None) -> TrainedClassifier:
+            open_bar: OpenBar | None = None, *, given: Matrix = ()) -> TrainedClassifier:
         """Train a classifier on the training texts and keep the epoch of best validation accuracy.
 
         Of equal accuracies the smaller validation loss is better, then the earlier epoch.
@@ -155,6 +162,7 @@ class ClassifierArchitecture:
             store: keeps the training's state.
             device: ``cpu`` or ``cuda``.
             open_bar: given steps in all and done, returns a progress bar.
+            given: all label distances, for ``given``.
 
         Raises:
             InputError: the encoder cannot be had as asked for, or an adaptive matrix would never move.
@@ -162,7 +170,7 @@ class ClassifierArchitecture:
         training, classes = values["training"], classes_of(items)
         train = items[items["split"] == "train"]
         built = self.build(values, contrast, pairs, classes, encoder, train["text"].tolist(),
-                           derived_seed(seed, STAGE, "weights"))
+                           derived_seed(seed, STAGE, "weights"), given)
         model = built.model
         nn.Module.to(model, device)
         texts = {split: _tokenised(items, split, built.tokenizer, classes, values["max_length"])
@@ -199,8 +207,8 @@ def _schedule(settings: Settings, n_train: int, distance: Mapping[str, Any]) -> 
         raise InputError(
             f"train_clld: an adaptive label distance would not move before the training ends, and equal a uniform one: "
             f"{settings.epochs} epochs of {schedule.steps_per_epoch} steps, an evaluation every {schedule.interval} "
-            f"steps, an update every {schedule.per_update} evaluations, none before epoch "
-            f"{int(round(schedule.start * schedule.epochs, 9)) + 1}. Give more epochs or smaller batches, raise "
+            f"steps, an update every {schedule.per_update} evaluations, none in the first "
+            f"{int(schedule.waiting)} steps. Give more epochs or smaller batches, raise "
             f"distance.evaluations, or lower distance.per_update or distance.start.")
     return schedule
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from stages.tracks import cost
-from stages.tracks.clld.rows import TEXTCNN, source_of
+from stages.tracks.clld.rows import TEXTCNN, row_of, source_of
 from stages.tracks.cost import Cost, Extent, Kind, Work
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def _sizes(params: "Params", kind: Kind, extent: Extent) -> dict[str, Any]:
 
 def _work(params: "Params", name: str, extent: Extent) -> Work:
     settings, source = params.model(name), source_of(params, name)
-    views = _VIEWS.get(params.models.clld[name].contrast, 2)
+    views = _VIEWS.get(row_of(params.models.clld[name].contrast, settings.ce_views), 2)
     tokens = min(extent.words * cost.PIECES_PER_WORD + 2, settings.max_length)
     if source == TEXTCNN:
         sizes = settings.textcnn

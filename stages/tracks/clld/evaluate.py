@@ -30,7 +30,7 @@ from stages.tracks.clld.confusion import class_table, confusion_table, counted
 from stages.tracks.clld.floors import linear_probabilities, majority_class
 from stages.tracks.clld.inference import class_probabilities
 from stages.tracks.clld.lookup import TrainedOn, load_lookup
-from stages.tracks.clld.rows import LABELS
+from stages.tracks.clld.rows import row_name, row_of
 from stages.tracks.clld.schemas.evaluated import (
     CALIBRATION,
     CLASS_PREDICTIONS,
@@ -192,8 +192,8 @@ def _evaluate(process: StageProcess, paths: ModelPaths) -> None:
                                             lambda chunks: progress(chunks, process.name, unit="batch"))
     result = run(items, probabilities, floors, on.classes, settings.bins, Resampling.of(params))
     result.metrics["settings"] |= {"split": block.split, "model": block.model, "dataset": on.dataset,
-                                   "contrast": on.contrast, "row": LABELS[on.contrast], "encoder": on.encoder,
-                                   "max_length": on.max_length}
+                                   "contrast": on.contrast, "encoder": on.encoder, "max_length": on.max_length,
+                                   "row": row_name(row_of(on.contrast, model.config.ce_views))}
     write(RunPaths(name, paths.seed), result, Provenance(
         process.name, process.params_hash, counts=result.metrics["counts"],
         precision=computed_in(params.runtime.precision, params.runtime.tf32)))

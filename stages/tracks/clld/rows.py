@@ -1,5 +1,6 @@
 """Rows of the results table: what each value of ``contrast`` is called in print, and what it asks of a model."""
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stages.runtime.settings import Params
@@ -11,7 +12,11 @@ if TYPE_CHECKING:
 TEXTCNN = "textcnn"
 # As published (CLLD Table III), and the further rows of METHODS D.3.
 LABELS = {"none": "CT", "uniform": "CT+CL", "static_tau_pairs": "CT+CLSLED", "static_tau_all": "CT+CLSLED (all pairs)",
-          "adaptive": "CT+CLALD", "supcl_seq": "SupCL-Seq", "simcse": "CT+SimCSE"}
+          "given": "CT, given distances", "adaptive": "CT+CLALD", "supcl_seq": "SupCL-Seq",
+          "simcse": "CT+SimCSE"}
+# CT whose cross-entropy reads two views: the time that a contrast takes, without one.
+TWO_VIEWS = "two_views"
+_NAMES = {**LABELS, TWO_VIEWS: "CT, two views"}
 # Of the further views of SupCL-Seq (Sedghamiz et al. 2021).
 SUPCL_SEQ_DROPOUTS = (0.0, 0.05, 0.2)
 _KINDS = {"none": "none", "supcl_seq": "supervised", "simcse": "twin"}
@@ -20,6 +25,21 @@ _KINDS = {"none": "none", "supcl_seq": "supervised", "simcse": "twin"}
 def source_of(params: "Params | Validated", name: str) -> str:
     """Return what model ``name`` starts from: ``textcnn``, or a source of an encoder."""
     return str(params.models.clld[name].encoder or params.encoder.source)
+
+
+def row_of(contrast: str, ce_views: str) -> str:
+    """Return which row of the table a model is: its contrast, or :data:`TWO_VIEWS`.
+
+    Args:
+        contrast: of ``models.clld.NAME``.
+        ce_views: of its block ``train_clld``.
+    """
+    return TWO_VIEWS if (contrast, ce_views) == ("none", "both") else contrast
+
+
+def row_name(row: str) -> str:
+    """Return what a row is called in print; what is none, as it is."""
+    return _NAMES.get(row, row)
 
 
 def contrast_group(contrast: str, values: dict[str, Any]) -> dict[str, Any]:
@@ -34,18 +54,20 @@ def contrast_group(contrast: str, values: dict[str, Any]) -> dict[str, Any]:
     further = contrast in ("supcl_seq", "simcse")
     dropouts = (own if values["dropouts"] is None else values["dropouts"]) if further else ()
     return {"kind": _KINDS.get(contrast, "label_distance"), "weight": values["weight"],
-            "temperature": values["temperature"], "projection": values["projection"], "vectors": vectors,
+            **{name: values[name] for name in ("temperature", "form", "projection")}, "vectors": vectors,
             "dropouts": tuple(dropouts)}
 
 
-def distance_group(contrast: str, values: dict[str, Any], pairs: list[tuple[int, int]]) -> dict[str, Any]:
+def distance_group(contrast: str, values: Mapping[str, Any], pairs: Sequence[tuple[int, int]],
+                   given: Sequence[Sequence[float]] = ()) -> dict[str, Any]:
     """Return the group ``distance`` of a model's configuration.
 
     Args:
         contrast: of ``models.clld.NAME``.
         values: plain values of the block ``train_clld.distance``.
         pairs: indices of confusable classes, for ``static_tau_pairs``.
+        given: the whole matrix, for ``given``.
     """
-    kind = contrast if contrast in ("static_tau_pairs", "static_tau_all", "adaptive") else "ones"
-    return {"kind": kind, "tau": values["tau"], "pairs": tuple(pairs), "ald_count": values["ald_count"],
-            "share_of": values["share_of"]}
+    kind = contrast if contrast in ("static_tau_pairs", "static_tau_all", "given", "adaptive") else "ones"
+    return {"kind": kind, "tau": values["tau"], "pairs": tuple(pairs), "given": tuple(map(tuple, given)),
+            **{name: values[name] for name in ("ald_count", "share_of", "least_support")}}

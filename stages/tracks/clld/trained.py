@@ -14,7 +14,7 @@ from stages.artifacts.model_folder import TRAINED_ON_FILE
 from stages.tracks.clld.confusion import confusion_table
 from stages.tracks.clld.distances import distance_table
 from stages.tracks.clld.lookup import TrainedOn
-from stages.tracks.clld.rows import LABELS
+from stages.tracks.clld.rows import row_name, row_of
 from stages.tracks.clld.schemas.trained import LABEL_DISTANCE, LABELLED_ITEMS, VALIDATION_CONFUSION
 from stages.tracks.clld.texts import COLUMNS
 from stages.tracks.trained import ModelFolder, Table, best_values, model_card
@@ -70,7 +70,8 @@ def training_metrics(trained: TrainedClassifier, on: TrainedOn, settings: Mappin
     config = model.config
     pairs = [[trained.classes[a], trained.classes[b]] for a, b in config.distance["pairs"]]
     return {"parameters": sum(p.numel() for p in model.parameters()),
-            "contrast": on.contrast, "row": LABELS[on.contrast], "encoder": on.encoder, "settings": dict(settings),
+            "contrast": on.contrast, "row": row_name(row_of(on.contrast, config.ce_views)), "encoder": on.encoder,
+            "settings": dict(settings),
             "texts": {split: int(splits.get(split, 0)) for split in ("train", "validation", "test")},
             "training_texts": on.texts, "pairs": pairs, "updates": len(trained.updates),
             "vocabulary": len(trained.tokenizer)}

@@ -55,5 +55,6 @@ def _check_length(wanted: int, config: PretrainedConfig) -> None:
 
 
 ARCHITECTURE = ClassifierArchitecture(
-    "encoder", "pre-trained encoder", __name__, {"learning_rate": 2e-5, "optimiser": "adamw", "weight_decay": 0.1},
+    "encoder", "pre-trained encoder", __name__,
+    {"learning_rate": 2e-5, "optimiser": "adamw", "weight_decay": 0.1, "schedule": "linear", "warmup": 0.1},
     _resolved, _built, _clean)

@@ -26,5 +26,6 @@ def _clean(tokenizer: PreTrainedTokenizerBase, encoder: ResolvedEncoder | None) 
 
 
 ARCHITECTURE = ClassifierArchitecture(
-    TEXTCNN, "TextCNN", __name__, {"learning_rate": 1e-3, "optimiser": "adam", "weight_decay": 0.0},
+    TEXTCNN, "TextCNN", __name__,
+    {"learning_rate": 1e-3, "optimiser": "adam", "weight_decay": 0.0, "schedule": "constant", "warmup": 0.0},
     lambda source, place: None, _built, _clean)
