@@ -1,12 +1,15 @@
 """Peers that cannot be installed: code that a person gives as a folder, with ``--peer``."""
 
+import ast
 import hashlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from stages.runtime.errors import InputError
 
@@ -70,3 +73,47 @@ class Peer:
 PEERS = {"pgkpr": Peer("DaSESmartEdu/PGKPR", "ef618f4", "Model", {
     "model": "Model.SPTransformerFine", "parts": "Model.transformer.model", "batches": "Model.transformer.train"},
     "e011c32650047b90be01cef50f010b88a792cb875b1bba7061eb138333baf7c4")}
+
+
+def module_of(folder: Path, file: str) -> ModuleType:
+    """Return a module of the peer in ``folder``, imported by its file alone, under a name that no other has.
+
+    Raises:
+        InputError: the file is missing, or does not import.
+    """
+    spec = spec_from_file_location(f"peer_{file.removesuffix('.py').replace('/', '_')}", _source(folder, file))
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except (ImportError, SyntaxError) as error:
+        raise InputError(f"--peer: {folder / file} cannot be imported: {error}. Install what it needs.") from error
+    return module
+
+
+def definitions(folder: Path, file: str, names: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return functions and classes of a script of the peer, of which nothing else is run.
+
+    Args:
+        folder: of the peer.
+        file: the script, which may work or need packages when it is imported.
+        names: of the functions and classes.
+        given: what they find under global names.
+
+    Raises:
+        InputError: the file is missing, or lacks some of the names.
+    """
+    path = _source(folder, file)
+    body: list[ast.stmt] = [part for part in ast.parse(path.read_text(encoding="utf-8")).body
+                            if isinstance(part, ast.FunctionDef | ast.ClassDef) and part.name in names]
+    found = dict(given)
+    exec(compile(ast.Module(body, []), str(path), "exec"), found)
+    if lacking := [name for name in names if name not in found]:
+        raise InputError(f"--peer: {path} has no {lacking[0]}; name a checkout of the commit that was measured.")
+    return found
+
+
+def _source(folder: Path, file: str) -> Path:
+    if not (folder / file).is_file():
+        raise InputError(f"--peer: {folder / file} is missing; name a whole checkout.")
+    return folder / file

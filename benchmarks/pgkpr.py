@@ -1,8 +1,9 @@
 """PGKPR: a training step and greedy decoding, ours and the authors' public code.
 
-The public code cannot ship with us: ``--peer`` names a checkout of github.com/DaSESmartEdu/PGKPR, of which the package
-``Model`` is imported and nothing else. Its scripts need a GPU and data of their own; what their loops do at each step
-is done here in the same order, from our description of the method (METHODS C).
+The public code cannot ship with us: ``--peer`` names a checkout of github.com/DaSESmartEdu/PGKPR. First its parts run
+beside ours (``benchmarks.pgkpr_parity``). What is timed imports its package ``Model`` alone: its scripts need a GPU and
+data of their own; what their loops do at each step is done here in the same order, from our description of the method
+(METHODS C).
 """
 
 from collections.abc import Callable, Mapping
@@ -20,6 +21,7 @@ from torch.nn import functional as F
 
 from benchmarks.gpu.texts import drawn_pairs
 from benchmarks.harness import Context, Disagreement, Section, threads
+from benchmarks.pgkpr_parity import parity
 from benchmarks.public_pgkpr import (
     MAX_LENGTH,
     PEER,
@@ -33,6 +35,7 @@ from benchmarks.public_pgkpr import (
     their_outputs,
     their_tensors,
     theirs,
+    until_end,
 )
 from benchmarks.trainings import (
     SEED,
@@ -70,18 +73,18 @@ _QUICK = (Sizes("tiny", 2, 2, 16, 32, words=40, batch_size=4, similar=2),)
 
 
 def run(context: Context) -> list[Section]:
-    """Check that both compute the same of the same weights, then time steps and decoding.
+    """Compare both part by part, check that they compute the same of the same weights, then time steps and decoding.
 
     Raises:
-        Disagreement: parameters, losses, gradients or outputs differ, or a loss is not finite.
+        Disagreement: a part, parameters, losses, gradients or outputs differ, or a loss is not finite.
         InputError: no folder of the public code is given, or it is another.
     """
     if context.peer is None:
         raise InputError(f"name {PEER.wanted} with --peer; it cannot ship with us.")
     PEER.load(context.peer)
     with threads(_THREADS), sides(context.quick, _THREADS, deterministic=False) as where:
-        return [section for sizes in (_QUICK if context.quick else _SIZES)
-                for section in _sections(_job(sizes, context.peer), context.repeats, where)]
+        return [parity(context.peer)] + [section for sizes in (_QUICK if context.quick else _SIZES)
+                                         for section in _sections(_job(sizes, context.peer), context.repeats, where)]
 
 
 def _sections(job: Job, repeats: int, where: Sides) -> list[Section]:
@@ -164,13 +167,13 @@ def _decoding(mine: Rewriter, theirs: Any, job: Job, repeats: int, sources: tupl
 
 
 _STEP_NOTES = [
-    "Ours is the training loop as stage train_pgkpr runs it, with freed memory kept, deterministic algorithms, fused "
-    "Adam and clipping; the public code neither fuses nor clips, and is spared its progress bar and its log. Batches "
-    "of similar length are what the stage takes unless told otherwise: here three, at even distances in a sorted pool "
-    "of 50, the first step counted.",
-    "What the public code does otherwise: dropout inside the feed-forward network "
-    "too; a LayerNorm of its own, which divides by the unbiased deviation; scores of words normalised twice, and the "
-    "last encoder states too; a contrast that reads layer 6, here set to the last one where there are fewer."]
+    "Ours is the training loop as stage train_pgkpr runs it under preset released, so with dropout inside the "
+    "feed-forward networks and without clipping, with freed memory kept, deterministic algorithms and fused Adam; the "
+    "public code does not fuse, and is spared its progress bar and its log. Batches of similar length are what the "
+    "stage takes unless told otherwise: here three, at even distances in a sorted pool of 50, the first step counted.",
+    "What the public code does otherwise: a LayerNorm of its own, which divides by the unbiased deviation; scores of "
+    "words normalised twice, and the last encoder states too; a contrast that reads layer 6, here set to the last one "
+    "where there are fewer."]
 _DECODING_NOTES = [
     "Ours keeps keys and values, and ends when every output has; the public code computes all positions of every "
     "output at each of 16 steps, whether they have ended or not, and records gradients while it does. No token is "
@@ -242,9 +245,7 @@ def _agreement(mine: Rewriter, theirs: Any, job: Job) -> str:
 
 def _same_outputs(mine: Tensor, theirs: Tensor) -> tuple[str, float]:
     """Say that outputs (B, L) are those of the public code (B, 17) up to the end token, and how long they are."""
-    theirs = F.pad(theirs[:, 1:], (0, 1), value=EOS)  # at most 16 words, and an end
-    ended = (theirs == EOS).long().cumsum(-1) - (theirs == EOS).long() > 0
-    theirs, mine = theirs.masked_fill(ended, PAD), F.pad(mine, (0, STEPS + 1 - mine.shape[1]), value=PAD)
+    theirs, mine = until_end(theirs), F.pad(mine, (0, STEPS + 1 - mine.shape[1]), value=PAD)
     same = int((mine == theirs).all(-1).sum())
     if same < len(mine):
         raise Disagreement(f"pgkpr: {len(mine) - same} of {len(mine)} outputs differ from the public code's")

@@ -1,7 +1,7 @@
 """The public code of PGKPR: its model, its training step, its decoding, and its weights put into our model."""
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
@@ -26,7 +26,7 @@ from models.rewriters.auto import rewriter_of
 from models.rewriters.base import Rewriter
 from models.rewriters.config import RewriterConfig
 from models.rewriters.sequences import counterpart, perturbed
-from models.rewriters.special import BOS, IGNORE, PAD
+from models.rewriters.special import BOS, EOS, IGNORE, PAD
 from stages.params.pgkpr import TrainPgkpr
 from stages.tracks.pgkpr.batches import PairBatches
 from stages.tracks.pgkpr.task import part_weights
@@ -58,6 +58,11 @@ class Sizes:
     steps: int = 2
     similar: int = 3
 
+    @property
+    def block(self) -> dict[str, int]:
+        """What of them the block ``sizes`` has."""
+        return {"layers": self.layers, "heads": self.heads, "width": self.width, "feed_forward": self.feed_forward}
+
     def __str__(self) -> str:
         return (f"{self.layers}+{self.layers} layers, {self.heads} heads, width {self.width}, feed-forward "
                 f"{self.feed_forward}, {self.words:,} words")
@@ -85,8 +90,7 @@ class Job:
         """The block ``train_pgkpr`` that stands for it: the public code's losses and rates."""
         values = TrainPgkpr.model_validate({"preset": "released"}).model_dump()
         sizes = self.sizes
-        values["sizes"] |= {"layers": sizes.layers, "heads": sizes.heads, "width": sizes.width,
-                            "feed_forward": sizes.feed_forward}
+        values["sizes"] |= sizes.block
         values["training"] |= {"epochs": 1, "batch_size": sizes.batch_size, "micro_batch": sizes.batch_size,
                                "learning_rate": 1e-4, "precision": self.precision, "bucket": self.similar}
         return values
@@ -169,28 +173,43 @@ def their_outputs(model: Any, loaded: Mapping[str, ModuleType], source: Tensor) 
     return tokens
 
 
+def until_end(outputs: Tensor) -> Tensor:
+    """Return their outputs (B, 17), which begin with <s> and go on behind </s>, as ours: to </s>, then padding."""
+    found = F.pad(outputs[:, 1:], (0, 1), value=EOS)  # at most 16 words, and an end
+    return found.masked_fill((found == EOS).long().cumsum(-1) - (found == EOS).long() > 0, PAD)
+
+
 def carried(theirs: Any, job: Job) -> Rewriter:
-    """Return our model with the weights of theirs, so that both compute the same.
+    """Return our model with the weights of theirs, so that both compute the same."""
+    mine = rewriter_of(job.config)
+    nn.Module.to(mine, device())
+    return copied(mine, theirs, _names(job.sizes.layers))
+
+
+def copied(mine: Rewriter, theirs: Any, names: Iterable[tuple[str, str]]) -> Rewriter:
+    """Return our model, with the weights of theirs for modules of these ``names``, ours and theirs.
 
     Their LayerNorm divides by the deviation with n - 1 in its denominator, and adds 1e-6 to that: ours has their
     weights times sqrt((n - 1) / n), and next to nothing added.
     """
-    mine = rewriter_of(job.config)
-    nn.Module.to(mine, device())
+    names = list(names)
     with torch.no_grad():
-        for own, other, factor in paired(mine, theirs):
+        for own, other, factor in paired(mine, theirs, names):
             own.copy_(factor * other)
-    for module in mine.modules():
+    for own_name, its_name in names:
+        module = mine.get_submodule(own_name)
         if isinstance(module, nn.LayerNorm):
-            module.eps = 1e-12
+            module.eps = getattr(theirs.get_submodule(its_name), "eps", 0.0)
+            module.eps = 1e-12 if hasattr(theirs.get_submodule(its_name), "a_2") else module.eps
     return mine
 
 
-def paired(mine: Rewriter, theirs: Any) -> Iterator[tuple[Tensor, Tensor, float]]:
+def paired(mine: Rewriter, theirs: Any,
+           names: Iterable[tuple[str, str]] | None = None) -> Iterator[tuple[Tensor, Tensor, float]]:
     """Yield each parameter of ours, that of theirs, and what theirs is to be multiplied with."""
     width = mine.config.sizes["width"]
     factor = sqrt((width - 1) / width)
-    for own, other in _names(mine.config.sizes["layers"]):
+    for own, other in _names(mine.config.sizes["layers"]) if names is None else names:
         module, its = mine.get_submodule(own), theirs.get_submodule(other)
         for name, parameter in module.named_parameters(recurse=False):
             if hasattr(its, "a_2"):
@@ -204,16 +223,28 @@ def _names(layers: int) -> Iterator[tuple[str, str]]:
     yield from (("embedder.words", "src_embed_pos.0.lut"), ("generator", "generator.proj"),
                 ("reconstruction.dense", "mid_cls.transform.dense"),
                 ("reconstruction.norm", "mid_cls.transform.LayerNorm"),
-                ("reconstruction.output", "mid_cls.decoder"),
-                ("encoder.norm", "encoder.norm"), ("decoder.norm", "decoder.norm"))
-    stacks = {"encoder": {"attention": "self_attn"},
-              "decoder": {"self_attention": "self_attn", "cross_attention": "src_attn"}}
-    for stack, attentions in stacks.items():
-        for layer in (f"{stack}.layers.{number}" for number in range(layers)):
-            yield f"{layer}.widen", f"{layer}.feed_forward.w_1"
-            yield f"{layer}.narrow", f"{layer}.feed_forward.w_2"
-            yield from ((f"{layer}.norms.{place}", f"{layer}.sublayer.{place}.norm")
-                        for place in range(len(attentions) + 1))
-            for own, other in attentions.items():
-                yield from ((f"{layer}.{own}.{part}", f"{layer}.{other}.linears.{place}")
-                            for place, part in enumerate(("query", "key", "value", "output")))
+                ("reconstruction.output", "mid_cls.decoder"))
+    yield from layer_names("encoder", "encoder", layers, {"attention": "self_attn"})
+    yield from layer_names("decoder", "decoder", layers, {"self_attention": "self_attn", "cross_attention": "src_attn"})
+
+
+def layer_names(stack: str, its: str, layers: int, attentions: Mapping[str, str],
+                norms: Mapping[str, str] | None = None) -> Iterator[tuple[str, str]]:
+    """Yield the names of the modules of a stack of layers, and of theirs.
+
+    Args:
+        stack, its: names of the stacks.
+        layers: how many.
+        attentions: names of theirs by ours.
+        norms: likewise; None: one before each part.
+    """
+    norms = norms or {f"norms.{place}": f"sublayer.{place}.norm" for place in range(len(attentions) + 1)}
+    yield f"{stack}.norm", f"{its}.norm"
+    for number in range(layers):
+        own, other = f"{stack}.layers.{number}", f"{its}.layers.{number}"
+        yield f"{own}.widen", f"{other}.feed_forward.w_1"
+        yield f"{own}.narrow", f"{other}.feed_forward.w_2"
+        yield from ((f"{own}.{name}", f"{other}.{of}") for name, of in norms.items())
+        for name, of in attentions.items():
+            yield from ((f"{own}.{name}.{part}", f"{other}.{of}.linears.{place}")
+                        for place, part in enumerate(("query", "key", "value", "output")))

@@ -1,4 +1,4 @@
-"""A classifier of sentence pairs, whose gradients become keyword probabilities (PGKPR, section 3.1).
+"""A classifier of sentence pairs, whose gradients become keyword probabilities (PGKPR, section 3).
 
 The network is the library's own sequence classifier over the pre-trained encoder, with two logits: their
 softmax cross-entropy is the binary cross-entropy of their difference, and attribution can ask for either
@@ -70,15 +70,14 @@ def pair_points(pairs: Sequence[tuple[int, int]], generator: np.random.Generator
 def labelled_points(pairs: Sequence[tuple[int, int]], different: Sequence[tuple[int, int]]) -> list[PairPoint]:
     """Return the points of N pairs (s_i, t_i) with negatives that people labelled so.
 
-    They are (s_i, t_i) and (s_i, s_i), positive, and behind them every (a, b) of ``different``, negative: near
-    misses rather than random sentences.
+    They are (s_i, t_i), positive, and behind them every (a, b) of ``different``, negative: near misses rather than
+    random sentences. No source stands beside itself: so the released code has it where pairs are labelled.
 
     Args:
         pairs: text ids of source and target.
         different: text ids of pairs labelled as not meaning the same.
     """
-    positive = [PairPoint(source, other, 1) for source, target in pairs for other in (target, source)]
-    return positive + [PairPoint(first, second, 0) for first, second in different]
+    return [PairPoint(*pair, 1) for pair in pairs] + [PairPoint(*pair, 0) for pair in different]
 
 
 def known_partners(pairs: Sequence[tuple[int, int]],

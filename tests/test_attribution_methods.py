@@ -72,8 +72,11 @@ def test_gradient_norms_are_captums(classifier, encoding):
 
 
 def released_norms(classifier, encoding):
-    """The released code's steps, as METHODS C.2 tells them, one at a time."""
-    block = classifier.bert.embeddings(encoding["input_ids"]).detach().requires_grad_()  # types are dropped
+    """The released code's steps, as METHODS C.2 tells them, one at a time: the second pass alone drops the types."""
+    part, ids, types = classifier.bert.embeddings, encoding["input_ids"], encoding["token_type_ids"]
+    summed = (part.word_embeddings(ids) + part.token_type_embeddings(types)
+              + part.position_embeddings(torch.arange(ids.shape[1])))
+    block = part.LayerNorm(summed).detach().requires_grad_()
     logits = classifier(inputs_embeds=block, attention_mask=encoding["attention_mask"]).logits
     first = logits[0].argmax()
     gradient, = torch.autograd.grad(logits[:, first].sum(), block)
@@ -84,8 +87,12 @@ RELEASED = {"argmax_of": "first_row", "embedding": "block_output", "token_types"
 
 
 def test_released_switches_do_what_the_released_code_does(classifier, encoding):
+    with torch.no_grad():
+        classifier.bert.embeddings.token_type_embeddings.weight.normal_(std=2.0)  # so that each type is seen
     found = piece_norms(classifier, dict(encoding), "argmax_logit", **RELEASED)
     torch.testing.assert_close(found.float(), released_norms(classifier, encoding), atol=1e-6, rtol=1e-5)
+    one_type = {**encoding, "token_type_ids": torch.zeros_like(encoding["token_type_ids"])}
+    assert (found - released_norms(classifier, one_type)).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("bug", [{"embedding": "block_output"}, {"token_types": False}])

@@ -9,10 +9,12 @@ import pytest
 import torch
 
 import benchmarks.__main__ as command
-from benchmarks import pgkpr
+from benchmarks import pgkpr, pgkpr_parity
 from benchmarks.__main__ import NAMES, main
-from benchmarks.harness import Context, Disagreement
-from benchmarks.peers import PEERS
+from benchmarks.harness import Context, Disagreement, Section
+from benchmarks.peers import PEERS, definitions, module_of
+from benchmarks.pgkpr_parity import Finding, report
+from benchmarks.pgkpr_sentences import Given
 from benchmarks.reporting import as_markdown, machine
 from stages.runtime.errors import InputError
 
@@ -31,9 +33,11 @@ def peer(tmp_path):
     return folder
 
 
-def test_both_sides_agree_and_are_timed(peer):
-    threads = torch.get_num_threads()
-    step, *decoding = pgkpr.run(Context(repeats=1, quick=True, peer=peer))
+def test_both_sides_agree_and_are_timed(peer, monkeypatch):
+    threads, parts = torch.get_num_threads(), Section("Parity", "", "", [])
+    monkeypatch.setattr(pgkpr, "parity", lambda folder: parts)
+    first, step, *decoding = pgkpr.run(Context(repeats=1, quick=True, peer=peer))
+    assert first is parts
     assert torch.get_num_threads() == threads
     assert "16,104 parameters each" in step.agreement and "gradient" in step.agreement
     assert [row.name for row in step.rows] == [
@@ -134,3 +138,103 @@ def test_a_folder_of_something_else_is_named(peer):
     broken.unlink()
     with pytest.raises(InputError, match=r"train\.py is missing; name a checkout of github\.com/DaSESmartEdu/PGKPR"):
         pgkpr.run(Context(quick=True, peer=peer))
+
+
+# Parity, part by part
+
+
+SCRIPT = """
+import a_package_that_nobody_has
+random.seed(0)
+def kw_by_posibility(df, mode, random_seed):
+    random.seed(random_seed)
+    rows = zip(df.bert_sen1, df[f"{mode}_scores"])
+    return [[word for word, score in zip(text.split(), scores.split()) if float(score) > random.random()]
+            for text, scores in rows]
+"""
+SWITCH = """
+import pandas as pd
+class SwitchPOS:
+    def __init__(self, path):
+        self.df = pd.read_csv(path)
+    @staticmethod
+    def word_to_index(text, words):
+        return " ".join(str(place) for place, word in enumerate(text.split()) if word in words) or "-1"
+    def set_s_index(self, places):
+        self.df["s_index"] = places
+    def to_csv(self, path):
+        self.df.to_csv(path, index=False)
+"""
+LOADER = """
+import pandas as pd
+import torch
+POS_TAG = ["[WRB]", "[VBZ]", "[VBP]", "[MD]", "[PRP]", "[DT]", "[JJ]", "[VB]", "[NN]", "[NNS]", "[IN]", "[RB]",
+           "[VBG]", "[CC]", "[.]"]
+def loadVocab(path):
+    words = ["[pad]", "[unk]", "<s>", "</s>", "<sep>", "[unkey]", *map(str.lower, POS_TAG), *open(path).read().split()]
+    return {word: number for number, word in enumerate(words)}, dict(enumerate(words))
+def load_data_tensor_con(path, vocabulary, longest):
+    numbers, found = loadVocab(vocabulary)[0], ([], [], [], [])
+    for row in pd.read_csv(path, dtype={"s_index": str}).itertuples():
+        words, tags, others, their_tags = (text.lower().split()[:longest]
+                                           for text in (row.sen1, row.pos1, row.sen2, row.pos2))
+        chosen = [str(place) in row.s_index.split() for place in range(len(words))]
+        first = [word if key else tag for word, tag, key in zip(words, tags, chosen)]
+        second = [tag if key else word for word, tag, key in zip(words, tags, chosen)]
+        kept = [word if key else "[unkey]" for word, key in zip(words, chosen)]
+        for rows, texts in zip(found, (first + ["<sep>"] + second, tags + ["<sep>"] + kept, others,
+                                       their_tags + ["<sep>"] + others)):
+            ids = [numbers.get(token, 1) for token in ["<s>", *texts, "</s>"]]
+            rows.append(ids + [0] * (2 * longest + 3 - len(ids)))
+    return tuple(map(torch.tensor, found))
+"""
+NORMALISE = """
+def normalize_txt(texts, numbers, tokens, unknown):
+    return [[word if word in numbers else unknown for word in text.split()][:16] for text in texts]
+"""
+
+
+@pytest.fixture
+def reader(tmp_path):
+    """A folder whose loader is a stand-in, with the outside of the public code's."""
+    folder = tmp_path / "reader"
+    files = {"stage_two_data.py": SCRIPT, "Data/switchpos.py": SWITCH, "dataloader.py": LOADER,
+             "evaluation.py": NORMALISE}
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content, encoding="utf-8")
+    return folder
+
+
+def test_what_is_read_is_the_same_or_named(reader, tmp_path):
+    findings = list(pgkpr_parity.sequences(Given(reader, tmp_path)))
+    assert [finding.switch for finding in findings if not finding.same] == [
+        "train_pgkpr.keywords.mark_all", "none: docs/pgkpr.md, Which tags?", "none: docs/pgkpr.md, Without a switch"]
+    section = report(findings, 36)
+    assert "5 of 8 comparisons show no difference" in section.agreement and not section.rows
+    assert section.table[0]["largest difference"] == "0" and section.table[0]["switch"] == "–"
+
+
+def test_a_loader_that_reads_something_else_is_found(reader, tmp_path):
+    script = reader / "dataloader.py"
+    script.write_text(script.read_text().replace('else "[unkey]"', "else word"), encoding="utf-8")
+    with pytest.raises(Disagreement, match=r"no switch says why: what is reconstructed \(train_pgkpr\.preset released"):
+        report(list(pgkpr_parity.sequences(Given(reader, tmp_path))), 36)
+
+
+def test_rounding_is_no_difference_and_a_number_that_is_none_is_one():
+    assert report([Finding("a", "", "", 1e-6, rounding=2e-5)], 1).table[0]["largest difference"] == (
+        "1e-06 (rounding up to 2e-05)")
+    for gap in (3e-5, float("nan")):
+        with pytest.raises(Disagreement, match="a "):
+            report([Finding("a", "", "", gap, rounding=2e-5)], 1)
+        assert report([Finding("a", "", "", gap, "some.switch", 2e-5)], 1).table[0]["switch"] == "some.switch"
+
+
+def test_scripts_are_taken_apart_and_not_run(reader):
+    with pytest.raises(InputError, match=r"stage_two_data\.py cannot be imported: No module named 'a_package"):
+        module_of(reader, "stage_two_data.py")
+    with pytest.raises(InputError, match=r"stage_two_data\.py has no merge; name a checkout of the commit"):
+        definitions(reader, "stage_two_data.py", ("kw_by_posibility", "merge"), {})
+    with pytest.raises(InputError, match=r"nowhere\.py is missing; name a whole checkout"):
+        definitions(reader, "nowhere.py", (), {})

@@ -12,7 +12,7 @@ from transformer_cases import FIRST_WORD, RULES, VOCABULARY, encoded, model, pea
 from models.attention import DecoderStep, Heads, masking
 from models.rewriters.auto import rewriter_of
 from models.rewriters.config import RewriterConfig
-from models.rewriters.ianet import AggregationLayer, primary_secondary
+from models.rewriters.ianet import AggregationLayer, SeparateNormsLayer, primary_secondary
 from models.rewriters.layers import Decoder
 from models.rewriters.special import EOS, MASK, PAD
 from stages.tracks.pgkpr.vocabulary import Vocabulary
@@ -135,7 +135,29 @@ def test_a_layer_attends_to_both_memories_from_one_state_and_normalises_the_sum(
         torch.testing.assert_close(found[item], expected, atol=BOUND, rtol=BOUND)
 
 
+@torch.no_grad()
+def test_separate_norms_stand_before_each_part():
+    torch.manual_seed(0)
+    shared, separate = AggregationLayer(8, 2, 12, 0.0), SeparateNormsLayer(8, 2, 12, 0.0)
+    separate.load_state_dict({**separate.state_dict(), **shared.state_dict()})
+    hidden = torch.randn(3, 4, 8)
+    assert all(torch.equal(*parts) for parts in zip(shared.asking(hidden), separate.asking(hidden), strict=True))
+    separate.secondary_norm.weight.mul_(2)
+    assert torch.equal(separate.asking(hidden)[1], 2 * separate.asking(hidden)[0])
+    torch.testing.assert_close(separate.fed(hidden), F.layer_norm(hidden, (8,)))
+    assert shared.fed(hidden) is hidden
+
+
 # The model
+
+
+def test_separate_embeddings_belong_to_what_they_embed():
+    built, (batch, mask) = model("ianet", ianet={"embeddings": "separate"}), tagged_batch()
+    before = built.memory(batch, mask)
+    with torch.no_grad():
+        built.source_embedders[1].words.weight.mul_(2)
+    _, _, *one = (torch.equal(*parts) for parts in zip(before, built.memory(batch, mask), strict=True))
+    assert one == [True, True, False, False]  # keys and values of the primary sequence, of the secondary one
 
 
 def test_parameters_at_the_size_of_the_paper():

@@ -78,7 +78,7 @@ def test_known_partners_and_the_source_itself_are_never_negatives():
 
 
 def test_released_rule_for_groups_draws_four_negatives_per_pair():
-    """Ratio 2N : 4N (METHODS C.2), and no reference of a source is its negative."""
+    """Ratio 2N : 4N (METHODS C.2), in validation 2N : 2N, and no reference of a source is its negative."""
     examples, _ = tables(train=8, validation=4)
     examples["reference_ids"] = [[target, (target + 2) % 24] for target in examples["target_id"]]
     for seed in range(20):
@@ -88,6 +88,8 @@ def test_released_rule_for_groups_draws_four_negatives_per_pair():
         drawn = {(p.first, p.second) for p in points if p.label == 0}
         assert not drawn & {(2 * i, 2 * i + 3) for i in range(8)}
         assert {text for point in points for text in point[:2]} <= set(range(16))  # its own split
+    validation = [point.label for point in split_points(examples, "validation", 0, rule="released")]
+    assert (validation.count(1), validation.count(0)) == (8, 8)
     paper = split_points(examples, "train", 0)
     assert [point.label for point in paper].count(0) == 16
     assert not {(p.first, p.second) for p in paper if p.label == 0} & {(2 * i, 2 * i + 3) for i in range(8)}
@@ -101,7 +103,7 @@ def test_released_rule_for_labelled_pairs_takes_the_splits_own_non_duplicates():
     points = split_points(twice, "train", 0, rule="released")
     assert [tuple(p) for p in points if p.label == 0] == [(0, 11, 0), (2, 9, 0), (6, 1, 0)]
     assert {tuple(p) for p in points if p.label} == {
-        (0, 1, 1), (0, 0, 1), (0, 5, 1), (2, 3, 1), (2, 2, 1), (4, 5, 1), (4, 4, 1), (6, 7, 1), (6, 6, 1)}
+        (0, 1, 1), (0, 5, 1), (2, 3, 1), (4, 5, 1), (6, 7, 1)}  # and no source with itself
     validation = split_points(twice, "validation", 0, rule="released")
     assert [tuple(p) for p in validation if p.label == 0] == [(8, 5, 0), (10, 3, 0)]
     few = split_points(twice, "train", 0, max_sources=1, rule="released")

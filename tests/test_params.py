@@ -434,7 +434,8 @@ def test_each_track_has_names_of_its_own(sample, track, overrides, decode, lines
 
 @pytest.mark.parametrize(("preset", "place", "value"), [
     ("paper", ("contrast", "sim"), "dot"), ("paper", ("keywords", "train_scores"), "xy"),
-    ("released", ("reconstruction", "weight"), 0.5), ("released", ("keywords", "flip"), "offline")])
+    ("released", ("reconstruction", "weight"), 0.5), ("released", ("keywords", "flip"), "offline"),
+    ("released", ("training", "clip"), None), ("released", ("ianet", "norms"), "separate")])
 def test_a_preset_of_a_single_pgkpr_model_sets_its_switches(sample, preset, place, value):
     content = with_pgkpr(sample)
     content["models"]["pgkpr"]["pgkpr"]["overrides"] = {"preset": preset}

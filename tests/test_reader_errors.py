@@ -278,6 +278,9 @@ def test_parquet_files_that_cannot_be_used(tmp_path):
                                    ("u.parquet.gz", gzip.compress(b"PAR1 no"), "not a readable Parquet file")):
         with pytest.raises(InputError, match=message):
             read(tmp_path, name, content)
+    damaged = parquet(tmp_path, q1=["a"], q2=["b"], dup=[1], zzzz=[1]).read_bytes().replace(b"zzzz", b"\xefzzz")
+    with pytest.raises(InputError, match=r"v\.parquet: not a readable Parquet file"):
+        read(tmp_path, "v.parquet", damaged)
     with pytest.raises(InputError, match="the file has no rows"):
         list(read_rows(dataset(parquet(tmp_path, q1=pa.array([], pa.string()), q2=pa.array([], pa.string()),
                                        dup=pa.array([], pa.int8())))))

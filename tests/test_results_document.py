@@ -397,11 +397,12 @@ def test_the_main_table_of_pgkpr_is_in_the_paper_s_unit(rewriting):
     assert row(text, "**pgkpr (2 seeds)**")[1:3] == ["54.32 ± 1.23", "28.50 ± 3.54"]
     assert row(text, "**lbow**")[1] == "51.00"
     assert row(text, "95 % interval", "50.00 to 60.00")[2] == "–"
-    assert row(text, "*paper: PGKPR*")[1:8] == ["58.89", "45.08", "35.69", "29.23", "60.94", "36.69", "58.16"]
+    assert row(text, "*paper: PGKPR* (!9)")[1:8] == ["58.89", "45.08", "35.69", "29.23", "60.94", "36.69", "58.16"]
     assert row(text, "*paper: PGKPR-ref*")[1:3] == ["58.89 (!4)", "45.07"]
     for name in ("LBOW-gumbel", "PGKPR-PSI+S", "w/o L\\_con"):
         assert row(text, f"*paper: {name}*")
     assert text.count("*paper:") == 5 and "\n(!4) The same as PGKPR's to two decimals" in text
+    assert "\n(!9) In the published scripts" in text
     assert "smaller models, less training" in text and "references are cut to ? words" in text
 
 

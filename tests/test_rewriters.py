@@ -133,6 +133,33 @@ def test_the_transformer_reads_the_plain_words_of_the_source():
     torch.testing.assert_close(built.sums(batch, mask), built.sums(batch | {"x_tags": batch["x_tags"] * 0}, ~mask))
 
 
+@pytest.mark.parametrize("architecture", ["transformer", "ianet"])
+def test_wrapped_sources_have_a_beginning_and_an_end(architecture):
+    plain, ended = (model(architecture, source={"wrapped": wrapped}) for wrapped in (False, True))
+    batch, mask = tagged_batch()
+    mask |= True  # of ianet, the primary sequence is the whole source
+    longer = {**batch, "x_ids": F.pad(F.pad(batch["x_ids"], (1, 0), value=BOS), (0, 1)),
+              "x_lengths": batch["x_lengths"] + 2}
+    longer["x_ids"][torch.arange(5), batch["x_lengths"] + 1] = EOS
+    whole = torch.ones_like(longer["x_ids"], dtype=torch.bool)
+    bias, *found = ended.memory(batch, mask)
+    expected, *others = plain.memory(longer, whole)
+    assert torch.equal(bias, expected)
+    keys = (found, others) if architecture == "transformer" else (found[1:3], others[1:3])
+    for one, other in zip(*keys, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_inner_dropout_falls_on_the_feed_forward_networks_alone():
+    built, (batch, mask) = model("transformer", sizes={"inner_dropout": True, "dropout": 0.5}), tagged_batch()
+    assert built.state_dict().keys() == model("transformer").state_dict().keys()
+    whole = total(built.sums(batch, mask))
+    assert torch.equal(whole, total(model("transformer").sums(batch, mask)))  # none in evaluation
+    for part in built.modules():
+        part.train(isinstance(part, torch.nn.Dropout) and part is not built.embedder.dropout)
+    assert not torch.equal(total(built.sums(batch, mask)), whole)
+
+
 def test_pgkpr_decodes_from_all_states_of_the_perturbed_source():
     built, (batch, mask) = model("pgkpr"), tagged_batch()
     ids, _, real = perturbed(batch["x_ids"], batch["x_tags"], mask, batch["x_lengths"])

@@ -333,6 +333,7 @@ def test_lengths_and_work_are_those_of_the_batches():
 
 FLOPS = [("transformer", {}), ("pgkpr", {}), ("pgkpr", {"contrast": {"neg": "all"}}),
          ("pgkpr", {**NO_CONTRAST, "reconstruction": {"weight": 0.0}}), ("ianet", {}), ("residual_lstm", {}),
+         ("transformer", {"source": {"wrapped": True}}), ("ianet", {"source": {"wrapped": True}}),
          ("residual_lstm", {"residual_lstm": {"attention": False}}), ("latent_bow", {})]
 
 

@@ -249,6 +249,12 @@ def test_first_step_against_adam_written_out():
     assert history.rows[0]["gradient_norm"] > 1e-3  # reported before clipping
 
 
+def test_without_clipping_a_step_is_that_of_a_bound_out_of_reach():
+    rows = [fit(Regression(n=4), Settings(epochs=2, batch_size=4, clip=clip), Memory(), SEED).rows
+            for clip in (None, 1e9, 1e-3)]
+    assert rows[0] == rows[1] != rows[2]
+
+
 def test_each_epoch_takes_every_item_once_in_a_new_seeded_order():
     first, second = Regression(), Regression()
     for task in (first, second):

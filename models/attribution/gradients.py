@@ -91,10 +91,15 @@ Inputs = Mapping[str, Tensor]
 
 
 class Lookup:
-    """The word-embedding look-up, before position and type embeddings and normalisation."""
+    """The word-embedding look-up, before position and type embeddings and normalisation.
 
-    def __init__(self, network: PreTrainedModel) -> None:
-        self.network = network
+    Args:
+        network: what is differentiated.
+        token_types: False: :meth:`run` drops ``token_type_ids``.
+    """
+
+    def __init__(self, network: PreTrainedModel, token_types: bool = True) -> None:
+        self.network, self.token_types = network, token_types
 
     def value(self, inputs: Inputs) -> Tensor:
         """Return the embedding of each piece (B, L, d), without history."""
@@ -115,7 +120,7 @@ class Lookup:
 
         handle = self.network.get_input_embeddings().register_forward_hook(replace)
         try:
-            output = self.network(**inputs)
+            output = self.network(**_seen(inputs, self.token_types))
         finally:
             handle.remove()
         if not used:
@@ -128,10 +133,15 @@ class BlockOutput:
 
     Positions, types and normalisation are thereby applied twice, to a text that the network never saw in
     training: a bug of the released code of PGKPR, kept to reproduce it.
+
+    Args:
+        network: what is differentiated.
+        token_types: False: :meth:`run` drops ``token_type_ids``. The block's own output has them all the same: in
+            the released code the first pass, through the block alone, gets them, and the second one does not.
     """
 
-    def __init__(self, network: PreTrainedModel) -> None:
-        self.network = network
+    def __init__(self, network: PreTrainedModel, token_types: bool = True) -> None:
+        self.network, self.token_types = network, token_types
         self.block = getattr(getattr(network, "base_model", network), "embeddings", None)
         if self.block is None:
             raise ValueError(f"embedding: {type(network).__name__} has no embedding block to take the output of; "
@@ -144,10 +154,14 @@ class BlockOutput:
 
     def run(self, inputs: Inputs, embedding: Tensor) -> Any:
         """Return what the network gives with ``embedding`` (B, L, d) as ``inputs_embeds``."""
-        return self.network(**_without(inputs, "input_ids"), inputs_embeds=embedding)
+        return self.network(**_without(_seen(inputs, self.token_types), "input_ids"), inputs_embeds=embedding)
 
 
 POINTS: dict[str, type[Lookup] | type[BlockOutput]] = {"lookup": Lookup, "block_output": BlockOutput}
+
+
+def _seen(inputs: Inputs, token_types: bool) -> Inputs:
+    return inputs if token_types else _without(inputs, "token_type_ids")
 
 
 def _without(inputs: Inputs, name: str) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""Scores of the words of a pair's source by the gradient of a pair classifier (PGKPR 3.1; METHODS C.2)."""
+"""Scores of the words of a pair's source by the gradient of a pair classifier (PGKPR, section 3; METHODS C.2)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -33,7 +33,7 @@ def word_saliency(classifier: PreTrainedModel, batch: SaliencyBatch | BatchEncod
         argmax_of: for ``argmax_logit``, the class of each ``row`` or, a bug of the released code, of the
             ``first_row``: scores then depend on the batch.
         embedding: ``lookup``, or ``block_output`` fed in again, a bug of the released code.
-        token_types: False drops ``token_type_ids``, a bug of the released code.
+        token_types: False drops ``token_type_ids`` in the pass through the network, a bug of the released code.
         steps: points of the path, for ``integrated_gradients``.
         rows: pairs or points of one forward pass, for ``integrated_gradients``; it bounds the memory.
 
@@ -59,8 +59,8 @@ def word_saliency(classifier: PreTrainedModel, batch: SaliencyBatch | BatchEncod
 def piece_norms(classifier: PreTrainedModel, inputs: Mapping[str, Tensor], target: str = "pos_logit", *,
                 argmax_of: str = "row", embedding: str = "lookup", token_types: bool = True) -> Tensor:
     """Return ||df/de_j||_2 of every word piece, (B, L) float64 on the CPU; arguments as in :func:`word_saliency`."""
-    output, inputs = Output(target, argmax_of), _seen(inputs, token_types)
-    point = POINTS[checked(embedding, POINTS, "embedding")](classifier)
+    output = Output(target, argmax_of)
+    point = POINTS[checked(embedding, POINTS, "embedding")](classifier, token_types)
     with at_rest(classifier):
         leaf = point.value(inputs).requires_grad_()  # (B, L, d)
         logits = point.run(inputs, leaf).logits  # (B, 2)
@@ -78,8 +78,8 @@ def piece_attributions(classifier: PreTrainedModel, batch: SaliencyBatch | Batch
     Arguments as in :func:`word_saliency`.
     """
     batch, output = as_batch(batch), Output(target, argmax_of)
-    inputs = _seen(batch.inputs, token_types)
-    point = POINTS[checked(embedding, POINTS, "embedding")](classifier)
+    inputs = batch.inputs
+    point = POINTS[checked(embedding, POINTS, "embedding")](classifier, token_types)
     reference = batch.reference_ids(getattr(getattr(classifier, "config", None), "pad_token_id", None))
     with at_rest(classifier):
         classes = torch.zeros(len(reference), dtype=torch.int64, device=reference.device)
@@ -91,8 +91,3 @@ def piece_attributions(classifier: PreTrainedModel, batch: SaliencyBatch | Batch
             return found.logits, output.by_logits(found.logits, classes[texts])
 
         return integrated(point, inputs, reference, pull, steps, rows)
-
-
-def _seen(inputs: Mapping[str, Tensor], token_types: bool) -> dict[str, Tensor]:
-    """Return what the classifier gets to see of ``inputs``."""
-    return {name: value for name, value in inputs.items() if token_types or name != "token_type_ids"}

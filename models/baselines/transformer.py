@@ -20,7 +20,7 @@ class PostNormEncoderLayer(EncoderLayer):
         """Transform hidden (M, d); see :class:`EncoderLayer`."""
         heads = places.split(F.linear(hidden, *projection), 3)
         hidden = self.norms[0](added(hidden, self.attention(*heads, bias, places), noise[0]))
-        return self.norms[1](added(hidden, self.narrow(F.relu(self.widen(hidden))), noise[1]))
+        return self.norms[1](added(hidden, self.narrow(self.activation(self.widen(hidden))), noise[1]))
 
 
 class PostNormDecoderLayer(DecoderLayer):

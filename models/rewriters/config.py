@@ -11,7 +11,8 @@ ARCHITECTURES = ("pgkpr", "transformer", "residual_lstm", "latent_bow", "ianet")
 
 # Group by group what a model needs to know of itself; keys and defaults are those of the params block `train_pgkpr`.
 _GROUPS: dict[str, dict[str, Any]] = {
-    "sizes": {"layers": 6, "heads": 8, "width": 512, "feed_forward": 2048, "dropout": 0.1},
+    "sizes": {"layers": 6, "heads": 8, "width": 512, "feed_forward": 2048, "dropout": 0.1, "inner_dropout": False},
+    "source": {"wrapped": False},
     "reconstruction": {"weight": 1.0, "reduction": "token_mean"},
     "contrast": {"weight": 0.1, "temperature": 0.1, "neg": "targets", "sim": "cosine", "order": "pos_sent"},
     "residual_lstm": {"layers": 4, "width": 512, "residual_every": 2, "dropout": 0.1, "attention": True},
@@ -25,7 +26,7 @@ _GROUPS: dict[str, dict[str, Any]] = {
         "gumbel": False,
         "temperature": 0.5,
     },
-    "ianet": {"encoder_layers": 3, "decoder_layers": 4},
+    "ianet": {"encoder_layers": 3, "decoder_layers": 4, "embeddings": "shared", "norms": "shared"},
 }
 
 _CHOICES: dict[tuple[str, str], tuple[str, ...]] = {
@@ -33,6 +34,8 @@ _CHOICES: dict[tuple[str, str], tuple[str, ...]] = {
     ("contrast", "neg"): ("targets", "all"),
     ("contrast", "sim"): ("cosine", "dot"),
     ("contrast", "order"): ("pos_sent", "sent_pos"),
+    ("ianet", "embeddings"): ("shared", "separate"),
+    ("ianet", "norms"): ("shared", "separate"),
 }
 
 
@@ -47,11 +50,12 @@ class RewriterConfig(PretrainedConfig):
         vocab_size: special tokens, tags and words.
         max_words: words of a text that the model reads and was taught; the rest is cut.
         sizes: of a Transformer.
+        source: how its encoders read sources.
         reconstruction: weight and reduction of the reconstruction of tags and keywords (pgkpr).
         contrast: weight and switches of the contrast between sentences (pgkpr).
         residual_lstm: sizes of a residual_lstm.
         latent_bow: sizes and bag of a latent_bow.
-        ianet: layers of an ianet.
+        ianet: layers, embeddings and norms of an ianet.
 
     Raises:
         ValueError: the architecture or a switch is unknown, or a vocabulary of no token.
@@ -65,6 +69,7 @@ class RewriterConfig(PretrainedConfig):
         vocab_size: int = 8000,
         max_words: int = 17,
         sizes: Mapping[str, Any] | None = None,
+        source: Mapping[str, Any] | None = None,
         reconstruction: Mapping[str, Any] | None = None,
         contrast: Mapping[str, Any] | None = None,
         residual_lstm: Mapping[str, Any] | None = None,
@@ -76,6 +81,7 @@ class RewriterConfig(PretrainedConfig):
         self.vocab_size = vocab_size
         self.max_words = max_words
         self.sizes = _GROUPS["sizes"] | dict(sizes or {})
+        self.source = _GROUPS["source"] | dict(source or {})
         self.reconstruction = _GROUPS["reconstruction"] | dict(reconstruction or {})
         self.contrast = _GROUPS["contrast"] | dict(contrast or {})
         self.residual_lstm = _GROUPS["residual_lstm"] | dict(residual_lstm or {})

@@ -1,6 +1,7 @@
 """IANet's aggregation model (Su et al. 2021, Keep the Primary, Rewrite the Secondary; METHODS C.7)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import cast
 
 import numpy as np
 import torch
@@ -11,7 +12,8 @@ from models.attention import Attention, DecoderLayer, DecoderStep
 from models.rewriters.base import Batch
 from models.rewriters.config import RewriterConfig
 from models.rewriters.cost import seq2seq_cost
-from models.rewriters.layers import Decoder, Encoder
+from models.rewriters.layers import Decoder, Embedder, Encoder
+from models.rewriters.sequences import wrapped
 from models.rewriters.special import MASK, PAD
 from models.rewriters.transformer import AttentiveRewriter
 from models.rows import RealTokens
@@ -68,18 +70,21 @@ class AggregationLayer(DecoderLayer):
         heads: of all three attentions.
         feed_forward: width inside the feed-forward network.
         dropout: on attention weights and on what each part adds, in training.
+        activation: inside the feed-forward network.
     """
 
     memories = 2
     additions = 4
 
-    def __init__(self, width: int, heads: int, feed_forward: int, dropout: float) -> None:
+    def __init__(self, width: int, heads: int, feed_forward: int, dropout: float,
+                 activation: Callable[[Tensor], Tensor] = F.relu) -> None:
         nn.Module.__init__(self)
         self.self_attention = Attention(width, heads, dropout)
         self.to_primary = Attention(width, heads, dropout)
         self.to_secondary = Attention(width, heads, dropout)
         self.widen, self.narrow = nn.Linear(width, feed_forward), nn.Linear(feed_forward, width)
         self.self_norm, self.cross_norm, self.joint_norm = (nn.LayerNorm(width) for _ in range(3))
+        self.activation = activation
 
     def to_memories(self) -> list[Attention]:
         """Return the attentions to the primary memory and to the secondary one."""
@@ -89,11 +94,38 @@ class AggregationLayer(DecoderLayer):
         """Transform hidden, the vectors of ``step``, as layer ``number`` of a stack."""
         first = self.additions * number
         hidden = step.added(hidden, step.own(number, self.self_attention, self.self_norm(hidden)), first)
-        queries = self.cross_norm(hidden)
         one, two = (step.added(hidden, step.drawn(number, memory, attention, queries), first + 1 + memory)
-                    for memory, attention in enumerate(self.to_memories()))
+                    for memory, (attention, queries) in enumerate(zip(self.to_memories(), self.asking(hidden),
+                                                                      strict=True)))
         hidden = self.joint_norm(one + two)
-        return step.added(hidden, self.narrow(F.relu(self.widen(hidden))), first + 3)
+        return step.added(hidden, self.narrow(self.activation(self.widen(self.fed(hidden)))), first + 3)
+
+    def asking(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what each attention to a memory reads of hidden."""
+        queries = self.cross_norm(hidden)
+        return queries, queries
+
+    def fed(self, hidden: Tensor) -> Tensor:
+        """Return what the feed-forward network reads of hidden."""
+        return hidden
+
+
+class SeparateNormsLayer(AggregationLayer):
+    """An :class:`AggregationLayer` with the norms of the released code: one before each part, the feed-forward network
+    among them, beside the one of the sum."""
+
+    def __init__(self, width: int, heads: int, feed_forward: int, dropout: float,
+                 activation: Callable[[Tensor], Tensor] = F.relu) -> None:
+        super().__init__(width, heads, feed_forward, dropout, activation)
+        self.secondary_norm, self.forward_norm = (nn.LayerNorm(width) for _ in range(2))
+
+    def asking(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what each attention to a memory reads of hidden."""
+        return self.cross_norm(hidden), self.secondary_norm(hidden)
+
+    def fed(self, hidden: Tensor) -> Tensor:
+        """Return what the feed-forward network reads of hidden."""
+        return self.forward_norm(hidden)
 
 
 class IaNet(AttentiveRewriter):
@@ -101,14 +133,21 @@ class IaNet(AttentiveRewriter):
 
     The mask of a source says which of its words are primary, by paired semantic importance. The primary and the
     secondary sequence are read by encoders of their own, embeddings are shared; the decoder attends to both in every
-    layer. The same model serves IANet+X and IANet+S, which differ in the masks of test sources.
+    layer. The same model serves IANet+X and IANet+S, which differ in the masks of test sources. In the released code
+    each encoder has embeddings of its own (``ianet.embeddings: separate``), its layers other norms (``ianet.norms:
+    separate``), and sequences stand between <s> and </s> (``source.wrapped``).
     """
 
     def __init__(self, config: RewriterConfig) -> None:
         super().__init__(config)
         layers = config.ianet
         self.encoders = nn.ModuleList(Encoder(config.sizes, layers["encoder_layers"]) for _ in range(2))
-        self.decoder = Decoder(config.sizes, AggregationLayer, layers["decoder_layers"])
+        kind = SeparateNormsLayer if layers["norms"] == "separate" else AggregationLayer
+        self.decoder = Decoder(config.sizes, kind, layers["decoder_layers"])
+        if layers["embeddings"] == "separate":
+            sizes = config.sizes
+            self.source_embedders = nn.ModuleList(Embedder(config.vocab_size, sizes["width"], sizes["dropout"])
+                                                  for _ in range(2))
         self.post_init()
 
     @property
@@ -122,18 +161,18 @@ class IaNet(AttentiveRewriter):
         primary = batch["p"] > 0 if "p" in batch else None
         if "primary_real" in batch or primary is None or not torch.equal(primary.to(batch["p"]), batch["p"]):
             return batch
-        return {**batch, **_sequences(batch, primary)}
+        return {**batch, **self._sequences(batch, primary)}
 
     def memory(self, batch: Batch, mask: Tensor | None) -> tuple[Tensor, ...]:
         """Return the memories of the primary and of the secondary sequence."""
         if mask is None:
             raise ValueError("IaNet: give the primary words of the sources, mask (B, L)")
         if "primary_real" not in batch:
-            batch = {**batch, **_sequences(batch, mask)}
+            batch = {**batch, **self._sequences(batch, mask)}
         biases, projected = [], []
         for number, name in enumerate(_SEQUENCES):
             places, bias = self.seen(RealTokens.given(batch, name))
-            states = self.encoders[number](self.embedder, batch[f"{name}_rows"], bias, places)
+            states = self.encoders[number](self._embedder(number), batch[f"{name}_rows"], bias, places)
             biases.append(bias)
             projected += self.decoder.project(number, states, places)
         return (*biases, *projected)
@@ -146,20 +185,28 @@ class IaNet(AttentiveRewriter):
         """Return what each pair costs: both sequences are encoded, and attended to."""
         layers, t = self.config.ianet, words["t"] + 1
         cost = seq2seq_cost(self.config, layers["encoder_layers"], layers["decoder_layers"])
-        primary, secondary = _collapsed_lengths(words["x"], keywords)
+        primary, secondary = (length + 2 * self.config.source["wrapped"]
+                              for length in _collapsed_lengths(words["x"], keywords))
         second_memory = 3 * layers["decoder_layers"] * cost.attention(t, secondary)
         return cost.encoder(primary) + cost.encoder(secondary) + cost.decoder(t, primary) + second_memory
 
+    def _embedder(self, number: int) -> Embedder:
+        """Return the embeddings of what encoder ``number`` reads."""
+        if self.config.ianet["embeddings"] == "shared":
+            return self.embedder
+        return cast(Embedder, self.source_embedders[number])
 
-def _sequences(batch: Batch, primary: Tensor) -> dict[str, Tensor]:
-    """Return both sequences as rows, and their places."""
-    found: dict[str, Tensor] = {}
-    for name, (ids, real) in zip(_SEQUENCES, primary_secondary(batch["x_ids"], primary, batch["x_lengths"]),
-                                 strict=True):
-        tokens = RealTokens(real)
-        found |= {**tokens.named(name), f"{name}_rows": tokens.rows(ids)}
-    return found
-
+    def _sequences(self, batch: Batch, primary: Tensor) -> dict[str, Tensor]:
+        """Return both sequences as rows, and their places."""
+        found: dict[str, Tensor] = {}
+        for name, (ids, real) in zip(_SEQUENCES, primary_secondary(batch["x_ids"], primary, batch["x_lengths"]),
+                                     strict=True):
+            if self.config.source["wrapped"]:
+                ids, lengths = wrapped(ids, real.sum(-1))
+                real = torch.arange(ids.shape[1], device=ids.device) < lengths.unsqueeze(1)
+            tokens = RealTokens(real)
+            found |= {**tokens.named(name), f"{name}_rows": tokens.rows(ids)}
+        return found
 
 
 def _collapsed_lengths(words: np.ndarray, keywords: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

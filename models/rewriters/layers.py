@@ -1,7 +1,7 @@
 """Transformer encoder and decoder, normalised before each part (Vaswani et al. 2017; METHODS C.5)."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -84,14 +84,17 @@ class EncoderLayer(nn.Module):
         heads: of the attention.
         feed_forward: width inside the feed-forward network.
         dropout: on attention weights and on what each part adds, in training.
+        activation: inside the feed-forward network.
     """
 
-    def __init__(self, width: int, heads: int, feed_forward: int, dropout: float) -> None:
+    def __init__(self, width: int, heads: int, feed_forward: int, dropout: float,
+                 activation: Callable[[Tensor], Tensor] = F.relu) -> None:
         super().__init__()
         self.attention = Attention(width, heads, dropout)
         self.widen = nn.Linear(width, feed_forward)
         self.narrow = nn.Linear(feed_forward, width)
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
+        self.activation = activation
 
     def forward(self, hidden: Tensor, projection: Projection, bias: Tensor, places: Heads, noise: Noise) -> Tensor:
         """Transform hidden (M, d), the rows of ``places``, of which ``bias`` hides padding.
@@ -105,14 +108,15 @@ class EncoderLayer(nn.Module):
         """
         heads = places.split(F.linear(self.norms[0](hidden), *projection), 3)
         hidden = added(hidden, self.attention(*heads, bias, places), noise[0])
-        return added(hidden, self.narrow(F.relu(self.widen(self.norms[1](hidden)))), noise[1])
+        return added(hidden, self.narrow(self.activation(self.widen(self.norms[1](hidden)))), noise[1])
 
 
 class Encoder(nn.Module):
     """A stack of encoder layers with a final norm.
 
     Args:
-        sizes: the block ``sizes``: ``width``, ``heads``, ``feed_forward``, ``dropout`` and ``layers``.
+        sizes: the block ``sizes``: ``width``, ``heads``, ``feed_forward``, ``dropout``, ``layers`` and perhaps
+            ``inner_dropout``.
         layers: so many instead.
     """
 
@@ -198,9 +202,13 @@ class Decoder(nn.Module):
         return made() if cache is None else cache.once(made)
 
 
-def layer_sizes(sizes: Mapping[str, Any]) -> tuple[int, int, int, float]:
-    """Return width, heads, feed-forward width and dropout of each layer, of the block ``sizes``."""
-    return sizes["width"], sizes["heads"], sizes["feed_forward"], sizes["dropout"]
+def layer_sizes(sizes: Mapping[str, Any]) -> tuple[int, int, int, float, Callable[[Tensor], Tensor]]:
+    """Return width, heads, feed-forward width, dropout and activation of a layer, of the block ``sizes``.
+
+    The activation is ReLU, with ``inner_dropout`` followed by dropout.
+    """
+    inner = nn.Sequential(nn.ReLU(), nn.Dropout(sizes["dropout"])) if sizes.get("inner_dropout") else F.relu
+    return sizes["width"], sizes["heads"], sizes["feed_forward"], sizes["dropout"], inner
 
 
 def token_nll(output: nn.Linear, states: Tensor, targets: Tensor, ignored: int, reduction: str = "sum") -> Tensor:

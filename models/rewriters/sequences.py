@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from models.rewriters.special import BOS, EOS, IGNORE, NOK, PAD, SEP
 
@@ -114,6 +115,21 @@ def counterpart(ids: Tensor, tags: Tensor, lengths: Tensor, order: str,
     words, labels = (part.gather(1, frame.source) for part in (ids, tags))
     tags_here = frame.first if order == "pos_sent" else frame.second
     return _filled(frame, torch.where(tags_here, labels, words)), frame.real
+
+
+def wrapped(ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """Return ``<s> words </s>`` of each text (B, L + 2), padded at the right, and the lengths of these (B,).
+
+    >>> wrapped(torch.tensor([[21, 22], [23, 0]]), torch.tensor([2, 1]))
+    (tensor([[ 2, 21, 22,  3],
+            [ 2, 23,  3,  0]]), tensor([4, 3]))
+
+    Args:
+        ids: words (B, L), padded at the right.
+        lengths: words of each text (B,).
+    """
+    longer = F.pad(F.pad(ids, (1, 0), value=BOS), (0, 1), value=PAD)
+    return longer.scatter(1, lengths.unsqueeze(1) + 1, EOS), lengths + 2
 
 
 def _frame(lengths: Tensor, width: int | None) -> _Frame:

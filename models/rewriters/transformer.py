@@ -13,6 +13,7 @@ from models.rewriters.base import Batch, Rewriter
 from models.rewriters.config import RewriterConfig
 from models.rewriters.cost import seq2seq_cost
 from models.rewriters.layers import Decoder, Embedder, Encoder, token_nll
+from models.rewriters.sequences import wrapped
 from models.rewriters.special import BOS, PAD
 from models.rows import RealTokens
 
@@ -92,7 +93,8 @@ class TransformerRewriter(AttentiveRewriter):
 class PlainTransformer(TransformerRewriter):
     """The Transformer baseline: the encoder reads the words of the source, nothing else (METHODS C.7).
 
-    It differs from PGKPR without both of its losses in this input.
+    It differs from PGKPR without both of its losses in this input. With ``source.wrapped`` it reads them between <s>
+    and </s>, as the released code has it.
     """
 
     def __init__(self, config: RewriterConfig) -> None:
@@ -103,17 +105,18 @@ class PlainTransformer(TransformerRewriter):
         """Return ``batch`` with the places of the words of sources and targets."""
         if "x_real" in batch:
             return batch
-        lengths = batch["x_lengths"]
-        longest = torch.arange(int(lengths.max()), device=lengths.device)
-        return {**super().planned(batch), **RealTokens(longest < lengths.unsqueeze(1)).named("x")}
+        ids, lengths = batch["x_ids"], batch["x_lengths"]
+        if self.config.source["wrapped"]:
+            ids, lengths = wrapped(ids, lengths)
+        tokens = RealTokens(torch.arange(int(lengths.max()), device=lengths.device) < lengths.unsqueeze(1))
+        rows = tokens.rows(ids[:, :tokens.real.shape[1]])
+        return {**super().planned(batch), **tokens.named("x"), "x_rows": rows}
 
     def memory(self, batch: Batch, mask: Tensor | None) -> tuple[Tensor, ...]:
         """Return the memory of the source's words; ``mask`` is not read."""
         batch = self.planned(batch)
-        tokens = RealTokens.given(batch, "x")
-        ids = tokens.rows(batch["x_ids"][:, :tokens.real.shape[1]])
-        seen = self.seen(tokens)
-        return self.remembered(self.encode(ids, *seen), *seen)
+        seen = self.seen(RealTokens.given(batch, "x"))
+        return self.remembered(self.encode(batch["x_rows"], *seen), *seen)
 
     def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
         """Return the sum of the generation loss."""
@@ -122,5 +125,5 @@ class PlainTransformer(TransformerRewriter):
 
     def training_flops(self, words: Mapping[str, np.ndarray], keywords: np.ndarray) -> np.ndarray:
         """Return what each pair costs."""
-        cost, x = seq2seq_cost(self.config), words["x"]
+        cost, x = seq2seq_cost(self.config), words["x"] + 2 * self.config.source["wrapped"]
         return cost.encoder(x) + cost.decoder(words["t"] + 1, x)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, TypeVar
 
 import numpy as np
@@ -197,7 +197,8 @@ class _Loop:
             group["lr"] = rate * factor
         sums = self._accumulate(Step(state.step, self.total, state.epoch, batch), loaded)
         self.gradients.add()
-        norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.settings.clip)
+        clip = self.settings.clip
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, inf if clip is None else clip)
         self.optimiser.step()
         self._count(batch, sums, norm)
         state.speed.add(len(batch), time.perf_counter() - started,

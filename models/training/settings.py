@@ -36,7 +36,7 @@ class Settings:
         compile: see :func:`models.training.loop.compiled`.
         bucket: batches of items of similar length, drawn anew each epoch; the task needs ``lengths()``.
         prefetch: micro-batches that a thread loads ahead of the one in work; 0 loads each when it is due.
-        clip: largest norm of the accumulated gradient, over all groups together.
+        clip: largest norm of the accumulated gradient, over all groups together; None clips nothing.
         patience: epochs in a row without a better validation result that end the training; None for never.
         patience_from: patience counts epochs that end at this optimiser step or later (end of annealing).
         select: the best epoch is the one with the best first criterion; the next ones break its ties, and
@@ -56,7 +56,7 @@ class Settings:
     compile: bool = False
     bucket: bool = False
     prefetch: int = 2
-    clip: float = 1.0
+    clip: float | None = 1.0
     patience: int | None = None
     patience_from: int = 0
     select: tuple[Criterion, ...] = (Criterion(),)
@@ -81,8 +81,8 @@ class Settings:
         for name, words in _WORDS.items():
             if (found := getattr(self, name)) not in words:
                 raise ValueError(f"{name} must be {' or '.join(map(repr, words))}, found {found!r}")
-        if not (isfinite(self.clip) and self.clip > 0) or not self.select:
-            raise ValueError("clip must be a positive number and select must name a criterion")
+        if (self.clip is not None and not (isfinite(self.clip) and self.clip > 0)) or not self.select:
+            raise ValueError("clip must be a positive number, or None, and select must name a criterion")
 
     def steps_per_epoch(self, n_train: int) -> int:
         """Return the number of optimiser steps of one epoch over ``n_train`` items."""

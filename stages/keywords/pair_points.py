@@ -10,9 +10,13 @@ from stages.runtime.errors import InputError
 from stages.runtime.seeds import generator
 
 STAGE = "pair_classifier"
-_NEGATIVES = {"random2": "each source with two random other targets",
-              "released": "pairs labelled as different or, where texts come in groups, each source with four random "
-                          "other targets"}
+# Random negatives of each pair of a split, where the released code draws any.
+_RELEASED = {"train": 4, "validation": 2}
+_POINTS = {"random2": "Positive are the pairs and each source with itself; negative: each source with two random other "
+                      "targets.",
+           "released": "Where pairs were labelled, they are positive, and those labelled as different negative. Where "
+                       "texts come in\n  groups, the pairs and each source with itself are positive; negative: each "
+                       "source with four random other targets,\n  in validation with two."}
 
 
 def split_points(examples: pd.DataFrame, split: str, seed: int, max_sources: int | None = None,
@@ -26,8 +30,9 @@ def split_points(examples: pd.DataFrame, split: str, seed: int, max_sources: int
         max_sources: keep a seeded sample of so many pairs.
         rule: ``random2``: two random targets as negatives of each pair. ``released``: the released code's,
             which are the data set's own non-duplicates where pairs were labelled (negatives of origin
-            ``labelled``), and four random ones where texts come in groups (several references). The released
-            code draws the former from all rows, later test sentences among them; here they are the split's own.
+            ``labelled``; no source then stands beside itself), and where texts come in groups (several references)
+            four random ones, in validation two. The released code draws the former from all rows, later test
+            sentences among them; here they are the split's own.
 
     Raises:
         InputError: the split holds too few pairs to draw a negative from, or nothing that the rule needs.
@@ -43,7 +48,7 @@ def split_points(examples: pd.DataFrame, split: str, seed: int, max_sources: int
                          f"more data.")
     if rule == "released" and (different := _labelled_different(mine, pairs)):
         return labelled_points(pairs, different)
-    negatives = 4 if rule == "released" and _grouped(mine, split) else 2
+    negatives = _RELEASED[split] if rule == "released" and _grouped(mine, split) else 2
     try:
         return pair_points(pairs, generator(seed, STAGE, "negatives", split), negatives, _references(mine))
     except ValueError as error:
@@ -89,8 +94,8 @@ Says whether two sentences mean the same (class 1, `paraphrase`) or not (class 0
 gradients: the norm of the gradient of the positive logit by a source word's embedding is the word's keyword score.
 
 - Encoder at the start: {encoder["name"]} (version {encoder["version"]}, sha256 {encoder["sha256"]})
-- Training points: {metrics["training_points"]}, of which {metrics["training_negatives"]} negative. Positive are the
-  pairs and each source with itself; negative: {_NEGATIVES[values["stage1_neg"]]}.
+- Training points: {metrics["training_points"]}, of which {metrics["training_negatives"]} negative.
+  {_POINTS[values["stage1_neg"]]}
 - Validation accuracy {metrics["validation_accuracy"]:.4f}, cross-entropy {metrics["validation_loss"]:.4f} nats, on
   {metrics["validation_points"]} points made likewise, epoch {metrics["best_epoch"]} of {values["epochs"]}
 

@@ -290,7 +290,8 @@ class Attribution(Switches):
         "row", description="first_row: the class of the batch's first row for all, a bug of the released code")
     embedding: Literal["lookup", "block_output"] = Field(
         "lookup", description="block_output: the embedding block's output fed in again, a bug of the released code")
-    token_types: bool = Field(True, description="false: segments are not told apart, a bug of the released code")
+    token_types: bool = Field(True, description="false: the pass that is differentiated does not tell segments apart, "
+                                                "a bug of the released code")
     normalisation: Literal["minmax", "max", "sum"] = "minmax"
     modes: list[Literal["xx", "xy"]] = ["xx", "xy"]
     steps: int = Field(32, ge=1, description="integrated_gradients and siamese: points of the path")

@@ -73,6 +73,19 @@ class Sizes(Block):
         return self
 
 
+class RewriterSizes(Sizes):
+    """Sizes of the Transformers of this track."""
+
+    inner_dropout: bool = Field(False, description="dropout inside the feed-forward networks too, as in the released "
+                                                   "code")
+
+
+class Source(Block):
+    """How the encoders of `transformer` and `ianet` read a source; what `pgkpr` reads is always wrapped."""
+
+    wrapped: bool = Field(False, description="between <s> and </s>, as in the released code")
+
+
 class ResidualLstm(Block):
     """Residual-LSTM (Prakash et al. 2016; METHODS C.7)."""
 
@@ -102,6 +115,11 @@ class IaNet(Block):
 
     encoder_layers: int = Field(3, ge=1, description="of each of the two encoders")
     decoder_layers: int = Field(4, ge=1)
+    embeddings: Literal["shared", "separate"] = Field("shared", description="separate: of each encoder, and of the "
+                                                                            "decoder, as in the released code")
+    norms: Literal["shared", "separate"] = Field("shared", description="separate: one before each attention to a "
+                                                                       "sequence and one before the feed-forward "
+                                                                       "network, as in the released code")
 
 
 class PgkprTraining(Block):
@@ -118,7 +136,8 @@ class PgkprTraining(Block):
     eps: float = Field(1e-9, gt=0)
     warmup: float = Field(0.0, ge=0, lt=1, description="share of all steps")
     schedule: Literal["constant", "linear"] = "constant"
-    clip: float = Field(1.0, gt=0)
+    clip: float | None = Field(1.0, gt=0, description="largest norm of a step's gradient; null: any, as in the "
+                                                      "released code")
     precision: Literal["fp32", "bf16"] = "fp32"
     compile: bool = Field(False, description="layers by torch.compile: other rounding; needs a C++ compiler, on "
                                              "a GPU Triton")
@@ -132,7 +151,11 @@ _PRESETS: dict[str, dict[str, Any]] = {
               "contrast": {"weight": 0.1, "neg": "all", "sim": "dot", "order": "sent_pos"}},
     "released": {"keywords": {"train_scores": "both", "flip": "offline", "mark_all": True},
                  "reconstruction": {"weight": 0.5, "reduction": "token_mean"},
-                 "contrast": {"weight": 0.01, "neg": "targets", "sim": "cosine", "order": "pos_sent"}},
+                 "contrast": {"weight": 0.01, "neg": "targets", "sim": "cosine", "order": "pos_sent"},
+                 "sizes": {"inner_dropout": True},
+                 "source": {"wrapped": True},
+                 "ianet": {"embeddings": "separate", "norms": "separate"},
+                 "training": {"clip": None, "bucket": False}},
 }
 
 
@@ -143,12 +166,13 @@ class TrainPgkpr(Switches):
 
     preset: Literal["paper", "released"] | None = Field(
         None, description="sets the switches of keywords, reconstruction and contrast as the text, or the code, has "
-                          "them (Quora; for MSCOCO give the weights)")
+                          "them (Quora; for MSCOCO give the weights); released: those of networks and training too")
     architecture: Architecture = "pgkpr"
     keywords: KeywordInput = KeywordInput()
     reconstruction: Reconstruction = Reconstruction()
     contrast: PairContrast = PairContrast()
-    sizes: Sizes = Sizes()
+    sizes: RewriterSizes = RewriterSizes()
+    source: Source = Source()
     residual_lstm: ResidualLstm = ResidualLstm()
     latent_bow: LatentBow = LatentBow()
     ianet: IaNet = IaNet()

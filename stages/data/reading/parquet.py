@@ -36,7 +36,7 @@ def read_parquet(path: Path, maker: RowMaker) -> Iterator[RawRow]:
                     batch.validate(full=True)
                     yield from _rows(batch, done, maker)
                     done += batch.num_rows
-        except (pa.ArrowInvalid, OSError) as error:
+        except (pa.ArrowInvalid, OSError, UnicodeDecodeError) as error:   # the last of a damaged name of a column
             raise InputError(f"{path}: not a readable Parquet file ({error}). Fetch it again.") from error
 
 

@@ -5,8 +5,8 @@ import pyarrow as pa
 from stages.artifacts.schemas import STRINGS, TableSchema
 
 ATTRIBUTION = TableSchema(
-    "attribution", "Saliency of each word under the pair classifier or a Siamese encoder (PGKPR 3.1): of sources, and "
-    "of every text where it names keywords.",
+    "attribution", "Saliency of each word under the pair classifier or a Siamese encoder (PGKPR, section 3): of "
+    "sources, and of every text where it names keywords.",
     ("text_id", "mode", "pair"), (
         ("text_id", pa.int64(), "text whose words are scored"),
         ("mode", pa.string(), "xx: the text paired with itself; xy: paired with a target"),

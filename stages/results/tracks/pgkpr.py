@@ -40,8 +40,8 @@ _TABLES = (
     VARIETY,
 )
 # Groups of ``train_pgkpr`` by the architecture that reads them; an architecture that is not here has its own.
-_READ_BY = {"pgkpr": ("keywords", "reconstruction", "contrast", "sizes"), "transformer": ("sizes",),
-            "ianet": ("sizes", "ianet")}
+_READ_BY = {"pgkpr": ("keywords", "reconstruction", "contrast", "sizes"), "transformer": ("sizes", "source"),
+            "ianet": ("sizes", "source", "ianet")}
 _READS_KEYWORDS = ("pgkpr", "ianet")
 # By what they choose keywords, and what a model reads for that where its run says nothing; others are read as they are.
 _OWN = {"pgkpr": "attribution", "ianet": "psi"}
