@@ -106,7 +106,7 @@ def frozen_vectors(texts: list[str], source: str, device: str, max_length: int,
     """
     resolved = resolve_encoder(source)
     encoder, loaded = load_encoder(resolved.location, pretrained=resolved.pretrained)
-    tokenizer = cast(PreTrainedTokenizerBase, loaded)  # None is for encoders that begin without one
+    tokenizer = cast(PreTrainedTokenizerBase, loaded)  # None is for no source
     nn.Module.to(encoder.eval(), device)
     longest = min(int(tokenizer.model_max_length), max_length)
     vectors = np.empty((len(texts), encoder.config.hidden_size), dtype=np.float32)
