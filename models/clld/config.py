@@ -20,6 +20,7 @@ _GROUPS: dict[str, dict[str, Any]] = {
         "form": "product",
         "projection": 128,
         "vectors": "head",
+        "tokens": 32,
         "dropouts": (),
         "base_temperature": None,
     },
@@ -68,6 +69,7 @@ class ClldConfig(PretrainedConfig):
             which is the cross-entropy's, the contrast having 1 - lambda; ``temperature``, None for the paper's;
             ``form``, of :func:`models.losses.label_distance_contrast`;
             ``projection``, width of the head; ``vectors``, contrasted as they leave the ``head`` or as ``pooled``;
+            ``tokens``, how many of a text's first tokens a contrast of tokens reads, special ones included;
             ``dropouts``, rates of the encoder in further views, one view each, in place of the second one (SupCL-Seq:
             0.0, 0.05, 0.2); ``base_temperature``, see :func:`models.losses.batches`.
         distance: the label distance matrix: ``kind``, ``tau``, ``pairs`` (of class indices), ``given`` (all of it, as N
@@ -159,6 +161,11 @@ class ClldConfig(PretrainedConfig):
         if most is not None and 1 + len(self.contrast["dropouts"]) > most:
             problems.append(f"contrast.dropouts has several rates, expected at most {most - 1} with {most} views "
                             f"({kind})")
+        if most is not None and CONTRASTS[kind].reads_tokens:
+            problems += [f"contrast.kind {kind} compares states of tokens, and {found}" for found, so in (
+                ("a TextCNN has none", self.architecture == "textcnn"),
+                ("pool: pooler leaves none; set it to cls or mean", self.pool == "pooler"),
+                ("contrast.dropouts are for contrasts of texts", bool(self.contrast["dropouts"]))) if so]
         if not all(0 <= rate < 1 for rate in (self.dropout, *self.contrast["dropouts"])):
             problems.append("dropout and contrast.dropouts must be in [0, 1)")
         if problems:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from models.losses import label_distance_contrast, supervised_contrast, twin_contrast
+from models.losses import label_distance_contrast, supervised_contrast, token_contrast, twin_contrast
 
 if TYPE_CHECKING:
     from models.clld.config import ClldConfig
@@ -26,12 +26,14 @@ class Contrast:
         temperature: of its paper, where the configuration has None.
         reads_distance: it reads a label distance matrix, which the model then has as its buffer ``ldm``.
         views: at most so many; None for any number.
+        reads_tokens: its vectors are those of the first tokens of each view, joined; which needs an encoder.
     """
 
     loss: Callable[["ClldConfig", Tensor, Tensor, Tensor | None], Tensor]
     temperature: float
     reads_distance: bool = False
     views: int | None = None
+    reads_tokens: bool = False
 
 
 def _label_distance(config: "ClldConfig", vectors: Tensor, classes: Tensor, ldm: Tensor | None) -> Tensor:
@@ -48,8 +50,14 @@ def _twin(config: "ClldConfig", vectors: Tensor, classes: Tensor, ldm: Tensor | 
     return twin_contrast(vectors, config.contrast_temperature)
 
 
+def _tokens(config: "ClldConfig", vectors: Tensor, classes: Tensor, ldm: Tensor | None) -> Tensor:
+    tokens = vectors.unflatten(1, (config.contrast["tokens"], -1))  # (V M, T, dproj)
+    return token_contrast(tokens, classes, config.contrast_temperature)
+
+
 CONTRASTS: dict[str, Contrast] = {
     "label_distance": Contrast(_label_distance, temperature=1.0, reads_distance=True),
     "supervised": Contrast(_supervised, temperature=0.05),  # SupCL-Seq
+    "tokens": Contrast(_tokens, temperature=0.07, views=2, reads_tokens=True),  # FastFit
     "twin": Contrast(_twin, temperature=0.05, views=2),  # SimCSE
 }

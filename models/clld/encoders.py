@@ -10,7 +10,7 @@ from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedMode
 
 from models.bert import library_pass
 from models.clld.textcnn import TextCnn
-from models.encoders import embed, load_encoder
+from models.encoders import embed, load_encoder, pool
 from models.encoders import encode as encoder_states
 
 _DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
@@ -84,6 +84,20 @@ def encode(encoder: nn.Module, input_ids: Tensor, attention_mask: Tensor, poolin
     if library_pass(encoder) is None:
         return pooler(encoder_states(encoder, input_ids, attention_mask))
     return encoder(input_ids=input_ids, attention_mask=attention_mask.long()).pooler_output
+
+
+def encode_with_tokens(encoder: nn.Module, input_ids: Tensor, attention_mask: Tensor,
+                       pooling: str) -> tuple[Tensor, Tensor]:
+    """Return one vector per text (B, d), as :func:`encode` does, and the states of its tokens (B, L, d).
+
+    Args:
+        encoder: an encoder of the library.
+        input_ids: tokens (B, L), padded at the right.
+        attention_mask: True or 1 for real tokens (B, L).
+        pooling: ``cls`` or ``mean``.
+    """
+    states = encoder_states(encoder, input_ids, attention_mask)
+    return pool(states, attention_mask, pooling), states  # type: ignore[arg-type]
 
 
 @contextmanager

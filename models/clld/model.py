@@ -5,12 +5,13 @@ from typing import Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers import PreTrainedModel
 from transformers import initialization as init
 
 from models.clld.config import ClldConfig
 from models.clld.contrasts import CONTRASTS
-from models.clld.encoders import build_encoder, dropout_rate, encode
+from models.clld.encoders import build_encoder, dropout_rate, encode, encode_with_tokens
 from models.clld.label_distance import given_distance, static_tau_all, static_tau_pairs, uniform_distance
 from models.clld.textcnn import PAD, TextCnn
 
@@ -21,7 +22,8 @@ class Views:
 
     Attributes:
         logits: of the classes (M, N): first views; (V M, N) with ``ce_views: both``, all first views before the others.
-        vectors: to be contrasted (V M, dproj), in that order too; None for CT.
+        vectors: to be contrasted (V M, dproj), in that order too; of a contrast of T tokens (V M, T dproj), with
+            zeros for those that a text lacks; None for CT.
     """
 
     logits: Tensor
@@ -131,6 +133,9 @@ class ClldModel(PreTrainedModel):
         config, count = self.config, len(input_ids)
         if config.views == 1:
             return Views(self(input_ids, attention_mask), None)
+        if config.contrasts and CONTRASTS[config.contrast["kind"]].reads_tokens:
+            h, vectors = self._token_views(input_ids, attention_mask)
+            return Views(self.classify(h if config.ce_views == "both" else h[:count]), vectors)
         h = self._views(input_ids, attention_mask)  # (V M, d)
         if not config.contrasts:
             return Views(self.classify(h), None)
@@ -149,6 +154,14 @@ class ClldModel(PreTrainedModel):
             with dropout_rate(self.encoder, rate):
                 views.append(self.encode(input_ids, attention_mask))
         return torch.cat(views)
+
+    def _token_views(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Vectors of two views (2 M, d), and those of their first T tokens behind the head, joined (2 M, T dproj)."""
+        count, mask = self.config.contrast["tokens"], attention_mask.repeat(2, 1) != 0
+        h, states = encode_with_tokens(self.encoder, input_ids.repeat(2, 1), mask, self.config.pool)
+        assert self.head is not None  # from __init__
+        tokens = self.head(states[:, :count]).masked_fill(~mask[:, :count].unsqueeze(-1), 0.0)
+        return h, F.pad(tokens, (0, 0, 0, count - tokens.shape[1])).flatten(1)
 
 
 def first_distance(config: ClldConfig) -> Tensor:

@@ -8,6 +8,8 @@ from models.losses.batches import (
     positive_pairs,
     rescaled_cosine,
     supervised_contrast,
+    token_contrast,
+    token_similarity,
     twin_contrast,
 )
 from models.losses.candidates import MULTI_NEG, instance_contrast, keyword_contrast, mahalanobis_contrast
@@ -35,5 +37,7 @@ __all__ = [
     "positive_pairs",
     "rescaled_cosine",
     "supervised_contrast",
+    "token_contrast",
+    "token_similarity",
     "twin_contrast",
 ]

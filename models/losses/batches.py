@@ -189,6 +189,63 @@ def supervised_contrast(h: Tensor, labels: Tensor, temperature: float = 0.05,
     return factor * masked_mean(-mean_log_q, counts > 0)
 
 
+def token_similarity(tokens: Tensor) -> Tensor:
+    """How well the tokens of each text are found among those of each other, in [-1, 1] (K, K).
+
+    In words: each token of text i takes the largest cosine that it has to a token of text j; of these the mean over
+    the tokens of text i. It is not symmetric. FastFit takes the sum, ColBERT's; the mean does not grow with a text.
+
+    Args:
+        tokens: vectors of tokens (K, T, d); a vector of zeros is no token.
+
+    References:
+        FastFit (Yehudai and Bandel 2024), after ColBERT (Khattab and Zaharia 2020).
+
+    Degenerate batches:
+        A text without a token has similarity 0 to all, and all to it.
+
+    Example:
+        >>> token_similarity(torch.tensor([[[1.0, 0.0], [0.0, 1.0]], [[0.0, 2.0], [0.0, 0.0]]]))
+        tensor([[1.0000, 0.5000],
+                [1.0000, 1.0000]])
+    """
+    (tokens,) = at_least_float32(tokens)
+    there = tokens.detach().ne(0).any(-1)  # (K, T)
+    unit = F.normalize(tokens, dim=-1)
+    with torch.autocast(tokens.device.type, enabled=False):
+        cosines = (unit.flatten(0, 1) @ unit.flatten(0, 1).t()).unflatten(1, there.shape)  # (K T, K, T)
+    best = cosines.masked_fill(~there, -2.0).amax(-1).unflatten(0, there.shape)  # (K, T, K)
+    both = there.unsqueeze(-1) & there.any(-1)  # a token, and a text that has any
+    return best.masked_fill(~both, 0.0).sum(1) / there.sum(1, keepdim=True).clamp(min=1)
+
+
+def token_contrast(tokens: Tensor, labels: Tensor, temperature: float = 0.07) -> Tensor:
+    """Supervised contrast of texts that are compared token by token, the mean over vectors.
+
+    In words: :func:`supervised_contrast` with the similarity of :func:`token_similarity` in the place of the cosine of
+    one vector, so that two texts may be near by a few words that tell their classes apart from many kindred ones.
+
+    Args:
+        tokens: vectors of tokens of all views (V M, T, d), views one behind the other; zeros are no token.
+        labels: class of each view of a text (V M,).
+        temperature: 0.07 in FastFit.
+
+    Returns:
+        A scalar. In float32 for half precision, under autocast too.
+
+    References:
+        FastFit (Yehudai and Bandel 2024). It contrasts texts with the names of their classes too, and answers with the
+        nearest of these; here texts alone, beside a classifier, in the weights of CLLD eq. 9 (ours; METHODS F).
+
+    Degenerate batches:
+        As of :func:`supervised_contrast`.
+    """
+    if len(tokens) < 2:
+        return 0.0 * at_least_float32(tokens)[0].sum()
+    mean_log_q, counts = log_share_of_positives(token_similarity(tokens) / temperature, positive_pairs(labels))
+    return masked_mean(-mean_log_q, counts > 0)
+
+
 Form = Literal["product", "weight"]
 FORMS: tuple[Form, ...] = ("product", "weight")
 _SHORTEST = 1e-8  # xi of eq. 4: a zero vector has cosine 0 to everything

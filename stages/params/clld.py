@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from stages.params.root import Params
 
 # Rows of the results table; the published names are in stages.tracks.clld.rows.
-Contrast = Literal["none", "uniform", "static_tau_pairs", "static_tau_all", "given", "adaptive", "supcl_seq", "simcse"]
+Contrast = Literal["none", "uniform", "static_tau_pairs", "static_tau_all", "given", "adaptive", "supcl_seq", "simcse",
+                   "fastfit"]
 Decay = Annotated[float, Field(ge=0, lt=1)]
 # A file that always exists, for DVC to watch where a model takes its pairs from no other.
 NO_PAIRS = "models/clld/label_distance.py"
@@ -28,7 +29,7 @@ class Contrasting(Block):
     weight: float = Field(0.5, ge=0, le=1, description="lambda, the weight of the cross-entropy; the contrast has the "
                                                        "rest")
     temperature: float | None = Field(None, gt=0, description="null: that of its paper (CLLD has none, which is 1; "
-                                                              "supcl_seq and simcse 0.05)")
+                                                              "supcl_seq and simcse 0.05, fastfit 0.07)")
     form: Literal["product", "weight"] = Field("product", description="how a label distance d enters the softmax: "
                                                "exp(d sim / t), literal, or d exp(sim / t), where it leaves a pair's "
                                                "own class a share at any temperature")
@@ -36,6 +37,8 @@ class Contrasting(Block):
     vectors: Literal["head", "pooled"] | None = Field(None, description="what is contrasted: what leaves the head, or "
                                                                         "what enters it. null: pooled for supcl_seq, "
                                                                         "head for the others")
+    tokens: int = Field(32, ge=1, description="fastfit: first tokens of a text that are compared, special ones "
+                                              "included; memory grows with their square")
     dropouts: list[Decay] | None = Field(None, description="supcl_seq, simcse: rates of the further views. null: those "
                                                            "of its paper (supcl_seq 0, 0.05 and 0.2)")
 
@@ -147,7 +150,7 @@ class ClldModel(Block):
                                 description="textcnn, or what `encoder.source` takes; null: the project's encoder")
     contrast: Contrast = Field("none", description="none: CT; uniform: CT+CL; static_tau_pairs and static_tau_all: "
                                                    "CT+CLSLED; given: distances from a file; adaptive: CT+CLALD; "
-                                                   "supcl_seq; simcse")
+                                                   "supcl_seq; simcse; fastfit, which compares tokens")
     pairs: list[Annotated[list[str], Field(min_length=1)]] | None = Field(
         None, min_length=1, description="static_tau_pairs: groups of class names, or of patterns such as comp.*; all "
                                         "pairs within a group are tau apart")
@@ -264,6 +267,11 @@ def _unfit_settings(name: str, model: ClldModel, settings: TrainClld) -> list[st
     if model.contrast == "given" and settings.distance.source is None:
         return [f"models.clld.{name}: contrast given needs distance.source, the file of its label distances; write "
                 f"overrides: {{distance: {{source: \"path:FILE\"}}}}"]
+    if model.contrast == "fastfit":
+        wrong = ("a TextCNN has none; give it an encoder" if model.encoder == "textcnn" else
+                 "pool: pooler leaves none; set pool to cls or mean" if settings.pool == "pooler" else None)
+        if wrong is not None:
+            return [f"models.clld.{name}: contrast fastfit compares states of tokens, and {wrong}"]
     if model.contrast == "none" or settings.contrast.weight == 1 or settings.training.batch_size > 1:
         return []
     return [f"models.clld.{name}: training.batch_size of 1 leaves the contrast nothing but the two views of a text; "

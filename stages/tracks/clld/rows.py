@@ -13,13 +13,13 @@ TEXTCNN = "textcnn"
 # As published (CLLD Table III), and the further rows of METHODS D.3.
 LABELS = {"none": "CT", "uniform": "CT+CL", "static_tau_pairs": "CT+CLSLED", "static_tau_all": "CT+CLSLED (all pairs)",
           "given": "CT, given distances", "adaptive": "CT+CLALD", "supcl_seq": "SupCL-Seq",
-          "simcse": "CT+SimCSE"}
+          "simcse": "CT+SimCSE", "fastfit": "CT+FastFit"}
 # CT whose cross-entropy reads two views: the time that a contrast takes, without one.
 TWO_VIEWS = "two_views"
 _NAMES = {**LABELS, TWO_VIEWS: "CT, two views"}
 # Of the further views of SupCL-Seq (Sedghamiz et al. 2021).
 SUPCL_SEQ_DROPOUTS = (0.0, 0.05, 0.2)
-_KINDS = {"none": "none", "supcl_seq": "supervised", "simcse": "twin"}
+_KINDS = {"none": "none", "supcl_seq": "supervised", "simcse": "twin", "fastfit": "tokens"}
 
 
 def source_of(params: "Params | Validated", name: str) -> str:
@@ -51,10 +51,11 @@ def contrast_group(contrast: str, values: dict[str, Any]) -> dict[str, Any]:
     """
     own = SUPCL_SEQ_DROPOUTS if contrast == "supcl_seq" else ()
     vectors = values["vectors"] or ("pooled" if contrast == "supcl_seq" else "head")
+    vectors = "head" if contrast == "fastfit" else vectors  # of each token
     further = contrast in ("supcl_seq", "simcse")
     dropouts = (own if values["dropouts"] is None else values["dropouts"]) if further else ()
     return {"kind": _KINDS.get(contrast, "label_distance"), "weight": values["weight"],
-            **{name: values[name] for name in ("temperature", "form", "projection")}, "vectors": vectors,
+            **{name: values[name] for name in ("temperature", "form", "projection", "tokens")}, "vectors": vectors,
             "dropouts": tuple(dropouts)}
 
 
