@@ -303,15 +303,21 @@ def predict(run: Annotated[str, typer.Argument(help="a run of params.yaml")],
             encoding: Annotated[str, typer.Option(help="of the file")] = "utf-8",
             keyword: Annotated[str | None, typer.Option(help="use this in place of each text's own keyword; for PGKPR "
                                                              "and IANet, words of the text, parted by spaces")] = None,
+            n: Annotated[int | None, typer.Option("--n", min=1, metavar="N", help="the N best outputs per text, by a "
+                                                  "beam of at least N; PGKPR's track")] = None,
             samples: Annotated[int | None, typer.Option(min=0, help="further outputs per text, z drawn; HCL")] = None,
             batch_size: Annotated[int | None, typer.Option(min=1, help="texts worked on together")] = None,
             seed: Annotated[int | None, typer.Option(help="of the model; the first of its row by default")] = None,
             ) -> None:
     """Rewrite or classify texts with a trained run; one line of JSON per text.
 
-    A rewriter's line has the keyword that was used, a classifier's the probability of its label and of every class.
+    A rewriter's line has the keyword that was used, a classifier's the probability of its label and of every class. Of
+    PGKPR's track `prediction` is written as people write, without [unk], and `words` is what the model wrote;
+    `unknown_words` and `cut_words` are those of the text that it cannot read. Standard error says if the run is below
+    the floor of copying the source.
 
-    Example: `keycontrast predict hcl "Two dogs play in the snow." --keyword ball`, or
+    Example: `keycontrast predict hcl "Two dogs play in the snow." --keyword ball`,
+    `keycontrast predict pgkpr "How do I learn to play?" --n 3`, or
     `keycontrast predict clald --file questions.csv --column question`
     """
     from pipeline import predict as prediction
@@ -322,7 +328,7 @@ def predict(run: Annotated[str, typer.Argument(help="a run of params.yaml")],
     # Whoever types, or pipes line by line, waits for each answer.
     size = batch_size or (None if file is not None else 1)
     found = texts_from(texts or [], file, sys.stdin, column, encoding)
-    prediction.print_lines(prediction.predict(params, run, found, keyword, samples, size, seed))
+    prediction.print_lines(prediction.predict(params, run, found, keyword, samples, size, seed, n))
 
 
 @app.command()

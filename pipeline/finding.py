@@ -1,6 +1,6 @@
 """Finding keywords in new texts as the stages of a data set find them in its own."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import read_table
 from stages.keywords.schemas.words import WORD_VECTORS
 from stages.runtime.errors import InputError
+from stages.runtime.log import logger
 from stages.runtime.settings import Params, Values
 from stages.tracks.track import Marker
 
@@ -61,6 +62,22 @@ class StageFinding:
             return list(zip(chosen["keyword"].to_pylist(), chosen["method"].to_pylist(), strict=True))
 
         return found
+
+    def written(self, dataset: str) -> Mapping[str, str]:
+        """Return how the training texts of ``dataset`` write words with capitals; where they are not here, nothing."""
+        from stages.artifacts.tables import read_batches
+        from stages.data.example_texts import read_examples, training_text_ids
+        from stages.data.schemas.tokens import TOKENS
+        from stages.tracks.readable import written_forms
+
+        paths = DatasetPaths(dataset)
+        tokens, examples = paths.table("tokens"), paths.table("examples")
+        if not (tokens.exists() and examples.exists()):
+            logger("predict").warning("%s: the texts of data set %s are not here, so capitals are taken from each text "
+                                      "alone", tokens, dataset)
+            return {}
+        return written_forms(read_batches(tokens, TOKENS, ["text_id", "token", "sentence_start"]),
+                             training_text_ids(read_examples(examples)))
 
     def marks(self, dataset: str, which: str, device: str) -> Marker:
         """Return what scores or marks words by attribution (``xx``), PSI (``psi_xx``), TextRank or the S-Tagger.

@@ -7,17 +7,21 @@ from itertools import islice
 from typing import Any
 
 from pipeline.finding import StageFinding
+from pipeline.remarks import standing, with_remarks
 from stages.runtime.errors import InputError
+from stages.runtime.log import logger
 from stages.runtime.precision import computing
 from stages.runtime.seeds import seed_everything
 from stages.runtime.settings import Params
 from stages.tracks.registry import seed_of, track_of_run
-from stages.tracks.track import Asked
+from stages.tracks.track import Asked, Predictor
 
 
 def predict(params: Params, run: str, texts: Iterable[str], keyword: str | None = None, samples: int | None = None,
-            batch_size: int | None = None, seed: int | None = None) -> Iterator[dict[str, Any]]:
+            batch_size: int | None = None, seed: int | None = None, n: int | None = None) -> Iterator[dict[str, Any]]:
     """Yield one plain dictionary per text: source, prediction(s), and for a model that reads keywords these.
+
+    A rewriting run that is poor on its own items, and texts that its model cannot read whole, are warned of.
 
     Of a classifier: text, label, its probability, and the probabilities of all classes.
 
@@ -30,20 +34,27 @@ def predict(params: Params, run: str, texts: Iterable[str], keyword: str | None 
         samples: further outputs per text, z drawn from the prior; None takes the run's setting. HCL alone has a z.
         batch_size: texts worked on together; None takes the run's setting.
         seed: of the run's model; None takes the first that it has.
+        n: best outputs per text, by a beam of at least so many; None for the best alone. PGKPR's track has them.
 
     Raises:
         InputError: no such run, its model is not trained yet, or it cannot do what is asked.
     """
     track = track_of_run(params, run)
-    for name, value in (("keyword", keyword), ("samples", samples)):
+    for name, value in (("keyword", keyword), ("samples", samples), ("n", n)):
         if name in track.unread and value:
             raise InputError(f"--{name}: run {run} is of the {track.title} track, whose models {track.unread[name]}; "
                              f"leave it out.")
     seed = seed_of(run, params.run_seeds(run), seed)
     seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)
     with computing(params.runtime) as device:
-        predictor = track.predictor(Asked(params, run, seed, keyword, samples), StageFinding(params), device)
-    for batch in _batches(texts, batch_size or predictor.batch_size):
+        predictor = track.predictor(Asked(params, run, seed, keyword, samples, n), StageFinding(params), device)
+    if not track.classifies and (poor := standing(track, run, seed)) is not None:
+        logger("predict").warning("%s", poor)
+    yield from with_remarks(_lines(params, predictor, texts, batch_size or predictor.batch_size))
+
+
+def _lines(params: Params, predictor: Predictor, texts: Iterable[str], size: int) -> Iterator[dict[str, Any]]:
+    for batch in _batches(texts, size):
         with computing(params.runtime):  # left before each yield, for what the caller computes in between
             lines = predictor.lines(batch)
         yield from lines

@@ -13,7 +13,7 @@ from whole_steps import whole
 from benchmarks import decoding
 from benchmarks.decoding import by_generate
 from benchmarks.harness import Disagreement
-from models.decoding import BeamCache, CachedSteps, Rules, beam_search, contrastive_search, project
+from models.decoding import BeamCache, CachedSteps, Rules, beam_search, best_outputs, contrastive_search, project
 from models.decoding.scores import largest
 from models.hcl import HclConfig, HclModel
 
@@ -96,6 +96,32 @@ def test_a_beam_as_wide_as_the_search_space_finds_the_best_of_all_outputs(penalt
     found = beam_search(Oracle(3), start(3), limits, num_beams=len(every), length_penalty=penalty,
                         early_stopping="never")
     assert outputs(found) == best
+
+
+@pytest.mark.parametrize("penalty", [0.0, 1.0])
+def test_a_beam_as_wide_as_the_search_space_finds_all_outputs_best_first(penalty):
+    limits = rules(longest=2)
+    words = [word for word in range(WORDS) if word not in (*limits.banned, END)]
+    every = [output for length in (1, 2) for output in itertools.product(words, repeat=length)]
+    oracle, count = Oracle(3), len(every)
+    found = best_outputs(Oracle(3), start(3), limits, count, num_beams=count, length_penalty=penalty)
+    for item, rows in enumerate(found):
+        assert outputs(rows) == sorted(every, key=lambda one: -final_score(oracle, item, one, limits, penalty))
+
+
+@pytest.mark.parametrize("width", [1, 3, 5])
+def test_the_best_of_several_outputs_is_that_of_the_search(width):
+    limits = rules(longest=5)
+    one = beam_search(Oracle(4), start(4), limits, num_beams=width)
+    several = best_outputs(Oracle(4), start(4), limits, width, num_beams=width)
+    assert several.shape[:2] == (4, width) and outputs(several[:, 0]) == outputs(one)
+    for rows in several:
+        assert len(set(outputs(rows))) == width
+    only = rules(longest=1, banned=(PAD, START, 3, 4, 5))     # one word is left
+    few = best_outputs(Oracle(2), start(2), only, 3, num_beams=3)
+    assert (few[:, 0, 0] == 6).all() and (few[:, 1:] == PAD).all()
+    with pytest.raises(ValueError, match="4 outputs of 3 beams"):
+        best_outputs(Oracle(1), start(1), limits, 4, num_beams=3)
 
 
 def slow_beam(oracle, item, limits, width, penalty, early_stopping):

@@ -165,10 +165,10 @@ def test_the_pages_show_commands():
 
 
 @pytest.mark.parametrize("line", [
-    "keycontrast runn", "keycontrast run evaluate_hlc@hcl", "keycontrast stage train_hcl@none",
+    "keycontrast runn", "keycontrast run evaluate_hlc@hcl", "keycontrast stage train_hcl@nowhere",
     "keycontrast use cpu-hcl", "keycontrast use sample --set train_hcl.epoch=2", "keycontrast graph water --hop 2",
     "keycontrast predict", "keycontrast predict hcll text", "keycontrast judge sheets hcl",
-    "keycontrast judge sheets hcl none --out DIR", "keycontrast export x --model none",
+    "keycontrast judge sheets hcl nowhere --out DIR", "keycontrast export x --model nowhere",
     "keycontrast inspect artifacts/sample/keyword.parquet", "dvc reproduce", "dvc repro --singel", "make tests",
     "python -m pipeline.documents", "python -m benchmarks text", "python -m benchmarks textrank --repeat=x",
     "python -m pipeline.results_document no-such-recipe"])

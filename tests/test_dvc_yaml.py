@@ -119,7 +119,8 @@ def test_every_data_dependency_is_made_by_a_stage_or_ships_with_the_project():
             for variable in ("${key}", "${item.dataset}", "${item.model}"):
                 found = found.replace(variable, "*")
             ships = (ROOT / found).exists() and not found.startswith("artifacts")
-            filled_in = ("source", "starts_from", "pairs_from", "psi", "s_tags", "textrank", "watched")
+            filled_in = ("source", "starts_from", "pairs_from", "psi", "s_tags", "textrank", "distances_from",
+                         "watched")
             names = {"${own_encoders.watched}", *(f"${{watched.{name}}}" for name in BLOCKS)}
             assert found in {*names, *(f"${{item.{name}}}" for name in filled_in)} or ships or any(
                 covers(found, path) for path in made), dep

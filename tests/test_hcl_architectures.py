@@ -17,6 +17,7 @@ from stages.artifacts.tables import read_frame
 from stages.params import load_params
 from stages.params.hcl import TrainHcl
 from stages.results.tracks.hcl import HCL
+from stages.runtime.errors import InputError
 from stages.tracks.hcl import evaluate, generate, train
 from stages.tracks.hcl.architectures import ARCHITECTURES
 from stages.tracks.training import _code
@@ -90,8 +91,11 @@ def test_new_texts_are_rewritten_without_keywords(project, monkeypatch):
     monkeypatch.chdir(project)
     texts = read_frame(RunPaths("pieces", 13).predictions, SCHEMAS["predictions"])
     lines = list(predict(load_params(), "pieces", texts["source"]))
-    assert lines == [{"source": source, "prediction": prediction}
-                     for source, prediction in zip(texts["source"], texts["prediction"], strict=True)]
+    assert [(line["source"], line["words"]) for line in lines] == list(zip(texts["source"], texts["prediction"],
+                                                                           strict=True))
+    assert all(line.keys() == {"source", "prediction", "words"} for line in lines)
+    with pytest.raises(InputError, match="--n: run pieces is of the HCL track, whose models draw further outputs"):
+        list(predict(load_params(), "pieces", ["x"], n=2))
 
 
 def test_a_baseline_goes_on_from_one_of_its_kind(project, monkeypatch, capsys):

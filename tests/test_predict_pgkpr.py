@@ -1,4 +1,6 @@
-"""Rewriting new texts with a run of the PGKPR track: words, tags, keywords of every kind."""
+"""Rewriting new texts with a run of the PGKPR track: words, tags, keywords of every kind, and outputs for people."""
+
+import json
 
 import numpy as np
 import pandas as pd
@@ -9,19 +11,25 @@ import tiny_rewriters
 import torch
 from typer.testing import CliRunner
 
+from models.rewriters.auto import load_rewriter
+from models.rewriters.special import UNK
 from models.s_tagger import STagger, STaggerConfig
 from pipeline import finding
 from pipeline.cli import app
 from pipeline.predict import predict
+from pipeline.remarks import standing
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import DatasetPaths, ModelPaths
-from stages.artifacts.tables import Provenance, write_table
+from stages.artifacts.paths import DatasetPaths, ModelPaths, RunPaths
+from stages.artifacts.tables import Provenance, write_json, write_table
 from stages.data.language.annotation import annotator
 from stages.keywords.tagging.tagger import word_tokenizer
 from stages.params import load_params
 from stages.runtime.errors import InputError
 from stages.tracks.pgkpr import new_texts
 from stages.tracks.pgkpr.keywords import fixed_mask
+from stages.tracks.pgkpr.lookup import load_lookup
+from stages.tracks.pgkpr.track import PGKPR
+from stages.tracks.pgkpr.vocabulary import Vocabulary
 
 TEXTS = ["What is the best way to learn a language?", "Don't eat the dog!", "who can play with the zebra ?"]
 MODELS = {"pgkpr": "pgkpr", "plain": "transformer"}
@@ -144,13 +152,14 @@ def test_given_keywords_are_looked_for_in_the_text():
     found = lines("xx", keyword="Dog eat zebra")
     assert [line["keyword"] for line in found] == [None, "eat dog", "zebra"]
     assert found[1]["keyword_from"] == "given" and found[1]["keyword_missing"] == ["zebra"]
-    assert lines("xx", TEXTS[2:], keyword="zebra")[0].keys() == {"source", "prediction", "keyword", "keyword_from"}
+    assert lines("xx", TEXTS[2:], keyword="zebra")[0].keys() == {
+        "source", "prediction", "words", "keyword", "keyword_from", "unknown_words"}
     # "language" stands beyond the eight words that are read
     assert lines("xx", TEXTS[:1], keyword="language")[0]["keyword_missing"] == ["language"]
 
 
 def test_a_model_without_keywords_names_none():
-    assert all(line.keys() == {"source", "prediction"} for line in lines("plain"))
+    assert lines("plain", ["Why do you run?"])[0].keys() == {"source", "prediction", "words"}
     with pytest.raises(InputError, match="--keyword: this model reads no keywords"):
         lines("plain", keyword="dog")
 
@@ -183,4 +192,80 @@ def test_the_command_reads_texts_and_files(project):
     assert done.exit_code == 0 and '"keyword": "dog"' in done.output
     (project / "texts.txt").write_text("\n".join(TEXTS) + "\n\n", encoding="utf-8")
     done = CliRunner().invoke(app, ["predict", "plain", "--file", "texts.txt"])
-    assert done.exit_code == 0 and len(done.output.splitlines()) == 3
+    assert done.exit_code == 0 and len(done.stdout.splitlines()) == 3
+    done = CliRunner().invoke(app, ["predict", "plain", "Why do you run?", "--n", "2"])
+    assert done.exit_code == 0 and len(json.loads(done.stdout)["n_best"]) == 2
+
+
+def test_the_best_outputs_come_with_the_first_of_them(caplog):
+    """A beam that is narrower than what is asked for is made as wide, and that is said."""
+    caplog.set_level("WARNING")
+    for line, alone in zip(lines("xx", n=3), lines("xx", n=1, batch_size=1), strict=True):
+        assert [set(one) for one in line["n_best"]] == [{"prediction", "words"}] * 3 and "n_best" not in alone
+        assert line["n_best"][0] == {name: line[name] for name in ("prediction", "words")}
+        assert len({one["words"] for one in line["n_best"]}) == 3
+    assert "--n 3: run xx searches with num_beams 1, and is searched with 3 here" in caplog.text
+
+
+def test_no_output_for_people_holds_unk(project):
+    """Of a model that would write nothing else."""
+    folder = ModelPaths("plain", 13).weights
+    model = load_rewriter(folder)
+    weights = next(value for value in model.parameters() if value.shape == (load_lookup(folder)[0].size,))
+    before = weights.data.clone()
+    weights.data[UNK] = 1000.0
+    model.save_pretrained(folder)
+    try:
+        assert not any("[unk]" in line["words"] + line["prediction"] for line in lines("plain"))
+        found = [one for line in lines("plain", n=2) for one in line["n_best"]]
+        assert len(found) == 6 and not any("unk" in one["words"] for one in found)
+    finally:
+        weights.data.copy_(before)
+        model.save_pretrained(folder)
+
+
+def test_words_that_the_model_cannot_read_are_named(caplog):
+    caplog.set_level("WARNING")
+    first, second, third, *rest = lines("plain", [*TEXTS, "Zebra!", "Zebra?"])     # a test source had "who"
+    assert first["cut_words"] == ["language", "?"] and "unknown_words" not in first
+    assert second["unknown_words"] == ["n't", "!"] and "cut_words" not in second
+    assert third["unknown_words"] == ["who", "zebra"] and [line["unknown_words"] for line in rest] == [
+        ["zebra", "!"], ["zebra"]]
+    said = [record.getMessage() for record in caplog.records]
+    assert f"{TEXTS[0]!r}: the model reads a part; cut off: language ?" in said
+    assert f"{TEXTS[1]!r}: not in the model's vocabulary: n't !" in said and not any("Zebra" in line for line in said)
+    assert said[-1].startswith("5 texts are cut or hold unknown words")
+
+
+def test_outputs_are_written_as_people_write(monkeypatch):
+    """Capitals are those of the text, of training texts, and of beginnings."""
+    written = "is nasa the paris of i ca n't say ? who is tom"
+    monkeypatch.setattr(Vocabulary, "text", lambda self, ids: written)
+    (line,) = lines("plain", ["How can Tom play?"])
+    assert line["words"] == written and line["prediction"] == "Is NASA the Paris of I can't say? Who is Tom"
+
+
+def test_a_run_below_its_floor_is_not_praised(tmp_path, monkeypatch, caplog):
+    caplog.set_level("WARNING")
+    lines("plain", TEXTS[:1])
+    assert "run plain is not evaluated" in caplog.text and "keycontrast run evaluate_pgkpr@plain" in caplog.text
+    monkeypatch.chdir(tmp_path)
+    paths = RunPaths("plain", 13)
+    copy = {"corpus_bleu_4": 0.2, "ibleu": -0.1}
+
+    def said(own, outputs, floors=copy):
+        write_json(paths.metrics, {"run": own, "floors": {"copy": floors} if floors else {}})
+        count = len(outputs)
+        write_table(paths.predictions, SCHEMAS["predictions"], {
+            "example_id": range(count), "sample": [0] * count, "source": ["x"] * count, "keyword": ["x"] * count,
+            "keyword_known": [True] * count, "prediction": outputs, "references": [["x"]] * count},
+            Provenance("test", "0"))
+        return standing(PGKPR, "plain", 13)
+
+    good = {"corpus_bleu_4": 0.2, "ibleu": 0.1}
+    assert said(good, ["a", "b", "a"]) is None and said({**good, "ibleu": -1}, ["a"], {}) is None
+    assert said({**good, "corpus_bleu_4": 0.15}, ["a", "b"]) == (
+        "run plain is poor on its 2 evaluated items: corpus BLEU-4 15.0, copying the source 20.0.")
+    assert said({**good, "ibleu": -0.2}, ["a"] * 4) == (
+        "run plain is poor on its 4 evaluated items: iBLEU -20.0, copying the source -10.0; 25 % of its outputs are "
+        "distinct.")

@@ -1,6 +1,6 @@
 """Decoding for every generator: greedy, beam search and contrastive search over anything that takes steps."""
 
-from models.decoding.beam import EarlyStopping, beam_search
+from models.decoding.beam import EarlyStopping, beam_search, best_outputs
 from models.decoding.cache import BeamCache
 from models.decoding.contrastive import contrastive_search
 from models.decoding.scores import project, project_in_full
@@ -13,6 +13,7 @@ __all__ = [
     "EarlyStopping",
     "Rules",
     "beam_search",
+    "best_outputs",
     "contrastive_search",
     "project",
     "project_in_full",

@@ -49,13 +49,36 @@ def beam_search(
         raise ValueError(f"beam_search: num_beams is {num_beams}, expected 1 or more")
     if num_beams == 1:
         return _greedy(model, start, rules)
-    beams = _Beams(start, rules, num_beams, length_penalty, early_stopping)
+    return _search(model, start, rules, _Beams(start, rules, num_beams, length_penalty, early_stopping))[:, 0]
+
+
+@torch.no_grad()
+def best_outputs(
+    model: Decodable, start: Tensor, rules: Rules, count: int, *, num_beams: int, length_penalty: float = 1.0
+) -> Tensor:
+    """Return the ``count`` best different outputs that :func:`beam_search` finds for each item, best first.
+
+    Returns:
+        Tokens (B, count, L); padding alone where the search found fewer outputs.
+
+    Raises:
+        ValueError: more outputs than beams, or no output is allowed.
+    """
+    if not 1 <= count <= num_beams:
+        raise ValueError(f"best_outputs: {count} outputs of {num_beams} beams; expected from 1 to as many as beams")
+    if num_beams == 1:
+        return _greedy(model, start, rules).unsqueeze(1)
+    return _search(model, start, rules, _Beams(start, rules, num_beams, length_penalty, False, count))
+
+
+def _search(model: Decodable, start: Tensor, rules: Rules, beams: "_Beams") -> Tensor:
+    """Take steps until every item is done; return the best outputs of each (B, R, L)."""
     before, after = rules.forbidden(start.device)
     tokens = start.unsqueeze(1)
     for length in range(rules.max_length):
         logits = full_precision(model.logits(model.step(tokens)))
         forbidden = before if length < rules.min_length else after
-        going, kept = beams.advance(best_continuations(logits, beams.scores.to(logits), forbidden, 2 * num_beams))
+        going, kept = beams.advance(best_continuations(logits, beams.scores.to(logits), forbidden, 2 * beams.width))
         if kept is not None:
             if not len(kept):
                 break
@@ -67,24 +90,30 @@ def beam_search(
 
 
 class _Beams:
-    """Running and finished hypotheses of the items that are not done, and the outputs of those that are.
+    """Running and finished hypotheses of the items that are not done, and the R best outputs of those that are.
 
     Attributes:
         scores: of the running hypotheses, best first (n, W).
     """
 
     def __init__(
-        self, start: Tensor, rules: Rules, width: int, length_penalty: float, early_stopping: EarlyStopping
+        self,
+        start: Tensor,
+        rules: Rules,
+        width: int,
+        length_penalty: float,
+        early_stopping: EarlyStopping,
+        count: int = 1,
     ) -> None:
         self.rules, self.width = rules, width
         self.length_penalty, self.early_stopping = length_penalty, early_stopping
         items = len(start)
         self._items = torch.arange(items, device=start.device)  # rows of the outputs that are not done
-        self._outputs = start.new_full((items, rules.max_length + 1), rules.pad)
+        self._outputs = start.new_full((items, count, rules.max_length + 1), rules.pad)
         self._running = start.new_empty(items, 1, 0)  # tokens (n, W, length)
         self.scores = torch.zeros(items, 1, device=start.device)
         self._finished = torch.full((items, width), -torch.inf, device=start.device)  # best first
-        self._best = self._outputs.clone()  # the best finished output (n, max_length + 1)
+        self._best = self._outputs.clone()  # the best finished outputs (n, R, max_length + 1)
 
     def advance(self, found: Candidates) -> tuple[Candidates, Tensor | None]:
         """Take the candidates of one step (n, 2 W).
@@ -105,15 +134,15 @@ class _Beams:
         return self._without_done(going)
 
     def outputs(self) -> Tensor:
-        """End what still runs, at no cost, and return the best output of each item (B, L)."""
+        """End what still runs, at no cost, and return the best outputs of each item (B, R, L)."""
         if len(self._items):
             everyone = torch.arange(self.scores.shape[1], device=self.scores.device).expand_as(self.scores)
             self._finish(self.scores / self._divisor(self._length + 1), everyone)
             self._outputs[self._items] = self._best
         ends = self._outputs == self.rules.end
-        if not bool(ends.any(dim=-1).all()):
+        if not bool(ends[:, 0].any(dim=-1).all()):
             raise ValueError("beam_search: there are items without any output that the rules allow: too much is banned")
-        return self._outputs[:, : int(ends.nonzero()[:, 1].max()) + 1] if len(ends) else self._outputs
+        return self._outputs[..., : int(ends.nonzero()[:, 2].max()) + 1] if len(ends) else self._outputs
 
     @property
     def _length(self) -> int:
@@ -124,13 +153,18 @@ class _Beams:
 
     def _finish(self, scores: Tensor, parents: Tensor) -> None:
         """Enter running hypotheses ``parents`` (n, m) that end now with these final ``scores`` (n, m)."""
-        score, place = scores.max(dim=-1, keepdim=True)  # (n, 1)
+        count = self._best.shape[1]
+        # stable: of equal scores what was found first is kept
+        score, place = (part[:, :count] for part in scores.sort(dim=-1, descending=True, stable=True))  # (n, R)
         parent = parents.gather(1, place).unsqueeze(-1).expand(-1, -1, self._length)
-        output = torch.full_like(self._best, self.rules.pad)
-        output[:, : self._length] = self._running.gather(1, parent).squeeze(1)
-        output[:, self._length] = self.rules.end
-        better = score > self._finished[:, :1]
-        self._best = torch.where(better, output, self._best)
+        output = self._best.new_full((*score.shape, self._best.shape[-1]), self.rules.pad)
+        output[..., : self._length] = self._running.gather(1, parent)
+        output[..., self._length] = self.rules.end
+        output = output.masked_fill((score == -torch.inf).unsqueeze(-1), self.rules.pad)  # these do not end here
+        both = torch.cat([self._finished[:, :count], score], dim=-1)
+        chosen = both.sort(dim=-1, descending=True, stable=True).indices[:, :count, None]
+        together = torch.cat([self._best, output], dim=1)
+        self._best = together.gather(1, chosen.expand(-1, -1, together.shape[-1]))
         self._finished = torch.cat([self._finished, scores], dim=-1).topk(self.width, dim=-1).values
 
     def _without_done(self, going: Candidates) -> tuple[Candidates, Tensor | None]:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers import initialization as init
 
-from models.decoding import Decodable, Rules, beam_search
+from models.decoding import Decodable, Rules, beam_search, best_outputs
 from models.rewriters.config import RewriterConfig
 
 Batch = Mapping[str, Tensor]
@@ -111,10 +111,21 @@ class Rewriter(PreTrainedModel, ABC):
         Raises:
             ValueError: the model is in training mode, a mask is missing, or an option is not valid.
         """
+        steps, start = self._started(batch, mask, rules, num_beams)
+        return beam_search(steps, start, rules, num_beams=num_beams, length_penalty=length_penalty)
+
+    @torch.no_grad()
+    def rewrite_several(
+        self, batch: Batch, mask: Tensor | None, rules: Rules, count: int, num_beams: int, length_penalty: float = 1.0
+    ) -> Tensor:
+        """Generate the ``count`` best outputs per source, (B, count, L); see :meth:`rewrite` and `best_outputs`."""
+        steps, start = self._started(batch, mask, rules, num_beams)
+        return best_outputs(steps, start, rules, count, num_beams=num_beams, length_penalty=length_penalty)
+
+    def _started(self, batch: Batch, mask: Tensor | None, rules: Rules, num_beams: int) -> tuple[Decodable, Tensor]:
         if self.training:
             raise ValueError(f"{type(self).__name__}: call eval() before rewrite(), or dropout decides the output")
-        steps, start = self.begin(batch, mask, 1 + rules.max_length * num_beams)
-        return beam_search(steps, start, rules, num_beams=num_beams, length_penalty=length_penalty)
+        return self.begin(batch, mask, 1 + rules.max_length * num_beams)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

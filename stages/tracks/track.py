@@ -40,6 +40,9 @@ class Finding(Protocol):
             InputError: what the method learned from ``dataset`` is not there.
         """
 
+    def written(self, dataset: str) -> Mapping[str, str]:
+        """Return, of each word that the training texts of ``dataset`` mostly write with capitals, how they write it."""
+
     def marks(self, dataset: str, which: str, device: str) -> Marker:
         """Return what marks or scores words of texts; ``which`` is a value of ``generate_pgkpr.keywords``.
 
@@ -57,7 +60,8 @@ class Asked:
         run: that predicts.
         seed: of its model.
         keyword: takes the place of the texts' own; None takes the run's setting.
-        samples: further outputs per text; None takes the run's setting.
+        samples: further outputs per text, drawn; None takes the run's setting.
+        n: best outputs per text; None for the best alone.
     """
 
     params: Params
@@ -65,6 +69,7 @@ class Asked:
     seed: int
     keyword: str | None = None
     samples: int | None = None
+    n: int | None = None
 
 
 class Predictor(Protocol):

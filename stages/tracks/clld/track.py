@@ -16,4 +16,4 @@ CLLD = Track(
     after="pairs_of", source=source_of,
     encoded=lambda source: source != TEXTCNN,
     pooled=lambda params, name: bool(params.model(name).pool == "pooler"),
-    unread=dict.fromkeys(("keyword", "samples"), "classify"))
+    unread=dict.fromkeys(("keyword", "samples", "n"), "classify"))

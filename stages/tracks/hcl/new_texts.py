@@ -9,6 +9,7 @@ from stages.runtime.log import logger
 from stages.tracks.hcl.keywords import given_keyword, unseen_remark, with_keywords
 from stages.tracks.hcl.rewriting import load_item_rewriter
 from stages.tracks.hcl.track import HCL
+from stages.tracks.readable import readable_text
 from stages.tracks.track import Asked, Finding
 
 
@@ -32,12 +33,17 @@ class NewTexts:
         self._seed, self._done, self.batch_size = asked.params.seed, 0, int(decode["batch_size"])
         own = self._rewriter.uses_keyword and given_keyword(self._setting) is None
         self._keywords = finding.keywords(self._rewriter.dataset, device) if own else None
+        dataset = asked.params.models.hcl[asked.params.runs.hcl[asked.run].model].dataset
+        self._language, self._written = asked.params.datasets[dataset].language, finding.written(dataset)
         remark = unseen_remark(self._setting, self._rewriter.keywords) if self._rewriter.uses_keyword else None
         if remark is not None:
             logger("predict").warning("%s", remark)
 
     def lines(self, texts: list[str]) -> list[dict[str, Any]]:
-        """Return ``source``, ``prediction``, and for a model that reads keywords these, of each text."""
+        """Return ``source``, ``prediction``, and for a model that reads keywords these, of each text.
+
+        ``prediction`` and ``samples`` are written as people write; ``words`` is the prediction as the model wrote it.
+        """
         items, methods = self._items(texts)
         self._done += len(texts)
         decode = {**self._decode, "batch_size": len(texts)}
@@ -57,10 +63,11 @@ class NewTexts:
 
     def _line(self, same: pd.DataFrame, method: str) -> dict[str, Any]:
         first = same.iloc[0]
-        line: dict[str, Any] = {"source": first["source"], "prediction": first["prediction"]}
+        texts = [readable_text(text, first["source"], self._written, self._language) for text in same["prediction"]]
+        line: dict[str, Any] = {"source": first["source"], "prediction": texts[0], "words": first["prediction"]}
         if self._rewriter.uses_keyword:
             line |= {"keyword": None if first["keyword"] == NO_KEYWORD else first["keyword"], "keyword_from": method,
                      "keyword_in_graph": bool(first["keyword_known"])}
         if len(same) > 1:
-            line["samples"] = same["prediction"].iloc[1:].tolist()
+            line["samples"] = texts[1:]
         return line

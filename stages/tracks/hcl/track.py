@@ -10,4 +10,5 @@ HCL = Track(
     {"examples": "ingest", "texts": "ingest", "keywords": "keywords", "clusters": "clusters", "nodes": "graph",
      "edges": "graph"},
     prepared_by="graph", schemas={"items": ITEMS, "predictions": PREDICTIONS, "scores": SCORES},
-    after="init_from", source=lambda params, name: params.encoder.source, vectors=True)
+    after="init_from", source=lambda params, name: params.encoder.source, vectors=True,
+    unread={"n": "draw further outputs instead, with --samples"})

@@ -56,8 +56,11 @@ class Paraphraser:
         return setting if setting is not None else USED[self.on.keywords or "attribution"]
 
     def rewrite(self, items: pd.DataFrame, decode: Mapping[str, Any],
-                track: Callable[[list[Any]], Iterable[Any]] = iter) -> Iterator[pd.DataFrame]:
+                track: Callable[[list[Any]], Iterable[Any]] = iter, count: int = 1) -> Iterator[pd.DataFrame]:
         """Yield rows of table ``predictions`` for ``items``, a chunk at a time.
+
+        With ``count`` above 1 an item has a row for each of its best outputs, as samples 0, 1, ..., or fewer where the
+        search finds fewer.
 
         Args:
             items: columns ``example_id``, ``source_words``, ``source_tags``, ``mask`` (which words are keywords; it
@@ -65,15 +68,16 @@ class Paraphraser:
             decode: plain values of the block ``generate_pgkpr``; ``batch_size`` cuts the chunks. Its ``keywords`` are
                 not looked at: ``mask`` says which they are.
             track: wraps the list of chunks, to show progress.
+            count: outputs per item, at most ``num_beams``.
         """
         rules = Rules(EOS, PAD, decode["min_length"], decode["max_length"],
                       self.vocabulary.banned(decode["unknown"] == "keep"))
         chunks = [items.iloc[start:start + decode["batch_size"]]
                   for start in range(0, len(items), decode["batch_size"])]
         for chunk in track(chunks):
-            yield self._rewrite_chunk(chunk, rules, decode)
+            yield self._rewrite_chunk(chunk, rules, decode, count)
 
-    def _rewrite_chunk(self, chunk: pd.DataFrame, rules: Rules, decode: Mapping[str, Any]) -> pd.DataFrame:
+    def _rewrite_chunk(self, chunk: pd.DataFrame, rules: Rules, decode: Mapping[str, Any], count: int) -> pd.DataFrame:
         words = Rows([self.vocabulary.words_ids(row) for row in chunk["source_words"]], self.on.max_length, torch.int64)
         tags = Rows([self.vocabulary.tag_ids(row) for row in chunk["source_tags"]], self.on.max_length, torch.int64)
         marked = Rows(chunk["mask"].tolist(), self.on.max_length, torch.int64)
@@ -81,13 +85,20 @@ class Paraphraser:
         batch = {"x_ids": words.batch(rows).to(device), "x_tags": tags.batch(rows).to(device),
                  "x_lengths": words.lengths.to(device)}
         mask = marked.batch(rows).to(device).bool() if self.uses_keywords else None
-        tokens = self.model.rewrite(batch, mask, rules, decode["num_beams"], decode["length_penalty"])
-        return pd.DataFrame({
+        how = (decode["num_beams"], decode["length_penalty"])
+        tokens = (self.model.rewrite(batch, mask, rules, *how).unsqueeze(1) if count == 1
+                  else self.model.rewrite_several(batch, mask, rules, count, *how))    # (B, count, L)
+        texts = [[self.vocabulary.text(one) for one in row if EOS in one] for row in tokens.tolist()]
+        found = pd.DataFrame({
             "example_id": chunk["example_id"].tolist(), "sample": 0,
             "source": [as_text(row) for row in chunk["source_words"]],
             "keyword": self._keywords(chunk), "keyword_known": True,
-            "prediction": [self.vocabulary.text(row) for row in tokens.tolist()],
+            "prediction": [row[0] for row in texts],
             "references": chunk["references"].tolist()})
+        if count == 1:
+            return found
+        found = found.assign(prediction=texts).explode("prediction", ignore_index=True)
+        return found.assign(sample=found.groupby("example_id").cumcount())
 
     def _keywords(self, chunk: pd.DataFrame) -> list[str | None]:
         """Return the keywords of each source, distinct, in its order, joined by spaces; None where none are read."""

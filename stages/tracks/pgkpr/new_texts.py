@@ -7,11 +7,13 @@ import pandas as pd
 import pyarrow as pa
 
 from stages.runtime.errors import InputError
+from stages.runtime.log import logger
 from stages.tracks.pgkpr.generation import Paraphraser, marked_words
 from stages.tracks.pgkpr.keywords import COLUMNS, Which, fixed_masks
 from stages.tracks.pgkpr.normalisation import as_words
 from stages.tracks.pgkpr.track import PGKPR
 from stages.tracks.pgkpr.words import list_lengths, read_words
+from stages.tracks.readable import forms_of, readable
 from stages.tracks.track import Asked, Finding
 
 GIVEN = "given"
@@ -32,7 +34,13 @@ class NewTexts:
     """
 
     def __init__(self, asked: Asked, finding: Finding, device: str) -> None:
-        self._decode = asked.params.decoding(asked.run).plain()
+        # A person reads no [unk]: the likeliest word takes its place.
+        self._decode = {**asked.params.decoding(asked.run).plain(), "unknown": "ban"}
+        self._count = asked.n or 1
+        if self._count > self._decode["num_beams"]:
+            logger("predict").warning("--n %d: run %s searches with num_beams %d, and is searched with %d here",
+                                      self._count, asked.run, self._decode["num_beams"], self._count)
+            self._decode["num_beams"] = self._count
         self.batch_size = int(self._decode["batch_size"])
         self._rewriter = Paraphraser(PGKPR.weights(asked), device)
         self._on, self._seed = self._rewriter.on, asked.params.seed
@@ -46,28 +54,48 @@ class NewTexts:
         sought = which in COLUMNS and self._given is None
         self._marks = finding.marks(dataset, str(which), device) if sought else None
         self._annotated = finding.annotated(dataset)
+        self._language, self._written = asked.params.datasets[dataset].language, finding.written(dataset)
 
     def lines(self, texts: list[str]) -> list[dict[str, Any]]:
         """Return ``source``, ``prediction``, and for a model that reads keywords these, of each text.
 
+        ``prediction`` is written as people write, ``words`` is the same as the model wrote it: words in small letters
+        with a space between them, as table ``predictions`` has them. With --n above 1, ``n_best`` lists both of each
+        of the best outputs. ``unknown_words`` of the text the model reads as [unk], ``cut_words`` not at all; both are
+        left out where there are none.
+
         ``keyword_from`` is where they come from: a value of ``generate_pgkpr.keywords``, or ``given``. Of given words,
         ``keyword_missing`` lists those that the text does not have, or only beyond the words that the model reads.
         """
-        items, missing = self._items(texts)
-        rows = pd.concat(list(self._rewriter.rewrite(items, {**self._decode, "batch_size": len(texts)})))
+        chunk = pa.table({"text_id": pa.array(range(len(texts)), pa.int64()), "text": list(texts)})
+        tokens = self._annotated(chunk).sort_by("text_id")
+        items, missing = self._items(texts, chunk, tokens)
+        decode = {**self._decode, "batch_size": len(texts)}
+        rows = pd.concat(list(self._rewriter.rewrite(items, decode, count=self._count)))
+        own = [{**self._written, **forms_of(*row)} for row in
+               zip(tokens["token"].to_pylist(), tokens["sentence_start"].to_pylist(), strict=True)]
         found = []
-        for text, prediction, keyword, lacking in zip(texts, rows["prediction"], rows["keyword"], missing, strict=True):
-            line: dict[str, Any] = {"source": text, "prediction": prediction}
+        for number, same in rows.groupby("example_id", sort=True):
+            line: dict[str, Any] = {"source": texts[number]}
+            outputs = [{"prediction": readable(as_words(words), own[number], self._language), "words": words}
+                       for words in same["prediction"]]
+            line |= outputs[0]
             if self._rewriter.uses_keywords:
-                line |= {"keyword": keyword or None, "keyword_from": self._origin}
-                line |= {"keyword_missing": lacking} if lacking else {}
-            found.append(line)
+                line |= {"keyword": same["keyword"].iloc[0] or None, "keyword_from": self._origin}
+                line |= {"keyword_missing": missing[number]} if missing[number] else {}
+            line |= {"n_best": outputs} if self._count > 1 else {}
+            found.append(line | self._unread(items["source_words"][number]))
         return found
 
-    def _items(self, texts: list[str]) -> tuple[pd.DataFrame, list[list[str]]]:
+    def _unread(self, words: list[str]) -> dict[str, list[str]]:
+        """Return which words of a source the model cannot read as they are."""
+        read, cut = words[:self._on.max_length], words[self._on.max_length:]
+        known = self._rewriter.vocabulary.word_numbers
+        unknown = [word for word in dict.fromkeys(read) if word not in known]
+        return {name: found for name, found in (("unknown_words", unknown), ("cut_words", cut)) if found}
+
+    def _items(self, texts: list[str], chunk: pa.Table, tokens: pa.Table) -> tuple[pd.DataFrame, list[list[str]]]:
         """Return what ``Paraphraser.rewrite`` reads of ``texts``, and of each text the given words that it lacks."""
-        chunk = pa.table({"text_id": pa.array(range(len(texts)), pa.int64()), "text": list(texts)})
-        tokens = self._annotated(chunk)
         read = read_words(tokens)
         items = pd.DataFrame({"example_id": range(len(texts)), "source_words": read.words.to_pylist(),
                               "source_tags": read.tags.to_pylist(), "references": [[] for _ in texts]})

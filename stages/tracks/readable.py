@@ -1,0 +1,103 @@
+"""Outputs of models as people write texts: words joined as they are written, with capitals.
+
+    forms = written_forms(token_tables, training_text_ids)  # {"nasa": "NASA", ...}
+    readable("where does nasa 's money come from ?".split(), forms)  # "Where does NASA's money come from?"
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+# Written without spaces between words, and without capitals.
+_UNSPACED = ("zh", "ja")
+_ENDS = (".", "?", "!")
+_OPEN = re.compile(r"[^\W_]")
+# The tokenizer takes these apart within words; a dash between words is rarer in what models write.
+_JOINED = re.compile(r"(?<=\w) ([-/]) (?=\w)")
+_WORDS = re.compile(r"\w+(?:[.,'’:/-]\w+)*|\S")     # of a text that nobody cut into words
+_FEW = 2    # words that may all begin with a capital by chance
+
+
+def written_forms(tokens: Iterable[pa.Table], text_ids: np.ndarray) -> dict[str, str]:
+    """Return, of each word that texts mostly write with capitals within a sentence, how they mostly write it.
+
+    Args:
+        tokens: pieces of table ``tokens`` (columns ``text_id``, ``token`` and ``sentence_start``).
+        text_ids: texts that count.
+    """
+    counts: Counter[str] = Counter()
+    for piece in tokens:
+        rows = piece.filter(pc.is_in(piece["text_id"], pa.array(text_ids, pa.int64())))
+        inside = pc.list_flatten(rows["token"]).filter(pc.invert(pc.list_flatten(rows["sentence_start"])))
+        found = pc.value_counts(inside)
+        counts.update(dict(zip(found.field("values").to_pylist(), found.field("counts").to_pylist(), strict=True)))
+    best: dict[str, str] = {}
+    # by count; of equals the one in small letters, then by the alphabet
+    for form in sorted(counts, key=lambda form: (-counts[form], not form.islower(), form)):
+        best.setdefault(form.lower(), form)
+    return {word: form for word, form in best.items() if word != form}
+
+
+def forms_of(tokens: Sequence[str], starts: Sequence[bool]) -> dict[str, str]:
+    """Return how a text writes its words that have capitals, those that begin a sentence aside.
+
+    A text that begins every word with a capital, as headlines do, says nothing, and a first word only by further
+    capitals.
+
+    Args:
+        tokens: of the text, as written.
+        starts: which of them begin a sentence.
+    """
+    inside = [token for token, first in zip(tokens, starts, strict=True) if not first and token.isalpha()]
+    if len(inside) > _FEW and not any(token[0].islower() for token in inside):
+        return {}
+    return {token.lower(): token for token, first in zip(tokens, starts, strict=True)
+            if token != token.lower() and (not first or token[1:] != token[1:].lower())}
+
+
+def readable_text(text: str, source: str, written: Mapping[str, str], language: str = "en") -> str:
+    """Return an output that is a text, of word pieces, as a person writes it; see :func:`readable`.
+
+    Args:
+        text: the output.
+        source: that it rewrites, whose capitals it takes over.
+        written: how other words with capitals are written.
+        language: of the text.
+    """
+    if language in _UNSPACED:
+        return "".join(text.split())
+    own = _WORDS.findall(source)
+    starts = [not place or own[place - 1] in _ENDS for place in range(len(own))]
+    return readable(_WORDS.findall(text), {**written, **forms_of(own, starts)}, language)
+
+
+def readable(words: Sequence[str], forms: Mapping[str, str], language: str = "en") -> str:
+    """Return words in small letters as a person writes them.
+
+    Words are joined by NLTK's ``TreebankWordDetokenizer``, and hyphens and slashes with the words beside them; a
+    sentence begins with a capital, words have those of ``forms``, and the English "I" is one.
+
+    Args:
+        words: of one output, signs among them.
+        forms: how words with capitals are written.
+        language: of the text; Chinese and Japanese words are joined without spaces, and as they are.
+    """
+    if language in _UNSPACED:
+        return "".join(words)
+    from nltk.tokenize.treebank import TreebankWordDetokenizer
+
+    known = {**({"i": "I"} if language == "en" else {}), **forms}
+    cased, opens, quoted = [], True, False
+    for word in words:
+        form = known.get(word, word)
+        if word == '"':     # the Treebank tells an opening quotation mark from a closing one
+            form, quoted = "''" if quoted else "``", not quoted
+        if opens and _OPEN.search(form):
+            form, opens = (form[0].upper() + form[1:] if form.islower() else form), False
+        cased.append(form)
+        opens = opens or word in _ENDS
+    return _JOINED.sub(r"\1", TreebankWordDetokenizer().detokenize(cased))
