@@ -16,7 +16,9 @@ from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import as_table, read_frame
 from stages.params.clld import LinearFloor
 from stages.runtime.errors import InputError
-from stages.tracks.clld.linear_floor import WORD, main, run
+from stages.tracks.clld.evaluate import floor_systems
+from stages.tracks.clld.linear_floor import WORD, frozen_vectors, main, run
+from stages.tracks.clld.lookup import TrainedOn
 
 
 def values(**changes):
@@ -115,6 +117,32 @@ def test_an_unfinished_fit_is_told(tmp_path, monkeypatch, capsys):
     assert main(["tiny"]) == 0
     assert "not finished after 2 iterations with C of 5.0. Raise linear_floor.max_iterations" in capsys.readouterr().err
     assert json.loads(DatasetPaths("tiny").metrics("linear_floor").read_text())["unfinished"] == [5.0]
+
+
+def test_another_floor_is_on_frozen_vectors(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tiny_classes.write_project(tmp_path, linear_floor={"min_count": 1, "vectors": True, "max_length": 8})
+    assert main(["tiny"]) == 0
+    items, paths = tiny_classes.items(), DatasetPaths("tiny")
+    vectors = frozen_vectors(items["text"].tolist(), "path:encoder", "cpu", 8)
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(np.ones(42), abs=1e-5)
+    rows, metrics = read_frame(paths.table("linear_floor"), SCHEMAS["linear_floor"]), json.loads(
+        paths.metrics("linear_floor").read_text())
+    train, test = (items["split"].eq(split).to_numpy() for split in ("train", "test"))
+    model = LogisticRegression(C=metrics["vectors"]["strength"], max_iter=1000).fit(vectors[train],
+                                                                                    items.loc[train, "label"])
+    of_test = rows[rows["split"] == "test"]
+    assert np.allclose(np.stack(of_test["by_vectors"]), model.predict_proba(vectors[test]), atol=1e-4)
+    assert metrics["vectors"]["test"]["accuracy"] == pytest.approx(
+        model.score(vectors[test], items.loc[test, "label"]), abs=1e-6)
+    words = floor(items).predictions
+    assert np.array_equal(np.stack(rows["probabilities"]), np.stack(words["probabilities"]))
+    assert words["by_vectors"].isna().all() and "vectors" not in floor(items).metrics
+    on = TrainedOn("tiny", "none", "textcnn", 8, dict.fromkeys(CLASSES, 8))
+    evaluated = items[items["split"] == "test"]
+    assert list(floor_systems(evaluated, on, rows)) == ["majority", "linear", "vectors"]
+    assert list(floor_systems(evaluated, on, words)) == ["majority", "linear"]
+    assert np.array_equal(floor_systems(evaluated, on, rows)["vectors"].probabilities, np.stack(of_test["by_vectors"]))
 
 
 def test_a_missing_data_set_is_named(tmp_path, monkeypatch, capsys):

@@ -43,9 +43,10 @@ from stages.artifacts.tables import write_json, write_table
 from stages.figures import Plot, file_name
 from stages.params import load_params
 from stages.results.classifiers import LETTERS, Classifier, steps
-from stages.results.model import Block, System
+from stages.results.model import Block, Run, System
 from stages.results.page.classifiers import EXAMPLES, classifier_views, confused_pairs
 from stages.results.page.material import gather
+from stages.results.page.mistakes import mistakes_data
 from stages.results.report import main
 from stages.results.tracks.clld import CLLD
 
@@ -465,3 +466,16 @@ def test_a_run_of_many_classes_and_long_texts_takes_little(plain):
     assert main([]) == 0
     page = REPORT_PAGE.read_text(encoding="utf-8")
     assert "class-51" in page and 50_000 < len(part(page, "clld-classes").encode()) / 6 < 5_000_000 / 30
+
+
+@pytest.mark.parametrize(("second", "apart"), [("b", 0), ("c", 1), (None, 1)])
+def test_texts_that_runs_answer_differently_are_counted(second, apart):
+    def run(name, mistakes):
+        wrong = pd.DataFrame(mistakes, columns=["example_id", "text", "label", "predicted", "probability"])
+        found = Classifier(pd.DataFrame(), np.zeros((0, 0)), pd.DataFrame(), wrong, pd.DataFrame())
+        return Run(name, "clld", name, "d", 1, CLLD.row({"kind": "none", "encoder": "textcnn"}, {}),
+                   {"counts": {"examples": 9}}, classifier=found)
+
+    both = (3, "one text", "a", "b", 0.75)
+    found = mistakes_data([run("x", [both]), run("y", [(*both[:3], second, 0.5)] if second else [])], 1000)
+    assert (found["apart"], found["wrong"], found["total"]) == (apart, 1, 9)

@@ -21,7 +21,8 @@ EVALUATED = {"evaluate_hcl@hcl", "evaluate_pgkpr@pgkpr"}
 READ_BY = {
     "datasets.source": {"ingest@tiny"},
     "encoder.source": {"pair_classifier@tiny", "attribution@tiny", "node_vectors@tiny", "train_hcl@hcl",
-                       "train_clld@own", *(f"train_hcl@{name}" for name in PRETRAINED), *EVALUATED},
+                       "train_clld@own", "linear_floor@questions", *(f"train_hcl@{name}" for name in PRETRAINED),
+                       *EVALUATED},
     "ingest.neg_encoder": {"ingest@tiny"},
     "annotate.pipeline": {"annotate@tiny"},
     "embedrank.encoder": {"embedrank@tiny"},

@@ -16,7 +16,8 @@ def mistakes_data(runs: Sequence[Run], budget: int) -> dict[str, Any]:
 
     Returns:
         ``runs``: names; ``items``: [example_id, class, text, per run null where it is right and else [class that it
-        says, its probability]]; ``wrong``: texts that any run has wrong; ``total``: texts.
+        says, its probability]]; ``wrong``: texts that any run has wrong; ``apart``: texts that not all say the same
+        of; ``total``: texts.
     """
     found: dict[int, list[Any]] = {}
     for place, run in enumerate(runs):
@@ -25,5 +26,6 @@ def mistakes_data(runs: Sequence[Run], budget: int) -> dict[str, Any]:
             item[3][place] = [row.predicted, round(float(row.probability), 3)]
     items = [found[number] for number in sorted(found)]
     total = max((run.metrics["counts"].get("examples", len(items)) for run in runs), default=0)
+    apart = sum(len({label if one is None else one[0] for one in said}) > 1 for _, label, _, said in items)
     return {"runs": [run.name for run in runs], "items": fitting(items, budget, list), "wrong": len(items),
-            "total": total}
+            "apart": apart, "total": total}

@@ -1,9 +1,9 @@
 """Let a classifier of the CLLD track predict its split, and score it beside the floors, with intervals (METHODS D.4).
 
 Writes predictions.parquet (probabilities of every evaluated text), scores.parquet (one row per system and text),
-classes.parquet, confusion.parquet, calibration.parquet, and metrics.json: ``run`` and ``floors`` (majority, linear),
-``intervals`` (bootstrap percentile intervals in the same shape), ``counts`` and ``settings``. The classifier alone is
-used: the contrastive head and the label distances serve training.
+classes.parquet, confusion.parquet, calibration.parquet, and metrics.json: ``run`` and ``floors`` (majority, linear and,
+if there, vectors), ``intervals`` (bootstrap percentile intervals in the same shape), ``counts`` and ``settings``. The
+classifier alone is used, with what it reads: the contrast and the label distances serve training.
 """
 
 import sys
@@ -166,8 +166,11 @@ def floor_systems(items: pd.DataFrame, on: TrainedOn, linear: pd.DataFrame) -> d
         InputError: table ``linear_floor`` does not belong to the model.
     """
     most = on.classes.index(majority_class(on.texts))
-    return {"majority": System(np.full(len(items), most)),
-            "linear": System.of(linear_probabilities(linear, items, on.classes))}
+    floors = {"majority": System(np.full(len(items), most)),
+              "linear": System.of(linear_probabilities(linear, items, on.classes))}
+    if linear["by_vectors"].notna().all():
+        floors["vectors"] = System.of(linear_probabilities(linear, items, on.classes, "by_vectors"))
+    return floors
 
 
 def _work(process: StageProcess) -> None:

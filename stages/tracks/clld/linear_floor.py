@@ -1,15 +1,16 @@
 """Classify the texts of a data set by logistic regression on TF-IDF: the floor that papers omit.
 
 Reads the labelled texts; writes linear_floor.parquet, the probabilities of every validation and test text, and metrics.
-It knows words and nothing else. Its regularisation is chosen on the validation split, of equal accuracies the
-strongest; no text but those of the training split is learned from.
+It knows words and nothing else; another one, on request, knows the frozen vectors of the project's encoder. Their
+regularisation is chosen on the validation split, of equal accuracies the strongest; no text but those of the training
+split is learned from.
 """
 
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -17,12 +18,19 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
+from torch import nn
+from transformers import PreTrainedTokenizerBase
 
+from models.encoders import load_encoder
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, write_json, write_table
+from stages.encoders import Chunk, embed_texts, resolve_encoder
 from stages.metrics.classification import class_statistics
 from stages.runtime.errors import InputError
+from stages.runtime.precision import computing
 from stages.runtime.process import StageProcess, run_stage
+from stages.runtime.progress import progress
+from stages.runtime.seeds import seed_everything
 from stages.tracks.clld.schemas.evaluated import LINEAR_FLOOR
 from stages.tracks.clld.texts import class_numbers, classes_of, read_labelled_texts
 
@@ -30,6 +38,7 @@ STAGE = "linear_floor"
 # Words with their inner apostrophes and hyphens, or single signs: those of TextCNN (models.clld.textcnn).
 WORD = r"\w+(?:['’-]\w+)*|[^\w\s]"
 _DECIMALS = 6
+_BATCH = 64  # texts of a forward pass; part of what decides the bytes
 
 
 @dataclass(frozen=True)
@@ -40,12 +49,21 @@ class Floor:
     metrics: dict[str, Any]
 
 
-def run(items: pd.DataFrame, values: Mapping[str, Any]) -> Floor:
+@dataclass(frozen=True)
+class _Classified:
+    """What a classifier makes of the splits that it was not trained on, and how it was chosen."""
+
+    probabilities: dict[str, np.ndarray]
+    metrics: dict[str, Any]
+
+
+def run(items: pd.DataFrame, values: Mapping[str, Any], vectors: np.ndarray | None = None) -> Floor:
     """Return what a linear classifier makes of the validation and test texts.
 
     Args:
         items: from :func:`stages.tracks.clld.texts.labelled_texts`, all splits.
         values: plain values of the block ``linear_floor``.
+        vectors: of all items, in their order (n, d), for a second classifier; None for none.
 
     Raises:
         InputError: no word of the training texts is frequent enough to be a feature.
@@ -61,20 +79,58 @@ def run(items: pd.DataFrame, values: Mapping[str, Any]) -> Floor:
         raise InputError(f"linear_floor.min_count: {values['min_count']}: no word is in so many training texts; lower "
                          f"it.") from error
     held = {split: words.transform(parts[split]["text"]) for split in ("validation", "test") if len(parts[split])}
+    found = _classified(features, held, numbers, len(classes), values)
+    metrics, probabilities = {**found.metrics, "classes": len(classes)}, found.probabilities
+    by_vectors: dict[str, np.ndarray] = {}
+    if vectors is not None:
+        of_split = {split: vectors[items["split"].eq(split).to_numpy()] for split in ("train", *held)}
+        frozen = _classified(of_split.pop("train"), of_split, numbers, len(classes), values)
+        metrics["vectors"], by_vectors = frozen.metrics, frozen.probabilities
+    rows = [_rows(parts[split], probabilities[split], by_vectors.get(split), classes) for split in probabilities]
+    return Floor(pd.concat(rows, ignore_index=True), metrics)
+
+
+def frozen_vectors(texts: list[str], source: str, device: str, max_length: int,
+                   track: Callable[[list[Chunk]], Iterable[Chunk]] = iter) -> np.ndarray:
+    """Return the mean over the tokens' states of each text, of length 1 (n, d).
+
+    Args:
+        texts: in any order, the same for the same bytes.
+        source: as ``encoder.source`` has it.
+        device: to compute on.
+        max_length: tokens of a text, special ones included; the rest is cut.
+        track: wraps the list of chunks, to show progress.
+
+    Raises:
+        InputError: the encoder is not to be had.
+    """
+    resolved = resolve_encoder(source)
+    encoder, loaded = load_encoder(resolved.location, pretrained=resolved.pretrained)
+    tokenizer = cast(PreTrainedTokenizerBase, loaded)  # None is for no source
+    nn.Module.to(encoder.eval(), device)
+    longest = min(int(tokenizer.model_max_length), max_length)
+    vectors = np.empty((len(texts), encoder.config.hidden_size), dtype=np.float32)
+    for items, found in embed_texts(encoder, tokenizer, texts, _BATCH, longest, "mean", track):
+        vectors[items] = found
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+
+
+def _classified(features: Any, held: Mapping[str, Any], numbers: Mapping[str, np.ndarray], n_classes: int,
+                values: Mapping[str, Any]) -> _Classified:
+    """Fit a classifier of each strength to the training texts, and let the best one classify the others."""
     with threadpool_limits(1):  # sums of several threads differ in their last digits
         fitted = {strength: _fitted(features, numbers["train"], strength, values["max_iterations"])
                   for strength in sorted(values["strengths"])}
         accuracies = {strength: float(np.mean(model.predict(held["validation"]) == numbers["validation"]))
                       for strength, model in fitted.items()}
         best = max(accuracies, key=lambda strength: (accuracies[strength], -strength))
-        found = {split: _probabilities(fitted[best], rows, len(classes)) for split, rows in held.items()}
-    metrics = {split: _measured(numbers[split], found[split]) for split in found}
-    return Floor(pd.concat([_rows(parts[split], found[split], classes) for split in found], ignore_index=True),
-                 {**metrics, "strength": best, "features": features.shape[1], "classes": len(classes),
-                  "validation_accuracy": {f"{strength:g}": round(value, _DECIMALS)
-                                          for strength, value in accuracies.items()},
-                  "unfinished": [strength for strength, model in fitted.items()
-                                 if model.n_iter_.max() >= values["max_iterations"]]})
+        found = {split: _probabilities(fitted[best], rows, n_classes) for split, rows in held.items()}
+    return _Classified(found, {
+        **{split: _measured(numbers[split], found[split]) for split in found}, "strength": best,
+        "features": features.shape[1],
+        "validation_accuracy": {f"{strength:g}": round(value, _DECIMALS) for strength, value in accuracies.items()},
+        "unfinished": [strength for strength, model in fitted.items()
+                       if model.n_iter_.max() >= values["max_iterations"]]})
 
 
 def _fitted(features: Any, numbers: np.ndarray, strength: float, iterations: int) -> LogisticRegression:
@@ -96,18 +152,27 @@ def _measured(numbers: np.ndarray, probabilities: np.ndarray) -> dict[str, float
     return {"texts": len(numbers), **{name: round(one.value(), _DECIMALS) for name, one in statistics.items()}}
 
 
-def _rows(part: pd.DataFrame, probabilities: np.ndarray, classes: list[str]) -> pd.DataFrame:
+def _rows(part: pd.DataFrame, probabilities: np.ndarray, by_vectors: np.ndarray | None,
+          classes: list[str]) -> pd.DataFrame:
     return part[["example_id", "text_id", "split", "label"]].assign(
-        predicted=[classes[number] for number in probabilities.argmax(1)], probabilities=list(probabilities))
+        predicted=[classes[number] for number in probabilities.argmax(1)], probabilities=list(probabilities),
+        by_vectors=[None] * len(part) if by_vectors is None else list(by_vectors))
 
 
 def _work(process: StageProcess) -> None:
     params, paths = process.params, DatasetPaths(process.instance)
-    floor = run(read_labelled_texts(paths), params.linear_floor.plain())
-    if floor.metrics["unfinished"]:
+    values, items, vectors = params.linear_floor.plain(), read_labelled_texts(paths), None
+    if values["vectors"]:
+        seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)
+        with computing(params.runtime) as device:
+            vectors = frozen_vectors(items["text"].tolist(), params.encoder.source, device, values["max_length"],
+                                     lambda chunks: progress(chunks, process.name, unit="batch"))
+    floor = run(items, values, vectors)
+    unfinished = {*floor.metrics["unfinished"], *floor.metrics.get("vectors", {}).get("unfinished", [])}
+    if unfinished:
         process.log.warning("%s: not finished after %d iterations with C of %s. Raise linear_floor.max_iterations, or "
-                            "take these out of linear_floor.strengths.", process.name,
-                            params.linear_floor.max_iterations, ", ".join(map(str, floor.metrics["unfinished"])))
+                            "take these out of linear_floor.strengths.", process.name, values["max_iterations"],
+                            ", ".join(map(str, sorted(unfinished))))
     write_table(paths.table(STAGE), LINEAR_FLOOR, floor.predictions,
                 Provenance(process.name, process.params_hash,
                            counts={"features": floor.metrics["features"]}))
