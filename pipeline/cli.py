@@ -311,10 +311,10 @@ def predict(run: Annotated[str, typer.Argument(help="a run of params.yaml")],
             ) -> None:
     """Rewrite or classify texts with a trained run; one line of JSON per text.
 
-    A rewriter's line has the keyword that was used, a classifier's the probability of its label and of every class. Of
-    PGKPR's track `prediction` is written as people write, without [unk], and `words` is what the model wrote;
-    `unknown_words` and `cut_words` are those of the text that it cannot read. Standard error says if the run is below
-    the floor of copying the source.
+    A rewriter's line has the keyword that was used, `prediction` as people write and `words` as the model wrote it; a
+    classifier's the probability of its label and of every class. Of PGKPR's track no output holds [unk], and
+    `unknown_words` and `cut_words` are those of the text that the model cannot read. Standard error says if a run is
+    below the floor of copying the source.
 
     Example: `keycontrast predict hcl "Two dogs play in the snow." --keyword ball`,
     `keycontrast predict pgkpr "How do I learn to play?" --n 3`, or
