@@ -13,16 +13,20 @@ from stages.results.model import Block, Difference, System
 from stages.results.track import TrackResults
 from stages.results.tracks.clld import encoder_name
 from stages.runtime.errors import InputError
+from stages.tracks.clld.rows import TWO_VIEWS
 from stages.tracks.clld.schemas.evaluated import CALIBRATION, CLASSES, CONFUSION
 from stages.tracks.clld.schemas.trained import LABEL_DISTANCE
 
 LETTERS = 400       # of a text; what is beyond is left out
-_DISTANCE = ("static_tau_pairs", "static_tau_all", "adaptive")
+_DISTANCE = ("static_tau_pairs", "static_tau_all", "given", "adaptive")
 # Question; rows that are asked about; the row that they are compared with.
 QUESTIONS = (("Does the contrast help?", ("uniform",), "none"),
              ("Does the label distance help beyond it?", _DISTANCE, "uniform"),
              ("Do both together help?", _DISTANCE, "none"),
-             ("Does another contrast help?", ("supcl_seq", "simcse"), "none"))
+             ("Does another contrast help?", ("supcl_seq", "simcse", "fastfit"), "none"),
+             ("Does a second view help without a contrast?", (TWO_VIEWS,), "none"),
+             ("Does the contrast help beyond a second view?", ("uniform",), TWO_VIEWS),
+             ("Do both together help beyond a second view?", _DISTANCE, TWO_VIEWS))
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,8 @@ def steps(block: Block) -> list[Step]:
 
 def _base(system: System, row: str, systems: Sequence[System]) -> System | None:
     """Return the first system of ``row`` with the same settings but for those that ``row`` does not read."""
-    unread = {"kind", "row", "pairs_of", "distance", *(() if row == "uniform" else ("contrast",))}
+    unread = {"kind", "row", "pairs_of", "distance", *(() if row == "uniform" else ("contrast",)),
+              *(("ce_views",) if TWO_VIEWS in (row, system.settings["kind"]) else ())}
     return next((other for other in systems if other.settings["kind"] == row
                  and _without(other.settings, unread) == _without(system.settings, unread)), None)
 

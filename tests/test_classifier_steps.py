@@ -1,0 +1,26 @@
+"""Which rows of CLLD are set against which."""
+
+from types import SimpleNamespace
+
+from stages.results.classifiers import steps
+
+ROWS = {"ct": ("none", "first", {}), "two": ("two_views", "both", {}), "cl": ("uniform", "first", {"t": 1}),
+        "sharp": ("uniform", "first", {"t": 0.05}), "both": ("uniform", "both", {"t": 1}),
+        "ald": ("adaptive", "first", {"t": 1}), "fast": ("fastfit", "first", {"t": 0.07})}
+
+
+def test_a_contrast_is_set_against_one_view_and_against_two():
+    systems = [SimpleNamespace(name=name, settings={
+        "kind": kind, "row": name, "ce_views": views, "contrast": contrast, "distance": {}, "encoder": "textcnn"})
+        for name, (kind, views, contrast) in ROWS.items()]
+    block = SimpleNamespace(systems=systems, difference=lambda *names: names)
+    found = {}
+    for step in steps(block):
+        found.setdefault(step.question, []).append((step.name, step.base_name))
+    assert found == {
+        "Does the contrast help?": [("cl", "ct"), ("sharp", "ct")],
+        "Does the label distance help beyond it?": [("ald", "cl")],
+        "Do both together help?": [("ald", "ct")], "Does another contrast help?": [("fast", "ct")],
+        "Does a second view help without a contrast?": [("two", "ct")],
+        "Does the contrast help beyond a second view?": [("cl", "two"), ("sharp", "two"), ("both", "two")],
+        "Do both together help beyond a second view?": [("ald", "two")]}
