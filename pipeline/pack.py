@@ -79,14 +79,15 @@ def pack(file: Path, models: Sequence[str] | None = None) -> Packed:
         models: names of models of any track.
 
     Raises:
-        InputError: no such model, artifacts that are missing or of other params, an encoder without weights, or a
-            pack of more than 60 MB.
+        InputError: no such model, artifacts that are missing or of other params, an encoder without weights, label
+            distances from a file, or a pack of more than 60 MB.
     """
     params = read_params()
     names = with_earlier(params, models or all_models(params))
     if not names:
         raise InputError("models names no model, so there is nothing to pack. Choose a recipe that has some with "
                          "`keycontrast use`.")
+    _refuse_distances(params, names)
     runs = [run for run, entry in all_runs(params).items() if entry.model in names]
     encoders = encoders_of(params, names)
     members: dict[str, bytes | Path] = {_SCRIPT: Path(packed_run.__file__), **_code(), PARAMS.name: _params(params)}
@@ -104,6 +105,14 @@ def pack(file: Path, models: Sequence[str] | None = None) -> Packed:
         if size > LIMIT:
             raise InputError(_too_large(file, members, size))
     return Packed(digest, names, runs, _sizes(members), size)
+
+
+def _refuse_distances(params: Params, names: Sequence[str]) -> None:
+    """Refuse models that read a file which is not in a pack, before the machine that it is for finds it missing."""
+    for name, block in TRACKS["clld"].models(params).items():
+        if name in names and block.contrast == "given":
+            raise InputError(f"models.clld.{name}: its label distances are in {block.distances_from}, and a pack has "
+                             f"no such files. Train it here, and name the others: keycontrast pack FILE --model NAME")
 
 
 def _consulted(params: Params, models: Sequence[str]) -> list[str]:
