@@ -113,8 +113,7 @@ def test_each_row_says_what_its_difference_means():
     assert [row.difference.interval if row.difference else None for row in found.rows] == [
         "+0.150 to +0.250", None, "\u22120.150 to \u22120.050", "\u22120.040 to +0.060"]
     assert [[alarm.name for alarm in row.alarms] for row in found.rows] == [[], [], ["Leak"], []]
-    assert found.sure == ("Intervals are 95 %, over items; one seed each, so that chance in training is not in them, "
-                          "and there are no verdicts.")
+    assert found.sure == "Intervals are 95 %, over items, and chance in training is not in them."
     assert block({}).told == "Nothing was compared."
 
 
@@ -122,8 +121,8 @@ def test_a_row_of_one_seed_gets_no_verdict():
     found = block({"cut": -0.1, "other": 0.1, "floor copy": 0.2}, seeds=1)
     assert [row.said for row in found.rows if row.kind == "run"][1:] == ["one seed: no verdict"] * 2
     assert {row.verdict for row in found.rows} == {""}
-    assert found.told == ("Every row was trained under one seed: the intervals are over items, and there are no "
-                          "verdicts.")
+    assert found.told == ("One seed each: another training may end otherwise, so there are no verdicts. Over these "
+                          "items alone, full as it was trained is below copy.")
 
 
 # -- the corpus -------------------------------------------------------------------------------------------------

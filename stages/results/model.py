@@ -188,6 +188,11 @@ class Difference:
         """1 better, -1 worse, 0 where seeds and items do not tell, there is one seed, or no direction."""
         return (self.sign or 0) * self.metric.direction
 
+    @property
+    def over_items(self) -> int:
+        """1 better, -1 worse, 0 where the interval over items alone holds zero: of these trainings, not of methods."""
+        return ((self.low > 0) - (self.high < 0)) * self.metric.direction
+
     def said(self, words: Mapping[int, str]) -> str:
         """Return the word for the verdict, or that one seed gives none."""
         return words[self.verdict] if self.judged else ONE_SEED

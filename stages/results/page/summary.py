@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from stages.artifacts.paths import row_name
 from stages.metrics.registered import Metric, metric
-from stages.results.model import HELPS, ONE_SEED, Block, Difference, Run, System
+from stages.results.model import FLOOR, HELPS, ONE_SEED, Block, Difference, Run, System
 from stages.results.page.alarms import Alarm
 from stages.results.page.differences import DifferenceRow, difference_rows
 from stages.results.page.tables import Cell, value_cell
@@ -119,7 +119,8 @@ def _told(block: Block, base: System, found: Mapping[str, Difference], column: M
     floors = [system for system in block.floors if system.name in found and found[system.name].judged]
     single = [one.name for one in found.values() if not one.judged]
     if len(single) == len(found):
-        return "Every row was trained under one seed: the intervals are over items, and there are no verdicts."
+        return " ".join(["One seed each: another training may end otherwise, so there are no verdicts.",
+                         *_as_trained(base, [found[one.name] for one in block.floors if one.name in found])])
     parts: dict[int, list[str]] = {1: [], -1: [], 0: []}
     apart: dict[int, list[str]] = {1: [], -1: [], 0: []}
     for system in block.systems:
@@ -141,12 +142,20 @@ def _told(block: Block, base: System, found: Mapping[str, Difference], column: M
     return " ".join([*told, *([f"Against the floors, {base.name} is {'; '.join(said)}."] if said else [])])
 
 
+def _as_trained(base: System, floors: Sequence[Difference]) -> list[str]:
+    """Return where the one training that there is stands among floors, by the interval over items."""
+    places = ((-1, "above"), (1, "below"), (0, "not to be told from"))
+    said = [f"{word} {_listed(names)}" for sign, word in places if (names := [
+        one.name.removeprefix(FLOOR) for one in floors if one.over_items == sign])]
+    return [f"Over these items alone, {base.name} as it was trained is {'; '.join(said)}."] if said else []
+
+
 def _sure(systems: Sequence[System], level: str, compared: bool) -> str:
     """Return what the intervals hold, and what they do not."""
     seeds = sorted({max(1, len(system.seeds)) for system in systems})
     over = f"Intervals are {level}, over items" if compared else "No intervals of differences"
     if seeds == [1]:
-        return f"{over}; one seed each, so that chance in training is not in them, and there are no verdicts."
+        return f"{over}, and chance in training is not in them."
     count = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     return f"{over} and seeds, of means over {count} seeds." if compared else f"{over}, of means over {count} seeds."
 
