@@ -81,6 +81,7 @@ def test_two_processes_train_what_one_does(tmp_path):
     assert "problem" not in found and found["losses apart"] < 1e-4
 
 
+@pytest.mark.whole
 def test_one_command_trains_kills_and_goes_on_and_writes_what_it_knows(tmp_path, capsys):
     out = tmp_path / "gpu.json"
     given = ["--device", "cpu", "--sizes", "tiny", "--precisions", "fp32", "--out", str(out), "--only", "training",

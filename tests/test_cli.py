@@ -55,6 +55,7 @@ def test_help_answers_at_once():
     assert min(took() for _ in range(3)) < 1.5
 
 
+@pytest.mark.whole
 def test_a_command_that_asks_duckdb_ends_without_a_word_of_its_binding(project):
     assert "leaked" not in keycontrast(project, "doctor").stderr
 

@@ -307,6 +307,7 @@ def test_a_command_ends_soon_after_the_server_that_it_uses(server, tmp_path):
     assert again.returncode == 0 and "1 of 2 stages were up to date" in again.stdout, again.stdout + again.stderr
 
 
+@pytest.mark.whole
 def test_trainings_of_two_processes_share_two_gpus(done, tmp_path):
     """Both run at once, each with both devices; other stages see what the command saw."""
     root = make_project(tmp_path / "p")

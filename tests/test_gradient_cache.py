@@ -178,6 +178,7 @@ def share(folder, rank, world):
     torch.save({"weights": weights, "contrast": [row["train_contrast"] for row in history.rows]}, folder / f"{rank}.pt")
 
 
+@pytest.mark.whole
 def test_processes_contrast_the_whole_batch_together_even_those_without_a_micro_batch(tmp_path):
     server = get_context("forkserver")
     server.set_forkserver_preload(["models.clld", "stages.tracks.pgkpr.train"])

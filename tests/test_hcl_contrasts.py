@@ -59,6 +59,7 @@ def test_settings_of_a_registered_contrast_are_checked(topic):
     assert HclConfig(latent={"enabled": False}).uses_contrast("topic") is False
 
 
+@pytest.mark.whole
 def test_a_registered_contrast_is_trained_watched_drawn_and_told_of(topic, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     tiny_training.write_project(tmp_path, epochs=3)

@@ -152,6 +152,7 @@ def up_to_date(tmp_path_factory):
     return project
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("gone", ["cache", "artifacts"])
 def test_a_run_replaces_the_lock(up_to_date, tmp_path, gone):
     project = shutil.copytree(up_to_date, tmp_path / "p", ignore=shutil.ignore_patterns("tmp", ".keycontrast"))

@@ -544,6 +544,7 @@ def rewriters(tmp_path_factory):
     return folder
 
 
+@pytest.mark.whole
 def test_a_pack_of_rewriters_brings_home_what_the_stages_make_and_evaluate_needs(rewriters, tmp_path):
     machine, home = tmp_path / "machine", tmp_path / "home"
     machine.mkdir()

@@ -337,6 +337,7 @@ def test_both_tracks_fit_and_are_told_apart(tracks):
     assert tracks.texts("main .method > h2") == ["HCL", "PGKPR"]
 
 
+@pytest.mark.whole
 def test_three_tracks_fit_and_are_told_apart(classes):
     assert classes.evaluate(TOO_WIDE) == []
     assert classes.texts("main .method > h2") == ["HCL", "PGKPR", "CLLD"]

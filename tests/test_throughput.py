@@ -141,6 +141,7 @@ print(int(kept), resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("size", "times"), [(2**26, 20), (2**31 + 2**28, 2)])  # more than fits the C library's number
 def test_freed_memory_is_kept_for_the_next_request_where_the_c_library_can(size, times):
     found = [subprocess.run([sys.executable, "-c", FAULTS, how, str(size), str(times)], capture_output=True, text=True,
