@@ -39,7 +39,7 @@ def texts(count=60, seed=0):
 
 def params(models=None, runs=None, **changes):
     models = MODELS if models is None else models
-    training = {"epochs": 6, "batch_size": 12, "micro_batch": 12, "learning_rate": 0.005}
+    training = {"epochs": 6, "batch_size": 12, "micro_batch": 12, "learning_rate": 0.005, "schedule": "constant"}
     return {"recipe": "classified", "seed": 3, "runtime": {"device": "cpu", "checkpoint_minutes": 0},
             "encoder": {"source": "path:encoder"},
             "datasets": {DATASET: {"source": "texts.csv", "layout": "labelled", "columns": {"label": "label"},
