@@ -27,6 +27,7 @@ def archive(file, members):
     return file
 
 
+@pytest.mark.whole
 def test_an_archive_that_unpacks_to_far_more_than_its_size_is_refused(tmp_path):
     file = archive(tmp_path / "bomb.tar.gz", {CONTENTS: b"{}", "zeros": bytes(200 * 2**20)})
     (tmp_path / "out").mkdir()

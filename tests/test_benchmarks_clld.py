@@ -29,6 +29,7 @@ def test_a_training_that_does_something_else_is_told_apart():
         same_training("clld", mine, other)
 
 
+@pytest.mark.whole
 def test_rows_are_the_two_trainings_and_the_contrast():
     threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
     (section,) = clld.run(Context(repeats=1, quick=True))

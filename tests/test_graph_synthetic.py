@@ -46,6 +46,7 @@ def test_a_wrong_graph_is_not_timed(monkeypatch):
         graph._agreement(triples, Graph())
 
 
+@pytest.mark.whole
 def test_the_section_has_ratio_and_curve(monkeypatch):
     monkeypatch.setattr(graph, "peak_memory", run_here)
     (section,) = graph.run(Context(repeats=1, quick=True))

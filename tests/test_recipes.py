@@ -151,6 +151,7 @@ def test_the_plan_shows_the_difference_and_changes_nothing(tmp_path):
     assert (root / "params.yaml").read_text() == before
 
 
+@pytest.mark.whole
 def test_there_and_back_without_computing_again(tmp_path):
     root = make_project(tmp_path / "p")
     assert dvc(root, "repro").returncode == 0

@@ -441,6 +441,7 @@ def test_tables_of_other_classes_are_refused(project, capsys):
     assert "of other classes than classes.parquet" in capsys.readouterr().err
 
 
+@pytest.mark.whole
 def test_a_run_of_many_classes_and_long_texts_takes_little(plain):
     """Thirty runs of 52 classes, the most that a recipe should have, stay below 5 MB."""
     random = np.random.default_rng(0)

@@ -99,6 +99,7 @@ def test_models_without_runs_show_their_training_alone(project):
     assert track(text, "hcl") == ""
 
 
+@pytest.mark.whole
 def test_the_same_artifacts_give_the_same_bytes(both, tmp_path, monkeypatch):
     """Made in another folder, by another process under another hash seed."""
     monkeypatch.chdir(tmp_path)

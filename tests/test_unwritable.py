@@ -146,6 +146,7 @@ def test_a_run_on_a_small_disk_says_what_it_needs_and_does_not_begin(project, sm
     assert not (root / "order.txt").exists()
 
 
+@pytest.mark.whole
 def test_a_disk_that_fills_while_a_run_works_ends_it_with_one_line(project, small_disk, tmp_path):
     """The check before is left out: another program may fill the disk later."""
     root = shutil.copytree(project, small_disk / "p")
