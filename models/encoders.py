@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, cast
 
+import torch
 from torch import Tensor, nn
 from transformers import (
     AutoConfig,
@@ -141,6 +142,40 @@ def encode(encoder: nn.Module, ids: Tensor, mask: Tensor, types: Tensor | None =
         return bert_states(cast(BertModel, encoder), ids, mask, types)
     segments = {} if types is None else {"token_type_ids": types}
     return encoder(input_ids=ids, attention_mask=mask.long(), **segments).last_hidden_state
+
+
+class FrozenStates:
+    """What a wholly frozen encoder has made of batches that it reads again, such as those of every validation.
+
+    Only on a CPU, where a batch can be recognised without waiting for a device, without gradients, and for an encoder
+    none of whose parameters is trained. A batch is read anew if there is no room left; either way with the same bits.
+
+    Args:
+        limit: bytes of states that are kept at most.
+    """
+
+    def __init__(self, limit: int = 1 << 26) -> None:
+        self.limit = limit
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget all, since the weights are others now."""
+        self._kept: dict[tuple[object, ...], Tensor] = {}
+        self._size = 0
+
+    def encode(self, encoder: nn.Module, ids: Tensor, mask: Tensor) -> Tensor:
+        """Return :func:`encode` of a batch, which nobody may write into."""
+        trained = encoder.training or any(parameter.requires_grad for parameter in encoder.parameters())
+        if trained or torch.is_grad_enabled() or not ids.is_cpu:
+            return encode(encoder, ids, mask)
+        key = (ids.shape, ids.numpy().tobytes(), mask.numpy().tobytes(), torch.is_autocast_enabled("cpu"))
+        if key in self._kept:
+            return self._kept[key]
+        states = encode(encoder, ids, mask)
+        if self._size + states.nbytes <= self.limit:
+            self._kept[key] = states
+            self._size += states.nbytes
+        return states
 
 
 def encoder_pass(encoder: nn.Module) -> str:

@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tiny_bert
+import tiny_hcl
 import torch
 from transformers import AutoModel, BertModel
 
-from models.encoders import load_encoder
+from models.encoders import FrozenStates, encode, load_encoder
 from stages import encoders
 from stages.encoders import BUNDLED_SHA256, embed_texts, fixed_chunks, resolve_encoder
 from stages.runtime.device import choose_device
@@ -164,3 +165,36 @@ def test_device_is_what_was_asked_for_or_an_error(monkeypatch):
         choose_device("cuda")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert [choose_device(wanted) for wanted in ("auto", "cpu", "cuda")] == ["cuda", "cpu", "cuda"]
+
+
+def test_a_frozen_encoder_reads_a_batch_once_and_a_trained_one_each_time(tiny):
+    encoder, _ = load_encoder(tiny)
+    ids, mask = torch.randint(5, 20, (3, 6)), torch.ones(3, 6, dtype=torch.bool)
+    mask[0, 4:] = False
+    kept = FrozenStates()
+    with torch.no_grad():
+        trained = kept.encode(encoder, ids, mask)
+        assert kept.encode(encoder, ids, mask) is not trained
+        encoder.requires_grad_(False)
+        first = kept.encode(encoder, ids, mask)
+        assert torch.equal(first, encode(encoder, ids, mask))
+        assert kept.encode(encoder, ids.clone(), mask.clone()) is first
+        whole = torch.ones_like(mask)   # the same words, more of which are real
+        assert torch.equal(kept.encode(encoder, ids, whole), encode(encoder, ids, whole))
+        kept.forget()
+        assert kept.encode(encoder, ids, mask) is not first
+        small = FrozenStates(limit=first.nbytes - 1)
+        assert small.encode(encoder, ids, mask) is not small.encode(encoder, ids, mask)
+        encoder.train()     # dropout
+        assert kept.encode(encoder, ids, mask) is not kept.encode(encoder, ids, mask)
+
+
+def test_an_hcl_model_forgets_what_its_frozen_encoder_made_under_other_weights():
+    model = tiny_hcl.model().eval()
+    model.encoder.requires_grad_(False)
+    ids, mask = torch.tensor([[2, 7, 8, 3]]), torch.ones(1, 4, dtype=torch.bool)
+    with torch.no_grad():
+        first = model.encode(ids, mask)
+        assert model.encode(ids, mask) is first
+        model.load_state_dict({name: value * 0.5 for name, value in model.state_dict().items()})
+        assert not torch.equal(model.encode(ids, mask), first)

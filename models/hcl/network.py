@@ -14,7 +14,7 @@ from transformers.cache_utils import EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from models.attention import Cache
-from models.encoders import encode, mean_pool
+from models.encoders import FrozenStates, mean_pool
 from models.hcl.config import HclConfig
 from models.hcl.contrasts import CONTRASTS
 from models.hcl.decoder import Decoder, past_length
@@ -81,6 +81,7 @@ class HclNetwork(PreTrainedModel):
         self.bow_hidden = nn.Linear(width + size, width)
         self.bow_scores = TiedOutput(config.vocab_size)
         self._vectors: Tensor | None = None
+        self._frozen_states = FrozenStates()
         self.register_load_state_dict_post_hook(_forget_vectors)
         self.post_init()
 
@@ -243,7 +244,7 @@ class HclNetwork(PreTrainedModel):
 
     def encode(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Return encoder states (B, L, d)."""
-        return encode(self.encoder, ids, mask)
+        return self._frozen_states.encode(self.encoder, ids, mask)
 
     def texts(self, batch: Mapping[str, Tensor], names: Sequence[str]) -> dict[str, Encoded]:
         """Return those of ``names`` (x, y, neg) that the batch has, encoded, in one pass if their lengths are alike.
@@ -434,3 +435,4 @@ def _seed(draw: int, name: str) -> int:
 
 def _forget_vectors(model: HclNetwork, _: object) -> None:
     model._vectors = None
+    model._frozen_states.forget()
