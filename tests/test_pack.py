@@ -184,12 +184,14 @@ def done(prepared, tmp_path_factory):
     return {"file": folder / "out/results.tar.gz", "pack": made, "said": second.stdout, "folder": folder / FOLDER}
 
 
+@pytest.mark.whole
 def test_nothing_but_what_a_pack_needs_can_be_imported(done):
     for name, found in (("torch", True), ("stages.metrics", True), ("spacy", False), ("pydantic", False),
                         ("pipeline", False), ("accelerate", False)):
         assert (alone(done["folder"], "-c", f"import {name}").returncode == 0) == found, name
 
 
+@pytest.mark.whole
 def test_a_pack_says_at_once_what_is_missing_or_too_old(done, tmp_path):
     shutil.copytree(done["folder"], tmp_path / "pack")
     floors = tmp_path / "pack/stages/runtime/versions.py"
@@ -236,6 +238,7 @@ def test_a_pack_measures_the_machine_it_is_on(done, tmp_path):
                       ("trainer", "hcl"): "left out", ("trainer", "pgkpr"): "left out"}     # without accelerate
 
 
+@pytest.mark.whole
 def test_a_pack_brings_home_what_the_stages_make_at_home(project, done):
     shutil.copytree(project, project.parent / "home")
     found = unpack(done["file"])
@@ -261,6 +264,7 @@ def _outcome(run, model):
     return tables, [paths.history.read_bytes(), paths.metrics.read_bytes()]
 
 
+@pytest.mark.whole
 def test_tables_say_where_they_were_computed(project, done):
     unpack(done["file"])
     metadata = read_metadata(RunPaths("first", 13).predictions)
@@ -278,6 +282,7 @@ def test_tables_say_where_they_were_computed(project, done):
     assert items["models"]["encoder"]["name"] == "encoder"
 
 
+@pytest.mark.whole
 def test_what_is_newer_is_kept_unless_forced(project, done):
     unpack(done["file"])
     before = RunPaths("first", 13).predictions.read_bytes()
@@ -291,6 +296,7 @@ def test_what_is_newer_is_kept_unless_forced(project, done):
     assert RunPaths("first", 13).predictions.read_bytes() == before
 
 
+@pytest.mark.whole
 def test_results_of_other_params_or_data_are_refused(project, done):
     write_params(generate_hcl={"num_beams": 3}, models={"hcl": {"hcl": {"dataset": "tiny", "seeds": [9]}}},
                  runs={"hcl": {"first": {"model": "hcl"}}})
@@ -309,6 +315,7 @@ def test_results_of_other_params_or_data_are_refused(project, done):
         unpack(done["file"])
 
 
+@pytest.mark.whole
 def test_other_files_are_named(project, done, tmp_path):
     (tmp_path / "text").write_text("no archive")
     with tarfile.open(tmp_path / "other.tar.gz", "w:gz") as archive:
@@ -394,6 +401,7 @@ def test_what_a_pack_lacks_is_named(project, tmp_path):
     assert not file.exists()
 
 
+@pytest.mark.whole
 def test_a_person_is_told_what_to_do_next(project, done, tmp_path):
     with (tmp_path / "said").open("w") as stream:
         console = Console(file=stream, width=200)

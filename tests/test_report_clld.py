@@ -141,6 +141,7 @@ def test_labelled_texts_with_keywords_show_them_but_no_graph(project):
     assert "More of the graph" not in text
 
 
+@pytest.mark.whole
 def test_the_same_artifacts_give_the_same_bytes(alone, tmp_path, monkeypatch):
     """Made in another folder, by another process under another hash seed."""
     monkeypatch.chdir(tmp_path)

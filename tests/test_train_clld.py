@@ -398,6 +398,7 @@ def test_the_record_says_how_fast_it_went_and_no_artifact_does(trained):
     assert "second" not in said and "mfu" not in said
 
 
+@pytest.mark.whole
 def test_two_processes_train_the_model_of_one(project, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)
