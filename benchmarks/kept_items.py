@@ -1,11 +1,12 @@
 """What is kept of the items of an evaluated run, by track, and the metrics that follow from it; no text of a data set.
 
 Columns are scores of single items, and sums from which BLEU of the corpus follows; of classifiers the places of
-classes among their names.
+classes among their names: ``confused_0_1`` is the share of texts of one of the first two classes taken for the other.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -112,7 +113,11 @@ def _clld(scores: pd.DataFrame) -> pd.DataFrame:
 def _clld_statistics(items: pd.DataFrame) -> dict[str, Statistic]:
     label, predicted = (items[column].to_numpy(np.int64) for column in ("label", "predicted"))
     sureness = Sureness(*(items[column].to_numpy(np.float64) for column in ("probability", "nll", "brier")))
-    return class_statistics(label, predicted, int(max(label.max(), predicted.max())) + 1, sureness)
+    count = int(max(label.max(), predicted.max())) + 1
+    low, high = np.minimum(label, predicted), np.maximum(label, predicted)
+    confused = {f"confused_{first}_{second}": mean_statistic(((low == first) & (high == second)).astype(np.float64))
+                for first, second in combinations(range(count), 2)}
+    return class_statistics(label, predicted, count, sureness) | confused
 
 
 KEPT_ITEMS: Mapping[str, KeptItems] = {

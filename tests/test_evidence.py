@@ -130,6 +130,13 @@ def test_macro_f1_follows_from_the_classes_that_are_kept_by_number():
     assert _clld_statistics(kept)["macro_f1"].value() == pytest.approx((2 / 3 + 2 / 3 + 1) / 3)
 
 
+def test_how_often_two_classes_are_confused_counts_both_ways_and_no_other_class():
+    items = pd.DataFrame({"label": [0, 0, 1, 2, 2], "predicted": [1, 0, 0, 1, 2], "probability": 1.0, "nll": 0.0,
+                          "brier": 0.0})
+    found = _clld_statistics(items)
+    assert [found[f"confused_{pair}"].value() for pair in ("0_1", "0_2", "1_2")] == pytest.approx([0.4, 0.0, 0.2])
+
+
 def test_another_recipe_and_an_unknown_run_are_errors(project):
     with pytest.raises(InputError, match="tiny-recipe"):
         pending("other")
