@@ -73,6 +73,14 @@ def test_trainings_to_the_end_have_their_control_and_seeds_for_small_differences
     assert params.model("r8-ct-cl-sharp").contrast.temperature == 0.05
 
 
+def test_ten_seeds_of_the_bundled_encoder_have_their_control():
+    params = params_of("cpu-clld-minilm-seeds")
+    rows = ["none", "none", "uniform", "adaptive", "none", "none", "uniform"]
+    assert rows_of(params) == {("trec6", "bundled"): dict.fromkeys(range(13, 23), rows)}
+    assert params.model("ct-two").ce_views == "both" and params.model("ct-constant").training.schedule == "constant"
+    assert {name for name in params.models.clld if params.model(name).training.bucket} == {"ct-bucketed", "ct-cl-bucketed"}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_rows_differ_in_their_contrast_alone(name):
     params = params_of(name)

@@ -101,7 +101,8 @@ def _paired(first: Members, second: Members) -> tuple[list[int], list[int]] | No
     """Return the places of the members that go together; None where nothing does."""
     if not first.seeds or not second.seeds:
         count = max(len(first.values), len(second.values))
-        return tuple([0] * count if not one.seeds else list(range(count)) for one in (first, second))  # type: ignore
+        every, same = list(range(count)), [0] * count   # what has no seeds stands beside each seed of the other
+        return every if first.seeds else same, every if second.seeds else same
     common = sorted(set(first.seeds) & set(second.seeds))
     if len(common) < 2 and not (len(first.seeds) == 1 or len(second.seeds) == 1):
         return None
