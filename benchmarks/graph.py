@@ -128,7 +128,9 @@ def _add(graph: nx.DiGraph, own: str, other: str, count: int) -> None:
         edge["count"] += count
 
 
-def _cap(graph: nx.DiGraph, limit: int) -> None:
+def _cap(graph: nx.DiGraph, limit: int | None) -> None:
+    if limit is None:
+        return
     for own in graph:
         ranked = sorted(graph[own].items(), key=lambda item: (-item[1]["count"], item[0]))
         graph.remove_edges_from([(own, other) for other, _ in ranked[limit:]])
