@@ -161,7 +161,7 @@ def test_what_is_said(sample, tmp_path):
     params, _ = sample
     said = estimate_of_all(params, TWO_CORES, NOTHING, ROOT)
     assert said.startswith("About ") and " stages (2 cores, 24 GiB, no GPU), at most" in said
-    assert "longest: pair_classifier@sample 59" in said and said.endswith("estimated from rates of another machine.")
+    assert "longest: train_hcl@hcl 45" in said and said.endswith("estimated from rates of another machine.")
     assert "from what 6 trainings took here" in estimate_of_all(params, TWO_CORES, write_records(tmp_path), ROOT)
     assert estimate(params, ["report"], TWO_CORES, NOTHING, tmp_path).sentence.startswith(
         f"No estimate of time and memory: {tmp_path}/data/sample/paraphrase.jsonl: no such file")
