@@ -1,6 +1,10 @@
 """`keycontrast export --model`: a classifier for AutoModelForSequenceClassification, or what to do in its place."""
 
+import json
+import os
 import re
+import subprocess
+import sys
 from io import StringIO
 
 import classified_project
@@ -10,6 +14,7 @@ from rich.console import Console
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
 from typer.testing import CliRunner
 
+from models.clld import load_exported
 from pipeline.cli import app
 from pipeline.export import export_model
 from pipeline.predict import predict
@@ -55,6 +60,33 @@ def test_the_library_says_what_the_classifier_says(name, tmp_path):
     assert model.config.id2label == {0: "animal", 1: "person", 2: "place"}
 
 
+def test_a_mean_over_tokens_brings_its_class_along(tmp_path):
+    """Loaded in another process, where the project cannot be imported, as its user will."""
+    said = exported("mean", tmp_path / "out")
+    assert "MeanPooledForSequenceClassification, 3 classes" in said and "trust_remote_code=True" in said
+    program = ("import json, sys\n"
+               "from transformers import pipeline\n"
+               "sys.modules['models'] = None\n"
+               "classify = pipeline('text-classification', model=sys.argv[1], trust_remote_code=True, top_k=None)\n"
+               "print(json.dumps(classify(sys.argv[2:], batch_size=2)))")
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path / "out"), *TEXTS], cwd=tmp_path, text=True,
+                          env={**os.environ, "HF_MODULES_CACHE": str(tmp_path / "cache")}, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    for found, own in zip(json.loads(done.stdout), predict(load_params(), "mean", TEXTS), strict=True):
+        assert {one["label"]: one["score"] for one in found} == pytest.approx(own["probabilities"], abs=1e-5)
+
+
+def test_what_an_exported_mean_was_trained_for_is_a_mean_cross_entropy(tmp_path):
+    exported("mean", tmp_path / "out")
+    model = load_exported(tmp_path / "out")
+    ids, labels = torch.tensor([[2, 7, 8, 3], [2, 9, 3, 0]]), torch.tensor([0, 2])
+    with torch.no_grad():
+        found = model(input_ids=ids, attention_mask=(ids != 0).long(), labels=labels)
+        short = model(input_ids=ids[1:, :3])    # without padding or mask
+    assert torch.allclose(found.loss, torch.nn.functional.cross_entropy(found.logits, labels))
+    assert torch.allclose(short.logits, found.logits[1:], atol=1e-5)
+
+
 def test_a_pipeline_of_the_library_reads_it(tmp_path):
     exported("ct", tmp_path / "out")
     classify = pipeline("text-classification", model=str(tmp_path / "out"), truncation=True, top_k=None)
@@ -65,8 +97,8 @@ def test_a_pipeline_of_the_library_reads_it(tmp_path):
 
 @pytest.mark.parametrize(("name", "message"), [
     ("words", r"words: no class of transformers holds a TextCNN\. Use it as it is: `keycontrast predict words TEXT`, "
-              r"or models\.clld\.ClldModel\.from_pretrained\(.*\)\. Of this recipe contrasted, ct, untrained can be"),
-    ("mean", r"mean: no class of transformers classifies by the mean over tokens .* contrasted, ct, untrained can be"),
+              r"or models\.clld\.ClldModel\.from_pretrained\(.*\)\. Of this recipe contrasted, ct, mean, untrained "
+              "can be"),
     ("untrained", "models/untrained/9/model: no trained CLLD model"),
     ("contrastd", "no model is called 'contrastd'; did you mean 'contrasted'")])
 def test_what_cannot_be_exported_is_said_with_what_to_do(name, message, tmp_path):
@@ -77,7 +109,7 @@ def test_what_cannot_be_exported_is_said_with_what_to_do(name, message, tmp_path
 
 @pytest.mark.parametrize(("name", "message"), [
     ("words", "`keycontrast use r --set models.clld.words.encoder=bundled`, train it, `keycontrast run "
-              "train_clld@words`, and"), ("mean", "train it with train_clld.pool: cls or pooler, and")])
+              "train_clld@words`, and")])
 def test_where_no_row_can_be_exported_it_says_how_to_make_one(name, message, tmp_path):
     params = classified_project.params(models={name: MODELS[name]}, runs={})
     with pytest.raises(InputError, match=re.escape(message)):

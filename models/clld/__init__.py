@@ -2,7 +2,7 @@
 
 from models.clld.config import ClldConfig
 from models.clld.encoders import load_text_encoder, plain_config
-from models.clld.export import export_classifier, sequence_classifier
+from models.clld.export import export_classifier, load_exported, sequence_classifier
 from models.clld.label_distance import (
     NEWSGROUPS,
     RULES,
@@ -23,6 +23,6 @@ from models.clld.texts import SAMPLERS, LabelledTexts, sampled_batches
 
 __all__ = ["NEWSGROUPS", "RULES", "SAMPLERS", "TAU", "AdaptiveSchedule", "ClldConfig", "ClldModel", "ClldTask",
            "Judgement", "LabelledTexts", "TextCnn", "Views", "balanced_weights", "counted_distance",
-           "export_classifier", "given_distance", "load_text_encoder", "pairs_within",
+           "export_classifier", "given_distance", "load_exported", "load_text_encoder", "pairs_within",
            "plain_config", "sampled_batches", "sequence_classifier", "static_tau_all", "static_tau_pairs",
            "uniform_distance", "update_label_distance", "word_tokenizer"]

@@ -7,7 +7,9 @@ error, x^2 / 3 of x, is below half a unit in the last place for states up to abo
 times 2^16 undo the factor; both are powers of two, so they round nothing. Logits agree to the last digits in float32
 and bfloat16; do not convert such an export to float16, whose smallest numbers are too large for it.
 
-No class of the library classifies by the mean over tokens, or by convolutions; such models are refused.
+No class of the library classifies by the mean over tokens, so a model of ``pool: mean`` brings its own class along,
+which is run for those who load it with ``trust_remote_code=True`` (:mod:`models.clld.mean_pooled`). One of
+convolutions is refused.
 """
 
 from pathlib import Path
@@ -15,8 +17,15 @@ from typing import cast
 
 import torch
 from torch import nn
-from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
+from models.clld.mean_pooled import MeanPooledConfig, MeanPooledForSequenceClassification
 from models.clld.model import ClldModel
 
 _SMALL = 2.0**-16
@@ -25,10 +34,10 @@ _DROPOUT = {"bert": "classifier_dropout", "roberta": "classifier_dropout", "albe
 
 
 def sequence_classifier(model: ClldModel) -> PreTrainedModel:
-    """Return the classifier of the library that has the logits of ``model``, in evaluation mode.
+    """Return the classifier of the library, or the one that travels along, that has the logits of ``model``.
 
-    The contrastive head and the label distance matrix, which only training reads, are not part of it. Names of the
-    classes are (``id2label``).
+    In evaluation mode. The contrastive head and the label distance matrix, which only training reads, are not part of
+    it. Names of the classes are (``id2label``).
 
     Raises:
         ValueError: no class of the library can express the model; says what to do.
@@ -36,6 +45,8 @@ def sequence_classifier(model: ClldModel) -> PreTrainedModel:
     config = model.config
     if (problem := _problem(model)) is not None:
         raise ValueError(f"export: {problem}; use ClldModel.from_pretrained for this model")
+    if config.pool == "mean":
+        return _mean_pooled(model)
     kind = config.encoder["model_type"]
     changes = {_DROPOUT[kind]: config.dropout, "id2label": config.id2label, "label2id": config.label2id,
                "problem_type": "single_label_classification"}
@@ -52,11 +63,31 @@ def sequence_classifier(model: ClldModel) -> PreTrainedModel:
 def export_classifier(model: ClldModel, tokenizer: PreTrainedTokenizerBase, folder: str | Path) -> None:
     """Write ``model`` and its tokenizer so that ``AutoModelForSequenceClassification`` loads them.
 
+    With ``trust_remote_code=True``, if the model is of ``pool: mean``.
+
     Raises:
         ValueError: as of :func:`sequence_classifier`.
     """
     sequence_classifier(model).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
+
+def load_exported(folder: str | Path) -> PreTrainedModel:
+    """Return the classifier in a folder that :func:`export_classifier` has written, without running code from there."""
+    values, _ = PretrainedConfig.get_config_dict(folder)
+    of_ours = values["model_type"] == MeanPooledConfig.model_type
+    return (MeanPooledForSequenceClassification if of_ours else AutoModelForSequenceClassification).from_pretrained(
+        folder).eval()
+
+
+def _mean_pooled(model: ClldModel) -> PreTrainedModel:
+    config = model.config
+    target = MeanPooledForSequenceClassification(MeanPooledConfig(
+        config.encoder, config.dropout, id2label=config.id2label, label2id=config.label2id,
+        problem_type="single_label_classification"))
+    target.encoder.load_state_dict(model.encoder.state_dict())
+    target.classifier.load_state_dict(model.classifier.state_dict())
+    return target.eval()
 
 
 def _problem(model: ClldModel) -> str | None:
@@ -66,10 +97,7 @@ def _problem(model: ClldModel) -> str | None:
     if config.classifier_input == "head":
         return ("no class of transformers has two layers between an encoder and its classifier (classifier_input: "
                 "encoder can be exported)")
-    if config.pool == "mean":
-        return ("no class of transformers classifies by the mean over tokens (pool: cls and pool: pooler can be "
-                "exported)")
-    if (kind := config.encoder["model_type"]) not in _DROPOUT:
+    if config.pool != "mean" and (kind := config.encoder["model_type"]) not in _DROPOUT:
         return f"encoders of type {kind!r} cannot be exported, those of {', '.join(_DROPOUT)} can"
     return None
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedModel
+from transformers import AutoTokenizer, PreTrainedModel
 
-from models.clld import ClldModel, export_classifier
+from models.clld import ClldModel, export_classifier, load_exported
 from models.clld.texts import LabelledTexts
 from stages.artifacts.paths import ModelPaths
 from stages.artifacts.tables import read_frame
@@ -42,13 +42,15 @@ def exported(params: Params, paths: ModelPaths, folder: Path, called: Path) -> s
         # without the remedy that is for programmers
         reason = str(error).removeprefix("export: ").partition("; use ClldModel")[0]
         raise InputError(f"{paths.name}: {reason}. {_remedy(params, paths, trained.model)}") from error
-    other = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    other = load_exported(folder)
     gap, texts = _compared(trained, other, folder, paths)
     classes = trained.on.classes
+    # no class of the library is a mean over tokens: the folder brings one, which runs for those who say so
+    trusting = ", trust_remote_code=True" if trained.model.config.pool == "mean" else ""
     return (f"{paths.name} as {type(other).__name__}, {len(classes)} classes ({', '.join(classes)})\n"
             f"On {texts} of its texts the logits differ by at most {gap:.1g}. It reads {trained.on.max_length} tokens "
             f"of a text:\n"
-            f'  pipeline("text-classification", model="{called}", truncation=True, top_k=None)')
+            f'  pipeline("text-classification", model="{called}"{trusting}, truncation=True, top_k=None)')
 
 
 def _remedy(params: Params, paths: ModelPaths, model: ClldModel) -> str:
@@ -57,12 +59,9 @@ def _remedy(params: Params, paths: ModelPaths, model: ClldModel) -> str:
     run = next((run for run, entry in CLLD.runs(params).items() if entry.model == name), "RUN")
     use = (f"Use it as it is: `keycontrast predict {run} TEXT`, or models.clld.ClldModel.from_pretrained"
            f'("{paths.weights}")')
-    others = [other for other in sorted(CLLD.models(params)) if CLLD.encoder(params, other) is not None
-              and params.model(other).pool != "mean"]
+    others = [other for other in sorted(CLLD.models(params)) if CLLD.encoder(params, other) is not None]
     if others:
         return f"{use}. Of this recipe {', '.join(others)} can be exported."
-    if model.config.architecture != "textcnn" and model.config.pool == "mean":
-        return f"{use}; or train it with train_clld.pool: cls or pooler, and export that."
     return (f"{use}; or give the row an encoder, `keycontrast use {params.recipe} --set "
             f"models.clld.{name}.encoder=bundled`, train it, `keycontrast run train_clld@{name}`, and export that.")
 
