@@ -76,7 +76,7 @@ def test_states_as_large_as_those_of_an_encoder_pass_the_tanh_unchanged():
 
 def test_what_no_class_of_the_library_holds_is_refused_with_a_remedy(tmp_path):
     for model, reason in ((textcnn(), "no class of transformers holds a TextCNN"),
-                          (bert(pool="mean"), r"by the mean over tokens \(pool: cls and pool: pooler can")):
+                          (bert(classifier_input="head"), r"has two layers between an encoder and its classifier")):
         with pytest.raises(ValueError, match=reason + ".*; use ClldModel.from_pretrained for this model"):
             sequence_classifier(model)
     other = DistilBertConfig(vocab_size=30, dim=16, n_layers=1, n_heads=2, hidden_dim=32)
