@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from pipeline.judgement.cli import judge
+from pipeline.keywords_command import keywords
 from stages.runtime.errors import InputError, unwritten
 from stages.runtime.log import configure
 
@@ -332,43 +333,6 @@ def predict(run: Annotated[str, typer.Argument(help="a run of params.yaml")],
 
 
 @app.command()
-def keywords(file: Annotated[str, typer.Argument(
-                 metavar="FILE|-", help="CSV, TSV, JSONL or Parquet with a column of texts, or any other file with one "
-                                        "text per line, plain or packed; - is standard input")],
-             column: Annotated[str | None, typer.Option(help="of the texts in a table; text by default")] = None,
-             top: Annotated[int, typer.Option(min=1, help="phrases per text at most")] = 10,
-             method: Annotated[str | None, typer.Option(
-                 help="tfidf (by default), pytextrank, positionrank, topicrank, mihalcea, yake; embedrank is "
-                      "best and slow")] = None,
-             as_csv: Annotated[bool, typer.Option("--csv", help="a row per phrase, as CSV")] = False,
-             as_json: Annotated[bool, typer.Option("--jsonl", help="an object per text, as JSON lines")] = False,
-             out: Annotated[Path | None, typer.Option(help="Parquet file to write, of schema phrases")] = None,
-             encoding: Annotated[str, typer.Option(help="of the file")] = "utf-8",
-             language: Annotated[str, typer.Option(help="of the texts: en or zh")] = "en") -> None:
-    """List the keyphrases of texts, best first, without any recipe: of a file, or of standard input.
-
-    Texts are numbered as they are read, from 1. What is common to all of them counts for less in the ranking.
-
-    Example: `keycontrast keywords abstracts.csv --column abstract --top 5`, or
-    `cat notes.txt | keycontrast keywords - --csv > phrases.csv`
-    """
-    from pipeline import keyphrases
-
-    if as_csv + as_json + (out is not None) > 1:
-        raise InputError("--csv, --jsonl and --out are three forms of one answer; choose one.")
-    if out is not None:
-        keyphrases.check_parquet(out)
-    chosen = keyphrases.checked(method)
-    texts = keyphrases.given(file, column, encoding, sys.stdin)
-    found = keyphrases.ranked_texts(texts, chosen, top, language)
-    if out is not None:
-        keyphrases.write_parquet(found, out, chosen)
-    else:
-        (keyphrases.print_csv if as_csv else keyphrases.print_json if as_json else keyphrases.print_texts)(
-            found, sys.stdout)
-
-
-@app.command()
 def pack(file: Annotated[Path, typer.Argument(help="archive to write, .tar.gz")],
          models: Annotated[list[str] | None, typer.Option(
              "--model", help="models that go in, with their runs; may be repeated; all by default")] = None) -> None:
@@ -396,6 +360,7 @@ def unpack(file: Annotated[Path, typer.Argument(help="results.tar.gz of a packed
     show_unpacked(file, force, Console())
 
 
+app.command()(keywords)
 app.add_typer(judge, name="judge")
 
 

@@ -1,6 +1,6 @@
 """Keyphrases of a file of texts at once: no recipe, no params, nothing written but what is asked for.
 
-    ranked = ranked_texts(["Graph theory helps with maps."], "tfidf", top=3)
+    ranked = ranked_texts(["Graph theory helps with maps."], "tfidf", Choice(top=3))
     print_json(ranked, sys.stdout)
 """
 
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from pipeline.cells import no_formula, printable
 from pipeline.given_texts import texts_from
+from pipeline.phrase_choice import Choice, Vectors
 from stages.artifacts.tables import Provenance, write_table
 from stages.data.language.annotation import annotated
 from stages.data.language.tokens import stream_chunks
@@ -59,14 +60,14 @@ class RankedTexts:
         return ((number, self.texts[number - 1], phrases) for number, phrases in found.items())
 
 
-def checked(method: str | None) -> str:
+def checked(method: str | None, what: str = "--method") -> str:
     """Return the ranking that is meant: the one named, or the default.
 
     Raises:
         InputError: there is none of that name.
     """
     if method is not None and method not in NAMES:
-        raise InputError(f"--method: no ranking is called {method!r}; {nearest(method, NAMES)}")
+        raise InputError(f"{what}: no ranking is called {method!r}; {nearest(method, NAMES)}")
     return method or DEFAULT
 
 
@@ -89,13 +90,13 @@ def given(file: str, column: str | None, encoding: str, stream: TextIO) -> list[
     return texts
 
 
-def ranked_texts(texts: Sequence[str], method: str, top: int, language: str = "en") -> RankedTexts:
+def ranked_texts(texts: Sequence[str], method: str, choice: Choice, language: str = "en") -> RankedTexts:
     """Return the phrases of ``texts``; IDF is over these texts.
 
     Args:
         texts: any number.
         method: one of :data:`NAMES`.
-        top: phrases per text at most.
+        choice: which phrases of a text are kept.
         language: of all texts.
 
     Raises:
@@ -104,11 +105,19 @@ def ranked_texts(texts: Sequence[str], method: str, top: int, language: str = "e
     ids = pa.array(range(1, len(texts) + 1), pa.int64())
     chunks = list(stream_chunks([pa.table({"text_id": ids, "text": pa.array(texts, pa.string())})], _CHUNK))
     tokens = pa.concat_tables(annotated(chunks, _PIPELINE, language, len(texts), min(os.cpu_count() or 1, len(chunks))))
-    ranked = _ranker(method, top, language, InverseFrequency.over_tables([tokens]))(tokens)
-    return RankedTexts(texts, ranked)
+    ranked = ranker(method, choice.drawn, language, InverseFrequency.over_tables([tokens]))(tokens)
+    return RankedTexts(texts, choice.chosen(ranked, choice.counted([ranked]), likeness(method)))
 
 
-def _ranker(method: str, top: int, language: str, idf: InverseFrequency) -> Callable[[pa.Table], pa.Table]:
+def ranker(method: str, top: int, language: str, idf: InverseFrequency | None) -> Callable[[pa.Table], pa.Table]:
+    """Return what makes rows of schema ``phrases``, at most ``top`` a text, of token tables.
+
+    Args:
+        method: one of :data:`NAMES`.
+        top: phrases per text at most.
+        language: of the texts.
+        idf: over whatever texts count.
+    """
     from stages.params.root import Params  # pydantic takes a while to import
 
     name = method if method in METHODS else "textrank"
@@ -116,6 +125,15 @@ def _ranker(method: str, top: int, language: str, idf: InverseFrequency) -> Call
     changes = {"method": method} if name == "textrank" else {}
     ranked = METHODS[name].ranker(block(phrases=top, **changes), language, idf)
     return lambda tokens: ranked(tokens).table
+
+
+def likeness(method: str) -> Vectors | None:
+    """Return the vectors by which a choice compares phrases: those of the method's encoder, if it has one."""
+    if method != "embedrank":
+        return None
+    from stages.keywords.embedrank import phrase_vectors
+
+    return phrase_vectors
 
 
 def print_texts(found: RankedTexts, stream: TextIO) -> None:

@@ -7,6 +7,7 @@ import pytest
 from ranking_tables import by_chance, row, table, tagged
 
 from pipeline.keyphrases import checked, ranked_texts
+from pipeline.phrase_choice import Choice
 from stages.data.language.annotators import load_annotator
 from stages.data.language.tokens import token_table
 from stages.keywords import textrank
@@ -61,7 +62,7 @@ def test_the_keywords_of_short_questions_keep_their_words_by_default():
     """As the stage has them, and as `keycontrast keywords` does."""
     columns = load_annotator("embedded", "en").columns(range(len(WHOLE)), list(WHOLE))
     stage = textrank.run(token_table(columns), TextRank(phrases=1))
-    command = ranked_texts(list(WHOLE), checked(None), 1).table
+    command = ranked_texts(list(WHOLE), checked(None), Choice(1)).table
     for found in (stage, command):
         assert dict(zip(WHOLE, found["keyword"].to_pylist(), strict=True)) == WHOLE
 

@@ -111,6 +111,12 @@ def _embedder(source: str, longest: int) -> Callable[[Sequence[str], int], np.nd
     return embedded
 
 
+def phrase_vectors(phrases: Sequence[str]) -> np.ndarray:
+    """Return unit vectors of ``phrases`` by the bundled encoder, (phrases, d)."""
+    settings = EmbedRanking()
+    return _embedder(settings.encoder, settings.longest)(phrases, _PHRASES)
+
+
 def run(tokens: pa.Table, params: "EmbedRank", idf: InverseFrequency | None = None, language: str = "en",
         workers: int = 1) -> pa.Table:
     """Return table ``embedrank`` of ``tokens``; see :func:`stages.keywords.ranking_stage.ranked_tokens`."""

@@ -68,11 +68,11 @@ class KeywordMethod:
             language: of the texts.
             idf: IDF over training texts, which breaks ties.
         """
-        return import_module(f"stages.keywords.{self.name}").ranker_of(settings, language, idf)
+        return import_module(f"{__package__}.{self.name}").ranker_of(settings, language, idf)
 
     def ranking(self, settings: Any, language: str) -> "Ranking":
         """Return how it ranks, likewise."""
-        return import_module(f"stages.keywords.{self.name}").ranking(settings, language)
+        return import_module(f"{__package__}.{self.name}").ranking(settings, language)
 
 
 _ALL = (

@@ -14,6 +14,7 @@ from typing import Any
 
 from stages.runtime.errors import InputError, nearest
 from stages.runtime.fingerprint import hash_values
+from stages.runtime.shipped import shipped
 from stages.runtime.yaml_files import read_yaml
 
 PARAMS = Path("params.yaml")
@@ -21,7 +22,7 @@ PARAMS = Path("params.yaml")
 GIVEN = "path:"
 # What a machine has in another way than the params say, laid over them; never part of their hash.
 MACHINE = Path("machine.json")
-_DVC = Path(__file__).resolve().parents[2] / "dvc.yaml"
+_DVC = shipped("dvc.yaml")
 # Where and how a stage runs. Those of these that decide bytes are declared besides, one by one.
 _ANYWHERE = ("runtime", "cluster")
 

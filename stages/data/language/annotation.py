@@ -18,7 +18,7 @@ _GROUP_TEXTS = 8192
 _GROUP_TOKENS = 1 << 20
 
 
-def annotated(chunks: Iterable[pa.Table], name: str, language: str, total: int, workers: int = 1,
+def annotated(chunks: Iterable[pa.Table], name: str, language: str, total: int | None, workers: int = 1,
               address: str | None = None, store: ChunkStore | None = None) -> Iterator[pa.Table]:
     """Yield the tokens of each chunk of texts, in order, under a bar that counts texts.
 
@@ -26,7 +26,7 @@ def annotated(chunks: Iterable[pa.Table], name: str, language: str, total: int, 
         chunks: tables with ``text_id`` and ``text``, cut without regard to who works on them.
         name: as ``annotate.pipeline`` says it.
         language: of the texts.
-        total: texts in all chunks.
+        total: texts in all chunks, if that is known.
         workers: processes.
         address: of a Dask scheduler; None for processes of this machine.
         store: where finished chunks are kept.

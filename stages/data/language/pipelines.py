@@ -20,9 +20,10 @@ from spacy.util import get_installed_models, is_package
 
 from stages.data.language.tokens import NOUNS
 from stages.runtime.errors import InputError, nearest
+from stages.runtime.shipped import shipped
 
 EMBEDDED = "embedded"
-EMBEDDED_FOLDER = Path(__file__).resolve().parents[3] / "data" / "language" / "en_ewt"
+EMBEDDED_FOLDER = shipped("data", "language", "en_ewt")
 PROBE = "Dogs bark."
 
 

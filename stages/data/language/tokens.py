@@ -18,7 +18,7 @@ from stages.runtime.errors import InputError
 if TYPE_CHECKING:
     from spacy.language import Language
     from spacy.strings import StringStore
-    from spacy.tokens import Doc
+    from spacy.tokens import Doc, Span
     from spacy.vocab import Vocab
 
 TokenColumns = dict[str, Any]
@@ -48,25 +48,32 @@ def annotate_texts(nlp: "Language", text_ids: Sequence[int], texts: Sequence[str
                              f"out.")
     with nlp.memory_zone():
         return {"text_id": pa.array(text_ids, pa.int64()),
-                **_columns(nlp.pipe(texts, batch_size=BATCH), nlp.vocab)}
+                **document_columns(nlp.pipe(texts, batch_size=BATCH), nlp.vocab)}
 
 
 def doc_columns(doc: "Doc") -> dict[str, list[Any]]:
     """Return one row of the token table, without its ``text_id``."""
-    return {name: column[0].as_py() for name, column in _columns([doc], doc.vocab).items()}
+    return {name: column[0].as_py() for name, column in document_columns([doc], doc.vocab).items()}
 
 
-def _columns(docs: Iterable["Doc"], vocab: "Vocab") -> dict[str, pa.Array]:
-    """Return list columns for ``docs``; they hold plain values and outlive the documents' memory."""
+def document_columns(docs: Iterable["Doc"], vocab: "Vocab",
+                     chunks: "Callable[[Doc], Iterable[Span]] | None" = None) -> dict[str, pa.Array]:
+    """Return list columns for ``docs``; they hold plain values and outlive the documents' memory.
+
+    Args:
+        docs: documents.
+        vocab: of all of them.
+        chunks: what is taken for the noun chunks of a document; by default these.
+    """
     from stages.data.language.pipelines import noun_chunks
 
-    of_their_own = vocab.get_noun_chunks is not noun_chunks  # type: ignore[comparison-overlap]
+    of_their_own = chunks is not None or vocab.get_noun_chunks is not noun_chunks  # type: ignore[comparison-overlap]
     arrays: list[npt.NDArray[Any]] = [np.zeros((0, len(_ATTRIBUTES)), np.uint64)]
     spans: list[list[tuple[int, int]]] = []
     for doc in docs:
         arrays.append(doc.to_array(_ATTRIBUTES).reshape(-1, len(_ATTRIBUTES)))
         if of_their_own:
-            spans.append([(chunk.start, chunk.end) for chunk in doc.noun_chunks])
+            spans.append([(chunk.start, chunk.end) for chunk in (chunks(doc) if chunks else doc.noun_chunks)])
     lengths = np.array([len(array) for array in arrays[1:]], np.int64)
     orth, lemma, pos, tag, start, length, is_stop, opens = np.concatenate(arrays).T
     names = {name: strings_of(column, vocab.strings) for name, column in

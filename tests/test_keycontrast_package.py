@@ -1,0 +1,188 @@
+"""The package ``keycontrast``: rankings and graphs for other programs, beside modules of theirs with our names."""
+
+import doctest
+import json
+import os
+import shutil
+import subprocess
+import sys
+from importlib import import_module
+from itertools import islice, repeat
+
+import networkx as nx
+import pandas as pd
+import pyarrow as pa
+import pytest
+import spacy
+from source_imports import ROOT
+
+import keycontrast
+from keycontrast import InputError, Keywords, keyword_graph
+from pipeline.keyphrases import ranked_texts
+from pipeline.phrase_choice import Choice
+from stages.data.language.pipelines import load_pipeline
+
+TEXTS = ["Black money in New York helps nobody.", "The distributed system keeps a copy of each file.", "", "Why not?",
+         "A dog chases a red ball in New York."]
+
+
+@pytest.mark.parametrize("module", ["keycontrast", "keycontrast.ranking", "keycontrast.graphs"])
+def test_the_examples_of_the_documentation_are_true(module):
+    failed, tried = doctest.testmod(import_module(module))
+    assert tried and not failed
+
+
+@pytest.mark.parametrize("method", ["tfidf", "positionrank", "topicrank", "mihalcea", "yake"])
+def test_phrases_are_those_of_the_command(method):
+    table = Keywords(method).rank(TEXTS, top=3).table.to_pandas()
+    theirs = ranked_texts(TEXTS, method, Choice(3)).table.to_pandas()
+    theirs = theirs[theirs["rank"] > 0].reset_index(drop=True)
+    assert (table["text"] == theirs["text_id"] - 1).all() and len(table) > 2
+    pd.testing.assert_frame_equal(table[["rank", "phrase", "keyword", "score"]],
+                                  theirs[["rank", "phrase", "keyword", "score"]])
+
+
+def test_spans_are_characters_of_the_text():
+    found = Keywords().rank(TEXTS)
+    assert len(found) == 5 and found[2] == [] and found[3] == []
+    for text, phrases in zip(TEXTS, found, strict=True):
+        assert [phrase.rank for phrase in phrases] == list(range(1, len(phrases) + 1))
+        assert all(text[phrase.start:phrase.end] == phrase.text for phrase in phrases)
+    assert found[0][0].keyword == "black money" and found[0][0].start == 0
+    assert found[3:] == [found[3], found[4]] and "5 texts" in repr(found)
+    assert found.to_pandas()["text"].tolist() == [0] * len(found[0]) + [1] * len(found[1]) + [4] * len(found[4])
+
+
+def test_whatever_holds_texts_is_read():
+    expected = Keywords().rank(TEXTS).table
+    for held in (tuple(TEXTS), iter(TEXTS), pd.Series(TEXTS, index=[9, 8, 7, 6, 5]), pa.array(TEXTS),
+                 pa.chunked_array([TEXTS[:2], TEXTS[2:]])):
+        assert Keywords().rank(held).table.equals(expected)
+    nlp = load_pipeline("embedded")
+    assert Keywords().rank(list(nlp.pipe(TEXTS))).table.equals(expected)
+    other = load_pipeline("embedded")  # another vocabulary
+    assert Keywords().rank([nlp(TEXTS[0]), other(TEXTS[1]), nlp(""), *other.pipe(TEXTS[3:])]).table.equals(expected)
+    alone = Keywords().rank(TEXTS[0])
+    assert len(alone) == 1 and alone[0] == Keywords().rank(nlp(TEXTS[0]))[0] == Keywords().rank([TEXTS[0]])[0]
+    assert len(Keywords().rank([])) == 0 and Keywords().rank([]).table.num_rows == 0
+
+
+def test_a_stream_of_any_length_gives_what_a_list_gives():
+    fitted = Keywords(min_count=2, diversity=0.3).fit(iter(TEXTS))
+    assert list(fitted.stream(iter(TEXTS), top=2)) == list(Keywords(min_count=2, diversity=0.3).rank(TEXTS, top=2))
+    endless = fitted.stream(repeat(TEXTS[0]))
+    many = list(islice(endless, 2500))
+    assert len(many) == 2500 and many[2400] == many[0] == fitted.rank(TEXTS[0])[0]
+    with pytest.raises(InputError, match="call fit"):
+        next(Keywords().stream(TEXTS))
+
+
+def test_two_workers_give_the_same():
+    texts = TEXTS * 500
+    assert Keywords(workers=2).rank(texts, top=2).table.equals(Keywords().rank(texts, top=2).table)
+
+
+def test_options_that_users_of_keybert_know():
+    assert [phrase.keyword for phrase in Keywords(min_count=2).rank(TEXTS)[4]] == ["new york"]
+    assert all(" " in phrase.keyword for phrases in Keywords(ngram_range=(2, 3)).rank(TEXTS) for phrase in phrases)
+    near = "A deep neural network, a neural network, a deep network. The weather in Spain is fine."
+    first = [phrase.keyword for phrase in Keywords().rank([near, "Else."], top=3)[0]]
+    wide = [phrase.keyword for phrase in Keywords(diversity=0.7).rank([near, "Else."], top=3)[0]]
+    assert first[0] == wide[0] == "deep neural network" and {"weather", "spain"} <= set(wide) and first != wide
+    assert "weather" in [phrase.keyword for phrase in Keywords("embedrank", diversity=0.9).rank([near], top=3)[0]]
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"method": "tfdif"}, "method: no ranking is called 'tfdif'; did you mean 'tfidf'"),
+    ({"diversity": 2}, "diversity: must lie between 0 and 1, found 2"),
+    ({"min_count": 0}, "min_count: must be at least 1"), ({"ngram_range": (3, 1)}, "ngram_range: .* found 3 1")])
+def test_wrong_options_are_named(options, message):
+    with pytest.raises(InputError, match=message):
+        Keywords(**options)
+
+
+@pytest.mark.parametrize(("texts", "message"), [
+    ([TEXTS[0], None], r"text 1 \(counted from 0\) is no text but of type NoneType"),
+    ([spacy.blank("en")("A dog.")], "document 0 .* has no parts of speech")])
+def test_what_is_no_text_is_named(texts, message):
+    with pytest.raises(InputError, match=message):
+        Keywords().rank(texts)
+    with pytest.raises(InputError, match="top: must be at least 1"):
+        Keywords().rank(TEXTS, top=0)
+
+
+def test_the_graph_joins_phrases_that_share_a_text(tmp_path):
+    made = keyword_graph(["A dog chases a ball.", "The ball hits a window.", "The ball of a dog."])
+    graph = made.networkx()
+    assert graph["ball"]["dog"]["count"] == 2 and not graph.has_edge("dog", "window")
+    assert graph.nodes["ball"]["cluster_size"] == 3
+    made.graphml(tmp_path / "g.graphml")
+    read = nx.read_graphml(tmp_path / "g.graphml")
+    assert nx.utils.nodes_equal(read.nodes(data=True), graph.nodes(data=True))
+    assert nx.utils.edges_equal(read.edges(data=True), graph.edges(data=True))
+    assert keyword_graph([]).nodes.num_rows == 0
+    assert set(keyword_graph(["Black money."], keywords=Keywords("yake")).nodes["keyword"].to_pylist()) > {"money"}
+
+
+def test_nothing_of_a_caller_is_hidden_or_replaced(tmp_path):
+    (tmp_path / "models.py").write_text("MINE = 1\n", encoding="utf-8")
+    (tmp_path / "stages").mkdir()
+    (tmp_path / "stages" / "__init__.py").write_text("MINE = 2\n", encoding="utf-8")
+    (tmp_path / "program.py").write_text("""
+import json, sys
+import models, stages
+from keycontrast import Keywords, keyword_graph, load_pipeline
+
+if __name__ == "__main__":
+    found = Keywords(workers=2).rank(["A red ball."] * 1100)[1099][0].text
+    nlp = load_pipeline()
+    nlp.add_pipe("keycontrast_textrank")
+    import pipeline_of_mine_that_is_not_there_either
+""".replace("    import pipeline_of_mine_that_is_not_there_either\n", """
+    ours = sorted(name for name in sys.modules if name.split(".")[0] in ("models", "stages", "pipeline"))
+    print(json.dumps([found, nlp("A red ball.")._.phrases[0].text, keyword_graph(["A red ball."]).nodes.num_rows,
+                      models.MINE, stages.MINE, ours]))
+"""), encoding="utf-8")
+    done = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, capture_output=True,
+                          text=True, check=True)
+    assert json.loads(done.stdout) == ["red ball", "ball", 1, 1, 2, ["models", "stages"]]
+
+
+def test_the_version_is_that_of_the_installation():
+    assert keycontrast.__version__ == json.loads(subprocess.run(
+        [sys.executable, "-c", "import json, importlib.metadata as m; print(json.dumps(m.version('keycontrast')))"],
+        capture_output=True, text=True, check=True, cwd=ROOT.parent).stdout)
+
+
+def test_the_wheel_works_outside_the_clone(tmp_path):
+    """Built from a copy of what git has and is to have, unpacked into a folder before all others."""
+    clone = tmp_path / "clone"
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True,
+                            check=True).stdout.split("\n")
+    for name in filter(None, listed):
+        if (ROOT / name).is_file() and not name.startswith(("tests/", "metrics/", "data/start/", "docs/")):
+            (clone / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, clone / name)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", tmp_path / "site",
+                    clone], check=True, capture_output=True)
+    shutil.rmtree(clone)
+    place = tmp_path / "elsewhere"
+    place.mkdir()
+    program = """
+import json, stages, keycontrast
+from keycontrast import Keywords
+from stages.data.language.pipelines import EMBEDDED_FOLDER
+keycontrast.load_pipeline().add_pipe("keycontrast_textrank")
+print(json.dumps([keycontrast.__file__, stages.__file__, str(EMBEDDED_FOLDER),
+                  Keywords().rank("A red ball.")[0][0].text]))
+"""
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+    done = subprocess.run([sys.executable, "-c", program], cwd=place, env=environment, capture_output=True, text=True,
+                          check=True)
+    *files, phrase = json.loads(done.stdout)
+    assert phrase == "red ball" and all(file.startswith(str(tmp_path / "site")) for file in files)
+    (place / "texts.txt").write_text("Black money in New York.\n", encoding="utf-8")
+    said = subprocess.run([sys.executable, "-m", "pipeline", "keywords", "texts.txt", "--jsonl"], cwd=place,
+                          env=environment, capture_output=True, text=True, check=True).stdout
+    assert [phrase["keyword"] for phrase in json.loads(said)["phrases"]] == ["black money", "new york"]
