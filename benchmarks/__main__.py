@@ -16,7 +16,7 @@ from benchmarks.reporting import as_markdown, as_text, machine
 from stages.artifacts.tables import atomic_file
 from stages.runtime.errors import InputError, nearest
 
-NAMES = ("textrank", "attribution", "annotate", "psi", "graph", "graph_attention", "train_step", "decoding",
+NAMES = ("textrank", "component", "attribution", "annotate", "psi", "graph", "graph_attention", "train_step", "decoding",
          "pgkpr", "clld", "ingest", "repro")
 ORDER = (*NAMES, "gpu")  # of the document's parts; `python -m benchmarks gpu` has options of its own
 DOCUMENT = Path("docs") / "performance.md"

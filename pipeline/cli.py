@@ -113,6 +113,21 @@ def run(targets: Annotated[list[str] | None, typer.Argument(
 
 
 @app.command()
+def init(folder: Annotated[Path, typer.Argument(metavar="DIR", help="folder to be made, or an empty one")]) -> None:
+    """Begin a project outside of a clone: dvc.yaml, params.yaml, a recipe to change, and the sample's texts.
+
+    Its stages are those that are installed, and depend on the installed version.
+
+    Example: `keycontrast init my-project`
+    """
+    from pipeline.new_project import begin
+
+    begin(folder)
+    typer.echo(f"Now: cd {folder}; keycontrast run. Your own texts: name them in recipes/first.yaml, then "
+               f"keycontrast use first.")
+
+
+@app.command()
 def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; without it, all are listed")] = None,
         data: Annotated[Path | None, typer.Option(
             help="folder of data that does not ship with the project, put in place of {data} in the recipe")] = None,

@@ -13,6 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from pipeline.hub_revisions import remarks as hub_remarks
+from pipeline.installation import renew
 from pipeline.running.dag import Dag, clear_dead_locks, read_and_restore, read_dag
 from pipeline.running.display import RunDisplay, duration
 from pipeline.running.environment import RUN_LOCK, settle_environment
@@ -99,6 +100,8 @@ def reproduce_project(targets: Sequence[str], console: Console, *, jobs: int | N
             console.print(plain(remark), style="yellow", markup=False, highlight=False, soft_wrap=True)
         for note in clear_dead_locks():
             console.print(note, style="dim")
+        if (changed := renew(params.plain())) is not None:
+            console.print(changed, highlight=False, soft_wrap=True)
         before = read_lock()
         again = force or seed is not None
         dag, back = (read_dag(targets=targets), []) if again else read_and_restore(targets)

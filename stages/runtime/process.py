@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from stages.runtime import installed
 from stages.runtime.distributed import Processes, is_first, launched, launcher, speaks, start_processes
 from stages.runtime.errors import InputError, unwritten
 from stages.runtime.guard import die_with, exclusive, watched_ancestors
@@ -113,6 +114,7 @@ def run_stage(stage: str, work: Callable[[StageProcess], None], argv: list[str] 
             return start_processes(["-m", module, *([key] if key else [])], wanted)
         with _scratch(stage, key) as scratch:
             process = StageProcess(stage, key, scratch)
+            installed.check()
             process.params  # noqa: B018 - invalid params stop any stage before it works, started by whatever
             work(process)
         if is_first():
