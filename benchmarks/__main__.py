@@ -16,8 +16,8 @@ from benchmarks.reporting import as_markdown, as_text, machine
 from stages.artifacts.tables import atomic_file
 from stages.runtime.errors import InputError, nearest
 
-NAMES = ("textrank", "component", "attribution", "annotate", "psi", "graph", "graph_attention", "train_step", "decoding",
-         "pgkpr", "clld", "ingest", "repro")
+NAMES = ("textrank", "component", "attribution", "annotate", "psi", "graph", "graph_attention", "train_step",
+         "decoding", "pgkpr", "clld", "ingest", "repro")
 ORDER = (*NAMES, "gpu")  # of the document's parts; `python -m benchmarks gpu` has options of its own
 DOCUMENT = Path("docs") / "performance.md"
 

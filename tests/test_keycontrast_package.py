@@ -77,11 +77,6 @@ def test_a_stream_of_any_length_gives_what_a_list_gives():
         next(Keywords().stream(TEXTS))
 
 
-def test_two_workers_give_the_same():
-    texts = TEXTS * 500
-    assert Keywords(workers=2).rank(texts, top=2).table.equals(Keywords().rank(texts, top=2).table)
-
-
 def test_options_that_users_of_keybert_know():
     assert [phrase.keyword for phrase in Keywords(min_count=2).rank(TEXTS)[4]] == ["new york"]
     assert all(" " in phrase.keyword for phrases in Keywords(ngram_range=(2, 3)).rank(TEXTS) for phrase in phrases)
@@ -134,7 +129,9 @@ import models, stages
 from keycontrast import Keywords, keyword_graph, load_pipeline
 
 if __name__ == "__main__":
-    found = Keywords(workers=2).rank(["A red ball."] * 1100)[1099][0].text
+    texts = [f"Black money, red ball {number % 7}." for number in range(1100)]
+    two, one = Keywords(workers=2).rank(texts), Keywords().rank(texts)
+    found = one[1099][0].text if two.table.equals(one.table) else "two workers differ"
     nlp = load_pipeline()
     nlp.add_pipe("keycontrast_textrank")
     import pipeline_of_mine_that_is_not_there_either
@@ -145,7 +142,7 @@ if __name__ == "__main__":
 """), encoding="utf-8")
     done = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, capture_output=True,
                           text=True, check=True)
-    assert json.loads(done.stdout) == ["red ball", "ball", 1, 1, 2, ["models", "stages"]]
+    assert json.loads(done.stdout) == ["Black money", "ball", 1, 1, 2, ["models", "stages"]]
 
 
 def test_the_version_is_that_of_the_installation():

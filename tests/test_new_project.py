@@ -1,6 +1,7 @@
 """``keycontrast init``: a project without code, whose stages depend on what is installed."""
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -18,10 +19,16 @@ from stages.runtime import installed
 from stages.runtime.errors import InputError
 
 
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("projects") / "new"
+    begin(folder)
+    return folder
+
+
 @pytest.fixture
-def project(tmp_path):
-    begin(tmp_path / "new")
-    return tmp_path / "new"
+def project(begun, tmp_path):
+    return shutil.copytree(begun, tmp_path / "new")
 
 
 def keycontrast(folder, *arguments):
