@@ -284,14 +284,17 @@ def export(target: Annotated[Path, typer.Argument(
                help="a trained model in place of the graph: a classifier for AutoModelForSequenceClassification, or "
                     "an HCL or PGKPR model for others to start from")] = None,
            seed: Annotated[int | None, typer.Option(
-               help="with --model: of the model; the first of its row by default")] = None) -> None:
+               help="with --model: of the model; the first of its row by default")] = None,
+           licence: Annotated[str | None, typer.Option(
+               "--license", metavar="ID", help="with --model: stated in its card, such as mit or cc-by-4.0")] = None,
+           ) -> None:
     """Write the keyword graph, or a trained model, for use elsewhere.
 
     The graph as GraphML, for networkx, Gephi, igraph or Cytoscape: nodes carry keyword, cluster size, degrees,
-    centrality, component and community; edges sign and count. A classifier of the CLLD track as a sequence classifier
-    of the Hugging Face library, with its tokenizer and the names of its classes. Of a model of the HCL track what it
-    has trained beside its frozen encoder, one of the PGKPR track with its vocabulary, in half precision: other rows
-    begin with it by init_from: path:FOLDER.
+    centrality, component and community; edges sign and count. A classifier of the CLLD track as a sequence
+    classifier of the Hugging Face library, with its tokenizer, the names of its classes and a card as the hub reads
+    it. Of a model of the HCL track what it has trained beside its frozen encoder, one of the PGKPR track with its
+    vocabulary, in half precision: other rows begin with it by init_from: path:FOLDER.
 
     Example: `keycontrast export graph.graphml --keyword "rice cooker" --hops 2`, or
     `keycontrast export my-classifier --model clald`
@@ -305,7 +308,7 @@ def export(target: Annotated[Path, typer.Argument(
     if not (dataset is None and keyword is None and hops == 1 and form is None):
         raise InputError("--dataset, --keyword, --hops and --format are of the keyword graph; leave out either these "
                          "or --model.")
-    export_model(read_params(), model, target, Console(), seed)
+    export_model(read_params(), model, target, Console(), seed, licence)
 
 
 @app.command()

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from pipeline.cells import printable
 from pipeline.datasets import dataset_with
+from pipeline.model_card import write_card
 from pipeline.neighbourhood import neighbourhood, node_of
 from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import DatasetPaths, ModelPaths
@@ -44,7 +45,8 @@ class Written:
     replaced: int
 
 
-def export_model(params: Params, name: str, folder: Path, console: Console, seed: int | None = None) -> None:
+def export_model(params: Params, name: str, folder: Path, console: Console, seed: int | None = None,
+                 licence: str | None = None) -> None:
     """Write model ``name`` into ``folder``, whole or not at all, and say what it is.
 
     Args:
@@ -53,6 +55,7 @@ def export_model(params: Params, name: str, folder: Path, console: Console, seed
         folder: to be made; one that is there must be empty.
         console: where to print.
         seed: of the model; None takes the first that it has.
+        licence: stated in its card, as the hub abbreviates it.
 
     Raises:
         InputError: no such model or seed, one that no class of the library can express, or a folder with something in
@@ -64,6 +67,7 @@ def export_model(params: Params, name: str, folder: Path, console: Console, seed
         raise InputError(f"{folder}: is there already. Name a folder that is not, or empty this one.")
     with atomic_folder(folder) as unfinished:
         said = import_module(f"stages.tracks.{track.name}.export").exported(params, paths, unfinished, folder)
+        write_card(params, track, paths, unfinished, licence)
     console.print(Text(printable(f"{folder}: {said}", keep="\n")), soft_wrap=True)
 
 

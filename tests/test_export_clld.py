@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from io import StringIO
@@ -10,6 +11,7 @@ from io import StringIO
 import classified_project
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from rich.console import Console
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
 from typer.testing import CliRunner
@@ -18,8 +20,10 @@ from models.clld import load_exported
 from pipeline.cli import app
 from pipeline.export import export_model
 from pipeline.predict import predict
+from stages.artifacts.paths import RunPaths
 from stages.params import load_params, parse_params
 from stages.runtime.errors import InputError
+from stages.runtime.settings import stage_hash
 from stages.tracks.clld import export
 
 MODELS = {"ct": {}, "contrasted": {"contrast": "uniform", "overrides": {"pool": "pooler"}},
@@ -85,6 +89,27 @@ def test_what_an_exported_mean_was_trained_for_is_a_mean_cross_entropy(tmp_path)
         short = model(input_ids=ids[1:, :3])    # without padding or mask
     assert torch.allclose(found.loss, torch.nn.functional.cross_entropy(found.logits, labels))
     assert torch.allclose(short.logits, found.logits[1:], atol=1e-5)
+
+
+def test_its_card_is_one_of_the_hub(project, tmp_path):
+    """Figures are those of its evaluated runs, by the hub's own reader."""
+    exported("ct", tmp_path / "before")
+    before = ModelCard.load(tmp_path / "before" / "README.md")
+    assert before.data.eval_results is None and "No licence is stated" in before.text
+    metrics = RunPaths("ct", 3).metrics
+    metrics.parent.mkdir(parents=True, exist_ok=True)
+    metrics.write_text(json.dumps({"run": {"accuracy": 0.75}, "settings": {"split": "test"}}), encoding="utf-8")
+    try:
+        export_model(load_params(), "ct", tmp_path / "after", Console(file=StringIO()), licence="mit")
+    finally:
+        shutil.rmtree(metrics.parent)
+    card = ModelCard.load(tmp_path / "after" / "README.md")
+    (result,) = card.data.eval_results
+    assert (result.metric_type, result.metric_value, result.dataset_name) == ("accuracy", 0.75, "tiny")
+    assert (card.data.pipeline_tag, card.data.library_name, card.data.language) == ("text-classification",
+                                                                                   "transformers", "en")
+    assert stage_hash(load_params().plain(), "train_clld", "ct", 3) in card.text and "`animal`" in card.text
+    assert "keycontrast" in card.data.tags and card.data.license == "mit" and "No licence" not in card.text
 
 
 def test_a_pipeline_of_the_library_reads_it(tmp_path):
