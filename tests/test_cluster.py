@@ -2,12 +2,13 @@
 
 import importlib.util
 import os
+import pickle
 import signal
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from distributed import LocalCluster
+from distributed import Client, Future, LocalCluster
 
 from stages.data import annotate
 from stages.data.language import annotation
@@ -52,6 +53,32 @@ def dies_once(mark):
 
 def adder(amount):
     return lambda table: pa.table({"n": [number + amount for number in table["n"].to_pylist()]})
+
+
+def packed(amount):
+    return pickle.dumps(("test_cluster:adder", (amount,)))
+
+
+def weighed(words):
+    return lambda chunk: len(words)
+
+
+def test_what_a_function_is_made_of_goes_to_a_worker_once(address, monkeypatch):
+    """Not with each chunk: an IDF of a large corpus has millions of words."""
+    words, sent = [f"word{number}" for number in range(20_000)], []
+    dumps = cluster_map.pickle.dumps
+    monkeypatch.setattr(cluster_map.pickle, "dumps", lambda value: sent.append(len(dumps(value))) or dumps(value))
+    jobs = []
+
+    class Watched(Client):
+        def submit(self, function, *arguments, **options):
+            jobs.append(sum(len(dumps(one)) for one in arguments if not isinstance(one, Future)))
+            return super().submit(function, *arguments, **options)
+
+    monkeypatch.setattr("distributed.Client", Watched)
+    assert list(map_chunks(weighed, (words,), range(8), 1, "test", address=address)) == [20_000] * 8
+    assert len(sent) == 1 and sent[0] > 200_000
+    assert sorted(jobs)[-1] > 200_000 > 2000 > sum(sorted(jobs)[:-1]) and len(jobs) == 9
 
 
 def test_results_come_in_order_and_functions_are_made_once_per_worker(address, tmp_path):
@@ -117,15 +144,15 @@ def test_dask_is_not_installed(monkeypatch):
 
 def test_a_worker_with_other_code_is_refused():
     with pytest.raises(InputError, match="another version of this project's code"):
-        work("test_cluster:adder", (1,), "another", pa.table({"n": [1]}))
-    assert work("test_cluster:adder", (1,), code_fingerprint(), pa.table({"n": [1]}))["n"].to_pylist() == [2]
+        work("k", packed(1), "another", pa.table({"n": [1]}))
+    assert work("k", packed(1), code_fingerprint(), pa.table({"n": [1]}))["n"].to_pylist() == [2]
 
 
 def test_a_worker_keeps_few_functions(monkeypatch):
     made = {}
     monkeypatch.setattr(cluster_map, "_MADE", made)
     for amount in range(10):
-        result = work("test_cluster:adder", (amount,), code_fingerprint(), pa.table({"n": [1]}))
+        result = work(str(amount), packed(amount), code_fingerprint(), pa.table({"n": [1]}))
         assert result["n"].to_pylist() == [1 + amount]
     assert len(made) == 4
 

@@ -46,9 +46,14 @@ def cluster_jobs(make: Callable[..., Callable[[Any], Any]], arguments: tuple[Any
     from distributed.scheduler import KilledWorker
 
     maker = maker_name(make)
+    packed = pickle.dumps((maker, arguments))
+    key = hashlib.sha256(packed).hexdigest()
     client = _client(address)
     try:
-        yield (lambda chunk: client.submit(work, maker, arguments, code_fingerprint(), chunk, pure=False),
+        # A result of its own, and not part of every job: it goes to each worker once, from one to the next, and is
+        # made anew if the worker that held it is lost, which data that were scattered are not.
+        held = client.submit(bytes, packed, pure=False)
+        yield (lambda chunk: client.submit(work, key, held, code_fingerprint(), chunk, pure=False),
                lambda: 2 * max(1, len(client.nthreads())))
     except KilledWorker as error:
         raise InputError(f"{what}: workers at {address} died again and again over one chunk, most often for want of "
@@ -82,12 +87,12 @@ def _client(address: str) -> Any:
     return client
 
 
-def work(maker: str, arguments: tuple[Any, ...], code: str, chunk: Any) -> Any:
+def work(key: str, packed: bytes, code: str, chunk: Any) -> Any:
     """Work on ``chunk`` in a worker of the cluster, with the function that it has made once.
 
     Args:
-        maker: module and name of what makes the function.
-        arguments: what the maker needs.
+        key: SHA-256 of ``packed``, by which a worker keeps its functions.
+        packed: module and name of what makes the function, and what that needs, pickled.
         code: fingerprint of the code of the process that asks.
         chunk: piece of work.
 
@@ -97,11 +102,11 @@ def work(maker: str, arguments: tuple[Any, ...], code: str, chunk: Any) -> Any:
     if code_fingerprint() != code:
         raise InputError("cluster.address: a worker runs another version of this project's code. Bring the code on "
                          "its machine up to date and restart the workers.")
-    key = hashlib.sha256(pickle.dumps((maker, arguments))).hexdigest()
     with _LOCK:
         if key not in _MADE:
             while len(_MADE) >= _KEPT:
                 del _MADE[next(iter(_MADE))]
+            maker, arguments = pickle.loads(packed)  # noqa: S301 - from the process that asks, as is the job itself
             module, _, name = maker.partition(":")
             _MADE[key] = getattr(importlib.import_module(module), name)(*arguments)
         return _MADE[key](chunk)
