@@ -5,6 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from benchmarks import keyword_peers
 from benchmarks.keyphrases import WORDS, corpora, first_words, main
 from benchmarks.shared_keywords import shares
 from stages.metrics.keyphrases import keyphrase_scores, stemmed_phrases
@@ -83,3 +84,17 @@ def test_shares_count_texts_that_meet_in_a_keyword():
     found = shares(examples, pd.Series({0: "a", 1: "a", 2: "b", 3: "c"}))
     assert found == pytest.approx({"k_x = k_y+": 1 / 3, "k_y+ = k_y-": 2 / 3, "inputs that share theirs": 2 / 3,
                                    "distinct": 2, "seen in training": 0})
+
+
+def test_the_peers_of_keywords_are_scored_alike(tmp_path, monkeypatch, capsys):
+    """Those that load no encoder; each in a process of its own."""
+    inspec = tmp_path / "inspec"
+    inspec.mkdir()
+    pq.write_table(pa.table({"title": ["Graph theory"], "abstract": ["Graph theory helps the oven."],
+                             "keys_uncontrolled": [["graph theory"]]}), inspec / "test.parquet")
+    kept = {name: system for name, system in keyword_peers.SYSTEMS.items() if name in ("YAKE", "rake-nltk")}
+    monkeypatch.setattr(keyword_peers, "SYSTEMS", kept)
+    assert keyword_peers.main(["--data", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(" | ")[0] for line in lines[2:]] == ["| YAKE", "| rake-nltk"]
+    assert all(0 < float(line.split(" | ")[1]) <= 100 for line in lines[2:])
