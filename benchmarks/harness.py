@@ -152,12 +152,12 @@ def _peak(function: Callable[..., Any], arguments: tuple[Any, ...]) -> float:
     gc.collect()
     if _RESET.exists():
         _RESET.write_text("5")  # the high-water mark begins anew at what is in use
-    before = _high_water()
+    before = high_water()
     function(*arguments)
-    return _high_water() - before
+    return high_water() - before
 
 
-def _high_water() -> float:
+def high_water() -> float:
     """Return the most memory this process has held, in MiB.
 
     Where the kernel says so it is read from there: ``ru_maxrss`` begins at the size of the parent.

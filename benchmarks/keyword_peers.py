@@ -11,7 +11,6 @@ import argparse
 import json
 import multiprocessing
 import os
-import resource
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -104,6 +103,8 @@ SYSTEMS: dict[str, Callable[[], Callable[[Sequence[str]], Phrases]]] = {
 
 def _worked(name: str, sets: Sequence[Sequence[str]], answers: Any) -> None:
     """Put the phrases of each set, the seconds that each took, and the peak memory in MiB of this process."""
+    from benchmarks.harness import high_water
+
     system = SYSTEMS[name]()
     system([_WARM])
     phrases, seconds = [], []
@@ -111,7 +112,7 @@ def _worked(name: str, sets: Sequence[Sequence[str]], answers: Any) -> None:
         began = time.perf_counter()
         phrases.append(system(texts))
         seconds.append(time.perf_counter() - began)
-    answers.put((phrases, seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024))
+    answers.put((phrases, seconds, high_water()))
 
 
 def measure(found: "Sequence[Corpus]") -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import stages
 from pipeline.recipes import apply, plan
+from stages.artifacts.tables import atomic_folder
 from stages.runtime.errors import InputError
 from stages.runtime.installed import INSTALLED, described
 from stages.runtime.shipped import shipped
@@ -30,6 +31,14 @@ def begin(folder: Path) -> None:
     if folder.exists() and (not folder.is_dir() or {path.name for path in folder.iterdir()} - {".git"}):
         raise InputError(f"{folder}: is there already, with something in it. Name a folder that is not, or an empty "
                          f"one.")
+    if folder.exists():
+        _fill(folder)
+        return
+    with atomic_folder(folder) as unfinished:
+        _fill(unfinished)
+
+
+def _fill(folder: Path) -> None:
     for name in _FILES:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         if shipped(name).is_dir():
