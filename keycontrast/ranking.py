@@ -127,16 +127,20 @@ class Keywords:
 
         Texts are read a part at a time: an iterator of any length will do.
         """
-        self._counts = counts = Counter[str]()
-
-        def counted() -> Iterator[pa.Table]:
-            ranker = self._ranker(self._choice, None)
-            for tokens in self.tokens(texts):
-                counts.update(self._choice.counted([ranker(tokens)]) if self._choice.min_count > 1 else ())
-                yield tokens
-
-        self._idf = code("stages.ranking.selection").InverseFrequency.over_tables(counted())
+        tokens, counts = self.tokens(texts), None
+        if self._choice.min_count > 1:
+            counts = Counter[str]()
+            tokens = self._counting(tokens, counts)
+        self._idf = code("stages.ranking.selection").InverseFrequency.over_tables(tokens)
+        self._counts = counts
         return self
+
+    def _counting(self, tokens: Iterator[pa.Table], counts: Counter[str]) -> Iterator[pa.Table]:
+        """Yield ``tokens``, and count on the way the texts that hold each phrase."""
+        ranker = self._ranker(self._choice, None)
+        for part in tokens:
+            counts.update(self._choice.counted([ranker(part)]))
+            yield part
 
     def rank(self, texts: Texts, top: int = 10) -> Phrases:
         """Return the phrases of one text or many, at most ``top`` of each.

@@ -70,6 +70,9 @@ def test_whatever_holds_texts_is_read():
 def test_a_stream_of_any_length_gives_what_a_list_gives():
     fitted = Keywords(min_count=2, diversity=0.3).fit(iter(TEXTS))
     assert list(fitted.stream(iter(TEXTS), top=2)) == list(Keywords(min_count=2, diversity=0.3).rank(TEXTS, top=2))
+    for options in ({}, {"diversity": 0.3}, {"ngram_range": (2, 3)}):
+        ranking = Keywords(**options).fit(TEXTS)
+        assert ranking.rank(TEXTS).table.equals(Keywords(**options).rank(TEXTS).table) and ranking.rank(TEXTS)[0]
     endless = fitted.stream(repeat(TEXTS[0]))
     many = list(islice(endless, 2500))
     assert len(many) == 2500 and many[2400] == many[0] == fitted.rank(TEXTS[0])[0]
