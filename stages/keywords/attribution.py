@@ -15,7 +15,8 @@ import pandas as pd
 import pyarrow as pa
 
 from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import Provenance, check_columns, read_table, table_writer
+from stages.artifacts.tables import Provenance, check_columns, read_table
+from stages.artifacts.writing import table_writer
 from stages.data.schemas.items import EXAMPLES
 from stages.data.schemas.texts import TEXTS
 from stages.data.schemas.tokens import TOKENS
