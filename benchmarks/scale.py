@@ -67,6 +67,7 @@ def save_pipeline(folder: Path) -> None:
 
     nlp = spacy.blank("en")
     rules: Any = nlp.add_pipe("attribute_ruler")
+    rules.add([[{"IS_ALPHA": True}]], {"POS": "X", "TAG": "FW"})
     for ending, (pos, tag) in _ENDINGS.items():
         rules.add([[{"SUFFIX": ending}]], {"POS": pos, "TAG": tag})
     lemmatizer: Any = nlp.add_pipe("lemmatizer", config={"mode": "rule"})
@@ -84,8 +85,9 @@ def measure(folder: Path, texts: int, workers: int, memory_gib: float) -> Iterat
     save_pipeline(folder / "blank")
     (folder / "params.yaml").write_text(json.dumps({
         "recipe": "synthetic", "runtime": {"workers": workers, "memory_gib": memory_gib},
-        "datasets": {DATASET: {"source": "triples.parquet", "layout": "triples", "ingest": {"neg_source": "given"}}},
-        "annotate": {"pipeline": "blank"}}))
+        "datasets": {DATASET: {"source": "triples.parquet", "layout": "triples", "columns": {
+            role: role for role in ("source", "target", "negative")}, "ingest": {"neg_source": "given"}}},
+        "annotate": {"pipeline": "./blank"}}))
     for stage in STAGES:
         started = time.perf_counter()
         peak = peak_memory(run_stage_in, folder, stage, DATASET)

@@ -4,6 +4,8 @@ import importlib.util
 import os
 import pickle
 import signal
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +14,7 @@ from distributed import Client, Future, LocalCluster
 
 from stages.data import annotate
 from stages.data.language import annotation
+from stages.params import Params
 from stages.params.data import Annotate
 from stages.runtime import cluster_map
 from stages.runtime.chunk_store import ChunkStore
@@ -25,6 +28,9 @@ def cluster(tmp_path_factory):
     folder = str(tmp_path_factory.mktemp("dask"))
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, local_directory=folder) as found:
         yield Cluster(found.scheduler_address)
+
+
+RUNTIME = {"threads": 1, "deterministic": True, "tf32": False, "precision": "fp32", "device": "cpu"}
 
 
 def counted(log):
@@ -163,3 +169,87 @@ def test_a_stage_that_is_main_is_found_by_its_real_name(monkeypatch):
     monkeypatch.setattr("__main__.__spec__", None)
     with pytest.raises(ValueError, match="adder stands in a script"):
         maker_name(adder)
+
+
+def test_attribution_is_the_same_as_at_home(cluster, tmp_path):
+    import test_attribution_stage as home
+    import tiny_bert
+
+    from stages.keywords import attribution
+    from stages.keywords.saliency.blocks import block_scorer
+    from stages.keywords.saliency.scorers import CarriedScorer, load_scorer
+
+    folder = tiny_bert.save_encoder(tmp_path / "tiny")
+    examples, texts, tokens = home.tables()
+    values = home.values(method="siamese", batch_size=1)
+    scorer = load_scorer(values, tmp_path, f"path:{folder}", "cpu")
+    carried = CarriedScorer.of(scorer, values, RUNTIME, tmp_path, f"path:{folder}")
+    given = examples, texts, pa.Table.from_pandas(tokens), scorer, values["modes"]
+    here, there = (pa.concat_tables([block.table for block in attribution.run(*given, elsewhere=elsewhere)])
+                   for elsewhere in (None, partial(map_chunks, block_scorer, (carried,), workers=1, what="test",
+                                                   cluster=cluster)))
+    assert there.equals(here) and here.num_rows == 8
+    with pytest.raises(InputError, match=r"a worker's path:.* has other weights"):
+        list(attribution.run(*given, elsewhere=partial(
+            map_chunks, block_scorer, (replace(carried, sha256="0"),), workers=1, what="test", cluster=cluster)))
+
+
+def test_embeddings_are_the_same_as_at_home(cluster, tmp_path, caplog):
+    import tiny_bert
+
+    from models.encoders import load_encoder
+    from stages.encoders import embed_texts, embedding_elsewhere
+
+    folder = tiny_bert.save_encoder(tmp_path / "tiny")
+    encoder, tokenizer = load_encoder(folder)
+    texts = ["dog eat", "cat run fast", "lose weight " * 9, "why", ""]
+    elsewhere = embedding_elsewhere(f"path:{folder}", "mean", {**RUNTIME, "device": "auto"}, cluster, "vectors")
+    here, there = (list(embed_texts(encoder, tokenizer, texts, 2, 32, elsewhere=each)) for each in (None, elsewhere))
+    assert [items for items, _ in here] == [items for items, _ in there] and len(here) == 3
+    assert all(one.tobytes() == other.tobytes() for (_, one), (_, other) in zip(here, there, strict=True))
+    assert "vectors: no worker of the cluster" in caplog.text and "--resources GPU=1" in caplog.text
+
+
+def test_work_for_a_gpu_goes_to_the_workers_that_have_one(tmp_path, monkeypatch):
+    asked = []
+
+    class Watched(Client):
+        def submit(self, function, *arguments, **options):
+            asked.append(options.get("resources"))
+            return super().submit(function, *arguments, **options)
+
+    monkeypatch.setattr("distributed.Client", Watched)
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, resources={"GPU": 1},
+                      local_directory=str(tmp_path)) as found:
+        results = list(map_chunks(counted, ("/dev/null",), range(3), 1, "test", gpu=True,
+                                  cluster=Cluster(found.scheduler_address)))
+    assert [value for value, _ in results] == [0, 2, 4] and asked == [None, *[{"GPU": 1}] * 3]
+
+
+def test_a_scheduler_file_and_a_scheduler_of_ones_own(tmp_path):
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None,
+                      local_directory=str(tmp_path)) as found:
+        file = tmp_path / "scheduler.json"
+        with Client(found) as client:
+            client.write_scheduler_file(str(file))
+        assert list(map_chunks(adder, (1,), [pa.table({"n": [1]})], 1, "test", cluster=Cluster(
+            scheduler_file=str(file))))[0]["n"].to_pylist() == [2]
+    with pytest.raises(InputError, match=r"cluster.scheduler_file: '.*none.json' is not there. Start a scheduler with"):
+        list(map_chunks(adder, (1,), [1], 1, "test", cluster=Cluster(scheduler_file=str(tmp_path / "none.json"))))
+    results = list(map_chunks(counted, ("/dev/null",), range(4), 1, "test", cluster=Cluster("local")))
+    assert [value for value, _ in results] == [0, 2, 4, 6] and os.getpid() not in {pid for _, pid in results}
+
+
+@pytest.mark.parametrize(("block", "found"), [
+    ({"address": None, "scheduler_file": None, "connect_timeout": 60.0}, None),
+    ({"address": "tcp://h:1", "scheduler_file": None, "connect_timeout": 5.0},
+     Cluster("tcp://h:1", None, 5.0, workers=3))])
+def test_the_params_name_a_cluster(block, found):
+    assert Cluster.of({"cluster": block, "runtime": {"workers": 3}}) == found
+
+
+def test_local_stands_for_a_block():
+    content = {"recipe": "t", "datasets": {"toy": {"source": "x"}}}
+    assert Params.model_validate({**content, "cluster": "local"}).cluster.address == "local"
+    with pytest.raises(ValueError, match="both address and scheduler_file"):
+        Params.model_validate({**content, "cluster": {"address": "tcp://h:1", "scheduler_file": "s.json"}})

@@ -116,7 +116,7 @@ def _client(cluster: Cluster) -> Any:
     from distributed import Client, LocalCluster
 
     if cluster.address == LOCAL:
-        return Client(LocalCluster(n_workers=cluster.workers, threads_per_worker=1, dashboard_address=None),
+        return Client(LocalCluster(n_workers=cluster.workers, threads_per_worker=1, dashboard_address="127.0.0.1:0"),
                       set_as_default=False)
     param, named = ("cluster.scheduler_file", cluster.scheduler_file) if cluster.address is None else (
         "cluster.address", cluster.address)

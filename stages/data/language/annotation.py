@@ -2,9 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +10,7 @@ import pyarrow.compute as pc
 
 from stages.data.language.annotators import BUILT_IN, load_annotator
 from stages.data.language.tokens import token_table
+from stages.runtime.carried import CarriedFolder
 from stages.runtime.chunk_store import ChunkStore
 from stages.runtime.cluster_map import Cluster
 from stages.runtime.errors import InputError
@@ -43,13 +42,6 @@ def annotated(chunks: Iterable[pa.Table], name: str, language: str, total: int |
                           measure=lambda chunk: chunk.num_rows)
 
 
-@dataclass(frozen=True)
-class CarriedPipeline:
-    """A folder pipeline on its way to workers that have no such folder: the content of its files by path."""
-
-    files: dict[str, bytes]
-
-
 def annotator_arguments(name: str, language: str, cluster: Cluster | None) -> tuple[Any, ...]:
     """Return what :func:`annotator` needs where workers of ``cluster``, or processes of this machine, call it.
 
@@ -60,12 +52,10 @@ def annotator_arguments(name: str, language: str, cluster: Cluster | None) -> tu
     folder = Path(name)
     if cluster is None or name in BUILT_IN or not folder.is_dir():
         return name, language, expected
-    files = {path.relative_to(folder).as_posix(): path.read_bytes()
-             for path in sorted(folder.rglob("*")) if path.is_file()}
-    return CarriedPipeline(files), language, expected
+    return CarriedFolder.of(folder), language, expected
 
 
-def annotator(name: str | CarriedPipeline, language: str = "en",
+def annotator(name: str | CarriedFolder, language: str = "en",
               expected: str | None = None) -> Callable[[pa.Table], pa.Table]:
     """Return the function that turns a chunk of texts into a chunk of tokens with pipeline ``name``.
 
@@ -77,13 +67,9 @@ def annotator(name: str | CarriedPipeline, language: str = "en",
     Raises:
         InputError: the pipeline cannot be used, or is not the one that is expected.
     """
-    if isinstance(name, CarriedPipeline):
-        with TemporaryDirectory(prefix="keycontrast-") as folder:  # a pipeline is read whole when it is loaded
-            for inner, content in name.files.items():
-                path = Path(folder) / inner
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(content)
-            return annotator(folder, language, expected)
+    if isinstance(name, CarriedFolder):
+        with name.unpacked() as folder:  # a pipeline is read whole when it is loaded
+            return annotator(str(folder), language, expected)
     reader = load_annotator(name, language)
     if expected is not None and json.dumps(reader.describe(), sort_keys=True) != expected:
         raise InputError(f"annotate.pipeline: a worker's pipeline {name!r} is {reader.describe()}, here it is "
