@@ -1,5 +1,6 @@
 """Parts of a run on machines that share no folder: how it is cut, and how DVC's remote and git carry what is made."""
 
+import io
 import shutil
 import subprocess
 
@@ -102,6 +103,26 @@ def test_two_clones_take_turns_through_s3_and_git_and_leave_the_lock_of_one_fold
     monkeypatch.chdir(project)
     parts.fetch(read_dag(), [node.name for node in dag.nodes])
     assert not read_dag().out_of_date()
+
+
+def test_what_is_done_of_a_part_that_fails_is_handed_on(home, monkeypatch):
+    project = clone(home[0], "failing")
+    monkeypatch.setenv("PATH", environment()["PATH"])
+    monkeypatch.chdir(project)
+    for name in ("dvc.lock", "artifacts/report/x.json"):
+        (project / name).unlink(missing_ok=True)
+    (project / "raw").write_text("other\n")
+    git(project, "commit", "--quiet", "--all", "--message", "Other data")
+    git(project, "push", "--quiet")
+    said = Console(record=True, width=200, file=io.StringIO())
+    with open_repo() as repo:
+        assert not parts.run_part(["ingest@d", "side@d"], parts.published_commit(),
+                                  lambda: not repo.reproduce("ingest@d", single_item=True), said)
+    assert "Handed on: dvc.lock" in said.export_text()
+    assert list(lock(project)["stages"]) == ["ingest@d"] and git(project, "status", "--porcelain") == ""
+    assert git(project, "log", "-1", "--format=%s", "origin/main") == "Run ingest, side\n"
+    git(home[0], "pull", "--ff-only", "--quiet")
+    assert lock(home[0]) == lock(project)
 
 
 def test_what_others_do_not_have_stops_a_part_before_it_runs(home, monkeypatch):

@@ -1,4 +1,4 @@
-"""A run over two work pools: a server, two workers with clones of their own, an S3 server and a git repository between."""
+"""A run over two work pools: a server, two workers with clones of their own, an S3 server and git between them."""
 
 import shutil
 import subprocess
@@ -57,3 +57,7 @@ def test_two_workers_with_clones_of_their_own_leave_the_lock_of_one_folder(serve
         git(home, "pull", "--ff-only", "--quiet")
         assert keycontrast(one, "run").returncode == 0
         assert lock(home) == lock(one)
+    order(one)
+    (one / "raw").write_text("other\n")    # what needs it is out of date, and left alone
+    assert keycontrast(one, "run", "--only", "train_x@m1", "--force").returncode == 0
+    assert order(one) == ["train_x@m1"] and keycontrast(one, "run", "--only").returncode == 1
