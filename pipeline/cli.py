@@ -297,7 +297,7 @@ def export(target: Annotated[Path, typer.Argument(
     vocabulary, in half precision: other rows begin with it by init_from: path:FOLDER.
 
     Example: `keycontrast export graph.graphml --keyword "rice cooker" --hops 2`, or
-    `keycontrast export my-classifier --model clald`
+    `keycontrast export my-classifier --model ct-clald`
     """
     from pipeline.export import export_graph, export_model
     from stages.runtime.settings import read_params
@@ -337,7 +337,7 @@ def predict(run: Annotated[str, typer.Argument(help="a run of params.yaml")],
 
     Example: `keycontrast predict hcl "Two dogs play in the snow." --keyword ball`,
     `keycontrast predict pgkpr "How do I learn to play?" --n 3`, or
-    `keycontrast predict clald --file questions.csv --column question`
+    `keycontrast predict ct-clald --file questions.csv --column question`
     """
     from pipeline import predict as prediction
     from pipeline.given_texts import texts_from
