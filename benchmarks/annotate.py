@@ -17,7 +17,8 @@ import yaml
 from benchmarks.harness import Context, Disagreement, Section, compare, peak_memory, run_stage_in
 from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import Provenance, read_batches, table_writer, write_table
+from stages.artifacts.tables import Provenance, read_batches, write_table
+from stages.artifacts.writing import table_writer
 from stages.data.language.annotation import annotated, annotator, row_groups
 from stages.data.language.annotators import EMBEDDED
 from stages.data.language.pipelines import load_pipeline

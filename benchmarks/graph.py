@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.harness import Context, Disagreement, Section, compare, peak_memory, run_stage_in, seconds_of
-from stages.artifacts.tables import Provenance, table_writer
+from stages.artifacts.tables import Provenance
+from stages.artifacts.writing import table_writer
 from stages.data.schemas.items import EXAMPLES
 from stages.graph.joins import DEFAULT_LIMITS, joining, numbered_triples
 from stages.graph.partitions import components

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 from benchmarks.harness import Context, Disagreement, Section, compare, peak_memory
 from pipeline.schemas import SCHEMAS
 from stages.artifacts.schemas import SPLITS
-from stages.artifacts.tables import Provenance, read_frame, table_writer
+from stages.artifacts.tables import Provenance, read_frame
+from stages.artifacts.writing import table_writer
 from stages.data import ingest
 from stages.data.deduplication.text_keys import jaccard, overlap_tokens, text_key
 from stages.data.reading.files import read_rows

@@ -95,7 +95,9 @@ def run(targets: Annotated[list[str] | None, typer.Argument(
                                      "at least two at a time")] = None,
         force: Annotated[bool, typer.Option("--force", help="also if nothing has changed, with all seeds")] = False,
         seed: Annotated[int | None, typer.Option(
-            help="work again on this seed of the targets, and leave their others as they are")] = None) -> None:
+            help="work again on this seed of the targets, and leave their others as they are")] = None,
+        only: Annotated[bool, typer.Option("--only", help="the targets alone; what they read is taken as it is, by "
+                                                          "`dvc pull` perhaps")] = False) -> None:
     """Bring all artifacts up to date, independent stages side by side; first say roughly how long that will take.
 
     What is up to date is left alone; a training that was killed goes on from its checkpoint. A row whose `seeds` get
@@ -108,7 +110,9 @@ def run(targets: Annotated[list[str] | None, typer.Argument(
 
     if seed is not None and not targets:
         raise InputError("--seed: name the stages that are to work on it again, such as train_hcl@hcl.")
-    done = reproduce_project(targets or [], Console(), jobs=jobs, force=force, seed=seed)
+    if only and not targets:
+        raise InputError("--only: name the stages that are to run, such as train_hcl@hcl.")
+    done = reproduce_project(targets or [], Console(), jobs=jobs, force=force, seed=seed, only=only)
     raise typer.Exit(0 if done else 1)
 
 

@@ -26,6 +26,7 @@ _CODE = ("stages/", "models/")
 WITHOUT = {
     "stages.runtime.process": "arguments, lock and record of a process; the values that it reads are `settings`",
     "stages.runtime.guard": "ends a stage with its command, and locks folders",
+    "stages.runtime.storage": "carries parts of tables to where they are kept, and back",
     "stages.runtime.cluster_map": "where chunks of texts are worked on",
     "stages.tracks.finished": "takes what was finished before as it is",
     "stages.runtime.progress": "bars",

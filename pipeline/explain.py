@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
@@ -22,17 +21,16 @@ from pipeline.neighbourhood import DRAWINGS, slug, write_drawing
 from pipeline.schemas import SCHEMAS
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import NO_KEYWORD
-from stages.artifacts.tables import check_columns, read_batches, read_table
-from stages.data.example_texts import read_examples, training_text_ids
+from stages.artifacts.tables import check_columns, read_table, row_count
 from stages.data.language.annotators import load_annotator
 from stages.data.language.tokens import token_table
-from stages.data.schemas.tokens import TOKENS
 from stages.keywords.choice import choose_keywords
 from stages.keywords.explanation import Explanation, explain
 from stages.keywords.methods import FOR_ANY_TEXT, METHODS, NAMING, KeywordMethod
 from stages.params import Params, load_params
 from stages.params.data import TextRank
 from stages.params.problems import problem_lines
+from stages.ranking.frequency import training_frequency
 from stages.ranking.selection import InverseFrequency
 from stages.runtime.errors import InputError
 from stages.runtime.precision import computing
@@ -146,7 +144,7 @@ def stored_text(text_id: int, dataset: str | None) -> Subject:
     paths = dataset_with("tokens", dataset)
     texts, tokens = _row(paths, "texts", text_id), _row(paths, "tokens", text_id)
     if not texts.num_rows or not tokens.num_rows:
-        rows = pq.read_metadata(paths.table("tokens")).num_rows
+        rows = row_count(paths.table("tokens"))
         raise InputError(f"{paths.table('tokens')}: no text has id {text_id}; it has {rows:,} texts, numbered from 0. "
                          f"For a number that is a text, add --text.")
     return Subject(texts["text"][0].as_py(), tokens, texts["language"][0].as_py(), paths, text_id,
@@ -184,8 +182,7 @@ def _row(paths: DatasetPaths, kind: str, text_id: int) -> pa.Table:
 
 def training_idf(paths: DatasetPaths) -> InverseFrequency:
     """Return the IDF over the texts of training examples, as the stages count it."""
-    return InverseFrequency.over_tables(read_batches(paths.table("tokens"), TOKENS, ["text_id", "token"]),
-                                        training_text_ids(read_examples(paths.table("examples"))))
+    return training_frequency(paths.table("tokens"), paths.table("examples"))
 
 
 def print_explanation(found: Explanation, console: Console) -> None:

@@ -149,7 +149,7 @@ def _attribution(params: Params, paths: DatasetPaths, device: str) -> Ranks:
         found = run(_alone(texts), texts.to_pandas(), tokens, scorer, ["xx"])
         return pa.concat_tables([block.table for block in found])
 
-    scorer = load_scorer(values, paths, params.encoder.source, device)
+    scorer = load_scorer(values, paths.pair_classifier, params.encoder.source, device)
     size = scorer.size
     return ranks
 

@@ -2,8 +2,9 @@
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ from rich.text import Text
 from pipeline.cells import print_rows, printable
 from pipeline.running.lockfile import read_lock
 from pipeline.schemas import SCHEMAS
+from stages.artifacts.parts import is_folder_of_parts, listed, parts_of
 from stages.artifacts.schemas import TableSchema
-from stages.artifacts.tables import METADATA_KEY, read_table, readable
+from stages.artifacts.tables import METADATA_KEY, read_table, readable, row_count, table_metadata
 from stages.runtime.errors import InputError, nearest
+from stages.runtime.storage import is_url
 
 # Columns that hold ids of texts, in whatever table they stand.
 _TEXT_IDS = ("text_id", "source_id", "target_id", "negative_id", "reference_ids", "pair")
@@ -52,7 +55,7 @@ def show(path: Path, console: Console, rows: int = 5, as_text: bool | None = Non
     kinds: dict[str, Callable[[], None]] = {
         ".parquet": lambda: _show_table(path, console, rows, texts), ".json": lambda: _show_json(path, console),
         ".jsonl": lambda: _show_lines(path, console, rows), ".csv": lambda: _show_csv(path, console, rows)}
-    if path.is_dir():
+    if path.is_dir() and not is_folder_of_parts(path):
         _show_folder(path, console)
     elif path.suffix in kinds:
         kinds[path.suffix]()
@@ -70,11 +73,12 @@ def _made_by(path: Path) -> str:
     return ""
 
 
-def column_table(file: pq.ParquetFile) -> Table:
-    """Return one row per column of an open Parquet file: name, type, nulls, meaning."""
-    nulls = null_counts(file)
+def column_table(files: Sequence[pq.ParquetFile]) -> Table:
+    """Return one row per column of a table's open files: name, type, nulls, meaning."""
+    counts = [null_counts(file) for file in files]
+    nulls = {name: sum(count[name] for count in counts) for name in files[0].schema_arrow.names}
     shown = Table("column", "type", "nulls", "meaning", title="Columns", title_justify="left")
-    for field in file.schema_arrow:
+    for field in files[0].schema_arrow:
         meaning = (field.metadata or {}).get(b"description", b"").decode()
         cells = (field.name, str(field.type), f"{nulls[field.name]:,}", meaning)
         shown.add_row(*(Text(printable(text)) for text in cells))
@@ -134,20 +138,25 @@ def _texts_file(path: Path) -> Path:
 
 
 def _show_table(path: Path, console: Console, rows: int, as_text: bool) -> None:
-    with readable(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
+    with readable(path), ExitStack() as stack:
+        parts = parts_of(path)
+        files = [stack.enter_context(part.opened()) for part in parts]
         # A table that was written in batches has these in the file's metadata, not in the schema's.
-        metadata = file.metadata.metadata or {}
+        metadata, fields = table_metadata(path), files[0].schema_arrow
+        count = sum(part.rows for part in parts)
         described = printable(metadata.get(b"description", b"").decode())
         known = _schema(described) or SCHEMAS.get(path.stem)
         console.print(Text(f"{path}: {described}" if described else str(path), style="bold"))
-        size = f"{file.metadata.num_rows:,} rows, {len(file.schema_arrow)} columns, {path.stat().st_size:,} bytes"
+        size = f"{count:,} rows, {len(fields)} columns, {sum(part.bytes for part in parts):,} bytes"
+        if listed(path) is not None:
+            size += f" in {len(parts)} parts" + (f" at {parts[0].place.rpartition('/')[0]}" * is_url(parts[0].place))
         console.print(Text(size + (f"; key: {', '.join(known.key)}" if known else "")))
-        console.print(column_table(file))
+        console.print(column_table(files))
         if METADATA_KEY in metadata:
             console.print(Text("Provenance", style="italic"))
             console.print(JSON(metadata[METADATA_KEY].decode()))
-        if rows and file.metadata.num_rows:
-            _show_rows(path, _head(file, rows), console, as_text)
+        if rows and count:
+            _show_rows(path, _head(files, rows), console, as_text)
 
 
 def _schema(description: str) -> TableSchema | None:
@@ -155,13 +164,13 @@ def _schema(description: str) -> TableSchema | None:
     return next((schema for schema in SCHEMAS.values() if schema.description == description), None)
 
 
-def _head(file: pq.ParquetFile, rows: int) -> pa.Table:
+def _head(files: Sequence[pq.ParquetFile], rows: int) -> pa.Table:
     found: list[pa.RecordBatch] = []
-    for batch in file.iter_batches(batch_size=min(rows, _BATCH)):
+    for batch in chain.from_iterable(file.iter_batches(batch_size=min(rows, _BATCH)) for file in files):
         found.append(batch)
         if sum(map(len, found)) >= rows:
             break
-    return pa.Table.from_batches(found, schema=file.schema_arrow).slice(0, rows)
+    return pa.Table.from_batches(found, schema=files[0].schema_arrow).slice(0, rows)
 
 
 def _show_rows(path: Path, head: pa.Table, console: Console, as_text: bool) -> None:
@@ -235,10 +244,10 @@ def _described(file: Path) -> str:
     """Return what a table says that it is."""
     if file.suffix != ".parquet":
         return ""
-    return printable((pq.read_metadata(file).metadata or {}).get(b"description", b"").decode())
+    return printable(table_metadata(file).get(b"description", b"").decode())
 
 
 def _rows(file: Path) -> str:
     if file.suffix != ".parquet":
         return ""
-    return f"{pq.read_metadata(file).num_rows:,}"
+    return f"{row_count(file):,}"

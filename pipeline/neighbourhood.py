@@ -80,11 +80,11 @@ def near_keywords(nodes: Path, keyword: str, count: int = 6) -> list[str]:
         SELECT keyword FROM (
             SELECT keyword, jaro_winkler_similarity(keyword, $wanted) AS alike,
                    (contains(keyword, $wanted) OR contains(' ' || $wanted || ' ', ' ' || keyword || ' ')) AS part
-            FROM read_parquet($path) WHERE keyword <> $none)
+            FROM nodes WHERE keyword <> $none)
         WHERE part OR alike > 0.8 ORDER BY part DESC, alike DESC, keyword LIMIT $count"""
     with duckdb.connect(":memory:") as connection:
-        rows = connection.execute(query, {"wanted": wanted, "path": str(nodes), "none": NO_KEYWORD,
-                                          "count": count}).fetchall()
+        connection.register("nodes", read_table(nodes, columns=["keyword"]))
+        rows = connection.execute(query, {"wanted": wanted, "none": NO_KEYWORD, "count": count}).fetchall()
     return [printable(keyword) for keyword, in rows]
 
 

@@ -32,7 +32,9 @@ from rich.text import Text
 
 from pipeline.cells import no_formula, print_rows, printable
 from pipeline.datasets import in_force
+from stages.artifacts.parts import is_folder_of_parts
 from stages.artifacts.paths import ARTIFACTS
+from stages.artifacts.tables import dataset_of
 from stages.data.reading.rows import is_unicode
 from stages.runtime.errors import InputError, nearest
 from stages.runtime.log import logger
@@ -103,7 +105,7 @@ def catalog(root: Path = ARTIFACTS) -> Catalog:
     folders: dict[tuple[str, ...], dict[str, Path]] = {}
     for path in sorted(root.rglob("*")) if root.is_dir() else ():
         inner = path.relative_to(root).parts
-        if path.suffix in _KINDS and path.is_file() and not _is_left_out(path, inner):
+        if path.suffix in _KINDS and (path.is_file() or is_folder_of_parts(path)) and not _is_left_out(path, inner):
             folder, rest = _home(inner)
             views = folders.setdefault(folder, {})
             views[_free(_name((*rest[:-1], path.stem)), views)] = path
@@ -136,7 +138,7 @@ def _without_lone_seeds(folders: Mapping[tuple[str, ...], dict[str, Path]]) -> d
 
 def _is_left_out(path: Path, inner: Sequence[str]) -> bool:
     return (inner[0] in _OTHER or any(part.startswith(".") for part in inner)
-            or (path.parent / _MODEL).exists())
+            or (path.parent / _MODEL).exists() or is_folder_of_parts(path.parent))
 
 
 def _name(parts: Sequence[str]) -> str:
@@ -158,7 +160,7 @@ def single_file(path: Path) -> Catalog:
     Raises:
         InputError: it is not there, or is no table.
     """
-    if not path.is_file():
+    if not path.is_file() and not is_folder_of_parts(path):
         beside = [item.name for item in path.parent.glob("[!.]*")] if path.parent.is_dir() else []
         raise InputError(f"{path}: no such file; {nearest(path.name, beside)}")
     if path.suffix not in _KINDS:
@@ -269,8 +271,11 @@ def _arrow(path: Path) -> ds.Dataset | pa.Table | None:
         if path.suffix == ".json":
             content = json.loads(path.read_text(encoding="utf-8"))
             return pa.Table.from_pylist(content if isinstance(content, list) else [content])
+        if path.suffix == ".parquet":
+            return dataset_of(path)
         return ds.dataset(path, format="json" if path.suffix == ".jsonl" else path.suffix[1:])
-    except (pa.ArrowInvalid, pa.ArrowTypeError, json.JSONDecodeError, UnicodeDecodeError, AttributeError) as error:
+    except (InputError, pa.ArrowInvalid, pa.ArrowTypeError, json.JSONDecodeError, UnicodeDecodeError,
+            AttributeError) as error:
         # One broken file should not keep all others from being queried.
         _log.warning("%s: left out, not a readable %s file (%s)", path, path.suffix[1:], error)
         return None

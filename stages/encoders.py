@@ -13,7 +13,7 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,8 +21,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from stages.runtime.carried import CarriedFolder
+from stages.runtime.cluster_map import Cluster
 from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import hash_values, sha256_of
+from stages.runtime.pool import map_chunks
+from stages.runtime.settings import Values
 
 if TYPE_CHECKING:
     from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
@@ -80,6 +84,12 @@ def resolve_encoder(source: str, param: str = "encoder.source") -> ResolvedEncod
         return _hub(rest, param)
     raise InputError(f"{param}: {source!r} is none of bundled, scratch, hub:<id>, path:<folder> and "
                      f"characters:<data set>.")
+
+
+def folder_of(source: str) -> Path | None:
+    """Return the folder of this machine that ``encoder.source`` names; None for one that other machines have too."""
+    kind, _, rest = source.partition(":")
+    return resolve_encoder(source).location if kind in ("characters", "path") and rest else None
 
 
 def _bundled() -> ResolvedEncoder:
@@ -153,6 +163,10 @@ def _hub_message(repository: str, revision: str, error: Exception, param: str) -
             f"{param}: path:<folder>{' or bundled' * (param == 'encoder.source')}.")
 
 
+# Embeds texts that are padded to a width, chunk by chunk and in order.
+Elsewhere = Callable[[Iterator[tuple[list[str], int]]], Iterable[np.ndarray]]
+
+
 @dataclass(frozen=True)
 class Chunk:
     """Items to be computed together.
@@ -209,7 +223,8 @@ def encode_texts(tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str], wid
 
 def embed_texts(encoder: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str],
                 batch_size: int, max_length: int, pooling: Literal["mean", "cls"] = "mean",
-                track: Callable[[list[Chunk]], Iterable[Chunk]] = iter) -> Iterator[tuple[list[int], np.ndarray]]:
+                track: Callable[[list[Chunk]], Iterable[Chunk]] = iter,
+                elsewhere: Elsewhere | None = None) -> Iterator[tuple[list[int], np.ndarray]]:
     """Yield embeddings of ``texts``, chunk by chunk, as (positions, vectors (n, d) float32).
 
     Args:
@@ -220,14 +235,79 @@ def embed_texts(encoder: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase"
         max_length: word pieces of a text, special tokens included; the rest is cut.
         pooling: ``mean`` over real tokens, or the state of ``cls``.
         track: wraps the list of chunks, to show progress.
+        elsewhere: embeds texts that are padded to a width, in order, with the same encoder on other machines.
     """
+    lengths = [len(ids) for ids in tokenizer(list(texts))["input_ids"]] if texts else []
+    chunks = fixed_chunks(lengths, batch_size, max_length)
+    if elsewhere is not None:
+        found = elsewhere(([texts[row] for row in chunk.rows], chunk.width) for chunk in chunks)
+        for chunk, vectors in zip(chunks, found, strict=True):
+            yield chunk.items, vectors[:len(chunk.items)]
+        return
+    for chunk in track(chunks):
+        vectors = embed_rows(encoder, tokenizer, [texts[row] for row in chunk.rows], chunk.width, pooling)
+        yield chunk.items, vectors[:len(chunk.items)]
+
+
+def embed_rows(encoder: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str], width: int,
+               pooling: Literal["mean", "cls"]) -> np.ndarray:
+    """Return the embeddings of ``texts``, all padded to ``width``, (n, d) float32."""
     import torch
 
     from models.encoders import embed
 
-    lengths = [len(ids) for ids in tokenizer(list(texts))["input_ids"]] if texts else []
-    for chunk in track(fixed_chunks(lengths, batch_size, max_length)):
-        encoded = encode_texts(tokenizer, [texts[row] for row in chunk.rows], chunk.width).to(encoder.device)
-        with torch.inference_mode():
-            vectors = embed(encoder, encoded["input_ids"], encoded["attention_mask"].bool(), pooling)
-        yield chunk.items, vectors[:len(chunk.items)].float().cpu().numpy()
+    encoded = encode_texts(tokenizer, texts, width).to(encoder.device)
+    with torch.inference_mode():
+        vectors = embed(encoder, encoded["input_ids"], encoded["attention_mask"].bool(), pooling)
+    return vectors.float().cpu().numpy()
+
+
+def embedding_elsewhere(source: str, pooling: Literal["mean", "cls"], runtime: Mapping[str, Any], cluster: Cluster,
+                        what: str) -> Elsewhere:
+    """Return what embeds texts on ``cluster``, as :func:`embed_texts` takes it.
+
+    Args:
+        source: ``encoder.source``; a folder of this machine goes to each worker once.
+        pooling: as there.
+        runtime: plain values of that block; with another device than ``cpu``, workers with a GPU do it.
+        cluster: whose workers embed.
+        what: name shown by the bar.
+    """
+    folder = folder_of(source)
+    given = (CarriedFolder.of(folder) if folder else source, resolve_encoder(source).description["sha256"], pooling,
+             dict(runtime))
+    return lambda chunks: map_chunks(_embedder, given, chunks, 1, what, cluster=cluster, unit="chunk",
+                                     gpu=runtime["device"] != "cpu")
+
+
+def _embedder(source: str | CarriedFolder, sha256: str | None, pooling: Literal["mean", "cls"],
+              runtime: Mapping[str, Any]) -> Callable[[tuple[list[str], int]], np.ndarray]:
+    """Return what embeds a chunk in a worker of a cluster.
+
+    Raises:
+        InputError: the worker's encoder is another one.
+    """
+    if isinstance(source, CarriedFolder):
+        with source.unpacked() as folder:
+            return _embedder(f"path:{folder}", sha256, pooling, runtime)
+    from torch import nn
+
+    from models.encoders import load_encoder
+    from stages.runtime.precision import computing
+    from stages.runtime.seeds import seed_everything
+
+    resolved, asked = resolve_encoder(source), Values(runtime)
+    if resolved.description["sha256"] != sha256:
+        raise InputError(f"encoder.source: a worker's {source} has other weights (sha256 "
+                         f"{resolved.description['sha256']}) than here ({sha256}). Bring the same to every machine of "
+                         f"the cluster.")
+    seed_everything(0, asked.threads, asked.deterministic, asked.tf32)
+    encoder, tokenizer = load_encoder(resolved.location, pretrained=resolved.pretrained)
+    assert tokenizer is not None  # a location always has one
+
+    def work(chunk: tuple[list[str], int]) -> np.ndarray:
+        with computing(asked) as device:
+            nn.Module.to(encoder, device)
+            return embed_rows(encoder, tokenizer, *chunk, pooling)
+
+    return work

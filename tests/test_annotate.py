@@ -255,7 +255,7 @@ HALTING = """
 import os, signal, sys
 from stages.data import annotate
 from stages.data.language import annotation
-make, seen = annotation.annotator, []
+make, seen = annotate.annotator, []
 
 def halting(*arguments):
     work = make(*arguments)
@@ -266,7 +266,7 @@ def halting(*arguments):
         return work(chunk)
     return annotated
 
-annotation.annotator = halting
+annotate.annotator = halting
 annotate.main(["toy"])
 """
 
@@ -282,8 +282,8 @@ def test_a_stage_that_was_killed_goes_on_and_ends_with_the_same_bytes(pipeline, 
     assert killed.returncode == -signal.SIGKILL
     assert not out.exists()
     read = []
-    make = annotation.annotator
-    monkeypatch.setattr(annotation, "annotator", lambda *arguments: lambda chunk: (
+    make = annotate.annotator
+    monkeypatch.setattr(annotate, "annotator", lambda *arguments: lambda chunk: (
         read.append(chunk["text_id"].to_pylist()), make(*arguments)(chunk))[1])
     assert annotate.main(["toy"]) == 0
     assert read == [[3], [4], [5]]
@@ -294,13 +294,13 @@ def test_a_stage_that_was_killed_goes_on_and_ends_with_the_same_bytes(pipeline, 
 def test_finished_chunks_do_not_outlive_a_change_of_params(pipeline, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     project(tmp_path, pipeline)
-    make = annotation.annotator
+    make = annotate.annotator
 
     def failing(*arguments):
         work = make(*arguments)
         return lambda chunk: work(chunk) if chunk["text_id"][0].as_py() < 3 else 1 / 0
 
-    monkeypatch.setattr(annotation, "annotator", failing)
+    monkeypatch.setattr(annotate, "annotator", failing)
     with pytest.raises(ZeroDivisionError):
         annotate.main(["toy"])
     kept = sorted(Path(".keycontrast/scratch/annotate/toy/chunks").rglob("*.arrow"))

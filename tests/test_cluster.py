@@ -4,6 +4,8 @@ import importlib.util
 import os
 import pickle
 import signal
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,19 +14,23 @@ from distributed import Client, Future, LocalCluster
 
 from stages.data import annotate
 from stages.data.language import annotation
+from stages.params import Params
 from stages.params.data import Annotate
 from stages.runtime import cluster_map
 from stages.runtime.chunk_store import ChunkStore
-from stages.runtime.cluster_map import code_fingerprint, maker_name, work
+from stages.runtime.cluster_map import Cluster, code_fingerprint, maker_name, work
 from stages.runtime.errors import InputError
 from stages.runtime.pool import map_chunks
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory):
+def cluster(tmp_path_factory):
     folder = str(tmp_path_factory.mktemp("dask"))
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, local_directory=folder) as cluster:
-        yield cluster.scheduler_address
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, local_directory=folder) as found:
+        yield Cluster(found.scheduler_address)
+
+
+RUNTIME = {"threads": 1, "deterministic": True, "tf32": False, "precision": "fp32", "device": "cpu"}
 
 
 def counted(log):
@@ -63,7 +69,7 @@ def weighed(words):
     return lambda chunk: len(words)
 
 
-def test_what_a_function_is_made_of_goes_to_a_worker_once(address, monkeypatch):
+def test_what_a_function_is_made_of_goes_to_a_worker_once(cluster, monkeypatch):
     """Not with each chunk: an IDF of a large corpus has millions of words."""
     words, sent = [f"word{number}" for number in range(20_000)], []
     dumps = cluster_map.pickle.dumps
@@ -76,70 +82,68 @@ def test_what_a_function_is_made_of_goes_to_a_worker_once(address, monkeypatch):
             return super().submit(function, *arguments, **options)
 
     monkeypatch.setattr("distributed.Client", Watched)
-    assert list(map_chunks(weighed, (words,), range(8), 1, "test", address=address)) == [20_000] * 8
+    assert list(map_chunks(weighed, (words,), range(8), 1, "test", cluster=cluster)) == [20_000] * 8
     assert len(sent) == 1 and sent[0] > 200_000
     assert sorted(jobs)[-1] > 200_000 > 2000 > sum(sorted(jobs)[:-1]) and len(jobs) == 9
 
 
-def test_results_come_in_order_and_functions_are_made_once_per_worker(address, tmp_path):
+def test_results_come_in_order_and_functions_are_made_once_per_worker(cluster, tmp_path):
     for _ in range(2):  # the second run finds what the first has made
-        results = list(map_chunks(counted, (str(tmp_path / "log"),), range(12), 1, "test", address=address))
+        results = list(map_chunks(counted, (str(tmp_path / "log"),), range(12), 1, "test", cluster=cluster))
         assert [value for value, _ in results] == list(range(0, 24, 2))
     makers = (tmp_path / "log").read_text().split()
     assert len(makers) == len(set(makers)) <= 2
     assert str(os.getpid()) not in makers
 
 
-def test_chunks_are_drawn_as_the_cluster_works(address):
+def test_chunks_are_drawn_as_the_cluster_works(cluster):
     drawn = []
     chunks = (drawn.append(number) or number for number in range(30))
-    for done, _ in enumerate(map_chunks(counted, ("/dev/null",), chunks, 1, "test", address=address), start=1):
+    for done, _ in enumerate(map_chunks(counted, ("/dev/null",), chunks, 1, "test", cluster=cluster), start=1):
         assert len(drawn) <= done + 4  # two for each of two workers
 
 
-def test_errors_of_workers_arrive_as_they_are(address):
+def test_errors_of_workers_arrive_as_they_are(cluster):
     with pytest.raises(InputError, match="chunk 0 is bad"):
-        list(map_chunks(failer, (), [0, 1], 1, "test", address=address))
+        list(map_chunks(failer, (), [0, 1], 1, "test", cluster=cluster))
 
 
-def test_a_dead_worker_is_made_up_for(address, tmp_path):
-    assert list(map_chunks(dies_once, (str(tmp_path / "mark"),), range(6), 1, "test", address=address)) == [*range(6)]
+def test_a_dead_worker_is_made_up_for(cluster, tmp_path):
+    assert list(map_chunks(dies_once, (str(tmp_path / "mark"),), range(6), 1, "test", cluster=cluster)) == [*range(6)]
 
 
-def test_finished_chunks_are_kept(address, tmp_path):
+def test_finished_chunks_are_kept(cluster, tmp_path):
     chunks = [pa.table({"n": [number]}) for number in range(4)]
     store = ChunkStore(tmp_path, "k")
-    first = list(map_chunks(adder, (1,), chunks, 1, "test", address=address, store=store))
-    again = list(map_chunks(adder, (99,), chunks, 1, "test", address=address, store=store))
+    first = list(map_chunks(adder, (1,), chunks, 1, "test", cluster=cluster, store=store))
+    again = list(map_chunks(adder, (99,), chunks, 1, "test", cluster=cluster, store=store))
     assert [table.to_pydict() for table in again] == [table.to_pydict() for table in first]
 
 
-def test_annotation_is_the_same_as_at_home(address, tmp_path):
+def test_annotation_is_the_same_as_at_home(cluster, tmp_path):
     from test_annotate import TEXTS, saved_pipeline, texts  # imports spaCy, which the workers above do without
 
     params = Annotate(pipeline=saved_pipeline(tmp_path / "en_words"), chunk=3)
-    assert annotate.run(texts(TEXTS), params, address=address).equals(annotate.run(texts(TEXTS), params))
+    assert annotate.run(texts(TEXTS), params, cluster=cluster).equals(annotate.run(texts(TEXTS), params))
 
 
-def test_nobody_at_the_address(monkeypatch):
-    monkeypatch.setattr(cluster_map, "_CONNECT_SECONDS", 0.5)
+def test_nobody_at_the_address():
     with pytest.raises(InputError, match=r"no Dask scheduler answers at 'tcp://127.0.0.1:9' .*Start one with `dask"):
-        list(map_chunks(adder, (1,), [1], 1, "test", address="tcp://127.0.0.1:9"))
+        list(map_chunks(adder, (1,), [1], 1, "test", cluster=Cluster("tcp://127.0.0.1:9", connect_timeout=0.5)))
     with pytest.raises(InputError, match="no Dask scheduler answers at 'nowhere'"):
-        list(map_chunks(adder, (1,), [1], 1, "test", address="nowhere"))
+        list(map_chunks(adder, (1,), [1], 1, "test", cluster=Cluster("nowhere", connect_timeout=0.5)))
 
 
-def test_a_cluster_without_workers(monkeypatch):
-    monkeypatch.setattr(cluster_map, "_CONNECT_SECONDS", 0.5)
-    with (LocalCluster(n_workers=0, processes=False, dashboard_address=None) as cluster,
-          pytest.raises(InputError, match=r"has no workers. Start some with `dask worker inproc://")):
-        list(map_chunks(adder, (1,), [1], 1, "test", address=cluster.scheduler_address))
+def test_a_cluster_without_workers():
+    with (LocalCluster(n_workers=0, processes=False, dashboard_address=None) as found,
+          pytest.raises(InputError, match=r"has no workers after 0.5 seconds. Start some with `dask worker inproc://")):
+        list(map_chunks(adder, (1,), [1], 1, "test", cluster=Cluster(found.scheduler_address, connect_timeout=0.5)))
 
 
 def test_dask_is_not_installed(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"pip install 'keycontrast\[cluster\]'"):
-        list(map_chunks(adder, (1,), [1], 1, "test", address="tcp://127.0.0.1:9"))
+        list(map_chunks(adder, (1,), [1], 1, "test", cluster=Cluster("tcp://127.0.0.1:9", connect_timeout=0.5)))
 
 
 def test_a_worker_with_other_code_is_refused():
@@ -165,3 +169,87 @@ def test_a_stage_that_is_main_is_found_by_its_real_name(monkeypatch):
     monkeypatch.setattr("__main__.__spec__", None)
     with pytest.raises(ValueError, match="adder stands in a script"):
         maker_name(adder)
+
+
+def test_attribution_is_the_same_as_at_home(cluster, tmp_path):
+    import test_attribution_stage as home
+    import tiny_bert
+
+    from stages.keywords import attribution
+    from stages.keywords.saliency.blocks import block_scorer
+    from stages.keywords.saliency.scorers import CarriedScorer, load_scorer
+
+    folder = tiny_bert.save_encoder(tmp_path / "tiny")
+    examples, texts, tokens = home.tables()
+    values = home.values(method="siamese", batch_size=1)
+    scorer = load_scorer(values, tmp_path, f"path:{folder}", "cpu")
+    carried = CarriedScorer.of(scorer, values, RUNTIME, tmp_path, f"path:{folder}")
+    given = examples, texts, pa.Table.from_pandas(tokens), scorer, values["modes"]
+    here, there = (pa.concat_tables([block.table for block in attribution.run(*given, elsewhere=elsewhere)])
+                   for elsewhere in (None, partial(map_chunks, block_scorer, (carried,), workers=1, what="test",
+                                                   cluster=cluster)))
+    assert there.equals(here) and here.num_rows == 8
+    with pytest.raises(InputError, match=r"a worker's path:.* has other weights"):
+        list(attribution.run(*given, elsewhere=partial(
+            map_chunks, block_scorer, (replace(carried, sha256="0"),), workers=1, what="test", cluster=cluster)))
+
+
+def test_embeddings_are_the_same_as_at_home(cluster, tmp_path, caplog):
+    import tiny_bert
+
+    from models.encoders import load_encoder
+    from stages.encoders import embed_texts, embedding_elsewhere
+
+    folder = tiny_bert.save_encoder(tmp_path / "tiny")
+    encoder, tokenizer = load_encoder(folder)
+    texts = ["dog eat", "cat run fast", "lose weight " * 9, "why", ""]
+    elsewhere = embedding_elsewhere(f"path:{folder}", "mean", {**RUNTIME, "device": "auto"}, cluster, "vectors")
+    here, there = (list(embed_texts(encoder, tokenizer, texts, 2, 32, elsewhere=each)) for each in (None, elsewhere))
+    assert [items for items, _ in here] == [items for items, _ in there] and len(here) == 3
+    assert all(one.tobytes() == other.tobytes() for (_, one), (_, other) in zip(here, there, strict=True))
+    assert "vectors: no worker of the cluster" in caplog.text and "--resources GPU=1" in caplog.text
+
+
+def test_work_for_a_gpu_goes_to_the_workers_that_have_one(tmp_path, monkeypatch):
+    asked = []
+
+    class Watched(Client):
+        def submit(self, function, *arguments, **options):
+            asked.append(options.get("resources"))
+            return super().submit(function, *arguments, **options)
+
+    monkeypatch.setattr("distributed.Client", Watched)
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, resources={"GPU": 1},
+                      local_directory=str(tmp_path)) as found:
+        results = list(map_chunks(counted, ("/dev/null",), range(3), 1, "test", gpu=True,
+                                  cluster=Cluster(found.scheduler_address)))
+    assert [value for value, _ in results] == [0, 2, 4] and asked == [None, *[{"GPU": 1}] * 3]
+
+
+def test_a_scheduler_file_and_a_scheduler_of_ones_own(tmp_path):
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None,
+                      local_directory=str(tmp_path)) as found:
+        file = tmp_path / "scheduler.json"
+        with Client(found) as client:
+            client.write_scheduler_file(str(file))
+        assert list(map_chunks(adder, (1,), [pa.table({"n": [1]})], 1, "test", cluster=Cluster(
+            scheduler_file=str(file))))[0]["n"].to_pylist() == [2]
+    with pytest.raises(InputError, match=r"cluster.scheduler_file: '.*none.json' is not there. Start a scheduler with"):
+        list(map_chunks(adder, (1,), [1], 1, "test", cluster=Cluster(scheduler_file=str(tmp_path / "none.json"))))
+    results = list(map_chunks(counted, ("/dev/null",), range(4), 1, "test", cluster=Cluster("local")))
+    assert [value for value, _ in results] == [0, 2, 4, 6] and os.getpid() not in {pid for _, pid in results}
+
+
+@pytest.mark.parametrize(("block", "found"), [
+    ({"address": None, "scheduler_file": None, "connect_timeout": 60.0}, None),
+    ({"address": "tcp://h:1", "scheduler_file": None, "connect_timeout": 5.0},
+     Cluster("tcp://h:1", None, 5.0, workers=3))])
+def test_the_params_name_a_cluster(block, found):
+    assert Cluster.of({"cluster": block, "runtime": {"workers": 3}}) == found
+
+
+def test_local_stands_for_a_block():
+    content = {"recipe": "t", "datasets": {"toy": {"source": "x"}}}
+    assert Params.model_validate({**content, "cluster": "local"}).cluster.address == "local"
+    with pytest.raises(ValueError, match="both address and scheduler_file"):
+        Params.model_validate({**content, "cluster": {"address": "tcp://h:1", "scheduler_file": "s.json"}})

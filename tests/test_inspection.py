@@ -12,7 +12,8 @@ from rich.console import Console
 from pipeline.cells import cell, printable
 from pipeline.inspection import null_counts, show, texts_beside
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.tables import Provenance, table_writer, write_table
+from stages.artifacts.tables import Provenance, write_table
+from stages.artifacts.writing import table_writer
 from stages.keywords.methods import METHODS
 from stages.runtime.errors import InputError
 

@@ -24,7 +24,9 @@ from torch import distributed as group
 from torch import nn
 
 from models.training import fit, parallel
-from stages.artifacts.paths import ModelPaths
+from pipeline.schemas import SCHEMAS
+from stages.artifacts.paths import DatasetPaths, ModelPaths
+from stages.artifacts.tables import Provenance, write_table
 from stages.runtime import distributed, process, training
 from stages.runtime.checkpoints import FolderCheckpoints
 from stages.runtime.distributed import Processes
@@ -54,10 +56,13 @@ class Deadly(FolderCheckpoints):
 
 
 def worker(folder, rank, port, deadly, stage, name):
-    """Train as a process that torchrun has started."""
+    """Train as a process that torchrun has started, and leave what it says in a file."""
+    with (folder / f"said-{rank}").open("wb") as file:
+        os.dup2(file.fileno(), 2)
     if deadly:
         training.FolderCheckpoints = Deadly
-    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1",
+    local = 0 if folder.name == str(rank) else rank  # on a machine of its own
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(local), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1",
                       MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
     os.chdir(folder)
     sys.exit(import_module(module_of(stage)).main([name]))
@@ -81,19 +86,24 @@ def until(happened, seconds=60.0):
         time.sleep(0.01)
 
 
+def write_two(folder):
+    """Write the same project into the folders of two machines."""
+    with pytest.MonkeyPatch.context() as patch:
+        for rank in range(2):
+            (folder / str(rank)).mkdir(parents=True)
+            patch.chdir(folder / str(rank))
+            tiny_training.write_project(folder / str(rank), **SETTINGS)
+
+
 @pytest.fixture(scope="module")
 def killed_and_resumed(tmp_path_factory):
     """Folder of a training by two processes that was killed on its way, and the state that the kill left."""
     folder = tmp_path_factory.mktemp("shared")
-    with pytest.MonkeyPatch.context() as patch:
-        for rank in range(2):
-            (folder / str(rank)).mkdir()
-            patch.chdir(folder / str(rank))
-            tiny_training.write_project(folder / str(rank), **SETTINGS)
+    write_two(folder)
     first = start_two(folder, deadly=True)
     first[0].join(timeout=60)
-    first[1].kill()  # it waits for the other
-    first[1].join()
+    first[1].join(timeout=60)  # it finds that the other is gone
+    (folder / "1" / "said-1").rename(folder / "1" / "first")
     scratch = folder / "0" / SCRATCH / "train_hcl" / "hcl" / "13" / "checkpoints"
     last = max(scratch.glob("*/*/whole.json"), key=lambda record: int(record.parent.name)).parent
     state = json.loads((last / "state.json").read_text())
@@ -106,7 +116,7 @@ def killed_and_resumed(tmp_path_factory):
 
 def test_two_processes_killed_and_resumed_train_the_model_of_one(killed_and_resumed, tmp_path, monkeypatch):
     folder, state, statuses = killed_and_resumed
-    assert statuses == [-signal.SIGKILL, -signal.SIGKILL, 0, 0] or statuses == [-signal.SIGKILL, 1, 0, 0]
+    assert statuses == [-signal.SIGKILL, 1, 0, 0]
     assert state["step"] == KILLED_AFTER and not state["finished"]
     monkeypatch.chdir(tmp_path)
     tiny_training.write_project(tmp_path, **SETTINGS)
@@ -116,6 +126,48 @@ def test_two_processes_killed_and_resumed_train_the_model_of_one(killed_and_resu
     assert max((alone[name] - shared[name]).abs().max().item() for name in alone) < 1e-5
     first, second = (pd.read_csv(home / ModelPaths("hcl", 13).history) for home in (tmp_path, folder))
     pd.testing.assert_frame_equal(first, second, rtol=1e-3, atol=1e-5)
+
+
+def test_machines_with_folders_of_their_own_go_on_from_the_first_ones_checkpoint_to_the_same_bytes(
+        killed_and_resumed, tmp_path):
+    write_two(tmp_path)
+    undisturbed = start_two(tmp_path)
+    for one in undisturbed:
+        one.join(timeout=60)
+    assert [one.exitcode for one in undisturbed] == [0, 0]
+    for path in (ModelPaths("hcl", 13).weights / "model.safetensors", ModelPaths("hcl", 13).history):
+        assert (tmp_path / "0" / path).read_bytes() == (killed_and_resumed[0] / path).read_bytes()
+
+
+def test_a_machine_whose_peer_is_killed_says_so(killed_and_resumed):
+    said = (killed_and_resumed[0].parent / "1" / "first").read_text()
+    assert said.startswith("train_hcl@hcl: another process of this training has ended") and "Traceback" not in said
+
+
+def test_machines_that_differ_say_in_what_and_one_that_cannot_begin_keeps_none_waiting(tmp_path):
+    write_two(tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path / "1")
+        tiny_training.write_params(tmp_path / "1", **{**SETTINGS, "learning_rate": 2e-3})
+    table = tmp_path / "1" / DatasetPaths("tiny").table("node_vectors")
+    write_table(table, SCHEMAS["node_vectors"], pd.read_parquet(table), Provenance("test", "1"))
+    assert both_end(tmp_path) == [1, 1]
+    for rank in range(2):
+        said = (tmp_path / str(rank) / f"said-{rank}").read_text()
+        assert said.startswith("train_hcl: process 1 on ") and " differs from process 0 on " in said, said
+        assert "param train_hcl (" in said and "artifacts/tiny/node_vectors.parquet (" in said and "`dvc pull`" in said
+        assert "models/" not in said and "stages/" not in said and "Traceback" not in said
+    table.unlink()
+    assert both_end(tmp_path) == [1, 1]
+    first, second = ((tmp_path / str(rank) / f"said-{rank}").read_text() for rank in range(2))
+    assert "node_vectors.parquet" in second and f"cannot begin: {second.removeprefix('train_hcl: ')}" in first
+
+
+def both_end(folder):
+    processes = start_two(folder)
+    for one in processes:
+        one.join(timeout=60)
+    return [one.exitcode for one in processes]
 
 
 def test_the_first_of_two_processes_alone_leaves_a_record_and_artifacts(killed_and_resumed):
@@ -247,12 +299,23 @@ def test_processes_are_as_the_params_have_them(tmp_path, monkeypatch):
         training.processes()
 
 
-def test_machines_with_another_model_data_or_code_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "gathered", lambda own: [own, "train_hcl@hcl, feed"])
-    one = process.StageProcess("train_hcl", "hcl", tmp_path)
-    with pytest.raises(InputError, match="process 1 is to train train_hcl@hcl, feed, and process 0 train_hcl@hcl, "
-                                         "cafe: the params, artifacts, code or torch of their machines differ"):
-        training.open_checkpoints(one, "cafe", 5.0)
+def test_code_counts_by_its_place_in_the_project(tmp_path, monkeypatch):
+    """Another clone lies elsewhere, and has the same code."""
+    hashes = []
+    for home in ("a", "b"):
+        (tmp_path / home / "models").mkdir(parents=True)
+        (tmp_path / home / "models" / "one.py").write_text("1")
+        monkeypatch.setattr(training, "_ROOT", tmp_path / home)
+        hashes.append(training.hash_code([tmp_path / home / "models" / "one.py"]))
+    (tmp_path / "b" / "models" / "one.py").write_text("2")
+    assert hashes[0] == hashes[1] != training.hash_code([tmp_path / "b" / "models" / "one.py"])
+
+
+def test_more_than_a_few_differences_are_counted(monkeypatch):
+    monkeypatch.setattr(training, "gathered", lambda own: [own, f"{own}!"] if isinstance(own, str) else [
+        own, (own[0], {"what is trained": "x"})])
+    with pytest.raises(InputError, match=r"what is trained \(x, there m\), a \(none, there 0\), .* and 2 more\. Check"):
+        training.agree("m", "key", lambda: {name: "0" for name in "abcde"})
 
 
 def meet(folder, rank):

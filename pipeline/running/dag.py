@@ -27,6 +27,7 @@ class StageNode(BaseModel):
         upstream: names of the stage instances it reads from directly.
         outs: what it makes, relative to the project's folder.
         metrics: those of them that are metrics.
+        uncached: those of them that DVC does not keep, and git may.
         gpu: whether it computes on a GPU where there is one (``meta.gpu`` in ``dvc.yaml``).
         first: whether it, and what it needs, goes before everything else (``meta.first``).
         retries: further attempts after a crash (``meta.retries``); a training resumes from its checkpoint.
@@ -40,6 +41,7 @@ class StageNode(BaseModel):
     upstream: tuple[str, ...] = ()
     outs: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
+    uncached: tuple[str, ...] = ()
     gpu: bool = False
     first: bool = False
     retries: int = 0
@@ -90,6 +92,11 @@ class Dag(BaseModel):
     def subset(self, names: Iterable[str]) -> "Dag":
         """Return the DAG of ``names`` and everything they need."""
         wanted = self.upstream(names)
+        return Dag(nodes=tuple(node for node in self.nodes if node.name in wanted))
+
+    def only(self, names: Iterable[str]) -> "Dag":
+        """Return the DAG of ``names`` without what they need."""
+        wanted = set(names)
         return Dag(nodes=tuple(node for node in self.nodes if node.name in wanted))
 
     def resolve(self, targets: Sequence[str]) -> list[str]:
@@ -304,6 +311,7 @@ def _node(repo: Any, stage: Any, successors: Iterable[Any]) -> StageNode:
         first=bool(meta.get("first", False)),
         upstream=tuple(sorted(_address(other) for other in successors if not _is_data_source(other))),
         outs=tuple(paths), metrics=tuple(path for path, metric in paths.items() if metric),
+        uncached=tuple(path for path, out in zip(paths, stage.outs, strict=True) if not out.use_cache),
         retries=int(meta.get("retries", 0)), changed=bool(stage.changed()))
 
 

@@ -71,7 +71,8 @@ def _wrong_files(name: str, dataset: Dataset) -> list[str]:
 
 
 def reproduce_project(targets: Sequence[str], console: Console, *, jobs: int | None = None, recipe: str | None = None,
-                      force: bool = False, seed: int | None = None, within_flow: bool = False) -> bool:
+                      force: bool = False, seed: int | None = None, within_flow: bool = False,
+                      only: bool = False) -> bool:
     """Bring the project up to date, say where the results are, and hold it for this process meanwhile.
 
     Args:
@@ -81,13 +82,15 @@ def reproduce_project(targets: Sequence[str], console: Console, *, jobs: int | N
         recipe: whose params are put in force first; None for those that are.
         force: run the targets, or everything, though nothing has changed, with all their seeds.
         seed: run the targets with this one of their seeds though nothing has changed; the others are left as they are.
-        within_flow: the flow ``reproduce`` has begun already, in a process that a Prefect worker started.
+        within_flow: a flow has begun already, in a process that a Prefect worker started.
+        only: the targets without what they need, which is taken as it is; sources of data may then be elsewhere.
 
     Returns:
         Whether everything succeeded.
     """
     started = time.monotonic()
-    check_sources(load_params())
+    if not only:
+        check_sources(load_params())
     settle_environment(Path())
     die_with(watched_ancestors())
     with exclusive(RUN_LOCK, "keycontrast run"):
@@ -104,7 +107,9 @@ def reproduce_project(targets: Sequence[str], console: Console, *, jobs: int | N
             console.print(changed, highlight=False, soft_wrap=True)
         before = read_lock()
         again = force or seed is not None
-        dag, back = (read_dag(targets=targets), []) if again else read_and_restore(targets)
+        dag, back = (read_dag(targets=targets), []) if again or only else read_and_restore(targets)
+        if only:
+            dag = dag.only(dag.resolve(targets))
         forced = (dag.resolve(targets) if targets else [node.name for node in dag.nodes]) if again else []
         forget_seeds(params, forced, seed)
         if back:

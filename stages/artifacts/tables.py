@@ -16,11 +16,14 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from stages.artifacts.parts import listed, parts_of
 from stages.artifacts.schemas import SCHEMA_VERSION, TableSchema
 from stages.runtime.durable import flush_below, flush_file, flush_folder
 from stages.runtime.errors import InputError
+from stages.runtime.storage import filesystem_of, is_url
 
 METADATA_KEY = b"keycontrast"
 _DIGEST_KEY = b"keycontrast.sha256"
@@ -116,53 +119,6 @@ def _digest(stored: Mapping[bytes, bytes]) -> bytes:
     return hashlib.sha256(parts).hexdigest().encode()
 
 
-class TableWriter:
-    """Writes a table batch by batch, so that it never lies in memory as a whole; see :func:`table_writer`."""
-
-    def __init__(self, path: Path, schema: TableSchema) -> None:
-        self.rows = 0
-        self._schema = schema
-        self._arrow = schema.arrow()
-        self._last: tuple[Any, ...] | None = None
-        self._file = pq.ParquetWriter(path, self._arrow, **WRITTEN)
-
-    def write(self, rows: pd.DataFrame | pa.Table | Mapping[str, Any]) -> None:
-        """Add ``rows``, whose keys come after all that were written before.
-
-        Raises:
-            ValueError: wrong columns or types, a key that repeats, or rows out of order.
-        """
-        table = as_table(self._schema, rows)
-        if not table.num_rows:
-            return
-        first, last = (tuple(table[name][place].as_py() for name in self._schema.key)
-                       for place in (0, table.num_rows - 1))
-        if self._last is not None and not (self._last < first or (not self._schema.unique and self._last == first)):
-            raise ValueError(f"{self._schema.name}: rows after {self._last} begin with {first}, which is not later")
-        self._last = last
-        self._file.write_table(table.replace_schema_metadata(self._arrow.metadata), row_group_size=ROW_GROUP)
-        self.rows += table.num_rows
-
-    def close(self, provenance: Provenance) -> None:
-        """Finish the file with its metadata, which counts the rows."""
-        self._file.add_key_value_metadata(stored_metadata(self._schema.description,
-                                                          provenance.as_metadata(self.rows)))
-        self._file.close()
-
-
-@contextmanager
-def table_writer(path: Path, schema: TableSchema, provenance: Provenance) -> Iterator[TableWriter]:
-    """Yield a :class:`TableWriter` of ``schema``; the file appears only if the block succeeds.
-
-    Row groups are cut as batches are: for the same bytes, cut batches without regard to workers.
-    ``provenance`` is read when the block ends, so its counts may be filled in meanwhile.
-    """
-    with atomic_file(path) as temporary:
-        writer = TableWriter(temporary, schema)
-        yield writer
-        writer.close(provenance)
-
-
 def read_batches(path: Path, schema: TableSchema, columns: list[str] | None = None,
                  rows: int = 8192) -> Iterator[pa.Table]:
     """Yield a table in pieces of at most ``rows`` rows, in its order; errors as in :func:`read_table`.
@@ -171,9 +127,9 @@ def read_batches(path: Path, schema: TableSchema, columns: list[str] | None = No
         InputError: the file is missing, is not Parquet, or lacks columns.
     """
     check_columns(path, schema)
-    with readable(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
-        for batch in file.iter_batches(batch_size=rows, columns=columns):
-            yield pa.Table.from_batches([batch])
+    with readable(path):
+        for part in parts_of(path):
+            yield from part.batches(columns, rows)
 
 
 def check_columns(path: Path, schema: TableSchema, columns: list[str] | None = None) -> None:
@@ -182,9 +138,11 @@ def check_columns(path: Path, schema: TableSchema, columns: list[str] | None = N
     Raises:
         InputError: the file is missing, is not Parquet, lacks columns, or has columns of other types.
     """
-    read_table(path, None, columns=[])
+    require_table(path)
     with readable(path):
-        found, metadata = pq.read_schema(path), pq.read_metadata(path)
+        parts = parts_of(path)
+        with parts[0].opened() as file:  # of one writer, who gives all parts the same columns
+            found = file.schema_arrow
     for name, kind, _ in schema.fields:
         if columns is not None and name not in columns:
             continue
@@ -194,9 +152,42 @@ def check_columns(path: Path, schema: TableSchema, columns: list[str] | None = N
         if _without_large(found.field(name).type) != kind:
             raise InputError(f"{path}: column {name!r} is of type {found.field(name).type}, not {kind}: written by "
                              f"another version, or damaged since. Remove it and run its stage again.")
-    if read_metadata(path).get("rows", metadata.num_rows) != metadata.num_rows:
-        raise InputError(f"{path}: has {metadata.num_rows:,} rows, and its metadata count others: damaged since it was "
+    rows = sum(part.rows for part in parts)
+    if read_metadata(path).get("rows", rows) != rows:
+        raise InputError(f"{path}: has {rows:,} rows, and its metadata count others: damaged since it was "
                          f"written. Remove it and run its stage again.")
+
+
+def require_table(path: Path) -> None:
+    """Check that a table is there, whatever it is made of.
+
+    Raises:
+        InputError: nothing has that name.
+    """
+    if not Path(path).exists():
+        raise InputError(f"{path}: no such artifact. Make it with `keycontrast run`, or one stage with "
+                         f"`keycontrast stage NAME`.")
+
+
+def column_names(path: Path) -> list[str]:
+    """Return the names of a table's columns.
+
+    Raises:
+        InputError: it is missing or damaged.
+    """
+    require_table(path)
+    with readable(path), parts_of(path)[0].opened() as file:
+        return list(file.schema_arrow.names)
+
+
+def row_count(path: Path) -> int:
+    """Return the rows of a table, from footers or from its list of parts.
+
+    Raises:
+        InputError: it is damaged.
+    """
+    with readable(path):
+        return sum(part.rows for part in parts_of(path))
 
 
 def _without_large(kind: pa.DataType) -> pa.DataType:
@@ -214,14 +205,27 @@ def read_table(path: Path, schema: TableSchema | None = None, columns: list[str]
         InputError: the file is missing, is not Parquet, lacks columns, or has columns of other types.
     """
     path = Path(path)
-    if not path.exists():
-        raise InputError(f"{path}: no such artifact. Make it with `keycontrast run`, or one stage with "
-                         f"`keycontrast stage NAME`.")
+    require_table(path)
     with readable(path):
-        table = pq.read_table(path, columns=columns, filters=filters, page_checksum_verification=True)
+        table = pa.concat_tables([pq.read_table(part.source(), columns=columns, filters=filters,
+                                                page_checksum_verification=True) for part in parts_of(path)])
     if schema is not None:
         check_columns(path, schema, columns)
     return table
+
+
+def dataset_of(path: Path) -> ds.Dataset:
+    """Return a table as what Arrow and DuckDB scan, column by column and batch by batch.
+
+    Raises:
+        InputError: the list of its parts is damaged, or where they lie cannot be read.
+        pyarrow.ArrowInvalid: a file is no Parquet.
+    """
+    places = [part.place for part in parts_of(path)]
+    if not is_url(places[0]):
+        return ds.dataset(places, format="parquet")
+    found = [filesystem_of(place) for place in places]
+    return ds.dataset([name for _, name in found], format="parquet", filesystem=found[0][0])
 
 
 def read_frame(path: Path, schema: TableSchema | None = None, columns: list[str] | None = None) -> pd.DataFrame:
@@ -236,11 +240,17 @@ def read_metadata(path: Path) -> dict[str, Any]:
         InputError: the file is damaged.
     """
     with readable(path):
-        stored = pq.read_metadata(path).metadata or {}
+        stored = table_metadata(path)
         if stored.get(_DIGEST_KEY, _digest(stored)) != _digest(stored):
             raise ValueError("its metadata are not those that were written")
         found: dict[str, Any] = json.loads(stored.get(METADATA_KEY, b"{}"))
     return found
+
+
+def table_metadata(path: Path) -> Mapping[bytes, bytes]:
+    """Return what the footer of a single file keeps, or the list of a table's parts: description and making."""
+    found = listed(path)
+    return (pq.read_metadata(path).metadata or {}) if found is None else found.metadata
 
 
 @contextmanager
@@ -283,26 +293,46 @@ def atomic_file(path: Path) -> Iterator[Path]:
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder beside ``path`` that replaces it only if the block succeeds."""
+    with beside(path) as folder:
+        yield folder
+        take_place(folder, path)
+
+
+@contextmanager
+def beside(path: Path) -> Iterator[Path]:
+    """Yield a folder beside ``path`` that is gone after the block, unless it took the place of ``path``."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(path)
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
     try:
         yield temporary
-        temporary.chmod(0o777 & ~_umask())
-        flush_below(temporary)
-        old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
-        if path.exists():
-            path.replace(old / "previous")
-        temporary.replace(path)
-        flush_folder(path.parent)
-        rmtree(old)
     except Exception as error:
         error.add_note(str(path))
         raise
     finally:
         if temporary.exists():
             rmtree(temporary)
+
+
+def take_place(made: Path, path: Path) -> None:
+    """Let a finished file or folder take the name ``path``, and the place of what has it."""
+    path = Path(path)
+    if made.is_dir():
+        made.chmod(0o777 & ~_umask())
+        flush_below(made)
+    else:
+        flush_file(made)
+    if made.is_dir() or path.is_dir():
+        old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
+        if path.exists():
+            path.replace(old / "previous")
+        made.replace(path)
+        flush_folder(path.parent)
+        rmtree(old)
+    else:
+        made.replace(path)
+        flush_folder(path.parent)
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -5,19 +5,24 @@ not grow with the corpus. A stage that was killed goes on after the last chunk i
 """
 
 import sys
-from pathlib import Path
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from stages.artifacts.part_work import PartWork, Workforce, each_part, write_by_parts
+from stages.artifacts.parts import Layout, Part
 from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import Provenance, read_batches, table_writer
-from stages.data.language.annotation import annotated, row_groups
+from stages.artifacts.tables import Provenance, check_columns
+from stages.artifacts.writing import table_writer
+from stages.data.language.annotation import annotated, annotator, annotator_arguments, row_groups
 from stages.data.language.annotators import load_annotator
 from stages.data.language.tokens import stream_chunks
 from stages.data.schemas.texts import TEXTS
 from stages.data.schemas.tokens import TOKENS
 from stages.runtime.chunk_store import ChunkStore
+from stages.runtime.cluster_map import Cluster
 from stages.runtime.code import GROUND, code_of
 from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import hash_files, hash_values
@@ -27,16 +32,17 @@ if TYPE_CHECKING:
     from stages.params.data import Annotate
 
 _COLUMNS = ["text_id", "text"]
+_BATCH = 8192
 
 
-def run(texts: pa.Table, params: "Annotate", workers: int = 1, address: str | None = None) -> pa.Table:
+def run(texts: pa.Table, params: "Annotate", workers: int = 1, cluster: Cluster | None = None) -> pa.Table:
     """Return the ``tokens`` table of ``texts``; the same whoever does the work.
 
     Args:
         texts: table ``texts``, of one language.
         params: pipeline and chunk size.
         workers: processes.
-        address: of a Dask scheduler whose workers take the place of processes here.
+        cluster: whose workers take the place of processes here.
 
     Raises:
         InputError: the pipeline cannot be used, or is made for another language.
@@ -46,17 +52,13 @@ def run(texts: pa.Table, params: "Annotate", workers: int = 1, address: str | No
         return empty
     language = _one_language(set(texts["language"].unique().to_pylist()), "texts")
     chunks = stream_chunks([texts.select(_COLUMNS).sort_by("text_id")], params.chunk)
-    return pa.concat_tables([empty, *annotated(chunks, params.pipeline, language, texts.num_rows, workers, address)])
+    return pa.concat_tables([empty, *annotated(chunks, params.pipeline, language, texts.num_rows, workers, cluster)])
 
 
-def _survey(path: Path) -> tuple[set[str], int]:
-    """Return the languages in table ``texts`` at ``path`` and the number of its rows."""
-    languages: set[str] = set()
-    rows = 0
-    for batch in read_batches(path, TEXTS, ["language"]):
-        languages |= set(batch["language"].unique().to_pylist())
-        rows += batch.num_rows
-    return languages, rows
+def _languages_of() -> Callable[[Part], set[str]]:
+    """Return what finds the languages in a part of table ``texts``."""
+    return lambda part: {name for batch in part.batches(["language"], _BATCH)
+                         for name in batch["language"].unique().to_pylist()}
 
 
 def _one_language(languages: set[str], place: str) -> str:
@@ -70,19 +72,19 @@ def _work(process: StageProcess) -> None:
     params = process.params
     paths = DatasetPaths(process.instance)
     source, chosen = paths.table("texts"), params.annotate
-    languages, total = _survey(source)
-    language = _one_language(languages or {params.datasets[process.instance].language}, str(source))
+    check_columns(source, TEXTS)
+    cluster = Cluster.of(params)
+    found = each_part(source, _languages_of, (), Workforce(params.runtime.workers, cluster), "languages")
+    language = _one_language(set().union(*found) or {params.datasets[process.instance].language}, str(source))
     by = load_annotator(chosen.pipeline, language)
     key = hash_values({**process.computed_values, "model": by.describe(),
                        "code": hash_files(code_of(["stages.data.annotate"], GROUND))})
     store = ChunkStore(process.scratch, key)
-    chunks = stream_chunks(read_batches(source, TEXTS, _COLUMNS), chosen.chunk)
-    tables = annotated(chunks, chosen.pipeline, language, total, params.runtime.workers, params.cluster.address, store)
-    provenance = Provenance(process.name, process.params_hash,
-                            models={by.engine: by.describe()})
-    with table_writer(paths.table("tokens"), TOKENS, provenance) as writer:
-        for group in row_groups(tables):
-            writer.write(group)
+    work = PartWork(annotator, annotator_arguments(chosen.pipeline, language, cluster), _COLUMNS, _BATCH,
+                    partial(stream_chunks, size=chosen.chunk), row_groups, TOKENS)
+    provenance = Provenance(process.name, process.params_hash, models={by.engine: by.describe()})
+    with table_writer(paths.table("tokens"), TOKENS, provenance, Layout.of(params).cut_by_hand()) as writer:
+        write_by_parts(source, work, writer, Workforce(params.runtime.workers, cluster, store), process.name)
     store.clear()
 
 

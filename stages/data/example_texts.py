@@ -11,10 +11,9 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from stages.artifacts.schemas import TableSchema
-from stages.artifacts.tables import read_table
+from stages.artifacts.tables import column_names, read_batches, read_table
 from stages.data.schemas.items import EXAMPLES, LABELLED_EXAMPLES, PLAIN_EXAMPLES
 
 _ROLES = ("source_id", "target_id", "negative_id")
@@ -36,8 +35,7 @@ def examples_schema(path: Path) -> TableSchema:
     Raises:
         InputError: the file is missing, or is not Parquet.
     """
-    read_table(path, None, columns=[])
-    names = pq.read_schema(path).names
+    names = column_names(path)
     return LABELLED_EXAMPLES if "label" in names else PLAIN_EXAMPLES if "text_id" in names else EXAMPLES
 
 
@@ -59,6 +57,23 @@ def all_text_ids(examples: pa.Table) -> TextIds:
 def training_text_ids(examples: pa.Table) -> TextIds:
     """Return the distinct ids of the texts that training examples use, sorted; see :func:`all_text_ids`."""
     return all_text_ids(examples.filter(pc.equal(examples["split"], "train")))
+
+
+def training_texts(path: Path) -> npt.NDArray[np.bool_]:
+    """Return, by text id, whether the training examples of table ``path`` use a text; read piece by piece, (texts,).
+
+    Raises:
+        InputError: the file is missing, is not Parquet, or lacks columns.
+    """
+    schema = examples_schema(path)
+    columns = [name for name in ("text_id", *_ROLES) if name in schema.arrow().names]
+    marked = np.zeros(0, dtype=bool)
+    for batch in read_batches(path, schema, ["split", *columns]):
+        ids = training_text_ids(batch)
+        if len(ids) and ids[-1] >= len(marked):
+            marked = np.concatenate([marked, np.zeros(max(ids[-1] + 1, 2 * len(marked)) - len(marked), dtype=bool)])
+        marked[ids] = True
+    return marked
 
 
 def reference_pairs(examples: pd.DataFrame) -> TextIds:

@@ -6,8 +6,10 @@ from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING
 
+from stages.artifacts.parts import Layout
 from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import Provenance, table_writer, write_json
+from stages.artifacts.tables import Provenance, write_json
+from stages.artifacts.writing import table_writer
 from stages.data.deduplication.taken_rows import check_share, take_rows
 from stages.data.items.counts import summary
 from stages.data.items.examples import Ingested, classified_examples, contrasted_examples, plain_examples
@@ -74,7 +76,7 @@ def _work(process: StageProcess) -> None:
         provenance = Provenance(process.name, process.params_hash, models, made.counts)
         paths = DatasetPaths(key)
         for name, pieces in made.pieces.items():
-            with table_writer(paths.table(name), made.schemas[name], provenance) as writer:
+            with table_writer(paths.table(name), made.schemas[name], provenance, Layout.of(params)) as writer:
                 for piece in pieces():
                     writer.write(piece)
         write_json(paths.metrics("ingest"), made.counts)

@@ -9,10 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from stages.artifacts.paths import ARTIFACTS, COMPARISON, MODELS, PREDICTED, PROBES, RUNS, DatasetPaths
-from stages.artifacts.tables import read_metadata, write_json
+from stages.artifacts.tables import read_metadata, row_count, write_json
 from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import sha256_of
 from stages.runtime.process import StageProcess, run_stage
@@ -30,7 +28,7 @@ def run(folder: Path, files: Iterable[Path]) -> dict[str, Any]:
 def _entry(path: Path) -> dict[str, Any]:
     entry: dict[str, Any] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
     if path.suffix == ".parquet":
-        entry |= {"rows": pq.read_metadata(path).num_rows, "metadata": read_metadata(path)}
+        entry |= {"rows": row_count(path), "metadata": read_metadata(path)}
     return entry
 
 

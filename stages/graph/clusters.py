@@ -12,9 +12,11 @@ from dataclasses import dataclass
 import duckdb
 import pyarrow as pa
 
+from stages.artifacts.parts import Layout
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.schemas import NO_KEYWORD
-from stages.artifacts.tables import ROW_GROUP, Provenance, table_writer
+from stages.artifacts.tables import ROW_GROUP, Provenance
+from stages.artifacts.writing import table_writer
 from stages.graph.containing import Containment, contained
 from stages.graph.joins import DEFAULT_LIMITS, TRIPLES, JoinLimits, Rows, joining
 from stages.graph.schemas.clusters import CLUSTERS
@@ -107,9 +109,9 @@ def _work(process: StageProcess) -> None:
     if params.graph.cluster_by == "contains":
         searched = Searched(paths.table("texts"), paths.table("tokens"), params.keywords.kw_lemma)
     rows = run(paths.table("examples"), paths.table("keywords"),
-               JoinLimits(params.runtime.memory_gib, process.scratch / "joins"), searched)
+               JoinLimits.of(process), searched)
     last = None
-    with table_writer(paths.table("clusters"), CLUSTERS, provenance) as writer:
+    with table_writer(paths.table("clusters"), CLUSTERS, provenance, Layout.of(params)) as writer:
         for table in rows:
             writer.write(table)
             heads = table["keyword"].unique().to_pylist()

@@ -46,7 +46,7 @@ def graph_of(triples: NodeTriples, params: "Graph") -> GraphTables:
 def _work(process: StageProcess) -> None:
     params, paths = process.params, DatasetPaths(process.instance)
     result = run(paths.table("examples"), paths.table("keywords"), paths.table("clusters"), params.graph,
-                 JoinLimits(params.runtime.memory_gib, process.scratch / "joins"))
+                 JoinLimits.of(process))
     write_graph(process, result)
 
 

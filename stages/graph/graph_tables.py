@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import ROW_GROUP, Provenance, table_writer, write_json, write_table
+from stages.artifacts.tables import ROW_GROUP, Provenance, write_json, write_table
+from stages.artifacts.writing import table_writer
 from stages.graph.joins import NodeTriples
 from stages.graph.partitions import Communities, communities, components
 from stages.graph.relations import Relations

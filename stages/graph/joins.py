@@ -18,6 +18,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from stages.artifacts.parts import parts_of
 from stages.artifacts.schemas import NO_KEYWORD
 from stages.artifacts.tables import ROW_GROUP, check_columns
 from stages.data.schemas.items import EXAMPLES
@@ -26,6 +27,8 @@ from stages.data.schemas.tokens import TOKENS
 from stages.graph.schemas.clusters import CLUSTERS
 from stages.keywords.schemas.keywords import KEYWORDS
 from stages.runtime.errors import InputError
+from stages.runtime.process import StageProcess
+from stages.runtime.storage import filesystem_of, is_url
 
 # A table by its file (never in memory as a whole), or in memory.
 Rows: TypeAlias = Path | pa.Table | pd.DataFrame
@@ -54,15 +57,23 @@ _NUMBERED = """
 
 @dataclass(frozen=True)
 class JoinLimits:
-    """What a join may take; neither decides any result.
+    """What a join may take; nothing of it decides any result.
 
     Attributes:
         memory_gib: memory of the join, in GiB; what is over goes to disk.
         folder: where it goes, emptied before and after; None takes the system's place for temporary files.
+        threads: of the join.
     """
 
     memory_gib: float = 4.0
     folder: Path | None = None
+    threads: int = 1
+
+    @classmethod
+    def of(cls, process: StageProcess) -> "JoinLimits":
+        """Return what the params of a stage allow."""
+        runtime = process.params.runtime
+        return cls(runtime.memory_gib, process.scratch / "joins", runtime.workers)
 
 
 DEFAULT_LIMITS = JoinLimits()
@@ -115,7 +126,7 @@ def node_triples(examples: Rows, keywords: Rows, clusters: Rows, limits: JoinLim
 
 @contextmanager
 def joining(tables: Mapping[str, Rows], limits: JoinLimits) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yield a database of one thread in which each of ``tables`` is a view of its name.
+    """Yield a database in which each of ``tables`` is a view of its name.
 
     Raises:
         InputError: a file is missing, is no Parquet, or lacks columns of the table of its name; or memory and disk
@@ -129,7 +140,7 @@ def joining(tables: Mapping[str, Rows], limits: JoinLimits) -> Iterator[duckdb.D
         _remove(folder)
         stack.callback(_remove, folder)
         connection = stack.enter_context(duckdb.connect(config={
-            "memory_limit": f"{max(1, round(limits.memory_gib * 1024))}MiB", "threads": 1,
+            "memory_limit": f"{max(1, round(limits.memory_gib * 1024))}MiB", "threads": limits.threads,
             "temp_directory": str(folder)}))
         # It would be drawn on standard output, over whatever a command prints there. In a notebook without widgets
         # there is none, and DuckDB refuses even to be told so.
@@ -137,7 +148,7 @@ def joining(tables: Mapping[str, Rows], limits: JoinLimits) -> Iterator[duckdb.D
             connection.execute("SET enable_progress_bar = false")
         for name, rows in tables.items():
             if isinstance(rows, Path):
-                connection.read_parquet(str(rows)).create_view(name)
+                connection.read_parquet(_files(connection, rows)).create_view(name)
             else:
                 connection.register(name, _arrow(rows))
         try:
@@ -145,6 +156,18 @@ def joining(tables: Mapping[str, Rows], limits: JoinLimits) -> Iterator[duckdb.D
         except duckdb.OutOfMemoryException as error:
             raise InputError(f"runtime.memory_gib: {limits.memory_gib:g} GiB, and the disk beside it, are too little "
                              f"to join {', '.join(tables)}. Raise it, or free space under {folder.parent}.") from error
+
+
+def _files(connection: duckdb.DuckDBPyConnection, table: Path) -> list[str]:
+    """Return the names under which ``connection`` reads the parts of a table, here or elsewhere."""
+    places = [part.place for part in parts_of(table)]
+    if not is_url(places[0]):
+        return places
+    system, _ = filesystem_of(places[0])
+    if "file" in system.protocol:
+        return [filesystem_of(place)[1] for place in places]
+    connection.register_filesystem(system)
+    return places
 
 
 def _remove(folder: Path) -> None:

@@ -22,9 +22,10 @@ from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, read_frame, write_table
 from stages.data.schemas.items import EXAMPLES
 from stages.data.schemas.texts import TEXTS
-from stages.encoders import Chunk, embed_texts, resolve_encoder
+from stages.encoders import Chunk, Elsewhere, embed_texts, embedding_elsewhere, resolve_encoder
 from stages.graph.schemas.graph import NODE_VECTORS, NODES, TEXT_VECTORS
 from stages.keywords.schemas.keywords import KEYWORDS
+from stages.runtime.cluster_map import Cluster
 from stages.runtime.errors import InputError
 from stages.runtime.precision import computed_in, computing
 from stages.runtime.process import StageProcess, run_stage
@@ -47,7 +48,7 @@ class Vectors:
 
 def run(examples: pd.DataFrame, texts: pd.DataFrame, keywords: pd.DataFrame, nodes: pd.DataFrame,
         encoder: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, values: Mapping[str, Any],
-        track: Callable[[list[Chunk]], Iterable[Chunk]] = iter) -> Vectors:
+        track: Callable[[list[Chunk]], Iterable[Chunk]] = iter, elsewhere: Elsewhere | None = None) -> Vectors:
     """Return the mean embedding of the training texts that stand for each node, and the embeddings.
 
     Args:
@@ -59,6 +60,7 @@ def run(examples: pd.DataFrame, texts: pd.DataFrame, keywords: pd.DataFrame, nod
         tokenizer: of the encoder.
         values: plain values of the params block ``node_vectors``.
         track: wraps the list of chunks, to show progress.
+        elsewhere: as :func:`stages.encoders.embed_texts` takes it.
 
     Raises:
         InputError: a node that no training text stands for, or a training text without keyword.
@@ -74,7 +76,7 @@ def run(examples: pd.DataFrame, texts: pd.DataFrame, keywords: pd.DataFrame, nod
     sums, start = np.zeros((len(node_ids), encoder.config.hidden_size)), 0
     for number, rows in enumerate(wanted):  # apart, so that stand-ins change no batch of those that are averaged
         for items, found in embed_texts(encoder, tokenizer, rows["text"].tolist(), values["batch_size"], longest,
-                                        values["pooling"], track):
+                                        values["pooling"], track, elsewhere):
             vectors[np.array(items) + start] = found
             if number == 0:
                 np.add.at(sums, position[items], found.astype(np.float64))
@@ -155,8 +157,11 @@ def _work(process: StageProcess) -> None:
     assert tokenizer is not None  # a location always has one
     with computing(params.runtime) as device:
         nn.Module.to(encoder, device)
-        made = run(examples, texts, keywords, nodes, encoder, tokenizer, params.node_vectors.plain(),
-                   lambda chunks: progress(chunks, process.name, unit="chunk"))
+        values, cluster = params.node_vectors.plain(), Cluster.of(params)
+        elsewhere = None if cluster is None else embedding_elsewhere(
+            params.encoder.source, values["pooling"], params.runtime.plain(), cluster, process.name)
+        made = run(examples, texts, keywords, nodes, encoder, tokenizer, values,
+                   lambda chunks: progress(chunks, process.name, unit="chunk"), elsewhere)
     models = {"encoder": resolved.description}
     precision = computed_in(params.runtime.precision, params.runtime.tf32)
     write_table(paths.table(STAGE), NODE_VECTORS, made.columns,

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import ROW_GROUP, Provenance, read_table, table_writer
+from stages.artifacts.tables import ROW_GROUP, Provenance, read_table
+from stages.artifacts.writing import table_writer
 from stages.data.example_texts import read_examples
 from stages.graph.containing import Containment, contained
 from stages.graph.graph_tables import GraphTables, graph_tables, write_graph
@@ -74,7 +75,7 @@ def _work(process: StageProcess) -> None:
     clusters, made = run(read_examples(paths.table("examples")),
                          read_table(paths.table(method), METHOD_TABLES[method], _RANKED), paths.table("texts"),
                          paths.table("tokens"), params.graph,
-                         JoinLimits(params.runtime.memory_gib, process.scratch / "joins"))
+                         JoinLimits.of(process))
     counts = {"clusters": made.nodes.num_rows}
     with table_writer(paths.table("clusters"), CLUSTERS,
                       Provenance(process.name, process.params_hash, counts=counts)) as writer:

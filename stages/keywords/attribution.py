@@ -8,14 +8,16 @@ of mode xx too. A run that was killed goes on where it stopped.
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import Provenance, check_columns, read_table, table_writer
+from stages.artifacts.tables import Provenance, check_columns, read_table
+from stages.artifacts.writing import table_writer
 from stages.data.schemas.items import EXAMPLES
 from stages.data.schemas.texts import TEXTS
 from stages.data.schemas.tokens import TOKENS
@@ -23,6 +25,8 @@ from stages.keywords.saliency.blocks import (
     BLOCK_CHUNKS,
     Attributed,
     Bar,
+    Piece,
+    block_scorer,
     fallbacks,
     gathered,
     keep_block,
@@ -31,13 +35,15 @@ from stages.keywords.saliency.blocks import (
     score_block,
     token_rows,
 )
-from stages.keywords.saliency.scorers import Scorer, load_scorer, settings
+from stages.keywords.saliency.scorers import CarriedScorer, Scorer, load_scorer, settings
 from stages.keywords.schemas.words import ATTRIBUTION
 from stages.keywords.source_pairs import source_pairs
 from stages.runtime.chunk_store import ChunkStore
+from stages.runtime.cluster_map import Cluster
 from stages.runtime.code import GROUND, code_of
 from stages.runtime.device import choose_device
 from stages.runtime.fingerprint import hash_files, hash_values
+from stages.runtime.pool import map_chunks
 from stages.runtime.precision import computed_in, computing
 from stages.runtime.process import StageProcess, run_stage
 from stages.runtime.progress import progress_bar
@@ -49,9 +55,12 @@ _READ = {EXAMPLES: ["source_id", "reference_ids"], TEXTS: ["text_id", "text"],
          TOKENS: ["text_id", "token", "start", "end"]}
 
 
+Elsewhere = Callable[[Iterable[Piece]], Iterable[Attributed]]
+
+
 def run(examples: pd.DataFrame, texts: pd.DataFrame, tokens: pa.Table, scorer: Scorer, modes: Sequence[str],
         store: ChunkStore | None = None, open_bar: Callable[[int, int], Bar] | None = None,
-        every: bool = False) -> Iterator[Attributed]:
+        every: bool = False, elsewhere: Elsewhere | None = None) -> Iterator[Attributed]:
     """Yield the keyword probabilities of every word of every source text, in the order of the table's key.
 
     The bytes depend on ``scorer.size`` and on nothing else of how the work is done.
@@ -65,6 +74,7 @@ def run(examples: pd.DataFrame, texts: pd.DataFrame, tokens: pa.Table, scorer: S
         store: keeps finished blocks; those that it already has are not computed.
         open_bar: given the rows in all and done, returns a progress bar.
         every: score each text of ``tokens`` beside itself, not only sources.
+        elsewhere: scores blocks, in order, with the same scorer on other machines.
 
     Raises:
         InputError: a text is not in ``texts``, or a source text not in ``tokens``.
@@ -73,15 +83,22 @@ def run(examples: pd.DataFrame, texts: pd.DataFrame, tokens: pa.Table, scorer: S
     text_of = dict(zip(texts["text_id"].tolist(), texts["text"].tolist(), strict=True))
     require(np.unique(requests[:, [0, 2]]), texts["text_id"].to_numpy(), "texts")
     places, size = token_rows(tokens, requests), BLOCK_CHUNKS * scorer.size
-    blocks = [slice(start, start + size) for start in range(0, len(requests), size)]
-    done = sum(len(requests[block]) for block in blocks if store and kept_block(store, requests[block]))
-    bar = open_bar(len(requests), done) if open_bar else None
-    for block in blocks:
-        made = kept_block(store, requests[block]) if store else None
-        if made is None:
-            made = score_block(requests[block], text_of, tokens.take(places[block]).combine_chunks(), scorer, bar)
+    blocks = [requests[start:start + size] for start in range(0, len(requests), size)]
+    found = [store is not None and kept_block(store, block) is not None for block in blocks]
+    bar = open_bar(len(requests), sum(len(block) for block, kept in zip(blocks, found, strict=True) if kept)
+                   ) if open_bar else None
+    given = (Piece(block, {number: text_of[number] for number in np.unique(block[:, [0, 2]]).tolist()},
+                   tokens.take(places[number * size:number * size + len(block)]).combine_chunks())
+             for number, (block, kept) in enumerate(zip(blocks, found, strict=True)) if not kept)
+    scored = iter(elsewhere(given) if elsewhere else (score_block(piece, scorer, bar) for piece in given))
+    for block, kept in zip(blocks, found, strict=True):
+        made = kept_block(store, block) if store and kept else next(scored)
+        assert made is not None  # what was kept when this began still is: the scratch folder is ours
+        if not kept:
             if store:
-                keep_block(store, requests[block], made)
+                keep_block(store, block, made)
+            if bar and elsewhere:
+                bar.update(len(block))
         yield made
     if bar:
         bar.close()
@@ -95,7 +112,7 @@ def _work(process: StageProcess) -> None:
     examples, texts, tokens = (read_table(path, columns=_READ[schema]) for schema, path in tables.items())
     values, device = params.attribution.plain(), choose_device(params.runtime.device)
     seed_everything(0, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)  # draws nothing
-    scorer = load_scorer(values, paths, params.encoder.source, device)
+    scorer = load_scorer(values, paths.pair_classifier, params.encoder.source, device)
     params_hash = process.params_hash
     key = hash_values({"params": params_hash, "models": scorer.models, "device": device,
                        "data": hash_files(tables.values()),
@@ -106,9 +123,15 @@ def _work(process: StageProcess) -> None:
         process.log.warning(f"as the params ask, with a bug of the released code: {bug}")
     provenance = Provenance(process.name, params_hash, {**scorer.models, STAGE: described},
                             precision=computed_in(params.runtime.precision, params.runtime.tf32))
+    cluster = Cluster.of(params)
+    elsewhere: Elsewhere | None = None
+    if cluster is not None:
+        carried = CarriedScorer.of(scorer, values, params.runtime.plain(), paths.pair_classifier, params.encoder.source)
+        elsewhere = partial(map_chunks, block_scorer, (carried,), workers=1, what=process.name, cluster=cluster,
+                            gpu=params.runtime.device != "cpu")
     blocks = run(examples.to_pandas(), texts.to_pandas(), tokens, scorer, values["modes"], store,
                  lambda total, done: progress_bar(process.name, total, "pair", done),
-                 every=params.ranked_datasets[STAGE][process.instance].texts == "all")
+                 params.ranked_datasets[STAGE][process.instance].texts == "all", elsewhere)
     counts: Counter[str] = Counter(words=0, unaligned_words=0)
     with computing(params.runtime), table_writer(paths.table(STAGE), ATTRIBUTION, provenance) as writer:
         for rows in gathered(blocks, counts):

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from stages.artifacts.parts import Layout
 from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import Provenance, read_batches, read_metadata, table_writer, write_json
+from stages.artifacts.tables import Provenance, read_batches, read_metadata, write_json
+from stages.artifacts.writing import table_writer
 from stages.data.example_texts import TextIds, all_text_ids, read_examples, training_text_ids
 from stages.data.schemas.tokens import TOKENS
 from stages.keywords.choice import STALE, TOKEN_COLUMNS, beside, choose_keywords, ranking_columns
@@ -100,7 +102,7 @@ def _work(process: StageProcess) -> None:
     source, ranking = paths.table("tokens"), paths.table(chosen.method)
     examples = read_examples(paths.table("examples"))
     provenance = Provenance(process.name, process.params_hash)
-    with table_writer(paths.table("keywords"), KEYWORDS, provenance) as writer:
+    with table_writer(paths.table("keywords"), KEYWORDS, provenance, Layout.of(params)) as writer:
         tally = choose_all(
             lambda columns: read_batches(source, TOKENS, columns, _BATCH),
             read_batches(ranking, METHOD_TABLES[chosen.method], ranking_columns(chosen.method)), examples, chosen,

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import Provenance, read_batches, read_frame, read_metadata, read_table, table_writer
+from stages.artifacts.tables import Provenance, read_batches, read_frame, read_metadata, read_table
+from stages.artifacts.writing import table_writer
 from stages.data.schemas.items import EXAMPLES
 from stages.data.schemas.tokens import TOKENS
 from stages.keywords.importance.psi import importance

@@ -1,19 +1,23 @@
 """The frame of the stages that rank the phrases of every text: tokens in pieces, workers, one table."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 
+from stages.artifacts.part_work import PartWork, Workforce, write_by_parts
+from stages.artifacts.parts import Layout
 from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import Provenance, read_batches, read_metadata, table_writer
-from stages.data.example_texts import read_examples, training_text_ids
+from stages.artifacts.tables import Provenance, check_columns, read_metadata
+from stages.artifacts.writing import table_writer
 from stages.data.schemas.tokens import TOKENS
 from stages.ranking import Report
 from stages.ranking.blocks import pieces
+from stages.ranking.frequency import training_frequency
 from stages.ranking.ranker import Ranked
 from stages.ranking.schemas import PHRASES, ranked_by
 from stages.ranking.selection import InverseFrequency
+from stages.runtime.cluster_map import Cluster
 from stages.runtime.pool import map_chunks
 from stages.runtime.process import StageProcess
 
@@ -38,7 +42,8 @@ def ranked_tokens(make: RankerOf, tokens: pa.Table, settings: Any, idf: InverseF
     """
     ordered = tokens.sort_by("text_id")
     batches = (ordered.slice(start, _BATCH) for start in range(0, ordered.num_rows, _BATCH))
-    found = _ranked(make, (settings, language, idf), pieces(batches), ordered.num_rows, workers)
+    found: Iterator[Ranked] = map_chunks(make, (settings, language, idf), pieces(batches), workers, "ranking",
+                                         total=ordered.num_rows, unit="text", measure=lambda piece: piece.num_rows)
     return pa.concat_tables([PHRASES.arrow().empty_table(), *(one.table for one in found)])
 
 
@@ -53,30 +58,20 @@ def rank_data_set(process: StageProcess, make: RankerOf, models: Mapping[str, An
     params = process.params
     paths, kind = DatasetPaths(process.instance), process.stage
     source = paths.table("tokens")
-    idf = InverseFrequency.over_tables(pieces(read_batches(source, TOKENS, ["text_id", "token"], _BATCH)),
-                                       training_text_ids(read_examples(paths.table("examples"))))
-    total = sum(batch.num_rows for batch in read_batches(source, TOKENS, ["text_id"]))
-    arguments = getattr(params, kind), params.datasets[process.instance].language, idf
-    found = _ranked(make, arguments, pieces(read_batches(source, TOKENS, _COLUMNS, _BATCH)), total,
-                    params.runtime.workers, params.cluster.address, kind)
+    check_columns(source, TOKENS)
+    force = Workforce(params.runtime.workers, Cluster.of(params))
+    idf = training_frequency(source, paths.table("examples"), force)
+    # Nothing is kept for resuming: a million short texts are ranked in less time than it takes to store them.
+    work = PartWork(make, (getattr(params, kind), params.datasets[process.instance].language, idf), _COLUMNS, _BATCH,
+                    pieces, iter, ranked_by(kind))
     # The tagger decides the candidates, so its version travels with the ranking.
     provenance = Provenance(process.name, process.params_hash,
                             models={**read_metadata(source).get("models", {}), **models})
     report = Report()
-    with table_writer(paths.table(kind), ranked_by(kind), provenance) as writer:
-        for one in found:
-            writer.write(one.table)
-            report.add(one.report)
+    with table_writer(paths.table(kind), work.schema, provenance, Layout.of(params).cut_by_hand()) as writer:
+        write_by_parts(source, work, writer, force, kind, report.add)
         provenance.counts.update(report.as_counts())
     process.log.info(_sentence(provenance.counts))
-
-
-def _ranked(make: RankerOf, arguments: tuple[Any, ...], chunks: Iterable[pa.Table], total: int, workers: int,
-            address: str | None = None, what: str = "ranking") -> Iterator[Ranked]:
-    """Yield the ranking of each chunk of tokens, in order, under a bar that counts texts."""
-    # Nothing is kept for resuming: a million short texts are ranked in less time than it takes to store them.
-    yield from map_chunks(make, arguments, chunks, workers, what, address=address, total=total, unit="text",
-                          measure=lambda chunk: chunk.num_rows)
 
 
 def _sentence(counts: dict[str, Any]) -> str:

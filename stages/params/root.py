@@ -90,9 +90,35 @@ class Runtime(Block):
 
 
 class Cluster(Block):
-    """Where chunks of texts are worked on; never decides bytes."""
+    """Where chunks of texts are worked on; never decides bytes. ``cluster: local`` stands for ``address: local``."""
 
-    address: str | None = Field(None, description="of a Dask scheduler, such as tcp://host:8786; null: own processes")
+    address: str | None = Field(None, description="of a Dask scheduler, such as tcp://host:8786; local starts one with "
+                                                  "runtime.workers; null: own processes")
+    scheduler_file: str | None = Field(None, description="that `dask scheduler --scheduler-file` writes, in place of "
+                                                         "`address`")
+    connect_timeout: float = Field(60.0, gt=0, description="seconds in which a scheduler must answer and have a "
+                                                           "worker; more where workers wait in a queue")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _local_is_an_address(cls, content: Any) -> Any:
+        return {"address": content} if content == "local" else content
+
+    @model_validator(mode="after")
+    def _one_scheduler(self) -> "Cluster":
+        if self.address is not None and self.scheduler_file is not None:
+            raise ValueError("both address and scheduler_file name a scheduler; leave one of them out")
+        return self
+
+
+class Artifacts(Block):
+    """How tables that grow with the corpus are kept: in one file, in a folder of parts, or in parts elsewhere."""
+
+    part_rows: int = Field(1 << 18, ge=1, description="rows after which a table goes on in another part; a table with "
+                                                      "fewer is one file")
+    url: str | None = Field(None, pattern=r"^[a-z0-9]+://.+$", description=(
+        "where parts are kept, such as s3://bucket/corpus (also gs:, abfs:, file:); the table here then lists them by "
+        "the hash of their content; null: in the table's own folder"))
 
 
 class Encoder(Block):
@@ -187,6 +213,7 @@ class Params(Block):
     seed: int = Field(13, ge=0)
     runtime: Runtime = Runtime()
     cluster: Cluster = Cluster()
+    artifacts: Artifacts = Artifacts()
     encoder: Encoder = Encoder()
     datasets: dict[Name, Dataset]
     paired_datasets: dict[Name, Empty] = Field(

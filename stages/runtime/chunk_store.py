@@ -9,6 +9,7 @@
 import hashlib
 import shutil
 from pathlib import Path
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -16,6 +17,19 @@ from stages.runtime.log import logger
 
 # Written once and read at most once: speed before size.
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+class Store(Protocol):
+    """What keeps results by their chunk until the caller has done with all of them."""
+
+    def find(self, chunk: Any) -> Path | None:
+        """Return the file that holds the result of ``chunk``; None if it has none yet."""
+
+    def read(self, path: Path) -> Any:
+        """Return the result in ``path``."""
+
+    def keep(self, chunk: Any, result: Any) -> None:
+        """Write the result of ``chunk``, whole or not at all."""
 
 
 class ChunkStore:

@@ -10,17 +10,18 @@ import importlib
 import importlib.util
 import pickle
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 from stages.runtime.errors import InputError
+from stages.runtime.log import logger
 
-_CONNECT_SECONDS = 10
 # Functions that a worker keeps: stages that share a cluster take turns without loading their models anew.
 _KEPT = 4
 _MADE: dict[str, Callable[[Any], Any]] = {}
@@ -28,12 +29,48 @@ _MADE: dict[str, Callable[[Any], Any]] = {}
 _LOCK = Lock()
 
 
+LOCAL = "local"
+GPU = "GPU"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Block ``cluster`` of the params: where chunks are worked on; never decides bytes.
+
+    Attributes:
+        address: of a Dask scheduler; ``local`` starts one here.
+        scheduler_file: that ``dask scheduler --scheduler-file`` writes, in place of an address.
+        connect_timeout: seconds in which the scheduler must answer and have a worker.
+        workers: processes of a local one.
+    """
+
+    address: str | None = None
+    scheduler_file: str | None = None
+    connect_timeout: float = 60.0
+    workers: int = 1
+
+    @classmethod
+    def of(cls, params: Mapping[str, Any]) -> "Cluster | None":
+        """Return what all ``params`` of a stage ask for; None if the work stays with processes of its own."""
+        block = params["cluster"]
+        if block["address"] is None and block["scheduler_file"] is None:
+            return None
+        return cls(**block, workers=params["runtime"]["workers"])
+
+    @property
+    def place(self) -> str:
+        """What messages call it."""
+        return self.address or f"that {self.scheduler_file} names"
+
+
 @contextmanager
 def cluster_jobs(make: Callable[..., Callable[[Any], Any]], arguments: tuple[Any, ...], what: str,
-                 address: str) -> Iterator[tuple[Callable[[Any], Any], Callable[[], int]]]:
-    """Yield what submits a chunk to the cluster at ``address``, and how many may be under way now.
+                 cluster: Cluster, gpu: bool = False) -> Iterator[tuple[Callable[[Any], Any], Callable[[], int]]]:
+    """Yield what submits a chunk to ``cluster``, and how many may be under way now.
 
-    Each worker process makes its function once and keeps it for later chunks and later runs.
+    Each worker process makes its function once and keeps it for later chunks and later runs. With ``gpu``, chunks go to
+    workers that were started with ``--resources GPU=1``, if there are any; to all of them if there are none, which is
+    logged.
 
     Raises:
         InputError: Dask is not installed, the scheduler cannot be reached, it has no workers, one of them runs
@@ -48,12 +85,14 @@ def cluster_jobs(make: Callable[..., Callable[[Any], Any]], arguments: tuple[Any
     maker = maker_name(make)
     packed = pickle.dumps((maker, arguments))
     key = hashlib.sha256(packed).hexdigest()
-    client = _client(address)
+    client, address = _client(cluster), cluster.place
+    resources = {GPU: 1} if gpu and _workers_with_gpu(client, what, address) else None
     try:
         # A result of its own, and not part of every job: it goes to each worker once, from one to the next, and is
         # made anew if the worker that held it is lost, which data that were scattered are not.
         held = client.submit(bytes, packed, pure=False)
-        yield (lambda chunk: client.submit(work, key, held, code_fingerprint(), chunk, pure=False),
+        yield (lambda chunk: client.submit(work, key, held, code_fingerprint(), chunk, pure=False,
+                                           resources=resources),
                lambda: 2 * max(1, len(client.nthreads())))
     except KilledWorker as error:
         raise InputError(f"{what}: workers at {address} died again and again over one chunk, most often for want of "
@@ -67,24 +106,48 @@ def cluster_jobs(make: Callable[..., Callable[[Any], Any]], arguments: tuple[Any
         raise InputError(f"{what}: the scheduler at {address} does not know this project's code. Start it, and its "
                          f"workers, in an environment where this project is installed.") from error
     finally:
+        ours = client.cluster  # started for this call alone; None if it is somebody's
         client.close()
+        if ours is not None:
+            ours.close()
 
 
-def _client(address: str) -> Any:
-    from distributed import Client
+def _client(cluster: Cluster) -> Any:
+    from distributed import Client, LocalCluster
 
-    remedy = "Start one with `dask scheduler`, correct cluster.address, or set it to null."
+    if cluster.address == LOCAL:
+        return Client(LocalCluster(n_workers=cluster.workers, threads_per_worker=1, dashboard_address="127.0.0.1:0"),
+                      set_as_default=False)
+    param, named = ("cluster.scheduler_file", cluster.scheduler_file) if cluster.address is None else (
+        "cluster.address", cluster.address)
+    remedy = f"Start one with `dask scheduler`, correct {param}, or set it to null."
+    given: dict[str, Any] = {"address": cluster.address}
+    if cluster.address is None:
+        if not Path(str(cluster.scheduler_file)).exists():
+            raise InputError(f"cluster.scheduler_file: {named!r} is not there. Start a scheduler with `dask scheduler "
+                             f"--scheduler-file {named}`, correct the name, or set it to null.")
+        given = {"scheduler_file": cluster.scheduler_file}
     try:
-        client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
+        client = Client(**given, timeout=cluster.connect_timeout, set_as_default=False)
     except (OSError, ValueError) as error:  # nobody listens; no address at all
-        raise InputError(f"cluster.address: no Dask scheduler answers at {address!r} ({error}). {remedy}") from error
+        raise InputError(f"{param}: no Dask scheduler answers at {named!r} ({error}). {remedy}") from error
     try:
-        client.wait_for_workers(1, timeout=_CONNECT_SECONDS)
+        client.wait_for_workers(1, timeout=cluster.connect_timeout)
     except TimeoutError as error:
         client.close()
-        raise InputError(f"cluster.address: the scheduler at {address!r} has no workers. Start some with "
-                         f"`dask worker {address} --nthreads 1`.") from error
+        given_to_workers = cluster.address or f"--scheduler-file {named}"
+        raise InputError(f"{param}: the scheduler at {named!r} has no workers after {cluster.connect_timeout:g} "
+                         f"seconds. Start some with `dask worker {given_to_workers} --nthreads 1`, or raise "
+                         f"cluster.connect_timeout where they take longer to come.") from error
     return client
+
+
+def _workers_with_gpu(client: Any, what: str, place: str) -> bool:
+    found = any(GPU in worker["resources"] for worker in client.scheduler_info(n_workers=-1)["workers"].values())
+    if not found:
+        logger("cluster").warning("%s: no worker of the cluster %s was started with --resources GPU=1, so any may take "
+                                  "its chunks", what, place)
+    return found
 
 
 def work(key: str, packed: bytes, code: str, chunk: Any) -> Any:

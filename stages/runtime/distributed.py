@@ -19,10 +19,17 @@ from typing import Any
 from stages.runtime.errors import InputError
 from stages.runtime.guard import ORCHESTRATOR
 
+# What gloo says when another process has ended, by a kill for instance.
+_LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "Connection refused",
+         "Socket closed", "Timed out waiting")
 # While the first process validates, the others wait for it; the default of ten minutes may be too short.
 _PATIENCE = timedelta(hours=6)
 # Within this all must be there that share a training.
 MEETING = timedelta(minutes=10)
+
+
+class PeerLost(Exception):
+    """Another process of this training has ended, and with it what they share."""
 
 
 def launched() -> bool:
@@ -90,6 +97,7 @@ def process_group(device: str) -> Iterator[str]:
 
     Raises:
         InputError: there are fewer devices than processes, or not all processes come.
+        PeerLost: another process, or its machine, has ended.
     """
     if not launched():
         yield device
@@ -107,6 +115,12 @@ def process_group(device: str) -> Iterator[str]:
                                    world_size=count)
     try:
         yield device
+    except RuntimeError as error:  # of which all errors of torch.distributed are kinds
+        if not any(words in str(error) for words in _LOST):
+            raise
+        raise PeerLost("another process of this training has ended, or its machine, or the network between them. Give "
+                       "the same command on every machine again: the training goes on from the last checkpoint of "
+                       "machine 0.") from error
     finally:
         distributed.destroy_process_group()
 

@@ -17,8 +17,8 @@ from itertools import chain, islice
 from multiprocessing import get_context
 from typing import Any, TypeVar
 
-from stages.runtime.chunk_store import ChunkStore
-from stages.runtime.cluster_map import cluster_jobs
+from stages.runtime.chunk_store import Store
+from stages.runtime.cluster_map import Cluster, cluster_jobs
 from stages.runtime.errors import InputError
 from stages.runtime.guard import die_with
 from stages.runtime.progress import advance, progress_bar
@@ -45,8 +45,9 @@ class Workers:
 
 
 def map_chunks(make: Make[Chunk, Result], arguments: tuple[Any, ...], chunks: Iterable[Chunk], workers: int,
-               what: str, *, address: str | None = None, store: ChunkStore | None = None, total: int | None = None,
-               unit: str = "chunk", measure: Callable[[Chunk], int] | None = None) -> Iterator[Result]:
+               what: str, *, cluster: Cluster | None = None, store: Store | None = None, total: int | None = None,
+               unit: str = "chunk", gpu: bool = False,
+               measure: Callable[[Chunk], int] | None = None) -> Iterator[Result]:
     """Yield ``make(*arguments)(chunk)`` for each chunk, in order, under a progress bar.
 
     Args:
@@ -57,11 +58,12 @@ def map_chunks(make: Make[Chunk, Result], arguments: tuple[Any, ...], chunks: It
             iterator is drawn from only as fast as the work goes on.
         workers: processes; with one, or one chunk, the work is done in this process.
         what: name shown by the bar.
-        address: of a Dask scheduler, whose workers then take the place of processes of our own.
+        cluster: whose workers then take the place of processes of our own.
         store: where finished chunks are kept until the caller clears it; chunks that it has are not worked on
-            again. Chunks and results are then Arrow tables.
+            again.
         total: what ``measure`` gives for all chunks together; by default the number of chunks, if they have one.
         unit: name of what ``measure`` counts.
+        gpu: whether workers of the cluster that have a GPU are to do it.
         measure: how much a chunk counts for the bar; 1 by default.
 
     Raises:
@@ -70,7 +72,7 @@ def map_chunks(make: Make[Chunk, Result], arguments: tuple[Any, ...], chunks: It
     if total is None and measure is None and isinstance(chunks, Sized):
         total = len(chunks)
     first = list(islice(rest := iter(chunks), 2))
-    found = _workers(make, arguments, workers if len(first) > 1 else 1, what, address)
+    found = _workers(make, arguments, workers if len(first) > 1 else 1, what, cluster, gpu)
     with progress_bar(what, total, unit) as bar, found as free:
         for chunk, restored, result in _in_order(chain(first, rest), free, store):
             yield result
@@ -78,13 +80,13 @@ def map_chunks(make: Make[Chunk, Result], arguments: tuple[Any, ...], chunks: It
 
 
 def _workers(make: Make[Any, Any], arguments: tuple[Any, ...], workers: int, what: str,
-             address: str | None) -> AbstractContextManager[Workers]:
-    if address is not None:
-        return _cluster(make, arguments, what, address)
+             cluster: Cluster | None, gpu: bool) -> AbstractContextManager[Workers]:
+    if cluster is not None:
+        return _cluster(make, arguments, what, cluster, gpu)
     return _here(make, arguments) if workers <= 1 else _processes(make, arguments, workers, what)
 
 
-def _in_order(chunks: Iterator[Any], workers: Workers, store: ChunkStore | None) -> Iterator[tuple[Any, bool, Any]]:
+def _in_order(chunks: Iterator[Any], workers: Workers, store: Store | None) -> Iterator[tuple[Any, bool, Any]]:
     """Yield each chunk, whether its result was in the store, and the result."""
 
     def begin(chunk: Any) -> tuple[Any, bool, Callable[[], Any]]:
@@ -137,6 +139,7 @@ def _work(chunk: Any) -> Any:
 
 
 @contextmanager
-def _cluster(make: Make[Any, Any], arguments: tuple[Any, ...], what: str, address: str) -> Iterator[Workers]:
-    with cluster_jobs(make, arguments, what, address) as (submit, width):
+def _cluster(make: Make[Any, Any], arguments: tuple[Any, ...], what: str, cluster: Cluster,
+             gpu: bool) -> Iterator[Workers]:
+    with cluster_jobs(make, arguments, what, cluster, gpu) as (submit, width):
         yield Workers(lambda chunk: submit(chunk).result, width)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.runtime import installed
-from stages.runtime.distributed import Processes, is_first, launched, launcher, speaks, start_processes
+from stages.runtime.distributed import PeerLost, Processes, is_first, launched, launcher, speaks, start_processes
 from stages.runtime.errors import InputError, unwritten
 from stages.runtime.guard import die_with, exclusive, watched_ancestors
 from stages.runtime.log import configure, logger
@@ -122,6 +122,11 @@ def run_stage(stage: str, work: Callable[[StageProcess], None], argv: list[str] 
     except InputError as error:
         if speaks():
             _tell(stage, str(error))
+        return 1
+    except PeerLost as lost:
+        # Not as a thing to mend: whoever tries again what crashed is to try this again.
+        if speaks():
+            _tell(f"{stage}@{key}", str(lost))
         return 1
     except Exception as error:
         told = unwritten(error)

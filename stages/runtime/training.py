@@ -1,5 +1,6 @@
 """What training stages share that take turns at a device: settings of the loop, checkpoints, progress, record."""
 
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -15,7 +16,7 @@ from stages.runtime.device import choose_device
 from stages.runtime.distributed import Processes, check_devices
 from stages.runtime.entries import module_of
 from stages.runtime.errors import InputError
-from stages.runtime.fingerprint import hash_files, hash_values
+from stages.runtime.fingerprint import hash_files, hash_values, sha256_of
 from stages.runtime.precision import settled_precision
 from stages.runtime.process import StageProcess
 from stages.runtime.progress import progress_bar
@@ -23,6 +24,9 @@ from stages.runtime.seeds import derived_seed, seed_everything
 from stages.runtime.settings import on_this_machine, read_params
 
 Fitted = TypeVar("Fitted")
+Prepared = TypeVar("Prepared")
+_ROOT = Path(__file__).resolve().parents[2]
+_SHOWN = 4
 
 
 def loop_settings(training: Mapping[str, Any]) -> Settings:
@@ -38,26 +42,78 @@ def open_checkpoints(process: StageProcess, key: str, minutes: float) -> FolderC
         process: of this stage.
         key: hash of params, data and code; a checkpoint goes on only under the key that it was written with.
         minutes: from one checkpoint to the next.
-
-    Raises:
-        InputError: the processes, which may be on several machines, do not have the same key.
     """
     if not process.first:
-        _agree(process.name, key)
+        gathered(None)
     store = FolderCheckpoints(process.scratch, key, 60 * minutes)
     if process.first:
-        _agree(process.name, key)
+        gathered(None)
     return store
 
 
-def _agree(name: str, key: str) -> None:
-    """Make sure that all processes train the same model on the same data with the same code."""
-    found = gathered(f"{name}, {key}")
-    other = next((number for number, one in enumerate(found) if one != found[0]), None)
-    if other is not None:
-        raise InputError(f"process {other} is to train {found[other]}, and process 0 {found[0]}: the params, "
-                         f"artifacts, code or torch of their machines differ. Make the folders of all machines equal, "
-                         f"but for runtime.rendezvous.node, and start the same stage on each.")
+def prepared_everywhere(prepare: Callable[[], Prepared]) -> Prepared:
+    """Return what ``prepare`` gives; if it fails on one machine, fail on all, and do not wait for that one.
+
+    Raises:
+        InputError: what is wrong here, or on the first machine where something is.
+    """
+    try:
+        found, problem = prepare(), ""
+    except InputError as error:
+        found, problem = None, str(error)
+    problems = gathered((socket.gethostname(), problem))
+    if problem:
+        raise InputError(problem)
+    for number, (host, other) in enumerate(problems):
+        if other:
+            raise InputError(f"process {number} on {host} cannot begin: {other}")
+    return found  # type: ignore[return-value]
+
+
+def agree(name: str, key: str, parts: Callable[[], Mapping[str, str]]) -> None:
+    """Make sure that all processes, perhaps of several machines, train the same model on the same data and code.
+
+    Args:
+        name: what is trained.
+        key: hash of all that decides the weights.
+        parts: returns hashes of what ``key`` is made of, by their names; called only if the keys differ.
+
+    Raises:
+        InputError: names what differs.
+    """
+    if len(set(gathered(f"{name}, {key}"))) == 1:
+        return
+    found = gathered((socket.gethostname(), {"what is trained": name, **parts()}))
+    (home, own), *others = found
+    for number, (host, values) in enumerate(others, 1):
+        if other := [part for part in {**own, **values} if own.get(part) != values.get(part)]:
+            shown = ", ".join(f"{part} ({values.get(part, 'none')}, there {own.get(part, 'none')})"
+                              for part in other[:_SHOWN]) + (f" and {len(other) - _SHOWN} more"
+                                                             if len(other) > _SHOWN else "")
+            raise InputError(f"process {number} on {host} differs from process 0 on {home} in {shown}. Check out the "
+                             f"same commit on every machine, `dvc pull` what the stage reads, give each the params of "
+                             f"machine 0 but for runtime.rendezvous.node, and start the same stage on each.")
+    raise InputError(f"the machines {', '.join(host for host, _ in found)} differ in what they train. Make their "
+                     f"folders equal.")
+
+
+def parts_of_key(process: StageProcess, tables: Sequence[Path], code: Sequence[Path],
+                 further: Mapping[str, Any]) -> dict[str, str]:
+    """Return the hash of each thing that decides the weights, by a name that a person knows."""
+    return {**{f"param {name}": hash_values({name: value}) for name, value in process.computed_values.items()},
+            **{path.as_posix(): hash_files([path]) for path in tables},
+            **{place.as_posix(): sha256_of(path) for place, path in by_place(code).items()},
+            **{name: hash_values({name: value}) for name, value in further.items()}, "torch": torch.__version__}
+
+
+def hash_code(files: Sequence[Path]) -> str:
+    """Return a hash of files of this project's code by their places in it, wherever it lies on this machine."""
+    return hash_values({place.as_posix(): sha256_of(path) for place, path in by_place(files).items()})
+
+
+def by_place(files: Sequence[Path]) -> dict[Path, Path]:
+    """Return files of this project's code by their places below its folder."""
+    return {path.relative_to(_ROOT): path for path in files}
 
 
 def fit_of_data_set(process: StageProcess, values: Mapping[str, Any], tables: Sequence[Path],

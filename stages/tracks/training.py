@@ -8,6 +8,7 @@ A track prepares a :class:`Training`; everything else is here.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -26,7 +27,16 @@ from stages.runtime.precision import settled_precision
 from stages.runtime.process import StageProcess
 from stages.runtime.seeds import derived_seed, seed_everything
 from stages.runtime.settings import Params
-from stages.runtime.training import open_checkpoints, training_bar, training_record, warn_of_idle_processes
+from stages.runtime.training import (
+    agree,
+    hash_code,
+    open_checkpoints,
+    parts_of_key,
+    prepared_everywhere,
+    training_bar,
+    training_record,
+    warn_of_idle_processes,
+)
 from stages.tracks.finished import Finished
 from stages.tracks.trained import ModelFolder, write_model
 
@@ -87,16 +97,18 @@ def train(process: StageProcess, prepared: Callable[[Params, str], Prepared[Made
         entry: dotted name of the module that ``prepared`` is of.
 
     Raises:
-        InputError: as of ``prepared`` and of the training; a device or precision that is not to be had.
+        InputError: as of ``prepared`` and of the training; a device or precision that is not to be had; machines that
+            share the training differ in params, files, code or torch.
     """
     params, name = process.params, process.instance
     seeds = params.model_seeds(name)
     _settle(process, seeds[0])
-    of_seed = prepared(params, name)
     with process_group(choose_device(params.runtime.device)) as device:
+        agree(f"{process.name} with seeds {seeds}", "", dict)
+        of_seed = prepared_everywhere(lambda: prepared(params, name))
         for seed in seeds:
             _settle(process, seed)
-            _train(process.under(seed), seed, of_seed(seed), entry, device)
+            _train(process.under(seed), seed, prepared_everywhere(partial(of_seed, seed)), entry, device)
 
 
 def _settle(process: StageProcess, seed: int) -> None:
@@ -108,9 +120,10 @@ def _settle(process: StageProcess, seed: int) -> None:
 def _train(process: StageProcess, seed: int, training: Training[Made], entry: str, device: str) -> None:
     """Train the model under one seed, which ``process`` is at work on."""
     runtime = process.params.runtime
-    key = hash_values({**process.computed_values, "data": hash_files(training.tables),
-                       "code": hash_files(_code(entry, training.code)), "torch": torch.__version__,
-                       "models": training.models, **training.further})
+    code, further = _code(entry, training.code), {"models": training.models, **training.further}
+    key = hash_values({**process.computed_values, "data": hash_files(training.tables), "code": hash_code(code),
+                       "torch": torch.__version__, **further})
+    agree(process.name, key, lambda: parts_of_key(process, training.tables, code, further))
     finished = Finished(process, key, [ModelPaths(process.instance, seed).folder])
     if from_first(finished.restore):
         return

@@ -3,13 +3,16 @@
 import json
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages.data.language.annotators import BUILT_IN, load_annotator
 from stages.data.language.tokens import token_table
+from stages.runtime.carried import CarriedFolder
 from stages.runtime.chunk_store import ChunkStore
+from stages.runtime.cluster_map import Cluster
 from stages.runtime.errors import InputError
 from stages.runtime.pool import map_chunks
 
@@ -19,7 +22,7 @@ _GROUP_TOKENS = 1 << 20
 
 
 def annotated(chunks: Iterable[pa.Table], name: str, language: str, total: int | None, workers: int = 1,
-              address: str | None = None, store: ChunkStore | None = None) -> Iterator[pa.Table]:
+              cluster: Cluster | None = None, store: ChunkStore | None = None) -> Iterator[pa.Table]:
     """Yield the tokens of each chunk of texts, in order, under a bar that counts texts.
 
     Args:
@@ -28,35 +31,50 @@ def annotated(chunks: Iterable[pa.Table], name: str, language: str, total: int |
         language: of the texts.
         total: texts in all chunks, if that is known.
         workers: processes.
-        address: of a Dask scheduler; None for processes of this machine.
+        cluster: whose workers take the place of processes of this machine.
         store: where finished chunks are kept.
 
     Raises:
         InputError: the pipeline cannot be used, or another one has its name where a worker runs.
     """
+    yield from map_chunks(annotator, annotator_arguments(name, language, cluster), chunks, workers, "annotate",
+                          cluster=cluster, store=store, total=total, unit="text",
+                          measure=lambda chunk: chunk.num_rows)
+
+
+def annotator_arguments(name: str, language: str, cluster: Cluster | None) -> tuple[Any, ...]:
+    """Return what :func:`annotator` needs where workers of ``cluster``, or processes of this machine, call it.
+
+    Raises:
+        InputError: the pipeline cannot be used.
+    """
     expected = json.dumps(load_annotator(name, language).describe(), sort_keys=True)
-    # Workers of a cluster stand in another folder than this process.
-    place = str(Path(name).resolve()) if address and name not in BUILT_IN and Path(name).is_dir() else name
-    yield from map_chunks(annotator, (place, language, expected), chunks, workers, "annotate", address=address,
-                          store=store, total=total, unit="text", measure=lambda chunk: chunk.num_rows)
+    folder = Path(name)
+    if cluster is None or name in BUILT_IN or not folder.is_dir():
+        return name, language, expected
+    return CarriedFolder.of(folder), language, expected
 
 
-def annotator(name: str, language: str = "en", expected: str | None = None) -> Callable[[pa.Table], pa.Table]:
+def annotator(name: str | CarriedFolder, language: str = "en",
+              expected: str | None = None) -> Callable[[pa.Table], pa.Table]:
     """Return the function that turns a chunk of texts into a chunk of tokens with pipeline ``name``.
 
     Args:
-        name: as ``annotate.pipeline`` says it.
+        name: as ``annotate.pipeline`` says it, or its files.
         language: of the texts.
         expected: JSON of the description that the pipeline must have; None takes any.
 
     Raises:
         InputError: the pipeline cannot be used, or is not the one that is expected.
     """
-    annotator = load_annotator(name, language)
-    if expected is not None and json.dumps(annotator.describe(), sort_keys=True) != expected:
-        raise InputError(f"annotate.pipeline: a worker's pipeline {name!r} is {annotator.describe()}, here it is "
+    if isinstance(name, CarriedFolder):
+        with name.unpacked() as folder:  # a pipeline is read whole when it is loaded
+            return annotator(str(folder), language, expected)
+    reader = load_annotator(name, language)
+    if expected is not None and json.dumps(reader.describe(), sort_keys=True) != expected:
+        raise InputError(f"annotate.pipeline: a worker's pipeline {name!r} is {reader.describe()}, here it is "
                          f"{expected}. Install the same one on every machine of the cluster.")
-    return lambda chunk: token_table(annotator.columns(chunk["text_id"].to_pylist(), chunk["text"].to_pylist()))
+    return lambda chunk: token_table(reader.columns(chunk["text_id"].to_pylist(), chunk["text"].to_pylist()))
 
 
 def row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:

@@ -1,7 +1,7 @@
 """The texts to be scored, block by block, so that a run that was killed goes on where it stopped."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,11 +11,15 @@ import pyarrow.compute as pc
 
 from stages.artifacts.tables import as_table
 from stages.encoders import fixed_chunks, piece_counts
-from stages.keywords.saliency.scorers import Pairs, Scorer
+from stages.keywords.saliency.scorers import CarriedScorer, Pairs, Scorer
 from stages.keywords.schemas.words import ATTRIBUTION
 from stages.keywords.source_pairs import MODES
 from stages.runtime.chunk_store import ChunkStore
+from stages.runtime.device import choose_device
 from stages.runtime.errors import InputError
+from stages.runtime.precision import computing
+from stages.runtime.seeds import seed_everything
+from stages.runtime.settings import Values
 
 # Chunks that are scored, stored and, after a kill, not repeated together.
 BLOCK_CHUNKS = 64
@@ -69,9 +73,37 @@ def require(wanted: np.ndarray, present: np.ndarray, table: str) -> None:
                          f"from other texts: run the stages ingest and annotate again.")
 
 
-def score_block(requests: np.ndarray, text_of: Mapping[int, str], words: pa.Table, scorer: Scorer,
-                bar: Bar | None) -> Attributed:
-    """Return the rows of table ``attribution`` for ``requests``, of whose first texts ``words`` has the tokens."""
+@dataclass(frozen=True)
+class Piece:
+    """A block with all that is needed to score it.
+
+    Attributes:
+        requests: (rows, 3) text, mode and second text.
+        text_of: its texts by id.
+        words: the tokens of the first texts.
+    """
+
+    requests: np.ndarray
+    text_of: Mapping[int, str]
+    words: pa.Table
+
+
+def block_scorer(carried: CarriedScorer) -> Callable[[Piece], Attributed]:
+    """Return what scores blocks in a worker of a cluster."""
+    runtime = Values(carried.runtime)
+    seed_everything(0, runtime.threads, runtime.deterministic, runtime.tf32)
+    scorer = carried.load(choose_device(runtime.device))
+
+    def work(piece: Piece) -> Attributed:
+        with computing(runtime):
+            return score_block(piece, scorer, None)
+
+    return work
+
+
+def score_block(piece: Piece, scorer: Scorer, bar: Bar | None) -> Attributed:
+    """Return the rows of table ``attribution`` for a block."""
+    requests, text_of, words = piece.requests, piece.text_of, piece.words
     firsts, seconds = ([text_of[number] for number in requests[:, side].tolist()] for side in (0, 2))
     pairs = Pairs(firsts, seconds, _ragged(words["start"]), _ragged(words["end"]))
     pieces = piece_counts(scorer.tokenizer, sorted({*firsts, *seconds}))

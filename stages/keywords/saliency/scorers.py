@@ -1,6 +1,7 @@
 """What scores the words of a text beside a second one: a pair classifier's gradients, or a sentence encoder's."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,8 +14,8 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreT
 from models.attribution import SaliencyBatch, from_characters, from_encoding, siamese_saliency, word_saliency
 from models.encoders import load_encoder
 from models.pair_classifier import encode_pairs
-from stages.artifacts.paths import DatasetPaths
-from stages.encoders import encode_texts, resolve_encoder
+from stages.encoders import encode_texts, folder_of, resolve_encoder
+from stages.runtime.carried import CarriedFolder
 from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import sha256_of
 
@@ -122,12 +123,12 @@ def texts_of_a_chunk(values: Mapping[str, Any]) -> int:
     return values["batch_size"] if values["method"] == "gradient" else max(1, values["batch_size"] // values["steps"])
 
 
-def load_scorer(values: Mapping[str, Any], paths: DatasetPaths, source: str, device: str) -> Scorer:
+def load_scorer(values: Mapping[str, Any], classifier: Path, source: str, device: str) -> Scorer:
     """Return what scores words under the params block ``attribution``.
 
     Args:
         values: plain values of the block.
-        paths: of the data set, whose pair classifier it is; method siamese has none.
+        classifier: folder of the data set's pair classifier; method siamese reads none.
         source: ``encoder.source``, for method siamese.
         device: ``cpu`` or ``cuda``.
 
@@ -136,7 +137,7 @@ def load_scorer(values: Mapping[str, Any], paths: DatasetPaths, source: str, dev
     """
     if values["method"] == "siamese":
         return _siamese_scorer(source, values, device)
-    return _classifier_scorer(paths.pair_classifier, values, device)
+    return _classifier_scorer(classifier, values, device)
 
 
 def _classifier_scorer(folder: Path, values: Mapping[str, Any], device: str) -> ClassifierScorer:
@@ -157,6 +158,51 @@ def _siamese_scorer(source: str, values: Mapping[str, Any], device: str) -> Siam
     if tokenizer is None:
         raise InputError(f"encoder.source: {source} has no tokenizer.")
     return SiameseScorer(encoder, tokenizer, values, {"encoder": resolved.description})
+
+
+@dataclass(frozen=True)
+class CarriedScorer:
+    """What loads a scorer on a worker of a cluster.
+
+    Attributes:
+        values: plain values of the block ``attribution``.
+        runtime: plain values of the block of that name.
+        network: the folder that the scorer is loaded from; None for an encoder that is installed there, or comes from
+            a hub.
+        source: ``encoder.source``.
+        sha256: of the weights that it must have.
+    """
+
+    values: Mapping[str, Any]
+    runtime: Mapping[str, Any]
+    network: CarriedFolder | None
+    source: str
+    sha256: str | None
+
+    @classmethod
+    def of(cls, scorer: Scorer, values: Mapping[str, Any], runtime: Mapping[str, Any], classifier: Path,
+           source: str) -> "CarriedScorer":
+        """Return what loads ``scorer``, which :func:`load_scorer` made of these."""
+        (described,) = scorer.models.values()
+        folder = classifier if values["method"] != "siamese" else folder_of(source)
+        return cls(values, runtime, CarriedFolder.of(folder) if folder else None, source, described["sha256"])
+
+    def load(self, device: str) -> Scorer:
+        """Return the scorer.
+
+        Raises:
+            InputError: the worker's encoder is another one.
+        """
+        with ExitStack() as stack:
+            folder = stack.enter_context(self.network.unpacked()) if self.network else Path()
+            siamese = self.values["method"] == "siamese" and self.network is not None
+            scorer = load_scorer(self.values, folder, f"path:{folder}" if siamese else self.source, device)
+        (described,) = scorer.models.values()
+        if described["sha256"] != self.sha256:
+            raise InputError(f"encoder.source: a worker's {self.source} has other weights (sha256 "
+                             f"{described['sha256']}) than here ({self.sha256}). Bring the same to every machine "
+                             f"of the cluster.")
+        return scorer
 
 
 def _on(batch: SaliencyBatch, network: PreTrainedModel) -> SaliencyBatch:

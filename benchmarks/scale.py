@@ -1,0 +1,132 @@
+"""A corpus that grows: time and memory of every data stage, from a file of triples to the graph.
+
+    python -m benchmarks.scale --texts 100000 1000000 --workers 2
+
+Texts are made from a seed: short sentences of words by Zipf's law, source and target of a
+triple with the same nouns. A blank
+tokenizer with a tagger by endings stands for the language pipeline, so that what is measured is the pipeline around it.
+Each stage runs in a fresh process; its peak is that of this process (the client of its workers) above what it held
+before the stage began, and `workers` the largest of theirs, with all that they have imported.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.harness import peak_memory, run_stage_in
+
+DATASET = "synthetic"
+STAGES = ("ingest", "annotate", "textrank", "keywords", "clusters", "graph")
+_PIECE = 100_000
+_NOUNS, _OTHERS = 200_000, 5_000
+_ENDINGS = {"ion": ("NOUN", "NN"), "ful": ("ADJ", "JJ"), "ing": ("VERB", "VBG"), "the": ("DET", "DT")}
+
+
+def write_triples(path: Path, triples: int, seed: int = 13) -> None:
+    """Write ``triples`` triples of sentences as Parquet, from a seed, piece by piece."""
+    rng = np.random.default_rng(seed)
+    nouns, adjectives, verbs = (_words(count, ending) for count, ending in (
+        (_NOUNS, "ion"), (_OTHERS, "ful"), (_OTHERS, "ing")))
+    schema = pa.schema([("source", pa.string()), ("target", pa.string()), ("negative", pa.string())])
+    with pq.ParquetWriter(path, schema) as writer:
+        for start in range(0, triples, _PIECE):
+            size = min(_PIECE, triples - start)
+            one, two, third = (_zipf(rng, nouns, size) for _ in range(3))
+            rows = {role: [f"the {adjective} {first} {verb} the {other}" for adjective, first, verb, other in zip(
+                _zipf(rng, adjectives, size), one, _zipf(rng, verbs, size), last, strict=True)]
+                for role, last in (("source", two), ("target", two), ("negative", third))}
+            writer.write_table(pa.table(rows, schema=schema))
+
+
+def _words(count: int, ending: str) -> np.ndarray:
+    letters = np.array(list("bcdfghjklmnpqrstvwxz"))
+    numbers = np.arange(count)[:, None] // 20 ** np.arange(5) % 20
+    return np.array(["".join(row) + ending for row in letters[numbers]], dtype=object)
+
+
+def _zipf(rng: np.random.Generator, words: np.ndarray, size: int) -> list[str]:
+    cumulative = np.cumsum(1 / np.arange(1, len(words) + 1))
+    return list(words[np.minimum(np.searchsorted(cumulative, rng.random(size) * cumulative[-1]), len(words) - 1)])
+
+
+def save_pipeline(folder: Path) -> None:
+    """Save a blank English pipeline that tags words by their endings."""
+    import spacy
+    from spacy.lookups import Lookups
+
+    nlp = spacy.blank("en")
+    rules: Any = nlp.add_pipe("attribute_ruler")
+    rules.add([[{"IS_ALPHA": True}]], {"POS": "X", "TAG": "FW"})
+    for ending, (pos, tag) in _ENDINGS.items():
+        rules.add([[{"SUFFIX": ending}]], {"POS": pos, "TAG": tag})
+    lemmatizer: Any = nlp.add_pipe("lemmatizer", config={"mode": "rule"})
+    lookups = Lookups()
+    for name in ("lemma_index", "lemma_exc", "lemma_rules"):
+        lookups.add_table(name, {})
+    lemmatizer.initialize(lookups=lookups)
+    nlp.to_disk(folder)
+
+
+def measure(folder: Path, texts: int, workers: int, memory_gib: float) -> Iterator[dict[str, Any]]:
+    """Yield a row per stage: texts, stage, seconds, MiB of the client and of the largest worker, MiB written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_triples(folder / "triples.parquet", texts // 3)
+    save_pipeline(folder / "blank")
+    (folder / "params.yaml").write_text(json.dumps({
+        "recipe": "synthetic", "runtime": {"workers": workers, "memory_gib": memory_gib},
+        "datasets": {DATASET: {"source": "triples.parquet", "layout": "triples", "columns": {
+            role: role for role in ("source", "target", "negative")}, "ingest": {"neg_source": "given"}}},
+        "annotate": {"pipeline": "./blank"}}))
+    for stage in STAGES:
+        started = time.perf_counter()
+        peak = peak_memory(run_stage_in, folder, stage, DATASET)
+        record = json.loads((folder / ".keycontrast" / "records" / f"{stage}@{DATASET}.json").read_text())
+        yield {"texts": texts, "stage": stage, "seconds": round(record["seconds"], 1), "client MiB": round(peak),
+               "largest process MiB": record["peak_memory_mib"], "written MiB": _written(folder, started)}
+
+
+def _written(folder: Path, since: float) -> int:
+    begun = time.time() - (time.perf_counter() - since)
+    return round(sum(path.stat().st_size for path in (folder / "artifacts").rglob("*")
+                     if path.is_file() and path.stat().st_mtime >= begun) / 2**20)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measure and print a table; with ``--json``, also add each row to a file as soon as it stands."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--texts", type=int, nargs="+", default=[100_000, 1_000_000], help="sizes of the corpus")
+    parser.add_argument("--workers", type=int, default=2, help="processes of a stage (2)")
+    parser.add_argument("--memory-gib", type=float, default=1.0, help="of joins before they go to disk (1)")
+    parser.add_argument("--folder", type=Path, help="where it is made, and left; a temporary one by default")
+    parser.add_argument("--json", type=Path, help="file to which rows are added, one per line")
+    given = parser.parse_args(argv)
+    rows = []
+    for texts in given.texts:
+        with TemporaryDirectory(prefix="keycontrast-scale-") as temporary:
+            for row in measure((given.folder or Path(temporary)) / str(texts), texts, given.workers,
+                               given.memory_gib):
+                rows.append(row)
+                sys.stderr.write(f"{row}\n")
+                if given.json:
+                    with given.json.open("a") as file:
+                        file.write(json.dumps(row) + "\n")
+            if given.folder is None:
+                shutil.rmtree(Path(temporary) / str(texts))
+    sys.stdout.write(pd.DataFrame(rows).to_string(index=False) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

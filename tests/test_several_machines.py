@@ -1,0 +1,69 @@
+"""Two machines, each a clone with artifacts and scratch of its own, that train one model through the params."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+import tiny_training
+import yaml
+from source_imports import ROOT
+from test_parallel_training import free_port, until
+
+from stages.artifacts.paths import ModelPaths
+from stages.runtime.process import SCRATCH
+
+# Six commands, each of which imports torch twice.
+pytestmark = [pytest.mark.timeout(900), pytest.mark.whole]
+EPOCHS = 30
+
+
+def make_clone(home, node, port):
+    """Write a project that has its code beside it, as a clone has, and say in its params which machine it is on."""
+    home.mkdir(parents=True)
+    for folder in ("models", "stages"):
+        shutil.copytree(ROOT / folder, home / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "dvc.yaml", home)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(home)
+        tiny_training.write_project(home, epochs=EPOCHS, patience=EPOCHS, learning_rate=1e-3)
+    meet(home, node, port)
+    return home
+
+
+def meet(home, node, port):
+    params = yaml.safe_load((home / "params.yaml").read_text())
+    params["runtime"]["rendezvous"] = {"endpoint": f"127.0.0.1:{port}", "nodes": 2, "node": node}
+    (home / "params.yaml").write_text(yaml.safe_dump(params))
+
+
+def start(home):
+    """Start the training as a person does on this machine."""
+    with (home / "said").open("wb") as said:
+        return subprocess.Popen([sys.executable, "-m", "stages.tracks.hcl.train", "hcl"], cwd=home, stderr=said,
+                                env={**os.environ, "PYTHONPATH": str(home), "GLOO_SOCKET_IFNAME": "lo"},
+                                start_new_session=True)
+
+
+def test_killed_on_one_machine_and_begun_again_on_both_it_ends_in_the_bytes_of_an_undisturbed_one(tmp_path):
+    port = free_port()
+    pair = [make_clone(tmp_path / name, node, port) for node, name in enumerate(("one", "the other"))]
+    machines = [start(home) for home in pair]
+    scratch = pair[0] / SCRATCH / "train_hcl" / "hcl" / "13" / "checkpoints"
+    until(lambda: len(list(scratch.glob("*/*/whole.json"))) == 2 or machines[0].poll() is not None, 120)
+    os.killpg(machines[0].pid, signal.SIGKILL)
+    assert [machine.wait(60) for machine in machines] == [-signal.SIGKILL, 1]
+    assert "another process of this training has ended" in (pair[1] / "said").read_text()
+    assert not (pair[0] / ModelPaths("hcl", 13).folder).exists() and list(scratch.glob("*/*/whole.json"))
+    port = free_port()
+    for node, home in enumerate(pair):
+        meet(home, node, port)
+    assert [machine.wait(200) for machine in [start(home) for home in pair]] == [0, 0], (pair[0] / "said").read_text()
+    assert not (pair[1] / ModelPaths("hcl", 13).folder).exists() and not (pair[1] / SCRATCH).exists()
+    port = free_port()
+    others = [make_clone(tmp_path / "elsewhere" / name, node, port) for node, name in enumerate(("a", "b"))]
+    assert [machine.wait(200) for machine in [start(home) for home in others]] == [0, 0]
+    for path in (ModelPaths("hcl", 13).weights / "model.safetensors", ModelPaths("hcl", 13).history):
+        assert (others[0] / path).read_bytes() == (pair[0] / path).read_bytes()

@@ -1,0 +1,345 @@
+"""Tables in parts, here and in a bucket: read as one table, and the same bytes whoever writes them."""
+
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from moto.server import ThreadedMotoServer
+from rich.console import Console
+from test_annotate import saved_pipeline
+
+from pipeline import inspection, sql
+from pipeline.schemas import SCHEMAS
+from stages.artifacts import part_work, parts
+from stages.artifacts.parts import LIST, Layout, listed, parts_of
+from stages.artifacts.tables import (
+    Provenance,
+    column_names,
+    read_batches,
+    read_metadata,
+    read_table,
+    row_count,
+    write_table,
+)
+from stages.artifacts.writing import table_writer
+from stages.data import annotate, manifest
+from stages.graph.joins import JoinLimits, joining
+from stages.keywords import textrank
+from stages.runtime.errors import InputError
+from stages.runtime.fingerprint import sha256_of
+
+ROOT = Path(__file__).resolve().parents[1]
+TEXTS = SCHEMAS["texts"]
+WORDS = ["The big dogs bark.", "Dogs bark loudly. The dogs bark.", "Big dogs", "42", "The loudly bark dogs", "Dogs."]
+STRINGS = [f"{WORDS[number % len(WORDS)]} Dogs {number}" for number in range(20)]
+
+
+@pytest.fixture(scope="module")
+def bucket():
+    """A bucket of a real S3 server in this process."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    given = {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s",
+             "AWS_DEFAULT_REGION": "us-east-1"}
+    before = {name: os.environ.get(name) for name in given}
+    os.environ.update(given)
+    try:
+        import boto3
+
+        boto3.client("s3").create_bucket(Bucket="texts")
+        yield "s3://texts"
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def pipeline(tmp_path_factory):
+    return saved_pipeline(tmp_path_factory.mktemp("pipeline") / "en_words")
+
+
+def rows(start, stop):
+    return pa.table({"text_id": range(start, stop), "text": STRINGS[start:stop], "language": ["en"] * (stop - start)},
+                    schema=TEXTS.arrow())
+
+
+def written(path, layout=None, step=3, provenance=None):
+    with table_writer(path, TEXTS, provenance or Provenance("ingest@toy", "h", counts={"n": 1}), layout) as writer:
+        for start in range(0, len(STRINGS), step):
+            writer.write(rows(start, min(start + step, len(STRINGS))))
+    return path
+
+
+def test_a_table_goes_on_in_another_part(tmp_path):
+    one, many = written(tmp_path / "one.parquet"), written(tmp_path / "many.parquet", Layout(6))
+    assert one.is_file()
+    assert [path.name for path in sorted(many.iterdir())] == [LIST, *(f"part-0000{n}.parquet" for n in range(4))]
+    assert [part.rows for part in parts_of(many)] == [6, 6, 6, 2]
+    assert all(part.sha256 == sha256_of(Path(part.place)) for part in parts_of(many))
+    assert written(tmp_path / "few.parquet", Layout(100)).read_bytes() == one.read_bytes()
+    assert read_table(many, TEXTS).equals(read_table(one, TEXTS))
+    assert read_metadata(many) == read_metadata(one)
+    assert row_count(many) == 20 and column_names(many) == column_names(one)
+    assert [batch.num_rows for batch in read_batches(many, TEXTS, rows=4)] == [4, 2, 4, 2, 4, 2, 2]
+
+
+def test_others_read_a_folder_as_a_file(tmp_path):
+    one, many = written(tmp_path / "one.parquet"), written(tmp_path / "many.parquet", Layout(6))
+    assert pd.read_parquet(many).equals(pd.read_parquet(one))
+    assert duckdb.sql(f"SELECT count(*) FROM read_parquet('{many}/*.parquet')").fetchall() == [(20,)]
+    assert pq.read_table(many).num_rows == 20
+
+
+def test_a_table_takes_the_place_of_one_of_another_form(tmp_path):
+    path = tmp_path / "texts.parquet"
+    for layout in (None, Layout(6), Layout(4), None):
+        written(path, layout)
+        assert row_count(path) == 20 and path.is_dir() == (layout is not None)
+        assert [item.name for item in tmp_path.iterdir()] == ["texts.parquet"]
+    with pytest.raises(RuntimeError), table_writer(path, TEXTS, Provenance("", ""), Layout(1)) as writer:
+        writer.write(rows(0, 5))
+        writer.write(rows(5, 9))
+        raise RuntimeError
+    assert path.is_file() and [item.name for item in tmp_path.iterdir()] == ["texts.parquet"]
+
+
+def test_rows_of_parts_are_in_order(tmp_path):
+    with (pytest.raises(ValueError, match="rows after"),
+          table_writer(tmp_path / "t.parquet", TEXTS, Provenance("", ""), Layout(2)) as writer):
+        writer.write(rows(4, 8))
+        writer.write(rows(0, 2))
+
+
+def test_damage_is_named(tmp_path):
+    path = written(tmp_path / "texts.parquet", Layout(6))
+    content = json.loads((path / LIST).read_text())
+    content["parts"].pop()
+    (path / LIST).write_text(json.dumps(content))
+    with pytest.raises(InputError, match="_table.json: not a readable list of a table's parts"):
+        read_table(path)
+    (path / LIST).unlink()
+    with pytest.raises(InputError, match=r"texts.parquet: a folder without _table.json"):
+        read_table(path)
+    written(path, Layout(6))
+    (path / "part-00002.parquet").write_bytes((path / "part-00001.parquet").read_bytes()[:-9])
+    with pytest.raises(InputError, match=r"texts.parquet: not a readable Parquet file"):
+        read_table(path)
+    (path / "part-00002.parquet").unlink()
+    with pytest.raises(FileNotFoundError):
+        read_table(path)
+
+
+def shown(path):
+    console = Console(width=200, record=True, file=io.StringIO())
+    inspection.show(path, console)
+    return console.export_text()
+
+
+@pytest.mark.parametrize("url", [None, "bucket"])
+def test_inspection_sql_and_joins_read_parts(tmp_path, bucket, url):
+    one = written(tmp_path / "artifacts/one/texts.parquet")
+    many = written(tmp_path / "artifacts/toy/texts.parquet", Layout(6, url and f"{bucket}/shown"))
+    lines = shown(many).splitlines()
+    assert "20 rows, 3 columns" in lines[1] and "in 4 parts" in lines[1]
+    assert ("s3://texts/shown" in lines[1]) == bool(url)
+    assert [line for line in lines[2:]] == [line for line in shown(one).splitlines()[2:]]
+    files = sql.catalog(tmp_path / "artifacts")
+    assert files.names() == ["one.texts", "toy.texts"]
+    query = "SELECT count(*), min(text), max(text_id) FROM {}.texts"
+    with sql.answer(query.format("toy"), files) as mine, sql.answer(query.format("one"), files) as other:
+        assert list(mine.rows) == list(other.rows) == [(20, min(STRINGS), 19)]
+    with joining({"texts": many}, JoinLimits(threads=2)) as connection:
+        assert connection.sql("SELECT count(*), max(text_id) FROM texts").fetchall() == [(20, 19)]
+
+
+def test_the_list_of_artifacts_counts_the_rows_of_parts_elsewhere(tmp_path, bucket):
+    path = written(tmp_path / "texts.parquet", Layout(6, f"{bucket}/listed"))
+    assert manifest.run(tmp_path, [path])["texts.parquet"]["rows"] == 20
+
+
+def test_parts_in_a_bucket_are_those_of_a_folder(tmp_path, bucket):
+    there, here = (written(tmp_path / name, Layout(6, url))
+                   for name, url in (("there.parquet", f"{bucket}/same/"), ("here.parquet", None)))
+    assert there.is_file() and listed(there).url == f"{bucket}/same/"
+    assert [part.sha256 for part in parts_of(there)] == [part.sha256 for part in parts_of(here)]
+    assert parts_of(there)[0].place == f"{bucket}/same/{parts_of(here)[0].sha256}.parquet"
+    assert read_table(there, TEXTS).equals(read_table(here, TEXTS)) and read_metadata(there) == read_metadata(here)
+
+
+def test_a_part_that_is_there_is_not_sent_again(tmp_path, bucket, monkeypatch):
+    url = f"{bucket}/again"
+    written(tmp_path / "one.parquet", Layout(6, url))
+    from s3fs import S3FileSystem
+
+    monkeypatch.setattr(S3FileSystem, "_put_file", None)
+    assert written(tmp_path / "two.parquet", Layout(6, url)).read_bytes() == (tmp_path / "one.parquet").read_bytes()
+
+
+def test_a_shared_folder_serves_as_a_bucket(tmp_path):
+    path = written(tmp_path / "texts.parquet", Layout(6, f"file://{tmp_path}/shared/parts"))
+    assert len(list((tmp_path / "shared/parts").iterdir())) == 4
+    assert read_table(path, TEXTS).num_rows == 20
+    with joining({"texts": path}, JoinLimits()) as connection:
+        assert connection.sql("SELECT count(*) FROM texts").fetchall() == [(20,)]
+
+
+def test_what_cannot_be_reached_is_named(tmp_path, bucket):
+    path = written(tmp_path / "texts.parquet", Layout(6, f"{bucket}/gone"))
+    import boto3
+
+    client = boto3.client("s3")
+    client.delete_object(Bucket="texts", Key=f"gone/{parts_of(path)[1].sha256}.parquet")
+    with pytest.raises(InputError, match=r"s3://texts/gone/[0-9a-f]{64}.parquet: not there any more"):
+        read_table(path)
+    for url, message in (("s3://nobucket/x", "s3://nobucket/x cannot be used"),
+                         ("gs://bucket/x", r"gs:// cannot be read here .*pip install 'gcsfs'"),
+                         ("nowhere://bucket/x", "nowhere:// cannot be read here")):
+        with pytest.raises(InputError, match=message):
+            written(tmp_path / "other.parquet", Layout(6, url))
+
+
+# Stages over parts
+
+def project(folder, pipeline, **settings):
+    """Write a project whose table of texts has seven parts, and return its tables of tokens and phrases."""
+    block = {"part_rows": 3, "url": settings.pop("url", None)}
+    written(folder / "artifacts/toy/texts.parquet", Layout(**block), provenance=Provenance("ingest@toy", "0"))
+    text_ids = list(range(len(STRINGS)))
+    write_table(folder / "artifacts/toy/examples.parquet", SCHEMAS["plain_examples"], {
+        "example_id": text_ids, "split": ["train"] * 12 + ["test"] * 8, "text_id": text_ids}, Provenance("i@toy", "0"))
+    params = {"recipe": "t", "runtime": {"workers": settings.pop("workers", 1)}, "artifacts": block,
+              "datasets": {"toy": {"source": "x", "layout": "texts"}}, "annotate": {"pipeline": pipeline, "chunk": 2},
+              "cluster": settings}
+    (folder / "params.yaml").write_text(json.dumps(params))
+    return [folder / f"artifacts/toy/{name}.parquet" for name in ("tokens", "textrank")]
+
+
+def hashes(paths):
+    return [[part.sha256 for part in parts_of(path)] for path in paths]
+
+
+def run_stages():
+    assert annotate.main(["toy"]) == 0
+    assert textrank.main(["toy"]) == 0
+
+
+@pytest.fixture(scope="module")
+def at_home(pipeline, tmp_path_factory):
+    """Hashes of the parts that one process makes."""
+    folder = tmp_path_factory.mktemp("home")
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        paths = project(folder, pipeline)
+        run_stages()
+        return hashes(paths), [read_metadata(path) for path in paths], [read_table(path) for path in paths]
+    finally:
+        os.chdir(before)
+
+
+def test_a_stage_makes_a_part_of_each(at_home, pipeline, tmp_path, monkeypatch):
+    found, metadata, tables = at_home
+    assert [len(each) for each in found] == [7, 7]
+    monkeypatch.chdir(tmp_path)
+    whole = project(tmp_path, pipeline)
+    block = json.loads((tmp_path / "params.yaml").read_text())
+    (tmp_path / "params.yaml").write_text(json.dumps({**block, "artifacts": {"part_rows": 100}}))
+    shutil.rmtree(tmp_path / "artifacts/toy/texts.parquet")
+    written(tmp_path / "artifacts/toy/texts.parquet", provenance=Provenance("ingest@toy", "0"))
+    run_stages()
+    assert [read_table(path).equals(table) for path, table in zip(whole, tables, strict=True)] == [True, True]
+    assert metadata[1]["counts"] == read_metadata(whole[1])["counts"]
+
+
+@pytest.mark.parametrize("settings", [{"workers": 2}, {"workers": 2, "url": "elsewhere"}, {"url": "elsewhere"}])
+def test_any_number_of_workers_and_any_place_make_the_same_parts(at_home, pipeline, tmp_path, monkeypatch, bucket,
+                                                                 settings):
+    monkeypatch.chdir(tmp_path)
+    paths = project(tmp_path, pipeline, **{**settings, **({"url": f"{bucket}/workers"} if "url" in settings else {})})
+    run_stages()
+    assert hashes(paths) == at_home[0]
+    assert all(path.is_file() == ("url" in settings) for path in paths)
+
+
+def test_a_finished_part_is_not_worked_on_again(pipeline, tmp_path, monkeypatch, bucket, at_home):
+    monkeypatch.chdir(tmp_path)
+    paths = project(tmp_path, pipeline, workers=2, url=f"{bucket}/kept")
+    real, kept = part_work.PartStore.keep, []
+
+    def keep(self, part, made):
+        real(self, part, made)
+        kept.append(part)
+        if len(kept) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(part_work.PartStore, "keep", keep)
+    with pytest.raises(KeyboardInterrupt):
+        annotate.main(["toy"])
+    monkeypatch.setattr(part_work.PartStore, "keep", lambda self, part, made: (kept.append(part),
+                                                                               real(self, part, made)))
+    assert annotate.main(["toy"]) == 0
+    assert len(kept) == len(set(kept)) == 7  # each once, though some may have been on their way twice
+    assert hashes(paths[:1]) == at_home[0][:1]
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """A scheduler and two workers, each a process in a folder of its own, from which this project is not to be seen."""
+    begun = []
+
+    def start(name, *command):
+        folder = tmp_path / name
+        folder.mkdir()
+        with (folder / "log").open("w") as log:
+            begun.append(subprocess.Popen([sys.executable, "-m", "distributed.cli." + command[0], *command[1:]],
+                                          cwd=folder, stdout=log, stderr=log,
+                                          env={**os.environ, "PYTHONPATH": str(ROOT)}))
+        return begun[-1]
+
+    file = tmp_path / "scheduler.json"
+    start("scheduler", "dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file",
+          str(file))
+    while not file.exists():
+        time.sleep(0.05)
+    workers = [start(f"worker{number}", "dask_worker", "--scheduler-file", str(file), "--nworkers", "1", "--nthreads",
+                     "1", "--no-dashboard", "--no-nanny") for number in range(2)]
+    yield file, workers
+    for process in reversed(begun):
+        process.kill()
+        process.wait()
+
+
+def test_a_cluster_makes_the_same_parts_though_a_worker_dies(cluster, at_home, pipeline, tmp_path, monkeypatch, bucket):
+    file, workers = cluster
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    paths = project(tmp_path / "here", pipeline, scheduler_file=str(file), url=f"{bucket}/cluster")
+    monkeypatch.setattr(part_work, "_FEW", 0)
+    here = []
+    monkeypatch.setattr(parts, "fetch", lambda place, real=parts.fetch: here.append(place) or real(place))
+    taken, real = [], part_work.PartStore.keep
+
+    def keep(self, part, made):
+        real(self, part, made)
+        taken.append(part)
+        if len(taken) == 2:
+            workers[0].send_signal(signal.SIGKILL)
+
+    monkeypatch.setattr(part_work.PartStore, "keep", keep)
+    run_stages()
+    assert hashes(paths) == at_home[0] and workers[0].wait(5) == -signal.SIGKILL
+    # The client reads the first part of each table for the names of its columns, and no other.
+    assert set(here) == {parts_of(Path("artifacts/toy") / f"{name}.parquet")[0].place for name in ("texts", "tokens")}
