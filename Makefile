@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 KEYCONTRAST := $(BIN)/keycontrast
 
-.PHONY: run test test-all env check docs clean help
+.PHONY: run test test-all env check docs pages clean help
 
 run: $(STAMP)
 	@$(KEYCONTRAST) run
@@ -33,6 +33,15 @@ check: $(STAMP)
 docs: $(STAMP)
 	@$(BIN)/python -m pipeline.documentation
 
+# The documents as a site, the tutorial run on the way; what that takes is installed when it is first asked for, in seconds.
+pages: $(VENV)/installed-docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "site/index.html; to search, too: $(BIN)/python -m http.server -d site"
+
+$(VENV)/installed-docs: $(STAMP)
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -r pyproject.toml --extra docs
+	@touch $@
+
 # PyTorch first and by pip: its CPU build is not where other installers look. uv then does the rest in
 # seconds, held to the versions that are known to work together. Bytecode is made here once, on all cores, but for a
 # third that is hardly ever imported: a stage is a process, and where Python is told not to write any, each would
@@ -48,7 +57,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .keycontrast artifacts
+	rm -rf $(VENV) .keycontrast artifacts site
 
 help:
 	@echo "make run    set up and run the main job (params.yaml)"
@@ -56,3 +65,4 @@ help:
 	@echo "make test-all  these, the tests of the whole at its full size, and the harness of random damage"
 	@echo "make check  style and types"
 	@echo "make docs   regenerate the generated documents"
+	@echo "make pages  the documents and the tutorial as a site, in site/"

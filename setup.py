@@ -29,4 +29,6 @@ class WithShippedFiles(build_py):
                 shutil.copy2(source, target)
 
 
-setup(cmdclass={"build_py": WithShippedFiles})
+# An editable installation is a line on `sys.path`, not a finder behind it: in a project of `keycontrast init`, whose
+# folders `stages` and `models` hold no code, a finder would come second to these.
+setup(cmdclass={"build_py": WithShippedFiles}, options={"editable_wheel": {"mode": "compat"}})

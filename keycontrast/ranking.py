@@ -99,7 +99,7 @@ class Keywords:
     """Ranks the phrases of texts.
 
     Args:
-        method: a ranking of ``keycontrast keywords --method``: tfidf, pytextrank, positionrank, topicrank, mihalcea,
+        method: as of ``keycontrast keywords``: tfidf, pytextrank, positionrank, topicrank, mihalcea,
             yake, embedrank.
         language: of the texts, ``en`` or ``zh``.
         pipeline: what reads English texts: ``embedded``, an installed spaCy package, or a folder with a slash in it.

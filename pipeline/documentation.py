@@ -1,4 +1,6 @@
-"""The documents that are made from the code: ``docs/data-dictionary.md``, the README's tables of stages and layouts.
+"""The documents that are made from the code: three pages of ``docs/``, the README's tables of stages and layouts.
+
+The pages are ``data-dictionary.md``, ``commands.md`` and ``api.md`` (:mod:`pipeline.reference`).
 
 ``python -m pipeline.documentation`` writes them; ``--check`` only compares, for the tests.
 """
@@ -11,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from pipeline.reference import api_page, command_page
 from pipeline.schemas import SCHEMAS
 from stages.artifacts.schemas import SCHEMA_VERSION, TableSchema
 from stages.artifacts.tables import atomic_file
@@ -19,7 +22,7 @@ from stages.data.layouts.registry import LAYOUTS
 from stages.keywords.methods import METHODS
 
 ROOT = Path(__file__).resolve().parent.parent
-DICTIONARY = Path("docs") / "data-dictionary.md"
+DICTIONARY, COMMANDS, API = (Path("docs") / name for name in ("data-dictionary.md", "commands.md", "api.md"))
 README = Path("README.md")
 MARKS = {name: (f"<!-- {name}: made by `python -m pipeline.documentation` -->", f"<!-- /{name} -->")
          for name in ("stages", "layouts")}
@@ -113,7 +116,7 @@ def documents(root: Path = ROOT) -> dict[Path, str]:
     dvc = yaml.safe_load((root / "dvc.yaml").read_text(encoding="utf-8"))
     readme = (root / README).read_text(encoding="utf-8")
     readme = with_table(with_table(readme, "stages", stage_table(dvc)), "layouts", layout_table(LAYOUTS.values()))
-    return {DICTIONARY: data_dictionary(), README: readme}
+    return {DICTIONARY: data_dictionary(), COMMANDS: command_page(), API: api_page(root), README: readme}
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -41,7 +41,7 @@ def commands_of(page: str) -> list[Command]:
             continue
         if fence == "sh":
             found += [Command(f"{page}:{number}", words, True) for words in _split(line, comments=True)]
-        elif not fence:
+        elif not fence and not line.startswith("#"):     # a heading may name a group of commands
             for span in re.findall(r"`([^`]+)`", line):
                 if Path(span.split(" ")[0]).name in PROGRAMS and " " in span:
                     found += [Command(f"{page}:{number}", words, False) for words in _split(span, comments=False)]

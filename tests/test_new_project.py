@@ -36,6 +36,14 @@ def keycontrast(folder, *arguments):
                           check=False, env={**os.environ, "PYTHONPATH": str(ROOT)})
 
 
+def test_folders_called_as_ours_do_not_stand_before_the_code_of_an_editable_installation(project):
+    bare = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    said = subprocess.run([sys.executable, "-c", "from importlib.util import find_spec\n"
+                           "assert find_spec('stages.data.layouts') and find_spec('models.clld')"], cwd=project,
+                          capture_output=True, text=True, check=False, env=bare)
+    assert said.returncode == 0, said.stderr
+
+
 def test_its_stages_are_the_clones_without_code(project):
     mine, theirs = (yaml.safe_load((folder / "dvc.yaml").read_text(encoding="utf-8")) for folder in (project, ROOT))
     assert mine["stages"].keys() == theirs["stages"].keys()

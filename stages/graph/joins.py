@@ -142,8 +142,10 @@ def joining(tables: Mapping[str, Rows], limits: JoinLimits) -> Iterator[duckdb.D
         connection = stack.enter_context(duckdb.connect(config={
             "memory_limit": f"{max(1, round(limits.memory_gib * 1024))}MiB", "threads": limits.threads,
             "temp_directory": str(folder)}))
-        # It would be drawn on standard output, over whatever a command prints there.
-        connection.execute("SET enable_progress_bar = false")
+        # It would be drawn on standard output, over whatever a command prints there. In a notebook without widgets
+        # there is none, and DuckDB refuses even to be told so.
+        if connection.execute("SELECT current_setting('enable_progress_bar')").fetchall() != [(False,)]:
+            connection.execute("SET enable_progress_bar = false")
         for name, rows in tables.items():
             if isinstance(rows, Path):
                 connection.read_parquet(_files(connection, rows)).create_view(name)
