@@ -79,8 +79,7 @@ def pools(home, clones, of_project):
             found.end()
 
 
-def test_two_workers_with_clones_of_their_own_one_of_them_killed_leave_the_lock_of_one_folder(server,  # noqa: F811
-                                                                                             tmp_path):
+def test_two_clones_leave_the_lock_of_one_folder_also_when_a_part_is_killed(server, tmp_path):  # noqa: F811
     with s3_server.s3_server() as address:
         home, one = published(tmp_path / "machines", address), tmp_path / "one folder"
         shutil.copytree(home, one)
