@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from pipeline.running.lockfile import LOCK, UnreadableLock, keep_lock_by_stages, read_lock
 from stages.runtime.errors import InputError, nearest
 from stages.runtime.guard import alive as runs
+from stages.runtime.systems import state
 
 _TRAIN = "train_"
 
@@ -297,10 +298,7 @@ def _live_entries(held: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
 
 
 def _is_dvc(pid: int) -> bool:
-    try:
-        return b"dvc" in Path(f"/proc/{pid}/cmdline").read_bytes() or pid == os.getpid()
-    except OSError:
-        return False
+    return pid == os.getpid() or ((found := state(pid)) is not None and "dvc" in found.command)
 
 
 def _node(repo: Any, stage: Any, successors: Iterable[Any]) -> StageNode:
