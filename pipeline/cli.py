@@ -290,22 +290,32 @@ def export(target: Annotated[Path, typer.Argument(
            seed: Annotated[int | None, typer.Option(
                help="with --model: of the model; the first of its row by default")] = None,
            licence: Annotated[str | None, typer.Option(
-               "--license", metavar="ID", help="with --model: stated in its card, such as mit or cc-by-4.0")] = None,
+               "--license", metavar="ID", help="with --model or --texts: stated in the card, such as mit")] = None,
+           texts: Annotated[bool, typer.Option(
+               "--texts", help="a data set in place of its graph: its items with their texts, and a card")] = False,
            ) -> None:
-    """Write the keyword graph, or a trained model, for use elsewhere.
+    """Write the keyword graph, a data set or a trained model, for use elsewhere.
 
     The graph as GraphML, for networkx, Gephi, igraph or Cytoscape: nodes carry keyword, cluster size, degrees,
-    centrality, component and community; edges sign and count. A classifier of the CLLD track as a sequence
-    classifier of the Hugging Face library, with its tokenizer, the names of its classes and a card as the hub reads
-    it. Of a model of the HCL track what it has trained beside its frozen encoder, one of the PGKPR track with its
-    vocabulary, in half precision: other rows begin with it by init_from: path:FOLDER.
+    centrality, component and community; edges sign and count. A classifier of the CLLD track as a sequence classifier
+    of the Hugging Face library, DialoGPT, SimCTG, T5 and T5-CLAPS as what they are there, each with tokenizer and a
+    card as the hub reads it. Of an HCL model what it has trained beside its frozen encoder, one of the PGKPR track with
+    its vocabulary, in half precision: other rows begin with it by init_from: path:FOLDER. A data set as a Parquet file
+    per split, with a card as the hub reads it; load_dataset of the library datasets takes the folder.
 
-    Example: `keycontrast export graph.graphml --keyword "rice cooker" --hops 2`, or
-    `keycontrast export my-classifier --model ct-clald`
+    Example: `keycontrast export graph.graphml --keyword "rice cooker" --hops 2`,
+    `keycontrast export my-classifier --model ct-clald`, or `keycontrast export my-pairs --dataset sample --texts`
     """
     from pipeline.export import export_graph, export_model
     from stages.runtime.settings import read_params
 
+    if texts and not (model is None and keyword is None and hops == 1 and form is None and seed is None):
+        raise InputError("--texts writes a data set; leave out --model, --seed, --keyword, --hops and --format.")
+    if texts:
+        from pipeline.dataset_export import export_data_set
+
+        export_data_set(read_params(), target, dataset, licence, Console())
+        return
     if model is None:
         export_graph(target, dataset, keyword, hops, form, Console())
         return

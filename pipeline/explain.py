@@ -19,7 +19,7 @@ from pipeline.drawings import Word, word_graph_svg
 from pipeline.finding import ranking_of
 from pipeline.neighbourhood import DRAWINGS, slug, write_drawing
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import DatasetPaths
+from stages.artifacts.paths import PARAMS, DatasetPaths
 from stages.artifacts.schemas import NO_KEYWORD
 from stages.artifacts.tables import check_columns, read_table, row_count
 from stages.data.language.annotators import load_annotator
@@ -27,7 +27,7 @@ from stages.data.language.tokens import token_table
 from stages.keywords.choice import choose_keywords
 from stages.keywords.explanation import Explanation, explain
 from stages.keywords.methods import FOR_ANY_TEXT, METHODS, NAMING, KeywordMethod
-from stages.params import Params, load_params
+from stages.params import Params, load_params, parse_params
 from stages.params.data import TextRank
 from stages.params.problems import problem_lines
 from stages.ranking.frequency import training_frequency
@@ -88,12 +88,16 @@ def show(argument: str, dataset: str | None, method: str | None, as_text: bool, 
     Raises:
         InputError: params or artifacts are missing or wrong, or there is no such text.
     """
-    params = load_params()
+    # Outside a project a text is read with the defaults; what a file there says, though it be wrong, is never left out.
+    inside = PARAMS.exists()
+    params = load_params() if inside else parse_params({"recipe": "defaults", "datasets": {}}, "defaults")
     if dataset in params.datasets and dataset not in params.keyword_datasets:
         raise InputError(f"--dataset {dataset}: its params say keywords: false, so its texts have none to explain. Let "
                          f"datasets.{dataset}.keywords be true, or leave out --dataset.")
     is_id = not as_text and re.fullmatch(r"[0-9]{1,18}", argument) is not None
     subject = stored_text(int(argument), dataset) if is_id else new_text(argument, dataset, params)
+    if not inside:
+        subject.origin.append(f"No {PARAMS} here: the pipeline and the settings are the defaults.")
     named_by = keyword_method(subject, params)
     by, settings = ranking_settings(params, method, named_by)
     idf = training_idf(subject.dataset) if subject.dataset is not None else None

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -39,6 +39,13 @@ def predict(params: Params, run: str, texts: Iterable[str], keyword: str | None 
     Raises:
         InputError: no such run, its model is not trained yet, or it cannot do what is asked.
     """
+    yield from predictor(params, run, keyword, samples, batch_size, seed, n)(texts)
+
+
+def predictor(params: Params, run: str, keyword: str | None = None, samples: int | None = None,
+              batch_size: int | None = None, seed: int | None = None,
+              n: int | None = None) -> Callable[[Iterable[str]], Iterator[dict[str, Any]]]:
+    """Return :func:`predict` with the run loaded once, for texts that come again and again; arguments as there."""
     track = track_of_run(params, run)
     for name, value in (("keyword", keyword), ("samples", samples), ("n", n)):
         if name in track.unread and value:
@@ -47,10 +54,10 @@ def predict(params: Params, run: str, texts: Iterable[str], keyword: str | None 
     seed = seed_of(run, params.run_seeds(run), seed)
     seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)
     with computing(params.runtime) as device:
-        predictor = track.predictor(Asked(params, run, seed, keyword, samples, n), StageFinding(params), device)
+        loaded = track.predictor(Asked(params, run, seed, keyword, samples, n), StageFinding(params), device)
     if not track.classifies and (poor := standing(track, run, seed)) is not None:
         logger("predict").warning("%s", poor)
-    yield from with_remarks(_lines(params, predictor, texts, batch_size or predictor.batch_size))
+    return lambda texts: with_remarks(_lines(params, loaded, texts, batch_size or loaded.batch_size))
 
 
 def _lines(params: Params, predictor: Predictor, texts: Iterable[str], size: int) -> Iterator[dict[str, Any]]:

@@ -3,7 +3,6 @@
 import doctest
 import json
 import os
-import shutil
 import subprocess
 import sys
 from importlib import import_module
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pytest
 import spacy
 from source_imports import ROOT
+from wheel import wheel_site
 
 import keycontrast
 from keycontrast import InputError, Keywords, keyword_graph
@@ -155,18 +155,7 @@ def test_the_version_is_that_of_the_installation():
 
 
 def test_the_wheel_works_outside_the_clone(tmp_path):
-    """Built from a copy of what git has and is to have, unpacked into a folder before all others."""
-    clone = tmp_path / "clone"
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True,
-                            check=True).stdout.split("\n")
-    for name in filter(None, listed):
-        if (ROOT / name).is_file() and not name.startswith(("tests/", "metrics/", "data/start/", "docs/")):
-            (clone / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / name, clone / name)
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-    subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", tmp_path / "site",
-                    clone], check=True, capture_output=True)
-    shutil.rmtree(clone)
+    site = wheel_site(tmp_path)
     place = tmp_path / "elsewhere"
     place.mkdir()
     program = """
@@ -177,11 +166,11 @@ keycontrast.load_pipeline().add_pipe("keycontrast_textrank")
 print(json.dumps([keycontrast.__file__, stages.__file__, str(EMBEDDED_FOLDER),
                   Keywords().rank("A red ball.")[0][0].text]))
 """
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+    environment = {**os.environ, "PYTHONPATH": str(site)}
     done = subprocess.run([sys.executable, "-c", program], cwd=place, env=environment, capture_output=True, text=True,
                           check=True)
     *files, phrase = json.loads(done.stdout)
-    assert phrase == "red ball" and all(file.startswith(str(tmp_path / "site")) for file in files)
+    assert phrase == "red ball" and all(file.startswith(str(site)) for file in files)
     (place / "texts.txt").write_text("Black money in New York.\n", encoding="utf-8")
     said = subprocess.run([sys.executable, "-m", "pipeline", "keywords", "texts.txt", "--jsonl"], cwd=place,
                           env=environment, capture_output=True, text=True, check=True).stdout

@@ -150,7 +150,8 @@ def test_a_data_set_may_have_its_keywords_by_another_method(sample):
         "mine": "all", "yours": "sources"}
     assert {name: one.texts for name, one in params.ranked_datasets["psi"].items()} == {"yours": "sources"}
     assert stage_values(params, "keywords", "mine") == {
-        "keywords.kw_lemma": False, "keyword_datasets.mine": {"method": "attribution"}}
+        "artifacts": {"part_rows": 262144, "url": None}, "keywords.kw_lemma": False,
+        "keyword_datasets.mine": {"method": "attribution"}}
     assert parse_params(params.model_dump(mode="json"), "t") == params
     for keywords, further, message in (
             ({"by_dataset": {"mien": "yake"}}, {}, "keywords.by_dataset.mien: no data set of that name .*'mine'"),

@@ -23,13 +23,14 @@ def git(folder, *words):
                           text=True).stdout
 
 
-def published(folder, address):
+def published(folder, address, make=make_project, ignored=()):
     """Make the project in a clone of a bare repository, committed and pushed, with the S3 server as DVC's remote."""
     origin, home = folder / "origin.git", folder / "home"
     folder.mkdir(exist_ok=True)
     subprocess.run(["git", "init", "--quiet", "--bare", "--initial-branch", "main", str(origin)], check=True)
-    make_project(home)
-    (home / ".gitignore").write_text("/artifacts/\n/.keycontrast/\n/order.txt\n/gpus.txt\n")
+    make(home)
+    (home / ".gitignore").write_text("\n".join(["/artifacts/", "/.keycontrast/", "/order.txt", "/gpus.txt",
+                                                "__pycache__/", *ignored]) + "\n")
     (home / ".dvc" / ".gitignore").write_text("/config.local\n/tmp\n/cache\n")  # as DVC makes it
     s3_server.use_remote(home, address)
     git(home, "checkout", "--quiet", "-b", "main")

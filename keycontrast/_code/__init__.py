@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 OURS = ("models", "pipeline", "stages")
-_ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 _PREFIX = f"{__name__}."
 
 
@@ -56,7 +56,7 @@ class _Finder(MetaPathFinder):
         parts = fullname.removeprefix(_PREFIX).split(".")
         if not fullname.startswith(_PREFIX) or parts[0] not in OURS:
             return None
-        place = _ROOT.joinpath(*parts)
+        place = ROOT.joinpath(*parts)
         package = (place / "__init__.py").is_file()
         file = place / "__init__.py" if package else place.with_suffix(".py")
         if not file.is_file():

@@ -37,7 +37,7 @@ from pipeline.running.server import is_own_server
 from pipeline.running.turns import Turns
 from pipeline.running.workers import AT_ONCE, BadInput, LockLost, StageCrash, Workers, log_path
 from pipeline.sizing.machine import visible_gpus
-from stages.params.root import Runtime
+from stages.params.machines import Runtime
 from stages.runtime.distributed import check_devices
 from stages.runtime.process import RECORDS
 
