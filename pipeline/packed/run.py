@@ -231,7 +231,7 @@ def launcher(stages: Sequence[str]) -> Callable[[Job], Process]:
 
     # Who is named so takes the stages with it when it is killed.
     os.environ |= {ORCHESTRATOR: str(os.getpid()), "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-    context = multiprocessing.get_context(start_method())
+    context: Any = multiprocessing.get_context(start_method())
     if start_method() == "forkserver":
         context.set_forkserver_preload([module_of(stage) for stage in stages])
 
