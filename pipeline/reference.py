@@ -128,7 +128,7 @@ def _section(section: Any) -> list[str]:
 
 
 def _markdown(text: str) -> str:
-    """Return a docstring's text with its code and its roles as Markdown has them; blocks of code and sessions fenced."""
+    """Return a docstring's text with its code and its roles as Markdown has them; code and sessions fenced."""
     text = _ROLE.sub(r"`\1`", text).replace("``", "`")
     parts, code = list[str](), False
     for part in re.split(r"\n(?:[ \t]*\n)+", text):
