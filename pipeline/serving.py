@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
-from pipeline.exported_classifier import ExportedClassifier
 from pipeline.predict import predictor
 from stages.runtime.errors import InputError
 from stages.runtime.log import configure
@@ -41,6 +40,8 @@ def serve(asked: dict[str, Any], lines: Iterable[str], out: TextIO) -> None:
 
     def loaded() -> dict[str, Any]:
         if "exported" in asked:
+            from pipeline.exported_classifier import ExportedClassifier
+
             made.append(ExportedClassifier(Path(asked["exported"])))
             return {"track": "CLLD", "classifies": True}
         params = read_params()
