@@ -18,7 +18,7 @@ from stages.runtime.errors import InputError, nearest
 
 NAMES = ("textrank", "component", "attribution", "annotate", "psi", "graph", "graph_attention", "train_step",
          "decoding", "pgkpr", "clld", "ingest", "repro")
-ORDER = (*NAMES, "gpu")  # of the document's parts; `python -m benchmarks gpu` has options of its own
+ORDER = (*NAMES, "scale", "gpu")  # of the document's parts; `python -m benchmarks gpu` has options of its own
 DOCUMENT = Path("docs") / "performance.md"
 
 

@@ -58,13 +58,18 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("folder", type=Path, nargs="+", help="that python -m benchmarks.scale --folder has left")
     parser.add_argument("--workers", type=int, default=2, help="threads of DuckDB, and processes of the cluster (2)")
     parser.add_argument("--memory-gib", type=float, default=1.0, help="of DuckDB, and of each process (1)")
+    parser.add_argument("--json", type=Path, help="file to which rows are added, one per line")
     given = parser.parse_args(argv)
+    target = given.json and given.json.absolute()
     rows, before = [], Path.cwd()
     for folder in given.folder:
         os.chdir(before / folder)
         rows.append(_compared(DatasetPaths(DATASET), given.workers, given.memory_gib))
         os.chdir(before)
         sys.stderr.write(json.dumps(rows[-1]) + "\n")
+        if target:
+            with target.open("a") as file:
+                file.write(json.dumps(rows[-1]) + "\n")
     sys.stdout.write(pd.DataFrame(rows).to_string(index=False) + "\n")
     return 0
 

@@ -81,7 +81,8 @@ def parts_of(document: str) -> dict[str, str]:
 
 def _part(name: str, sections: list[Section], where: dict[str, Any]) -> str:
     versions = ", ".join(f"{package} {number}" for package, number in where["versions"].items())
-    lines = [f"## {name}", "", f"`python -m benchmarks {name}{' --peer DIR' if name in PEERS else ''}`", "",
+    command = f"benchmarks.{name}" if name == "scale" else f"benchmarks {name}{' --peer DIR' if name in PEERS else ''}"
+    lines = [f"## {name}", "", f"`python -m {command}`", "",
              f"Machine: {where['processor']}, {where['cores']} cores, {where['memory_gib']} GiB, {where['system']}, "
              f"GPU: {where['gpu'] or 'none'}. Python {where['python']}; {versions}."]
     for section in sections:

@@ -24,7 +24,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.harness import peak_memory, run_stage_in
+from benchmarks.__main__ import DOCUMENT, ORDER
+from benchmarks.harness import Section, peak_memory, run_stage_in
+from benchmarks.reporting import as_markdown, machine
+from stages.artifacts.tables import atomic_file
 
 DATASET = "synthetic"
 STAGES = ("ingest", "annotate", "textrank", "keywords", "clusters", "graph")
@@ -102,6 +105,36 @@ def _written(folder: Path, since: float) -> int:
                      if path.is_file() and path.stat().st_mtime >= begun) / 2**20)
 
 
+def sections(rows: list[dict[str, Any]], workers: int, memory_gib: float) -> list[Section]:
+    """Return what was measured as parts of the document: stages over sizes, and the joins of both engines."""
+    stages = {(row["texts"], row["stage"]): row for row in rows if "stage" in row}
+    sizes = sorted({texts for texts, _ in stages})
+    table = []
+    for stage in STAGES:
+        line: dict[str, Any] = {"stage": stage}
+        for texts in sizes:
+            line |= {f"{texts:,}: s": stages[texts, stage]["seconds"], "MiB " + f"{texts:,}":
+                     stages[texts, stage]["client MiB"]}
+        times, peaks = ([stages[texts, stage][name] for texts in sizes] for name in ("seconds", "client MiB"))
+        per_text = max(0.0, (peaks[-1] - peaks[-2]) / (sizes[-1] - sizes[-2])) if len(sizes) > 1 else 0.0
+        line |= {f"{10 * sizes[-1]:,}, if it goes on so: h": round(10 * times[-1] / 3600, 1),
+                 "GiB": round((peaks[-1] + 9 * sizes[-1] * per_text) / 1024, 1)}
+        table.append(line)
+    found = [Section(
+        "A growing corpus", f"synthetic triples of short texts, a blank tokenizer with a tagger by endings, {workers} "
+        f"workers, joins of {memory_gib:g} GiB", "not compared, as there is one contender", [],
+        ["MiB is the peak of the stage's process above what it held before it began; its workers hold half a GiB each. "
+         "The last two columns multiply the time by ten, and follow the memory of the last two sizes.",
+         "Annotate and textrank do not grow; ingest, keywords, clusters and graph hold some bytes per text or node.",
+         "Other work ran beside, so times are those of this machine at its busiest."], table)]
+    joins = [row for row in rows if "clusters" in row]
+    return [*found, Section(
+        "The join behind the clusters, and Dask DataFrame", "the tables of the corpora above (`python -m "
+        "benchmarks.joins`), both on all cores of this machine", "the same clusters, rows and negatives", [],
+        ["On N machines Dask DataFrame is at most N times as fast as here: below as many machines as the quotient of "
+         "the times, DuckDB on one is faster."], joins)] if joins else found
+
+
 def main(argv: list[str] | None = None) -> int:
     """Measure and print a table; with ``--json``, also add each row to a file as soon as it stands."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__,
@@ -111,7 +144,16 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--memory-gib", type=float, default=1.0, help="of joins before they go to disk (1)")
     parser.add_argument("--folder", type=Path, help="where it is made, and left; a temporary one by default")
     parser.add_argument("--json", type=Path, help="file to which rows are added, one per line")
+    parser.add_argument("--write", type=Path, nargs="+", metavar="JSON", help=(
+        "measure nothing: write what such files of this and of benchmarks.joins hold into docs/performance.md"))
     given = parser.parse_args(argv)
+    if given.write:
+        rows = [json.loads(line) for file in given.write for line in file.read_text().splitlines()]
+        before = DOCUMENT.read_text(encoding="utf-8")
+        with atomic_file(DOCUMENT) as temporary:
+            temporary.write_text(as_markdown({"scale": sections(rows, given.workers, given.memory_gib)}, machine(),
+                                             before, ORDER), encoding="utf-8")
+        return 0
     rows = []
     for texts in given.texts:
         with TemporaryDirectory(prefix="keycontrast-scale-") as temporary:

@@ -297,11 +297,11 @@ def export(target: Annotated[Path, typer.Argument(
     """Write the keyword graph, a data set or a trained model, for use elsewhere.
 
     The graph as GraphML, for networkx, Gephi, igraph or Cytoscape: nodes carry keyword, cluster size, degrees,
-    centrality, component and community; edges sign and count. A classifier of the CLLD track as a sequence
-    classifier of the Hugging Face library, with its tokenizer, the names of its classes and a card as the hub reads
-    it. Of a model of the HCL track what it has trained beside its frozen encoder, one of the PGKPR track with its
-    vocabulary, in half precision: other rows begin with it by init_from: path:FOLDER. A data set as a Parquet file per
-    split, with a card as the hub reads it; load_dataset of the library datasets takes the folder.
+    centrality, component and community; edges sign and count. A classifier of the CLLD track as a sequence classifier
+    of the Hugging Face library, DialoGPT, SimCTG, T5 and T5-CLAPS as what they are there, each with tokenizer and a
+    card as the hub reads it. Of an HCL model what it has trained beside its frozen encoder, one of the PGKPR track with
+    its vocabulary, in half precision: other rows begin with it by init_from: path:FOLDER. A data set as a Parquet file
+    per split, with a card as the hub reads it; load_dataset of the library datasets takes the folder.
 
     Example: `keycontrast export graph.graphml --keyword "rice cooker" --hops 2`,
     `keycontrast export my-classifier --model ct-clald`, or `keycontrast export my-pairs --dataset sample --texts`

@@ -34,6 +34,7 @@ WITHOUT = {
     "stages.runtime.memory": "gives memory back",
     "stages.runtime.errors": "words of errors",
     "stages.runtime.tethered": "ends a stage with its command, before it has imported anything",
+    "stages.runtime.systems": "what a system does in another way",
     "stages.runtime.durable": "waits for the disk",
     "stages.runtime.installed": "whether the installed code is what it was",
     "stages.runtime.shipped": "where a clone or an installation has its files",

@@ -22,6 +22,7 @@ from rich.text import Text
 
 from stages.artifacts.paths import PARAMS
 from stages.runtime.errors import InputError, unwritten
+from stages.runtime.systems import differences
 
 CONSTRAINTS = Path("constraints.txt")
 _PROJECT = "keycontrast"
@@ -54,9 +55,9 @@ class Finding:
 def diagnose(root: Path = Path()) -> list[Finding]:
     """Check everything; one check that fails never hides another."""
     checks: dict[str, Callable[[Path], Iterator[Finding]]] = {
-        "python": _python, "packages": _packages, "prefect and fastapi": _prefect_pair, "params": _params,
-        "language pipeline": _language_pipeline, "encoder": _encoder, "hub": _hub, "dvc": _repository, "disk": _disk,
-        "memory": _memory, "device": _device}
+        "python": _python, "system": _system, "packages": _packages, "prefect and fastapi": _prefect_pair,
+        "params": _params, "language pipeline": _language_pipeline, "encoder": _encoder, "hub": _hub,
+        "dvc": _repository, "disk": _disk, "memory": _memory, "device": _device}
     return [finding for subject, check in checks.items() for finding in _checked(subject, check, root)]
 
 
@@ -87,6 +88,11 @@ def _python(_: Path) -> Iterator[Finding]:
     wanted = ".".join(map(str, _MIN_PYTHON))
     yield Finding("python", platform.python_version(), sys.version_info < _MIN_PYTHON,
                   f"create the environment with Python {wanted} or later: make env PYTHON=python{wanted}")
+
+
+def _system(_: Path) -> Iterator[Finding]:
+    yield Finding("system", "; ".join([f"{platform.system()} {platform.release()}, {platform.machine()}",
+                                       *differences()]))
 
 
 def _packages(root: Path) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ from typer.main import get_command
 
 ROOT = Path(__file__).resolve().parent.parent
 # Names in the order in which a reader meets them; those of `keycontrast.__all__`, which a test holds them to.
-NAMES = ("Keywords", "Phrases", "Phrase", "keyword_graph", "KeywordGraph", "load_pipeline")
+NAMES = ("Keywords", "Phrases", "Phrase", "keyword_graph", "KeywordGraph", "load_pipeline", "load", "Trained")
 _ROLE = re.compile(r":(?:class|func|meth|mod|attr|exc|data):`~?([^`]+)`")
 _SECTIONS = {"parameters": "Arguments", "attributes": "Attributes", "raises": "Raises", "returns": "Returns",
              "yields": "Yields"}
@@ -128,10 +128,14 @@ def _section(section: Any) -> list[str]:
 
 
 def _markdown(text: str) -> str:
-    """Return a docstring's text with its code and its roles as Markdown has them; sessions of Python fenced."""
+    """Return a docstring's text with its code and its roles as Markdown has them; code and sessions fenced."""
     text = _ROLE.sub(r"`\1`", text).replace("``", "`")
-    parts = []
-    for part in re.split(r"\n\s*\n", text):
-        session = textwrap.dedent(part)
-        parts.append(f"```python\n{session.strip()}\n```" if session.lstrip().startswith(">>> ") else part)
+    parts, code = list[str](), False
+    for part in re.split(r"\n(?:[ \t]*\n)+", text):
+        if part.strip() == ".. code-block:: python":
+            code = True
+            continue
+        fenced = code or part.lstrip().startswith(">>> ")
+        parts.append(f"```python\n{textwrap.dedent(part).strip()}\n```" if fenced else part)
+        code = False
     return "\n\n".join(parts)

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any, TextIO
 
 from pipeline.predict import predictor
@@ -21,7 +22,7 @@ def serve(asked: dict[str, Any], lines: Iterable[str], out: TextIO) -> None:
     """Load a run, and answer each of ``lines``, a list of texts, in turn.
 
     Args:
-        asked: arguments of :func:`pipeline.predict.predictor`.
+        asked: arguments of :func:`pipeline.predict.predictor`, or the folder of an ``exported`` classifier.
         lines: JSON.
         out: takes one line of JSON for the run, and one for each of ``lines``.
     """
@@ -38,6 +39,11 @@ def serve(asked: dict[str, Any], lines: Iterable[str], out: TextIO) -> None:
     made: list[Callable[[Iterable[str]], Iterator[dict[str, Any]]]] = []
 
     def loaded() -> dict[str, Any]:
+        if "exported" in asked:
+            from pipeline.exported_classifier import ExportedClassifier
+
+            made.append(ExportedClassifier(Path(asked["exported"])))
+            return {"track": "CLLD", "classifies": True}
         params = read_params()
         track = track_of_run(params, asked["run"])
         made.append(predictor(params, **asked))

@@ -4,7 +4,9 @@
 # environment has been activated. The command is written into dvc.lock, so that it cannot name the place itself.
 
 program_of() {  # process id: the program as it was called, by a path that holds from here
-    called=$(tr '\0' '\n' 2>/dev/null < "/proc/$1/cmdline" | head -n 1)
+    called=$({ tr '\0' '\n' < "/proc/$1/cmdline" | head -n 1; } 2>/dev/null)
+    # Without /proc, as on macOS. This gives the program alone, and no path if it was found on PATH.
+    [ -n "$called" ] || called=$(ps -o comm= -p "$1" 2>/dev/null)
     case $called in
         /*) echo "$called" ;;
         */*) echo "$(readlink "/proc/$1/cwd")/$called" ;;
@@ -20,7 +22,8 @@ stage=$1
 shift
 # DVC is the parent, or the parent of a shell that waits. One that stands outside any environment has no pandas.
 grandparent=$(sed 's/.*) . \([0-9]*\) .*/\1/' "/proc/$PPID/stat" 2>/dev/null)
-for python in "$(program_of "$PPID")" "$(program_of "$grandparent")" python .venv/bin/python python3; do
+[ -n "$grandparent" ] || grandparent=$(ps -o ppid= -p "$PPID" 2>/dev/null | tr -d ' ')
+for python in "$(program_of "$PPID")" "$(program_of "$grandparent")" python .venv/bin/python .venv/Scripts/python.exe python3; do
     case ${python##*/} in
         python*) has_packages "$python" && exec "$python" -m stages.runtime.tethered "stages.$stage" "$@" ;;
     esac

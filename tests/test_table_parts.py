@@ -97,6 +97,12 @@ def test_a_table_goes_on_in_another_part(tmp_path):
     assert [batch.num_rows for batch in read_batches(many, TEXTS, rows=4)] == [4, 2, 4, 2, 4, 2, 2]
 
 
+def test_one_large_write_is_cut_too(tmp_path):
+    one, many = (written(tmp_path / name, Layout(6), step) for name, step in (("one.parquet", 20), ("many.parquet", 1)))
+    assert [part.rows for part in parts_of(one)] == [part.rows for part in parts_of(many)] == [6, 6, 6, 2]
+    assert read_table(one, TEXTS).equals(read_table(many, TEXTS))
+
+
 def test_others_read_a_folder_as_a_file(tmp_path):
     one, many = written(tmp_path / "one.parquet"), written(tmp_path / "many.parquet", Layout(6))
     assert pd.read_parquet(many).equals(pd.read_parquet(one))

@@ -34,7 +34,7 @@ READ_BY = {
     "models.clld.encoder": {"train_clld@own"}, "train_clld.distance.source": {"train_clld@own"},
     **{f"train_hcl.{name}.source": {f"train_hcl@{name}"} for name in PRETRAINED}}
 # Texts of any kind that name none: names of rows, columns, methods, encodings; words; addresses; what is filled in.
-NAMES_NO_FILE = {
+NAMES_NO_FILE = {"artifacts.url", "cluster.scheduler_file", 
     "recipe", "runtime.rendezvous.endpoint", "cluster.address",
     *(f"datasets.{part}{name}" for part in ("files.", "splits.") for name in ("name", "layout", "columns", "encoding")),
     *(f"datasets.{name}" for name in ("layout", "columns", "ingest", "encoding", "language", "turn_mark", "watched")),

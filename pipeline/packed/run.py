@@ -227,11 +227,13 @@ def launcher(stages: Sequence[str]) -> Callable[[Job], Process]:
     The server never touches the device, so that each job begins as a new process would, some seconds sooner.
     """
     from stages.runtime.guard import ORCHESTRATOR
+    from stages.runtime.systems import start_method
 
     # Who is named so takes the stages with it when it is killed.
     os.environ |= {ORCHESTRATOR: str(os.getpid()), "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([module_of(stage) for stage in stages])
+    context: Any = multiprocessing.get_context(start_method())
+    if start_method() == "forkserver":
+        context.set_forkserver_preload([module_of(stage) for stage in stages])
 
     def launch(job: Job) -> Process:
         process = context.Process(target=run_job, args=(job.stage, job.key, job.log), name=job.name)

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from pipeline.running.lockfile import LOCK, UnreadableLock, keep_lock_by_stages, read_lock
 from stages.runtime.errors import InputError, nearest
 from stages.runtime.guard import alive as runs
+from stages.runtime.systems import state
 
 _TRAIN = "train_"
 
@@ -177,6 +178,7 @@ def _ordered(graph: Any) -> list[Any]:
 def _restored(repo: Any, graph: Any, dag: Dag) -> list[str]:
     """Restore what the run cache has of ``dag``; return the stages that it had."""
     from dvc.exceptions import DvcException
+    from dvc_data.hashfile.hash_info import HashInfo
 
     names = {node.name for node in dag.nodes}
     back = []
@@ -184,7 +186,13 @@ def _restored(repo: Any, graph: Any, dag: Dag) -> list[str]:
         if _address(stage) not in names or not all(dep.exists for dep in stage.deps) or not stage.changed():
             continue
         try:
-            repo.stage_cache.restore(stage)
+            try:
+                repo.stage_cache.restore(stage)
+            except (NotADirectoryError, IsADirectoryError, FileExistsError):  # a table in parts was a file, or will be
+                stage.remove_outs(ignore_remove=True)
+                for out in stage.outs:
+                    out.hash_info = HashInfo()  # else DVC, which has noted new deps, takes what was there for theirs
+                repo.stage_cache.restore(stage)
         except DvcException:  # not there, or something stands in the way that running the stage will name
             continue
         stage.save()
@@ -297,10 +305,7 @@ def _live_entries(held: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
 
 
 def _is_dvc(pid: int) -> bool:
-    try:
-        return b"dvc" in Path(f"/proc/{pid}/cmdline").read_bytes() or pid == os.getpid()
-    except OSError:
-        return False
+    return pid == os.getpid() or ((found := state(pid)) is not None and "dvc" in found.command)
 
 
 def _node(repo: Any, stage: Any, successors: Iterable[Any]) -> StageNode:

@@ -14,6 +14,8 @@ from typing import Any
 
 from stages.runtime.errors import unwritten
 from stages.runtime.guard import ORCHESTRATOR, die_with
+from stages.runtime.log import logger
+from stages.runtime.systems import differences, forks_stages
 
 if __name__ == "__main__":  # before DVC is imported, which takes a second
     die_with([int(pid) for pid in [os.environ.get(ORCHESTRATOR)] if pid])
@@ -50,7 +52,7 @@ def main() -> None:
     """Answer requests until there are no more, or the command that started this process ends."""
     cache_parsed_params()
     keep_lock_by_stages()
-    _run_stages_in(StageHost())
+    host_stages()
     requests, answers, environment = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w"), dict(os.environ)
     _redirect(Path(os.devnull), 0)
     for line in requests:
@@ -60,6 +62,14 @@ def main() -> None:
         os.environ.update(environment | request["environment"])
         answers.write(json.dumps(_reproduced(request["stage"], request["force"])) + "\n")
         answers.flush()
+
+
+def host_stages() -> None:
+    """Have stages run in forks of a host where the system has such; elsewhere leave them to DVC."""
+    if forks_stages():
+        _run_stages_in(StageHost())
+    else:
+        logger("running").info("stages are started one by one, as a bare dvc repro does: %s", "; ".join(differences()))
 
 
 def _run_stages_in(host: StageHost) -> None:

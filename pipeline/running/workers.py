@@ -1,7 +1,6 @@
 """Stage instances in lasting DVC processes: how one runs, and how its end is told."""
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -14,6 +13,7 @@ from typing import Any, Literal
 
 from pipeline.running.environment import LOGS, child_environment
 from stages.runtime.errors import unwritten
+from stages.runtime.systems import end_group
 
 _MESSAGE_LINES = 12
 _BY_SIGNAL = 128  # a shell adds the number of the signal to this
@@ -76,7 +76,7 @@ class Workers(AbstractContextManager["Workers"]):
         devices = {"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {}
         answer = _ask(worker, {"stage": name, "force": force, "log": str(log), "environment": devices})
         if answer is None:
-            _signal_group(worker, signal.SIGKILL)  # what it had started may not have noticed yet
+            end_group(worker, at_once=True)  # what it had started may not have noticed yet
             raise StageCrash(f"the DVC process that ran it ended before it did. The last that was said:\n{_tail(log)}")
         with self._guard:
             self._idle.append(worker)
@@ -91,12 +91,12 @@ class Workers(AbstractContextManager["Workers"]):
             self.stopped = True
             workers = list(self._all)
         for worker in workers:
-            _signal_group(worker, signal.SIGTERM)
+            end_group(worker, at_once=False)
         for worker in workers:
             with suppress(subprocess.TimeoutExpired):
                 worker.wait(_KILL_SECONDS)
             # A stage may not heed SIGTERM; the group is ended as a whole.
-            _signal_group(worker, signal.SIGKILL)
+            end_group(worker, at_once=True)
             worker.wait()
 
     def _taken(self) -> "subprocess.Popen[str]":
@@ -166,8 +166,3 @@ def _killed_by(error: str) -> str:
 def _tail(log: Path) -> str:
     lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     return "\n".join(lines[-_MESSAGE_LINES:]) or "no message"
-
-
-def _signal_group(process: "subprocess.Popen[str]", number: int) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, number)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from stages.runtime import systems
+
 _GIB = 2**30
 
 
@@ -35,12 +37,11 @@ def this_machine(device: str) -> Machine:
     Args:
         device: ``runtime.device`` of the params; under ``cpu`` no device is looked for.
     """
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    memory = systems.memory()
     limit = Path("/sys/fs/cgroup/memory.max")
     if limit.exists() and limit.read_text().strip() != "max":
         memory = min(memory, int(limit.read_text()))
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return Machine(cores, round(memory / _GIB, 1), _gpu_gib() if visible_gpus(device) else 0.0)
+    return Machine(systems.cores(), round(memory / _GIB, 1), _gpu_gib() if visible_gpus(device) else 0.0)
 
 
 def _gpu_gib() -> float:

@@ -58,8 +58,16 @@ class TableWriter:
         table = as_table(self._schema, rows)
         if not table.num_rows:
             return
-        if self._layout.part_rows is not None and self._held >= self._layout.part_rows:
-            self.next_part()
+        start, most = 0, self._layout.part_rows or table.num_rows
+        while start < table.num_rows:
+            if self._layout.part_rows is not None and self._held >= most:
+                self.next_part()
+            rest = table.slice(start, most - self._held if self._layout.part_rows is not None else most)
+            self._append(rest)
+            start += rest.num_rows
+
+    def _append(self, table: pa.Table) -> None:
+        """Add rows to the part that is written."""
         first, last = (tuple(table[name][place].as_py() for name in self._schema.key)
                        for place in (0, table.num_rows - 1))
         self._follow(first, last)

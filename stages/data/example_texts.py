@@ -29,6 +29,12 @@ def read_examples(path: Path) -> pa.Table:
     return read_table(path, examples_schema(path))
 
 
+def read_roles(path: Path) -> pa.Table:
+    """Read the splits and the ids of the texts of ``examples.parquet``, and nothing else of it; as read_examples."""
+    schema = examples_schema(path)
+    return read_table(path, schema, [name for name in ("split", "text_id", *_ROLES) if name in schema.arrow().names])
+
+
 def examples_schema(path: Path) -> TableSchema:
     """Return which schema the file follows: ``examples``, ``labelled_examples`` or ``plain_examples``.
 

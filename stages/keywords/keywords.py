@@ -12,7 +12,7 @@ from stages.artifacts.parts import Layout
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, read_batches, read_metadata, write_json
 from stages.artifacts.writing import table_writer
-from stages.data.example_texts import TextIds, all_text_ids, read_examples, training_text_ids
+from stages.data.example_texts import TextIds, all_text_ids, read_roles, training_text_ids
 from stages.data.schemas.tokens import TOKENS
 from stages.keywords.choice import STALE, TOKEN_COLUMNS, beside, choose_keywords, ranking_columns
 from stages.keywords.schemas.keywords import KEYWORDS
@@ -100,7 +100,7 @@ def _work(process: StageProcess) -> None:
     params, paths = process.params, DatasetPaths(process.instance)
     chosen: Any = Values({**params.keywords, "method": params.keyword_datasets[process.instance].method})
     source, ranking = paths.table("tokens"), paths.table(chosen.method)
-    examples = read_examples(paths.table("examples"))
+    examples = read_roles(paths.table("examples"))
     provenance = Provenance(process.name, process.params_hash)
     with table_writer(paths.table("keywords"), KEYWORDS, provenance, Layout.of(params)) as writer:
         tally = choose_all(

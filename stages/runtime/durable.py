@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 from typing import IO, Any
 
+from stages.runtime.systems import open_to_flush
+
 
 def flush(file: IO[Any]) -> None:
     """Wait until the disk has what was written into an open file."""
@@ -13,7 +15,7 @@ def flush(file: IO[Any]) -> None:
 
 def flush_file(path: Path) -> None:
     """Likewise for a file that is closed."""
-    handle = os.open(path, os.O_RDONLY)
+    handle = os.open(path, open_to_flush())
     try:
         os.fsync(handle)
     finally:

@@ -15,6 +15,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from stages.runtime.errors import InputError
+from stages.runtime.systems import parent_changes
 from stages.runtime.tethered import end_all
 
 ORCHESTRATOR = "KEYCONTRAST_ORCHESTRATOR"
@@ -37,7 +38,7 @@ def _watch(pid: int) -> Callable[[], bool]:
     creator = multiprocessing.parent_process()
     if creator is not None and creator.pid == pid:
         return creator.is_alive
-    if pid == os.getppid():
+    if pid == os.getppid() and parent_changes():
         return lambda: os.getppid() == pid
     import psutil
 
@@ -83,7 +84,7 @@ def watched_ancestors() -> list[int]:
 
 def _program(command: Sequence[str]) -> str:
     """Return the name of the program that ``command`` runs, behind Python if that runs it."""
-    names = [Path(part).name for part in command if part]
+    names = [Path(part).name.removesuffix(".exe") for part in command if part]
     if names and names[0].lower().startswith("python"):
         if names[1:3] == ["-m", "pipeline"]:
             return "keycontrast"

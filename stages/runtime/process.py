@@ -3,7 +3,6 @@
 import argparse
 import json
 import logging
-import resource
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from stages.runtime.errors import InputError, unwritten
 from stages.runtime.guard import die_with, exclusive, watched_ancestors
 from stages.runtime.log import configure, logger
 from stages.runtime.settings import Params, computed_values, read_params, stage_hash, stage_params
+from stages.runtime.systems import usage
 
 # Neither is an artifact: both may be deleted at any time, at the cost of repeated work.
 SCRATCH = Path(".keycontrast") / "scratch"
@@ -152,9 +152,8 @@ def _scratch(stage: str, key: str) -> Iterator[Path]:
 
 
 def _record(process: StageProcess, seconds: float) -> None:
-    usage, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    record = {"seconds": round(seconds, 3), "cpu_seconds": round(usage.ru_utime + usage.ru_stime
-                                                                + children.ru_utime + children.ru_stime, 3),
-              "peak_memory_mib": max(usage.ru_maxrss, children.ru_maxrss) // 1024, **process.measured}
+    used = usage()
+    record = {"seconds": round(seconds, 3), "cpu_seconds": round(used.cpu_seconds, 3),
+              "peak_memory_mib": used.peak_memory_mib, **process.measured}
     RECORDS.mkdir(parents=True, exist_ok=True)
     (RECORDS / f"{process.stage}@{process.instance or 'all'}.json").write_text(json.dumps(record) + "\n")

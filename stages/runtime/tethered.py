@@ -1,7 +1,7 @@
 """Run a module tied to the DVC that started it: ``python -m stages.runtime.tethered MODULE [ARGUMENT...]``.
 
 ``SIGKILL`` of a command leaves its children alive, and a stage takes seconds to import torch before its own guard
-stands. Nothing but the standard library is imported here.
+stands. Nothing but the standard library is imported here, where there is ``/proc``.
 """
 
 import ctypes
@@ -11,8 +11,9 @@ import signal
 import sys
 import threading
 import time
-from contextlib import suppress
 from pathlib import Path
+
+from stages.runtime.systems import below, kill, state
 
 _POLL_SECONDS = 0.25
 _PARENT_DEATH = 1  # PR_SET_PDEATHSIG
@@ -28,51 +29,28 @@ def end_with_parent(parent: int) -> None:
 
 
 def end_with_dvc() -> None:
-    """Start a thread that ends this process with the DVC above it, also behind shells; without ``/proc``, none."""
+    """Start a thread that ends this process with the DVC above it, also behind shells."""
     watched, pid = {}, os.getppid()
-    while (state := _state(pid)) is not None:
-        program, parent, began = state
-        watched[pid] = began
-        if "dvc" in program:
+    while (found := state(pid)) is not None:
+        watched[pid] = found.began
+        if "dvc" in found.command:
             threading.Thread(target=_end_after, args=(watched,), name="tether", daemon=True).start()
             return
-        if Path(program.split("\0")[0]).name not in _SHELLS:
+        if Path(found.command.split("\0")[0]).name.removesuffix(".exe") not in _SHELLS:
             return
-        pid = parent
+        pid = found.parent
 
 
 def _end_after(watched: dict[int, str]) -> None:
-    while all((state := _state(pid)) is not None and state[2] == began for pid, began in watched.items()):
+    while all((found := state(pid)) is not None and found.began == began for pid, began in watched.items()):
         time.sleep(_POLL_SECONDS)
     end_all()
 
 
 def end_all() -> None:
-    """End this process and, where ``/proc`` tells of them, all that it has started, which may still import."""
-    for pid in [*_below(os.getpid()), os.getpid()]:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-
-
-def _below(pid: int) -> list[int]:
-    """Return the processes that ``pid`` has started, and those that they have."""
-    parents = {int(entry.name): state[1] for entry in Path("/proc").glob("[0-9]*")
-               if (state := _state(int(entry.name))) is not None}
-    found, above = list[int](), {pid}
-    while above:
-        above = {child for child, parent in parents.items() if parent in above}
-        found += above
-    return found
-
-
-def _state(pid: int) -> tuple[str, int, str] | None:
-    """Return command line, parent and time of start of a process; None if it is gone, or a zombie."""
-    try:
-        line = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (OSError, ValueError):
-        return None
-    return None if fields[0] in ("Z", "X") else (line, int(fields[1]), fields[19])
+    """End this process and, where the system tells of them, all that it has started, which may still import."""
+    for pid in [*below(os.getpid()), os.getpid()]:
+        kill(pid)
 
 
 if __name__ == "__main__":
