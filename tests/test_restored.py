@@ -24,7 +24,7 @@ def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     dvc("init", "--no-scm", "-q")
     Path("work.py").write_text(WORK)
-    Path("dvc.yaml").write_text(f"stages:\n  made:\n    cmd: '{sys.executable} work.py'\n    deps: [work.py]\n"
+    Path("dvc.yaml").write_text(f"stages:\n  made:\n    cmd: '\"{sys.executable}\" work.py'\n    deps: [work.py]\n"
                                 "    params: [parts]\n    outs: [table]\n")
 
 
