@@ -130,7 +130,8 @@ def sections(rows: list[dict[str, Any]], workers: int, memory_gib: float) -> lis
     joins = [row for row in rows if "clusters" in row]
     return [*found, Section(
         "The join behind the clusters, and Dask DataFrame", "the tables of the corpora above (`python -m "
-        "benchmarks.joins corpora/10000000`), both on all cores of this machine", "the same clusters, rows and negatives", [],
+        "benchmarks.joins corpora/10000000`), both on all cores of this machine", "the same clusters, rows and "
+        "negatives", [],
         ["On N machines Dask DataFrame is at most N times as fast as here: below as many machines as the quotient of "
          "the times, DuckDB on one is faster."], joins)] if joins else found
 
