@@ -126,7 +126,8 @@ def sections(rows: list[dict[str, Any]], workers: int, memory_gib: float) -> lis
         ["MiB is the peak of the stage's process above what it held before it began; its workers hold half a GiB each. "
          "The last two columns multiply the time by ten, and follow the memory of the last two sizes.",
          "Annotate and textrank do not grow; ingest, keywords, clusters and graph hold some bytes per text or node.",
-         "Other work ran beside, so times are those of this machine at its busiest."], table)]
+         "Written by `--write` from the rows that `--json` keeps, measured at several times; other work may have run "
+         "beside some of them."], table)]
     joins = [row for row in rows if "clusters" in row]
     return [*found, Section(
         "The join behind the clusters, and Dask DataFrame", "the tables of the corpora above (`python -m "
