@@ -73,7 +73,7 @@ def export_data_set(params: Params, folder: Path, dataset: str | None, licence: 
         (unfinished / "README.md").write_text(card(params, paths, rows, licence), encoding="utf-8")
     counts = ", ".join(f"{name} {count:,}" for name, count in rows.items())
     console.print(Text(printable(f"{folder}: {paths.name}, items: {counts}\nRead it by "
-                                 f"datasets.load_dataset({str(folder)!r}).")), soft_wrap=True)
+                                 f"datasets.load_dataset({str(folder)!r}).", keep="\n")), soft_wrap=True)
 
 
 def _write(paths: DatasetPaths, split: str, file: Path) -> int:

@@ -51,7 +51,7 @@ def test_pairs_come_with_their_texts_and_a_card(project):
     assert card.data.license == "cc-by-4.0" and card.data.language == "en" and card.data.size_categories == "n<1K"
     assert [one["split"] for one in card.data.configs[0]["data_files"]] == ["train", "validation", "test"]
     assert "42 rows were read and 40 taken." in card.text and "same text" in card.text and "pairs.jsonl" in card.text
-    assert done.stdout.startswith("out: pairs, items: train")
+    assert done.stdout.startswith("out: pairs, items: train") and done.stdout.count("\n") == 2
 
 
 def test_labelled_texts_come_with_their_classes_and_the_same_bytes(project):
