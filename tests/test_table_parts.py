@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from moto.server import ThreadedMotoServer
+import s3_server
 from rich.console import Console
 from test_annotate import saved_pipeline
 from wheel import wheel_site
@@ -48,23 +48,11 @@ STRINGS = [f"{WORDS[number % len(WORDS)]} Dogs {number}" for number in range(20)
 
 @pytest.fixture(scope="module")
 def bucket():
-    """A bucket of a real S3 server in this process."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    given = {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s",
-             "AWS_DEFAULT_REGION": "us-east-1"}
-    before = {name: os.environ.get(name) for name in given}
-    os.environ.update(given)
-    try:
-        import boto3
-
-        boto3.client("s3").create_bucket(Bucket="texts")
-        yield "s3://texts"
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
-        server.stop()
+    """A bucket of a real S3 server in this process, whose address and credentials the environment says."""
+    with s3_server.s3_server() as address, pytest.MonkeyPatch.context() as patch:
+        for name, value in {"AWS_ENDPOINT_URL": address, **s3_server.CREDENTIALS}.items():
+            patch.setenv(name, value)
+        yield f"s3://{s3_server.BUCKET}"
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +149,7 @@ def test_inspection_sql_and_joins_read_parts(tmp_path, bucket, url):
     many = written(tmp_path / "artifacts/toy/texts.parquet", Layout(6, url and f"{bucket}/shown"))
     lines = shown(many).splitlines()
     assert "20 rows, 3 columns" in lines[1] and "in 4 parts" in lines[1]
-    assert ("s3://texts/shown" in lines[1]) == bool(url)
+    assert ("s3://store/shown" in lines[1]) == bool(url)
     assert [line for line in lines[2:]] == [line for line in shown(one).splitlines()[2:]]
     files = sql.catalog(tmp_path / "artifacts")
     assert files.names() == ["one.texts", "toy.texts"]
@@ -208,8 +196,8 @@ def test_what_cannot_be_reached_is_named(tmp_path, bucket):
     import boto3
 
     client = boto3.client("s3")
-    client.delete_object(Bucket="texts", Key=f"gone/{parts_of(path)[1].sha256}.parquet")
-    with pytest.raises(InputError, match=r"s3://texts/gone/[0-9a-f]{64}.parquet: not there any more"):
+    client.delete_object(Bucket=s3_server.BUCKET, Key=f"gone/{parts_of(path)[1].sha256}.parquet")
+    with pytest.raises(InputError, match=r"s3://store/gone/[0-9a-f]{64}.parquet: not there any more"):
         read_table(path)
     for url, message in (("s3://nobucket/x", "s3://nobucket/x cannot be used"),
                          ("gs://bucket/x", r"gs:// cannot be read here .*pip install 'gcsfs'"),
