@@ -44,7 +44,7 @@ _MEANING = {"example_id": "number of the item; stable for the same files and par
             "target": "the output", "negative": "a text that is no output; null where there is none",
             "references": "all outputs, the target first", "text": "the text", "label": "its class"}
 _TASKS = {"labelled": ["text-classification"], "texts": [], "stories": ["text-generation"],
-          "dialogues": ["text-generation"]}
+          "dialogue": ["text-generation"]}
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"),
           (10_000_000, "1M<n<10M"))
 

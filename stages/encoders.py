@@ -14,6 +14,7 @@
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -262,6 +263,54 @@ def embed_rows(encoder: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase",
     return vectors.float().cpu().numpy()
 
 
+@dataclass(frozen=True)
+class CarriedEncoder:
+    """An encoder on its way to workers of a cluster.
+
+    Attributes:
+        source: ``encoder.source``, or another param that names an encoder likewise.
+        folder: what a folder of this machine holds; None for an encoder that is installed there, or comes from a hub.
+        sha256: of the weights that it must have.
+        runtime: plain values of the block of that name.
+    """
+
+    source: str
+    folder: CarriedFolder | None
+    sha256: str | None
+    runtime: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, source: str, runtime: Mapping[str, Any]) -> "CarriedEncoder":
+        """Return the encoder that ``source`` names here, to be used as ``runtime`` says."""
+        folder = folder_of(source)
+        return cls(source, CarriedFolder.of(folder) if folder else None, resolve_encoder(source).description["sha256"],
+                   dict(runtime))
+
+    def load(self) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
+        """Return encoder and tokenizer in a worker, which is seeded as the stages are.
+
+        Raises:
+            InputError: the worker's encoder is another one.
+        """
+        from models.encoders import load_encoder
+        from stages.runtime.seeds import seed_everything
+
+        with self.folder.unpacked() if self.folder else nullcontext() as folder:
+            resolved, asked = resolve_encoder(f"path:{folder}" if folder else self.source), Values(self.runtime)
+            same_weights(self.source, resolved.description["sha256"], self.sha256)
+            seed_everything(0, asked.threads, asked.deterministic, asked.tf32)
+            encoder, tokenizer = load_encoder(resolved.location, pretrained=resolved.pretrained)
+        assert tokenizer is not None  # a location always has one
+        return encoder, tokenizer
+
+
+def same_weights(source: str, found: str | None, wanted: str | None) -> None:
+    """Refuse an encoder of a worker that has other weights than that of the process which asks."""
+    if found != wanted:
+        raise InputError(f"encoder.source: a worker's {source} has other weights (sha256 {found}) than here "
+                         f"({wanted}). Bring the same to every machine of the cluster.")
+
+
 def embedding_elsewhere(source: str, pooling: Literal["mean", "cls"], runtime: Mapping[str, Any], cluster: Cluster,
                         what: str) -> Elsewhere:
     """Return what embeds texts on ``cluster``, as :func:`embed_texts` takes it.
@@ -273,40 +322,21 @@ def embedding_elsewhere(source: str, pooling: Literal["mean", "cls"], runtime: M
         cluster: whose workers embed.
         what: name shown by the bar.
     """
-    folder = folder_of(source)
-    given = (CarriedFolder.of(folder) if folder else source, resolve_encoder(source).description["sha256"], pooling,
-             dict(runtime))
-    return lambda chunks: map_chunks(_embedder, given, chunks, 1, what, cluster=cluster, unit="chunk",
-                                     gpu=runtime["device"] != "cpu")
+    return lambda chunks: map_chunks(_embedder, (CarriedEncoder.of(source, runtime), pooling), chunks, 1, what,
+                                     cluster=cluster, unit="chunk", gpu=runtime["device"] != "cpu")
 
 
-def _embedder(source: str | CarriedFolder, sha256: str | None, pooling: Literal["mean", "cls"],
-              runtime: Mapping[str, Any]) -> Callable[[tuple[list[str], int]], np.ndarray]:
-    """Return what embeds a chunk in a worker of a cluster.
-
-    Raises:
-        InputError: the worker's encoder is another one.
-    """
-    if isinstance(source, CarriedFolder):
-        with source.unpacked() as folder:
-            return _embedder(f"path:{folder}", sha256, pooling, runtime)
+def _embedder(carried: CarriedEncoder,
+              pooling: Literal["mean", "cls"]) -> Callable[[tuple[list[str], int]], np.ndarray]:
+    """Return what embeds a chunk in a worker of a cluster."""
     from torch import nn
 
-    from models.encoders import load_encoder
     from stages.runtime.precision import computing
-    from stages.runtime.seeds import seed_everything
 
-    resolved, asked = resolve_encoder(source), Values(runtime)
-    if resolved.description["sha256"] != sha256:
-        raise InputError(f"encoder.source: a worker's {source} has other weights (sha256 "
-                         f"{resolved.description['sha256']}) than here ({sha256}). Bring the same to every machine of "
-                         f"the cluster.")
-    seed_everything(0, asked.threads, asked.deterministic, asked.tf32)
-    encoder, tokenizer = load_encoder(resolved.location, pretrained=resolved.pretrained)
-    assert tokenizer is not None  # a location always has one
+    encoder, tokenizer = carried.load()
 
     def work(chunk: tuple[list[str], int]) -> np.ndarray:
-        with computing(asked) as device:
+        with computing(Values(carried.runtime)) as device:
             nn.Module.to(encoder, device)
             return embed_rows(encoder, tokenizer, *chunk, pooling)
 

@@ -1,13 +1,19 @@
 """Chunks over a Dask cluster: the same results in the same order, and clear words when it cannot be used."""
 
 import importlib.util
+import json
 import os
 import pickle
 import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from distributed import Client, Future, LocalCluster
@@ -21,6 +27,7 @@ from stages.runtime.chunk_store import ChunkStore
 from stages.runtime.cluster_map import Cluster, code_fingerprint, maker_name, work
 from stages.runtime.errors import InputError
 from stages.runtime.pool import map_chunks
+from stages.runtime.settings import read_params
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +141,37 @@ def test_nobody_at_the_address():
         list(map_chunks(adder, (1,), [1], 1, "test", cluster=Cluster("nowhere", connect_timeout=0.5)))
 
 
+@pytest.mark.parametrize("asks", ["how many may be under way", "for a result"])
+def test_a_scheduler_that_dies_while_it_is_asked(tmp_path, asks):
+    """Whatever the client was about when the connection went, the message is the same."""
+    file, begun = tmp_path / "scheduler.json", []
+
+    def begin(*words):
+        begun.append(subprocess.Popen([sys.executable, "-m", *words, "--scheduler-file", str(file)],
+                                      cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                      env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}))
+        return begun[-1]
+
+    scheduler = begin("distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
+    while not file.exists():
+        time.sleep(0.05)
+    begin("distributed.cli.dask_worker", "--nthreads", "1", "--no-dashboard", "--no-nanny")
+    try:
+        with (pytest.raises(InputError, match="the connection to the scheduler at that .* was lost. Start it again"),
+              cluster_map.cluster_jobs(counted, ("/dev/null",), "test",
+                                       Cluster(scheduler_file=str(file), connect_timeout=10)) as (submit, width)):
+            assert submit(1).result()[0] == 2 and width() == 2
+            scheduler.kill()
+            scheduler.wait()
+            if asks == "for a result":
+                submit(2).result()
+            width()
+    finally:
+        for process in reversed(begun):
+            process.kill()
+            process.wait()
+
+
 def test_a_cluster_without_workers():
     with (LocalCluster(n_workers=0, processes=False, dashboard_address=None) as found,
           pytest.raises(InputError, match=r"has no workers after 0.5 seconds. Start some with `dask worker inproc://")):
@@ -208,6 +246,40 @@ def test_embeddings_are_the_same_as_at_home(cluster, tmp_path, caplog):
     assert [items for items, _ in here] == [items for items, _ in there] and len(here) == 3
     assert all(one.tobytes() == other.tobytes() for (_, one), (_, other) in zip(here, there, strict=True))
     assert "vectors: no worker of the cluster" in caplog.text and "--resources GPU=1" in caplog.text
+
+
+@pytest.mark.parametrize("idf", [False, True])
+def test_bertscore_is_the_same_as_at_home(cluster, tmp_path, monkeypatch, idf):
+    """As an evaluation has it from its params; blocks of two items, systems together."""
+    import tiny_bert
+
+    from stages.metrics import bertscore
+    from stages.tracks.evaluation.similarity import similarity_of
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(bertscore, "_ITEMS", 2)
+    source = f"path:{tiny_bert.save_encoder(tmp_path / 'tiny')}"
+    targets = ["dog eat", "cat run fast", "lose weight " * 9, "why", ""]
+    systems = {"run": targets[1:] + ["dog"], "floor": ["dog cat"] * 5}
+    items = pd.DataFrame({"split": "test", "source": targets, "references": [[text] for text in targets],
+                          "negatives": [[] for _ in targets], "keyword": None})
+    predictions = pd.DataFrame({"prediction": systems["run"]})
+
+    def scores(address, **asked):
+        Path("params.yaml").write_text(json.dumps({
+            "recipe": "t", "datasets": {"toy": {"source": "x"}}, "cluster": {"address": address},
+            "encoder": {"source": source}, "runtime": {"device": "cpu"},
+            "evaluation": {"bertscore": {"encoder": source, "idf": idf, **asked}}}))
+        scorer = similarity_of(read_params(), predictions, items, "cpu").scorer
+        if address:     # nothing of it is worked on here
+            monkeypatch.setattr(scorer, "_pieces", None)
+        return scorer.score(systems, [[text, "cat"] for text in targets])
+
+    here, there = scores(None), scores(cluster.address)
+    assert list(here) == list(there) == ["run", "floor"] and here["run"].f1.shape == (5,)
+    assert all(getattr(here[name], part).tobytes() == getattr(there[name], part).tobytes()
+               for name in here for part in ("precision", "recall", "f1"))
+    assert not np.array_equal(here["run"].f1, scores(cluster.address, layer=0)["run"].f1)
 
 
 def test_work_for_a_gpu_goes_to_the_workers_that_have_one(tmp_path, monkeypatch):

@@ -8,8 +8,10 @@ import yaml
 from huggingface_hub import DatasetCard
 from typer.testing import CliRunner
 
+from pipeline import dataset_export
 from pipeline.cli import app
 from stages.data import ingest
+from stages.data.layouts.registry import LAYOUTS
 from stages.runtime.errors import InputError
 
 PAIRS = [{"source": f"The {n} dogs bark | loudly", "target": f"{n} dogs are loud", "negative": f"{n} cats sleep"}
@@ -64,6 +66,11 @@ def test_labelled_texts_come_with_their_classes_and_the_same_bytes(project):
         assert file.read_bytes() == (project / "two" / file.name).read_bytes()
     text = (project / "one" / "README.md").read_text()
     assert "text-classification" in text and "No licence is stated" in text
+
+
+def test_every_task_is_that_of_a_structure():
+    """A name that no layout has would leave its data sets with the tasks of pairs."""
+    assert {layout.structure for layout in LAYOUTS.values()} >= set(dataset_export._TASKS)
 
 
 def test_what_cannot_be_written_is_said(project):

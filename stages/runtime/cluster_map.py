@@ -79,27 +79,35 @@ def cluster_jobs(make: Callable[..., Callable[[Any], Any]], arguments: tuple[Any
     if importlib.util.find_spec("distributed") is None:
         raise InputError("cluster.address needs Dask, which is not installed: pip install 'keycontrast[cluster]', "
                          "or set cluster.address to null to use processes of this machine.")
-    from distributed.client import FutureCancelledError
+    from distributed.client import ClosedClientError, FutureCancelledError
+    from distributed.comm.core import CommClosedError
     from distributed.scheduler import KilledWorker
 
     maker = maker_name(make)
     packed = pickle.dumps((maker, arguments))
     key = hashlib.sha256(packed).hexdigest()
     client, address = _client(cluster), cluster.place
-    resources = {GPU: 1} if gpu and _workers_with_gpu(client, what, address) else None
+    lost = InputError(f"{what}: the connection to the scheduler at {address} was lost. Start it again; finished chunks "
+                      f"are not worked on twice.")
+
+    def width() -> int:
+        try:
+            return 2 * max(1, len(client.nthreads()))
+        except OSError as error:  # nobody answers any more; an OSError of a chunk is another matter
+            raise lost from error
+
     try:
+        resources = {GPU: 1} if gpu and _workers_with_gpu(client, what, address) else None
         # A result of its own, and not part of every job: it goes to each worker once, from one to the next, and is
         # made anew if the worker that held it is lost, which data that were scattered are not.
         held = client.submit(bytes, packed, pure=False)
         yield (lambda chunk: client.submit(work, key, held, code_fingerprint(), chunk, pure=False,
-                                           resources=resources),
-               lambda: 2 * max(1, len(client.nthreads())))
+                                           resources=resources), width)
     except KilledWorker as error:
         raise InputError(f"{what}: workers at {address} died again and again over one chunk, most often for want of "
                          f"memory. Give them more, or lower the number of texts per chunk.") from error
-    except (FutureCancelledError, CancelledError) as error:
-        raise InputError(f"{what}: the connection to the scheduler at {address} was lost. Start it again; finished "
-                         f"chunks are not worked on twice.") from error
+    except (FutureCancelledError, CancelledError, CommClosedError, ClosedClientError) as error:
+        raise lost from error
     except RuntimeError as error:
         if "deserialization" not in str(error):
             raise

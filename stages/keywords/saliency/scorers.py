@@ -14,7 +14,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreT
 from models.attribution import SaliencyBatch, from_characters, from_encoding, siamese_saliency, word_saliency
 from models.encoders import load_encoder
 from models.pair_classifier import encode_pairs
-from stages.encoders import encode_texts, folder_of, resolve_encoder
+from stages.encoders import encode_texts, folder_of, resolve_encoder, same_weights
 from stages.runtime.carried import CarriedFolder
 from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import sha256_of
@@ -198,10 +198,7 @@ class CarriedScorer:
             siamese = self.values["method"] == "siamese" and self.network is not None
             scorer = load_scorer(self.values, folder, f"path:{folder}" if siamese else self.source, device)
         (described,) = scorer.models.values()
-        if described["sha256"] != self.sha256:
-            raise InputError(f"encoder.source: a worker's {self.source} has other weights (sha256 "
-                             f"{described['sha256']}) than here ({self.sha256}). Bring the same to every machine "
-                             f"of the cluster.")
+        same_weights(self.source, described["sha256"], self.sha256)
         return scorer
 
 
