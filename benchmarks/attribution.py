@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import AutoTokenizer, BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
@@ -93,7 +94,7 @@ def _paths(network: Network, pairs: Pairs, repeats: int) -> Section:
 # --- ours ---
 
 
-def batches(network: Network, pairs: Pairs) -> Iterator[tuple[list[int], BatchEncoding]]:
+def batches(network: Network, pairs: Pairs) -> Iterator[tuple[np.ndarray, BatchEncoding]]:
     """Yield the pairs' places and encodings as the stage cuts them: by length, ``BATCH`` at a time."""
     sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
     lengths = [len(ids) for ids in network.tokenizer(sources, targets)["input_ids"]]

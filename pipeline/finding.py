@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from stages.artifacts.paths import DatasetPaths
@@ -138,6 +137,7 @@ def ranking_of(params: Params, paths: DatasetPaths, idf: "InverseFrequency", dev
 
 
 def _attribution(params: Params, paths: DatasetPaths, device: str) -> Ranks:
+    from stages.artifacts.mapped import MappedTable
     from stages.keywords.attribution import run
     from stages.keywords.saliency.scorers import load_scorer
 
@@ -146,7 +146,8 @@ def _attribution(params: Params, paths: DatasetPaths, device: str) -> Ranks:
     def ranks(texts: pa.Table, tokens: pa.Table) -> pa.Table:
         # rows of a forward pass are filled with repeats: no more of them than there are texts
         scorer.size = min(size, texts.num_rows)
-        found = run(_alone(texts), texts.to_pandas(), tokens, scorer, ["xx"])
+        found = run(_alone(texts), MappedTable.of_table("texts", texts), MappedTable.of_table("tokens", tokens), scorer,
+                    ["xx"])
         return pa.concat_tables([block.table for block in found])
 
     scorer = load_scorer(values, paths.pair_classifier, params.encoder.source, device)
@@ -184,7 +185,7 @@ def _tags(params: Params, paths: DatasetPaths, device: str) -> Marker:
     return marks
 
 
-def _alone(texts: pa.Table) -> pd.DataFrame:
+def _alone(texts: pa.Table) -> pa.Table:
     """Return examples whose source is each text, beside itself."""
     ids = texts["text_id"].to_pylist()
-    return pd.DataFrame({"source_id": ids, "reference_ids": [[number] for number in ids]})
+    return pa.table({"source_id": ids, "reference_ids": [[number] for number in ids]})

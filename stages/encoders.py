@@ -164,6 +164,8 @@ def _hub_message(repository: str, revision: str, error: Exception, param: str) -
             f"{param}: path:<folder>{' or bundled' * (param == 'encoder.source')}.")
 
 
+# Texts whose pieces are counted together.
+_COUNTED = 8192
 # Embeds texts that are padded to a width, chunk by chunk and in order.
 Elsewhere = Callable[[Iterator[tuple[list[str], int]]], Iterable[np.ndarray]]
 
@@ -179,12 +181,12 @@ class Chunk:
         width: length that every row is padded to.
     """
 
-    items: list[int]
-    rows: list[int]
+    items: np.ndarray
+    rows: np.ndarray
     width: int
 
 
-def fixed_chunks(lengths: Sequence[int], size: int, widest: int, multiple: int = 16) -> list[Chunk]:
+def fixed_chunks(lengths: Sequence[int] | np.ndarray, size: int, widest: int, multiple: int = 16) -> list[Chunk]:
     """Cut items into chunks whose shape and content depend on nothing but the items and their order.
 
     Items of one width (their length rounded up to ``multiple``, at most ``widest``) are cut in the order
@@ -196,15 +198,14 @@ def fixed_chunks(lengths: Sequence[int], size: int, widest: int, multiple: int =
         widest: upper bound of the width; longer items are to be truncated.
         multiple: step between widths.
     """
-    groups: dict[int, list[int]] = {}
-    for item, length in enumerate(lengths):
-        width = min(widest, -(-max(length, 1) // multiple) * multiple)
-        groups.setdefault(width, []).append(item)
+    padded = np.minimum(widest, -(-np.maximum(np.asarray(lengths, dtype=np.int64), 1) // multiple) * multiple)
     chunks = []
-    for width, members in sorted(groups.items()):
+    for width in np.unique(padded).tolist():
+        members = np.flatnonzero(padded == width)
         for start in range(0, len(members), size):
             items = members[start:start + size]
-            chunks.append(Chunk(items, items + items[-1:] * (size - len(items)), width))
+            rows = items if len(items) == size else np.append(items, np.repeat(items[-1], size - len(items)))
+            chunks.append(Chunk(items, rows, width))
     return chunks
 
 
@@ -225,21 +226,20 @@ def encode_texts(tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str], wid
 def embed_texts(encoder: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str],
                 batch_size: int, max_length: int, pooling: Literal["mean", "cls"] = "mean",
                 track: Callable[[list[Chunk]], Iterable[Chunk]] = iter,
-                elsewhere: Elsewhere | None = None) -> Iterator[tuple[list[int], np.ndarray]]:
-    """Yield embeddings of ``texts``, chunk by chunk, as (positions, vectors (n, d) float32).
+                elsewhere: Elsewhere | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield embeddings of ``texts``, chunk by chunk, as (positions (n,), vectors (n, d) float32).
 
     Args:
         encoder: in evaluation mode, on its device.
         tokenizer: of the encoder.
-        texts: in the order of sorted ids, each once.
+        texts: in the order of sorted ids, each once; read a few at a time, they need not lie in memory.
         batch_size: rows of a chunk; part of what decides the bytes.
         max_length: word pieces of a text, special tokens included; the rest is cut.
         pooling: ``mean`` over real tokens, or the state of ``cls``.
         track: wraps the list of chunks, to show progress.
         elsewhere: embeds texts that are padded to a width, in order, with the same encoder on other machines.
     """
-    lengths = [len(ids) for ids in tokenizer(list(texts))["input_ids"]] if texts else []
-    chunks = fixed_chunks(lengths, batch_size, max_length)
+    chunks = fixed_chunks(_lengths(tokenizer, texts), batch_size, max_length)
     if elsewhere is not None:
         found = elsewhere(([texts[row] for row in chunk.rows], chunk.width) for chunk in chunks)
         for chunk, vectors in zip(chunks, found, strict=True):
@@ -248,6 +248,16 @@ def embed_texts(encoder: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase"
     for chunk in track(chunks):
         vectors = embed_rows(encoder, tokenizer, [texts[row] for row in chunk.rows], chunk.width, pooling)
         yield chunk.items, vectors[:len(chunk.items)]
+
+
+def _lengths(tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str]) -> np.ndarray:
+    """Return how many word pieces each text has, special tokens included, before any cut."""
+    found = [np.zeros(0, dtype=np.int32)]
+    for start in range(0, len(texts), _COUNTED):
+        encoded = tokenizer(list(texts[start:start + _COUNTED]), return_attention_mask=False,
+                            return_token_type_ids=False)["input_ids"]
+        found.append(np.fromiter(map(len, encoded), np.int32, len(encoded)))
+    return np.concatenate(found)
 
 
 def embed_rows(encoder: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str], width: int,

@@ -16,6 +16,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from models.attribution import from_characters, siamese_saliency, word_saliency
 from pipeline.schemas import SCHEMAS
+from stages.artifacts.mapped import MappedTable
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
 from stages.keywords import attribution
@@ -52,11 +53,16 @@ def tokenizer(tmp_path):
     return tiny_bert.tokenizer(tmp_path)
 
 
+def as_read(examples, texts, tokens):
+    """Return the tables as the stage has them: examples, and two that are looked into by id."""
+    return (pa.Table.from_pandas(examples[["source_id", "reference_ids"]]),
+            MappedTable.of_table("texts", pa.Table.from_pandas(texts)),
+            MappedTable.of_table("tokens", pa.Table.from_pandas(tokens)))
+
+
 def attributed(tokenizer, texts=TEXTS, given=None, **changes):
-    examples, rows, tokens = given or tables(texts)
     scorer = ClassifierScorer(tiny_bert.classifier(), tokenizer, values(**changes))
-    blocks = list(attribution.run(examples, rows, pa.Table.from_pandas(tokens), scorer,
-                                  values(**changes)["modes"]))
+    blocks = list(attribution.run(*as_read(*(given or tables(texts))), scorer, values(**changes)["modes"]))
     return blocks, pa.concat_tables([block.table for block in blocks]).to_pandas()
 
 
@@ -87,9 +93,8 @@ def test_a_source_is_scored_with_each_of_its_references(tokenizer):
 
 
 def test_where_keywords_are_named_every_text_is_scored_and_sources_as_before(tokenizer):
-    examples, texts, tokens = tables()
     scorer = ClassifierScorer(tiny_bert.classifier(), tokenizer, values())
-    blocks = attribution.run(examples, texts, pa.Table.from_pandas(tokens), scorer, ["xx", "xy"], every=True)
+    blocks = attribution.run(*as_read(*tables()), scorer, ["xx", "xy"], every=True)
     rows = pa.concat_tables([block.table for block in blocks]).to_pandas()
     assert rows[rows["mode"] == "xx"][["text_id", "pair"]].to_numpy().tolist() == [[text, text] for text in range(6)]
     _, before = attributed(tokenizer)
@@ -156,10 +161,9 @@ def test_the_class_of_the_first_row_makes_scores_depend_on_the_batch(tokenizer):
         classifier.classifier.bias[1] -= (gap[0] + gap[1]) / 2
 
     def scores(argmax_of, size):
-        examples, texts, tokens = tables()
         scorer = ClassifierScorer(classifier, tokenizer, values(attr_target="argmax_logit", argmax_of=argmax_of,
                                                                 batch_size=size))
-        blocks = attribution.run(examples, texts, pa.Table.from_pandas(tokens), scorer, ["xx", "xy"])
+        blocks = attribution.run(*as_read(*tables()), scorer, ["xx", "xy"])
         return np.concatenate([np.concatenate(block.table.to_pandas()["score"].tolist()) for block in blocks])
 
     np.testing.assert_allclose(scores("row", 1), scores("row", 8), atol=1e-5)

@@ -218,11 +218,10 @@ def test_attribution_is_the_same_as_at_home(cluster, tmp_path):
     from stages.keywords.saliency.scorers import CarriedScorer, load_scorer
 
     folder = tiny_bert.save_encoder(tmp_path / "tiny")
-    examples, texts, tokens = home.tables()
     values = home.values(method="siamese", batch_size=1)
     scorer = load_scorer(values, tmp_path, f"path:{folder}", "cpu")
     carried = CarriedScorer.of(scorer, values, RUNTIME, tmp_path, f"path:{folder}")
-    given = examples, texts, pa.Table.from_pandas(tokens), scorer, values["modes"]
+    given = *home.as_read(*home.tables()), scorer, values["modes"]
     here, there = (pa.concat_tables([block.table for block in attribution.run(*given, elsewhere=elsewhere)])
                    for elsewhere in (None, partial(map_chunks, block_scorer, (carried,), workers=1, what="test",
                                                    cluster=cluster)))

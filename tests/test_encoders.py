@@ -140,9 +140,9 @@ def test_hub_names_that_cannot_be_are_errors():
 def test_chunks_have_fixed_shapes_and_hold_every_item_once():
     lengths = [3, 40, 16, 17, 5, 100, 16, 2]
     chunks = fixed_chunks(lengths, 2, widest=50)
-    assert [(chunk.items, chunk.width) for chunk in chunks] == [
+    assert [(chunk.items.tolist(), chunk.width) for chunk in chunks] == [
         ([0, 2], 16), ([4, 6], 16), ([7], 16), ([3], 32), ([1], 48), ([5], 50)]
-    assert chunks[2].rows == [7, 7] and all(len(chunk.rows) == 2 for chunk in chunks)
+    assert chunks[2].rows.tolist() == [7, 7] and all(len(chunk.rows) == 2 for chunk in chunks)
     assert fixed_chunks([], 4, 16) == []
 
 

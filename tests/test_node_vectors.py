@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import tiny_bert
 import torch
@@ -9,6 +10,7 @@ import yaml
 
 from models.encoders import load_encoder
 from pipeline.schemas import SCHEMAS
+from stages.artifacts.mapped import MappedTable, mapped_arrays
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
 from stages.graph import node_vectors
@@ -40,6 +42,26 @@ def tables():
     return examples, texts, keywords, nodes
 
 
+def as_read(examples, texts, keywords, nodes):
+    """Return roles, nodes and texts as the stage has them, from tables in any order."""
+    train = examples[examples["split"] == "train"]
+    columns = ["source_id", "target_id", "negative_id", "group"]
+    schema = pa.schema([SCHEMAS["examples"].arrow().field(name) for name in columns])
+    by_id = pa.Table.from_pandas(keywords.sort_values("text_id"))
+    roles = node_vectors.text_roles(pa.Table.from_pandas(train[columns], schema, preserve_index=False),
+                                    [by_id.slice(start, 3) for start in range(0, len(by_id), 3)],
+                                    pa.Table.from_pandas(nodes))
+    return roles, np.sort(nodes["node_id"].to_numpy()), MappedTable.of_table("texts", pa.Table.from_pandas(texts))
+
+
+def columns_of(made):
+    return pa.concat_tables(made.nodes()).to_pydict()
+
+
+def embedded_of(made):
+    return pa.concat_tables(made.texts()).to_pydict()
+
+
 # Which texts of the training split stand for each node, read off the tables above by hand: text 0 is the
 # source of two examples and counts once; text 3 is a negative with the keyword of source 6 and is left out.
 EXPECTED = {0: ([6], "input"), 1: ([1], "output"), 2: ([0, 2], "input"), 3: ([4, 5], "output"), 4: ([8], "negative")}
@@ -56,10 +78,9 @@ def loaded(encoder_folder):
 
 
 def test_texts_of_a_node_are_inputs_else_outputs_else_negatives():
-    examples, _, keywords, nodes = tables()
-    chosen = node_vectors.node_texts(node_vectors.text_roles(examples, keywords, nodes))
-    found = {node: (sorted(rows["text_id"]), rows["origin"].unique().tolist()) for node, rows in
-             chosen.groupby("node_id")}
+    chosen = node_vectors.node_texts(as_read(*tables())[0])
+    found = {node: (sorted(rows["text_id"]), [list(node_vectors.ORIGINS)[rank] for rank in rows["rank"].unique()])
+             for node, rows in chosen.groupby("node_id")}
     assert found == {node: (ids, [origin]) for node, (ids, origin) in EXPECTED.items()}
     assert chosen["text_id"].is_monotonic_increasing and chosen["text_id"].is_unique
 
@@ -67,49 +88,63 @@ def test_texts_of_a_node_are_inputs_else_outputs_else_negatives():
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_vectors_are_means_of_frozen_embeddings(loaded, pooling):
     encoder, tokenizer = loaded
-    made = node_vectors.run(*tables(), encoder, tokenizer, {**VALUES, "pooling": pooling})
-    assert made.columns["node_id"] == [0, 1, 2, 3, 4]
+    made = node_vectors.run(*as_read(*tables()), encoder, tokenizer, {**VALUES, "pooling": pooling})
+    columns = columns_of(made)
+    assert columns["node_id"] == [0, 1, 2, 3, 4]
     for node, (ids, origin) in EXPECTED.items():
         vectors = []
         for text in ids:
             with torch.no_grad():
                 hidden = encoder(**tokenizer(TEXTS[text], return_tensors="pt")).last_hidden_state[0]  # (L, d)
             vectors.append((hidden.mean(0) if pooling == "mean" else hidden[0]).numpy())
-        np.testing.assert_allclose(made.columns["vector"][node], np.mean(vectors, axis=0), atol=1e-5)
-        assert made.columns["origin"][node] == origin
+        np.testing.assert_allclose(columns["vector"][node], np.mean(vectors, axis=0), atol=1e-5)
+        assert columns["origin"][node] == origin
     assert made.counts == {"origin_input": 2, "origin_output": 2, "origin_negative": 1, "texts": 7}
 
 
 def test_embeddings_are_kept_of_all_texts_that_may_stand_for_a_node(loaded):
-    made = node_vectors.run(*tables(), *loaded, VALUES)
+    made = node_vectors.run(*as_read(*tables()), *loaded, VALUES)
+    columns, embedded = columns_of(made), embedded_of(made)
     # Text 3 is a negative, and stands for its node once text 6, the only input with its keyword, is hidden.
-    assert made.texts["text_id"].to_pylist() == [0, 1, 2, 4, 5, 6, 8, 3]
+    assert made.text_ids.tolist() == [0, 1, 2, 4, 5, 6, 8, 3] and embedded["text_id"] == [0, 1, 2, 3, 4, 5, 6, 8]
     # The inputs of "dog" are of three components, of which one alone is hidden: a negative of that keyword never does.
     examples, texts, keywords, nodes = tables()
     keywords.loc[8, "keyword"] = "dog"
     nodes = nodes[nodes["keyword"] != "weight"]
-    assert 8 not in node_vectors.run(examples, texts, keywords, nodes, *loaded, VALUES).texts["text_id"].to_pylist()
-    vectors = dict(zip(made.texts["text_id"].to_pylist(), made.texts["vector"].to_pylist(), strict=True))
+    assert 8 not in node_vectors.run(*as_read(examples, texts, keywords, nodes), *loaded, VALUES).text_ids
+    vectors = dict(zip(embedded["text_id"], embedded["vector"], strict=True))
     for node, (ids, _) in EXPECTED.items():
         mean = np.mean([vectors[text] for text in ids], axis=0)
-        np.testing.assert_allclose(made.columns["vector"][node], mean, atol=1e-6)
+        np.testing.assert_allclose(columns["vector"][node], mean, atol=1e-6)
 
 
 def test_validation_and_test_texts_take_no_part(loaded):
     examples, texts, keywords, nodes = tables()
-    before = node_vectors.run(examples, texts, keywords, nodes, *loaded, VALUES).columns["vector"]
+    before = node_vectors.run(*as_read(examples, texts, keywords, nodes), *loaded, VALUES)
     texts.loc[[7, 9], "text"] = "you run fast"
-    after = node_vectors.run(examples, texts, keywords, nodes, *loaded, VALUES).columns["vector"]
-    assert np.array_equal(before, after)
+    after = node_vectors.run(*as_read(examples, texts, keywords, nodes), *loaded, VALUES)
+    assert columns_of(before) == columns_of(after) and embedded_of(before) == embedded_of(after)
 
 
 def test_batch_size_and_row_order_change_nothing_that_matters(loaded):
-    made = [node_vectors.run(*tables(), *loaded, {**VALUES, "batch_size": size}).columns["vector"]
+    made = [columns_of(node_vectors.run(*as_read(*tables()), *loaded, {**VALUES, "batch_size": size}))["vector"]
             for size in (1, 4, 64)]
     np.testing.assert_allclose(made[0], made[1], atol=1e-5)
     np.testing.assert_allclose(made[0], made[2], atol=1e-5)
     shuffled = [table.sample(frac=1, random_state=1) for table in tables()]
-    assert np.array_equal(node_vectors.run(*shuffled, *loaded, VALUES).columns["vector"], made[1])
+    assert columns_of(node_vectors.run(*as_read(*shuffled), *loaded, VALUES))["vector"] == made[1]
+
+
+def test_arrays_on_the_disk_and_any_pieces_give_the_same_rows(loaded, tmp_path, monkeypatch):
+    made = node_vectors.run(*as_read(*tables()), *loaded, VALUES)
+    wanted = columns_of(made), embedded_of(made), made.counts
+    monkeypatch.setattr(node_vectors, "_PIECE", 2)
+    with mapped_arrays(tmp_path / "scratch") as new:
+        found = node_vectors.run(*as_read(*tables()), *loaded, VALUES, new=new)
+        assert len(list((tmp_path / "scratch").iterdir())) == 2
+        assert [len(piece) for piece in found.texts()] == [2, 2, 2, 2]
+        assert (columns_of(found), embedded_of(found), found.counts) == wanted
+    assert list((tmp_path / "scratch").iterdir()) == []
 
 
 def test_each_distinct_text_is_embedded_once_and_cut_at_max_length(loaded):
@@ -117,21 +152,21 @@ def test_each_distinct_text_is_embedded_once_and_cut_at_max_length(loaded):
     rows = []
     handle = encoder.embeddings.word_embeddings.register_forward_hook(
         lambda module, given, output: rows.extend(map(tuple, given[0].tolist())))
-    made = node_vectors.run(*tables(), encoder, tokenizer, {**VALUES, "batch_size": 1, "max_length": 8})
+    made = node_vectors.run(*as_read(*tables()), encoder, tokenizer, {**VALUES, "batch_size": 1, "max_length": 8})
     handle.remove()
-    assert len(rows) == len(set(rows)) == made.texts.num_rows
+    assert len(rows) == len(set(rows)) == len(made.text_ids)
     assert max(map(len, rows)) == 8
 
 
 def test_tables_out_of_step_are_named(loaded):
     examples, texts, keywords, nodes = tables()
     with pytest.raises(InputError, match=r"keywords.parquet: no keyword for text 4 \(and 0 more\)"):
-        node_vectors.run(examples, texts, keywords.drop(index=4), nodes, *loaded, VALUES)
-    with pytest.raises(InputError, match=r"texts.parquet: no text with id 5 .* the stage ingest"):
-        node_vectors.run(examples, texts.drop(index=5), keywords, nodes, *loaded, VALUES)
+        as_read(examples, texts, keywords.drop(index=4), nodes)
+    with pytest.raises(InputError, match=r"texts.parquet: text 5 has no row .* the stages ingest and annotate"):
+        node_vectors.run(*as_read(examples, texts.drop(index=5), keywords, nodes), *loaded, VALUES)
     nodes.loc[1, "keyword"] = "bird"
     with pytest.raises(InputError, match=r"no training text has the keyword 'bird' .* the stage graph"):
-        node_vectors.run(examples, texts, keywords, nodes, *loaded, VALUES)
+        as_read(examples, texts, keywords, nodes)
 
 
 def test_stage_writes_the_table_and_names_its_encoder(tmp_path, monkeypatch, encoder_folder):

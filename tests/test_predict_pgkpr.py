@@ -129,6 +129,7 @@ def test_a_text_has_the_same_keywords_alone_and_among_others(run):
 
 
 def test_attribution_is_that_of_the_stage(monkeypatch):
+    from stages.artifacts.mapped import MappedTable
     from stages.keywords.attribution import run
     from stages.keywords.saliency.scorers import ClassifierScorer
 
@@ -137,7 +138,8 @@ def test_attribution_is_that_of_the_stage(monkeypatch):
     scorer = ClassifierScorer(tiny_bert.classifier(), tiny_bert.tokenizer(DatasetPaths("tiny").folder),
                               load_params().attribution.model_dump())
     expected = [block.table["score"].to_pylist() for block in run(
-        finding._alone(texts), texts.to_pandas(), tokens, scorer, ["xx"])]
+        finding._alone(texts), MappedTable.of_table("texts", texts), MappedTable.of_table("tokens", tokens), scorer,
+        ["xx"])]
     seen = []
     monkeypatch.setattr(new_texts, "fixed_masks", lambda rows, *rest: seen.append(rows) or [
         fixed_mask(row, *rest) for row in rows.to_dict("records")])

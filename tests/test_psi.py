@@ -196,6 +196,10 @@ def tables():
     return tokens, examples, VectorTable(vocabulary, vectors)
 
 
+def pairs_of(examples):
+    return pa.Table.from_pandas(examples[["source_id", "reference_ids"]])
+
+
 def pieces(tokens, size):
     schema = pa.schema([("text_id", pa.int64()), ("token", pa.list_(pa.string()))])
     return lambda: (pa.Table.from_pandas(tokens[start:start + size], schema, preserve_index=False)
@@ -204,7 +208,7 @@ def pieces(tokens, size):
 
 def stage_rows(size=100, **values):
     tokens, examples, vectors = tables()
-    return pa.concat_tables(psi.run(pieces(tokens, size), examples, vectors, Psi(**values))).to_pandas()
+    return pa.concat_tables(psi.run(pieces(tokens, size), pairs_of(examples), vectors, Psi(**values))).to_pandas()
 
 
 def test_every_source_is_scored_with_itself_and_with_its_targets():
@@ -224,7 +228,7 @@ def test_every_source_is_scored_with_itself_and_with_its_targets():
 def test_a_source_is_scored_with_each_of_its_references():
     _, examples, _ = tables()
     examples["reference_ids"] = [[20, 50, 60], [40], [20], [60], [10, 30], [60]]
-    found = source_pairs(examples, ["xx", "xy"])
+    found = source_pairs(pairs_of(examples), ["xx", "xy"])
     assert found[found[:, 1] == 1][:, [0, 2]].tolist() == [
         [10, 20], [10, 50], [10, 60], [30, 40], [40, 10], [40, 30], [50, 60]]
     assert found[found[:, 1] == 0][:, 2].tolist() == [10, 30, 40, 50]
@@ -232,7 +236,7 @@ def test_a_source_is_scored_with_each_of_its_references():
 
 def test_where_keywords_are_named_every_text_is_scored_and_sources_as_before():
     tokens, examples, vectors = tables()
-    rows = pa.concat_tables(psi.run(pieces(tokens, 2), examples, vectors, Psi(), True)).to_pandas()
+    rows = pa.concat_tables(psi.run(pieces(tokens, 2), pairs_of(examples), vectors, Psi(), True)).to_pandas()
     assert rows.loc[rows["mode"] == "xx", "text_id"].tolist() == sorted(tokens["text_id"])
     before = stage_rows()
     kept = rows[(rows["mode"] == "xy") | rows["text_id"].isin(examples["source_id"])]
@@ -248,7 +252,7 @@ def test_scores_do_not_depend_on_how_the_table_is_cut():
 def test_a_text_without_tokens_row_is_named():
     tokens, examples, vectors = tables()
     with pytest.raises(InputError, match=r"tokens.parquet: text 20 has no row \(and 1 more\). .*stages ingest"):
-        list(psi.run(pieces(tokens[~tokens["text_id"].isin([20, 40])], 3), examples, vectors, Psi()))
+        list(psi.run(pieces(tokens[~tokens["text_id"].isin([20, 40])], 3), pairs_of(examples), vectors, Psi()))
     empty = read_texts(pieces(tokens[:0], 1)(), vectors.numbers)
     with pytest.raises(InputError, match="text 10 has no row"):
         empty.positions(np.array([10]))
@@ -259,7 +263,7 @@ def test_texts_of_a_split_are_all_that_its_examples_name():
     found = split_texts(examples)
     assert {split: ids.tolist() for split, ids in found.items()} == {
         "train": [10, 20, 30, 40, 60], "validation": [50, 60], "test": [10, 40]}
-    assert len(source_pairs(examples, [])) == 0
+    assert len(source_pairs(pairs_of(examples), [])) == 0
 
 
 def token_table(tokens):

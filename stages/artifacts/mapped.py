@@ -5,11 +5,11 @@
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,8 @@ from stages.artifacts.schemas import TableSchema
 from stages.artifacts.tables import read_batches
 from stages.runtime.errors import InputError
 
+# Makes an array of zeros, given its shape and the type of its values.
+NewArray = Callable[[tuple[int, ...], npt.DTypeLike], np.ndarray]
 # Rows of a batch in the file: what is taken together from one is taken at once.
 _ROWS = 8192
 
@@ -36,6 +38,12 @@ class MappedTable:
         self._batches, self._schema = batches, schema
         # First row of each batch, and the number of rows.
         self._bounds = [0, *accumulate(batch.num_rows for batch in batches)]
+
+    @classmethod
+    def of_table(cls, name: str, table: pa.Table, key: str = "text_id") -> "MappedTable":
+        """Return ``table``, which is held in memory and may be in any order, as one to be looked into by ``key``."""
+        rows = table.sort_by(key).combine_chunks()
+        return cls(name, rows[key].to_numpy(), rows.to_batches(), rows.schema)
 
     def rows_of(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the row of each id.
@@ -95,6 +103,53 @@ class MappedTexts(Mapping[int, str]):
     def __len__(self) -> int:
         """Return the number of texts."""
         return len(self._table.ids)
+
+
+class TextSequence(Sequence[str]):
+    """The texts of ``ids``, in that order, where a list would hold them all; a slice of them is a list."""
+
+    def __init__(self, table: MappedTable, ids: npt.NDArray[np.int64]) -> None:
+        self._table, self._rows = table, table.rows_of(ids)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        """Return the text at a place, or those of a slice."""
+        if isinstance(place, slice):
+            texts: list[str] = self._table.at(self._rows[place])["text"].to_pylist()
+            return texts
+        text: str = self._table.value(int(self._rows[place]), "text")
+        return text
+
+    def __len__(self) -> int:
+        """Return the number of texts."""
+        return len(self._rows)
+
+
+@contextmanager
+def mapped_arrays(folder: Path) -> Iterator[NewArray]:
+    """Yield what makes arrays of zeros that lie in files of ``folder`` and are mapped from there.
+
+    The files are gone after the block, and with it what is in the arrays.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    files: list[Path] = []
+
+    def new(shape: tuple[int, ...], kind: npt.DTypeLike) -> np.ndarray:
+        if 0 in shape:
+            return np.zeros(shape, kind)  # no file of no length can be mapped
+        files.append(folder / f"{len(files)}.array")
+        return np.memmap(files[-1], kind, "w+", shape=shape)
+
+    try:
+        yield new
+    finally:
+        for file in files:
+            file.unlink(missing_ok=True)
 
 
 @contextmanager

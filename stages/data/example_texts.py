@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -82,10 +81,12 @@ def training_texts(path: Path) -> npt.NDArray[np.bool_]:
     return marked
 
 
-def reference_pairs(examples: pd.DataFrame) -> TextIds:
+def reference_pairs(examples: pa.Table) -> TextIds:
     """Return the distinct (source, reference) text ids of table ``examples``, sorted, (n, 2).
 
     The target is the first reference; captions have further ones, and each makes a pair with the source.
     """
-    rows = examples[["source_id", "reference_ids"]].explode("reference_ids").dropna()
-    return np.unique(rows.to_numpy(dtype=np.int64), axis=0)
+    references = examples["reference_ids"].combine_chunks()
+    lengths = pc.fill_null(pc.list_value_length(references), 0).to_numpy()
+    sources = np.repeat(examples["source_id"].to_numpy(), lengths)
+    return np.unique(np.stack([sources, pc.list_flatten(references).to_numpy()], axis=1).astype(np.int64), axis=0)

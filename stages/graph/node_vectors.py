@@ -7,19 +7,23 @@ for trainings, which hide from each item what its own connected component contri
 """
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from models.encoders import load_encoder
+from stages.artifacts.mapped import MappedTable, NewArray, TextSequence, mapped, mapped_arrays
+from stages.artifacts.parts import Layout
 from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import Provenance, read_frame, write_table
+from stages.artifacts.tables import Provenance, read_batches, read_table
+from stages.artifacts.writing import table_writer
 from stages.data.schemas.items import EXAMPLES
 from stages.data.schemas.texts import TEXTS
 from stages.encoders import Chunk, Elsewhere, embed_texts, embedding_elsewhere, resolve_encoder
@@ -35,87 +39,145 @@ from stages.runtime.seeds import seed_everything
 STAGE = "node_vectors"
 # In order of preference: which texts of an example stand for a keyword.
 ORIGINS = {"input": "source_id", "output": "target_id", "negative": "negative_id"}
+# Rows that are written at once, and rows of keywords that are read at once.
+_PIECE, _KEYWORDS = 8192, 1 << 17
 
 
 @dataclass(frozen=True)
 class Vectors:
-    """What :func:`run` makes: the columns of table ``node_vectors``, counts for its metadata, and ``text_vectors``."""
+    """What :func:`run` makes, of which the tables are written piece by piece.
 
-    columns: dict[str, list[Any]]
-    counts: dict[str, int]
-    texts: pa.Table
+    Attributes:
+        node_ids: (N,), ascending.
+        origins: of each node, as a place in ORIGINS (N,).
+        sums: of the embeddings of its texts (N, d) float64.
+        sizes: how many these are (N,).
+        text_ids: of the embedded texts (T,).
+        embedded: (T, d) float32.
+    """
+
+    node_ids: np.ndarray
+    origins: np.ndarray
+    sums: np.ndarray
+    sizes: np.ndarray
+    text_ids: np.ndarray
+    embedded: np.ndarray
+
+    def nodes(self) -> Iterator[pa.Table]:
+        """Yield table ``node_vectors``, in pieces."""
+        names = pa.array(list(ORIGINS))
+        for start in range(0, len(self.node_ids), _PIECE):
+            piece = slice(start, start + _PIECE)
+            means = (self.sums[piece] / self.sizes[piece, None]).astype(np.float32)
+            yield pa.table({"node_id": self.node_ids[piece], "vector": _lists(means),
+                            "origin": names.take(pa.array(self.origins[piece]))})
+
+    def texts(self) -> Iterator[pa.Table]:
+        """Yield table ``text_vectors``, in pieces."""
+        order = np.argsort(self.text_ids)
+        for start in range(0, len(order), _PIECE):
+            rows = order[start:start + _PIECE]
+            yield pa.table({"text_id": self.text_ids[rows], "vector": _lists(self.embedded[rows])})
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Counts for the metadata: nodes by origin, and the texts that they average."""
+        nodes = np.bincount(self.origins, minlength=len(ORIGINS)).tolist()
+        return {**{f"origin_{name}": count for name, count in zip(ORIGINS, nodes, strict=True)},
+                "texts": int(self.sizes.sum())}
 
 
-def run(examples: pd.DataFrame, texts: pd.DataFrame, keywords: pd.DataFrame, nodes: pd.DataFrame,
-        encoder: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, values: Mapping[str, Any],
-        track: Callable[[list[Chunk]], Iterable[Chunk]] = iter, elsewhere: Elsewhere | None = None) -> Vectors:
+def _lists(vectors: np.ndarray) -> pa.ListArray:
+    ends = np.arange(len(vectors) + 1, dtype=np.int32) * vectors.shape[1]
+    return pa.ListArray.from_arrays(ends, vectors.ravel())
+
+
+def run(roles: pd.DataFrame, node_ids: np.ndarray, texts: MappedTable, encoder: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase, values: Mapping[str, Any],
+        track: Callable[[list[Chunk]], Iterable[Chunk]] = iter, elsewhere: Elsewhere | None = None,
+        new: NewArray = np.zeros) -> Vectors:
     """Return the mean embedding of the training texts that stand for each node, and the embeddings.
 
     Args:
-        examples: table ``examples``; only the training split is looked at.
+        roles: of training texts, see :func:`text_roles`.
+        node_ids: of all nodes, ascending (N,).
         texts: table ``texts``.
-        keywords: table ``keywords``.
-        nodes: table ``nodes``.
-        encoder: frozen, in evaluation mode, on its device.
+        encoder: frozen, on its device.
         tokenizer: of the encoder.
         values: plain values of the params block ``node_vectors``.
         track: wraps the list of chunks, to show progress.
         elsewhere: as :func:`stages.encoders.embed_texts` takes it.
+        new: makes the arrays of vectors, perhaps on the disk.
 
     Raises:
-        InputError: a node that no training text stands for, or a training text without keyword.
+        InputError: a text that ``texts`` does not have.
     """
-    roles = text_roles(examples, keywords, nodes)
     chosen = node_texts(roles)
-    stand_ins = roles.loc[_may_stand_in(roles) & ~roles["text_id"].isin(chosen["text_id"]), "text_id"].drop_duplicates()
-    wanted = [_with_text(chosen, texts), _with_text(stand_ins.sort_values().to_frame(), texts)]
-    longest = min(int(tokenizer.model_max_length), values["max_length"])
-    vectors = np.empty((sum(map(len, wanted)), encoder.config.hidden_size), dtype=np.float32)
-    node_ids = nodes["node_id"].sort_values().to_numpy()
+    stand_ins = roles.loc[_may_stand_in(roles) & ~roles["text_id"].isin(chosen["text_id"]), "text_id"]
+    wanted = [chosen["text_id"].to_numpy(), np.unique(stand_ins.to_numpy())]
+    longest, width = min(int(tokenizer.model_max_length), values["max_length"]), encoder.config.hidden_size
     position = np.searchsorted(node_ids, chosen["node_id"].to_numpy())
-    sums, start = np.zeros((len(node_ids), encoder.config.hidden_size)), 0
-    for number, rows in enumerate(wanted):  # apart, so that stand-ins change no batch of those that are averaged
-        for items, found in embed_texts(encoder, tokenizer, rows["text"].tolist(), values["batch_size"], longest,
+    embedded, sums = new((sum(map(len, wanted)), width), np.float32), new((len(node_ids), width), np.float64)
+    start = 0
+    for number, ids in enumerate(wanted):  # apart, so that stand-ins change no batch of those that are averaged
+        for items, found in embed_texts(encoder, tokenizer, TextSequence(texts, ids), values["batch_size"], longest,
                                         values["pooling"], track, elsewhere):
-            vectors[np.array(items) + start] = found
+            embedded[items + start] = found
             if number == 0:
                 np.add.at(sums, position[items], found.astype(np.float64))
-        start += len(rows)
-    means = (sums / np.bincount(position, minlength=len(node_ids))[:, None]).astype(np.float32)
-    origin = chosen.drop_duplicates("node_id").set_index("node_id")["origin"].loc[node_ids].tolist()
-    counts = {f"origin_{name}": origin.count(name) for name in ORIGINS}
-    ends = np.arange(len(vectors) + 1, dtype=np.int32) * vectors.shape[1]
-    embedded = pa.table({"text_id": np.concatenate([rows["text_id"].to_numpy(dtype=np.int64) for rows in wanted]),
-                         "vector": pa.ListArray.from_arrays(ends, vectors.ravel())})
-    return Vectors({"node_id": node_ids.tolist(), "vector": list(means), "origin": origin},
-                   {**counts, "texts": len(chosen)}, embedded)
+        start += len(ids)
+    origins = np.zeros(len(node_ids), dtype=np.int8)
+    origins[position] = chosen["rank"].to_numpy()
+    return Vectors(node_ids, origins, sums, np.bincount(position, minlength=len(node_ids)), np.concatenate(wanted),
+                   embedded)
 
 
-def text_roles(examples: pd.DataFrame, keywords: pd.DataFrame, nodes: pd.DataFrame) -> pd.DataFrame:
-    """Return the roles of training texts: columns text_id, rank (0, 1, 2 in order of ORIGINS), origin, group, node_id.
+def text_roles(examples: pa.Table, keywords: Iterable[pa.Table], nodes: pa.Table) -> pd.DataFrame:
+    """Return the roles of training texts: columns text_id, rank (place in ORIGINS), group and node_id.
 
     A row for each connected component in which a text has a role. A text has one keyword, so it stands for one node at
     most.
 
+    Args:
+        examples: table ``examples``, of training.
+        keywords: pieces of table ``keywords``, by text id; read once.
+        nodes: table ``nodes``.
+
     Raises:
-        InputError: the tables are out of step.
+        InputError: a text without keyword, or a node that no training text has.
     """
-    train = examples[examples["split"] == "train"]
-    roles = pd.concat([pd.DataFrame({"text_id": train[column], "rank": rank, "origin": name, "group": train["group"]})
-                       for rank, (name, column) in enumerate(ORIGINS.items())]).dropna(subset="text_id")
-    roles = roles.astype({"text_id": "int64"}).drop_duplicates()
-    named = roles.merge(keywords[["text_id", "keyword"]], on="text_id", how="left")
-    _complain(named.loc[named["keyword"].isna(), "text_id"], "keywords.parquet: no keyword for text", "keywords")
-    placed = named.merge(nodes[["node_id", "keyword"]], on="keyword")
-    _complain(nodes.loc[~nodes["node_id"].isin(placed["node_id"]), "keyword"],
+    columns = []
+    for rank, role in enumerate(ORIGINS.values()):
+        given = examples.select([role, "group"]).filter(pc.is_valid(examples[role]))
+        columns.append(pd.DataFrame({"text_id": given[role].to_numpy(), "rank": np.int8(rank),
+                                     "group": given["group"].to_numpy()}).drop_duplicates())
+    roles = pd.concat(columns, ignore_index=True)
+    ids, node_of = _nodes_of_texts(keywords, nodes)
+    wanted = roles["text_id"].to_numpy()
+    _complain(wanted[~np.isin(wanted, ids)], "keywords.parquet: no keyword for text", "keywords")
+    roles["node_id"] = node_of[np.searchsorted(ids, wanted)]
+    roles = roles[roles["node_id"] >= 0]
+    missing = ~np.isin(nodes["node_id"].to_numpy(), roles["node_id"])
+    _complain(nodes["keyword"].to_numpy(zero_copy_only=False)[missing],
               "nodes.parquet: no training text has the keyword", "graph")
-    return placed.drop(columns="keyword")
+    return roles
+
+
+def _nodes_of_texts(keywords: Iterable[pa.Table], nodes: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ids of texts, ascending, and the node of each; -1 for a keyword that is no node."""
+    ids, places = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+    names, node_ids = nodes["keyword"].combine_chunks(), nodes["node_id"].to_numpy()
+    for piece in keywords:
+        ids.append(piece["text_id"].to_numpy())
+        place = pc.fill_null(pc.index_in(piece["keyword"], value_set=names), -1).to_numpy()
+        places.append(np.where(place < 0, -1, node_ids[place]))
+    return np.concatenate(ids), np.concatenate(places)
 
 
 def node_texts(roles: pd.DataFrame) -> pd.DataFrame:
-    """Return which texts stand for each node: columns text_id (sorted, each once), node_id and origin."""
+    """Return which texts stand for each node: columns text_id (sorted, each once), node_id and rank."""
     chosen = roles[roles["rank"] == roles.groupby("node_id")["rank"].transform("min")]
-    chosen = chosen[["text_id", "node_id", "origin"]].drop_duplicates()
+    chosen = chosen[["text_id", "node_id", "rank"]].drop_duplicates()
     return chosen.sort_values("text_id", ignore_index=True)
 
 
@@ -131,22 +193,24 @@ def _may_stand_in(roles: pd.DataFrame) -> pd.Series:
     return found
 
 
-def _with_text(rows: pd.DataFrame, texts: pd.DataFrame) -> pd.DataFrame:
-    found = rows.merge(texts[["text_id", "text"]], on="text_id", how="left")
-    _complain(found.loc[found["text"].isna(), "text_id"], "texts.parquet: no text with id", "ingest")
-    return found
-
-
-def _complain(missing: pd.Series, what: str, stage: str) -> None:
+def _complain(missing: np.ndarray, what: str, stage: str) -> None:
     if len(missing):
         raise InputError(f"{what} {missing.tolist()[0]!r} (and {len(missing) - 1} more). The tables are out of "
                          f"step: run `keycontrast run`, or the stage {stage} and those after it, again.")
 
 
+def _roles(paths: DatasetPaths) -> tuple[pd.DataFrame, np.ndarray]:
+    """Return the roles of training texts and the ids of the nodes."""
+    examples, nodes = (read_table(paths.table(schema.name), schema, columns, filters) for schema, columns, filters in (
+        (EXAMPLES, [*ORIGINS.values(), "group", "split"], pc.field("split") == "train"),
+        (NODES, ["node_id", "keyword"], None)))
+    keywords = read_batches(paths.table("keywords"), KEYWORDS, ["text_id", "keyword"], _KEYWORDS)
+    return text_roles(examples, keywords, nodes), nodes["node_id"].to_numpy()
+
+
 def _work(process: StageProcess) -> None:
     params, paths = process.params, DatasetPaths(process.instance)
-    examples, texts, keywords, nodes = (read_frame(paths.table(schema.name), schema)
-                                        for schema in (EXAMPLES, TEXTS, KEYWORDS, NODES))
+    roles, node_ids = _roles(paths)
     resolved = resolve_encoder(params.encoder.source)
     # Only `scratch` draws anything: one fixed random encoder, whatever the project's seed.
     seed_everything(0, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)
@@ -155,19 +219,21 @@ def _work(process: StageProcess) -> None:
     except ValueError as error:
         raise InputError(f"encoder.source: {error}.") from error
     assert tokenizer is not None  # a location always has one
-    with computing(params.runtime) as device:
+    models, layout = {"encoder": resolved.description}, Layout.of(params)
+    precision = computed_in(params.runtime.precision, params.runtime.tf32)
+    with (mapped(paths.table("texts"), TEXTS, ["text_id", "text"], process.scratch) as texts,
+          mapped_arrays(process.scratch) as new, computing(params.runtime) as device):
         nn.Module.to(encoder, device)
         values, cluster = params.node_vectors.plain(), Cluster.of(params)
         elsewhere = None if cluster is None else embedding_elsewhere(
             params.encoder.source, values["pooling"], params.runtime.plain(), cluster, process.name)
-        made = run(examples, texts, keywords, nodes, encoder, tokenizer, values,
-                   lambda chunks: progress(chunks, process.name, unit="chunk"), elsewhere)
-    models = {"encoder": resolved.description}
-    precision = computed_in(params.runtime.precision, params.runtime.tf32)
-    write_table(paths.table(STAGE), NODE_VECTORS, made.columns,
-                Provenance(process.name, process.params_hash, models, dict(made.counts), precision=precision))
-    write_table(paths.table(TEXT_VECTORS.name), TEXT_VECTORS, made.texts,
-                Provenance(process.name, process.params_hash, models, precision=precision))
+        made = run(roles, node_ids, texts, encoder, tokenizer, values,
+                   lambda chunks: progress(chunks, process.name, unit="chunk"), elsewhere, new)
+        for schema, pieces, counts in ((NODE_VECTORS, made.nodes(), made.counts), (TEXT_VECTORS, made.texts(), {})):
+            provenance = Provenance(process.name, process.params_hash, models, counts, precision=precision)
+            with table_writer(paths.table(schema.name), schema, provenance, layout) as writer:
+                for piece in pieces:
+                    writer.write(piece)
 
 
 def main(argv: list[str] | None = None) -> int:

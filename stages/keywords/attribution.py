@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
+from stages.artifacts.mapped import MappedTable, mapped
+from stages.artifacts.parts import Layout
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, check_columns, read_table
 from stages.artifacts.writing import table_writer
@@ -29,11 +30,10 @@ from stages.keywords.saliency.blocks import (
     block_scorer,
     fallbacks,
     gathered,
+    is_kept,
     keep_block,
     kept_block,
-    require,
     score_block,
-    token_rows,
 )
 from stages.keywords.saliency.scorers import CarriedScorer, Scorer, load_scorer, settings
 from stages.keywords.schemas.words import ATTRIBUTION
@@ -53,17 +53,16 @@ STAGE = "attribution"
 # Tables and the columns of them that are needed.
 _READ = {EXAMPLES: ["source_id", "reference_ids"], TEXTS: ["text_id", "text"],
          TOKENS: ["text_id", "token", "start", "end"]}
-
-
 Elsewhere = Callable[[Iterable[Piece]], Iterable[Attributed]]
 
 
-def run(examples: pd.DataFrame, texts: pd.DataFrame, tokens: pa.Table, scorer: Scorer, modes: Sequence[str],
+def run(examples: pa.Table, texts: MappedTable, tokens: MappedTable, scorer: Scorer, modes: Sequence[str],
         store: ChunkStore | None = None, open_bar: Callable[[int, int], Bar] | None = None,
         every: bool = False, elsewhere: Elsewhere | None = None) -> Iterator[Attributed]:
     """Yield the keyword probabilities of every word of every source text, in the order of the table's key.
 
-    The bytes depend on ``scorer.size`` and on nothing else of how the work is done.
+    The bytes depend on ``scorer.size`` and on nothing else of how the work is done. Of the whole data set only ids lie
+    in memory.
 
     Args:
         examples: table ``examples``, all splits.
@@ -79,17 +78,14 @@ def run(examples: pd.DataFrame, texts: pd.DataFrame, tokens: pa.Table, scorer: S
     Raises:
         InputError: a text is not in ``texts``, or a source text not in ``tokens``.
     """
-    requests = source_pairs(examples, modes, tokens["text_id"].to_numpy() if every else None)
-    text_of = dict(zip(texts["text_id"].tolist(), texts["text"].tolist(), strict=True))
-    require(np.unique(requests[:, [0, 2]]), texts["text_id"].to_numpy(), "texts")
-    places, size = token_rows(tokens, requests), BLOCK_CHUNKS * scorer.size
+    requests, size = source_pairs(examples, modes, tokens.ids if every else None), BLOCK_CHUNKS * scorer.size
+    for table, wanted in ((texts, requests[:, [0, 2]]), (tokens, requests[:, 0])):
+        table.rows_of(np.unique(wanted))
     blocks = [requests[start:start + size] for start in range(0, len(requests), size)]
-    found = [store is not None and kept_block(store, block) is not None for block in blocks]
+    found = [store is not None and is_kept(store, block) for block in blocks]
     bar = open_bar(len(requests), sum(len(block) for block, kept in zip(blocks, found, strict=True) if kept)
                    ) if open_bar else None
-    given = (Piece(block, {number: text_of[number] for number in np.unique(block[:, [0, 2]]).tolist()},
-                   tokens.take(places[number * size:number * size + len(block)]).combine_chunks())
-             for number, (block, kept) in enumerate(zip(blocks, found, strict=True)) if not kept)
+    given = (_piece(block, texts, tokens) for block, kept in zip(blocks, found, strict=True) if not kept)
     scored = iter(elsewhere(given) if elsewhere else (score_block(piece, scorer, bar) for piece in given))
     for block, kept in zip(blocks, found, strict=True):
         made = kept_block(store, block) if store and kept else next(scored)
@@ -104,12 +100,17 @@ def run(examples: pd.DataFrame, texts: pd.DataFrame, tokens: pa.Table, scorer: S
         bar.close()
 
 
+def _piece(block: np.ndarray, texts: MappedTable, tokens: MappedTable) -> Piece:
+    ids = np.unique(block[:, [0, 2]])
+    return Piece(block, dict(zip(ids.tolist(), texts.of(ids)["text"].to_pylist(), strict=True)),
+                 tokens.of(block[:, 0]))
+
+
 def _work(process: StageProcess) -> None:
     params, paths = process.params, DatasetPaths(process.instance)
     tables = {schema: paths.table(schema.name) for schema in _READ}
     for schema, path in tables.items():
         check_columns(path, schema)
-    examples, texts, tokens = (read_table(path, columns=_READ[schema]) for schema, path in tables.items())
     values, device = params.attribution.plain(), choose_device(params.runtime.device)
     seed_everything(0, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)  # draws nothing
     scorer = load_scorer(values, paths.pair_classifier, params.encoder.source, device)
@@ -129,11 +130,13 @@ def _work(process: StageProcess) -> None:
         carried = CarriedScorer.of(scorer, values, params.runtime.plain(), paths.pair_classifier, params.encoder.source)
         elsewhere = partial(map_chunks, block_scorer, (carried,), workers=1, what=process.name, cluster=cluster,
                             gpu=params.runtime.device != "cpu")
-    blocks = run(examples.to_pandas(), texts.to_pandas(), tokens, scorer, values["modes"], store,
-                 lambda total, done: progress_bar(process.name, total, "pair", done),
-                 params.ranked_datasets[STAGE][process.instance].texts == "all", elsewhere)
     counts: Counter[str] = Counter(words=0, unaligned_words=0)
-    with computing(params.runtime), table_writer(paths.table(STAGE), ATTRIBUTION, provenance) as writer:
+    with (mapped(tables[TEXTS], TEXTS, _READ[TEXTS], process.scratch) as texts,
+          mapped(tables[TOKENS], TOKENS, _READ[TOKENS], process.scratch) as tokens, computing(params.runtime),
+          table_writer(paths.table(STAGE), ATTRIBUTION, provenance, Layout.of(params)) as writer):
+        blocks = run(read_table(tables[EXAMPLES], columns=_READ[EXAMPLES]), texts, tokens, scorer, values["modes"],
+                     store, lambda total, done: progress_bar(process.name, total, "pair", done),
+                     params.ranked_datasets[STAGE][process.instance].texts == "all", elsewhere)
         for rows in gathered(blocks, counts):
             writer.write(rows)
         provenance.counts, provenance.fallbacks = dict(counts), fallbacks(counts)

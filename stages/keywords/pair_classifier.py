@@ -16,6 +16,7 @@ from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from models.pair_classifier import PairPoint, PairTask, build_pair_classifier
 from models.training import Bar, CheckpointStore, Criterion, History, Settings, fit
+from stages.artifacts.mapped import MappedTexts, mapped
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import atomic_folder, read_frame, write_json
 from stages.data.schemas.items import EXAMPLES
@@ -29,6 +30,8 @@ from stages.runtime.seeds import derived_seed
 from stages.runtime.training import fit_of_data_set
 
 STAGE = "pair_classifier"
+# Columns of the examples that are needed.
+_READ = ["split", "source_id", "target_id", "negative_id", "reference_ids", "negative_origin"]
 
 
 @dataclass(frozen=True)
@@ -40,14 +43,14 @@ class TrainedClassifier:
     metrics: dict[str, Any]
 
 
-def run(examples: pd.DataFrame, texts: pd.DataFrame, values: Mapping[str, Any], encoder: ResolvedEncoder,
+def run(examples: pd.DataFrame, texts: Mapping[int, str], values: Mapping[str, Any], encoder: ResolvedEncoder,
         seed: int, store: CheckpointStore, device: str = "cpu",
         open_bar: Callable[[int, int], Bar] | None = None) -> TrainedClassifier:
     """Train a pair classifier on the pairs of the training split.
 
     Args:
         examples: table ``examples``.
-        texts: table ``texts``.
+        texts: by id; looked up batch by batch, they need not lie in memory.
         values: plain values of the params block ``pair_classifier``.
         encoder: pre-trained encoder to start from.
         seed: fans out by name into negatives, order and dropout.
@@ -62,10 +65,8 @@ def run(examples: pd.DataFrame, texts: pd.DataFrame, values: Mapping[str, Any], 
     train = split_points(examples, "train", seed, values["max_sources"], rule)
     validation = split_points(examples, "validation", seed, rule=rule)
     tokenizer = AutoTokenizer.from_pretrained(encoder.location)
-    task = PairTask(
-        _classifier(encoder, values["freeze_layers"], device), tokenizer,
-        dict(zip(texts["text_id"], texts["text"], strict=True)), train, validation,
-        values["max_length"], values["learning_rate"], values["batch_size"])
+    task = PairTask(_classifier(encoder, values["freeze_layers"], device), tokenizer, texts, train, validation,
+                    values["max_length"], values["learning_rate"], values["batch_size"])
     settings = Settings(
         epochs=values["epochs"], batch_size=values["batch_size"], eps=1e-8, warmup=0.0, clip=values["clip"],
         precision=values["precision"],
@@ -96,11 +97,13 @@ def _metrics(history: History, train: list[PairPoint], validation: list[PairPoin
 def _work(process: StageProcess) -> None:
     params, paths = process.params, DatasetPaths(process.instance)
     tables = [paths.table("examples"), paths.table("texts")]
-    examples, texts = read_frame(tables[0], EXAMPLES), read_frame(tables[1], TEXTS)
+    examples = read_frame(tables[0], EXAMPLES, _READ)
     encoder = resolve_encoder(params.encoder.source)
     values = params.pair_classifier.plain()
-    trained, precision, store = fit_of_data_set(process, values, tables, lambda store, device, open_bar: run(
-        examples, texts, values, encoder, params.seed, store, device, open_bar), encoder=encoder.description)
+    with mapped(tables[1], TEXTS, ["text_id", "text"], process.scratch) as texts:
+        trained, precision, store = fit_of_data_set(process, values, tables, lambda store, device, open_bar: run(
+            examples, MappedTexts(texts), values, encoder, params.seed, store, device, open_bar),
+            encoder=encoder.description)
     trained.classifier.config.computed_in = precision
     with atomic_folder(paths.pair_classifier) as folder:
         trained.classifier.save_pretrained(folder)

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from stages.artifacts.parts import Layout
 from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import Provenance, read_batches, read_frame, read_metadata, read_table
+from stages.artifacts.tables import Provenance, read_batches, read_metadata, read_table
 from stages.artifacts.writing import table_writer
 from stages.data.schemas.items import EXAMPLES
 from stages.data.schemas.tokens import TOKENS
@@ -35,7 +35,7 @@ STAGE = "psi"
 CHUNK = 8192  # rows of tokens.parquet; decides the row groups of what is written
 
 
-def run(tokens: Callable[[], Iterable[pa.Table]], examples: pd.DataFrame, vectors: VectorTable, params: "Psi",
+def run(tokens: Callable[[], Iterable[pa.Table]], examples: pa.Table, vectors: VectorTable, params: "Psi",
         every: bool = False) -> Iterator[pa.Table]:
     """Yield the rows of table ``psi``, sorted, one piece per piece of ``tokens`` that holds a text to be scored.
 
@@ -91,10 +91,10 @@ def _work(process: StageProcess) -> None:
     provenance = Provenance(process.name, process.params_hash,
                             read_metadata(paths.table("word_vectors")).get("models", {}))
     pieces = run(lambda: read_batches(paths.table("tokens"), TOKENS, ["text_id", "token"], CHUNK),
-                 read_frame(paths.table("examples"), EXAMPLES), vectors, params.psi,
+                 read_table(paths.table("examples"), EXAMPLES, ["source_id", "reference_ids"]), vectors, params.psi,
                  params.ranked_datasets[STAGE][process.instance].texts == "all")
     total: Counter[str] = Counter()
-    with table_writer(paths.table(STAGE), PSI, provenance) as writer:
+    with table_writer(paths.table(STAGE), PSI, provenance, Layout.of(params)) as writer:
         for piece in progress(pieces, process.name, unit="chunk"):
             writer.write(piece)
             total.update(counts(piece))

@@ -7,14 +7,14 @@ has, and finds it without any other text.
 from collections.abc import Sequence
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
 
 from stages.data.example_texts import TextIds, reference_pairs
 
 MODES = ("xx", "xy")
 
 
-def source_pairs(examples: pd.DataFrame, modes: Sequence[str], others: TextIds | None = None) -> np.ndarray:
+def source_pairs(examples: pa.Table, modes: Sequence[str], others: TextIds | None = None) -> np.ndarray:
     """Return the distinct (text, mode, second text) to be scored, sorted, (n, 3); a mode is its place in MODES.
 
     ``xx`` pairs every source of every split with itself, ``xy`` every source with each of its references.
@@ -24,7 +24,7 @@ def source_pairs(examples: pd.DataFrame, modes: Sequence[str], others: TextIds |
         modes: ``xx``, ``xy`` or both.
         others: further texts that ``xx`` pairs with themselves.
     """
-    alone = examples["source_id"].to_numpy(dtype=np.int64)
+    alone = examples["source_id"].to_numpy()
     alone = alone if others is None else np.concatenate([alone, others])
     pairs = {"xx": np.stack([alone, alone], axis=1), "xy": reference_pairs(examples)}
     wanted = [np.insert(pairs[mode], 1, MODES.index(mode), axis=1) for mode in modes]

@@ -169,14 +169,15 @@ def classifier(contrast, folder=None):
 
 def pairs(folder):
     """A training of the pair classifier over a BERT of six layers."""
-    found = encoder(folder / "bert")
-    examples = tiny_items.tables()["examples"].assign(further_negative_ids=[[]] * 10, group=range(10),
+    found, tables = encoder(folder / "bert"), tiny_items.tables()
+    texts = dict(zip(tables["texts"]["text_id"], tables["texts"]["text"], strict=True))
+    examples = tables["examples"].assign(further_negative_ids=[[]] * 10, group=range(10),
                                                       negative_origin=None)
     examples["split"] = ["train"] * 7 + ["validation"] * 3
     values = PairClassifier(max_length=24, batch_size=8, epochs=1, freeze_layers=0).model_dump()
 
     def run(device=NAME, store=FORGETFUL):
-        return pair_classifier.run(examples, tiny_items.tables()["texts"], values, found, 13, store, device)
+        return pair_classifier.run(examples, texts, values, found, 13, store, device)
 
     return Workload(pair_classifier, run)
 

@@ -16,7 +16,6 @@ from stages.keywords.schemas.words import ATTRIBUTION
 from stages.keywords.source_pairs import MODES
 from stages.runtime.chunk_store import ChunkStore
 from stages.runtime.device import choose_device
-from stages.runtime.errors import InputError
 from stages.runtime.precision import computing
 from stages.runtime.seeds import seed_everything
 from stages.runtime.settings import Values
@@ -55,22 +54,6 @@ class Attributed:
                 for found in sorted(pc.value_counts(self.table["mode"]).to_pylist(), key=lambda one: one["values"])}
         words = int(pc.sum(pc.list_value_length(self.table["score"])).as_py() or 0)
         return {**rows, "words": words, "unaligned_words": self.unaligned}
-
-
-def token_rows(tokens: pa.Table, requests: np.ndarray) -> np.ndarray:
-    """Return the row of ``tokens`` of each requested text."""
-    ids = tokens["text_id"].to_numpy()
-    require(np.unique(requests[:, 0]), ids, "tokens")
-    order = np.argsort(ids, kind="stable")
-    return order[np.searchsorted(ids, requests[:, 0], sorter=order)]
-
-
-def require(wanted: np.ndarray, present: np.ndarray, table: str) -> None:
-    """Refuse texts that table ``table`` does not have."""
-    missing = np.setdiff1d(wanted, present)
-    if len(missing):
-        raise InputError(f"{table}.parquet: text {missing[0]} has no row (and {len(missing) - 1} more). It was made "
-                         f"from other texts: run the stages ingest and annotate again.")
 
 
 @dataclass(frozen=True)
@@ -133,6 +116,11 @@ def _attributed(requests: np.ndarray, words: pa.Table, scores: list[np.ndarray],
     return Attributed(as_table(ATTRIBUTION, {
         "text_id": requests[:, 0], "mode": np.array(MODES)[requests[:, 1]], "pair": requests[:, 2],
         "word": words["token"], "score": pa.ListArray.from_arrays(bounds, np.concatenate(scores))}), unaligned)
+
+
+def is_kept(store: ChunkStore, requests: np.ndarray) -> bool:
+    """Whether ``store`` has a block."""
+    return store.find(_chunk(requests)) is not None
 
 
 def kept_block(store: ChunkStore, requests: np.ndarray) -> Attributed | None:

@@ -1,6 +1,6 @@
 """What scores the words of a text beside a second one: a pair classifier's gradients, or a sentence encoder's."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -39,7 +39,7 @@ class Pairs:
     starts: list[np.ndarray]
     ends: list[np.ndarray]
 
-    def at(self, rows: Sequence[int]) -> "Pairs":
+    def at(self, rows: Iterable[int]) -> "Pairs":
         """Return the pairs at ``rows``."""
         return Pairs(*([column[row] for row in rows]
                        for column in (self.firsts, self.seconds, self.starts, self.ends)))  # type: ignore[arg-type]

@@ -6,9 +6,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages.data.example_texts import reference_pairs
+from stages.data.schemas.items import EXAMPLES
 from stages.keywords.importance.texts import STALE, WordTexts
 from stages.runtime.errors import InputError
 
+_PAIRS = pa.schema([EXAMPLES.arrow().field(name) for name in ("source_id", "reference_ids")])
 SPECIAL = ("[PAD]", "[UNK]")  # by id; words follow, the most frequent first
 
 
@@ -28,7 +30,8 @@ def labelled_sources(examples: pd.DataFrame, lower: WordTexts, psi: pa.Table,
     if not place:
         raise InputError("psi.parquet: no row is of mode xy, from which the S-Tagger learns. Add xy to psi.modes.")
     found = []
-    for pair in map(tuple, reference_pairs(examples[examples["split"] == split]).tolist()):
+    chosen = examples[examples["split"] == split]
+    for pair in map(tuple, reference_pairs(pa.Table.from_pandas(chosen, _PAIRS)).tolist()):
         if pair not in place:
             raise InputError(f"psi.parquet: no row for text {pair[0]} with {pair[1]}. {STALE}")
         labels = rows["primary"][place[pair]].values.to_numpy(zero_copy_only=False).astype(np.int64)
