@@ -1,12 +1,17 @@
 """A corpus that grows: time and memory of every data stage, from a file of triples to the graph.
 
     python -m benchmarks.scale --texts 100000 1000000 --workers 2
+    python -m benchmarks.scale --texts 30000 300000 --pairs
 
 Texts are made from a seed: short sentences of words by Zipf's law, source and target of a
 triple with the same nouns. A blank
 tokenizer with a tagger by endings stands for the language pipeline, so that what is measured is the pipeline around it.
 Each stage runs in a fresh process; its peak is that of this process (the client of its workers) above what it held
 before the stage began, and `workers` the largest of theirs, with all that they have imported.
+
+With `--pairs` the stages follow that look texts up by their id: the pair classifier, rankings of words, node vectors,
+keywords side by side and the items of PGKPR, with a BERT of two layers of 32. What they map from the disk is not
+counted with their memory, since the system takes it back when it wants to.
 """
 
 import argparse
@@ -25,12 +30,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.__main__ import DOCUMENT, ORDER
-from benchmarks.harness import Section, peak_memory, run_stage_in
+from benchmarks.harness import Section, peak_anonymous, peak_memory, run_stage_in
 from benchmarks.reporting import as_markdown, machine
 from stages.artifacts.tables import atomic_file
 
 DATASET = "synthetic"
 STAGES = ("ingest", "annotate", "textrank", "keywords", "clusters", "graph")
+BY_ID = ("pair_classifier", "attribution", "word_vectors", "psi", "s_tagger", "yake", "side_by_side", "node_vectors",
+         "paraphrase_items")
+_LOOKED_UP = {"encoder": {"source": "path:encoder"}, "models": {"pgkpr": {"pgkpr": {"dataset": DATASET}}},
+              "pair_classifier": {"epochs": 1, "max_sources": 10_000, "max_length": 32}, "s_tagger": {"epochs": 1},
+              "attribution": {"batch_size": 256}}
 _PIECE = 100_000
 _NOUNS, _OTHERS = 200_000, 5_000
 _ENDINGS = {"ion": ("NOUN", "NN"), "ful": ("ADJ", "JJ"), "ing": ("VERB", "VBG"), "the": ("DET", "DT")}
@@ -81,19 +91,37 @@ def save_pipeline(folder: Path) -> None:
     nlp.to_disk(folder)
 
 
-def measure(folder: Path, texts: int, workers: int, memory_gib: float) -> Iterator[dict[str, Any]]:
+def save_encoder(folder: Path) -> None:
+    """Save a BERT of two layers of 32, whose pieces are the most frequent words."""
+    import torch
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
+    folder.mkdir()
+    words = [word for ending in ("ion", "ful", "ing") for word in _words(_OTHERS, ending)]
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", *words]
+    (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
+    BertTokenizerFast(vocab=str(folder / "vocab.txt"), model_max_length=64).save_pretrained(folder)
+    torch.manual_seed(0)
+    BertModel(BertConfig(vocab_size=len(vocabulary), hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
+                         intermediate_size=64, max_position_embeddings=64)).save_pretrained(folder)
+
+
+def measure(folder: Path, texts: int, workers: int, memory_gib: float, pairs: bool = False) -> Iterator[dict[str, Any]]:
     """Yield a row per stage: texts, stage, seconds, MiB of the client and of the largest worker, MiB written."""
     folder.mkdir(parents=True, exist_ok=True)
     write_triples(folder / "triples.parquet", texts // 3)
     save_pipeline(folder / "blank")
+    if pairs:
+        save_encoder(folder / "encoder")
     (folder / "params.yaml").write_text(json.dumps({
         "recipe": "synthetic", "runtime": {"workers": workers, "memory_gib": memory_gib},
         "datasets": {DATASET: {"source": "triples.parquet", "layout": "triples", "columns": {
-            role: role for role in ("source", "target", "negative")}, "ingest": {"neg_source": "given"}}},
-        "annotate": {"pipeline": "./blank"}}))
-    for stage in STAGES:
+            role: role for role in ("source", "target", "negative")}, "ingest": {"neg_source": "given"},
+            "side_by_side": pairs}},
+        "annotate": {"pipeline": "./blank"}, **(_LOOKED_UP if pairs else {})}))
+    for stage in (*STAGES, *(BY_ID if pairs else ())):
         started = time.perf_counter()
-        peak = peak_memory(run_stage_in, folder, stage, DATASET)
+        peak = (peak_anonymous if stage in BY_ID else peak_memory)(run_stage_in, folder, stage, DATASET)
         record = json.loads((folder / ".keycontrast" / "records" / f"{stage}@{DATASET}.json").read_text())
         yield {"texts": texts, "stage": stage, "seconds": round(record["seconds"], 1), "client MiB": round(peak),
                "largest process MiB": record["peak_memory_mib"], "written MiB": _written(folder, started)}
@@ -144,6 +172,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--texts", type=int, nargs="+", default=[100_000, 1_000_000], help="sizes of the corpus")
     parser.add_argument("--workers", type=int, default=2, help="processes of a stage (2)")
     parser.add_argument("--memory-gib", type=float, default=1.0, help="of joins before they go to disk (1)")
+    parser.add_argument("--pairs", action="store_true", help="also the stages that look texts up by their id")
     parser.add_argument("--folder", type=Path, help="where it is made, and left; a temporary one by default")
     parser.add_argument("--json", type=Path, help="file to which rows are added, one per line")
     parser.add_argument("--write", type=Path, nargs="+", metavar="JSON", help=(
@@ -160,7 +189,7 @@ def main(argv: list[str] | None = None) -> int:
     for texts in given.texts:
         with TemporaryDirectory(prefix="keycontrast-scale-") as temporary:
             for row in measure((given.folder or Path(temporary)) / str(texts), texts, given.workers,
-                               given.memory_gib):
+                               given.memory_gib, given.pairs):
                 rows.append(row)
                 sys.stderr.write(f"{row}\n")
                 if given.json:
