@@ -57,4 +57,9 @@ def load_pieces(folder: str | Path, architecture: str) -> Any:
         OSError: there is none.
         ValueError: the architecture is unknown.
     """
-    return model_class(architecture).from_pretrained(folder).eval()
+    model = model_class(architecture).from_pretrained(folder).eval()
+    # Weights that are mapped from a file lie there at any address; some products round otherwise from an odd one than
+    # where torch allocates, and a model is to give the same bits before it was saved and after.
+    for weight in (*model.parameters(), *model.buffers()):
+        weight.data = weight.data.clone()
+    return model
