@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,6 +29,8 @@ from stages.runtime.cluster_map import Cluster, code_fingerprint, maker_name, wo
 from stages.runtime.errors import InputError
 from stages.runtime.pool import map_chunks
 from stages.runtime.settings import read_params
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(scope="module")
@@ -188,6 +191,23 @@ def test_a_worker_with_other_code_is_refused():
     with pytest.raises(InputError, match="another version of this project's code"):
         work("k", packed(1), "another", pa.table({"n": [1]}))
     assert work("k", packed(1), code_fingerprint(), pa.table({"n": [1]}))["n"].to_pylist() == [2]
+
+
+@pytest.mark.parametrize(("prefix", "changed"), [
+    ("", None), ("", "pipeline/cli.py"), ("", "stages/encoders.py"), ("", "models/new.py"),
+    ("keycontrast._code.", None), ("keycontrast._code.", "models/encoders.py")])
+def test_other_code_is_that_of_stages_or_models(tmp_path, prefix, changed):
+    """In a clone, in an installation, which has the folders beside each other too, and under the interface's names."""
+    for folder in ("keycontrast", "models", "pipeline", "stages"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    if changed:
+        with (tmp_path / changed).open("a") as file:
+            file.write("# another\n")
+    found = subprocess.run([sys.executable, "-c", f"import {prefix}stages.runtime.cluster_map as module; "
+                            "print(module.__file__, module.code_fingerprint())"], cwd=tmp_path, capture_output=True,
+                           text=True, check=True).stdout.split()
+    assert found[0] == str(tmp_path / "stages/runtime/cluster_map.py")
+    assert (found[1] == code_fingerprint()) == (changed in (None, "pipeline/cli.py"))
 
 
 def test_a_worker_keeps_few_functions(monkeypatch):
