@@ -1,7 +1,8 @@
-"""An S3 server of the package registry, in a thread, for DVC's remotes."""
+"""An S3 server of the package registry: in a thread, or a process of its own (``python -m s3_server HOST``)."""
 
 import logging
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,13 +12,13 @@ CREDENTIALS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "A
 
 
 @contextmanager
-def s3_server() -> Iterator[str]:
+def s3_server(host: str = "127.0.0.1") -> Iterator[str]:
     """Serve an empty bucket ``store``, and yield the server's address; whoever reads it needs ``CREDENTIALS``."""
     import boto3
     from moto.server import ThreadedMotoServer
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server = ThreadedMotoServer(ip_address=host, port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
     address = f"http://{host}:{port}"
@@ -51,3 +52,9 @@ def use_remote(project: Path, address: str) -> None:
 def credentials(patch) -> None:
     for name, value in CREDENTIALS.items():
         patch.setitem(os.environ, name, value)
+
+
+if __name__ == "__main__":
+    with s3_server(sys.argv[1]) as found:
+        print(found, flush=True)
+        sys.stdin.read()        # until whoever started it has ended

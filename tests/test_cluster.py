@@ -2,8 +2,10 @@
 
 import importlib.util
 import json
+import logging
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,6 +30,8 @@ from stages.runtime.cluster_map import Cluster, code_fingerprint, maker_name, wo
 from stages.runtime.errors import InputError
 from stages.runtime.pool import map_chunks
 from stages.runtime.settings import read_params
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(scope="module")
@@ -141,35 +145,106 @@ def test_nobody_at_the_address():
         list(map_chunks(adder, (1,), [1], 1, "test", cluster=Cluster("nowhere", connect_timeout=0.5)))
 
 
-@pytest.mark.parametrize("asks", ["how many may be under way", "for a result"])
-def test_a_scheduler_that_dies_while_it_is_asked(tmp_path, asks):
-    """Whatever the client was about when the connection went, the message is the same."""
-    file, begun = tmp_path / "scheduler.json", []
+MORTAL = """import distributed
+cluster = distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, protocol="tcp",
+                                   dashboard_address=None)
+print(cluster.scheduler_address, flush=True)
+input()
+"""
+LOST = r"^test: the connection to the scheduler at tcp://\S+ was lost. Start it again; finished chunks are not"
 
-    def begin(*words):
-        begun.append(subprocess.Popen([sys.executable, "-m", *words, "--scheduler-file", str(file)],
-                                      cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                      env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}))
-        return begun[-1]
 
-    scheduler = begin("distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
-    while not file.exists():
-        time.sleep(0.05)
-    begin("distributed.cli.dask_worker", "--nthreads", "1", "--no-dashboard", "--no-nanny")
-    try:
-        with (pytest.raises(InputError, match="the connection to the scheduler at that .* was lost. Start it again"),
-              cluster_map.cluster_jobs(counted, ("/dev/null",), "test",
-                                       Cluster(scheduler_file=str(file), connect_timeout=10)) as (submit, width)):
-            assert submit(1).result()[0] == 2 and width() == 2
-            scheduler.kill()
-            scheduler.wait()
-            if asks == "for a result":
-                submit(2).result()
-            width()
-    finally:
-        for process in reversed(begun):
+@pytest.fixture
+def mortal(tmp_path, monkeypatch):
+    """The address of a cluster in one process, what kills that, the clients that are made, and what is logged."""
+    with subprocess.Popen([sys.executable, "-c", MORTAL], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, text=True,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)}) as process:
+
+        def kill():
             process.kill()
             process.wait()
+
+        class Watched(Client):
+            def __init__(self, *arguments, **options):
+                clients.append(self)
+                super().__init__(*arguments, **options)
+
+        clients, records, handler = [], [], logging.Handler()
+        handler.emit = records.append
+        monkeypatch.setattr("distributed.Client", Watched)
+        logging.getLogger("distributed").addHandler(handler)
+        yield process.stdout.readline().strip(), kill, clients, records
+        logging.getLogger("distributed").removeHandler(handler)
+        kill()
+
+
+def gives_up(client):
+    while client.status != "closed":
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("asks", [
+    lambda submit, width, client: width(),
+    lambda submit, width, client: (submit(0)(), width()),
+    lambda submit, width, client: (gives_up(client), width()),
+    lambda submit, width, client: (gives_up(client), submit(0)())],
+    ids=["how many may be under way", "for a result", "though it has given up", "to take a chunk, having given up"])
+def test_a_scheduler_that_dies_while_it_is_asked(mortal, asks):
+    """Whatever the client was about when the connection went, the message is the same, and all that is said."""
+    address, kill, clients, records = mortal
+    began = time.monotonic()
+    with (pytest.raises(InputError, match=LOST),
+          cluster_map.cluster_jobs(partial, (time.sleep,), "test", Cluster(address, connect_timeout=2)) as (submit,
+                                                                                                           width)):
+        assert submit(0)() is None and width() == 2
+        kill()
+        asks(submit, width, clients[0])
+    assert time.monotonic() - began < 60 and not [record for record in records if record.exc_info]
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("question", ["wait_for_workers", "scheduler_info"])
+def test_a_scheduler_that_dies_before_the_first_chunk(mortal, monkeypatch, question, waits):
+    address, kill, clients, _ = mortal
+    real = getattr(Client, question)
+
+    def asked(self, *arguments, **options):
+        kill()
+        if waits:
+            gives_up(self)
+        return real(self, *arguments, **options)
+
+    monkeypatch.setattr(Client, question, asked)
+    mine = Cluster(address, connect_timeout=1)
+    with pytest.raises(InputError, match=LOST):
+        list(map_chunks(partial, (time.sleep,), [0, 0], 1, "test", gpu=True, cluster=mine))
+    assert clients[0].status == "closed"
+
+
+def test_a_chunk_that_the_client_forgets_with_the_connection_is_not_waited_for(mortal, monkeypatch):
+    """As may befall one that is submitted while the client calls off the others."""
+    address, kill, clients, _ = mortal
+    monkeypatch.setattr(cluster_map, "_LOOK", 0.2)
+    with (pytest.raises(InputError, match=LOST),
+          cluster_map.cluster_jobs(partial, (time.sleep,), "test", Cluster(address, connect_timeout=2)) as (submit, _)):
+        before = set(clients[0].futures)
+        wait = submit(60)
+        clients[0].futures.pop(*set(clients[0].futures) - before)
+        kill()
+        wait()
+
+
+def test_an_error_of_the_connection_is_told_from_one_of_a_chunk(cluster, monkeypatch):
+    with pytest.raises(FileNotFoundError, match="/nowhere"):
+        list(map_chunks(partial, (os.listdir,), ["/nowhere", "/"], 1, "test", cluster=cluster))
+
+    async def unreachable(*_):
+        raise OSError("Timed out trying to connect")
+
+    monkeypatch.setattr(Client, "_gather_remote", unreachable)
+    with pytest.raises(InputError, match=LOST):
+        list(map_chunks(partial, (os.listdir,), ["/", "/"], 1, "test", cluster=cluster))
 
 
 def test_a_cluster_without_workers():
@@ -188,6 +263,23 @@ def test_a_worker_with_other_code_is_refused():
     with pytest.raises(InputError, match="another version of this project's code"):
         work("k", packed(1), "another", pa.table({"n": [1]}))
     assert work("k", packed(1), code_fingerprint(), pa.table({"n": [1]}))["n"].to_pylist() == [2]
+
+
+@pytest.mark.parametrize(("prefix", "changed"), [
+    ("", None), ("", "pipeline/cli.py"), ("", "stages/encoders.py"), ("", "models/new.py"),
+    ("keycontrast._code.", None), ("keycontrast._code.", "models/encoders.py")])
+def test_other_code_is_that_of_stages_or_models(tmp_path, prefix, changed):
+    """In a clone, in an installation, which has the folders beside each other too, and under the interface's names."""
+    for folder in ("keycontrast", "models", "pipeline", "stages"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    if changed:
+        with (tmp_path / changed).open("a") as file:
+            file.write("# another\n")
+    found = subprocess.run([sys.executable, "-c", f"import {prefix}stages.runtime.cluster_map as module; "
+                            "print(module.__file__, module.code_fingerprint())"], cwd=tmp_path, capture_output=True,
+                           text=True, check=True).stdout.split()
+    assert found[0] == str(tmp_path / "stages/runtime/cluster_map.py")
+    assert (found[1] == code_fingerprint()) == (changed in (None, "pipeline/cli.py"))
 
 
 def test_a_worker_keeps_few_functions(monkeypatch):

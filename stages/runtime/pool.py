@@ -142,4 +142,4 @@ def _work(chunk: Any) -> Any:
 def _cluster(make: Make[Any, Any], arguments: tuple[Any, ...], what: str, cluster: Cluster,
              gpu: bool) -> Iterator[Workers]:
     with cluster_jobs(make, arguments, what, cluster, gpu) as (submit, width):
-        yield Workers(lambda chunk: submit(chunk).result, width)
+        yield Workers(submit, width)
