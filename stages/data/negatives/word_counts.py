@@ -28,7 +28,10 @@ def in_key_order(texts: TextFile, wanted: np.ndarray) -> np.ndarray:
                             pa.string())
     # Arrow compares bytes of UTF-8, which is the order of Python's strings, and keeps the order of equal ones.
     order: np.ndarray = pc.sort_indices(keys).to_numpy()
-    return np.flatnonzero(wanted).astype(np.int32)[order]
+    found: np.ndarray = np.flatnonzero(wanted).astype(np.int32)[order]
+    del keys, order
+    pa.default_memory_pool().release_unused()  # else Arrow keeps what they took, and words would come on top of it
+    return found
 
 
 def word_counts(texts: TextFile, numbers: np.ndarray, words_of: Callable[[str], Iterable[str]]) -> csr_array:
