@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from stages.artifacts.tables import as_table
 from stages.data import ingest
+from stages.data.deduplication.on_disk import TextFile
 from stages.data.deduplication.text_keys import text_key
 from stages.data.reading.rows import RawRow
 from stages.params.data import Dataset, Ingest
@@ -35,6 +36,13 @@ def corpus(size=240, seed=0) -> list[tuple[str, str, int]]:
     words = [f"w{n}" for n in range(90)]
     texts = [" ".join(rng.choice(words, size=rng.integers(2, 7))) for _ in range(size)]
     return [(texts[a], texts[b], int(rng.random() < 0.6)) for a, b in rng.integers(0, size, (size // 2, 2)) if a != b]
+
+
+def text_file(folder: Path, surfaces: Iterable[str]) -> TextFile:
+    """Texts on disk, numbered as they come."""
+    texts = TextFile(folder / f"texts{len(list(folder.glob('texts*')))}")
+    texts.number(texts.add([surface.encode() for surface in surfaces]))
+    return texts
 
 
 def ingested(rows: Iterable[RawRow], data: Dataset, params: Ingest, seed: int, scratch: Path,

@@ -17,7 +17,6 @@ from stages.artifacts.tables import read_frame, read_metadata
 from stages.data import ingest
 from stages.data.deduplication.taken_rows import take_rows
 from stages.data.deduplication.text_keys import jaccard, overlap_tokens, text_key
-from stages.data.negatives.overlapping import retrieve
 from stages.data.reading.rows import RawRow
 from stages.params.data import Ingest
 from stages.runtime.errors import InputError
@@ -187,28 +186,6 @@ def test_targets_are_drawn_by_seed_and_texts_whatever_the_order_of_rows(tmp_path
 
     assert targets(pairs, 3).equals(targets(pairs[::-1], 3))
     assert not targets(pairs, 3).equals(targets(pairs, 4))
-
-
-def test_retrieved_negatives_are_the_most_overlapping_outside_the_component():
-    rng = np.random.default_rng(5)
-    words = [f"w{n}" for n in range(110)]
-    weights = 1 / np.arange(1, 111)
-    surfaces = [" ".join(rng.choice(words, size=6, p=weights / weights.sum())) + f" id{n}" for n in range(150)]
-    keys = [text_key(text) for text in surfaces]
-    group = rng.integers(0, 40, 150)
-    pool = np.flatnonzero(group % 3 != 0)
-    queries = rng.choice(pool, 60)
-    found = retrieve(queries, pool, group, [surfaces[number] for number in pool])
-    for query, answer in zip(queries, found[:, 0], strict=True):
-        outside = [n for n in pool if group[n] != group[query]]
-        mine = overlap_tokens(surfaces[query])
-        assert answer == min(outside, key=lambda n: (-jaccard(mine, overlap_tokens(surfaces[n])), keys[n]))
-
-
-def test_retrieval_says_where_there_is_nothing_to_find():
-    assert retrieve(np.array([0]), np.array([0, 1]), np.array([0, 0]), ["a", "b"]).tolist() == [[-1]]
-    # No shared token at all: every text ties, the smallest key wins; a text may have a key and odd tokens.
-    assert retrieve(np.array([2]), np.arange(3), np.arange(3), ["z", "b", "\u2103"]).tolist() == [[1]]
 
 
 def triple(number, source, target, negative):

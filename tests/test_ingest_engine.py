@@ -122,13 +122,43 @@ def held(count, folder):
     return size, made.counts["texts"]["distinct"]
 
 
-def test_no_text_stays_in_memory(tmp_path):
-    # In a process of its own: what the threads of other tests take would be counted too.
-    program = ("import sys; from pathlib import Path; from test_ingest_engine import held; folder = Path(sys.argv[1]); "
-               "held(200, folder / 'warm'); print(*held(2_000, folder / 'small'), *held(12_000, folder / 'large'))")
-    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=Path(__file__).parent, check=True,
+def printed(program, folder):
+    """The numbers that ``program`` prints, in a process of its own: what the threads of other tests take counts too."""
+    begin = "import sys; from pathlib import Path; from test_ingest_engine import *; folder = Path(sys.argv[1]); "
+    done = subprocess.run([sys.executable, "-c", begin + program, str(folder)], cwd=Path(__file__).parent, check=True,
                           capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
-    small, few, large, many = map(int, done.stdout.split())
+    return map(int, done.stdout.split())
+
+
+def test_no_text_stays_in_memory(tmp_path):
+    small, few, large, many = printed("held(200, folder / 'warm'); print(*held(2_000, folder / 'small'), "
+                                      "*held(12_000, folder / 'large'))", tmp_path)
     assert many - few > 12_000
     # A text of this test has over 100 bytes; numbers of texts, pairs and items take some tens.
     assert (large - small) / (many - few) < 64
+
+
+def told(count):
+    """Paraphrases of 20 words among many; made as they are asked for."""
+    for n in range(count):
+        said = " ".join(f"extraordinary{(n * 31 + k * k) % 997}" for k in range(16))
+        yield RawRow("f", n + 1, {"source": f"the question {n} {said}", "target": f"an answer {n} {said}"})
+
+
+def peak(count, folder):
+    """Bytes that a run with few retrieved negatives holds at its peak."""
+    folder.mkdir()
+    few = Ingest(neg_source="retrieved", max_train=2, max_validation=2, max_test=2)
+    tracemalloc.start()
+    ingest.run(told(count), dataset(columns={"source": "q1", "target": "q2"}), few, 1, folder)
+    size = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return size
+
+
+def test_retrieval_holds_no_text_at_all(tmp_path):
+    small, large = printed("peak(200, folder / 'warm'); print(peak(2_000, folder / 'small'), "
+                           "peak(12_000, folder / 'large'))", tmp_path)
+    # Ten bytes for each of 19 words, and some tens. A text has over 260 characters, and as many words as objects
+    # take over a thousand bytes.
+    assert (large - small) / 20_000 < 500

@@ -13,7 +13,7 @@ from stages.params.data import Dataset, Ingest
 from stages.runtime.errors import InputError
 
 
-def embed(texts):
+def vectors_of(texts):
     """Unit vectors that know nothing but the text: its words, and a little of its own."""
     found = np.zeros((len(texts), 24), dtype=np.float32)
     for row, text in enumerate(texts):
@@ -22,8 +22,14 @@ def embed(texts):
     return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), np.float32(1e-9))
 
 
+def embed(texts):
+    """The vectors in two chunks."""
+    for places in (range(0, len(texts), 2), range(1, len(texts), 2)):
+        yield list(places), vectors_of([texts[place] for place in places])
+
+
 def cosine(one, other):
-    return float(np.round((embed([one]) @ embed([other]).T)[0, 0], 5))
+    return float(np.round((vectors_of([one]) @ vectors_of([other]).T)[0, 0], 5))
 
 
 def made_of(pairs, folder, seed=3, **changes):
@@ -65,7 +71,7 @@ def test_a_ceiling_passes_over_what_may_be_a_paraphrase(tmp_path):
     assert max(cosines[0]) > 0.6 >= max(cosines[1])
     with pytest.raises(InputError, match="no negative can be found for train: .* ingest.neg_ceiling"):
         ingested(raw(corpus()), dataset(), Ingest(**SHARES, neg_source="mined", neg_ceiling=0.9, max_rejected=1), 3,
-                 tmp_path, lambda texts: np.ones((len(texts), 1), dtype=np.float32))
+                 tmp_path, lambda texts: [(list(range(len(texts))), np.ones((len(texts), 1), dtype=np.float32))])
 
 
 def test_several_come_by_falling_cosine(tmp_path):
@@ -127,12 +133,20 @@ def test_near_equal_cosines_are_equal():
     assert Cosines(queries, pool, 0.5).scores(np.array([0])).tolist() == [[-np.inf, -np.inf]]
 
 
+def bundled(texts):
+    """The vectors of the bundled encoder, whatever the chunks."""
+    found = np.empty((len(texts), 384), dtype=np.float32)
+    for places, vectors in frozen("bundled")(texts):
+        found[places] = vectors
+    return found
+
+
 def test_the_bundled_encoder_is_nearer_to_meaning_than_to_words():
-    found = frozen("bundled")(["How can I lose weight quickly?", "What is the fastest way to get slim?",
+    found = bundled(["How can I lose weight quickly?", "What is the fastest way to get slim?",
                                "How can I lose a chess game quickly?"])
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0, rtol=1e-5)
     assert found[0] @ found[1] > found[0] @ found[2]
     long = [f"{word} {'and so on ' * 60}we were tired at last" for word in ("cats", "bread")]
-    assert np.array_equal(*frozen("bundled")(long))  # cut on the left, as dialogues want it
+    assert np.array_equal(*bundled(long))  # cut on the left, as dialogues want it
     with pytest.raises(InputError, match=r"ingest.neg_encoder: path:nowhere: nowhere holds no config.json"):
         frozen("path:nowhere")

@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 import pytest
-from ingest_rows import by_key, ingested
+from ingest_rows import by_key, ingested, text_file
 
 from stages.data import ingest
 from stages.data.deduplication.text_keys import text_key
@@ -246,7 +246,7 @@ def test_hashed_splits_are_the_same_whatever_the_mode(tmp_path):
 # Negatives
 
 
-def test_bm25_is_the_sum_over_the_terms_of_the_query():
+def test_bm25_is_the_sum_over_the_terms_of_the_query(tmp_path):
     texts = ["the red dog saw the dog", "a dog", "the cat sat on the mat", "the", "", "red red mat 你好吗 x 好"]
     split = [terms(text) for text in texts]
     assert split[5] == ["red", "red", "mat", "你好", "好吗", "x", "好"]
@@ -258,15 +258,16 @@ def test_bm25_is_the_sum_over_the_terms_of_the_query():
                 held, tf = sum(term in other for other in split), document.count(term)
                 idf = math.log(1 + (6 - held + 0.5) / (held + 0.5))
                 expected[q, d] += idf * tf * 2.2 / (tf + 1.2 * (1 - 0.75 + 0.75 * len(document) / mean))
-    assert np.allclose(Bm25(texts).scores(np.arange(6)), expected)
-    assert np.allclose(Bm25(texts).scores(np.array([2, 0])), expected[[2, 0]])
+    found = Bm25(text_file(tmp_path, texts), np.arange(6))
+    assert np.allclose(found.scores(np.arange(6)), expected)
+    assert np.allclose(found.scores(np.array([2, 0])), expected[[2, 0]])
 
 
-def similar(frame, texts, row, count):
+def similar(frame, texts, row, count, folder):
     """The outputs of the items of the split that are most similar by input, in a plain loop."""
     pool = [other for other in frame.itertuples() if other.split == row.split]
     pool.sort(key=lambda other: (other.source, other.target))
-    scores = Bm25([texts[other.source_id] for other in pool]).scores(
+    scores = Bm25(text_file(folder, texts), np.array([other.source_id for other in pool])).scores(
         np.array([next(place for place, other in enumerate(pool) if other.example_id == row.example_id)]))[0]
     own = frame[frame["group"] == row.group]
     said, found = {*own["source"], *own["target"]}, []
@@ -284,7 +285,7 @@ def test_negatives_are_outputs_of_the_most_similar_other_stories_of_the_split(tm
     keys = texts.map(text_key)
     for row in frame.itertuples():
         further = [keys[number] for number in row.further_negative_ids]
-        assert [row.negative, *further] == similar(frame, texts, row, 3)
+        assert [row.negative, *further] == similar(frame, texts, row, 3, tmp_path)
     assert set(frame["negative_origin"]) == {"bm25"}
 
 

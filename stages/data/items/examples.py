@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,7 +56,7 @@ class Ingested:
         return {"examples": self.examples, "texts": TEXTS, "rejected": REJECTED}
 
 
-def contrasted_examples(found: Connected, dataset: "Dataset", params: "Ingest", seed: int,
+def contrasted_examples(found: Connected, dataset: "Dataset", params: "Ingest", seed: int, scratch: Path,
                         embed: Embed | None = None) -> Ingested:
     """Make items of source, target and negative.
 
@@ -64,6 +65,7 @@ def contrasted_examples(found: Connected, dataset: "Dataset", params: "Ingest", 
         dataset: names the structure and language.
         params: rules and shares.
         seed: the project's seed.
+        scratch: the folder of what was read.
         embed: of the encoder that mines negatives, or is asked whether it tells them apart.
 
     Raises:
@@ -77,7 +79,7 @@ def contrasted_examples(found: Connected, dataset: "Dataset", params: "Ingest", 
     split, of_group, outside = _split(whole, found, params, seed)
     limits = {"train": params.max_train, "validation": params.max_validation, "test": params.max_test}
     kept = sample_items(split, limits, seed, outside)
-    vectors = Vectors(found.taken.texts, embed) if embed is not None else None
+    vectors = Vectors(found.taken.texts, embed, scratch / "vectors") if embed is not None else None
     items, split = with_negatives(whole, split, kept, of_group, found, dataset, params, seed, vectors)
     _check_filled(split, params)
     group, used = found.group, used_texts(items, len(found.group))

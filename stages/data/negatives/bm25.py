@@ -2,19 +2,21 @@
 
 import re
 import unicodedata
-from collections import Counter
-from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
 from scipy.sparse import csr_array
 
+from stages.data.deduplication.on_disk import TextFile
 from stages.data.deduplication.text_keys import HAN
+from stages.data.layouts.dialogue import TURN
+from stages.data.negatives.word_counts import word_counts
 
 # The usual saturation of repeated terms and share of length normalisation.
 _K1, _B = 1.2, 0.75
 _RUNS = re.compile(rf"[{HAN}]+|[^\W_{HAN}]+")
 _HAN_RUN = re.compile(rf"[{HAN}]")
+_BLOCK = 2**16
 
 
 def terms(text: str) -> list[str]:
@@ -39,37 +41,40 @@ class Bm25:
     idf(t) tf(t, d) (k1 + 1) / (tf(t, d) + k1 (1 - b + b |d| / mean length)), with
     idf(t) = ln(1 + (n - n_t + 0.5) / (n_t + 0.5)), which is positive also for terms of most texts.
 
+    Memory: some tens of bytes per text, and 17 bytes per text and distinct term of it.
+
     Args:
-        texts: the texts; their terms lie in memory.
+        texts: all texts; they are read once, and turns of a dialogue count as one text.
+        pool: (n,) numbers of those that are compared, some perhaps several times.
     """
 
-    def __init__(self, texts: Sequence[str]) -> None:
-        self._counts = _term_counts(texts)
-        n, lengths = len(texts), self._counts.sum(axis=1)
-        weights = self._counts.copy()
-        held = np.bincount(weights.indices, minlength=weights.shape[1])
+    def __init__(self, texts: TextFile, pool: np.ndarray) -> None:
+        self._counts = _by_first_appearance(word_counts(texts, pool, lambda text: terms(text.replace(TURN, " "))))
+        n, lengths = len(pool), self._counts.sum(axis=1).astype(np.float64)
+        holders = self._counts.T.tocsr()
+        held = np.diff(holders.indptr)
         idf = np.log1p((n - held + 0.5) / (held + 0.5))
         mean = lengths.sum() / max(1, n) or 1.0
-        rows = np.repeat(np.arange(n), np.diff(weights.indptr))
-        tf = weights.data
-        weights.data = idf[weights.indices] * tf * (_K1 + 1) / (tf + _K1 * (1 - _B + _B * lengths[rows] / mean))
-        self._weights = weights.T.tocsr()
+        damping = _K1 * (1 - _B + _B * lengths / mean)
+        weights = np.empty(holders.nnz)
+        for start in range(0, holders.nnz, _BLOCK):
+            block = np.arange(start, min(start + _BLOCK, holders.nnz))
+            tf, term = holders.data[block].astype(np.float64), np.searchsorted(holders.indptr, block, "right") - 1
+            weights[block] = idf[term] * tf * (_K1 + 1) / (tf + damping[holders.indices[block]])
+        holders.data = weights
+        self._weights = holders
 
     def scores(self, places: np.ndarray) -> np.ndarray:
         """Return the scores of all texts for the texts at ``places``, (n_places, n_texts)."""
         return (self._counts[places] @ self._weights).toarray()
 
 
-def _term_counts(texts: Sequence[str]) -> csr_array:
-    """Return how often each text has each term, (n_texts, n_terms); terms by first appearance."""
-    number: dict[str, int] = {}
-    columns: list[int] = []
-    counts: list[int] = []
-    bounds = [0]
-    for text in texts:
-        found = sorted((number.setdefault(term, len(number)), count) for term, count in Counter(terms(text)).items())
-        columns += [column for column, _ in found]
-        counts += [count for _, count in found]
-        bounds.append(len(columns))
-    return csr_array((np.array(counts, dtype=np.float64), np.array(columns, dtype=np.int32), np.array(bounds)),
-                     shape=(len(texts), max(1, len(number))))
+def _by_first_appearance(counts: csr_array) -> csr_array:
+    """Return ``counts`` with terms in the order in which the rows have them first: sums of scores follow it."""
+    first = np.full(counts.shape[1], counts.nnz)
+    np.minimum.at(first, counts.indices, np.arange(counts.nnz))
+    column = np.empty(len(first), dtype=np.int32)
+    column[np.argsort(first)] = np.arange(len(first))
+    ordered = csr_array((counts.data, column[counts.indices], counts.indptr), shape=counts.shape)
+    ordered.sort_indices()
+    return ordered

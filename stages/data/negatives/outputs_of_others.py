@@ -7,16 +7,15 @@ import numpy as np
 from stages.data.deduplication.on_disk import TextFile
 from stages.data.deduplication.text_keys import text_key
 from stages.data.items.items import NO_TEXT, Items, TextLists, grouped
-from stages.data.layouts.dialogue import TURN
 from stages.data.negatives.bm25 import Bm25
 from stages.data.negatives.mined import Cosines, Vectors
 from stages.data.negatives.overlapping import Scores
+from stages.data.negatives.word_counts import in_key_order
 from stages.data.splitting.splits import TRAIN
 from stages.runtime.progress import progress
 from stages.runtime.seeds import derived_seed, generator
 
 _CELLS = 4_000_000
-_BATCH = 2**13
 
 
 class Outputs:
@@ -57,7 +56,8 @@ def from_other_items(items: Items, split: np.ndarray, asked: np.ndarray, group: 
     ``mined`` takes the outputs that are nearest to the input by an encoder's cosine, ties likewise;
     ``random`` takes the items that follow a place drawn by the seed and the item's texts, in an order drawn by
     the seed. No output is taken that the item's own component has as input or output, and none twice. The
-    order of rows changes nothing. The inputs of a split and their terms lie in memory.
+    order of rows changes nothing. Memory: some tens of bytes per item, for ``bm25`` besides what :class:`Bm25`
+    says of the inputs of a split.
 
     Args:
         items: all items, whether they are kept or not.
@@ -76,35 +76,32 @@ def from_other_items(items: Items, split: np.ndarray, asked: np.ndarray, group: 
     """
     found, outputs = np.full((len(asked), count), NO_TEXT, dtype=np.int32), Outputs(items, group)
     for which in np.unique(split[asked]).tolist():
-        pool, surfaces, keys = _pool(items, np.flatnonzero(split == which), texts, len(group))
+        pool = _in_key_order(items, np.flatnonzero(split == which), texts)
         mine = np.flatnonzero(split[asked] == which)
         queries = np.argsort(pool)[np.searchsorted(np.sort(pool), asked[mine])]
         if way == "random":
-            ranked = _shuffled(keys, queries, seed)
+            ranked = _shuffled(items, pool, queries, texts, seed)
         elif vectors is None:
-            ranked = _similar(Bm25([surface.replace(TURN, " ") for surface in surfaces]), len(pool), queries)
+            ranked = _similar(Bm25(texts, items.source[pool]), len(pool), queries)
         else:
-            nearness = Cosines(vectors.of(items.source[pool]), vectors.of(items.target[pool]), ceiling)
+            nearness = Cosines(vectors.mapped(items.source[pool]), vectors.mapped(items.target[pool]), ceiling)
             ranked = _similar(nearness, len(pool), queries)
         for row, others in zip(mine.tolist(), ranked, strict=True):
             chosen = outputs.first(int(asked[row]), (int(pool[other]) for other in others), count)
             found[row, :len(chosen)] = chosen
+    texts.close()
     return found
 
 
-def _pool(items: Items, pool: np.ndarray, texts: TextFile, n_texts: int) -> tuple[np.ndarray, list[str], list[str]]:
-    """Return the places in ``pool`` by rising text keys, and the inputs and keys in that order."""
-    read: dict[int, str] = {}
-    wanted = np.zeros(n_texts, dtype=bool)
+def _in_key_order(items: Items, pool: np.ndarray, texts: TextFile) -> np.ndarray:
+    """Return the places in ``pool`` by rising text keys of inputs, those of one input by that of the output."""
+    wanted = np.zeros(len(texts), dtype=bool)
     wanted[items.source[pool]] = wanted[items.target[pool]] = True
-    numbers = iter(np.flatnonzero(wanted).tolist())
-    for batch in texts.batches(wanted, _BATCH):
-        read |= {next(numbers): text for text in batch}
-    sources = [read[number] for number in items.source[pool].tolist()]
-    keys = [f"{text_key(source)}\n{text_key(read[target])}"
-            for source, target in zip(sources, items.target[pool].tolist(), strict=True)]
-    order = sorted(range(len(pool)), key=keys.__getitem__)
-    return pool[order], [sources[place] for place in order], [keys[place] for place in order]
+    ordered = in_key_order(texts, wanted)
+    rank = np.empty(len(texts), dtype=np.int32)
+    rank[ordered] = np.arange(len(ordered))
+    found: np.ndarray = pool[np.lexsort((rank[items.target[pool]], rank[items.source[pool]]))]
+    return found
 
 
 def _similar(engine: Scores, size: int, queries: np.ndarray) -> Iterator[Iterator[int]]:
@@ -124,11 +121,13 @@ def _falling(scores: np.ndarray) -> Iterator[int]:
         scores[best] = -np.inf
 
 
-def _shuffled(keys: list[str], queries: np.ndarray, seed: int) -> Iterator[Iterator[int]]:
-    order = generator(seed, "ingest", "random negatives").permutation(len(keys))
-    for query in queries.tolist():
-        start = derived_seed(seed, "ingest", "random negative", keys[query]) % len(keys)
-        yield (int(order[(start + step) % len(keys)]) for step in range(len(keys)))
+def _shuffled(items: Items, pool: np.ndarray, queries: np.ndarray, texts: TextFile,
+              seed: int) -> Iterator[Iterator[int]]:
+    order = generator(seed, "ingest", "random negatives").permutation(len(pool))
+    for item in pool[queries].tolist():
+        key = "\n".join(text_key(texts[int(number)]) for number in (items.source[item], items.target[item]))
+        start = derived_seed(seed, "ingest", "random negative", key) % len(pool)
+        yield (int(order[(start + step) % len(pool)]) for step in range(len(pool)))
 
 
 def from_candidates(items: Items, split: np.ndarray, asked: np.ndarray, group: np.ndarray, candidates: TextLists,

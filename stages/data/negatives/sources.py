@@ -1,7 +1,5 @@
 """The items of a data set, and where their negatives are from (METHODS A.1, steps 4 to 7)."""
 
-from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +13,8 @@ from stages.data.items.partners import given_items, labelled_items, paraphrase_i
 from stages.data.layouts.registry import roles_of, structure_of
 from stages.data.negatives.mined import Cosines, Vectors
 from stages.data.negatives.outputs_of_others import from_candidates, from_other_items
-from stages.data.negatives.overlapping import Scores, retrieve
+from stages.data.negatives.overlapping import Overlap, Scores, retrieve
+from stages.data.negatives.word_counts import in_key_order
 from stages.data.splitting.exclusions import Connected
 from stages.data.splitting.splits import TRAIN
 from stages.runtime.errors import InputError
@@ -147,8 +146,8 @@ def with_negatives(items: Items, split: np.ndarray, kept: np.ndarray, of_group: 
                                      vectors if way == "mined" else None, params.neg_ceiling)
     else:
         homes = _homes(items, split, of_group, found, params, seed)
-        engine = None if vectors is None or way != "mined" else partial(_nearness, vectors, params.neg_ceiling)
-        negatives = _retrieved(items.at(kept), split[kept], homes, found, params.negatives, engine)
+        negatives = _retrieved(items.at(kept), split[kept], homes, found, params,
+                               vectors if way == "mined" else None)
     may = negatives[:, 0] != NO_TEXT
     if taken.structure in CONTINUATIONS:
         may |= split[kept] != TRAIN
@@ -159,11 +158,6 @@ def with_negatives(items: Items, split: np.ndarray, kept: np.ndarray, of_group: 
             raise InputError(f"no negative can be {how} for {name}: {_reason(way)}. Give more data, or "
                              f"other shares in ingest.")
     return items.at(kept).with_negatives(negatives), split[kept]
-
-
-def _nearness(vectors: Vectors, ceiling: float | None, pool: np.ndarray, _: list[str]) -> Scores:
-    own = vectors.of(pool)
-    return Cosines(own, own, ceiling)
 
 
 def _reason(way: str) -> str:
@@ -202,15 +196,18 @@ def _bit(split: np.ndarray) -> np.ndarray:
     return np.left_shift(np.int8(1), split.astype(np.int8))
 
 
-def _retrieved(items: Items, split: np.ndarray, homes: np.ndarray, found: Connected, count: int,
-               engine: Callable[[np.ndarray, list[str]], Scores] | None) -> np.ndarray:
-    """Return the (n_items, count) most overlapping texts of each item's split, or those that ``engine`` prefers."""
-    negatives, texts = np.full((len(items), count), NO_TEXT, dtype=np.int32), found.taken.texts
+def _retrieved(items: Items, split: np.ndarray, homes: np.ndarray, found: Connected, params: "Ingest",
+               vectors: Vectors | None) -> np.ndarray:
+    """Return the (n_items, count) most overlapping texts of each item's split; the nearest ones if by ``vectors``."""
+    negatives, texts = np.full((len(items), params.negatives), NO_TEXT, dtype=np.int32), found.taken.texts
     for which in np.unique(split).tolist():
-        mine, at_home = np.flatnonzero(split == which), (homes >> which & 1).astype(bool)
-        surfaces = [text for batch in texts.batches(at_home, len(homes)) for text in batch]
-        negatives[mine] = retrieve(items.source[mine], np.flatnonzero(at_home), found.group, surfaces, count,
-                                   engine)
+        mine, pool = np.flatnonzero(split == which), in_key_order(texts, (homes >> which & 1).astype(bool))
+        if vectors is None:
+            engine: Scores = Overlap(texts, pool)
+        else:
+            own = vectors.mapped(pool)
+            engine = Cosines(own, own, params.neg_ceiling)
+        negatives[mine] = retrieve(items.source[mine], pool, found.group, engine, params.negatives)
     return negatives
 
 
