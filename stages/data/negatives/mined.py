@@ -14,13 +14,13 @@ from stages.data.deduplication.on_disk import TextFile
 from stages.data.items.items import NO_TEXT, Items
 from stages.data.layouts.dialogue import TURN
 from stages.data.negatives.word_counts import in_key_order
-from stages.encoders import embed_rows, fixed_chunks, resolve_encoder
+from stages.encoders import embed_texts, resolve_encoder
 from stages.runtime.errors import InputError
 from stages.runtime.progress import progress
 from stages.runtime.seeds import seed_everything
 
 # Yields places of texts and their unit vectors (n, d), chunk by chunk, until all have been.
-Embed = Callable[[Sequence[str]], Iterable[tuple[list[int], np.ndarray]]]
+Embed = Callable[[Sequence[str]], Iterable[tuple[np.ndarray, np.ndarray]]]
 
 _ROWS, _LONGEST = 64, 128  # texts of a chunk, word pieces of a text
 _PIECE = 2**12
@@ -54,13 +54,10 @@ def frozen(source: str) -> Embed:
     tokenizer.truncation_side = "left"  # the latest turn of a dialogue survives
     longest = min(int(tokenizer.model_max_length), _LONGEST)
 
-    def embedded(texts: Sequence[str]) -> Iterator[tuple[list[int], np.ndarray]]:
-        lengths = [len(pieces) for start in range(0, len(texts), _PIECE)
-                   for pieces in tokenizer(texts[start:start + _PIECE])["input_ids"]]
-        for chunk in progress(fixed_chunks(lengths, _ROWS, longest), "ingest: embedding", unit="chunk"):
-            vectors = embed_rows(encoder, tokenizer, [texts[row] for row in chunk.rows], chunk.width, "mean")
-            found = vectors[:len(chunk.items)]
-            yield chunk.items, found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), np.float32(1e-12))
+    def embedded(texts: Sequence[str]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for places, found in embed_texts(encoder, tokenizer, texts, _ROWS, longest, "mean",
+                                         lambda chunks: progress(chunks, "ingest: embedding", unit="chunk")):
+            yield places, found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), np.float32(1e-12))
 
     return embedded
 
