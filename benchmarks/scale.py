@@ -39,8 +39,8 @@ STAGES = ("ingest", "annotate", "textrank", "keywords", "clusters", "graph")
 BY_ID = ("pair_classifier", "attribution", "word_vectors", "psi", "s_tagger", "yake", "side_by_side", "node_vectors",
          "paraphrase_items")
 _LOOKED_UP = {"encoder": {"source": "path:encoder"}, "models": {"pgkpr": {"pgkpr": {"dataset": DATASET}}},
-              "pair_classifier": {"epochs": 1, "max_sources": 10_000, "max_length": 32}, "s_tagger": {"epochs": 1, "batch_size": 1024},
-              "attribution": {"batch_size": 256}}
+              "pair_classifier": {"epochs": 1, "max_sources": 10_000, "max_length": 32},
+              "s_tagger": {"epochs": 1, "batch_size": 1024}, "attribution": {"batch_size": 256}}
 _PIECE = 100_000
 _NOUNS, _OTHERS = 200_000, 5_000
 _ENDINGS = {"ion": ("NOUN", "NN"), "ful": ("ADJ", "JJ"), "ing": ("VERB", "VBG"), "the": ("DET", "DT")}
