@@ -187,7 +187,7 @@ def _tables(params: Params, track: Track, datasets: Sequence[str]) -> dict[str, 
             if read_metadata(path).get("params_hash") != stage_hash(params, stage, dataset):
                 raise InputError(f"{path}: made under other params than params.yaml has now. Bring it up to date "
                                  f"first: keycontrast run {track.prepared_by}@{dataset}")
-            found[path.as_posix()] = path
+            found |= {file.as_posix(): file for file in (sorted(path.iterdir()) if path.is_dir() else [path])}
     return found
 
 

@@ -1,16 +1,20 @@
 """Tables that are looked into by id, without being held in memory."""
 
+from functools import partial
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from stages.artifacts.mapped import MappedTexts, mapped
+from stages.artifacts import mapped as module
+from stages.artifacts.mapped import MappedTexts, copied, grouped, mapped
 from stages.artifacts.parts import Layout
 from stages.artifacts.tables import Provenance
 from stages.artifacts.writing import table_writer
 from stages.data.schemas.texts import TEXTS
 from stages.data.schemas.tokens import TOKENS
 from stages.runtime.errors import InputError
+from stages.runtime.systems import hand_back
 
 COLUMNS = ["text_id", "text"]
 
@@ -58,3 +62,74 @@ def test_another_table_or_order_is_named(tmp_path):
                                                                                           tmp_path / "scratch"):
         pass
     assert list((tmp_path / "scratch").iterdir()) == []
+
+
+PAIRS = pa.schema([("text_id", pa.int64()), ("pair", pa.int64()), ("score", pa.list_(pa.float32()))])
+
+
+def some_pairs(count=300):
+    """Rows of random pairs, by text and pair, in uneven batches."""
+    rng = np.random.default_rng(1)
+    keys = np.unique(rng.integers(0, 40, (count, 2)), axis=0)
+    rows = pa.table([pa.array(keys[:, 0]), pa.array(keys[:, 1]), pa.array([[float(key.sum())] for key in keys])], PAIRS)
+    cuts = [0, 1, 1, 60, rows.num_rows]
+    return keys, [rows.slice(start, end - start) for start, end in zip(cuts, cuts[1:], strict=False)]
+
+
+@pytest.mark.parametrize("size", [1, 1000, 1 << 23])
+def test_rows_by_two_ids(size, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_BYTES", size)
+    keys, batches = some_pairs()
+    place = {tuple(key): row for row, key in enumerate(keys.tolist())}
+    every = np.array([(text, pair) for text in range(-1, 42) for pair in range(-1, 42)])
+    with copied("attribution", PAIRS, batches, tmp_path / "new" / "pairs.arrow", "pair") as table:
+        found = table.places(every[:, 0], every[:, 1])
+        assert found.tolist() == [place.get(tuple(key), -1) for key in every.tolist()]
+        taken = table.at(found[found >= 0][::-1])
+        assert taken["score"].to_pylist() == [[float(sum(key))] for key in reversed(place)]
+        assert pa.concat_tables(table.batches()).combine_chunks().equals(pa.concat_tables(batches).combine_chunks())
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+@pytest.mark.parametrize("size", [1, 1 << 23])
+def test_all_rows_of_an_id_that_several_may_have(size, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_BYTES", size)
+    keys, batches = some_pairs()
+    with grouped("textrank", PAIRS, batches, tmp_path / "groups.arrow") as groups:
+        assert groups.ids.tolist() == np.unique(keys[:, 0]).tolist()
+        for ids in (groups.ids[::-3], groups.ids[:1], groups.ids[:0]):
+            expected = [key for text in ids for key in keys.tolist() if key[0] == text]
+            found = groups.of(ids)
+            assert list(zip(found["text_id"].to_pylist(), found["pair"].to_pylist(), strict=True)) == list(
+                map(tuple, expected))
+    with grouped("textrank", PAIRS, [], tmp_path / "groups.arrow") as groups:
+        assert groups.of(groups.ids).num_rows == len(groups.ids) == 0
+
+
+def test_rows_that_do_not_come_by_their_ids_are_refused(tmp_path):
+    _, batches = some_pairs()
+    last = batches[-1].slice(batches[-1].num_rows - 1)
+    for refused, rows_by, message in (
+            (batches[::-1], partial(copied, second="pair"), "attribution.parquet: not sorted by text_id and pair"),
+            ([*batches, last], partial(copied, second="pair"), "attribution.parquet: .* or a row stands twice"),
+            (batches, copied, "attribution.parquet: not sorted by text_id, or a row stands twice"),
+            (batches[::-1], grouped, "attribution.parquet: not sorted by text_id: written by another version")):
+        with pytest.raises(InputError, match=message), rows_by("attribution", PAIRS, refused, tmp_path / "rows.arrow"):
+            pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_table_has_no_pair(tmp_path):
+    with copied("attribution", PAIRS, [], tmp_path / "rows.arrow", "pair") as table:
+        assert table.places(np.array([1, 2]), np.array([3, 4])).tolist() == [-1, -1] and list(table.batches()) == []
+
+
+def test_systems_without_advice_on_memory_keep_what_was_read(tmp_path, monkeypatch):
+    class Mapping:
+        """A mapped file of a system that takes no advice."""
+
+    hand_back(Mapping())
+    monkeypatch.setattr(module, "hand_back", lambda memory: None)
+    _, batches = some_pairs()
+    with copied("attribution", PAIRS, batches, tmp_path / "rows.arrow", "pair") as table:
+        assert table.at(np.arange(3)).num_rows == 3

@@ -28,8 +28,10 @@ from pipeline.pack import FOLDER, pack, show_pack
 from pipeline.packed.run import Job, Refused, Runner, differences, jobs_of, rows_digest, settle_overrides
 from pipeline.schemas import SCHEMAS
 from pipeline.unpack import show_unpacked, unpack
+from stages.artifacts.parts import Layout
 from stages.artifacts.paths import DatasetPaths, ModelPaths, RunPaths
-from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
+from stages.artifacts.tables import Provenance, read_frame, read_metadata, read_table, write_table
+from stages.artifacts.writing import table_writer
 from stages.graph import node_vectors
 from stages.params import load_params, parse_params, stage_hash
 from stages.runtime import settings
@@ -339,6 +341,21 @@ def test_a_pack_is_the_same_each_time_and_brings_what_models_start_from(project,
                      "encoder/tokenizer.json", "artifacts/tiny/edges.parquet", "models/training/loop.py"}
     assert not {name for name in names if name.startswith(("pipeline", "stages/params")) or "node_vectors.p" in name
                 and name.endswith("parquet")}
+
+
+def test_a_pack_brings_a_table_in_parts(project, tmp_path):
+    path, now = DatasetPaths("tiny").table("examples"), load_params()
+    rows, stage = read_table(path), TRACKS["hcl"].tables["examples"]
+    with table_writer(path, SCHEMAS["examples"], Provenance(f"{stage}@tiny", stage_hash(now, stage, "tiny")),
+                      Layout(4)) as writer:
+        writer.write(rows)
+    pack(tmp_path / "one.tar.gz", ["small"])
+    with tarfile.open(tmp_path / "one.tar.gz") as archive:
+        archive.extractall(tmp_path / "there", filter="data")
+    brought = tmp_path / "there" / FOLDER / "artifacts" / "tiny" / "examples.parquet"
+    assert {file.name for file in brought.iterdir()} == {*(f"part-{number:05d}.parquet" for number in range(3)),
+                                                         "_table.json"}
+    assert read_table(brought, SCHEMAS["examples"]).combine_chunks().equals(rows.combine_chunks())
 
 
 def test_a_start_from_elsewhere_is_brought_along(project, tmp_path):

@@ -12,13 +12,16 @@ import yaml
 
 from models.rewriters import special
 from pipeline.schemas import SCHEMAS
+from stages.artifacts import mapped
+from stages.artifacts.parts import is_folder_of_parts
 from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
+from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, read_table, write_table
 from stages.data import annotate
 from stages.params.data import Annotate
 from stages.params.pgkpr import ParaphraseItems
+from stages.ranking import blocks
 from stages.runtime.errors import InputError
-from stages.tracks.pgkpr import paraphrase_items
+from stages.tracks.pgkpr import inputs, pairs, paraphrase_items
 from stages.tracks.pgkpr.batches import PairBatches
 from stages.tracks.pgkpr.vocabulary import PENN_WORD_TAGS, SPECIALS, Vocabulary
 from stages.tracks.pgkpr.words import read_words
@@ -106,6 +109,14 @@ def only(table, keep):
     return table.filter(pa.array([bool(keep(row)) for row in table.to_pylist()]))
 
 
+def cut_into(monkeypatch, rows):
+    """Have the stage read so many rows at a time, and join few pairs at a time if these are few."""
+    monkeypatch.setattr(paraphrase_items, "_whole", lambda table: [
+        table.slice(row, rows) for row in range(0, table.num_rows, rows)])
+    monkeypatch.setattr(inputs, "pieces", lambda batches: blocks.pieces(batches, rows))
+    monkeypatch.setattr(pairs, "PIECE", 32 * rows)
+
+
 # Rows
 
 def test_every_reference_makes_a_row_and_captions_make_four():
@@ -188,6 +199,19 @@ def test_order_of_the_tables_does_not_matter():
     found, again = (as_table(SCHEMAS["paraphrase_items"], one.items) for one in (made(mixed), made()))
     assert found.equals(again)
     assert made(mixed).vocabulary == made().vocabulary and made(mixed).metrics == made().metrics
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_pieces_make_the_table_and_the_counts_of_the_whole(rows, monkeypatch):
+    tables = make_tables([*EXAMPLES, ("train", 90, [10]), ("train", 10, [90]), ("test", 40, [10, 90, 50]),
+                          ("train", 30, [40])])
+    whole = made(tables, vocabulary=5, max_length=3)
+    cut_into(monkeypatch, rows)
+    monkeypatch.setattr(mapped, "_BYTES", 100)
+    cut = made(tables, vocabulary=5, max_length=3)
+    assert cut.items.num_rows == 10 and cut.items.column("score_xy").num_chunks > 2
+    assert cut.items.combine_chunks().equals(whole.items.combine_chunks())
+    assert (cut.vocabulary, cut.metrics, cut.fallbacks) == (whole.vocabulary, whole.metrics, whole.fallbacks)
 
 
 # Vocabulary
@@ -314,7 +338,9 @@ def test_a_mode_that_was_not_scored_is_named_with_its_param(table, mode):
     ("tokens", lambda row: row["text_id"] == 50, "tokens.parquet: text 50 has no row. The tables were made from diff"),
     ("texts", lambda row: row["text_id"] == 40, "texts.parquet: text 40 has no row. The tables were made from differ"),
 ])
-def test_rows_that_are_missing_are_named(table, lost, message):
+@pytest.mark.parametrize("rows", [1, 1000])
+def test_rows_that_are_missing_are_named(table, lost, message, rows, monkeypatch):
+    cut_into(monkeypatch, rows)
     tables = make_tables()
     tables[table] = only(tables[table], lambda row: not lost(row))
     with pytest.raises(InputError, match=message):
@@ -342,7 +368,9 @@ def _with(row, value):
     ("examples", "reference_ids", lambda row: row if len(row) == 1 else [], "is not the target of example 101"),
     ("examples", "split", lambda _: "test", "the train split has no pair with words on both sides"),
 ])
-def test_tables_that_do_not_fit_are_refused(table, column, change, message):
+@pytest.mark.parametrize("rows", [1, 1000])
+def test_tables_that_do_not_fit_are_refused(table, column, change, message, rows, monkeypatch):
+    cut_into(monkeypatch, rows)
     tables = make_tables()
     tables[table] = changed(tables[table], column, change)
     with pytest.raises(InputError, match=message):
@@ -361,10 +389,10 @@ def project(tmp_path, monkeypatch):
     return paths
 
 
-def write_params(keywords, by="attribution"):
+def write_params(keywords, by="attribution", **more):
     params = {"recipe": "test", "datasets": {"tiny": {"source": "x"}}, "paraphrase_items": {"max_length": 3},
               "models": {"pgkpr": {"row": {"dataset": "tiny", "overrides": {"keywords": {"by": by}}}}},
-              "runs": {"pgkpr": {"row": {"model": "row", "decode": {"keywords": keywords}}}}}
+              "runs": {"pgkpr": {"row": {"model": "row", "decode": {"keywords": keywords}}}}, **more}
     Path("params.yaml").write_text(yaml.safe_dump(params))
 
 
@@ -383,6 +411,20 @@ def test_stage_writes_items_vocabulary_and_metrics_the_same_bytes_twice(project)
         "1 example left out, because a text has no words"]
     assert set(metadata["models"]) == {"attribution", "psi", "s_tags", "textrank"}
     assert paraphrase_items.main(["tiny"]) == 0 and [file.read_bytes() for file in files] == written
+
+
+def test_a_large_table_is_a_folder_of_parts_that_reads_the_same(project, monkeypatch):
+    path, metrics = project.table("paraphrase_items"), project.metrics("paraphrase_items")
+    assert paraphrase_items.main(["tiny"]) == 0
+    one, counts, said = read_table(path), metrics.read_bytes(), read_metadata(path)
+    cut_into(monkeypatch, 1)
+    write_params("s_tagger", "textrank", artifacts={"part_rows": 3})
+    assert paraphrase_items.main(["tiny"]) == 0
+    assert is_folder_of_parts(path) and len(list(path.glob("part-*.parquet"))) == 3
+    assert read_table(path, SCHEMAS["paraphrase_items"]).combine_chunks().equals(one.combine_chunks())
+    pd.testing.assert_frame_equal(read_frame(path, SCHEMAS["paraphrase_items"]), one.to_pandas())
+    assert metrics.read_bytes() == counts and {**read_metadata(path), "params_hash": said["params_hash"]} == said
+    assert list((Path(".keycontrast") / "scratch" / "paraphrase_items" / "tiny").glob("*.arrow")) == []
 
 
 def test_primary_words_that_no_model_reads_are_null_and_needed_by_nothing(project):

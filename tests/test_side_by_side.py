@@ -1,6 +1,7 @@
 """Keywords of five methods beside each other: lists, agreement, parts of speech, picture."""
 
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -8,13 +9,25 @@ import pyarrow as pa
 import pytest
 
 from pipeline.schemas import SCHEMAS
+from stages.artifacts.mapped import copied
+from stages.artifacts.parts import is_folder_of_parts
 from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import Provenance, read_table, write_table
+from stages.artifacts.tables import Provenance, read_metadata, read_table, write_table
 from stages.keywords import side_by_side, yake
+from stages.keywords.agreement import pos_frequency
 from stages.keywords.agreement.figure import pos_plot
 from stages.keywords.agreement.keywords import best, idf_keywords, phrase_keywords, scored_keywords
-from stages.keywords.agreement.measures import agreement, agreements
-from stages.keywords.agreement.pos_frequency import PosCounts, family, flips, frequency_table, pos_counts
+from stages.keywords.agreement.measures import Agreements
+from stages.keywords.agreement.pos_frequency import (
+    COUNTED,
+    Counted,
+    PosCounts,
+    family,
+    flips,
+    frequency_table,
+    pos_counts,
+    rows_to_count,
+)
 from stages.keywords.side_by_side import run
 from stages.params.data import SideBySide, Yake
 from stages.ranking.selection import InverseFrequency
@@ -74,18 +87,45 @@ def test_counts_say_how_far_methods_agree_and_where_tags_were_counted():
     assert counts["pos_frequency"] == {"split": "test", "sources": 1}
 
 
-def test_a_ranking_of_other_texts_is_refused():
-    given = {**tables(), "textrank": tables()["textrank"].slice(2)}
-    with pytest.raises(InputError, match="textrank.parquet: 1 texts, the first of them 0, are not in both it and tok"):
+def of_other_texts(name, **columns):
+    """The tables, with rows of a text that has no tokens behind those of one of them."""
+    found = tables()
+    last = found[name].slice(found[name].num_rows - 1)
+    for column, value in {"text_id": 7, **columns}.items():
+        place = last.column_names.index(column)
+        last = last.set_column(place, last.schema.field(place), pa.array([value], last.schema.field(place).type))
+    return {**found, name: pa.concat_tables([found[name], last])}
+
+
+@pytest.mark.parametrize(("given", "message"), [
+    ({**tables(), "textrank": tables()["textrank"].slice(2)}, "textrank.parquet: 1 texts, the first of them 0, are no"),
+    ({**tables(), "yake": tables()["yake"].slice(0, 0)}, "yake.parquet: 3 texts, the first of them 0, are not in both"),
+    (of_other_texts("textrank"), "textrank.parquet: 1 texts, the first of them 7, are not in both it and tokens"),
+    (of_other_texts("psi", mode="xy"), "psi.parquet: 1 texts, the first of them 7, are not in both it and tokens"),
+    (of_other_texts("psi", text_id=-1), "psi.parquet: text -1 has 3 scores for 0 tokens"),
+    ({**tables(), "attribution": of_other_texts("attribution", text_id=1)["attribution"]},
+     "attribution.parquet: text 1 has 3 scores for 4 tokens; the tables are of different runs"),
+])
+@pytest.mark.parametrize("texts", [1, 100])
+def test_tables_of_other_texts_are_refused(given, message, texts, monkeypatch):
+    cut_into(monkeypatch, texts)
+    with pytest.raises(InputError, match=message):
         run(given, examples(), SideBySide(), "en", seed=1)
 
 
+def found_between(one, other):
+    counted = Agreements(["one", "other"])
+    counted.add({"one": one, "other": other})
+    return counted.found()["one~other"]
+
+
 def test_agreement_by_hand():
-    found = agreement([["belly fat", "gym"], ["a"], None, []], [["fat", "belly"], ["b"], ["c"], ["d"]])
+    found = found_between([["belly fat", "gym"], ["a"], None, []], [["fat", "belly"], ["b"], ["c"], ["d"]])
     assert (found.texts, found.same_best, found.shared_word) == (2, 0.0, 0.5)
     assert found.jaccard == pytest.approx((2 / 3 + 0) / 2, abs=1e-6)
-    assert agreement([None], [["a"]]).texts == 0
-    assert set(agreements({"a": [], "b": [], "c": []})) == {"a~b", "a~c", "b~c"}
+    nothing = found_between([None], [["a"]])
+    assert (nothing.texts, nothing.same_best, nothing.shared_word, nothing.jaccard) == (0, 0.0, 0.0, 0.0)
+    assert set(Agreements(["a", "b", "c"]).found()) == {"a~b", "a~c", "b~c"}
 
 
 def test_best_words_are_distinct_and_ties_go_to_the_earlier():
@@ -101,8 +141,19 @@ def test_expected_number_of_keywords_is_the_sum_of_probabilities():
     assert (flips([0.5] * 50, 1, 1) != flips([0.5] * 50, 1, 2)).any()
 
 
-def test_parts_of_speech_are_counted_with_the_coins_that_the_models_read():
+def counted_in(folder, given, sources, seed, texts=(0, 1, 2)):
+    """Keyword tokens by part of speech, of what the stage would keep of ``sources`` (text by example)."""
+    ids = np.array(list(sources.values()))
+    rows = rows_to_count(given["tokens"], given, np.unique(ids))
+    assert rows["text_id"].to_pylist() == sorted({text for text in sources.values() if text in texts})
+    with copied("tokens", COUNTED, [rows], folder / "counted.arrow") as kept:
+        return pos_counts(kept, Counted("test", np.array(list(sources)), ids), "en", seed)
+
+
+@pytest.mark.parametrize("piece", [1, 3, 2048])
+def test_parts_of_speech_are_counted_with_the_coins_that_the_models_read(piece, tmp_path, monkeypatch):
     """Two examples of one source have coins of their own; each counts, whatever the order of the rows."""
+    monkeypatch.setattr(pos_frequency, "_PIECE", piece)
     given, names = tables(), [40, 7, 8, 9]
     words, probabilities = TEXTS[0].split(), [0.9, 0.2, 0.0, 1.0]
     sources = dict.fromkeys(names, 0)
@@ -111,11 +162,15 @@ def test_parts_of_speech_are_counted_with_the_coins_that_the_models_read():
     expected = PosCounts()
     for mask in fixed_masks(rows, "xx", 5):
         expected.add(TAGS[0], POS[0], mask.tolist(), penn=True)
-    counts = pos_counts(given, sources, "en", 5)
+    counts = counted_in(tmp_path, given, sources, 5)
     assert counts["attribution"] == expected and expected.tokens == 16
-    assert counts["attribution"] == pos_counts(given, dict(reversed(sources.items())), "en", 5)["attribution"]
+    assert counts["attribution"] == counted_in(tmp_path, given, dict(reversed(sources.items())), 5)["attribution"]
     assert counts["attribution_expected"].keywords == pytest.approx(4 * sum(probabilities))
     assert counts["psi"].keywords == 4 * 2
+    unscored = counted_in(tmp_path, given, {1: 1}, 5)
+    assert [count.tokens for count in unscored.values()] == [0, 0, 0]
+    with pytest.raises(InputError, match="tokens.parquet: text 6 has no row"):
+        counted_in(tmp_path, given, {1: 0, 2: 6}, 5)
     masks = [flips([0.5] * 30, 5, name)[:17].tolist() for name in names]
     half = pd.DataFrame({"example_id": names, "source_words": [["w"] * 30] * 4, "score_xx": [np.full(30, 0.5)] * 4})
     assert masks == [mask.tolist() for mask in fixed_masks(half, "xx", 5, max_length=17)] and masks[0] != masks[1]
@@ -156,16 +211,72 @@ def test_rankings_without_phrases_and_other_modes():
     assert idf_keywords({5: ["a", "b"]}, {5: [False, False]}, idf, 1) == {5: ["b"]}
 
 
-def test_the_stage_reads_the_compared_methods_alone(tmp_path, monkeypatch):
+def cut_into(monkeypatch, texts):
+    """Have the stage work on so many texts at a time."""
+    pieces = side_by_side.pieces
+    monkeypatch.setattr(side_by_side, "pieces", lambda batches: pieces(
+        (batch.slice(row, 1) for batch in batches for row in range(max(batch.num_rows, 1))), texts))
+
+
+def test_the_counted_split_is_test_or_else_train():
+    found = Counted.of([examples().slice(0, 1), examples().slice(1)])
+    assert (found.split, found.examples.tolist(), found.sources.tolist()) == ("test", [1], [2])
+    found = Counted.of([examples().slice(0, 1)])
+    assert (found.split, found.examples.tolist(), found.sources.tolist()) == ("train", [0], [0])
+    assert Counted.of([]).examples.tolist() == []
+
+
+@pytest.mark.parametrize("texts", [1, 2, 100])
+def test_pieces_make_the_table_and_the_counts_of_the_whole(texts, monkeypatch):
+    whole = run(tables(), examples(), SideBySide(top=2), "en", seed=1)
+    cut_into(monkeypatch, texts)
+    mixed = {kind: table.take(pa.array(np.random.default_rng(2).permutation(table.num_rows)))
+             for kind, table in tables().items()}
+    for given in (tables(), mixed):
+        made = run(given, examples(), SideBySide(top=2), "en", seed=1)
+        assert made.table.equals(whole.table) and made.counts == whole.counts
+        pd.testing.assert_frame_equal(made.frequencies, whole.frequencies)
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "params.yaml").write_text("recipe: r\ndatasets: {d: {source: raw, side_by_side: true}}\n")
     paths, count = DatasetPaths("d"), 2
     for kind, table in tables().items():
-        write_table(paths.table(kind), SCHEMAS[kind], table, Provenance(kind, ""))
+        write_table(paths.table(kind), SCHEMAS[kind], table, Provenance(kind, "", {kind: {"from": "here"}}))
     more = {"further_negative_ids": [[]] * count, "reference_ids": [[]] * count, "group": [0] * count,
             "negative_origin": ["given"] * count}
     write_table(paths.table("examples"), SCHEMAS["examples"], {
         **{name: examples()[name] for name in examples().column_names}, **more}, Provenance("ingest", ""))
+    write_params("")
+    return paths
+
+
+def write_params(more):
+    Path("params.yaml").write_text(f"recipe: r\ndatasets: {{d: {{source: raw, side_by_side: true}}}}\n{more}")
+
+
+def test_the_stage_reads_the_compared_methods_alone(project):
     assert side_by_side.main(["d"]) == 0
-    made = read_table(paths.table("side_by_side"), SCHEMAS["side_by_side"])
+    made = read_table(project.table("side_by_side"), SCHEMAS["side_by_side"])
     assert made.column_names == ["text_id", "textrank", "attribution", "psi", "yake", "idf"]
+    assert set(read_metadata(project.table("side_by_side"))["models"]) == {"textrank", "attribution", "psi", "yake"}
+
+
+def test_a_large_table_is_a_folder_of_parts_that_reads_the_same(project, monkeypatch):
+    path, metrics = project.table("side_by_side"), project.metrics("side_by_side")
+    assert side_by_side.main(["d"]) == 0
+    one, counts, said = read_table(path), metrics.read_bytes(), read_metadata(path)["counts"]
+    cut_into(monkeypatch, 1)
+    write_params("artifacts: {part_rows: 2}\n")
+    assert side_by_side.main(["d"]) == 0
+    assert is_folder_of_parts(path) and len(list(path.glob("part-*.parquet"))) == 2
+    assert read_table(path, SCHEMAS["side_by_side"]).combine_chunks().equals(one.combine_chunks())
+    assert metrics.read_bytes() == counts and read_metadata(path)["counts"] == said
+
+
+def test_the_stage_says_what_is_missing(project, capsys):
+    project.table("yake").unlink()
+    assert side_by_side.main(["d"]) == 1
+    assert "yake.parquet: no such artifact" in capsys.readouterr().err
+    assert not project.table("side_by_side").exists()

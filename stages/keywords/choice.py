@@ -100,22 +100,41 @@ def beside(tokens: Iterable[pa.Table], ranking: Iterable[pa.Table], name: str) -
     Raises:
         InputError: the ranking has texts after the last of the tokens.
     """
-    batches = iter(ranking)
-    held = next(batches, METHOD_TABLES[name].arrow().empty_table().select(ranking_columns(name)))
+    rows = Following(ranking, METHOD_TABLES[name].arrow().empty_table().select(ranking_columns(name)))
     for piece in tokens:
-        last = piece["text_id"][-1].as_py() if piece.num_rows else -1
-        # A batch may end within a text, so the next one is looked at too.
-        while not held.num_rows or held["text_id"][-1].as_py() <= last:
-            further = next(batches, None)
-            if further is None:
-                break
-            held = pa.concat_tables([held, further])
-        mine = pc.less_equal(held["text_id"], last)
-        yield piece, held.filter(mine)
-        held = held.filter(pc.invert(mine))
-    rest = np.unique(np.concatenate([table["text_id"].to_numpy() for table in (held, *batches)]))
+        yield piece, rows.up_to(piece["text_id"][-1].as_py() if piece.num_rows else -1)
+    rest = rows.rest()
     if len(rest):
         raise InputError(_not_in_both(name, rest))
+
+
+class Following:
+    """Rows of a table that comes by text id, taken up to one text after another.
+
+    Args:
+        batches: of the table.
+        empty: a table of the same columns, for the case that there are none.
+    """
+
+    def __init__(self, batches: Iterable[pa.Table], empty: pa.Table) -> None:
+        self._batches = iter(batches)
+        self._held = next(self._batches, empty)
+
+    def up_to(self, last: int) -> pa.Table:
+        """Return the rows of texts up to ``last`` that have not been taken."""
+        # A batch may end within a text, so the next one is looked at too.
+        while not self._held.num_rows or self._held["text_id"][-1].as_py() <= last:
+            further = next(self._batches, None)
+            if further is None:
+                break
+            self._held = pa.concat_tables([self._held, further])
+        mine = pc.less_equal(self._held["text_id"], last)
+        taken, self._held = self._held.filter(mine), self._held.filter(pc.invert(mine))
+        return taken
+
+    def rest(self) -> np.ndarray:
+        """Return the texts whose rows have not been taken, sorted."""
+        return np.unique(np.concatenate([table["text_id"].to_numpy() for table in (self._held, *self._batches)]))
 
 
 def _phrases(block: TokenBlock, ranking: pa.Table, name: str) -> Candidates:
@@ -161,6 +180,20 @@ def _words(block: TokenBlock, scored: np.ndarray, score: np.ndarray, eligible: n
 
 def _word_scores(block: TokenBlock, ranking: pa.Table, name: str) -> tuple[np.ndarray, np.ndarray, pa.Table]:
     """Return which texts have scores for the pair with themselves, the score of each token, and the rows."""
+    rows, text = scored_alone(block, ranking, name)
+    scored = np.zeros(len(block.text_ids), dtype=bool)
+    scored[text] = True
+    score = np.zeros(len(block.text))
+    score[scored[block.text]] = pc.list_flatten(rows["score"]).to_numpy()
+    return scored, score, rows
+
+
+def scored_alone(block: TokenBlock, ranking: pa.Table, name: str) -> tuple[pa.Table, np.ndarray]:
+    """Return the rows of texts that are paired with themselves, by text id, and the row of each text in ``block``.
+
+    Raises:
+        InputError: a text is not in ``block``, or has other numbers of scores and of tokens.
+    """
     rows = ranking.filter(pc.equal(ranking["mode"], "xx")).sort_by("text_id")
     ids = rows["text_id"].to_numpy()
     lengths = np.zeros(len(ids), dtype=np.int64)
@@ -172,11 +205,7 @@ def _word_scores(block: TokenBlock, ranking: pa.Table, name: str) -> tuple[np.nd
     if len(wrong):
         raise InputError(f"{name}.parquet: text {ids[wrong[0]]} has {given[wrong[0]]} scores for "
                          f"{lengths[wrong[0]]} tokens; {STALE}")
-    scored = np.zeros(len(block.text_ids), dtype=bool)
-    scored[text] = True
-    score = np.zeros(len(block.text))
-    score[scored[block.text]] = pc.list_flatten(rows["score"]).to_numpy()
-    return scored, score, rows
+    return rows, text
 
 
 def _content_words(block: TokenBlock) -> Spans:

@@ -3,7 +3,7 @@
 import errno
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -34,6 +34,34 @@ class InputError(Exception):
 
     def __init__(self, message: str) -> None:
         super().__init__(plain(message))
+
+
+class Faults:
+    """What is wrong with a table that is read piece by piece, told once all of it has been read."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._told: Callable[[int], str] | None = None
+
+    def add(self, count: int, told: Callable[[int], str]) -> None:
+        """Count faults of a piece.
+
+        Args:
+            count: how many there are, perhaps none.
+            told: returns the message of the first of them, given how many there are besides it in the whole table.
+        """
+        self._count += count
+        if count and self._told is None:
+            self._told = told
+
+    def check(self) -> None:
+        """Raise what was found.
+
+        Raises:
+            InputError: something is wrong; the message names the first place and counts the others.
+        """
+        if self._told is not None:
+            raise InputError(self._told(self._count - 1))
 
 
 def plain(text: str, keep: str = "\n\t") -> str:

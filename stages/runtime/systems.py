@@ -5,6 +5,7 @@ which DVC needs, so that only a machine that does nothing but train may be witho
 follows from each.
 """
 
+import mmap
 import multiprocessing
 import os
 import signal
@@ -176,6 +177,15 @@ def memory() -> int:
 def cores() -> int:
     """Return the processor cores that this process may use; only Linux tells those from the machine's."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def hand_back(mapped: mmap.mmap) -> None:
+    """Let the system take the pages that were read of a mapped file, which it reads again when they are looked at.
+
+    On Windows it takes them as it needs them.
+    """
+    if hasattr(mapped, "madvise"):
+        mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def _psutil() -> Any:

@@ -1,7 +1,7 @@
 """Which parts of speech the keywords of PGKPR and PSI have (PGKPR Figures 3 and 4; METHODS C.6)."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,6 +9,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from stages.artifacts.mapped import MappedTable
+from stages.artifacts.schemas import STRINGS
 from stages.keywords.bernoulli import flipped
 
 # The five that the paper shows. By family, NN stands for NN, NNS, NNP and NNPS, and so on.
@@ -16,6 +18,45 @@ FAMILIES = ("NN", "JJ", "PRP", "RB", "VB")
 OTHER = "other"
 # Where tags are not Penn's, the universal part of speech names the family.
 _UNIVERSAL = {"NOUN": "NN", "PROPN": "NN", "ADJ": "JJ", "PRON": "PRP", "ADV": "RB", "VERB": "VB", "AUX": "VB"}
+
+
+# What is counted of a text: the weight of each token by attribution and by PSI, null where the text was not scored.
+_WEIGHTS = {"attribution": "score", "psi": "primary"}
+COUNTED = pa.schema([("text_id", pa.int64()), ("tag", STRINGS), ("pos", STRINGS), ("score", pa.list_(pa.float32())),
+                     ("primary", pa.list_(pa.bool_()))])
+# Examples whose sources are looked up at a time.
+_PIECE = 2048
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The examples whose sources are counted.
+
+    Attributes:
+        split: that they are of: test as in the paper, or train if there is no test.
+        examples: their ids, ascending (n,).
+        sources: text id of the source of each (n,).
+    """
+
+    split: str
+    examples: np.ndarray
+    sources: np.ndarray
+
+    @classmethod
+    def of(cls, batches: Iterable[pa.Table]) -> "Counted":
+        """Return those of table ``examples``, which comes in pieces, by example."""
+        columns = ("example_id", "source_id")
+        held: dict[str, list[list[np.ndarray]]] = {"test": [], "train": []}
+        for batch in batches:
+            for split, pieces in held.items():
+                chosen = batch.filter(pc.equal(batch["split"], split))
+                if chosen.num_rows:
+                    pieces.append([chosen[name].to_numpy() for name in columns])
+            if held["test"]:
+                held["train"] = []
+        split = "test" if held["test"] else "train"
+        nothing = [np.zeros(0, dtype=np.int64)] * len(columns)
+        return cls(split, *(np.concatenate(arrays) for arrays in zip(nothing, *held[split], strict=True)))
 
 
 @dataclass
@@ -44,36 +85,50 @@ class PosCounts:
                 self.keywords += weight
 
 
-def pos_counts(tables: Mapping[str, pa.Table], sources: Mapping[int, int], language: str,
-               seed: int) -> dict[str, PosCounts]:
+def rows_to_count(tokens: pa.Table, tables: Mapping[str, pa.Table], wanted: np.ndarray) -> pa.Table:
+    """Return what is counted of texts, as a table of schema COUNTED.
+
+    Args:
+        tokens: rows of table ``tokens``, by text id.
+        tables: the rows of ``attribution`` and ``psi`` for these texts.
+        wanted: texts that are counted, sorted.
+    """
+    rows = tokens.filter(pc.is_in(tokens["text_id"], pa.array(wanted, pa.int64())))
+    columns = {name: rows[name] for name in ("text_id", "tag", "pos")}
+    for name, column in _WEIGHTS.items():
+        alone = tables[name].filter(pc.equal(tables[name]["mode"], "xx"))
+        columns[column] = alone[column].take(pc.index_in(rows["text_id"], alone["text_id"]))
+    return pa.table(columns, schema=COUNTED)
+
+
+def pos_counts(rows: MappedTable, counted: Counted, language: str, seed: int) -> dict[str, PosCounts]:
     """Count keyword tokens by part of speech: flipped and expected by attribution, primary by PSI.
 
     A source counts once per example, as each example has coins of its own; those are PGKPR's (METHODS C.6), but over
     whole sources, since how many words models read is none of this stage's settings.
 
     Args:
-        tables: ``tokens``, ``attribution`` and ``psi``.
-        sources: text by example.
+        rows: of all sources, as :func:`rows_to_count` makes them.
+        counted: the examples.
         language: of the texts, which says the kind of tags.
         seed: the project's.
+
+    Raises:
+        InputError: a source has no row.
     """
-    wanted = pa.array(sorted(set(sources.values())), pa.int64())
-    tokens = tables["tokens"].filter(pc.is_in(tables["tokens"]["text_id"], wanted)).to_pylist()
-    tags = {row["text_id"]: (row["tag"], row["pos"]) for row in tokens}
     counts = {name: PosCounts() for name in ("attribution", "attribution_expected", "psi")}
     penn = language == "en"
-    for name, column in (("attribution", "score"), ("psi", "primary")):
-        table = tables[name].filter(pc.equal(tables[name]["mode"], "xx"))
-        table = table.filter(pc.is_in(table["text_id"], wanted))
-        found = dict(zip(table["text_id"].to_pylist(), table[column].to_pylist(), strict=True))
-        for example, text in sources.items():
-            values = found.get(text)
-            if values is None:
-                continue
-            if name == "attribution":
-                counts["attribution_expected"].add(*tags[text], values, penn)
-                values = flips(values, seed, example).tolist()
-            counts[name].add(*tags[text], values, penn)
+    # Example after example, however many are looked up at a time: the last digit of a sum hangs on it.
+    for start in range(0, len(counted.examples), _PIECE):
+        examples, sources = counted.examples[start:start + _PIECE], counted.sources[start:start + _PIECE]
+        found = rows.of(sources)
+        columns = (found[name].to_pylist() for name in ("tag", "pos", *_WEIGHTS.values()))
+        for example, tags, pos, scores, primary in zip(examples.tolist(), *columns, strict=True):
+            if scores is not None:
+                counts["attribution_expected"].add(tags, pos, scores, penn)
+                counts["attribution"].add(tags, pos, flips(scores, seed, example).tolist(), penn)
+            if primary is not None:
+                counts["psi"].add(tags, pos, primary, penn)
     return counts
 
 

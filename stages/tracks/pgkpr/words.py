@@ -5,17 +5,18 @@
     words.beside("attribution.parquet", ids, scores)  # lists aligned with tokens, made aligned with words
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.runtime.errors import InputError
+from stages.artifacts.schemas import STRINGS
+from stages.runtime.errors import Faults, InputError
 
+# Texts as words in a table, for those that are read and put aside piece by piece: see TextWords.of_rows.
+WORD_ROWS = pa.schema([("text_id", pa.int64()), ("words", STRINGS), ("tags", STRINGS), ("kept", pa.list_(pa.bool_()))])
 STALE = "The tables were made from different texts: run the stages from ingest on again with `keycontrast run`."
 
 
@@ -41,6 +42,18 @@ class TextWords:
     def lengths(self) -> np.ndarray:
         """Words of each text (T,)."""
         return np.diff(self.words.offsets.to_numpy())
+
+    @classmethod
+    def of_rows(cls, rows: pa.Table) -> "TextWords":
+        """Return the texts that such ``rows`` hold as :meth:`as_rows` makes, by ascending id."""
+        kept = rows["kept"]
+        return cls(rows["text_id"].to_numpy(), _one(rows["words"]), _one(rows["tags"]),
+                   np.append(0, np.cumsum(list_lengths(kept))), _one(pc.list_flatten(kept)).to_numpy(False))
+
+    def as_rows(self) -> pa.Table:
+        """Return the texts as a table of schema WORD_ROWS."""
+        kept = pa.ListArray.from_arrays(pa.array(self.offsets, pa.int32()), pa.array(self.kept))
+        return pa.table([pa.array(self.ids), self.words, self.tags, kept], schema=WORD_ROWS)
 
     def positions(self, text_ids: np.ndarray) -> np.ndarray:
         """Return where each of ``text_ids`` stands among ``ids``.
@@ -77,6 +90,18 @@ def read_words(tokens: pa.Table) -> TextWords:
     Raises:
         InputError: a word has no tag, or the lists of tags are not as long as those of tokens.
     """
+    untagged = Faults()
+    texts = words_of(tokens, untagged)
+    untagged.check()
+    return texts
+
+
+def words_of(tokens: pa.Table, untagged: Faults) -> TextWords:
+    """Return the texts of a piece of table ``tokens`` as words; those without a tag are added to ``untagged``.
+
+    Raises:
+        InputError: the lists of tags are not as long as those of tokens.
+    """
     ordered = tokens.sort_by("text_id")
     lengths = list_lengths(ordered["token"])
     wrong = np.flatnonzero(lengths != list_lengths(ordered["tag"]))
@@ -84,21 +109,22 @@ def read_words(tokens: pa.Table) -> TextWords:
         raise InputError(f"tokens.parquet: text {ordered['text_id'][int(wrong[0])]} has other numbers of tokens and of "
                          f"tags. Run the stage annotate again.")
     written, tags = (pc.list_flatten(ordered[name]) for name in ("token", "tag"))
-    kept = encoded_as(written, lambda token: bool(token.strip()), pa.bool_()).to_numpy(zero_copy_only=False)
-    texts = TextWords(
-        ordered["text_id"].to_numpy(), _filtered(encoded_as(written, str.lower, pa.string()), lengths, kept),
-        _filtered(tags, lengths, kept), np.append(0, np.cumsum(lengths)), kept)
-    _check_tags(texts)
+    # Each distinct token is looked at once.
+    coded = _one(written).dictionary_encode()
+    known, place = coded.dictionary.to_pylist(), coded.indices.to_numpy()
+    kept = np.array([bool(token.strip()) for token in known], dtype=bool)[place]
+    lower = pa.array([token.lower() for token in known], pa.string()).take(coded.indices)
+    texts = TextWords(ordered["text_id"].to_numpy(), _filtered(lower, lengths, kept), _filtered(tags, lengths, kept),
+                      np.append(0, np.cumsum(lengths)), kept)
+    without = np.flatnonzero(pc.equal(texts.tags.values, "").to_numpy(zero_copy_only=False))
+    untagged.add(len(without), lambda more: _without_tag(texts, int(without[0]), more))
     return texts
 
 
-def _check_tags(texts: TextWords) -> None:
-    untagged = np.flatnonzero(pc.equal(texts.tags.values, "").to_numpy(zero_copy_only=False))
-    if len(untagged):
-        text = int(np.searchsorted(texts.words.offsets.to_numpy(), untagged[0], side="right")) - 1
-        raise InputError(f"tokens.parquet: word {texts.words.values[int(untagged[0])].as_py()!r} of text "
-                         f"{texts.ids[text]} has no tag, and {len(untagged) - 1} more have none. Name a pipeline that "
-                         f"tags parts of speech in annotate.pipeline.")
+def _without_tag(texts: TextWords, word: int, more: int) -> str:
+    text = int(np.searchsorted(texts.words.offsets.to_numpy(), word, side="right")) - 1
+    return (f"tokens.parquet: word {texts.words.values[word].as_py()!r} of text {texts.ids[text]} has no tag, and "
+            f"{more} more have none. Name a pipeline that tags parts of speech in annotate.pipeline.")
 
 
 def positions(ids: np.ndarray, wanted: np.ndarray, table: str) -> np.ndarray:
@@ -107,17 +133,11 @@ def positions(ids: np.ndarray, wanted: np.ndarray, table: str) -> np.ndarray:
     Raises:
         InputError: one of them is not there; the message names ``table``.
     """
-    found = np.searchsorted(ids, wanted)
-    missing = np.flatnonzero(np.append(ids, -1)[found] != wanted)
+    found = np.minimum(np.searchsorted(ids, wanted), max(len(ids) - 1, 0))
+    missing = np.flatnonzero(ids[found] != wanted) if len(ids) else np.arange(len(wanted))
     if len(missing):
         raise InputError(f"{table}: text {wanted[missing[0]]} has no row. {STALE}")
     return found
-
-
-def encoded_as(values: pa.Array | pa.ChunkedArray, change: Callable[[str], Any], kind: pa.DataType) -> pa.Array:
-    """Return ``values`` (N,), each distinct one put through ``change`` once."""
-    coded = _one(values).dictionary_encode()
-    return pa.array([change(value) for value in coded.dictionary.to_pylist()], kind).take(coded.indices)
 
 
 def list_lengths(lists: pa.Array | pa.ChunkedArray) -> np.ndarray:
