@@ -19,7 +19,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -107,7 +107,10 @@ def save_encoder(folder: Path) -> None:
 
 
 def measure(folder: Path, texts: int, workers: int, memory_gib: float, pairs: bool = False) -> Iterator[dict[str, Any]]:
-    """Yield a row per stage: texts, stage, seconds, MiB of the client and of the largest worker, MiB written."""
+    """Yield a row per stage: texts, stage, seconds, MiB of the client and of the largest worker, MiB written.
+
+    With ``pairs`` those of the stages that look texts up alone.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     write_triples(folder / "triples.parquet", texts // 3)
     save_pipeline(folder / "blank")
@@ -122,6 +125,8 @@ def measure(folder: Path, texts: int, workers: int, memory_gib: float, pairs: bo
     for stage in (*STAGES, *(BY_ID if pairs else ())):
         started = time.perf_counter()
         peak = (peak_anonymous if stage in BY_ID else peak_memory)(run_stage_in, folder, stage, DATASET)
+        if pairs and stage not in BY_ID:
+            continue
         record = json.loads((folder / ".keycontrast" / "records" / f"{stage}@{DATASET}.json").read_text())
         yield {"texts": texts, "stage": stage, "seconds": round(record["seconds"], 1), "client MiB": round(peak),
                "largest process MiB": record["peak_memory_mib"], "written MiB": _written(folder, started)}
@@ -133,12 +138,12 @@ def _written(folder: Path, since: float) -> int:
                      if path.is_file() and path.stat().st_mtime >= begun) / 2**20)
 
 
-def sections(rows: list[dict[str, Any]], workers: int, memory_gib: float) -> list[Section]:
-    """Return what was measured as parts of the document: stages over sizes, and the joins of both engines."""
-    stages = {(row["texts"], row["stage"]): row for row in rows if "stage" in row}
+def _over_sizes(rows: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return a line per stage: seconds and MiB at each size, and at ten times the last."""
+    stages = {(row["texts"], row["stage"]): row for row in rows if row.get("stage") in names}
     sizes = sorted({texts for texts, _ in stages})
     table = []
-    for stage in STAGES:
+    for stage in names if stages else ():
         line: dict[str, Any] = {"stage": stage}
         for texts in sizes:
             line |= {f"{texts:,}: s": stages[texts, stage]["seconds"], "MiB " + f"{texts:,}":
@@ -148,6 +153,11 @@ def sections(rows: list[dict[str, Any]], workers: int, memory_gib: float) -> lis
         line |= {f"{10 * sizes[-1]:,}, if it goes on so: h": round(10 * times[-1] / 3600, 1),
                  "GiB": round((peaks[-1] + 9 * sizes[-1] * per_text) / 1024, 1)}
         table.append(line)
+    return table
+
+
+def sections(rows: list[dict[str, Any]], workers: int, memory_gib: float) -> list[Section]:
+    """Return what was measured as parts of the document: stages over sizes, and the joins of both engines."""
     found = [Section(
         "A growing corpus", f"synthetic triples of short texts, a blank tokenizer with a tagger by endings, {workers} "
         f"workers, joins of {memory_gib:g} GiB", "not compared, as there is one contender", [],
@@ -155,7 +165,15 @@ def sections(rows: list[dict[str, Any]], workers: int, memory_gib: float) -> lis
          "The last two columns multiply the time by ten, and follow the memory of the last two sizes.",
          "Annotate and textrank do not grow; ingest, keywords, clusters and graph hold some bytes per text or node.",
          "Written by `--write` from the rows that `--json` keeps, measured at several times; other work may have run "
-         "beside some of them."], table)]
+         "beside some of them."], _over_sizes(rows, STAGES))]
+    if by_id := _over_sizes(rows, BY_ID):
+        found.append(Section(
+            "Stages that look texts up", "triples as above (`--pairs`), a BERT of two layers of 32, 10,000 pairs of "
+            "training for the classifier", "not compared, as there is one contender", [],
+            ["MiB is the peak, above what the process held before, of memory that belongs to no file; what is mapped "
+             "from the disk comes and goes as the system has room. Some 300 MiB of a stage with a network are PyTorch.",
+             "The S-Tagger learns from words that it holds in memory; word vectors are those of the vocabulary."],
+            by_id))
     joins = [row for row in rows if "clusters" in row]
     return [*found, Section(
         "The join behind the clusters, and Dask DataFrame", "the tables of the corpora above (`python -m "
@@ -172,7 +190,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--texts", type=int, nargs="+", default=[100_000, 1_000_000], help="sizes of the corpus")
     parser.add_argument("--workers", type=int, default=2, help="processes of a stage (2)")
     parser.add_argument("--memory-gib", type=float, default=1.0, help="of joins before they go to disk (1)")
-    parser.add_argument("--pairs", action="store_true", help="also the stages that look texts up by their id")
+    parser.add_argument("--pairs", action="store_true", help="of the stages that look texts up by their id")
     parser.add_argument("--folder", type=Path, help="where it is made, and left; a temporary one by default")
     parser.add_argument("--json", type=Path, help="file to which rows are added, one per line")
     parser.add_argument("--write", type=Path, nargs="+", metavar="JSON", help=(
