@@ -71,7 +71,8 @@ class Part:
     @contextmanager
     def opened(self) -> Iterator[pq.ParquetFile]:
         """Yield the file, whose checksums are compared as it is read."""
-        with pq.ParquetFile(self.source(), page_checksum_verification=True) as file:
+        # Buffered ahead, what was read of a file would be kept until its end.
+        with pq.ParquetFile(self.source(), page_checksum_verification=True, pre_buffer=False) as file:
             yield file
 
     def source(self) -> Any:
