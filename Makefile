@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 KEYCONTRAST := $(BIN)/keycontrast
 
-.PHONY: run test test-all env check docs pages clean help
+.PHONY: run test test-all outside env check docs pages clean help
 
 run: $(STAMP)
 	@$(KEYCONTRAST) run
@@ -23,6 +23,10 @@ test-all: test
 	@$(HARNESS) mutate --n 4000 --minutes 4
 	@$(HARNESS) bits --n 4000 --minutes 2
 	@$(HARNESS) kill --n 20 --minutes 5 --jobs 2
+
+# The wheel in an empty environment, with what it needs from the package index, and the examples of docs/python.md there.
+outside: $(STAMP)
+	@$(BIN)/python -m tests.outside
 
 env: $(STAMP)
 
@@ -63,6 +67,7 @@ help:
 	@echo "make run    set up and run the main job (params.yaml)"
 	@echo "make test   set up and run the tests"
 	@echo "make test-all  these, the tests of the whole at its full size, and the harness of random damage"
+	@echo "make outside  the wheel in an empty environment outside the clone, and its examples"
 	@echo "make check  style and types"
 	@echo "make docs   regenerate the generated documents"
 	@echo "make pages  the documents and the tutorial as a site, in site/"

@@ -1,0 +1,93 @@
+"""The wheel in an empty environment outside the clone, used as docs/python.md says; it must reach a package index.
+
+    python -m tests.outside
+
+Builds the wheel, installs it with all that it needs, runs the document's examples and a project of `keycontrast init`.
+"""
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from textwrap import indent
+
+ROOT = Path(__file__).resolve().parents[1]
+TEXTS = ["How do I lose belly fat in a week?", "What melts belly fat, and how fast?", "Bread dough must rise."]
+# Guarded, since workers import the program anew.
+PROGRAM = """
+from pathlib import Path
+import keycontrast
+
+def main():
+    texts = {texts!r}
+    text, nlp = texts[0], keycontrast.load_pipeline()
+    Path("corpus.txt").write_text("\\n".join(texts))
+{examples}
+    assert found[0][0].text == texts[0][found[0][0].start:found[0][0].end] == "belly fat", found[0]
+    assert graph.networkx().number_of_nodes() and Path("graph.graphml").exists()
+    assert [phrase.text for phrase in nlp(text)._.phrases][0] == "belly fat"
+    assert "site-packages" in keycontrast.__file__, keycontrast.__file__
+
+if __name__ == "__main__":
+    main()
+"""
+LOADED = """
+from keycontrast import load
+
+if __name__ == "__main__":
+    with load("my-project", "ct") as model:
+        print(model.classify(["Who wrote this book?", "Where does that river end?"]))
+"""
+
+
+def examples() -> str:
+    """Return the document's statements that ask for no trained project."""
+    document = (ROOT / "docs" / "python.md").read_text(encoding="utf-8").partition("## What a project has trained")[0]
+    return "\n".join(re.findall(r"```python\n(.*?)```", document, flags=re.DOTALL)).replace("    ...\n", "    pass\n")
+
+
+def run(*command: str | Path, place: Path) -> str:
+    """Run a command and return what it printed; one that fails ends the whole with what it said."""
+    started = time.perf_counter()
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True)
+    shown = " ".join(str(word) for word in command)[:100].split("\n")[0]
+    sys.stdout.write(f"{time.perf_counter() - started:6.1f} s  {shown}\n")
+    sys.stdout.flush()
+    if done.returncode:
+        sys.exit(f"{done.stdout}{done.stderr}\nfailed with {done.returncode}: {shown}")
+    return done.stdout
+
+
+def main() -> int:
+    """Do it all in a folder that is gone afterwards."""
+    with TemporaryDirectory(prefix="keycontrast-outside-") as name:
+        folder, place = Path(name), Path(name) / "elsewhere"
+        place.mkdir()
+        quiet, pinned = ("--quiet", "--disable-pip-version-check"), ("-c", ROOT / "constraints.txt")
+        run(sys.executable, "-m", "pip", "wheel", *quiet, "--no-deps", "-w", folder / "dist", ROOT, place=place)
+        run(sys.executable, "-m", "venv", folder / "env", place=place)
+        python = folder / "env" / "bin" / "python"
+        # PyTorch by pip, as in the Makefile.
+        run(python, "-m", "pip", "install", *quiet, *pinned, "torch", place=place)
+        (wheel,) = (folder / "dist").iterdir()
+        run(Path(sys.executable).with_name("uv"), "pip", "install", "--quiet", "--python", python, *pinned, wheel,
+            place=place)
+        (place / "program.py").write_text(PROGRAM.format(texts=TEXTS, examples=indent(examples(), "    ")))
+        run(python, "program.py", place=place)
+        command = python.with_name("keycontrast")
+        (place / "texts.txt").write_text("\n".join(TEXTS))
+        listed = run(command, "keywords", "texts.txt", "--diversity", "0.5", "--ngram-range", "1", "2", place=place)
+        assert "belly fat" in listed, listed
+        run(command, "init", "my-project", place=place)
+        run(command, "run", place=place / "my-project")
+        again = run(python.with_name("dvc"), "repro", place=place / "my-project")
+        assert "up to date" in again, again
+        (place / "loaded.py").write_text(LOADED)
+        run(python, "loaded.py", place=place)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
