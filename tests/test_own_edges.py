@@ -6,11 +6,13 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import tiny_bert
 import tiny_hcl
 import torch
 from keyword_graphs import clusters_of
+from test_node_vectors import as_read
 from transformers import BertModel
 
 from models.hcl import HclConfig, HclModel
@@ -81,9 +83,10 @@ class Built:
         triples, graph = node_triples(examples, keywords, self.clusters, DEFAULT_LIMITS), Graph(**params)
         edges = relate(triples, graph.max_nbr, graph.max_cluster_outputs, graph.link_inputs).edges.table()
         self.nodes = pd.DataFrame({"node_id": range(len(triples.names)), "keyword": triples.names.to_pylist()})
-        self.vectors = node_vectors.run(examples, texts, keywords, self.nodes, *encoder, VALUES)
-        self.graph = keyword_graph(self.nodes, edges.to_pandas(), pd.DataFrame(self.vectors.columns))
-        self.tables = GraphTables(examples, keywords, self.nodes, self.clusters, self.vectors.texts)
+        made = node_vectors.run(*as_read(examples, texts, keywords, self.nodes), *encoder, VALUES)
+        self.vectors, embedded = (pa.concat_tables(pieces) for pieces in (made.nodes(), made.texts()))
+        self.graph = keyword_graph(self.nodes, edges.to_pandas(), self.vectors.to_pandas())
+        self.tables = GraphTables(examples, keywords, self.nodes, self.clusters, embedded)
         self.items = joined_items(examples, texts, keywords, self.nodes)
 
     def model(self, **settings):
@@ -196,11 +199,11 @@ def test_the_items_above_meet_every_kind_of_difference(encoder):
     views = sight(built, "component", True).views
     assert {-1, 0} <= set(views.signs.tolist())
     assert -1 in views.rows.tolist()
-    origin = built.vectors.columns["origin"]
+    origin = built.vectors["origin"].to_pylist()
     falls_back = set()
     for hidden in hidden_from("component"):
         other = rebuilt(encoder, True, hidden)
-        names = dict(zip(other.nodes["keyword"], other.vectors.columns["origin"], strict=True))
+        names = dict(zip(other.nodes["keyword"], other.vectors["origin"].to_pylist(), strict=True))
         falls_back |= {(before, names[word]) for word, before in zip(built.nodes["keyword"], origin, strict=True)
                        if word in names and names[word] != before}
     assert ("input", "output") in falls_back
