@@ -202,7 +202,7 @@ def test_what_cannot_be_reached_is_named(tmp_path, bucket):
         read_table(path)
     for url, message in (("s3://nobucket/x", "s3://nobucket/x cannot be used"),
                          ("gs://bucket/x", r"gs:// cannot be read here .*pip install 'gcsfs'"),
-                         ("nowhere://bucket/x", "nowhere:// cannot be read here")):
+                         ("nowhere://bucket/x", "nowhere:// cannot be read here, valid names: abfs, az, file")):
         with pytest.raises(InputError, match=message):
             written(tmp_path / "other.parquet", Layout(6, url))
 

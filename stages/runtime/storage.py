@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from stages.runtime.errors import InputError
+from stages.runtime.errors import InputError, nearest
 from stages.runtime.fingerprint import sha256_of
 
 # What reads URLs of a kind, by the extra or the package that brings it.
@@ -103,9 +103,12 @@ def _system_of(kind: str) -> Any:
     try:
         # No cache of listings: others write there too.
         return fsspec.filesystem(kind, use_listings_cache=False)
-    except (ImportError, ValueError) as error:
+    except ImportError as error:
         raise InputError(f"artifacts.url: {kind}:// cannot be read here ({error}). Install what reads it: pip install "
                          f"'{_PACKAGES.get(kind, 'the fsspec package of ' + kind)}'.") from error
+    except ValueError as error:  # a kind of which fsspec has never heard
+        raise InputError(f"artifacts.url: {kind}:// cannot be read here, "
+                         f"{nearest(kind, [*_PACKAGES, 'file'])}") from error
 
 
 def _inner(place: str) -> str:
