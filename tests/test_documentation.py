@@ -65,6 +65,6 @@ def test_the_makefile_has_the_readmes_commands():
     for command in ("run", "test", "test-all"):
         assert f"make {command}\n" in readme
         assert re.search(rf"^{command}:", makefile, re.MULTILINE)
-    assert "make test test-all pages\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert "make test test-all outside pages\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     # Between them they run every test, and none twice.
     assert re.findall(r"\$\(PYTEST\) -m (.*)", makefile) == ['"not whole"', "whole"]
