@@ -14,12 +14,14 @@ from pathlib import Path
 import psutil
 import pytest
 import yaml
+from dvc_objects.fs.utils import tmp_fname
 from rich.console import Console
 from small_project import SERVER, dvc, environment, keycontrast, lock, make_project, order, prefect_server_beside
 
-from pipeline.running.dag import Dag, StageNode, clear_dead_locks, read_dag
+from pipeline.running.dag import Dag, StageNode, open_repo, read_dag
 from pipeline.running.display import RunDisplay
 from pipeline.running.environment import settle_environment
+from pipeline.running.leftovers import clear_dead_locks, clear_unfinished
 from pipeline.running.workers import BadInput, LockLost, StageCrash, failure_of
 from pipeline.sizing.machine import visible_gpus
 from stages.runtime.errors import InputError
@@ -461,6 +463,26 @@ def test_locks_of_dead_processes_go_and_others_stay(tmp_path):
             process.wait()
     (folder / "rwlock").write_text('{"write": {"a"')
     assert "half written" in clear_dead_locks(tmp_path)[0] and not (folder / "rwlock").exists()
+
+
+def test_temporary_files_of_a_killed_dvc_go_and_others_stay(tmp_path, monkeypatch):
+    project = make_project(tmp_path / "p")
+    names = iter(tmp_fname, None)
+    begun = [project / ".dvc" / "cache" / "files" / "md5" / next(names), project / "artifacts" / "d" / next(names),
+             project / ".dvc" / "cache" / "runs" / "ab" / f"cd{next(names)}", project / "metrics" / next(names)]
+    others = [project / "artifacts" / "d" / name for name in (".x.parquet.abcdefgh.tmp", "notes.tmp")]
+    others.append(project / "data" / next(names))
+    for path in begun + others:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"test")
+    with open_repo(project) as repo, repo.lock:  # whoever has it may be writing them
+        monkeypatch.setattr("dvc.lock.DEFAULT_TIMEOUT", 0.1)
+        with pytest.raises(InputError, match="lock"):
+            clear_unfinished(project)
+        assert all(path.exists() for path in begun)
+    assert clear_unfinished(project) == ["removed 4 temporary files of DVC that a killed command had left"]
+    assert not any(path.exists() for path in begun) and all(path.exists() for path in others)
+    assert clear_unfinished(project) == []  # it is said once
 
 
 def test_gpus_that_stages_may_take(monkeypatch):

@@ -17,7 +17,7 @@ from source_imports import ROOT
 from pipeline import doctor
 from pipeline.packed.run import launcher
 from pipeline.running import dvc_worker
-from pipeline.running.dag import clear_dead_locks
+from pipeline.running.leftovers import clear_dead_locks
 from pipeline.sizing.machine import this_machine
 from stages.runtime import durable, guard, systems, tethered
 from stages.runtime.guard import alive, exclusive

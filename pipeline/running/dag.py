@@ -1,6 +1,5 @@
 """The DAG as DVC knows it, read once."""
 
-import json
 import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,8 +12,6 @@ from pydantic import BaseModel, ConfigDict
 
 from pipeline.running.lockfile import LOCK, UnreadableLock, keep_lock_by_stages, read_lock
 from stages.runtime.errors import InputError, nearest
-from stages.runtime.guard import alive as runs
-from stages.runtime.systems import state
 
 _TRAIN = "train_"
 
@@ -261,51 +258,6 @@ def reason(error: BaseException) -> str:
             parts.append(text)
         current = current.__cause__
     return "\n  ".join(parts)
-
-
-def clear_dead_locks(root: Path = Path()) -> list[str]:
-    """Remove from DVC's read-write lock whatever a killed command left in it.
-
-    DVC forgets entries of processes that are gone, but not those whose number another program has taken
-    since, and not a file that was cut off while being written. Its repository lock needs no care: the
-    system drops it with the process.
-
-    Returns:
-        One sentence per thing removed.
-    """
-    path = root / ".dvc" / "tmp" / "rwlock"
-    if not path.exists():
-        return []
-    from dvc.lock import make_lock
-
-    with make_lock(os.fspath(path.with_name("rwlock.lock"))):
-        try:
-            held = json.loads(path.read_text(encoding="utf-8"))
-        except json.JSONDecodeError:
-            path.unlink()
-            return ["removed a lock file that a killed command had left half written"]
-        kept, dropped = _live_entries(held)
-        if dropped:
-            path.write_text(json.dumps(kept), encoding="utf-8")
-    return [f"removed the lock that a killed command ({command}) had left" for command in sorted(dropped)]
-
-
-def _live_entries(held: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
-    dropped: set[str] = set()
-
-    def alive(entry: dict[str, Any]) -> bool:
-        if runs(entry["pid"]) and _is_dvc(entry["pid"]):
-            return True
-        dropped.add(str(entry["cmd"]))
-        return False
-
-    write = {path: entry for path, entry in held.get("write", {}).items() if alive(entry)}
-    read = {path: [entry for entry in entries if alive(entry)] for path, entries in held.get("read", {}).items()}
-    return {"write": write, "read": {path: entries for path, entries in read.items() if entries}}, dropped
-
-
-def _is_dvc(pid: int) -> bool:
-    return pid == os.getpid() or ((found := state(pid)) is not None and "dvc" in found.command)
 
 
 def _node(repo: Any, stage: Any, successors: Iterable[Any]) -> StageNode:

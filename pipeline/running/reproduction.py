@@ -14,9 +14,10 @@ from rich.console import Console
 
 from pipeline.hub_revisions import remarks as hub_remarks
 from pipeline.installation import renew
-from pipeline.running.dag import Dag, clear_dead_locks, read_and_restore, read_dag
+from pipeline.running.dag import Dag, read_and_restore, read_dag
 from pipeline.running.display import RunDisplay, duration
 from pipeline.running.environment import RUN_LOCK, settle_environment
+from pipeline.running.leftovers import clear_dead_locks, clear_unfinished
 from pipeline.running.lockfile import LOCK, changed_results, committed_lock, other_bytes, read_lock
 from pipeline.running.server import prefect_server, server_watched
 from pipeline.running.workers import LockLost, StageFailure, Workers
@@ -101,7 +102,7 @@ def reproduce_project(targets: Sequence[str], console: Console, *, jobs: int | N
         params = load_params(whole=True)
         for remark in hub_remarks(params.plain()):
             console.print(plain(remark), style="yellow", markup=False, highlight=False, soft_wrap=True)
-        for note in clear_dead_locks():
+        for note in clear_dead_locks() + clear_unfinished():
             console.print(note, style="dim")
         if (changed := renew(params.plain())) is not None:
             console.print(changed, highlight=False, soft_wrap=True)
