@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, SequentialSampler, TensorDataset
-from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+from transformers import BertConfig, BertForSequenceClassification, BertTokenizer
 
 from benchmarks.harness import Disagreement, Section
 from benchmarks.peers import definitions, module_of
@@ -164,15 +164,15 @@ def attribution(given: Given) -> Iterator[Finding]:
                   apart(plain, read["xx"]), "attribution.attr_target")
 
 
-def _classifier(given: Given) -> tuple[BertTokenizerFast, BertForSequenceClassification]:
+def _classifier(given: Given) -> tuple[BertTokenizer, BertForSequenceClassification]:
     known = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "work", "##outs", *given.vocabulary.word_numbers]
     file = given.work / "pieces.txt"
     file.write_text("\n".join(word for word in known if word != PIECED) + "\n", encoding="utf-8")
-    tokenizer = BertTokenizerFast(vocab=str(file), model_max_length=51)
+    tokenizer = BertTokenizer(vocab=str(file), model_max_length=51)
     torch.manual_seed(SEED)
     classifier = BertForSequenceClassification(BertConfig(
         vocab_size=len(known), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
-        max_position_embeddings=64, num_labels=2, initializer_range=0.3)).eval()
+        max_position_embeddings=64, initializer_range=0.3)).eval()  # of two classes, as configurations are
     nn.init.normal_(classifier.bert.embeddings.token_type_embeddings.weight)
     return tokenizer, classifier
 
@@ -309,8 +309,9 @@ def transformer(given: Given) -> Iterator[Finding]:
             part.train()
     for inner in (True, False):
         mine = made(inner=inner)
+        embedded = mine.get_submodule("embedder.dropout")
         for part in mine.modules():
-            part.train(isinstance(part, nn.Dropout) and part is not mine.embedder.dropout)
+            part.train(isinstance(part, nn.Dropout) and part is not embedded)
         yield Finding("Transformer: log p in training, dropout in feed-forward networks alone",
                       f"sizes.inner_dropout: {str(inner).lower()}", public,
                       _chances_apart(given, mine, None, theirs, batches(source[:1, :length], target[:1]), [0]),
@@ -389,7 +390,7 @@ PARTS: tuple[Callable[[Given], Iterator[Finding]], ...] = (
 
 
 @torch.no_grad()
-def shaken(theirs: nn.Module) -> nn.Module:
+def shaken(theirs: Any) -> Any:
     """Return a model whose norms and biases are not as they begin, which would hide where they stand."""
     for parameter in theirs.parameters():
         if parameter.dim() == 1:

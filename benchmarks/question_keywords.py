@@ -107,7 +107,7 @@ def write_sheets(data: Path, out: Path) -> None:
     idf = InverseFrequency.over_tables([token_table(annotate.columns(range(len(known)), known))])
     lists = named(token_table(annotate.columns(range(len(drawn)), drawn)), idf)
     chance = random.Random(SEED + 1)
-    key = []
+    key: list[dict[str, Any]] = []
     for place, text in enumerate(drawn):
         pool = sorted({found[place][0] for found in lists.values()})
         key.append({"question": hashlib.sha256(text.encode()).hexdigest()[:12], "candidates": pool,

@@ -94,13 +94,13 @@ def save_pipeline(folder: Path) -> None:
 def save_encoder(folder: Path) -> None:
     """Save a BERT of two layers of 32, whose pieces are the most frequent words."""
     import torch
-    from transformers import BertConfig, BertModel, BertTokenizerFast
+    from transformers import BertConfig, BertModel, BertTokenizer
 
     folder.mkdir()
     words = [word for ending in ("ion", "ful", "ing") for word in _words(_OTHERS, ending)]
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", *words]
     (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
-    BertTokenizerFast(vocab=str(folder / "vocab.txt"), model_max_length=64).save_pretrained(folder)
+    BertTokenizer(vocab=str(folder / "vocab.txt"), model_max_length=64).save_pretrained(folder)
     torch.manual_seed(0)
     BertModel(BertConfig(vocab_size=len(vocabulary), hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
                          intermediate_size=64, max_position_embeddings=64)).save_pretrained(folder)

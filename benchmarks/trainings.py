@@ -281,7 +281,8 @@ class _Learner(nn.Module):
 
     def __init__(self, task: Any) -> None:
         super().__init__()
-        self.module, self.task, self.waiting = task.module, [task], []
+        self.module, self.task = task.module, [task]
+        self.waiting: list[Any] = []
         self.losses: list[Tensor] = []
 
     def collate(self, items: list[int]) -> dict[str, Tensor]:

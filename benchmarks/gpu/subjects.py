@@ -295,7 +295,7 @@ class Clld(Subject):
         if self.job.encoder:
             encoder, _ = load_text_encoder(self.job.encoder, pool, rate)
         else:
-            encoder = BertModel(BertConfig(**self.size.encoder, **({} if dropout else _NO_DROPOUT)),
+            encoder = BertModel(BertConfig(**(self.size.encoder | ({} if dropout else _NO_DROPOUT))),
                                 add_pooling_layer=pool == "pooler")
         config = ClldConfig("encoder", [f"class {number}" for number in range(self._classes)],
                             plain_config(encoder.config), pool, 0.5 if dropout else 0.0,
