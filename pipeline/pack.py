@@ -14,7 +14,7 @@ import io
 import json
 import tarfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +25,14 @@ from rich.text import Text
 from pipeline.pack_encoders import PackedEncoder, encoders_of
 from pipeline.packed import run as packed_run
 from pipeline.schemas import schema_of
+from stages.artifacts.parts import LIST, listed
 from stages.artifacts.paths import PARAMS, DatasetPaths
 from stages.artifacts.tables import atomic_file, check_columns, read_metadata
 from stages.runtime.errors import InputError
 from stages.runtime.fingerprint import sha256_of
 from stages.runtime.settings import GIVEN, Params, read_params, stage_hash
+from stages.runtime.storage import fetch
 from stages.tracks.registry import TRACKS, all_models, all_runs, track_of_model, track_of_run, with_earlier
-from stages.tracks.track import Track
 
 LIMIT = 60_000_000
 FOLDER = "keycontrast-pack"
@@ -91,14 +92,14 @@ def pack(file: Path, models: Sequence[str] | None = None) -> Packed:
     runs = [run for run, entry in all_runs(params).items() if entry.model in names]
     encoders = encoders_of(params, names)
     members: dict[str, bytes | Path] = {_SCRIPT: Path(packed_run.__file__), **_code(), PARAMS.name: _params(params)}
-    for track in TRACKS.values():
-        known = track.models(params)
-        members |= _tables(params, track, list(dict.fromkeys(known[name].dataset for name in names if name in known)))
+    tables = _tables(params, names)
+    for path in tables:
+        members |= _table_members(path)
     for encoder in encoders.values():
         members |= encoder.members()
     members |= _starts(params, names)
     digest = _digest(members)
-    members["pack.json"] = _as_bytes(_contents(params, names, runs, encoders, members, digest))
+    members["pack.json"] = _as_bytes(_contents(params, names, runs, encoders, tables, digest))
     with atomic_file(file) as temporary:
         _write(temporary, members)
         size = temporary.stat().st_size
@@ -128,18 +129,19 @@ def _differences(params: Params, encoders: Mapping[str, PackedEncoder]) -> dict[
         track = track_of_model(params, name)
         if hasattr(track.models(params)[name], "encoder"):
             own.setdefault(track.name, {})[name] = {"encoder": f"path:{encoder.folder}"}
-    return {"encoder": {"source": f"path:{packed_run.ENCODER}"}, "models": own, "runtime": {"rendezvous": None}}
+    return {"encoder": {"source": f"path:{packed_run.ENCODER}"}, "models": own, "runtime": {"rendezvous": None},
+            "artifacts": {"url": None}}
 
 
 def _contents(params: Params, models: Sequence[str], runs: Sequence[str], encoders: Mapping[str, PackedEncoder],
-              members: Mapping[str, bytes | Path], digest: str) -> dict[str, Any]:
+              tables: Sequence[Path], digest: str) -> dict[str, Any]:
     """Return what the runner and `unpack` go by."""
     return {"pack": digest, "here": _differences(params, encoders),
             "models": {name: _model_contents(params, name, encoders.get(name)) for name in models},
             "confusing_pairs": {name: _hashes(params, "confusing_pairs", name, params.model_seeds(name))
                                 for name in _consulted(params, models)},
             "runs": {name: _run_contents(params, name) for name in runs},
-            "tables": {name: _sha256(content) for name, content in members.items() if name.startswith("artifacts/")}}
+            "tables": {file.as_posix(): sha256_of(file) for path in tables for file in _files(path)}}
 
 
 def _model_contents(params: Params, name: str, encoder: PackedEncoder | None) -> dict[str, Any]:
@@ -175,9 +177,13 @@ def _code() -> dict[str, bytes | Path]:
     return found | {"dvc.yaml": _ROOT / "dvc.yaml"}
 
 
-def _tables(params: Params, track: Track, datasets: Sequence[str]) -> dict[str, bytes | Path]:
-    found: dict[str, bytes | Path] = {}
-    for dataset in datasets:
+def _tables(params: Params, models: Sequence[str]) -> list[Path]:
+    """Return the tables that ``models`` are trained on, of each data set and track once."""
+    found: list[Path] = []
+    pairs = [(name, block.dataset) for name, track in TRACKS.items() for model, block in track.models(params).items()
+             if model in models]
+    for name, dataset in dict.fromkeys(pairs):
+        track = TRACKS[name]
         for kind, stage in track.tables.items():
             path = DatasetPaths(dataset).table(kind)
             if not path.exists():
@@ -187,8 +193,23 @@ def _tables(params: Params, track: Track, datasets: Sequence[str]) -> dict[str, 
             if read_metadata(path).get("params_hash") != stage_hash(params, stage, dataset):
                 raise InputError(f"{path}: made under other params than params.yaml has now. Bring it up to date "
                                  f"first: keycontrast run {track.prepared_by}@{dataset}")
-            found |= {file.as_posix(): file for file in (sorted(path.iterdir()) if path.is_dir() else [path])}
+            found.append(path)
     return found
+
+
+def _files(table: Path) -> list[Path]:
+    """Return the files of a table that lie in this project."""
+    return sorted(table.iterdir()) if table.is_dir() else [table]
+
+
+def _table_members(table: Path) -> dict[str, bytes | Path]:
+    """Return a table's files; one whose parts lie elsewhere becomes a folder of them, for they may be out of reach."""
+    found = listed(table)
+    if found is None or found.url is None:
+        return {file.as_posix(): file for file in _files(table)}
+    home = replace(found, url=None).as_json()
+    return {f"{table.as_posix()}/{LIST}": home.encode(),
+            **{f"{table.as_posix()}/{part.place.rpartition('/')[2]}": fetch(part.place) for part in found.parts}}
 
 
 def _starts(params: Params, models: Sequence[str]) -> dict[str, bytes | Path]:

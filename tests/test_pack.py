@@ -36,6 +36,7 @@ from stages.graph import node_vectors
 from stages.params import load_params, parse_params, stage_hash
 from stages.runtime import settings
 from stages.runtime.errors import InputError
+from stages.runtime.fingerprint import sha256_of
 from stages.runtime.settings import Params, on_this_machine, read_params, stage_params
 from stages.runtime.versions import FLOORS, wanting
 from stages.tracks.hcl import generate as generate_hcl
@@ -343,18 +344,28 @@ def test_a_pack_is_the_same_each_time_and_brings_what_models_start_from(project,
                 and name.endswith("parquet")}
 
 
-def test_a_pack_brings_a_table_in_parts(project, tmp_path):
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_pack_brings_a_table_in_parts(project, tmp_path, elsewhere):
     path, now = DatasetPaths("tiny").table("examples"), load_params()
     rows, stage = read_table(path), TRACKS["hcl"].tables["examples"]
     with table_writer(path, SCHEMAS["examples"], Provenance(f"{stage}@tiny", stage_hash(now, stage, "tiny")),
-                      Layout(4)) as writer:
+                      Layout(4, f"file://{tmp_path / 'bucket'}" if elsewhere else None)) as writer:
         writer.write(rows)
+    assert path.is_dir() != elsewhere
     pack(tmp_path / "one.tar.gz", ["small"])
+    if elsewhere:
+        shutil.rmtree(tmp_path / "bucket")  # a machine that trains may not reach it
     with tarfile.open(tmp_path / "one.tar.gz") as archive:
         archive.extractall(tmp_path / "there", filter="data")
     brought = tmp_path / "there" / FOLDER / "artifacts" / "tiny" / "examples.parquet"
-    assert {file.name for file in brought.iterdir()} == {*(f"part-{number:05d}.parquet" for number in range(3)),
-                                                         "_table.json"}
+    files = {file.name for file in brought.iterdir()}
+    assert len(files) == 4 and "_table.json" in files
+    assert elsewhere or files > {f"part-{number:05d}.parquet" for number in range(3)}
+    packed = json.loads((tmp_path / "there" / FOLDER / "pack.json").read_text())
+    at_home = packed["tables"]
+    assert packed["here"]["artifacts"] == {"url": None}
+    assert {name: sha256_of(Path(name)) for name in at_home} == at_home     # by which `unpack` knows the data again
+    assert sum("examples.parquet" in name for name in at_home) == (1 if elsewhere else 4)
     assert read_table(brought, SCHEMAS["examples"]).combine_chunks().equals(rows.combine_chunks())
 
 
