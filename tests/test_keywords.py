@@ -16,8 +16,10 @@ import pytest
 from pipeline.schemas import SCHEMAS
 from stages.artifacts.schemas import NO_KEYWORD
 from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
+from stages.data.example_texts import marked_texts
 from stages.keywords import keywords
 from stages.keywords.choice import beside, choose_keywords, ranking_columns
+from stages.keywords.keywords import choose_all
 from stages.params.data import Keywords
 from stages.ranking.blocks import Spans, TokenBlock
 from stages.ranking.selection import InverseFrequency, content_words
@@ -267,9 +269,10 @@ def test_rankings_come_piece_by_piece_beside_the_tokens():
 def test_idf_of_many_texts_at_once_is_that_of_each():
     counted = InverseFrequency.over_tables([TABLE.slice(0, 4), TABLE.slice(4), TABLE.slice(0, 0)])
     assert counted == InverseFrequency.over(TABLE["token"].to_pylist())
-    assert InverseFrequency.over_tables([TABLE], np.array([1, 2, 9])) == InverseFrequency.over(
-        TABLE["token"].to_pylist()[1:3])
-    assert InverseFrequency.over_tables([TABLE], np.array([], dtype=int)).n_texts == 0
+    for wanted in ([1, 2], [1, 2, 9]):  # the end of the marks may lie before the last text, and after it
+        assert InverseFrequency.over_tables([TABLE], marked_texts([np.array(wanted)])) == InverseFrequency.over(
+            TABLE["token"].to_pylist()[1:3])
+    assert InverseFrequency.over_tables([TABLE], np.zeros(0, dtype=bool)).n_texts == 0
     assert counted.values(["red", "the", "unseen"]).tolist() == [counted.of(w) for w in ("red", "the", "unseen")]
     block = TokenBlock(TABLE)
     spans = Spans(np.array([0, 1]), np.array([1, 3]), np.array([3, 6]))
@@ -301,3 +304,22 @@ def test_the_stage_reads_the_ranking_of_its_method_and_writes_the_same_bytes(tmp
         handle.write("keywords: {method: attribution}\n")
     assert keywords.main(["toy"]) == 1
     assert "attribution.parquet: no such artifact" in capsys.readouterr().err
+
+
+def test_tables_in_any_pieces_give_the_same_counts():
+    pieces = [[EXAMPLES], [EXAMPLES.slice(0, 1), EXAMPLES.slice(1, 1), EXAMPLES.slice(2)]]
+    tables = [[TABLE], [TABLE.slice(row, 1) for row in range(TABLE.num_rows)]]
+    rows, found = ranking(PHRASES).select(ranking_columns("textrank")), []
+    for examples, tokens in zip(pieces, tables, strict=True):
+        tally = choose_all(lambda columns, of=tokens: [piece.select(columns) for piece in of], [rows],
+                           lambda of=examples: of, Keywords(), lambda _: None)
+        found.append((tally.counts(examples), tally.fallbacks()))
+    whole = keywords.run(TABLE, ranking(PHRASES), EXAMPLES, Keywords())
+    assert found[0] == found[1] == (whole.counts, whole.fallbacks)
+    assert found[0][0]["share_source_is_target"] is not None
+
+
+def test_marks_of_texts_grow_with_their_ids():
+    marked = marked_texts([np.array([3, 1]), np.zeros(0, dtype=np.int64), np.array([7]), np.array([0])])
+    assert np.flatnonzero(marked).tolist() == [0, 1, 3, 7] and len(marked) == 8
+    assert marked_texts([]).tolist() == []

@@ -4,7 +4,9 @@
     train = training_text_ids(examples)
 """
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +18,10 @@ from stages.artifacts.tables import column_names, read_batches, read_table
 from stages.data.schemas.items import EXAMPLES, LABELLED_EXAMPLES, PLAIN_EXAMPLES
 
 _ROLES = ("source_id", "target_id", "negative_id")
+_Value = TypeVar("_Value", bound=np.generic)
 TextIds = npt.NDArray[np.int64]
+# By text id, whether a text is meant.
+TextMarks = npt.NDArray[np.bool_]
 
 
 def read_examples(path: Path) -> pa.Table:
@@ -28,10 +33,11 @@ def read_examples(path: Path) -> pa.Table:
     return read_table(path, examples_schema(path))
 
 
-def read_roles(path: Path) -> pa.Table:
-    """Read the splits and the ids of the texts of ``examples.parquet``, and nothing else of it; as read_examples."""
+def role_batches(path: Path) -> Iterator[pa.Table]:
+    """Yield the splits and the ids of the texts of ``examples.parquet``, and nothing else of it; as read_examples."""
     schema = examples_schema(path)
-    return read_table(path, schema, [name for name in ("split", "text_id", *_ROLES) if name in schema.arrow().names])
+    yield from read_batches(path, schema,
+                            [name for name in ("split", "text_id", *_ROLES) if name in schema.arrow().names])
 
 
 def examples_schema(path: Path) -> TableSchema:
@@ -64,21 +70,31 @@ def training_text_ids(examples: pa.Table) -> TextIds:
     return all_text_ids(examples.filter(pc.equal(examples["split"], "train")))
 
 
-def training_texts(path: Path) -> npt.NDArray[np.bool_]:
+def training_texts(path: Path) -> TextMarks:
     """Return, by text id, whether the training examples of table ``path`` use a text; read piece by piece, (texts,).
 
     Raises:
         InputError: the file is missing, is not Parquet, or lacks columns.
     """
-    schema = examples_schema(path)
-    columns = [name for name in ("text_id", *_ROLES) if name in schema.arrow().names]
-    marked = np.zeros(0, dtype=bool)
-    for batch in read_batches(path, schema, ["split", *columns]):
-        ids = training_text_ids(batch)
-        if len(ids) and ids[-1] >= len(marked):
-            marked = np.concatenate([marked, np.zeros(max(ids[-1] + 1, 2 * len(marked)) - len(marked), dtype=bool)])
-        marked[ids] = True
-    return marked
+    return marked_texts(map(training_text_ids, role_batches(path)))
+
+
+def marked_texts(some: Iterable[TextIds]) -> TextMarks:
+    """Return, by text id, whether a text is among ``some``, a byte each, as far as the last that is, (texts,)."""
+    marked, end = np.zeros(0, dtype=bool), 0
+    for ids in some:
+        if len(ids):
+            end = max(end, int(ids.max()) + 1)
+            marked = room_for(marked, end)
+            marked[ids] = True
+    return marked[:end]
+
+
+def room_for(by_text: npt.NDArray[_Value], end: int) -> npt.NDArray[_Value]:
+    """Return an array of one value per text id, with zeros behind its own if it has to grow to ``end`` or beyond."""
+    if end <= len(by_text):
+        return by_text
+    return np.concatenate([by_text, np.zeros(max(end, 2 * len(by_text)) - len(by_text), dtype=by_text.dtype)])
 
 
 def reference_pairs(examples: pa.Table) -> TextIds:

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,14 @@ from stages.artifacts.parts import Layout
 from stages.artifacts.paths import DatasetPaths
 from stages.artifacts.tables import Provenance, read_batches, read_metadata, write_json
 from stages.artifacts.writing import table_writer
-from stages.data.example_texts import TextIds, all_text_ids, read_roles, training_text_ids
+from stages.data.example_texts import (
+    TextMarks,
+    all_text_ids,
+    marked_texts,
+    role_batches,
+    room_for,
+    training_text_ids,
+)
 from stages.data.schemas.tokens import TOKENS
 from stages.keywords.choice import STALE, TOKEN_COLUMNS, beside, choose_keywords, ranking_columns
 from stages.keywords.schemas.keywords import KEYWORDS
@@ -59,29 +67,31 @@ def run(tokens: pa.Table, ranking: pa.Table, examples: pa.Table, params: "Keywor
     ordered = tokens.sort_by("text_id")
     tables: list[pa.Table] = [KEYWORDS.arrow().empty_table()]
     tally = choose_all(lambda columns: [ordered.select(columns)],
-                       [ranking.select(ranking_columns(params.method)).sort_by("text_id")], examples, params,
+                       [ranking.select(ranking_columns(params.method)).sort_by("text_id")], lambda: [examples], params,
                        tables.append)
-    return Chosen(pa.concat_tables(tables), tally.counts(examples), tally.fallbacks())
+    return Chosen(pa.concat_tables(tables), tally.counts([examples]), tally.fallbacks())
 
 
-def choose_all(tokens: Batches, ranking: Iterable[pa.Table], examples: pa.Table, params: "Keywords",
+def choose_all(tokens: Batches, ranking: Iterable[pa.Table],
+               examples: Callable[[], Iterable[pa.Table]], params: "Keywords",
                write: Callable[[pa.Table], Any]) -> Tally:
     """Choose the keyword of every text, piece by piece, and hand each piece of table ``keywords`` to ``write``.
 
     Args:
         tokens: gives columns of table ``tokens``, by text id; called three times.
         ranking: pieces of the ranking, by text id.
-        examples: as in :func:`run`.
+        examples: gives pieces of the table of :func:`run`; called twice.
         params: the method.
         write: takes pieces of the table.
 
     Raises:
         InputError: the tables do not belong together.
     """
-    held = [batch["text_id"].to_numpy() for batch in tokens(["text_id"])]
-    _check_ids(all_text_ids(examples), np.concatenate(held) if held else np.zeros(0, dtype=np.int64))
-    idf = InverseFrequency.over_tables(pieces(tokens(["text_id", "token"])), training_text_ids(examples))
-    tally = Tally(params.method)
+    _check_ids(marked_texts(map(all_text_ids, examples())),
+               marked_texts(batch["text_id"].to_numpy() for batch in tokens(["text_id"])))
+    training = marked_texts(map(training_text_ids, examples()))
+    idf = InverseFrequency.over_tables(pieces(tokens(["text_id", "token"])), training)
+    tally = Tally(params.method, training)
     for piece, rows in beside(pieces(tokens(TOKEN_COLUMNS)), ranking, params.method):
         chosen = choose_keywords(piece, rows, params.method, idf, params.kw_lemma)
         tally.add(chosen.table, chosen.unscored)
@@ -89,8 +99,8 @@ def choose_all(tokens: Batches, ranking: Iterable[pa.Table], examples: pa.Table,
     return tally
 
 
-def _check_ids(wanted: TextIds, held: TextIds) -> None:
-    missing = np.setdiff1d(wanted, held)
+def _check_ids(wanted: TextMarks, held: TextMarks) -> None:
+    missing = np.flatnonzero(wanted & ~room_for(held, len(wanted))[:len(wanted)])
     if len(missing):
         raise InputError(f"tokens.parquet: {len(missing)} texts, the first of them {missing[0]}, are not in both "
                          f"tables; {STALE}")
@@ -100,7 +110,7 @@ def _work(process: StageProcess) -> None:
     params, paths = process.params, DatasetPaths(process.instance)
     chosen: Any = Values({**params.keywords, "method": params.keyword_datasets[process.instance].method})
     source, ranking = paths.table("tokens"), paths.table(chosen.method)
-    examples = read_roles(paths.table("examples"))
+    examples = partial(role_batches, paths.table("examples"))
     provenance = Provenance(process.name, process.params_hash)
     with table_writer(paths.table("keywords"), KEYWORDS, provenance, Layout.of(params)) as writer:
         tally = choose_all(
@@ -108,7 +118,7 @@ def _work(process: StageProcess) -> None:
             read_batches(ranking, METHOD_TABLES[chosen.method], ranking_columns(chosen.method)), examples, chosen,
             writer.write)
         provenance.models.update(read_metadata(ranking).get("models", {}))
-        provenance.counts.update(tally.counts(examples))
+        provenance.counts.update(tally.counts(examples()))
         provenance.fallbacks.extend(tally.fallbacks())
     for sentence in provenance.fallbacks:
         process.log.info(sentence)

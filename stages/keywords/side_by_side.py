@@ -29,7 +29,7 @@ from stages.artifacts.tables import (
     write_json,
 )
 from stages.artifacts.writing import table_writer
-from stages.data.example_texts import training_text_ids, training_texts
+from stages.data.example_texts import marked_texts, training_text_ids, training_texts
 from stages.data.schemas.items import EXAMPLES
 from stages.data.schemas.tokens import TOKENS
 from stages.keywords.agreement.figure import pos_plot
@@ -94,8 +94,8 @@ def run(tables: dict[str, pa.Table], examples: pa.Table, params: "SideBySide", l
                for schema in (TOKENS, *(METHOD_TABLES[name] for name in COMPARED_NAMING))}
     made: list[pa.Table] = [SIDE_BY_SIDE.arrow().empty_table()]
     with TemporaryDirectory() as folder:
-        found = Comparer(training_text_ids(examples), Counted.of([examples.sort_by("example_id")]), params.top,
-                         made.append).compare(
+        found = Comparer(marked_texts([training_text_ids(examples)]), Counted.of([examples.sort_by("example_id")]),
+                         params.top, made.append).compare(
             lambda columns: [ordered["tokens"].select(columns)],
             {name: [ordered[name].select(_COLUMNS[name])] for name in COMPARED_NAMING}, language, seed,
             Path(folder) / "counted.arrow")
@@ -106,7 +106,7 @@ class Comparer:
     """Compares the keywords of every method, text by text.
 
     Args:
-        training: texts that IDF counts, sorted.
+        training: by text id, whether IDF counts a text.
         counted: examples whose sources are counted by part of speech.
         top: keywords per text and method.
         write: takes pieces of table ``side_by_side``.
@@ -167,9 +167,8 @@ def _work(process: StageProcess) -> None:
         check_columns(paths.table(schema.name), schema)
     examples, provenance = paths.table("examples"), Provenance(process.name, process.params_hash)
     with table_writer(paths.table("side_by_side"), SIDE_BY_SIDE, provenance, Layout.of(params)) as writer:
-        made = Comparer(np.flatnonzero(training_texts(examples)),
-                        Counted.of(read_batches(examples, EXAMPLES, _EXAMPLES)), params.side_by_side.top,
-                        writer.write).compare(
+        made = Comparer(training_texts(examples), Counted.of(read_batches(examples, EXAMPLES, _EXAMPLES)),
+                        params.side_by_side.top, writer.write).compare(
             lambda columns: read_batches(paths.table("tokens"), TOKENS, columns, _BATCH),
             {name: read_batches(paths.table(name), METHOD_TABLES[name], _COLUMNS[name], _BATCH)
              for name in COMPARED_NAMING},

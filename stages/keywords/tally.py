@@ -1,24 +1,30 @@
 """How keywords were found, counted while they are chosen, and how often the texts of an example share one."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.data.example_texts import TextIds, is_single, training_text_ids
+from stages.data.example_texts import TextMarks, is_single, room_for
 
 _ROLES = ("source", "target", "negative")
+_UNSEEN = ("validation", "test")
 
 
 class Tally:
-    """Counts over keywords that come piece by piece; holds a number per text and each distinct keyword once."""
+    """Counts over keywords that come piece by piece; holds four bytes per text and each distinct keyword once.
 
-    def __init__(self, method: str) -> None:
-        self._method = method
+    Args:
+        method: that ranks.
+        training: by text id, whether training examples use a text.
+    """
+
+    def __init__(self, method: str, training: TextMarks) -> None:
+        self._method, self._training = method, training
         self._numbers: dict[str, int] = {}
-        self._texts: list[np.ndarray] = []
-        self._keywords: list[np.ndarray] = []
+        self._keyword = np.zeros(0, dtype=np.int32)     # by text id, the number of its keyword
         self._methods: dict[str, int] = {}
         self._unscored = 0
 
@@ -27,18 +33,29 @@ class Tally:
         coded = table["keyword"].combine_chunks().dictionary_encode()
         words = coded.dictionary.to_pylist()
         numbers = np.array([self._numbers.setdefault(word, len(self._numbers)) for word in words], dtype=np.int64)
-        self._texts.append(table["text_id"].to_numpy())
-        self._keywords.append(numbers[coded.indices.to_numpy()])
+        ids = table["text_id"].to_numpy()
+        if len(ids):
+            self._keyword = room_for(self._keyword, int(ids.max()) + 1)
+            self._keyword[ids] = numbers[coded.indices.to_numpy()]
         for found in pc.value_counts(table["method"]).to_pylist():
             self._methods[found["values"]] = self._methods.get(found["values"], 0) + found["counts"]
         self._unscored += unscored
 
-    def counts(self, examples: pa.Table) -> dict[str, Any]:
-        """Return how keywords were found and, for triples, the shares that bound what a contrast can do (A.3)."""
-        known = np.unique(self._of(training_text_ids(examples)))
-        counts = {"texts_by_method": dict(sorted(self._methods.items())),
-                  "keywords": {"distinct": len(self._numbers), "distinct_in_training": len(known)}}
-        return counts if is_single(examples) else {**counts, **self._shares(examples, known)}
+    def counts(self, examples: Iterable[pa.Table]) -> dict[str, Any]:
+        """Return how keywords were found and, for triples, the shares that bound what a contrast can do (A.3).
+
+        Args:
+            examples: pieces of their table.
+        """
+        known = np.zeros(len(self._numbers), dtype=bool)
+        known[self._keyword[:len(self._training)][self._training]] = True
+        shares = _Shares(known)
+        for piece in examples:
+            if not is_single(piece):
+                shares.add(piece, {role: self._keyword_of(piece, role) for role in _ROLES})
+        return {"texts_by_method": dict(sorted(self._methods.items())),
+                "keywords": {"distinct": len(self._numbers), "distinct_in_training": int(known.sum())},
+                **shares.found()}
 
     def fallbacks(self) -> list[str]:
         """Return a sentence per fall-back that was taken."""
@@ -51,26 +68,40 @@ class Tally:
             sentences.append(f"{self._methods['none']} texts have no keyword at all")
         return sentences
 
-    def _shares(self, examples: pa.Table, known: np.ndarray) -> dict[str, Any]:
+    def _keyword_of(self, examples: pa.Table, role: str) -> np.ndarray:
+        """Return the number of the keyword of each example's text in a role; 0 where it has none."""
+        ids = pc.fill_null(examples[f"{role}_id"], -1).to_numpy()
+        return np.where(ids < 0, 0, self._keyword[ids])
+
+
+class _Shares:
+    """Of how many examples some of the keywords are one, or known from training: ``known`` (keywords,)."""
+
+    def __init__(self, known: np.ndarray) -> None:
+        self._known = known
+        self._hits: dict[str, int] = {}
+        self._all: dict[str, int] = {}
+
+    def add(self, examples: pa.Table, keyword: Mapping[str, np.ndarray]) -> None:
+        """Count examples, given the number of the keyword of each one's text by role."""
         split = {name: pc.equal(examples["split"], name).to_numpy() for name in ("train", "validation", "test")}
-        negative = pc.is_valid(examples["negative_id"]).to_numpy()
-        ids = {role: pc.fill_null(examples[f"{role}_id"], -1).to_numpy() for role in _ROLES}
-        # Rows without a negative look up some other text in its place, and are left out by `negative`.
-        roles = {role: self._of(np.where(ids[role] < 0, ids["source"], ids[role])) for role in _ROLES}
-        seen = np.isin(roles["source"], known)
-        return {
-            "share_source_is_target": _share((roles["source"] == roles["target"])[split["train"]]),
-            "share_target_is_negative": _share((roles["target"] == roles["negative"])[split["train"] & negative]),
-            "share_source_known": {name: _share(seen[split[name]]) for name in ("validation", "test")},
-        }
+        with_negative = split["train"] & pc.is_valid(examples["negative_id"]).to_numpy()
+        self._count("target", keyword["source"] == keyword["target"], split["train"])
+        self._count("negative", keyword["target"] == keyword["negative"], with_negative)
+        for name in _UNSEEN:
+            self._count(name, self._known[keyword["source"]], split[name])
 
-    def _of(self, texts: TextIds) -> np.ndarray:
-        """Return the number of each text's keyword."""
-        if not self._texts:
-            return np.zeros(0, dtype=np.int64)
-        return np.concatenate(self._keywords)[np.searchsorted(np.concatenate(self._texts), texts)]
+    def found(self) -> dict[str, Any]:
+        """Return the shares; nothing if there were no such examples."""
+        if not self._all:
+            return {}
+        return {"share_source_is_target": self._share("target"), "share_target_is_negative": self._share("negative"),
+                "share_source_known": {name: self._share(name) for name in _UNSEEN}}
 
+    def _count(self, name: str, hit: np.ndarray, among: np.ndarray) -> None:
+        self._hits[name] = self._hits.get(name, 0) + int((hit & among).sum())
+        self._all[name] = self._all.get(name, 0) + int(among.sum())
 
-def _share(hits: np.ndarray) -> float | None:
-    """Return the mean of ``hits``; None where there is nothing to count."""
-    return round(float(hits.mean()), 6) if len(hits) else None
+    def _share(self, name: str) -> float | None:
+        """Return a share; None where there is nothing to count."""
+        return round(self._hits[name] / self._all[name], 6) if self._all[name] else None

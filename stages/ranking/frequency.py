@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 
 from stages.artifacts.part_work import Workforce, each_part
 from stages.artifacts.parts import Part
@@ -45,13 +44,6 @@ def _counter(packed: np.ndarray, size: int) -> Callable[[Part], InverseFrequency
     wanted = np.unpackbits(packed, count=size).astype(bool)
 
     def count(part: Part) -> InverseFrequency:
-        return InverseFrequency.over_tables(map(of_these, pieces(part.batches(["text_id", "token"], _BATCH))))
-
-    def of_these(tokens: pa.Table) -> pa.Table:
-        ids = tokens["text_id"].to_numpy()
-        marked = np.zeros(len(ids), dtype=bool)
-        inside = ids < size
-        marked[inside] = wanted[ids[inside]]
-        return tokens.filter(pa.array(marked))
+        return InverseFrequency.over_tables(pieces(part.batches(["text_id", "token"], _BATCH)), wanted)
 
     return count

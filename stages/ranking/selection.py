@@ -48,17 +48,17 @@ class InverseFrequency:
         return cls(n_texts, frequency)
 
     @classmethod
-    def over_tables(cls, tables: Iterable[pa.Table], text_ids: np.ndarray | None = None) -> "InverseFrequency":
+    def over_tables(cls, tables: Iterable[pa.Table], wanted: np.ndarray | None = None) -> "InverseFrequency":
         """Count the tokens of many texts; as :meth:`over`, but faster.
 
         Args:
             tables: pieces of table ``tokens``, of which ``text_id`` and ``token`` are read.
-            text_ids: texts that count, sorted; None counts all.
+            wanted: by text id, whether a text counts; those beyond its end do not. None counts all.
         """
         frequency: Counter[str] = Counter()
         n_texts = 0
         for table in tables:
-            chosen = table if text_ids is None else table.filter(pa.array(_are_among(table["text_id"], text_ids)))
+            chosen = table if wanted is None else table.filter(pa.array(_marked(table["text_id"].to_numpy(), wanted)))
             block = TokenBlock(chosen)
             codes, words = encode_as(block.tokens, str.lower)
             held = np.sort(block.text * max(len(words), 1) + codes)
@@ -90,11 +90,11 @@ class InverseFrequency:
         return total / np.maximum(spans.end - spans.start, 1)
 
 
-def _are_among(ids: pa.ChunkedArray, wanted: np.ndarray) -> np.ndarray:
-    held = ids.to_numpy()
-    if not len(wanted):
-        return np.zeros(len(held), dtype=bool)
-    return wanted[np.minimum(np.searchsorted(wanted, held), len(wanted) - 1)] == held
+def _marked(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    found = np.zeros(len(ids), dtype=bool)
+    inside = ids < len(wanted)
+    found[inside] = wanted[ids[inside]]
+    return found
 
 
 def best_first(row: np.ndarray, score: np.ndarray, idf: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
