@@ -7,7 +7,7 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
-# Of `keycontrast/_shipped` in the wheel; stages/runtime/shipped.py finds them there.
+# Of `keycontrast/_shipped` in the wheel; stages/common/shipped.py finds them there.
 SHIPPED = ("data/language/README.md", "data/language/en_ewt", "data/sample", ".dvc/plots", "dvc.yaml",
            "recipes/first.yaml")
 

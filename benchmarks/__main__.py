@@ -13,8 +13,8 @@ from pathlib import Path
 from benchmarks.harness import Context, Disagreement, Section, run_apart
 from benchmarks.peers import PEERS
 from benchmarks.reporting import as_markdown, as_text, machine
-from stages.artifacts.tables import atomic_file
-from stages.runtime.errors import InputError, nearest
+from stages.common.tables import atomic_file
+from stages.run.errors import InputError, nearest
 
 NAMES = ("textrank", "component", "attribution", "annotate", "psi", "graph", "graph_attention", "train_step",
          "decoding", "pgkpr", "clld", "ingest", "repro")

@@ -16,17 +16,17 @@ import yaml
 
 from benchmarks.harness import Context, Disagreement, Section, compare, peak_memory, run_stage_in
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import Provenance, read_batches, write_table
-from stages.artifacts.writing import table_writer
-from stages.data.language.annotation import annotated, annotator, row_groups
-from stages.data.language.annotators import EMBEDDED
-from stages.data.language.pipelines import load_pipeline
-from stages.data.language.tokens import BATCH, stream_chunks
-from stages.data.schemas.texts import TEXTS
-from stages.data.schemas.tokens import TOKENS
+from stages.common.columns.texts import TEXTS
+from stages.common.columns.tokens import TOKENS
+from stages.common.paths import DatasetPaths
+from stages.common.tables import Provenance, read_batches, write_table
+from stages.common.writing import table_writer
 from stages.params.data import Annotate
-from stages.runtime.pool import map_chunks
+from stages.run.pool import map_chunks
+from stages.text.annotation import annotated, annotator, row_groups
+from stages.text.annotators import EMBEDDED
+from stages.text.pipelines import load_pipeline
+from stages.text.tokens import BATCH, stream_chunks
 
 _SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample" / "paraphrase.jsonl"
 _CHUNK = Annotate().chunk

@@ -34,7 +34,7 @@ from benchmarks.trainings import (
     train_in_order,
 )
 from models.clld import sequence_classifier as library_classifier
-from stages.encoders import resolve_encoder
+from stages.common.encoders import resolve_encoder
 
 TRAINER = "transformers.Trainer"
 _THREADS = 1
@@ -104,7 +104,7 @@ def _memory(one: Training, other: Training) -> list[float]:
 
 
 def ours(one: Training) -> Ran:
-    """Train with :func:`models.training.fit`; the weights are those of the library's classifier."""
+    """Train with :func:`models.common.training.fit`; the weights are those of the library's classifier."""
     task = one.task()
     found = in_our_loop(task, one)
     return kept(found, library_classifier(task.module.cpu()) if one.compared else task.module, one)

@@ -6,9 +6,9 @@ from typing import Any
 from benchmarks.harness import Context, Disagreement, Section, compare
 from benchmarks.textrank import _SAMPLE, of_length
 from keycontrast import components
-from stages.data.language.annotation import annotator
-from stages.data.language.tokens import rebuild_docs
 from stages.ranking.package import pytextrank
+from stages.text.annotation import annotator
+from stages.text.tokens import rebuild_docs
 
 _LENGTHS = (24, 240, 2400)
 _TOKENS = 24_000

@@ -10,9 +10,9 @@ from transformers import AutoConfig, BertConfig
 from transformers.modeling_outputs import BaseModelOutput
 
 from benchmarks.harness import Context, Disagreement, Section, compare
-from models.decoding import project
+from models.common.decoding import project
 from models.hcl import HclConfig, HclModel
-from stages.encoders import resolve_encoder
+from stages.common.encoders import resolve_encoder
 from stages.tracks.hcl.batches import padded
 
 TITLE = "Beam search: ours and transformers generate"

@@ -30,13 +30,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.kept_items import KEPT_ITEMS
-from stages.artifacts.paths import ModelPaths, RunPaths
-from stages.artifacts.tables import atomic_file, read_frame
+from stages.common.paths import ModelPaths, RunPaths
+from stages.common.settings import read_params
+from stages.common.tables import atomic_file, read_frame
 from stages.metrics.resampling import Statistic, interval, resampled
 from stages.metrics.seeds import Members, over_seeds
-from stages.runtime.errors import InputError, nearest
-from stages.runtime.settings import read_params
-from stages.tracks.evaluation.strata import STRATA as OF_KEYWORDS
+from stages.run.errors import InputError, nearest
+from stages.tracks.common.evaluation.strata import STRATA as OF_KEYWORDS
 
 FOLDER = Path("metrics") / "evidence"
 # As METHODS and the results have them: how often training has seen the keyword of an evaluated input.

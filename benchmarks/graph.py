@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.harness import Context, Disagreement, Section, compare, peak_memory, run_stage_in, seconds_of
-from stages.artifacts.tables import Provenance
-from stages.artifacts.writing import table_writer
-from stages.data.schemas.items import EXAMPLES
+from stages.common.columns.items import EXAMPLES
+from stages.common.columns.keywords import KEYWORDS
+from stages.common.tables import Provenance
+from stages.common.writing import table_writer
 from stages.graph.joins import DEFAULT_LIMITS, joining, numbered_triples
 from stages.graph.partitions import components
 from stages.graph.relations import relate
 from stages.graph.statistics import centrality
-from stages.keywords.schemas.keywords import KEYWORDS
 from stages.params.data import Graph
 
 DATASET = "synthetic"

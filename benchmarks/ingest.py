@@ -14,15 +14,15 @@ import pyarrow.parquet as pq
 
 from benchmarks.harness import Context, Disagreement, Section, compare, peak_memory
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.schemas import SPLITS
-from stages.artifacts.tables import Provenance, read_frame
-from stages.artifacts.writing import table_writer
-from stages.data import ingest
-from stages.data.deduplication.text_keys import jaccard, overlap_tokens, text_key
-from stages.data.reading.files import read_rows
-from stages.data.splitting.splits import split_groups
+from stages.common.schemas import SPLITS
+from stages.common.seeds import derived_seed
+from stages.common.tables import Provenance, read_frame
+from stages.common.writing import table_writer
+from stages.ingest import ingest
+from stages.ingest.deduplication.text_keys import jaccard, overlap_tokens, text_key
+from stages.ingest.reading.files import read_rows
+from stages.ingest.splitting.splits import split_groups
 from stages.params.data import Dataset, Ingest
-from stages.runtime.seeds import derived_seed
 
 PEER = "pandas and Python dictionaries"
 _SEED = 13

@@ -19,9 +19,9 @@ import pandas as pd
 
 from benchmarks.harness import Disagreement
 from benchmarks.scale import DATASET
-from stages.artifacts.parts import parts_of
-from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.schemas import NO_KEYWORD
+from stages.common.parts import parts_of
+from stages.common.paths import DatasetPaths
+from stages.common.schemas import NO_KEYWORD
 from stages.graph.joins import TRIPLES, JoinLimits, joining
 
 _COUNTED = "SELECT keyword, count(*) AS rows, count(negative_keyword) AS negatives FROM ({}) GROUP BY keyword"

@@ -11,19 +11,19 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from stages.artifacts.paths import DatasetPaths, ModelPaths, RunPaths
-from stages.artifacts.schemas import TableSchema
-from stages.artifacts.tables import read_frame
-from stages.graph.schemas.graph import NODES
+from stages.common.columns.graph import NODES
+from stages.common.paths import DatasetPaths, ModelPaths, RunPaths
+from stages.common.schemas import TableSchema
+from stages.common.tables import read_frame
 from stages.metrics.bleu import ORDERS, RELEASED_WEIGHTS, corpus_bleu_of_sums, corpus_columns, count_matches
 from stages.metrics.classification import Sureness, class_statistics
 from stages.metrics.corpus_statistics import ibleu_of_sums
 from stages.metrics.resampling import Statistic, mean_statistic
 from stages.tracks.clld.schemas.evaluated import CLASS_SCORES
+from stages.tracks.common.schemas.items import ITEMS
+from stages.tracks.common.schemas.predictions import PREDICTIONS
+from stages.tracks.common.schemas.scores import PARAPHRASE_SCORES, SCORES
 from stages.tracks.pgkpr.normalisation import as_words
-from stages.tracks.schemas.items import ITEMS
-from stages.tracks.schemas.predictions import PREDICTIONS
-from stages.tracks.schemas.scores import PARAPHRASE_SCORES, SCORES
 
 _WIDTH = 2 * ORDERS + 2     # of the sums from which BLEU of the corpus follows
 _TEXTS = ("bleu_1", "bleu_2", "bleu_3", "bleu_4", "extrema", "average", "greedy", "rouge_1", "rouge_l", "bertscore",

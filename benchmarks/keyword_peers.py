@@ -40,7 +40,7 @@ def _keybert(**options: Any) -> Callable[[Sequence[str]], Phrases]:
     from keybert import KeyBERT
     from sentence_transformers import SentenceTransformer
 
-    from stages.encoders import resolve_encoder
+    from stages.common.encoders import resolve_encoder
 
     model = KeyBERT(SentenceTransformer(str(resolve_encoder("bundled", "encoder").location), device="cpu"))
     return lambda texts: [[phrase for phrase, _ in model.extract_keywords(
@@ -119,7 +119,7 @@ def measure(found: "Sequence[Corpus]") -> dict[str, Any]:
     """Return F1 by set and cut, seconds by set and peak memory of each system, one process after another."""
     from benchmarks.keyphrases import CUTOFFS
     from stages.metrics.keyphrases import keyphrase_scores
-    from stages.runtime.errors import InputError
+    from stages.run.errors import InputError
 
     os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     context, measured = multiprocessing.get_context("spawn"), {}
@@ -159,8 +159,8 @@ def as_markdown(measured: dict[str, Any], found: "Sequence[Corpus]") -> str:
 def main(argv: list[str] | None = None) -> int:
     """Measure all systems and print the table."""
     from benchmarks.keyphrases import Corpus, corpora, put
-    from stages.runtime.errors import InputError
-    from stages.runtime.log import configure
+    from stages.run.errors import InputError
+    from stages.run.log import configure
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks.keyword_peers", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter,

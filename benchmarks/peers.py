@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -49,13 +49,13 @@ from benchmarks.trainings import (
     sides,
     take_turns,
 )
-from models.decoding import Rules
-from models.rewriters.auto import rewriter_of
-from models.rewriters.base import Rewriter
-from models.rewriters.special import EOS, PAD
-from models.training.batches import POOL
-from stages.runtime.errors import InputError
-from stages.runtime.training import loop_settings
+from models.common.decoding import Rules
+from models.common.training.batches import POOL
+from models.pgkpr.auto import rewriter_of
+from models.pgkpr.base import Rewriter
+from models.pgkpr.special import EOS, PAD
+from stages.common.training import loop_settings
+from stages.run.errors import InputError
 from stages.tracks.pgkpr.batches import PairBatches
 from stages.tracks.pgkpr.task import RewriteTask, Totals, part_weights
 from stages.tracks.pgkpr.vocabulary import Vocabulary
@@ -191,7 +191,7 @@ def _timed(work: Callable[[], Any]) -> Ran:
 
 
 def ours(job: Job) -> Ran:
-    """Train with :func:`models.training.fit`."""
+    """Train with :func:`models.common.training.fit`."""
     torch.manual_seed(SEED)
     training = job.values["training"]
     model = rewriter_of(job.config)

@@ -36,19 +36,19 @@ from benchmarks.public_pgkpr import (
     their_tensors,
     until_end,
 )
-from models.decoding import Rules
-from models.rewriters.auto import rewriter_of
-from models.rewriters.base import Rewriter
-from models.rewriters.config import RewriterConfig
-from models.rewriters.ianet import primary_secondary
-from models.rewriters.sequences import wrapped
-from models.rewriters.special import BOS, EOS, MASK, PAD
-from models.s_tagger import STagger, STaggerConfig
-from stages.keywords.importance.psi import importance
-from stages.keywords.importance.texts import read_texts
-from stages.keywords.importance.vectors import VectorTable
-from stages.keywords.saliency.scorers import ClassifierScorer, Pairs
+from models.common.decoding import Rules
+from models.keywords.s_tagger import STagger, STaggerConfig
+from models.pgkpr.auto import rewriter_of
+from models.pgkpr.base import Rewriter
+from models.pgkpr.config import RewriterConfig
+from models.pgkpr.ianet import primary_secondary
+from models.pgkpr.sequences import wrapped
+from models.pgkpr.special import BOS, EOS, MASK, PAD
+from stages.attribution.saliency.scorers import ClassifierScorer, Pairs
 from stages.params.data import Attribution
+from stages.psi.importance.psi import importance
+from stages.psi.importance.texts import read_texts
+from stages.psi.importance.vectors import VectorTable
 from stages.tracks.pgkpr.normalisation import ReleasedForm
 from stages.tracks.pgkpr.task import Totals, part_weights
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 from scipy.stats import spearmanr
 
 from benchmarks.harness import Context, Disagreement, Section, compare, peak_memory
-from stages.keywords.importance.psi import NO_LIKENESS, importance
-from stages.keywords.importance.texts import read_texts
-from stages.keywords.importance.vectors import UNKNOWN, VectorTable
+from stages.psi.importance.psi import NO_LIKENESS, importance
+from stages.psi.importance.texts import read_texts
+from stages.psi.importance.vectors import UNKNOWN, VectorTable
 
 _WIDTH = 300  # as of the fastText vectors that IANet uses
 _SEED = 13

@@ -22,11 +22,11 @@ from benchmarks.trainings import (
     order_of,
     ran,
 )
-from models.rewriters.auto import rewriter_of
-from models.rewriters.base import Rewriter
-from models.rewriters.config import RewriterConfig
-from models.rewriters.sequences import counterpart, perturbed
-from models.rewriters.special import BOS, EOS, IGNORE, PAD
+from models.pgkpr.auto import rewriter_of
+from models.pgkpr.base import Rewriter
+from models.pgkpr.config import RewriterConfig
+from models.pgkpr.sequences import counterpart, perturbed
+from models.pgkpr.special import BOS, EOS, IGNORE, PAD
 from stages.params.pgkpr import TrainPgkpr
 from stages.tracks.pgkpr.batches import PairBatches
 from stages.tracks.pgkpr.task import part_weights

@@ -27,15 +27,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.keyphrases import put
-from stages.artifacts.tables import atomic_file
-from stages.data.language.annotators import load_annotator
-from stages.data.language.tokens import token_table
+from stages.common.methods import METHODS
+from stages.common.tables import atomic_file
 from stages.keywords.choice import choose_keywords
-from stages.keywords.methods import METHODS
 from stages.metrics.resampling import mean_statistic, paired_bootstrap
 from stages.params.root import Params
 from stages.ranking.selection import InverseFrequency
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
+from stages.text.annotators import load_annotator
+from stages.text.tokens import token_table
 
 FILE = Path("qqp") / "first_10k.parquet"
 KEPT = Path("metrics") / "evidence" / "question-keywords" / "readings.csv"

@@ -13,7 +13,7 @@ import yaml
 
 from benchmarks.harness import Context, Disagreement, Row, Section, compare
 from pipeline.recipes import params_text, read_recipe
-from stages.runtime.entries import module_of
+from stages.common.entries import module_of
 
 _ROOT = Path(__file__).resolve().parent.parent
 _COPIED = ("pipeline", "stages", "models", "recipes", "data", ".dvc/config", ".dvcignore", "dvc.yaml", "pyproject.toml")

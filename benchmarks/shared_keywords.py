@@ -14,16 +14,16 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import read_frame, read_table
-from stages.data.example_texts import training_text_ids
-from stages.data.schemas.items import EXAMPLES
-from stages.data.schemas.tokens import TOKENS
+from stages.common.columns.items import EXAMPLES
+from stages.common.columns.keywords import KEYWORDS
+from stages.common.columns.tokens import TOKENS
+from stages.common.example_texts import training_text_ids
+from stages.common.paths import DatasetPaths
+from stages.common.tables import read_frame, read_table
 from stages.keywords.choice import choose_keywords
-from stages.keywords.schemas.keywords import KEYWORDS
 from stages.ranking import rank
 from stages.ranking.selection import InverseFrequency
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 SETTINGS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("mihalcea", {}), ("mihalcea", {"window": 5}), ("mihalcea", {"window": 10}),

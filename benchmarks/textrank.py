@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 
 from benchmarks.harness import Context, Disagreement, Section, compare, peak_memory
 from pipeline.schemas import SCHEMAS
-from stages.data.language.annotation import annotator
 from stages.ranking import Settings, rank, ranker
 from stages.ranking.blocks import pieces
 from stages.ranking.selection import DIGITS, InverseFrequency
+from stages.text.annotation import annotator
 
 _SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample" / "paraphrase.jsonl"
 _LENGTHS = (24, 240)

@@ -1,7 +1,7 @@
 """Seconds per optimiser step: our training loop, and the same module in a Hugging Face ``Trainer``.
 
 Each side trains in a process of its own, for the way of a process with memory is part of what is compared: stages
-that train ask the C library to keep freed memory (``stages.runtime.memory``), and a plain script does not.
+that train ask the C library to keep freed memory (``stages.run.memory``), and a plain script does not.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from benchmarks.trainings import (
     take_turns,
     weights_of,
 )
-from stages.runtime.training import loop_settings
+from stages.common.training import loop_settings
 
 # What is switched off, beside the defaults of the block train_hcl.
 _MODELS: dict[str, dict[str, Any]] = {
@@ -81,7 +81,7 @@ _NOTES = ["Both train the same module on the same batches in the same order; the
 
 
 def ours(training: Training) -> Ran:
-    """Train with :func:`models.training.fit`."""
+    """Train with :func:`models.common.training.fit`."""
     task = training.task()
     return kept(in_our_loop(task, training), task.module, training)
 

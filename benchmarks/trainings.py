@@ -21,10 +21,10 @@ from torch import Tensor, nn
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 from benchmarks.harness import Disagreement, Row
-from models.training import Settings, Step, epoch_batches, fit
-from stages.runtime.log import configure
-from stages.runtime.memory import keep_freed_memory
-from stages.runtime.seeds import derived_seed
+from models.common.training import Settings, Step, epoch_batches, fit
+from stages.common.seeds import derived_seed
+from stages.run.log import configure
+from stages.run.memory import keep_freed_memory
 
 SEED = 13
 TOLERANCE = 1e-5  # of losses and weights of two trainings without dropout
@@ -163,7 +163,7 @@ def silent(task: Any) -> Any:
 
 
 def looped(task: Any, settings: Settings, skip: int = 1) -> Ran:
-    """Train with :func:`models.training.fit`, without validation; the first ``skip`` steps do not count."""
+    """Train with :func:`models.common.training.fit`, without validation; the first ``skip`` steps do not count."""
     clocks: list[Clock] = []
     losses = observed(silent(task))
 

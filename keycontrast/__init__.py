@@ -37,7 +37,7 @@ def load_pipeline(name: str = "embedded") -> "Language":
     Raises:
         InputError: there is none of that name, or it lacks parts of speech or lemmas.
     """
-    return code("stages.data.language.pipelines").load_pipeline(name)
+    return code("stages.text.pipelines").load_pipeline(name)
 
 
 __all__ = ["InputError", "KeywordGraph", "Keywords", "Phrase", "Phrases", "Texts", "Trained", "keyword_graph", "load",

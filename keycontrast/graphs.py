@@ -50,7 +50,7 @@ class KeywordGraph:
         """Write the graph as GraphML, whole or not at all."""
         import networkx as nx
 
-        with code("stages.artifacts.tables").atomic_file(Path(path)) as temporary:
+        with code("stages.common.tables").atomic_file(Path(path)) as temporary:
             nx.write_graphml(self.networkx(), temporary)
 
 
@@ -69,7 +69,7 @@ def keyword_graph(texts: Texts, top: int = 5, *, keywords: Keywords | None = Non
     """
     given = list(listed(texts))
     ranking = keywords or Keywords()
-    empty = code("stages.data.schemas.tokens").TOKENS.arrow().empty_table()
+    empty = code("stages.common.columns.tokens").TOKENS.arrow().empty_table()
     tokens = pa.concat_tables([empty, *ranking.tokens(given)]).combine_chunks()
     ranked = ranking.ranked(tokens, top)
     ids = pa.array(range(len(given)), pa.int64())

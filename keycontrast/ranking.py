@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 else:
     Texts = Any
 
-InputError: type[Exception] = code("stages.runtime.errors").InputError
-code("stages.runtime.progress").DELAY = 2.0  # a bar for what takes longer
+InputError: type[Exception] = code("stages.run.errors").InputError
+code("stages.run.progress").DELAY = 2.0  # a bar for what takes longer
 _CHUNK = 1024
 _COLUMNS = {"text": pa.int64(), "rank": pa.int32(), "phrase": pa.string(), "keyword": pa.string(),
             "score": pa.float64(), "start": pa.int32(), "end": pa.int32()}
@@ -206,7 +206,7 @@ class Keywords:
             return iter(())
         if _is_doc(first):
             return _annotated(chain([first], rest))
-        return code("stages.data.language.annotation").annotated(
+        return code("stages.text.annotation").annotated(
             _chunks(chain([first], rest)), self._pipeline, self._language, total, self._workers)
 
 
@@ -235,7 +235,7 @@ def _chunks(texts: Iterator[Any]) -> Iterator[pa.Table]:
 
 
 def _annotated(docs: Iterator[Any]) -> Iterator[pa.Table]:
-    tokens = code("stages.data.language.tokens")
+    tokens = code("stages.text.tokens")
     start = 0
     while part := list(islice(docs, _CHUNK)):
         for place, doc in enumerate(part, start):

@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from stages.runtime.errors import plain
+from stages.run.errors import plain
 
 CELL = 120
 _LIST = 12

@@ -14,8 +14,8 @@ from rich.console import Console
 
 from pipeline.judgement.cli import judge
 from pipeline.keywords_command import keywords
-from stages.runtime.errors import InputError, unwritten
-from stages.runtime.log import configure
+from stages.run.errors import InputError, unwritten
+from stages.run.log import configure
 
 app = typer.Typer(name="keycontrast", no_args_is_help=True, add_completion=False, rich_markup_mode="markdown",
                   pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]},
@@ -157,8 +157,8 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
     from pipeline.running.lockfile import read_lock
     from pipeline.sizing.estimates import estimate_of_all
     from pipeline.sizing.machine import this_machine
-    from stages.runtime.guard import exclusive
-    from stages.runtime.process import RECORDS
+    from stages.run.guard import exclusive
+    from stages.run.process import RECORDS
 
     if recipe is None:
         names = recipes.recipe_names()
@@ -195,7 +195,7 @@ def stage(name: Annotated[str, typer.Argument(help="stage@key for one instance, 
     from pipeline.running.environment import RUN_LOCK, settle_environment
     from pipeline.running.reproduction import repeat_stage
     from stages.params import load_params
-    from stages.runtime.guard import die_with, exclusive, watched_ancestors
+    from stages.run.guard import die_with, exclusive, watched_ancestors
 
     params = load_params(whole=True)
     settle_environment(Path())
@@ -307,7 +307,7 @@ def export(target: Annotated[Path, typer.Argument(
     `keycontrast export my-classifier --model ct-clald`, or `keycontrast export my-pairs --dataset sample --texts`
     """
     from pipeline.export import export_graph, export_model
-    from stages.runtime.settings import read_params
+    from stages.common.settings import read_params
 
     if texts and not (model is None and keyword is None and hops == 1 and form is None and seed is None):
         raise InputError("--texts writes a data set; leave out --model, --seed, --keyword, --hops and --format.")
@@ -355,7 +355,7 @@ def predict(run: Annotated[str, typer.Argument(help="a run of params.yaml")],
     """
     from pipeline import predict as prediction
     from pipeline.given_texts import texts_from
-    from stages.runtime.settings import read_params
+    from stages.common.settings import read_params
 
     params = read_params()
     # Whoever types, or pipes line by line, waits for each answer.

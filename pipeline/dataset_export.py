@@ -19,14 +19,14 @@ from rich.text import Text
 from pipeline.cells import printable
 from pipeline.datasets import dataset_with
 from pipeline.markdown import escaped, table
-from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.schemas import SPLITS
-from stages.artifacts.tables import ROW_GROUP, WRITTEN, atomic_folder, column_names, dataset_of
-from stages.data.layouts.registry import structure_of
-from stages.data.reading.files import data_files
-from stages.runtime.errors import InputError
-from stages.runtime.fingerprint import sha256_of
-from stages.runtime.settings import Params, stage_hash
+from stages.common.fingerprint import sha256_of
+from stages.common.paths import DatasetPaths
+from stages.common.schemas import SPLITS
+from stages.common.settings import Params, stage_hash
+from stages.common.tables import ROW_GROUP, WRITTEN, atomic_folder, column_names, dataset_of
+from stages.ingest.layouts.registry import structure_of
+from stages.ingest.reading.files import data_files
+from stages.run.errors import InputError
 
 _PAIRS = """
     WITH refs AS (SELECT example_id, list(text ORDER BY place) AS "references" FROM (

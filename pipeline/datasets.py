@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from stages.artifacts.paths import ARTIFACTS, PARAMS, DatasetPaths
-from stages.runtime.errors import InputError, nearest
+from stages.common.paths import ARTIFACTS, PARAMS, DatasetPaths
+from stages.run.errors import InputError, nearest
 
 _MADE_BY = {"nodes": "graph", "edges": "graph", "tokens": "annotate", "texts": "ingest", "examples": "ingest"}
 

@@ -16,30 +16,30 @@ from pathlib import Path
 
 import yaml
 
-from stages.runtime.code import code_of, has_code
-from stages.runtime.entries import module_of
+from stages.common.code import code_of, has_code
+from stages.common.entries import module_of
 
 _ROOT = Path(__file__).resolve().parent.parent
 _DVC = "dvc.yaml"
 _CODE = ("stages/", "models/")
 # Modules that say how, where or in what words a stage works, never what it makes.
 WITHOUT = {
-    "stages.runtime.process": "arguments, lock and record of a process; the values that it reads are `settings`",
-    "stages.runtime.guard": "ends a stage with its command, and locks folders",
-    "stages.runtime.storage": "carries parts of tables to where they are kept, and back",
-    "stages.runtime.cluster_map": "where chunks of texts are worked on",
-    "stages.tracks.finished": "takes what was finished before as it is",
-    "stages.runtime.progress": "bars",
-    "stages.runtime.log": "lines for people",
-    "stages.runtime.memory": "gives memory back",
-    "stages.runtime.errors": "words of errors",
-    "stages.runtime.tethered": "ends a stage with its command, before it has imported anything",
-    "stages.runtime.systems": "what a system does in another way",
-    "stages.runtime.durable": "waits for the disk",
-    "stages.runtime.installed": "whether the installed code is what it was",
-    "stages.runtime.shipped": "where a clone or an installation has its files",
+    "stages.run.process": "arguments, lock and record of a process; the values that it reads are `settings`",
+    "stages.run.guard": "ends a stage with its command, and locks folders",
+    "stages.common.storage": "carries parts of tables to where they are kept, and back",
+    "stages.run.cluster_map": "where chunks of texts are worked on",
+    "stages.tracks.common.finished": "takes what was finished before as it is",
+    "stages.run.progress": "bars",
+    "stages.run.log": "lines for people",
+    "stages.run.memory": "gives memory back",
+    "stages.run.errors": "words of errors",
+    "stages.run.tethered": "ends a stage with its command, before it has imported anything",
+    "stages.run.systems": "what a system does in another way",
+    "stages.run.durable": "waits for the disk",
+    "stages.run.installed": "whether the installed code is what it was",
+    "stages.common.shipped": "where a clone or an installation has its files",
 }
-_ALWAYS = ("stages.runtime.settings",)  # which only the process imports
+_ALWAYS = ("stages.common.settings",)  # which only the process imports
 
 
 def code_dependencies(stage: str) -> list[str]:

@@ -20,9 +20,9 @@ from packaging.version import Version
 from rich.console import Console
 from rich.text import Text
 
-from stages.artifacts.paths import PARAMS
-from stages.runtime.errors import InputError, unwritten
-from stages.runtime.systems import differences
+from stages.common.paths import PARAMS
+from stages.run.errors import InputError, unwritten
+from stages.run.systems import differences
 
 CONSTRAINTS = Path("constraints.txt")
 _PROJECT = "keycontrast"
@@ -181,7 +181,7 @@ def _params(root: Path) -> Iterator[Finding]:
 
 
 def _language_pipeline(root: Path) -> Iterator[Finding]:
-    from stages.data.language.pipelines import load_pipeline
+    from stages.text.pipelines import load_pipeline
 
     name = _param(root, "annotate", "pipeline", "embedded")
     try:
@@ -211,7 +211,7 @@ def _hub(root: Path) -> Iterator[Finding]:
 
 
 def _found_encoder(subject: str, source: str) -> Finding:
-    from stages.encoders import resolve_encoder
+    from stages.common.encoders import resolve_encoder
 
     try:
         found = resolve_encoder(source).description

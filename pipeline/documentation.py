@@ -15,11 +15,11 @@ import yaml
 
 from pipeline.reference import api_page, command_page
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.schemas import SCHEMA_VERSION, TableSchema
-from stages.artifacts.tables import atomic_file
-from stages.data.layouts.layout import Layout
-from stages.data.layouts.registry import LAYOUTS
-from stages.keywords.methods import METHODS
+from stages.common.methods import METHODS
+from stages.common.schemas import SCHEMA_VERSION, TableSchema
+from stages.common.tables import atomic_file
+from stages.ingest.layouts.layout import Layout
+from stages.ingest.layouts.registry import LAYOUTS
 
 ROOT = Path(__file__).resolve().parent.parent
 DICTIONARY, COMMANDS, API = (Path("docs") / name for name in ("data-dictionary.md", "commands.md", "api.md"))

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch
 
-from stages.figures import PALETTE, columns_of, drawing, svg_text, text_width, xml_text
+from stages.common.figures import PALETTE, columns_of, drawing, svg_text, text_width, xml_text
 
 _SIGNS: dict[int, tuple[str, str, Any]] = {1: ("positive", PALETTE["first"], "solid"),
                                            -1: ("negative", PALETTE["second"], "dashed")}

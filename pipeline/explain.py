@@ -19,22 +19,22 @@ from pipeline.drawings import Word, word_graph_svg
 from pipeline.finding import ranking_of
 from pipeline.neighbourhood import DRAWINGS, slug, write_drawing
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import PARAMS, DatasetPaths
-from stages.artifacts.schemas import NO_KEYWORD
-from stages.artifacts.tables import check_columns, read_table, row_count
-from stages.data.language.annotators import load_annotator
-from stages.data.language.tokens import token_table
+from stages.common.methods import FOR_ANY_TEXT, METHODS, NAMING, KeywordMethod
+from stages.common.paths import PARAMS, DatasetPaths
+from stages.common.precision import computing
+from stages.common.schemas import NO_KEYWORD
+from stages.common.settings import read_params
+from stages.common.tables import check_columns, read_table, row_count
 from stages.keywords.choice import choose_keywords
 from stages.keywords.explanation import Explanation, explain
-from stages.keywords.methods import FOR_ANY_TEXT, METHODS, NAMING, KeywordMethod
 from stages.params import Params, load_params, parse_params
 from stages.params.data import TextRank
 from stages.params.problems import problem_lines
 from stages.ranking.frequency import training_frequency
 from stages.ranking.selection import InverseFrequency
-from stages.runtime.errors import InputError
-from stages.runtime.precision import computing
-from stages.runtime.settings import read_params
+from stages.run.errors import InputError
+from stages.text.annotators import load_annotator
+from stages.text.tokens import token_table
 
 _TOP = 5
 

@@ -21,11 +21,11 @@ from pipeline.datasets import dataset_with
 from pipeline.model_card import write_card
 from pipeline.neighbourhood import neighbourhood, node_of
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import DatasetPaths, ModelPaths
-from stages.artifacts.tables import atomic_file, atomic_folder, read_batches
-from stages.figures import xml_text
-from stages.runtime.errors import InputError, nearest
-from stages.runtime.settings import Params
+from stages.common.figures import xml_text
+from stages.common.paths import DatasetPaths, ModelPaths
+from stages.common.settings import Params
+from stages.common.tables import atomic_file, atomic_folder, read_batches
+from stages.run.errors import InputError, nearest
 from stages.tracks.registry import seed_of, track_of_model
 
 FORMATS = ("graphml",)

@@ -10,9 +10,9 @@ from torch import nn
 from transformers import AutoTokenizer
 
 from models.clld import load_exported
-from stages.encoders import encode_texts
-from stages.runtime.device import choose_device
-from stages.runtime.errors import InputError
+from stages.common.device import choose_device
+from stages.common.encoders import encode_texts
+from stages.run.errors import InputError
 
 _BATCH = 64
 

@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import read_table
-from stages.keywords.schemas.words import WORD_VECTORS
-from stages.runtime.errors import InputError
-from stages.runtime.log import logger
-from stages.runtime.settings import Params, Values
-from stages.tracks.track import Marker
+from stages.common.columns.words import WORD_VECTORS
+from stages.common.paths import DatasetPaths
+from stages.common.settings import Params, Values
+from stages.common.tables import read_table
+from stages.run.errors import InputError
+from stages.run.log import logger
+from stages.tracks.common.track import Marker
 
 if TYPE_CHECKING:
     from stages.ranking.selection import InverseFrequency
 
 
 class StageFinding:
-    """Finds what stages find, see :class:`stages.tracks.track.Finding`.
+    """Finds what stages find, see :class:`stages.tracks.common.track.Finding`.
 
     Args:
         params: in force; the data sets that are asked for must be among them.
@@ -30,7 +30,7 @@ class StageFinding:
 
     def annotated(self, dataset: str) -> Callable[[pa.Table], pa.Table]:
         """Return what gives the tokens of texts, as stage annotate does."""
-        from stages.data.language.annotation import annotator
+        from stages.text.annotation import annotator
 
         return annotator(self.params.annotate.pipeline, self.params.datasets[dataset].language)
 
@@ -64,10 +64,10 @@ class StageFinding:
 
     def written(self, dataset: str) -> Mapping[str, str]:
         """Return how the training texts of ``dataset`` write words with capitals; where they are not here, nothing."""
-        from stages.artifacts.tables import read_batches
-        from stages.data.example_texts import read_examples, training_text_ids
-        from stages.data.schemas.tokens import TOKENS
-        from stages.tracks.readable import written_forms
+        from stages.common.columns.tokens import TOKENS
+        from stages.common.example_texts import read_examples, training_text_ids
+        from stages.common.tables import read_batches
+        from stages.tracks.common.readable import written_forms
 
         paths = DatasetPaths(dataset)
         tokens, examples = paths.table("tokens"), paths.table("examples")
@@ -94,7 +94,7 @@ class StageFinding:
 
     def _phrase_words(self, paths: DatasetPaths, device: str) -> Marker:
         from pipeline.explain import training_idf
-        from stages.keywords.methods import METHODS
+        from stages.common.methods import METHODS
         from stages.tracks.pgkpr.phrases import phrase_words
         from stages.tracks.pgkpr.words import read_words
 
@@ -127,7 +127,7 @@ def ranking_of(params: Params, paths: DatasetPaths, idf: "InverseFrequency", dev
     Raises:
         InputError: what the method learned from the data set is not there.
     """
-    from stages.keywords.methods import METHODS
+    from stages.common.methods import METHODS
 
     method = METHODS[params.keyword_datasets[paths.name].method]
     if not method.ranks_phrases:
@@ -137,9 +137,9 @@ def ranking_of(params: Params, paths: DatasetPaths, idf: "InverseFrequency", dev
 
 
 def _attribution(params: Params, paths: DatasetPaths, device: str) -> Ranks:
-    from stages.artifacts.mapped import MappedTable
-    from stages.keywords.attribution import run
-    from stages.keywords.saliency.scorers import load_scorer
+    from stages.attribution.attribution import run
+    from stages.attribution.saliency.scorers import load_scorer
+    from stages.common.mapped import MappedTable
 
     values = params.attribution.plain()
 
@@ -156,8 +156,8 @@ def _attribution(params: Params, paths: DatasetPaths, device: str) -> Ranks:
 
 
 def _importance(params: Params, paths: DatasetPaths, device: str) -> Ranks:
-    from stages.keywords.importance.vectors import VectorTable
-    from stages.keywords.psi import run
+    from stages.psi.importance.vectors import VectorTable
+    from stages.psi.psi import run
 
     vectors = VectorTable.from_arrow(read_table(paths.table("word_vectors"), WORD_VECTORS))
     settings: Any = Values({**dict(params.psi), "modes": ["xx"]})
@@ -171,8 +171,8 @@ _SCORED_BY: dict[str, Callable[[Params, DatasetPaths, str], Ranks]] = {
 def _tags(params: Params, paths: DatasetPaths, device: str) -> Marker:
     from torch import nn
 
-    from stages.keywords.tagging.sources import word_ids
-    from stages.keywords.tagging.tagger import load_tagger, tag
+    from stages.psi.tagging.sources import word_ids
+    from stages.psi.tagging.tagger import load_tagger, tag
 
     tagger, words = load_tagger(paths.s_tagger)
     nn.Module.to(tagger, device)

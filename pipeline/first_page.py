@@ -7,12 +7,12 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
-from stages.artifacts.paths import ARTIFACTS
-from stages.artifacts.tables import atomic_file
+from stages.common.paths import ARTIFACTS
+from stages.common.settings import read_params
+from stages.common.tables import atomic_file
 from stages.results.page.context import build
 from stages.results.page.material import gather_first
 from stages.results.page.rendering import html
-from stages.runtime.settings import read_params
 
 FOLDER = ARTIFACTS / "first_page"
 _DRAWS = threading.Lock()  # matplotlib's settings are those of the process

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from stages.data.layouts.layout import TABLES, BoundLayout, Column, Layout
-from stages.data.reading.files import file_format, read_table
-from stages.data.reading.rows import RawRow, RowMaker, is_unicode, text_fault
-from stages.data.reading.text import character_problem, is_sound, text_lines
-from stages.runtime.errors import InputError, nearest
+from stages.ingest.layouts.layout import TABLES, BoundLayout, Column, Layout
+from stages.ingest.reading.files import file_format, read_table
+from stages.ingest.reading.rows import RawRow, RowMaker, is_unicode, text_fault
+from stages.ingest.reading.text import character_problem, is_sound, text_lines
+from stages.run.errors import InputError, nearest
 
 COLUMN = "text"
 _DOCUMENT = ".json"

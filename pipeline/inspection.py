@@ -19,11 +19,11 @@ from rich.text import Text
 from pipeline.cells import print_rows, printable
 from pipeline.running.lockfile import read_lock
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.parts import is_folder_of_parts, listed, parts_of
-from stages.artifacts.schemas import TableSchema
-from stages.artifacts.tables import METADATA_KEY, read_table, readable, row_count, table_metadata
-from stages.runtime.errors import InputError, nearest
-from stages.runtime.storage import is_url
+from stages.common.parts import is_folder_of_parts, listed, parts_of
+from stages.common.schemas import TableSchema
+from stages.common.storage import is_url
+from stages.common.tables import METADATA_KEY, read_table, readable, row_count, table_metadata
+from stages.run.errors import InputError, nearest
 
 # Columns that hold ids of texts, in whatever table they stand.
 _TEXT_IDS = ("text_id", "source_id", "target_id", "negative_id", "reference_ids", "pair")

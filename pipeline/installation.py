@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from stages.artifacts.tables import atomic_file
-from stages.runtime.installed import INSTALLED, described
-from stages.runtime.shipped import shipped
+from stages.common.shipped import shipped
+from stages.common.tables import atomic_file
+from stages.run.installed import INSTALLED, described
 
 _OF_A_CLONE = ("data/language/", "models/", "stages/")
 

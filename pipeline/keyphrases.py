@@ -18,14 +18,14 @@ import pyarrow as pa
 from pipeline.cells import no_formula, printable
 from pipeline.given_texts import texts_from
 from pipeline.phrase_choice import Choice, Vectors
-from stages.artifacts.tables import Provenance, write_table
-from stages.data.language.annotation import annotated
-from stages.data.language.tokens import stream_chunks
-from stages.keywords.methods import FOR_ANY_TEXT, METHODS
+from stages.common.columns.phrases import PHRASES
+from stages.common.methods import FOR_ANY_TEXT, METHODS
+from stages.common.tables import Provenance, write_table
 from stages.ranking.methods import METHODS as RANKINGS
-from stages.ranking.schemas import PHRASES
 from stages.ranking.selection import InverseFrequency
-from stages.runtime.errors import InputError, nearest
+from stages.run.errors import InputError, nearest
+from stages.text.annotation import annotated
+from stages.text.tokens import stream_chunks
 
 STANDARD_INPUT = "-"
 DEFAULT = "tfidf"

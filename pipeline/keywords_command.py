@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 
 def keywords(file: Annotated[str, typer.Argument(

@@ -11,10 +11,10 @@ from typing import Any
 import yaml
 from huggingface_hub import EvalResult, ModelCardData
 
-from stages.artifacts.model_folder import DIGESTS_FILE, seal
-from stages.artifacts.paths import ModelPaths, RunPaths
-from stages.runtime.settings import Params, stage_hash
-from stages.tracks.track import Track
+from stages.common.model_folder import DIGESTS_FILE, seal
+from stages.common.paths import ModelPaths, RunPaths
+from stages.common.settings import Params, stage_hash
+from stages.tracks.common.track import Track
 
 _MARK = "---\n"
 _HUB = "hub:"

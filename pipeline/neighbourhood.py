@@ -17,16 +17,16 @@ from rich.text import Text
 from pipeline.cells import cell, printable
 from pipeline.datasets import dataset_with
 from pipeline.drawings import Neighbour, SignedEdge, neighbourhood_svg
-from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.schemas import NO_KEYWORD
-from stages.artifacts.tables import atomic_file, check_columns, read_table
-from stages.data.example_texts import examples_schema
-from stages.data.schemas.items import EXAMPLES
-from stages.data.schemas.texts import TEXTS
-from stages.graph.schemas.clusters import CLUSTERS
-from stages.graph.schemas.graph import EDGES, NODES
-from stages.normal_form import normal_form
-from stages.runtime.errors import InputError
+from stages.common.columns.clusters import CLUSTERS
+from stages.common.columns.graph import EDGES, NODES
+from stages.common.columns.items import EXAMPLES
+from stages.common.columns.texts import TEXTS
+from stages.common.example_texts import examples_schema
+from stages.common.normal_form import normal_form
+from stages.common.paths import DatasetPaths
+from stages.common.schemas import NO_KEYWORD
+from stages.common.tables import atomic_file, check_columns, read_table
+from stages.run.errors import InputError
 
 DRAWINGS = Path(".keycontrast") / "graphs"
 _EXAMPLES = 3

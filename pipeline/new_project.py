@@ -1,7 +1,7 @@
 """``keycontrast init``: a project outside of a clone, over the installed stages.
 
 It has what a clone has but code: ``dvc.yaml`` with the same stages, ``params.yaml``, a recipe, the sample's texts. In
-the place of files of code its stages depend on ``installed.yaml`` (:mod:`stages.runtime.installed`).
+the place of files of code its stages depend on ``installed.yaml`` (:mod:`stages.run.installed`).
 """
 
 import re
@@ -10,10 +10,10 @@ from pathlib import Path
 
 import stages
 from pipeline.recipes import apply, plan
-from stages.artifacts.tables import atomic_folder
-from stages.runtime.errors import InputError
-from stages.runtime.installed import INSTALLED, described
-from stages.runtime.shipped import shipped
+from stages.common.shipped import shipped
+from stages.common.tables import atomic_folder
+from stages.run.errors import InputError
+from stages.run.installed import INSTALLED, described
 
 RECIPE = "first"
 _FILES = (f"recipes/{RECIPE}.yaml", "data/sample", ".dvc/plots")

@@ -25,13 +25,13 @@ from rich.text import Text
 from pipeline.pack_encoders import PackedEncoder, encoders_of
 from pipeline.packed import run as packed_run
 from pipeline.schemas import schema_of
-from stages.artifacts.parts import LIST, listed
-from stages.artifacts.paths import PARAMS, DatasetPaths
-from stages.artifacts.tables import atomic_file, check_columns, read_metadata
-from stages.runtime.errors import InputError
-from stages.runtime.fingerprint import sha256_of
-from stages.runtime.settings import GIVEN, Params, read_params, stage_hash
-from stages.runtime.storage import fetch
+from stages.common.fingerprint import sha256_of
+from stages.common.parts import LIST, listed
+from stages.common.paths import PARAMS, DatasetPaths
+from stages.common.settings import GIVEN, Params, read_params, stage_hash
+from stages.common.storage import fetch
+from stages.common.tables import atomic_file, check_columns, read_metadata
+from stages.run.errors import InputError
 from stages.tracks.registry import TRACKS, all_models, all_runs, track_of_model, track_of_run, with_earlier
 
 LIMIT = 60_000_000

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from safetensors.torch import save
 
-from models.encoders import load_encoder
+from models.common.encoders import load_encoder
 from pipeline.packed.run import ENCODER, HALF
-from stages.encoders import ResolvedEncoder, resolve_encoder
-from stages.runtime.errors import InputError
-from stages.runtime.settings import Params
+from stages.common.encoders import ResolvedEncoder, resolve_encoder
+from stages.common.settings import Params
+from stages.run.errors import InputError
 from stages.tracks.registry import track_of_model
 
 

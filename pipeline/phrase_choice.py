@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.ranking.schemas import PHRASES
-from stages.runtime.errors import InputError
+from stages.common.columns.phrases import PHRASES
+from stages.run.errors import InputError
 
 # Unit vectors of keywords, (keywords, d): how like two of them are is their product.
 Vectors = Callable[[Sequence[str]], np.ndarray]

@@ -8,13 +8,13 @@ from typing import Any
 
 from pipeline.finding import StageFinding
 from pipeline.remarks import standing, with_remarks
-from stages.runtime.errors import InputError
-from stages.runtime.log import logger
-from stages.runtime.precision import computing
-from stages.runtime.seeds import seed_everything
-from stages.runtime.settings import Params
+from stages.common.precision import computing
+from stages.common.seeds import seed_everything
+from stages.common.settings import Params
+from stages.run.errors import InputError
+from stages.run.log import logger
+from stages.tracks.common.track import Asked, Predictor
 from stages.tracks.registry import seed_of, track_of_run
-from stages.tracks.track import Asked, Predictor
 
 
 def predict(params: Params, run: str, texts: Iterable[str], keyword: str | None = None, samples: int | None = None,

@@ -20,7 +20,7 @@ from pipeline.running.lockfile import LOCK
 from pipeline.sizing.extent import extent_of
 from pipeline.sizing.machine import this_machine
 from pipeline.sizing.sizes import fitting_sizes, sized_datasets, why
-from stages.artifacts.paths import (
+from stages.common.paths import (
     ARTIFACTS,
     COMPARISON,
     CONFUSED,
@@ -33,12 +33,12 @@ from stages.artifacts.paths import (
     RUNS,
     DatasetPaths,
 )
-from stages.artifacts.tables import atomic_file
+from stages.common.settings import laid_over
+from stages.common.tables import atomic_file
+from stages.common.yaml_files import parse_yaml, read_yaml
 from stages.params import Params, parse_params
-from stages.runtime.errors import InputError, nearest
-from stages.runtime.settings import laid_over
-from stages.runtime.yaml_files import parse_yaml, read_yaml
-from stages.tracks.finished import forget_others
+from stages.run.errors import InputError, nearest
+from stages.tracks.common.finished import forget_others
 from stages.tracks.registry import TRACKS, all_models, all_runs, seeds_of_stage, with_earlier
 
 _DATA = "{data}"

@@ -4,10 +4,10 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from stages.artifacts.paths import RunPaths
-from stages.artifacts.tables import read_table
-from stages.runtime.log import logger
-from stages.tracks.track import Track
+from stages.common.paths import RunPaths
+from stages.common.tables import read_table
+from stages.run.log import logger
+from stages.tracks.common.track import Track
 
 _LOG = logger("predict")
 # Metrics of metrics.json in which a run should be ahead of copying the source, and their names.

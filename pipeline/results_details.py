@@ -6,7 +6,8 @@ from typing import Any
 from pipeline.markdown import escaped, table
 from pipeline.results_run import Material, percent
 from pipeline.results_tables import NOTHING, over_seeds, p_text
-from stages.artifacts.schemas import SPLITS
+from stages.common.schemas import SPLITS
+from stages.common.settings import Params
 from stages.metrics.registered import metric
 from stages.results.classifiers import QUESTIONS, Step, steps
 from stages.results.model import BETTER, HELPS, ONE_SEED, Block, Model, Results
@@ -14,7 +15,6 @@ from stages.results.page.labels import settings_text
 from stages.results.published import paper
 from stages.results.shares import shares_tables
 from stages.results.track import TrackResults
-from stages.runtime.settings import Params
 from stages.tracks.clld.distances import moved_pairs
 from stages.tracks.pgkpr.architectures import ARCHITECTURES
 

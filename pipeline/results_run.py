@@ -5,16 +5,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline.markdown import escaped, table
-from stages.artifacts.paths import DatasetPaths, ProbePaths
-from stages.artifacts.schemas import SPLITS
+from stages.common.paths import DatasetPaths, ProbePaths
+from stages.common.schemas import SPLITS
+from stages.common.settings import Params
 from stages.results.artifacts import read_json, require_comparison, require_trained
 from stages.results.gather import read_results
 from stages.results.model import Block, Results
 from stages.results.page.labels import settings_text
 from stages.results.tracks import TRACKS
-from stages.runtime.errors import InputError
-from stages.runtime.process import RECORDS
-from stages.runtime.settings import Params
+from stages.run.errors import InputError
+from stages.run.process import RECORDS
 from stages.tracks.registry import all_models, all_runs, track_of_model
 
 

@@ -1,19 +1,19 @@
 """All tables by name, for documents, inspection and tests; a stage imports the schemas that it reads and writes."""
 
 from pipeline.judgement.schema import JUDGEMENTS
-from stages.artifacts.schemas import TableSchema
-from stages.data.schemas.items import EXAMPLES, LABELLED_EXAMPLES, PLAIN_EXAMPLES
-from stages.data.schemas.texts import REJECTED, TEXTS
-from stages.data.schemas.tokens import TOKENS
-from stages.graph.schemas.clusters import CLUSTERS
-from stages.graph.schemas.graph import EDGES, NODE_VECTORS, NODES, TEXT_VECTORS
-from stages.keywords.methods import METHODS
-from stages.keywords.schemas.keywords import KEYWORDS
-from stages.keywords.schemas.side_by_side import SIDE_BY_SIDE
-from stages.keywords.schemas.words import ATTRIBUTION, PSI, S_TAGS, WORD_VECTORS
-from stages.ranking.schemas import ranked_by
+from stages.common.columns.clusters import CLUSTERS
+from stages.common.columns.graph import EDGES, NODE_VECTORS, NODES, TEXT_VECTORS
+from stages.common.columns.items import EXAMPLES, LABELLED_EXAMPLES, PLAIN_EXAMPLES
+from stages.common.columns.keywords import KEYWORDS
+from stages.common.columns.phrases import ranked_by
+from stages.common.columns.side_by_side import SIDE_BY_SIDE
+from stages.common.columns.texts import REJECTED, TEXTS
+from stages.common.columns.tokens import TOKENS
+from stages.common.columns.words import ATTRIBUTION, PSI, S_TAGS, WORD_VECTORS
+from stages.common.methods import METHODS
+from stages.common.schemas import TableSchema
 from stages.results.schemas import BY_STRATUM, MCNEMAR, PAIRED
-from stages.runtime.errors import InputError, nearest
+from stages.run.errors import InputError, nearest
 from stages.tracks.clld.schemas.evaluated import (
     CALIBRATION,
     CLASS_PREDICTIONS,
@@ -28,12 +28,12 @@ from stages.tracks.clld.schemas.trained import (
     LABELLED_ITEMS,
     VALIDATION_CONFUSION,
 )
+from stages.tracks.common.schemas.items import ITEMS
+from stages.tracks.common.schemas.predictions import PREDICTIONS
+from stages.tracks.common.schemas.scores import PARAPHRASE_SCORES, SCORES
+from stages.tracks.common.track import Track
 from stages.tracks.hcl.probing.schemas import KEYWORD_SWAP, LATENT
 from stages.tracks.pgkpr.schemas import PARAPHRASE_ITEMS, VOCABULARY
-from stages.tracks.schemas.items import ITEMS
-from stages.tracks.schemas.predictions import PREDICTIONS
-from stages.tracks.schemas.scores import PARAPHRASE_SCORES, SCORES
-from stages.tracks.track import Track
 
 # In the order in which a text passes through them.
 SCHEMAS: dict[str, TableSchema] = {schema.name: schema for schema in (

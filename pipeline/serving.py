@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from pipeline.predict import predictor
-from stages.runtime.errors import InputError
-from stages.runtime.log import configure
-from stages.runtime.settings import read_params
+from stages.common.settings import read_params
+from stages.run.errors import InputError
+from stages.run.log import configure
 from stages.tracks.registry import track_of_run
 
 

@@ -32,12 +32,12 @@ from rich.text import Text
 
 from pipeline.cells import no_formula, print_rows, printable
 from pipeline.datasets import in_force
-from stages.artifacts.parts import is_folder_of_parts
-from stages.artifacts.paths import ARTIFACTS
-from stages.artifacts.tables import dataset_of
-from stages.data.reading.rows import is_unicode
-from stages.runtime.errors import InputError, nearest
-from stages.runtime.log import logger
+from stages.common.parts import is_folder_of_parts
+from stages.common.paths import ARTIFACTS
+from stages.common.tables import dataset_of
+from stages.ingest.reading.rows import is_unicode
+from stages.run.errors import InputError, nearest
+from stages.run.log import logger
 
 SHOWN = 40
 _KINDS = (".parquet", ".csv", ".json", ".jsonl")

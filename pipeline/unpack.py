@@ -17,10 +17,13 @@ from rich.text import Text
 
 from pipeline.packed.run import CONTENTS, MODEL_FILES, RESULTS
 from pipeline.schemas import schema_of
-from stages.artifacts.model_folder import TRAINED_ON_FILE, save_notes, seal
-from stages.artifacts.paths import ModelPaths, RunPaths
-from stages.artifacts.schemas import TableSchema
-from stages.artifacts.tables import (
+from stages.common.encoders import resolve_encoder
+from stages.common.fingerprint import sha256_of
+from stages.common.model_folder import TRAINED_ON_FILE, save_notes, seal
+from stages.common.paths import ModelPaths, RunPaths
+from stages.common.schemas import TableSchema
+from stages.common.settings import Params, read_params, stage_hash
+from stages.common.tables import (
     ROW_GROUP,
     WRITTEN,
     atomic_file,
@@ -30,13 +33,10 @@ from stages.artifacts.tables import (
     read_table,
     stored_metadata,
 )
-from stages.encoders import resolve_encoder
-from stages.runtime.errors import InputError, unwritten
-from stages.runtime.fingerprint import sha256_of
-from stages.runtime.process import RECORDS
-from stages.runtime.settings import Params, read_params, stage_hash
+from stages.run.errors import InputError, unwritten
+from stages.run.process import RECORDS
+from stages.tracks.common.track import Track
 from stages.tracks.registry import TRACKS
-from stages.tracks.track import Track
 
 # A clock may be a little off, and archives count in seconds.
 _CLOCK = 1.0

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from pipeline.running.dag import open_repo
 from pipeline.running.lockfile import read_lock
-from stages.runtime.errors import InputError, plain
+from stages.run.errors import InputError, plain
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ grandparent=$(sed 's/.*) . \([0-9]*\) .*/\1/' "/proc/$PPID/stat" 2>/dev/null)
 [ -n "$grandparent" ] || grandparent=$(ps -o ppid= -p "$PPID" 2>/dev/null | tr -d ' ')
 for python in "$(program_of "$PPID")" "$(program_of "$grandparent")" python .venv/bin/python .venv/Scripts/python.exe python3; do
     case ${python##*/} in
-        python*) has_packages "$python" && exec "$python" -m stages.runtime.tethered "stages.$stage" "$@" ;;
+        python*) has_packages "$python" && exec "$python" -m stages.run.tethered "stages.$stage" "$@" ;;
     esac
 done
 echo "$stage: no Python here has the packages that stages need. Make the environment by \`make env\`, or activate it." >&2

@@ -10,7 +10,7 @@ import torch
 import yaml
 from transformers import BertModel
 
-from stages.data import ingest
+from stages.ingest import ingest
 from stages.params import parse_params
 from stages.tracks.clld import confusing_pairs, linear_floor
 from stages.tracks.clld import evaluate as evaluate_clld

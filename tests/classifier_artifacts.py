@@ -11,8 +11,8 @@ from report_artifacts import over_seeds
 from sklearn.metrics import accuracy_score, confusion_matrix, f1_score, precision_recall_fscore_support
 
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import COMPARISON, DatasetPaths, ModelPaths, RunPaths, row_name
-from stages.artifacts.tables import Provenance, read_frame, write_json, write_table
+from stages.common.paths import COMPARISON, DatasetPaths, ModelPaths, RunPaths, row_name
+from stages.common.tables import Provenance, read_frame, write_json, write_table
 
 ATTACK = "<script>alert('x')</script>"
 IMAGE = '<img src=x onerror="alert(1)">'

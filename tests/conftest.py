@@ -44,7 +44,7 @@ def made_report(tmp_path_factory):
         from classifier_artifacts import write_classifiers
         from report_artifacts import write_project, write_rewriting
 
-        from stages.artifacts.paths import REPORT_PAGE
+        from stages.common.paths import REPORT_PAGE
         from stages.results.report import main
 
         folder = shared / f"report of {' '.join(tracks)}"

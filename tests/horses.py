@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.parts import Layout
-from stages.artifacts.tables import Provenance, write_table
-from stages.artifacts.writing import table_writer
+from stages.common.parts import Layout
+from stages.common.tables import Provenance, write_table
+from stages.common.writing import table_writer
 
 TEXTS, PART = 4000, 500
 BEGINNINGS = (

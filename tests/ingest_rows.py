@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from stages.artifacts.tables import as_table
-from stages.data import ingest
-from stages.data.deduplication.on_disk import TextFile
-from stages.data.deduplication.text_keys import text_key
-from stages.data.reading.rows import RawRow
+from stages.common.tables import as_table
+from stages.ingest import ingest
+from stages.ingest.deduplication.on_disk import TextFile
+from stages.ingest.deduplication.text_keys import text_key
+from stages.ingest.reading.rows import RawRow
 from stages.params.data import Dataset, Ingest
 
 LABELLED = {"source": "q1", "target": "q2", "label": "dup"}

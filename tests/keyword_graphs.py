@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.schemas import NO_KEYWORD
+from stages.common.schemas import NO_KEYWORD
 from stages.graph.clusters import run as run_clusters
 
 WORDS = ["ant", "bee", "cat", "dog", "elk", "fox", NO_KEYWORD]

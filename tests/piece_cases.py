@@ -4,8 +4,8 @@ import pandas as pd
 import tiny_bert
 import torch
 
-from models.decoding import Rules
-from stages.artifacts.paths import DatasetPaths
+from models.common.decoding import Rules
+from stages.common.paths import DatasetPaths
 from stages.tracks.hcl.architecture import HclRow
 from stages.tracks.hcl.architectures import ARCHITECTURES
 from stages.tracks.hcl.piece_baselines import Making

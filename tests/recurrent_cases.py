@@ -3,10 +3,10 @@
 import torch
 from tiny_rewriters import settings
 
-from models.decoding import Rules
-from models.rewriters.auto import rewriter_of
-from models.rewriters.config import RewriterConfig
-from models.rewriters.special import BOS, EOS, PAD
+from models.common.decoding import Rules
+from models.pgkpr.auto import rewriter_of
+from models.pgkpr.config import RewriterConfig
+from models.pgkpr.special import BOS, EOS, PAD
 
 VOCABULARY, FIRST_WORD = 30, 7
 ARCHITECTURES = ("residual_lstm", "latent_bow")

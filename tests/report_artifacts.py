@@ -8,8 +8,8 @@ import pyarrow as pa
 import yaml
 
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import COMPARISON, DatasetPaths, ModelPaths, ProbePaths, RunPaths
-from stages.artifacts.tables import Provenance, read_frame, write_json, write_table
+from stages.common.paths import COMPARISON, DatasetPaths, ModelPaths, ProbePaths, RunPaths
+from stages.common.tables import Provenance, read_frame, write_json, write_table
 from stages.keywords.agreement.pos_frequency import PosCounts, frequency_table
 from stages.tracks.pgkpr.keywords import fixed_masks
 

@@ -1,8 +1,8 @@
 """Artifacts of a data set of four training examples, written by hand: texts, keywords and their graph."""
 
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import Provenance, write_table
+from stages.common.paths import DatasetPaths
+from stages.common.tables import Provenance, write_table
 
 PROVENANCE = Provenance("graph@small", "0123")
 KEYWORDS = ["<script>", "belly fat", "diet & rest", "sleep", "减肥 \x1b[31m", "zzz"]

@@ -15,12 +15,14 @@ import pytest
 import spacy
 
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.tables import Provenance, read_metadata, read_table, write_table
-from stages.data import annotate
-from stages.data.language import annotation
-from stages.data.language.annotators import load_annotator
-from stages.data.language.pipelines import noun_chunks
-from stages.data.language.tokens import (
+from stages.annotate import annotate
+from stages.common.tables import Provenance, read_metadata, read_table, write_table
+from stages.params.data import Annotate
+from stages.run.errors import InputError
+from stages.text import annotation
+from stages.text.annotators import load_annotator
+from stages.text.pipelines import noun_chunks
+from stages.text.tokens import (
     annotate_texts,
     doc_columns,
     noun_runs,
@@ -28,8 +30,6 @@ from stages.data.language.tokens import (
     stream_chunks,
     token_table,
 )
-from stages.params.data import Annotate
-from stages.runtime.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
 WORDS = {"dogs": ("NOUN", "NNS", "dog"), "big": ("ADJ", "JJ", "big"), "bark": ("VERB", "VBP", "bark"),
@@ -253,8 +253,8 @@ def project(folder, pipeline, workers=1, strings=TEXTS, language="en"):
 # Annotates for real, but dies, or fails, with the chunk after the third.
 HALTING = """
 import os, signal, sys
-from stages.data import annotate
-from stages.data.language import annotation
+from stages.annotate import annotate
+from stages.text import annotation
 make, seen = annotate.annotator, []
 
 def halting(*arguments):

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from source_imports import ROOT, imports, is_ours, modules
 
-from stages.runtime.entries import module_of
+from stages.common.entries import module_of
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 PATH = re.compile(r"`((?:pipeline|stages|models|benchmarks|recipes|docs|tests|metrics|data)/[\w./*-]*)`")

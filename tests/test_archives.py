@@ -9,10 +9,10 @@ import yaml
 
 from pipeline.packed.run import CONTENTS
 from pipeline.unpack import _extracted, unpack
-from stages.encoders import ALLOW_PICKLES, resolve_encoder
+from stages.common.encoders import ALLOW_PICKLES, resolve_encoder
+from stages.common.yaml_files import read_yaml
 from stages.params import parse_params
-from stages.runtime.errors import InputError
-from stages.runtime.yaml_files import read_yaml
+from stages.run.errors import InputError
 from tests.harness.cases import draw
 from tests.harness.damage import damaged_value
 from tests.harness.params import ROOT

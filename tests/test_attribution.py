@@ -8,7 +8,7 @@ import tiny_bert
 import torch
 from torch import nn
 
-from models.attribution import SaliencyBatch, WordPieces, overlaps, piece_norms, word_saliency, word_scores
+from models.keywords.attribution import SaliencyBatch, WordPieces, overlaps, piece_norms, word_saliency, word_scores
 
 SOURCES = ["what is the best way to learn a new language", "unknown's dog", "cat"]
 TARGETS = ["how do i learn language fast ?", "a cat", "what"]

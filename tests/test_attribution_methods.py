@@ -9,7 +9,8 @@ from captum.attr import IntegratedGradients, LayerIntegratedGradients, Saliency
 from torch import nn
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
 
-from models.attribution import (
+from models.common.encoders import embed
+from models.keywords.attribution import (
     SaliencyBatch,
     from_encoding,
     piece_attributions,
@@ -18,8 +19,7 @@ from models.attribution import (
     siamese_saliency,
     word_saliency,
 )
-from models.attribution.gradients import nodes
-from models.encoders import embed
+from models.keywords.attribution.gradients import nodes
 
 SOURCES = ["what is the best way to learn a new language", "unknown's dog", "cat"]
 TARGETS = ["how do i learn language fast ?", "a cat", "what"]

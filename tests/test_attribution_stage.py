@@ -14,17 +14,17 @@ import torch
 import yaml
 from transformers import AutoModel, AutoTokenizer
 
-from models.attribution import from_characters, siamese_saliency, word_saliency
+from models.keywords.attribution import from_characters, siamese_saliency, word_saliency
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.mapped import MappedTable
-from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
-from stages.keywords import attribution
-from stages.keywords.saliency.blocks import Attributed, fallbacks, gathered
-from stages.keywords.saliency.scorers import ClassifierScorer, SiameseScorer, texts_of_a_chunk
+from stages.attribution import attribution
+from stages.attribution.saliency.blocks import Attributed, fallbacks, gathered
+from stages.attribution.saliency.scorers import ClassifierScorer, SiameseScorer, texts_of_a_chunk
+from stages.common.mapped import MappedTable
+from stages.common.paths import DatasetPaths
+from stages.common.precision import computed_in
+from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.params.data import Attribution
-from stages.runtime.errors import InputError
-from stages.runtime.precision import computed_in
+from stages.run.errors import InputError
 
 TEXTS = ["what is the best way to learn a language ?", "how do i learn a new language", "don't eat dog , cat",
          "why dog eat cat", "you can run", "cat"]

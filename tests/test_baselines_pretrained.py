@@ -23,14 +23,14 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from models.baselines.claps import Claps, step_of
-from models.baselines.simctg import token_contrast
-from models.baselines.t5 import T5, t5_config
-from models.decoding import Rules, beam_search, contrastive_search
-from models.training import Step
-from stages.artifacts.model_folder import save_notes
+from models.common.decoding import Rules, beam_search, contrastive_search
+from models.common.training import Step
+from models.hcl.baselines.claps import Claps, step_of
+from models.hcl.baselines.simctg import token_contrast
+from models.hcl.baselines.t5 import T5, t5_config
+from stages.common.model_folder import save_notes
 from stages.results.tracks.hcl import HCL
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 from stages.tracks.hcl.architectures import ARCHITECTURES
 from stages.tracks.hcl.piece_baselines import Making
 from stages.tracks.hcl.piece_rewriter import PieceRewriter

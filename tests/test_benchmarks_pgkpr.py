@@ -16,7 +16,7 @@ from benchmarks.peers import PEERS, definitions, module_of
 from benchmarks.pgkpr_parity import Finding, report
 from benchmarks.pgkpr_sentences import Given
 from benchmarks.reporting import as_markdown, machine
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 QUICK = pgkpr._QUICK[0]
 THEIRS = torch.tensor([[2, 9, 3, *range(9, 23)]])  # an output of the public code, which goes on after its end

@@ -5,14 +5,14 @@ import tiny_hcl
 import torch
 from transformers import AlbertConfig, AlbertModel, BertForSequenceClassification, BertModel
 
-from models.attention import DecoderLayer, Heads
-from models.bert import additive_mask, bert_states, joined_by_layer
-from models.encoders import encode, encoder_pass, freeze_lower_layers
+from models.common.attention import DecoderLayer, Heads
+from models.common.bert import additive_mask, bert_states, joined_by_layer
+from models.common.encoders import encode, encoder_pass, freeze_lower_layers
 from models.hcl import objective
 from models.hcl.decoder import memory_keys_values
 from models.hcl.plan import KEY, joined_texts
 from models.hcl.word_scores import TiedOutput, padded_words
-from models.pair_classifier import pair_logits
+from models.keywords.pair_classifier import pair_logits
 
 
 def bert(kind=BertModel, **changes):

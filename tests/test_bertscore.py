@@ -9,7 +9,7 @@ import pytest
 import tiny_bert
 import torch
 
-from models.encoders import load_encoder
+from models.common.encoders import load_encoder
 from stages.metrics import bertscore as module
 from stages.metrics.bertscore import BertScorer, bert_score, package_baseline, package_layer, rescaled
 

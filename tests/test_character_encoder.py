@@ -5,15 +5,15 @@ import pandas as pd
 import pytest
 import torch
 
-from models.encoders import embed, load_encoder, special_ids
+from models.common.encoders import embed, load_encoder, special_ids
 from pipeline.recipes import read_recipe
-from stages.artifacts.paths import DatasetPaths
-from stages.encoders import resolve_encoder
-from stages.keywords import character_encoder
-from stages.keywords.character_encoder import run, vocabulary
+from stages.common.encoders import resolve_encoder
+from stages.common.paths import DatasetPaths
 from stages.params import parse_params
 from stages.params.data import CharacterEncoder
-from stages.runtime.errors import InputError
+from stages.psi import character_encoder
+from stages.psi.character_encoder import run, vocabulary
+from stages.run.errors import InputError
 
 TEXTS = ["今天天气很好 [SEP] 天气好", "明天天气不好", "iphone 很好用 [SEP] iphone", "我的 iPhone 不好用", "今天不好"]
 VALUES = CharacterEncoder(min_word_count=3, size=16, layers=2, heads=2, feed_forward=32, epochs=2).plain()

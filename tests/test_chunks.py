@@ -8,14 +8,14 @@ from ranking_tables import by_chance, row, table, tagged
 
 from pipeline.keyphrases import checked, ranked_texts
 from pipeline.phrase_choice import Choice
-from stages.data.language.annotators import load_annotator
-from stages.data.language.tokens import token_table
 from stages.keywords import textrank
 from stages.params.data import TextRank
 from stages.ranking import Settings, rank, ranker
 from stages.ranking.chunks import with_chunks
 from stages.ranking.selection import InverseFrequency
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
+from stages.text.annotators import load_annotator
+from stages.text.tokens import token_table
 
 
 def chunks(words, spaces=None, kind="adjectives"):

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from pipeline.cli import app
 from pipeline.results import results_tables
 from pipeline.running.display import duration
-from stages.artifacts.tables import write_json
+from stages.common.tables import write_json
 from stages.params import load_params, parse_params
 
 COMMANDS = sorted(command.callback.__name__ for command in app.registered_commands)

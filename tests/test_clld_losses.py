@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import cosine_similarity
 
-from models.losses import (
+from models.common.losses import (
     label_distance_contrast,
     log_share_of_positives,
     positive_pairs,

@@ -20,7 +20,7 @@ from transformers import (
 
 from models.clld import ClldConfig, ClldModel, LabelledTexts, load_text_encoder, plain_config, word_tokenizer
 from models.clld.encoders import dropout_rate
-from models.losses import rescaled_cosine
+from models.common.losses import rescaled_cosine
 
 SIZES = {"vocab_size": 30, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
          "intermediate_size": 32, "max_position_embeddings": 64}

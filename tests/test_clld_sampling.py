@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from models.clld import SAMPLERS, sampled_batches
-from models.training import epoch_batches
+from models.common.training import epoch_batches
 
 # Like R52: a few large classes, many small ones, one of a single text.
 LABELS = np.repeat(np.arange(12), [120, 60, 30, 9, 7, 5, 5, 4, 3, 2, 2, 1])

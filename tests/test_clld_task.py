@@ -16,10 +16,10 @@ from torch.nn.functional import cross_entropy
 
 from models.clld import AdaptiveSchedule, ClldTask, balanced_weights, update_label_distance
 from models.clld.contrasts import CONTRASTS, Contrast
-from models.losses import label_distance_contrast, supervised_contrast, twin_contrast
-from models.training import Criterion, Parameters, Settings, Step, fit
-from stages.runtime.checkpoints import FolderCheckpoints
-from stages.runtime.seeds import derived_seed
+from models.common.losses import label_distance_contrast, supervised_contrast, twin_contrast
+from models.common.training import Criterion, Parameters, Settings, Step, fit
+from stages.common.seeds import derived_seed
+from stages.run.checkpoints import FolderCheckpoints
 
 SEED = partial(derived_seed, 5, "test")
 CONTRAST = {"kind": "label_distance", "projection": 7}

@@ -20,16 +20,16 @@ import pyarrow as pa
 import pytest
 from distributed import Client, Future, LocalCluster
 
-from stages.data import annotate
-from stages.data.language import annotation
+from stages.annotate import annotate
+from stages.common.chunk_store import ChunkStore
+from stages.common.settings import read_params
 from stages.params import Params
 from stages.params.data import Annotate
-from stages.runtime import cluster_map
-from stages.runtime.chunk_store import ChunkStore
-from stages.runtime.cluster_map import Cluster, code_fingerprint, maker_name, work
-from stages.runtime.errors import InputError
-from stages.runtime.pool import map_chunks
-from stages.runtime.settings import read_params
+from stages.run import cluster_map
+from stages.run.cluster_map import Cluster, code_fingerprint, maker_name, work
+from stages.run.errors import InputError
+from stages.run.pool import map_chunks
+from stages.text import annotation
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -266,8 +266,8 @@ def test_a_worker_with_other_code_is_refused():
 
 
 @pytest.mark.parametrize(("prefix", "changed"), [
-    ("", None), ("", "pipeline/cli.py"), ("", "stages/encoders.py"), ("", "models/new.py"),
-    ("keycontrast._code.", None), ("keycontrast._code.", "models/encoders.py")])
+    ("", None), ("", "pipeline/cli.py"), ("", "stages/common/encoders.py"), ("", "models/new.py"),
+    ("keycontrast._code.", None), ("keycontrast._code.", "models/common/encoders.py")])
 def test_other_code_is_that_of_stages_or_models(tmp_path, prefix, changed):
     """In a clone, in an installation, which has the folders beside each other too, and under the interface's names."""
     for folder in ("keycontrast", "models", "pipeline", "stages"):
@@ -275,10 +275,10 @@ def test_other_code_is_that_of_stages_or_models(tmp_path, prefix, changed):
     if changed:
         with (tmp_path / changed).open("a") as file:
             file.write("# another\n")
-    found = subprocess.run([sys.executable, "-c", f"import {prefix}stages.runtime.cluster_map as module; "
+    found = subprocess.run([sys.executable, "-c", f"import {prefix}stages.run.cluster_map as module; "
                             "print(module.__file__, module.code_fingerprint())"], cwd=tmp_path, capture_output=True,
                            text=True, check=True).stdout.split()
-    assert found[0] == str(tmp_path / "stages/runtime/cluster_map.py")
+    assert found[0] == str(tmp_path / "stages/run/cluster_map.py")
     assert (found[1] == code_fingerprint()) == (changed in (None, "pipeline/cli.py"))
 
 
@@ -292,7 +292,7 @@ def test_a_worker_keeps_few_functions(monkeypatch):
 
 
 def test_a_stage_that_is_main_is_found_by_its_real_name(monkeypatch):
-    assert maker_name(annotation.annotator) == "stages.data.language.annotation:annotator"
+    assert maker_name(annotation.annotator) == "stages.text.annotation:annotator"
     monkeypatch.setattr(adder, "__module__", "__main__")
     monkeypatch.setattr("__main__.__spec__", importlib.util.spec_from_loader("stages.somewhere", None), raising=False)
     assert maker_name(adder) == "stages.somewhere:adder"
@@ -305,9 +305,9 @@ def test_attribution_is_the_same_as_at_home(cluster, tmp_path):
     import test_attribution_stage as home
     import tiny_bert
 
-    from stages.keywords import attribution
-    from stages.keywords.saliency.blocks import block_scorer
-    from stages.keywords.saliency.scorers import CarriedScorer, load_scorer
+    from stages.attribution import attribution
+    from stages.attribution.saliency.blocks import block_scorer
+    from stages.attribution.saliency.scorers import CarriedScorer, load_scorer
 
     folder = tiny_bert.save_encoder(tmp_path / "tiny")
     values = home.values(method="siamese", batch_size=1)
@@ -326,8 +326,8 @@ def test_attribution_is_the_same_as_at_home(cluster, tmp_path):
 def test_embeddings_are_the_same_as_at_home(cluster, tmp_path, caplog):
     import tiny_bert
 
-    from models.encoders import load_encoder
-    from stages.encoders import embed_texts, embedding_elsewhere
+    from models.common.encoders import load_encoder
+    from stages.common.encoders import embed_texts, embedding_elsewhere
 
     folder = tiny_bert.save_encoder(tmp_path / "tiny")
     encoder, tokenizer = load_encoder(folder)
@@ -345,7 +345,7 @@ def test_bertscore_is_the_same_as_at_home(cluster, tmp_path, monkeypatch, idf):
     import tiny_bert
 
     from stages.metrics import bertscore
-    from stages.tracks.evaluation.similarity import similarity_of
+    from stages.tracks.common.evaluation.similarity import similarity_of
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(bertscore, "_ITEMS", 2)

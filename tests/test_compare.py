@@ -12,15 +12,15 @@ from nltk.translate.bleu_score import corpus_bleu
 from scipy.stats import ttest_rel
 
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import COMPARISON, RunPaths, row_name
-from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_json, write_table
+from stages.common.paths import COMPARISON, RunPaths, row_name
+from stages.common.seeds import derived_seed
+from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_json, write_table
 from stages.metrics import bleu, mean_statistic, paired_bootstrap
 from stages.metrics.registered import METRICS, standing_alone
 from stages.params.evaluation import Compare
 from stages.results.compare import main, run
 from stages.results.comparison import EvaluatedRun
 from stages.results.tracks import TRACKS
-from stages.runtime.seeds import derived_seed
 
 ITEMS = 24
 SETTINGS = Compare(resamples=200)

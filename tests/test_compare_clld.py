@@ -21,14 +21,14 @@ from scipy.stats import binomtest
 from test_compare import evaluated, run_paths
 
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import COMPARISON, RunPaths
-from stages.artifacts.tables import as_table, read_frame, write_table
+from stages.common.paths import COMPARISON, RunPaths
+from stages.common.seeds import derived_seed
+from stages.common.tables import as_table, read_frame, write_table
 from stages.metrics import mean_statistic, paired_bootstrap
 from stages.params.evaluation import Compare
 from stages.results.compare import main, run
 from stages.results.comparison import EvaluatedRun, mcnemar
 from stages.results.tracks.clld import CLLD
-from stages.runtime.seeds import derived_seed
 
 SETTINGS = Compare(resamples=200)
 METRICS = {"accuracy", "macro_f1", "weighted_f1", "nll", "brier", "ece"}

@@ -13,13 +13,13 @@ from test_gradient_cache import rewriter
 from test_train_hcl import train as train_hcl
 from torch import nn
 
-from models.training import Settings, fit
-from models.training.loop import layers_of
-from stages.encoders import resolve_encoder
-from stages.runtime.checkpoints import FolderCheckpoints
-from stages.runtime.errors import InputError
-from stages.runtime.precision import check_compiler, settled_precision
-from stages.runtime.seeds import derived_seed
+from models.common.training import Settings, fit
+from models.common.training.loop import layers_of
+from stages.common.encoders import resolve_encoder
+from stages.common.precision import check_compiler, settled_precision
+from stages.common.seeds import derived_seed
+from stages.run.checkpoints import FolderCheckpoints
+from stages.run.errors import InputError
 from stages.tracks.hcl.items import joined_items
 
 SEED = partial(derived_seed, 5, "test")
@@ -36,7 +36,7 @@ def eager_kernels(monkeypatch):
         assert dynamic and options == {"fallback_random": True}
         traced.append(type(function.__self__).__name__)
         # Differentiating the many pieces of a rewriter's layers takes a minute, tracing them seconds.
-        rewriters = type(function.__self__).__module__.startswith("models.rewriters")
+        rewriters = type(function.__self__).__module__.startswith("models.pgkpr")
         return compile_(function, dynamic=True, backend="eager" if rewriters else "aot_eager")
 
     monkeypatch.setattr(torch, "compile", traced_alone)
@@ -107,6 +107,6 @@ def test_a_machine_that_cannot_compile_says_what_is_missing(monkeypatch, tmp_pat
         settled_precision("cpu", runtime, training, "train_hcl.training")
     monkeypatch.setenv("CXX", shutil.which("true") or "true")
     assert settled_precision("cpu", runtime, training, "x")["compiled"] is True
-    monkeypatch.setattr("stages.runtime.precision.find_spec", lambda name: None)
+    monkeypatch.setattr("stages.common.precision.find_spec", lambda name: None)
     with pytest.raises(InputError, match="Triton, which compiles for GPUs, is missing"):
         check_compiler("cuda", "train_hcl.training.compile")

@@ -6,8 +6,8 @@ import pytest
 import tiny_classes
 
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import ModelPaths
-from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
+from stages.common.paths import ModelPaths
+from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.tracks.clld.confusing_pairs import main, run
 from stages.tracks.clld.confusion import class_table, confusion_table, counted, counts_of
 

@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 
 from pipeline.cli import app
 from pipeline.predict import predict
-from stages.artifacts.paths import DatasetPaths, ModelPaths
-from stages.artifacts.tables import read_metadata
-from stages.data.example_texts import all_text_ids, read_examples
+from stages.common.entries import module_of
+from stages.common.example_texts import all_text_ids, read_examples
+from stages.common.paths import DatasetPaths, ModelPaths
+from stages.common.tables import read_metadata
 from stages.params import load_params
-from stages.runtime.entries import module_of
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 PATHS = DatasetPaths("tiny")
 TEXTS = ["A man rides a brown horse along the beach.", "Where can I learn a language?"]

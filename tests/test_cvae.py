@@ -4,8 +4,8 @@ import pytest
 import torch
 from piece_cases import Case
 
-from models.baselines.cvae import annealing_steps, kl_weight
-from models.training import Step
+from models.common.training import Step
+from models.hcl.baselines.cvae import annealing_steps, kl_weight
 
 
 @pytest.fixture

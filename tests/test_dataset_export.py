@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from pipeline import dataset_export
 from pipeline.cli import app
-from stages.data import ingest
-from stages.data.layouts.registry import LAYOUTS
-from stages.runtime.errors import InputError
+from stages.ingest import ingest
+from stages.ingest.layouts.registry import LAYOUTS
+from stages.run.errors import InputError
 
 PAIRS = [{"source": f"The {n} dogs bark | loudly", "target": f"{n} dogs are loud", "negative": f"{n} cats sleep"}
          for n in range(40)]

@@ -13,8 +13,8 @@ from whole_steps import whole
 from benchmarks import decoding
 from benchmarks.decoding import by_generate
 from benchmarks.harness import Disagreement
-from models.decoding import BeamCache, CachedSteps, Rules, beam_search, best_outputs, contrastive_search, project
-from models.decoding.scores import largest
+from models.common.decoding import BeamCache, CachedSteps, Rules, beam_search, best_outputs, contrastive_search, project
+from models.common.decoding.scores import largest
 from models.hcl import HclConfig, HclModel
 
 END, PAD, START, WORDS = 1, 0, 2, 7

@@ -9,9 +9,9 @@ import tiny_training
 import torch
 from torch import distributed as group
 
-from stages.runtime import device, distributed, training
-from stages.runtime.distributed import Processes, process_group
-from stages.runtime.errors import InputError
+from stages.common import device, distributed, training
+from stages.common.distributed import Processes, process_group
+from stages.run.errors import InputError
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ def test_all_problems_are_named_each_with_a_remedy(project, monkeypatch):
     params = (project / "params.yaml").read_text()
     (project / "params.yaml").write_text(params.replace("pipeline: embedded", "pipeline: en_missing")
                                          .replace("source: bundled", "source: path:nowhere")
-                                         .replace("watched: stages/keywords/character_encoder.py", "watched: nowhere")
+                                         .replace("watched: stages/psi/character_encoder.py", "watched: nowhere")
                                          .replace("source: raw", "source: gone"))
     (project / "constraints.txt").write_text("typer==0.0.1\n")
     (project / "dvc.yaml").write_text("stages: [")

@@ -18,7 +18,7 @@ from source_imports import ROOT
 from pipeline.cli import app
 from pipeline.packed.run import _arguments as pack_arguments
 from pipeline.recipes import read_recipe, recipe_names
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 COMMANDS = [command for page in PAGES for command in commands_of(page)]
 # A recipe that a page writes before it is used.

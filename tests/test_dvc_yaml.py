@@ -14,10 +14,10 @@ from pipeline.dependencies import WITHOUT, code_dependencies, rewritten
 from pipeline.recipes import recipe_names
 from pipeline.running.dag import read_dag
 from pipeline.schemas import SCHEMAS
-from stages.artifacts import paths
+from stages.common import paths
+from stages.common.entries import module_of
 from stages.params import parse_params
 from stages.params.watched import BLOCKS
-from stages.runtime.entries import module_of
 
 DVC = yaml.safe_load((ROOT / "dvc.yaml").read_text())
 STAGES = {name: entry.get("do", entry) for name, entry in DVC["stages"].items()}
@@ -50,8 +50,8 @@ def test_code_dependencies_are_those_of_the_imports():
 def test_what_is_left_out_exists_and_nothing_that_decides_artifacts_is():
     assert not set(WITHOUT) - set(modules())
     needed = code_dependencies("textrank")
-    assert {"stages/ranking", "stages/runtime/settings.py", "stages/runtime/pool.py"} <= set(needed)
-    assert not [path for path in needed if "cluster_map" in path or path in ("stages/runtime", "stages/params")]
+    assert {"stages/ranking", "stages/common/settings.py", "stages/run/pool.py"} <= set(needed)
+    assert not [path for path in needed if "cluster_map" in path or path in ("stages/run", "stages/params")]
     assert any("templates" in path or path == "stages/results/page" for path in code_dependencies("report"))
 
 
@@ -71,7 +71,7 @@ def test_a_stage_takes_the_python_on_path_or_says_that_none_will_do(tmp_path):
     assert none.returncode == 1 and none.stderr.startswith("data.ingest: no Python here") and "make env" in none.stderr
     paths = f"{tmp_path}:{Path(sys.executable).parent}"
     found = subprocess.run(line, cwd=ROOT, env={"PATH": paths}, capture_output=True, text=True)
-    assert found.returncode == 0 and "example: python -m stages.data.ingest dataset" in found.stdout
+    assert found.returncode == 0 and "example: python -m stages.ingest.ingest dataset" in found.stdout
 
 
 @pytest.mark.parametrize("stage", STAGES)

@@ -6,16 +6,16 @@ import pytest
 from ranking_tables import by_chance, tagged
 from tiny_project import save_encoder
 
+from stages.common.methods import COMPARED, FOR_ANY_TEXT, METHODS, NAMING, ON_DEMAND
 from stages.keywords import embedrank
 from stages.keywords.explanation import explain
-from stages.keywords.methods import COMPARED, FOR_ANY_TEXT, METHODS, NAMING, ON_DEMAND
 from stages.params import parse_params
 from stages.params.data import EmbedRank
 from stages.ranking.blocks import TokenBlock
 from stages.ranking.chunks import with_chunks
 from stages.ranking.methods import keyness
 from stages.ranking.selection import InverseFrequency
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 IDF = InverseFrequency.over([["graph", "text"], ["text"], ["word"]])
 

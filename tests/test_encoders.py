@@ -14,12 +14,12 @@ import tiny_hcl
 import torch
 from transformers import AutoModel, BertModel
 
-from models.encoders import FrozenStates, encode, load_encoder
-from stages import encoders
-from stages.encoders import BUNDLED_SHA256, embed_texts, fixed_chunks, resolve_encoder
-from stages.runtime.device import choose_device
-from stages.runtime.errors import InputError
-from stages.runtime.fingerprint import sha256_of
+from models.common.encoders import FrozenStates, encode, load_encoder
+from stages.common import encoders
+from stages.common.device import choose_device
+from stages.common.encoders import BUNDLED_SHA256, embed_texts, fixed_chunks, resolve_encoder
+from stages.common.fingerprint import sha256_of
+from stages.run.errors import InputError
 
 ROOT = Path(__file__).parents[1]
 
@@ -87,8 +87,8 @@ def cached(home, tiny, repository="somebody/tiny-bert", commit="a" * 40):
 
 HUB = """
 import json, sys
-from stages.encoders import resolve_encoder
-from stages.runtime.errors import InputError
+from stages.common.encoders import resolve_encoder
+from stages.run.errors import InputError
 try:
     resolved = resolve_encoder(sys.argv[1])
 except InputError as error:

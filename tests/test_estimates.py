@@ -20,7 +20,7 @@ from pipeline.sizing.estimates import (
 from pipeline.sizing.extent import extent_of
 from pipeline.sizing.machine import Machine
 from stages.params import load_params, parse_params
-from stages.tracks.cost import Extent
+from stages.tracks.common.cost import Extent
 from stages.tracks.hcl.architectures import ARCHITECTURES as HCL_ARCHITECTURES
 
 # What `keycontrast run` of recipe sample recorded on two cores of a server processor (3 min 25 s by the clock):

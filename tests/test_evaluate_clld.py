@@ -13,11 +13,11 @@ from transformers import AutoTokenizer
 
 from models.clld import ClldModel
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import DatasetPaths, ModelPaths, RunPaths
-from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
+from stages.common.paths import DatasetPaths, ModelPaths, RunPaths
+from stages.common.precision import computed_in
+from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.params.clld import LinearFloor
-from stages.runtime.errors import InputError
-from stages.runtime.precision import computed_in
+from stages.run.errors import InputError
 from stages.tracks.clld import linear_floor
 from stages.tracks.clld import train as train_clld
 from stages.tracks.clld.evaluate import System, evaluated_items, floor_systems, main, run
@@ -25,7 +25,7 @@ from stages.tracks.clld.floors import linear_probabilities, majority_class
 from stages.tracks.clld.inference import class_probabilities
 from stages.tracks.clld.lookup import TrainedOn
 from stages.tracks.clld.sureness import brier, calibration_table, nll
-from stages.tracks.evaluation.systems import Resampling
+from stages.tracks.common.evaluation.systems import Resampling
 
 FLOOR = LinearFloor(min_count=1).model_dump()
 ON = TrainedOn("tiny", "none", "textcnn", 12, {"number": 5, "person": 8, "place": 8})

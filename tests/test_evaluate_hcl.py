@@ -10,13 +10,13 @@ import pytest
 import yaml
 
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import ModelPaths, RunPaths
-from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
+from stages.common.paths import ModelPaths, RunPaths
+from stages.common.precision import computed_in
+from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.metrics import bleu, distinct, ibleu, rouge, self_bleu, source_bleu
 from stages.metrics.bertscore import BertScores
-from stages.runtime.errors import InputError
-from stages.runtime.precision import computed_in
-from stages.tracks.evaluation.systems import Resampling, rounded
+from stages.run.errors import InputError
+from stages.tracks.common.evaluation.systems import Resampling, rounded
 from stages.tracks.hcl.evaluate import LEADING, main, run
 
 TRAIN = [(1, "how do i lose belly fat", "what helps against belly fat"),

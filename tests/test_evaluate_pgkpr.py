@@ -10,12 +10,12 @@ import yaml
 from nltk.translate.bleu_score import corpus_bleu
 
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import ModelPaths, RunPaths
-from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
+from stages.common.paths import ModelPaths, RunPaths
+from stages.common.precision import computed_in
+from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.metrics import rouge
-from stages.runtime.errors import InputError
-from stages.runtime.precision import computed_in
-from stages.tracks.evaluation.systems import Resampling
+from stages.run.errors import InputError
+from stages.tracks.common.evaluation.systems import Resampling
 from stages.tracks.pgkpr.evaluate import KnownWords, main, run, source_keywords
 from stages.tracks.pgkpr.normalisation import ReleasedForm, as_text, as_words
 from stages.tracks.pgkpr.trained import plain_items

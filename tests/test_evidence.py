@@ -12,10 +12,10 @@ from report_artifacts import ITEMS, KEYWORDS, TEXTS, provenance, write_project
 from benchmarks.evidence import Kept, differences, keep, kept_file, main, monitors, pending, read_kept, table
 from benchmarks.kept_items import _PGKPR, KEPT_ITEMS, _clld, _clld_statistics, _pgkpr, _pgkpr_statistics
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import ModelPaths
-from stages.artifacts.tables import write_table
+from stages.common.paths import ModelPaths
+from stages.common.tables import write_table
 from stages.metrics import bleu, ibleu
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 
 def kept(row, seed, values, cluster=0, known=False):

@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 from pipeline.cli import app
 from pipeline.explain import drawing_of, stored_text, training_idf
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.schemas import NO_KEYWORD
-from stages.artifacts.tables import Provenance, write_table
+from stages.common.paths import DatasetPaths
+from stages.common.schemas import NO_KEYWORD
+from stages.common.tables import Provenance, write_table
 from stages.keywords.explanation import explain
 from stages.ranking import Settings
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 SVG = "{http://www.w3.org/2000/svg}"
 PROVENANCE = Provenance("keywords@small", "0123")

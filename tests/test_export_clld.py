@@ -20,10 +20,10 @@ from models.clld import load_exported
 from pipeline.cli import app
 from pipeline.export import export_model
 from pipeline.predict import predict
-from stages.artifacts.paths import RunPaths
+from stages.common.paths import RunPaths
+from stages.common.settings import stage_hash
 from stages.params import load_params, parse_params
-from stages.runtime.errors import InputError
-from stages.runtime.settings import stage_hash
+from stages.run.errors import InputError
 from stages.tracks.clld import export
 
 MODELS = {"ct": {}, "contrasted": {"contrast": "uniform", "overrides": {"pool": "pooler"}},

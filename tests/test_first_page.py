@@ -10,8 +10,8 @@ from report_artifacts import write_project
 from pipeline import first_page
 from pipeline.first_page import place_of, write_first_page
 from pipeline.running import flows
-from stages.artifacts.paths import COMPARISON, MODELS, PREDICTED, RUNS, DatasetPaths
-from stages.runtime.errors import InputError
+from stages.common.paths import COMPARISON, MODELS, PREDICTED, RUNS, DatasetPaths
+from stages.run.errors import InputError
 
 
 @pytest.fixture

@@ -13,15 +13,15 @@ from transformers import AutoTokenizer
 
 from pipeline.predict import predict
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.model_folder import save_notes
-from stages.artifacts.paths import ModelPaths, RunPaths
-from stages.artifacts.schemas import NO_KEYWORD
-from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
-from stages.encoders import resolve_encoder
+from stages.common.encoders import resolve_encoder
+from stages.common.model_folder import save_notes
+from stages.common.paths import ModelPaths, RunPaths
+from stages.common.precision import computed_in
+from stages.common.schemas import NO_KEYWORD
+from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.params import Params
 from stages.params.hcl import GenerateHcl
-from stages.runtime.errors import InputError
-from stages.runtime.precision import computed_in
+from stages.run.errors import InputError
 from stages.tracks.hcl.architectures.hcl import _model
 from stages.tracks.hcl.decoding import Paraphraser
 from stages.tracks.hcl.generate import main, run

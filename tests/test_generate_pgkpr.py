@@ -6,11 +6,11 @@ import pytest
 import tiny_rewriters
 
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import ModelPaths, RunPaths
-from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
+from stages.common.paths import ModelPaths, RunPaths
+from stages.common.precision import computed_in
+from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.params.pgkpr import GeneratePgkpr
-from stages.runtime.errors import InputError
-from stages.runtime.precision import computed_in
+from stages.run.errors import InputError
 from stages.tracks.pgkpr.generate import main, run
 from stages.tracks.pgkpr.generation import Paraphraser, evaluated_items, marked_words
 from stages.tracks.pgkpr.keywords import fixed_mask

@@ -7,10 +7,10 @@ from tiny_classes import CLASSES
 
 from models.clld import ClldModel, given_distance
 from pipeline.pack import pack
-from stages.artifacts.paths import ModelPaths
+from stages.common.paths import ModelPaths
 from stages.params import parse_params
 from stages.params.clld import DISTANCES
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 from stages.tracks.clld.given_distances import given_distances
 from stages.tracks.clld.train import main
 

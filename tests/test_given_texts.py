@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from pipeline.given_texts import texts_from
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 TEXTS = ["Who was it?", "Where, and when?", "caf\u00e9"]
 

@@ -12,11 +12,11 @@ import torch
 from memory_store import Memory
 from torch import distributed as group
 
-from models.rewriters.auto import rewriter_of
-from models.rewriters.config import RewriterConfig
-from models.training import Contrasting, Settings, Step, fit
-from models.training.accumulation import CachedContrast
-from stages.runtime.seeds import derived_seed
+from models.common.training import Contrasting, Settings, Step, fit
+from models.common.training.accumulation import CachedContrast
+from models.pgkpr.auto import rewriter_of
+from models.pgkpr.config import RewriterConfig
+from stages.common.seeds import derived_seed
 from stages.tracks.pgkpr.task import RewriteTask
 from stages.tracks.pgkpr.vocabulary import Vocabulary
 

@@ -9,9 +9,9 @@ import pytest
 from keyword_graphs import WORDS, clusters_of, named, oracle, random_triples, tables
 
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.schemas import NO_KEYWORD
-from stages.artifacts.tables import Provenance, as_table, read_metadata, read_table, write_table
+from stages.common.paths import DatasetPaths
+from stages.common.schemas import NO_KEYWORD
+from stages.common.tables import Provenance, as_table, read_metadata, read_table, write_table
 from stages.graph import graph, graph_tables
 from stages.params.data import Graph
 from stages.tracks.hcl.items import keyword_triples

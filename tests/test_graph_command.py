@@ -12,10 +12,10 @@ from pipeline.cli import app
 from pipeline.drawings import Neighbour, SignedEdge, Word, neighbourhood_svg, word_graph_svg
 from pipeline.neighbourhood import direct_neighbours, example_texts, near_keywords, neighbourhood, node_of, slug
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import write_table
-from stages.figures import xml_text
-from stages.runtime.errors import InputError
+from stages.common.figures import xml_text
+from stages.common.paths import DatasetPaths
+from stages.common.tables import write_table
+from stages.run.errors import InputError
 
 SVG = "{http://www.w3.org/2000/svg}"
 

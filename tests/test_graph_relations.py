@@ -11,7 +11,7 @@ from stages.graph import relations
 from stages.graph.edges import Edges, strongest
 from stages.graph.joins import DEFAULT_LIMITS, joining, numbered_triples
 from stages.graph.relations import BLOCK, Dropped, relate
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 MANY_WORDS = [f"w{number:02d}" for number in range(60)]
 

@@ -9,15 +9,15 @@ from piece_cases import SOURCES, TARGETS, Case
 from tiny_training import Killed
 from torch.nn import functional as F
 
-from models.baselines.group_wise import (
+from models.common.training import Settings, Step, fit
+from models.hcl.baselines.group_wise import (
     GroupWiseTraining,
     contrast_share,
     drawn,
     matching,
     pair_loss,
 )
-from models.training import Settings, Step, fit
-from stages.runtime.seeds import derived_seed
+from stages.common.seeds import derived_seed
 from stages.tracks.hcl.group_candidates import candidates
 from stages.tracks.hcl.piece_baselines import PieceTask
 

@@ -12,15 +12,15 @@ from safetensors.torch import load_file
 
 from pipeline.predict import predict
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import ModelPaths, RunPaths
-from stages.artifacts.tables import read_frame
+from stages.common.paths import ModelPaths, RunPaths
+from stages.common.tables import read_frame
 from stages.params import load_params
 from stages.params.hcl import TrainHcl
 from stages.results.tracks.hcl import HCL
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
+from stages.tracks.common.training import _code
 from stages.tracks.hcl import evaluate, generate, train
 from stages.tracks.hcl.architectures import ARCHITECTURES
-from stages.tracks.training import _code
 
 PIECES = {"architecture": "transformer", "training": {"epochs": 3},
           "transformer": {"layers": 1, "heads": 2, "width": 16, "feed_forward": 32}}

@@ -11,7 +11,7 @@ from torch.nn.functional import softplus
 from models.hcl import HclConfig
 from models.hcl.contrasts import CONTRASTS, Contrast
 from models.hcl.output import Contrasted
-from stages.artifacts.paths import ModelPaths
+from stages.common.paths import ModelPaths
 from stages.params import hcl_method as params
 from stages.results.model import Model
 from stages.results.page.curves import curve_groups

@@ -4,8 +4,8 @@ import pytest
 import tiny_hcl
 import torch
 
-from models.attention import DecoderStep, Heads
-from models.encoders import load_encoder
+from models.common.attention import DecoderStep, Heads
+from models.common.encoders import load_encoder
 from models.hcl import HclModel, objective
 from models.hcl.latent import ENTERS, LatentEntry
 

@@ -8,8 +8,8 @@ import tiny_hcl
 import tiny_items
 import torch
 
+from models.common.losses import instance_contrast
 from models.hcl import BatchTotals, Monitor, objective
-from models.losses import instance_contrast
 from stages.tracks.hcl.batches import TripleBatches
 from stages.tracks.hcl.items import joined_items
 

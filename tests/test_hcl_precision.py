@@ -5,8 +5,7 @@ import tiny_hcl
 import torch
 from torch.nn.functional import cosine_similarity
 
-from models.hcl import objective, validation_loss
-from models.losses import (
+from models.common.losses import (
     bow_loss,
     free_bits_kl,
     gaussian_kl,
@@ -16,6 +15,7 @@ from models.losses import (
     mahalanobis_contrast,
     masked_mean,
 )
+from models.hcl import objective, validation_loss
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ import yaml
 from rich.console import Console
 from safetensors.torch import load_file, save_file
 
-from models.training import Settings
+from models.common.training import Settings
 from pipeline.export import export_model
-from stages.artifacts.paths import ModelPaths
+from stages.common.paths import ModelPaths
 from stages.params import load_params, parse_params
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 from stages.tracks.hcl import generate, train
 
 FROZEN = {"training": {"epochs": 2, "freeze_layers": 2}}

@@ -11,7 +11,7 @@ from models.hcl import annealing_end, kl_weight, objective
 from stages.params import Params, parse_params
 from stages.params.data import Graph
 from stages.params.hcl import TrainHcl
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 # id of the index, or section; dotted switch; default; value under the paper's preset (the default where the text is
 # silent).

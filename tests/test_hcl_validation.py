@@ -7,8 +7,8 @@ import tiny_hcl
 import torch
 from test_hcl_negatives import several
 
+from models.common.losses import gaussian_kl
 from models.hcl import BatchTotals, HclModel, Monitor, Validation, objective, training_monitors, validation_loss
-from models.losses import gaussian_kl
 
 SIZES = (4, 4, 3)
 

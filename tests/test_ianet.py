@@ -9,12 +9,12 @@ import torch
 from torch.nn import functional as F
 from transformer_cases import FIRST_WORD, RULES, VOCABULARY, encoded, model, peaked, tagged_batch
 
-from models.attention import DecoderStep, Heads, masking
-from models.rewriters.auto import rewriter_of
-from models.rewriters.config import RewriterConfig
-from models.rewriters.ianet import AggregationLayer, SeparateNormsLayer, primary_secondary
-from models.rewriters.layers import Decoder
-from models.rewriters.special import EOS, MASK, PAD
+from models.common.attention import DecoderStep, Heads, masking
+from models.common.layers import Decoder
+from models.pgkpr.auto import rewriter_of
+from models.pgkpr.config import RewriterConfig
+from models.pgkpr.ianet import AggregationLayer, SeparateNormsLayer, primary_secondary
+from models.pgkpr.special import EOS, MASK, PAD
 from stages.tracks.pgkpr.vocabulary import Vocabulary
 
 BOUND = 1e-5

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from source_imports import ROOT, closure, imports, is_ours, modules, outside
 
-from stages.runtime.entries import module_of
+from stages.common.entries import module_of
 
 LAYERS = {"pipeline": {"pipeline", "stages", "models"}, "stages": {"stages", "models"}, "models": {"models"}}
 STAGES = sorted(yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"])
@@ -66,7 +66,7 @@ def test_the_reading_of_imports_sees_them_all():
     assert "prefect" in {name.partition(".")[0] for name in imports("pipeline.running.flows")}
     assert "pipeline.running.flows" in imports("pipeline.running.reproduction")
     assert "pipeline.running.flows" not in imports("pipeline.running.reproduction", inner=False)
-    assert "stages.data.deduplication.taken_rows" in closure("stages.data.ingest")
+    assert "stages.ingest.deduplication.taken_rows" in closure("stages.ingest.ingest")
 
 
 @pytest.mark.parametrize("name", STAGES)
@@ -80,7 +80,7 @@ import sys
 import pipeline.cli
 heavy = {"torch", "prefect", "dvc", "pandas", "pyarrow", "spacy", "pydantic"} & set(sys.modules)
 assert not heavy, heavy
-import models.losses, models.hcl, models.training
+import models.common.losses, models.hcl, models.common.training
 heavy = {"pandas", "pyarrow", "spacy", "prefect", "dvc", "stages.params"} & set(sys.modules)
 assert not heavy, heavy
 """

@@ -13,13 +13,13 @@ import pytest
 from ingest_rows import LABELLED, SHARES, by_key, corpus, dataset, ingested, raw
 
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.tables import read_frame, read_metadata
-from stages.data import ingest
-from stages.data.deduplication.taken_rows import take_rows
-from stages.data.deduplication.text_keys import jaccard, overlap_tokens, text_key
-from stages.data.reading.rows import RawRow
+from stages.common.tables import read_frame, read_metadata
+from stages.ingest import ingest
+from stages.ingest.deduplication.taken_rows import take_rows
+from stages.ingest.deduplication.text_keys import jaccard, overlap_tokens, text_key
+from stages.ingest.reading.rows import RawRow
 from stages.params.data import Ingest
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -309,7 +309,7 @@ def project(folder, **params):
 def test_the_stage_writes_the_same_bytes_under_any_hash_seed(tmp_path, monkeypatch):
     project(tmp_path)
     home = tmp_path / "artifacts" / "toy"
-    done = subprocess.run([sys.executable, "-m", "stages.data.ingest", "toy"], cwd=tmp_path,
+    done = subprocess.run([sys.executable, "-m", "stages.ingest.ingest", "toy"], cwd=tmp_path,
                           capture_output=True, text=True, check=False,
                           env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "1"})
     assert done.returncode == 0, done.stderr

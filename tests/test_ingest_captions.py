@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from ingest_rows import by_key, dataset, ingested
 
-from stages.data import ingest
-from stages.data.deduplication.text_keys import text_key
-from stages.data.reading.rows import RawRow
+from stages.ingest import ingest
+from stages.ingest.deduplication.text_keys import text_key
+from stages.ingest.reading.rows import RawRow
 from stages.params.data import Ingest
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 COLUMNS = {"group": "image", "text": "caption"}
 PARAMS = {"neg_source": "none", "validation": 0.1, "test": 0.1}

@@ -8,14 +8,14 @@ import pandas as pd
 import pytest
 from ingest_rows import by_key, ingested
 
-from stages.data import ingest
-from stages.data.deduplication.text_keys import join_han, text_key
-from stages.data.layouts.dialogue import line_of_turns, line_with_samples
-from stages.data.reading.files import read_rows
-from stages.data.reading.rows import RawRow
+from stages.ingest import ingest
+from stages.ingest.deduplication.text_keys import join_han, text_key
+from stages.ingest.layouts.dialogue import line_of_turns, line_with_samples
+from stages.ingest.reading.files import read_rows
+from stages.ingest.reading.rows import RawRow
 from stages.params import parse_params
 from stages.params.data import Dataset, Ingest
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 SETTINGS = {"neg_source": "retrieved", "douban_neg": "bm25", "validation": 0.2, "test": 0.2, "max_rejected": 1}
 FILE = Path("d.txt")

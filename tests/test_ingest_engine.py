@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from ingest_rows import dataset
 
-from stages.data import ingest
-from stages.data.deduplication import on_disk as disk
-from stages.data.deduplication.numbering import Numbering, new_numbers
-from stages.data.deduplication.on_disk import Buckets, RecordFile, TextFile, in_order
-from stages.data.reading.rows import RawRow
-from stages.data.splitting.components import components
+from stages.ingest import ingest
+from stages.ingest.deduplication import on_disk as disk
+from stages.ingest.deduplication.numbering import Numbering, new_numbers
+from stages.ingest.deduplication.on_disk import Buckets, RecordFile, TextFile, in_order
+from stages.ingest.reading.rows import RawRow
+from stages.ingest.splitting.components import components
 from stages.params.data import Ingest
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -3,10 +3,10 @@
 import pytest
 from ingest_rows import dataset, ingested
 
-from stages.data.deduplication import taken_rows as pairs
-from stages.data.reading.rows import RawRow
+from stages.ingest.deduplication import taken_rows as pairs
+from stages.ingest.reading.rows import RawRow
 from stages.params.data import Ingest
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 COLUMNS = {"text": "t", "label": "c"}
 

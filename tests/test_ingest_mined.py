@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from ingest_rows import SHARES, by_key, corpus, dataset, ingested, raw
 
-from stages.data.deduplication.text_keys import text_key
-from stages.data.negatives.mined import Cosines, frozen
-from stages.data.reading.rows import RawRow
+from stages.ingest.deduplication.text_keys import text_key
+from stages.ingest.negatives.mined import Cosines, frozen
+from stages.ingest.reading.rows import RawRow
 from stages.params.data import Dataset, Ingest
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 
 def vectors_of(texts):

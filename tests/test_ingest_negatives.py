@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from ingest_rows import SHARES, by_key, corpus, dataset, ingested, raw
 
-from stages.data import ingest
-from stages.data.deduplication.text_keys import jaccard, overlap_tokens, text_key
-from stages.data.splitting.by_hash import split_by_hash
-from stages.data.splitting.splits import TEST, TRAIN, VALIDATION
+from stages.ingest import ingest
+from stages.ingest.deduplication.text_keys import jaccard, overlap_tokens, text_key
+from stages.ingest.splitting.by_hash import split_by_hash
+from stages.ingest.splitting.splits import TEST, TRAIN, VALIDATION
 from stages.params.data import Ingest
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 
 def made_of(pairs, folder, seed=3, **changes):

@@ -7,9 +7,9 @@ import json
 import pytest
 from ingest_rows import SHARES, by_key, ingested
 
-from stages.data.reading.files import read_rows
+from stages.ingest.reading.files import read_rows
 from stages.params.data import Dataset, Ingest
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 TOPICS = ("river", "market", "garden", "engine", "harbour", "violin", "bakery", "library", "glacier", "museum",
           "orchard", "tunnel")

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from ingest_rows import text_file
 
-from stages.data.deduplication.text_keys import jaccard, overlap_tokens, text_key
-from stages.data.items.items import plain_items
-from stages.data.negatives import mined, word_counts
-from stages.data.negatives.bm25 import Bm25, terms
-from stages.data.negatives.mined import Cosines, Vectors
-from stages.data.negatives.outputs_of_others import from_other_items
-from stages.data.negatives.overlapping import Overlap, retrieve
-from stages.data.negatives.word_counts import in_key_order
-from stages.runtime.seeds import derived_seed, generator
+from stages.common.seeds import derived_seed, generator
+from stages.ingest.deduplication.text_keys import jaccard, overlap_tokens, text_key
+from stages.ingest.items.items import plain_items
+from stages.ingest.negatives import mined, word_counts
+from stages.ingest.negatives.bm25 import Bm25, terms
+from stages.ingest.negatives.mined import Cosines, Vectors
+from stages.ingest.negatives.outputs_of_others import from_other_items
+from stages.ingest.negatives.overlapping import Overlap, retrieve
+from stages.ingest.negatives.word_counts import in_key_order
 
 # In the order of code points, in that of UTF-16 not: a Han character above 0xffff, and a full-width form below.
 ODD = ["\U00020000", "\uff21\uff22", "\u1100", "\ud7a3", "\ufb1d", "\U0001d400\U0001d401", "e\u0301", "Z"]

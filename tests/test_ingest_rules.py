@@ -6,8 +6,8 @@ from itertools import product
 import pytest
 from ingest_rows import SHARES, by_key, corpus, dataset, ingested, raw
 
-from stages.data.deduplication.text_keys import jaccard, overlap_tokens, text_key
-from stages.data.items.partners import PAPER_TRIPLES, RULES, nearest_rule
+from stages.ingest.deduplication.text_keys import jaccard, overlap_tokens, text_key
+from stages.ingest.items.partners import PAPER_TRIPLES, RULES, nearest_rule
 from stages.params.data import Ingest
 
 

@@ -4,13 +4,21 @@ import numpy as np
 import pytest
 from ingest_rows import SHARES, by_key, corpus, dataset, ingested, raw
 
-from stages.data import ingest
-from stages.data.deduplication.text_keys import text_key
-from stages.data.items.items import Items, TextLists, no_further, plain_items
-from stages.data.splitting.leaks import leak_lines, leak_report
-from stages.data.splitting.splits import TEST, TRAIN, VALIDATION, sample_items, split_classes, split_groups, split_items
+from stages.ingest import ingest
+from stages.ingest.deduplication.text_keys import text_key
+from stages.ingest.items.items import Items, TextLists, no_further, plain_items
+from stages.ingest.splitting.leaks import leak_lines, leak_report
+from stages.ingest.splitting.splits import (
+    TEST,
+    TRAIN,
+    VALIDATION,
+    sample_items,
+    split_classes,
+    split_groups,
+    split_items,
+)
 from stages.params.data import Ingest
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 # Components
 

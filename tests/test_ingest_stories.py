@@ -10,16 +10,16 @@ import pandas as pd
 import pytest
 from ingest_rows import by_key, ingested, text_file
 
-from stages.data import ingest
-from stages.data.deduplication.text_keys import text_key
-from stages.data.layouts.registry import LAYOUTS
-from stages.data.layouts.stories import sentences
-from stages.data.negatives.bm25 import Bm25, terms
-from stages.data.reading.files import read_rows
-from stages.data.reading.rows import RawRow
+from stages.ingest import ingest
+from stages.ingest.deduplication.text_keys import text_key
+from stages.ingest.layouts.registry import LAYOUTS
+from stages.ingest.layouts.stories import sentences
+from stages.ingest.negatives.bm25 import Bm25, terms
+from stages.ingest.reading.files import read_rows
+from stages.ingest.reading.rows import RawRow
 from stages.params import parse_params
 from stages.params.data import Dataset, Ingest
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 SETTINGS = {"neg_source": "retrieved", "validation": 0.2, "test": 0.2, "max_rejected": 1}
 NAMES = ["Tom", "Ann", "Lee", "Sue", "Max", "Ida"]

@@ -26,9 +26,9 @@ from pipeline.judgement.sheets import (
 from pipeline.judgement.spreadsheet import as_csv, harmless, read_csv
 from pipeline.judgement.statistics import fleiss_kappa, paired_t, pairwise_kappas, rating_counts, summary
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import RunPaths
-from stages.artifacts.tables import Provenance, read_frame, write_table
-from stages.runtime.errors import InputError
+from stages.common.paths import RunPaths
+from stages.common.tables import Provenance, read_frame, write_table
+from stages.run.errors import InputError
 
 RUNS = ("hcl-secretname", "baseline-secretname")
 ITEMS = 12

@@ -20,7 +20,7 @@ import keycontrast
 from keycontrast import InputError, Keywords, keyword_graph
 from pipeline.keyphrases import ranked_texts
 from pipeline.phrase_choice import Choice
-from stages.data.language.pipelines import load_pipeline
+from stages.text.pipelines import load_pipeline
 
 TEXTS = ["Black money in New York helps nobody.", "The distributed system keeps a copy of each file.", "", "Why not?",
          "A dog chases a red ball in New York."]
@@ -161,7 +161,7 @@ def test_the_wheel_works_outside_the_clone(tmp_path):
     program = """
 import json, stages, keycontrast
 from keycontrast import Keywords
-from stages.data.language.pipelines import EMBEDDED_FOLDER
+from stages.text.pipelines import EMBEDDED_FOLDER
 keycontrast.load_pipeline().add_pipe("keycontrast_textrank")
 print(json.dumps([keycontrast.__file__, stages.__file__, str(EMBEDDED_FOLDER),
                   Keywords().rank("A red ball.")[0][0].text]))

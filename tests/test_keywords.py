@@ -14,16 +14,16 @@ import pyarrow as pa
 import pytest
 
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.schemas import NO_KEYWORD
-from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, write_table
-from stages.data.example_texts import marked_texts
+from stages.common.example_texts import marked_texts
+from stages.common.schemas import NO_KEYWORD
+from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.keywords import keywords
 from stages.keywords.choice import beside, choose_keywords, ranking_columns
 from stages.keywords.keywords import choose_all
 from stages.params.data import Keywords
 from stages.ranking.blocks import Spans, TokenBlock
 from stages.ranking.selection import InverseFrequency, content_words
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
 STOPS = {"the", "a", "who"}

@@ -13,7 +13,7 @@ from source_imports import ROOT
 from typer.testing import CliRunner
 
 from pipeline.cli import app
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 TEXTS = ["The distributed system keeps a copy of each file.", "Black money in New York helps nobody.", "Why not?"]
 

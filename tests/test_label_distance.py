@@ -16,7 +16,7 @@ from models.clld import (
     uniform_distance,
     update_label_distance,
 )
-from models.training import Settings
+from models.common.training import Settings
 
 # Class 0 is taken for 1 twice and for 2 once, 1 for 0 once, 2 never for another.
 CONFUSION = torch.tensor([[7, 2, 1], [1, 4, 0], [0, 0, 8]])

@@ -6,14 +6,14 @@ import pytest
 import spacy
 from spacy.tokens import Doc
 
-from stages.data.language.pipelines import (
+from stages.run.errors import InputError
+from stages.text.pipelines import (
     EMBEDDED_FOLDER,
     describe_pipeline,
     hash_folder,
     load_pipeline,
     noun_chunks,
 )
-from stages.runtime.errors import InputError
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +101,6 @@ def test_pipeline_without_lemmas_is_refused(tmp_path):
 
 
 def test_missing_embedded_pipeline_says_how_to_make_it(tmp_path, monkeypatch):
-    monkeypatch.setattr("stages.data.language.pipelines.EMBEDDED_FOLDER", tmp_path)
+    monkeypatch.setattr("stages.text.pipelines.EMBEDDED_FOLDER", tmp_path)
     with pytest.raises(InputError, match=r"python -m stages\.data\.treebank\.training --treebank"):
         load_pipeline("embedded")

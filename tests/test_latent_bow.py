@@ -6,9 +6,9 @@ import pytest
 import torch
 from recurrent_cases import VOCABULARY, batch, model, peaked
 
-from models.losses import bag_of_words
-from models.rewriters.latent_bow import Bags
-from models.rewriters.special import PAD
+from models.common.losses import bag_of_words
+from models.pgkpr.latent_bow import Bags
+from models.pgkpr.special import PAD
 
 
 def read(rewriter, content):

@@ -12,10 +12,10 @@ from tiny_classes import CLASSES
 
 from models.clld import word_tokenizer
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import as_table, read_frame
+from stages.common.paths import DatasetPaths
+from stages.common.tables import as_table, read_frame
 from stages.params.clld import LinearFloor
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 from stages.tracks.clld.evaluate import floor_systems
 from stages.tracks.clld.linear_floor import WORD, frozen_vectors, main, run
 from stages.tracks.clld.lookup import TrainedOn

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import cosine_similarity
 
-from models.losses import (
+from models.common.losses import (
     bow_loss,
     free_bits_kl,
     gaussian_kl,

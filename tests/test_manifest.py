@@ -6,8 +6,8 @@ import json
 import tiny_project
 
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.tables import Provenance, write_table
-from stages.data.manifest import MANIFESTS, main, run
+from stages.common.tables import Provenance, write_table
+from stages.ingest.manifest import MANIFESTS, main, run
 
 
 def make_artifacts(folder):

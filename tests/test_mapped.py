@@ -6,15 +6,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from stages.artifacts import mapped as module
-from stages.artifacts.mapped import MappedTexts, copied, grouped, mapped
-from stages.artifacts.parts import Layout
-from stages.artifacts.tables import Provenance
-from stages.artifacts.writing import table_writer
-from stages.data.schemas.texts import TEXTS
-from stages.data.schemas.tokens import TOKENS
-from stages.runtime.errors import InputError
-from stages.runtime.systems import hand_back
+from stages.common import mapped as module
+from stages.common.columns.texts import TEXTS
+from stages.common.columns.tokens import TOKENS
+from stages.common.mapped import MappedTexts, copied, grouped, mapped
+from stages.common.parts import Layout
+from stages.common.tables import Provenance
+from stages.common.writing import table_writer
+from stages.run.errors import InputError
+from stages.run.systems import hand_back
 
 COLUMNS = ["text_id", "text"]
 

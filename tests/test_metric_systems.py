@@ -8,7 +8,7 @@ import pytest
 from stages.metrics import bleu, derangement, embedding_similarity, keyword_retention, rouge, self_bleu, shows_keyword
 from stages.metrics.systems import WITHOUT_INTERVAL, ScoredItems, score_system
 from stages.metrics.word_tables import WordTable, vectors_from_file, vectors_from_training
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 
 def random_items(seed, items=60):

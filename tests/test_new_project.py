@@ -15,8 +15,8 @@ from pipeline.installation import renew
 from pipeline.new_project import begin, without_code
 from pipeline.running.dag import read_dag
 from stages.params import load_params
-from stages.runtime import installed
-from stages.runtime.errors import InputError
+from stages.run import installed
+from stages.run.errors import InputError
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def keycontrast(folder, *arguments):
 def test_folders_called_as_ours_do_not_stand_before_the_code_of_an_editable_installation(project):
     bare = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     said = subprocess.run([sys.executable, "-c", "from importlib.util import find_spec\n"
-                           "assert find_spec('stages.data.layouts') and find_spec('models.clld')"], cwd=project,
+                           "assert find_spec('stages.ingest.layouts') and find_spec('models.clld')"], cwd=project,
                           capture_output=True, text=True, check=False, env=bare)
     assert said.returncode == 0, said.stderr
 
@@ -74,7 +74,7 @@ def test_a_stage_runs_and_other_code_is_noticed(project):
     assert (project / "artifacts" / "sample" / "examples.parquet").exists()
     content = (project / "installed.yaml").read_text(encoding="utf-8")
     (project / "installed.yaml").write_text(content.replace("code: ", "code: 0"), encoding="utf-8")
-    done = subprocess.run([sys.executable, "-m", "stages.data.ingest", "sample"], cwd=project, capture_output=True,
+    done = subprocess.run([sys.executable, "-m", "stages.ingest.ingest", "sample"], cwd=project, capture_output=True,
                           text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert done.returncode == 1 and "another version or build of Keycontrast" in done.stderr
     assert "has changed since" in str(renew({}, project)) and renew({}, project) is None

@@ -3,8 +3,8 @@
 import pytest
 from ingest_rows import dataset, ingested
 
-from stages.data.layouts.newsgroups import strip_post
-from stages.data.reading.rows import RawRow
+from stages.ingest.layouts.newsgroups import strip_post
+from stages.ingest.reading.rows import RawRow
 from stages.params.data import Ingest
 
 HEAD = "From: ann@example.org (Ann)\nSubject: Re: brakes\nLines: 9\n"

@@ -28,17 +28,17 @@ from pipeline.pack import FOLDER, pack, show_pack
 from pipeline.packed.run import Job, Refused, Runner, differences, jobs_of, rows_digest, settle_overrides
 from pipeline.schemas import SCHEMAS
 from pipeline.unpack import show_unpacked, unpack
-from stages.artifacts.parts import Layout
-from stages.artifacts.paths import DatasetPaths, ModelPaths, RunPaths
-from stages.artifacts.tables import Provenance, read_frame, read_metadata, read_table, write_table
-from stages.artifacts.writing import table_writer
+from stages.common import settings
+from stages.common.fingerprint import sha256_of
+from stages.common.parts import Layout
+from stages.common.paths import DatasetPaths, ModelPaths, RunPaths
+from stages.common.settings import Params, on_this_machine, read_params, stage_params
+from stages.common.tables import Provenance, read_frame, read_metadata, read_table, write_table
+from stages.common.writing import table_writer
 from stages.graph import node_vectors
 from stages.params import load_params, parse_params, stage_hash
-from stages.runtime import settings
-from stages.runtime.errors import InputError
-from stages.runtime.fingerprint import sha256_of
-from stages.runtime.settings import Params, on_this_machine, read_params, stage_params
-from stages.runtime.versions import FLOORS, wanting
+from stages.run.errors import InputError
+from stages.run.versions import FLOORS, wanting
 from stages.tracks.hcl import generate as generate_hcl
 from stages.tracks.hcl import train as train_hcl
 from stages.tracks.pgkpr import evaluate as evaluate_pgkpr
@@ -197,7 +197,7 @@ def test_nothing_but_what_a_pack_needs_can_be_imported(done):
 @pytest.mark.whole
 def test_a_pack_says_at_once_what_is_missing_or_too_old(done, tmp_path):
     shutil.copytree(done["folder"], tmp_path / "pack")
-    floors = tmp_path / "pack/stages/runtime/versions.py"
+    floors = tmp_path / "pack/stages/run/versions.py"
     floors.write_text(floors.read_text().replace('"numpy": "2.0"', '"numpy": "99.0", "zyzzyva": "1"'))
     for options in ((), ("--old-versions",), ("--check",)):
         ran = alone(tmp_path / "pack", "run_packed.py", "--out", "out", *options)
@@ -220,7 +220,7 @@ def test_floors_are_those_of_the_project():
 @pytest.mark.parametrize(("there", "floor", "enough"), [
     ("2.13.0+cpu", "2.11", True), ("2.9.1", "2.11", False), ("2.11.0rc1", "2.11", True), ("5.17", "5.17.0", False)])
 def test_versions_are_compared_number_by_number(monkeypatch, there, floor, enough):
-    monkeypatch.setattr("stages.runtime.versions.version", lambda name: there)
+    monkeypatch.setattr("stages.run.versions.version", lambda name: there)
     assert wanting({"x": floor}) == ([] if enough else [f"x {there} is older than {floor}"])
 
 
@@ -339,7 +339,7 @@ def test_a_pack_is_the_same_each_time_and_brings_what_models_start_from(project,
     with tarfile.open(tmp_path / "one.tar.gz") as archive:
         names = {name.removeprefix(f"{FOLDER}/") for name in archive.getnames()}
     assert names >= {"run_packed.py", "params.yaml", "dvc.yaml", "pack.json", "encoder/half.safetensors",
-                     "encoder/tokenizer.json", "artifacts/tiny/edges.parquet", "models/training/loop.py"}
+                     "encoder/tokenizer.json", "artifacts/tiny/edges.parquet", "models/common/training/loop.py"}
     assert not {name for name in names if name.startswith(("pipeline", "stages/params")) or "node_vectors.p" in name
                 and name.endswith("parquet")}
 

@@ -15,11 +15,11 @@ from test_pack import run_packed
 from pipeline.pack import FOLDER, pack
 from pipeline.packed.run import Refused, jobs_of
 from pipeline.unpack import show_unpacked, unpack
-from stages.artifacts.paths import DatasetPaths, ModelPaths, RunPaths
-from stages.artifacts.tables import read_frame, read_metadata
-from stages.encoders import resolve_encoder
+from stages.common.encoders import resolve_encoder
+from stages.common.paths import DatasetPaths, ModelPaths, RunPaths
+from stages.common.tables import read_frame, read_metadata
 from stages.params import load_params, stage_hash
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 MODELS = {**classified_project.MODELS, "other": {"encoder": "path:second", "overrides": {"pool": "pooler"}}}
 

@@ -14,17 +14,17 @@ import yaml
 from memory_store import Memory
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from models.pair_classifier import PairPoint, PairTask, build_pair_classifier, encode_pairs, pair_points
-from models.training import Settings, Step, fit
+from models.common.training import Settings, Step, fit
+from models.keywords.pair_classifier import PairPoint, PairTask, build_pair_classifier, encode_pairs, pair_points
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import Provenance, write_table
-from stages.encoders import resolve_encoder
-from stages.keywords import pair_classifier
-from stages.keywords.pair_points import split_points
-from stages.runtime.errors import InputError
-from stages.runtime.precision import computed_in
-from stages.runtime.seeds import derived_seed
+from stages.attribution import pair_classifier
+from stages.attribution.pair_points import split_points
+from stages.common.encoders import resolve_encoder
+from stages.common.paths import DatasetPaths
+from stages.common.precision import computed_in
+from stages.common.seeds import derived_seed
+from stages.common.tables import Provenance, write_table
+from stages.run.errors import InputError
 
 TEXTS = ["how do i learn a new language ?", "what is the best way to learn a language ?", "how do i lose weight fast",
          "what is a good way to lose weight ?", "where can i find a good school", "find a good school for me",

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from models.losses import pair_contrast
+from models.common.losses import pair_contrast
 
 SIMILARITIES = ("cosine", "dot")
 

@@ -23,17 +23,18 @@ from test_training_loop import ACCUMULATING, SEED, Regression, assert_same, weig
 from torch import distributed as group
 from torch import nn
 
-from models.training import fit, parallel
+from models.common.training import fit, parallel
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import DatasetPaths, ModelPaths
-from stages.artifacts.tables import Provenance, write_table
-from stages.runtime import distributed, process, training
-from stages.runtime.checkpoints import FolderCheckpoints
-from stages.runtime.distributed import Processes
-from stages.runtime.entries import module_of
-from stages.runtime.errors import InputError
-from stages.runtime.guard import alive
-from stages.runtime.process import RECORDS, SCRATCH, run_stage
+from stages.common import distributed, training
+from stages.common.distributed import Processes
+from stages.common.entries import module_of
+from stages.common.paths import DatasetPaths, ModelPaths
+from stages.common.tables import Provenance, write_table
+from stages.run import process
+from stages.run.checkpoints import FolderCheckpoints
+from stages.run.errors import InputError
+from stages.run.guard import alive
+from stages.run.process import RECORDS, SCRATCH, run_stage
 from stages.tracks.hcl import train as train_hcl
 
 ROOT = Path(__file__).parents[1]
@@ -182,8 +183,8 @@ def test_the_first_of_two_processes_alone_leaves_a_record_and_artifacts(killed_a
 SCRIPT = """
 import os, sys, time
 from pathlib import Path
-from stages.runtime.distributed import is_first, launcher
-from stages.runtime.guard import die_with, watched_ancestors
+from stages.common.distributed import is_first, launcher
+from stages.run.guard import die_with, watched_ancestors
 
 die_with([*watched_ancestors(), *launcher()])
 folder = Path(sys.argv[1])
@@ -211,7 +212,7 @@ def test_processes_are_started_and_their_failure_is_the_exit_status(script, tmp_
 
 
 def test_processes_end_with_the_one_that_started_them(script, tmp_path):
-    launch = f"from stages.runtime.distributed import *; start_processes({[*script, 'wait']!r}, Processes(2))"
+    launch = f"from stages.common.distributed import *; start_processes({[*script, 'wait']!r}, Processes(2))"
     launching = subprocess.Popen([sys.executable, "-c", launch])
     notes = [tmp_path / f"started-{rank}" for rank in range(2)]
     until(lambda: all(note.exists() and note.read_text() for note in notes))
@@ -246,7 +247,7 @@ def test_a_stage_starts_its_processes_unless_torchrun_has(tmp_path, monkeypatch,
 
 NODE = """
 import os, sys
-from stages.runtime.distributed import process_group
+from stages.common.distributed import process_group
 import torch
 from torch import distributed
 
@@ -270,7 +271,7 @@ def test_processes_of_several_machines_meet(tmp_path, monkeypatch):
     monkeypatch.setenv(distributed.ORCHESTRATOR, "")
     (tmp_path / "node.py").write_text(NODE)
     arguments, meeting = [str(tmp_path / "node.py"), str(tmp_path)], f"127.0.0.1:{free_port()}"
-    launch = (f"import sys\nfrom stages.runtime.distributed import *\n"
+    launch = (f"import sys\nfrom stages.common.distributed import *\n"
               f"sys.exit(start_processes({arguments!r}, Processes(1, 2, 1, {meeting!r})))")
     other = subprocess.Popen([sys.executable, "-c", launch])
     assert distributed.start_processes(arguments, Processes(1, 2, 0, meeting)) == 0

@@ -8,12 +8,12 @@ from typing import get_args
 import pytest
 import yaml
 
+from stages.common.entries import module_of
+from stages.common.settings import declared, laid_over, read_params, stage_params
 from stages.params import Params, load_params, parse_params, stage_hash, stage_values
 from stages.params.block import Block
 from stages.params.for_dvc import UNREAD
-from stages.runtime.entries import module_of
-from stages.runtime.errors import InputError
-from stages.runtime.settings import declared, laid_over, read_params, stage_params
+from stages.run.errors import InputError
 
 ROOT = Path(__file__).resolve().parent.parent
 RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
@@ -176,8 +176,8 @@ def test_rows_of_the_pgkpr_track_have_made_what_they_read(sample, overrides, dec
                "runs": {"pgkpr": {"row": {"model": "row", "decode": decode}}}}
     assert branches(content) == [[], *expected, []]
     joined = parse_params(content, "recipe").paraphrase_datasets["mine"]
-    assert joined.psi == ("artifacts/mine/psi.parquet" if expected[1] else "models/rewriters/ianet.py")
-    assert joined.s_tags == ("artifacts/mine/s_tags.parquet" if expected[2] else "models/s_tagger.py")
+    assert joined.psi == ("artifacts/mine/psi.parquet" if expected[1] else "models/pgkpr/ianet.py")
+    assert joined.s_tags == ("artifacts/mine/s_tags.parquet" if expected[2] else "models/keywords/s_tagger.py")
     phrases = "textrank" in (overrides.get("keywords", {}).get("by"), decode.get("keywords"))
     assert joined.textrank == ("artifacts/mine/textrank.parquet" if phrases else "stages/keywords/textrank.py")
     assert all((ROOT / path).is_file() for path in UNREAD.values()) and len(set(UNREAD.values())) == len(UNREAD)
@@ -190,7 +190,7 @@ def test_maps_for_dvc_that_say_something_else_are_refused(sample):
     for given in ({"large": {}}, {}):
         with pytest.raises(InputError, match="compared_datasets: must name the data sets of pairs .*sample"):
             parse_params({**sample, "compared_datasets": given}, "params.yaml")
-    other = {"sample": {"psi": "models/rewriters/ianet.py", "s_tags": "models/s_tagger.py",
+    other = {"sample": {"psi": "models/pgkpr/ianet.py", "s_tags": "models/keywords/s_tagger.py",
                         "textrank": "stages/keywords/textrank.py"}}
     with pytest.raises(InputError, match="paraphrase_datasets: must be "):
         parse_params({**sample, "paraphrase_datasets": other}, "params.yaml")

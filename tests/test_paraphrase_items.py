@@ -10,17 +10,17 @@ import pytest
 import tiny_rewriters
 import yaml
 
-from models.rewriters import special
+from models.pgkpr import special
 from pipeline.schemas import SCHEMAS
-from stages.artifacts import mapped
-from stages.artifacts.parts import is_folder_of_parts
-from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata, read_table, write_table
-from stages.data import annotate
+from stages.annotate import annotate
+from stages.common import mapped
+from stages.common.parts import is_folder_of_parts
+from stages.common.paths import DatasetPaths
+from stages.common.tables import Provenance, as_table, read_frame, read_metadata, read_table, write_table
 from stages.params.data import Annotate
 from stages.params.pgkpr import ParaphraseItems
 from stages.ranking import blocks
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 from stages.tracks.pgkpr import inputs, pairs, paraphrase_items
 from stages.tracks.pgkpr.batches import PairBatches
 from stages.tracks.pgkpr.vocabulary import PENN_WORD_TAGS, SPECIALS, Vocabulary

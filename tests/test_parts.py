@@ -12,7 +12,7 @@ from small_project import environment, lock, make_project
 from pipeline.running import parts
 from pipeline.running.dag import Dag, StageNode, open_repo, read_dag
 from pipeline.running.parts import GPU, PROCESSOR, Part, parts_of
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 AUTHOR = {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER")
           for what, value in (("NAME", "a person"), ("EMAIL", "a@b.c"))}

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from models.training import History, loop, measured_peak, throughput
-from models.training.throughput import Speed
-from stages.runtime import device, training
-from stages.runtime.device import choose_device
-from stages.runtime.errors import InputError
+from models.common.training import History, loop, measured_peak, throughput
+from models.common.training.throughput import Speed
+from stages.common import device, training
+from stages.common.device import choose_device
+from stages.run.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
 # Imports the stages, then every module of models/ and stages/, in a process where a question to CUDA's driver, which a
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 IMPORTS = """
 import importlib, pkgutil, sys, threading, traceback
 import torch, yaml
-from stages.runtime.entries import module_of
+from stages.common.entries import module_of
 
 asked_by_spacy = []
 

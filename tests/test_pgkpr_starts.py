@@ -13,15 +13,15 @@ import yaml
 from rich.console import Console
 from safetensors.torch import load_file
 
-from models.rewriters.auto import rewriter_of
-from models.rewriters.config import RewriterConfig
-from models.rewriters.warm_start import init_from
+from models.pgkpr.auto import rewriter_of
+from models.pgkpr.config import RewriterConfig
+from models.pgkpr.warm_start import init_from
 from pipeline.export import export_model
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import DatasetPaths, ModelPaths
-from stages.artifacts.tables import Provenance, write_table
+from stages.common.paths import DatasetPaths, ModelPaths
+from stages.common.tables import Provenance, write_table
 from stages.params import load_params, parse_params
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 from stages.tracks.pgkpr import generate, train
 
 FIRST = {"first": {"dataset": "tiny"}, "lstm": {"dataset": "tiny", "overrides": {"architecture": "residual_lstm"}}}
@@ -162,5 +162,5 @@ def test_dvc_watches_what_a_model_starts_from(project):
                                   "b": {"dataset": "tiny", "init_from": "first", "seeds": [13, 14]}}
     found = parse_params(params, "params").models.pgkpr
     assert [found[name].starts_from for name in ("first", "a", "b")] == [
-        "models/rewriters/base.py", "given", "artifacts/models/first"]
+        "models/pgkpr/base.py", "given", "artifacts/models/first"]
     assert found["b"].earlier_seeds == [13, 13]

@@ -9,9 +9,9 @@ from piece_cases import SIZES, TARGETS, Case
 from selection import mostly_whole
 from tiny_training import Killed
 
-from models.baselines.auto import load_pieces, model_class
-from models.training import Settings, Step, fit
-from stages.runtime.seeds import derived_seed
+from models.common.training import Settings, Step, fit
+from models.hcl.baselines.auto import load_pieces, model_class
+from stages.common.seeds import derived_seed
 from stages.tracks.hcl.piece_baselines import PieceTask
 
 STEP = Step(0, 100, 0, range(8))

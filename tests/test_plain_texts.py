@@ -13,21 +13,21 @@ from report_outline import assert_sound, part
 
 from pipeline.neighbourhood import example_texts
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import REPORT_PAGE, DatasetPaths
-from stages.artifacts.tables import Provenance, as_table, read_frame, write_table
-from stages.data.example_texts import all_text_ids, is_single, read_examples, training_text_ids
-from stages.data.items.counts import summary
-from stages.data.language.annotators import load_annotator
-from stages.data.language.tokens import token_table
-from stages.data.reading.files import read_rows
-from stages.data.reading.rows import RawRow
+from stages.common.example_texts import all_text_ids, is_single, read_examples, training_text_ids
+from stages.common.paths import REPORT_PAGE, DatasetPaths
+from stages.common.tables import Provenance, as_table, read_frame, write_table
 from stages.graph import text_graph
+from stages.ingest.items.counts import summary
+from stages.ingest.reading.files import read_rows
+from stages.ingest.reading.rows import RawRow
 from stages.params import parse_params
 from stages.params.data import Dataset, Graph, Ingest
 from stages.ranking import rank
 from stages.results.page.explorer import explorer_data, read_graph
 from stages.results.report import main
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
+from stages.text.annotators import load_annotator
+from stages.text.tokens import token_table
 
 TEXTS = ["Sourdough bread needs a warm oven.", "The warm oven burns fresh bread.", "Fresh bread and old graphs.",
          "Old graphs are drawn on paper.", "Why not?"]

@@ -10,18 +10,18 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from stages.runtime import pool
-from stages.runtime.chunk_store import ChunkStore
-from stages.runtime.errors import InputError
-from stages.runtime.guard import alive
-from stages.runtime.pool import map_chunks
-from stages.runtime.progress import advance, progress_bar
+from stages.common.chunk_store import ChunkStore
+from stages.run import pool
+from stages.run.errors import InputError
+from stages.run.guard import alive
+from stages.run.pool import map_chunks
+from stages.run.progress import advance, progress_bar
 
 ROOT = Path(__file__).resolve().parents[1]
 PARENT = """
 import os, sys, time
 from pathlib import Path
-from stages.runtime.pool import map_chunks
+from stages.run.pool import map_chunks
 
 def sleeper():
     def work(chunk):

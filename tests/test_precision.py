@@ -12,16 +12,16 @@ import torch
 from torch import nn
 from transformers import BertModel
 
-from models.attribution import from_encoding, siamese_saliency, word_saliency
-from models.precision import products
-from models.s_tagger import STagger, STaggerConfig
-from stages.artifacts.tables import Provenance
-from stages.encoders import embed_texts
+from models.common.precision import products
+from models.keywords.attribution import from_encoding, siamese_saliency, word_saliency
+from models.keywords.s_tagger import STagger, STaggerConfig
+from stages.common import precision
+from stages.common.encoders import embed_texts
+from stages.common.precision import check_precision, computed_in, computing, settled_precision
+from stages.common.seeds import seed_everything
+from stages.common.tables import Provenance
 from stages.metrics.bertscore import bert_score
-from stages.runtime import precision
-from stages.runtime.errors import InputError
-from stages.runtime.precision import check_precision, computed_in, computing, settled_precision
-from stages.runtime.seeds import seed_everything
+from stages.run.errors import InputError
 from stages.tracks.clld.inference import class_probabilities
 
 

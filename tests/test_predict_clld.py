@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 from pipeline.cli import app
 from pipeline.predict import predict
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import RunPaths
-from stages.artifacts.tables import read_frame
+from stages.common.paths import RunPaths
+from stages.common.tables import read_frame
 from stages.params import load_params
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 TEXTS = ["where can you find the school ?", "the dog can eat", "who is the cat ?", "zebra"]
 

@@ -11,20 +11,20 @@ import tiny_rewriters
 import torch
 from typer.testing import CliRunner
 
-from models.rewriters.auto import load_rewriter
-from models.rewriters.special import UNK
-from models.s_tagger import STagger, STaggerConfig
+from models.keywords.s_tagger import STagger, STaggerConfig
+from models.pgkpr.auto import load_rewriter
+from models.pgkpr.special import UNK
 from pipeline import finding
 from pipeline.cli import app
 from pipeline.predict import predict
 from pipeline.remarks import standing
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import DatasetPaths, ModelPaths, RunPaths
-from stages.artifacts.tables import Provenance, write_json, write_table
-from stages.data.language.annotation import annotator
-from stages.keywords.tagging.tagger import word_tokenizer
+from stages.common.paths import DatasetPaths, ModelPaths, RunPaths
+from stages.common.tables import Provenance, write_json, write_table
 from stages.params import load_params
-from stages.runtime.errors import InputError
+from stages.psi.tagging.tagger import word_tokenizer
+from stages.run.errors import InputError
+from stages.text.annotation import annotator
 from stages.tracks.pgkpr import new_texts
 from stages.tracks.pgkpr.keywords import fixed_mask
 from stages.tracks.pgkpr.lookup import load_lookup
@@ -129,9 +129,9 @@ def test_a_text_has_the_same_keywords_alone_and_among_others(run):
 
 
 def test_attribution_is_that_of_the_stage(monkeypatch):
-    from stages.artifacts.mapped import MappedTable
-    from stages.keywords.attribution import run
-    from stages.keywords.saliency.scorers import ClassifierScorer
+    from stages.attribution.attribution import run
+    from stages.attribution.saliency.scorers import ClassifierScorer
+    from stages.common.mapped import MappedTable
 
     texts = pa.table({"text_id": [0, 1, 2], "text": TEXTS})
     tokens = annotator("embedded")(texts)

@@ -14,8 +14,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from models.clld import ClldModel, ClldTask
-from models.training import loop
-from stages.runtime.checkpoints import FolderCheckpoints
+from models.common.training import loop
+from stages.run.checkpoints import FolderCheckpoints
 
 ROOT = Path(__file__).resolve().parents[1]
 

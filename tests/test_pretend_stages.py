@@ -31,12 +31,13 @@ from transformers import AlbertConfig, AlbertModel
 
 from pipeline.predict import predict
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import DatasetPaths, ModelPaths, RunPaths
-from stages.artifacts.tables import Provenance, read_frame, write_table
+from stages.attribution import attribution, pair_classifier
+from stages.common.paths import DatasetPaths, ModelPaths, RunPaths
+from stages.common.tables import Provenance, read_frame, write_table
 from stages.graph import node_vectors
-from stages.keywords import attribution, pair_classifier, s_tagger
 from stages.params import load_params
-from stages.runtime.checkpoints import FolderCheckpoints
+from stages.psi import s_tagger
+from stages.run.checkpoints import FolderCheckpoints
 from stages.tracks.clld import confusing_pairs, linear_floor
 from stages.tracks.clld import evaluate as evaluate_clld
 from stages.tracks.clld import train as train_clld

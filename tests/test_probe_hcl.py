@@ -10,16 +10,16 @@ import tiny_items
 import torch
 from transformers import AutoTokenizer
 
-from models.encoders import load_encoder, special_ids
+from models.common.encoders import load_encoder, special_ids
 from models.hcl import HclConfig, HclModel, KeywordGraph
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.model_folder import save_notes
-from stages.artifacts.tables import Provenance, as_table, read_frame, read_metadata
-from stages.encoders import resolve_encoder
+from stages.common.encoders import resolve_encoder
+from stages.common.model_folder import save_notes
+from stages.common.precision import computed_in
+from stages.common.tables import Provenance, as_table, read_frame, read_metadata
 from stages.metrics.retention import shows_keyword
 from stages.params.hcl import GenerateHcl, ProbeHcl, TrainHcl
-from stages.runtime.errors import InputError
-from stages.runtime.precision import computed_in
+from stages.run.errors import InputError
 from stages.tracks.hcl.decoding import Paraphraser
 from stages.tracks.hcl.items import joined_items
 from stages.tracks.hcl.lookup import TrainedOn, notes_of

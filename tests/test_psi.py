@@ -10,15 +10,15 @@ import yaml
 from scipy.stats import spearmanr
 
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
-from stages.keywords import psi
-from stages.keywords.importance.psi import centred_ranks, importance
-from stages.keywords.importance.texts import Texts, read_texts, split_texts
-from stages.keywords.importance.vectors import VectorTable
-from stages.keywords.source_pairs import source_pairs
+from stages.common.paths import DatasetPaths
+from stages.common.source_pairs import source_pairs
+from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.params.data import Psi
-from stages.runtime.errors import InputError
+from stages.psi import psi
+from stages.psi.importance.psi import centred_ranks, importance
+from stages.psi.importance.texts import Texts, read_texts, split_texts
+from stages.psi.importance.vectors import VectorTable
+from stages.run.errors import InputError
 
 # The equations, one number at a time; a text is a list of vectors.
 
@@ -86,8 +86,8 @@ def test_scores_are_those_of_the_equations(ties, levels):
 
 
 def test_wide_vectors_and_many_requests_cross_every_block(monkeypatch):
-    monkeypatch.setattr("stages.keywords.importance.psi._BLOCK", 700)
-    monkeypatch.setattr("stages.keywords.importance.psi._REQUESTS", 7)
+    monkeypatch.setattr("stages.psi.importance.psi._BLOCK", 700)
+    monkeypatch.setattr("stages.psi.importance.psi._REQUESTS", 7)
     vectors, rows, firsts, seconds = random_case(9, width=300)
     small = importance(vectors, as_texts(rows), firsts, seconds)
     monkeypatch.undo()

@@ -3,10 +3,10 @@
 import pytest
 from ingest_rows import ingested
 
-from stages.data.layouts.registry import structure_of
-from stages.data.reading.files import read_rows
+from stages.ingest.layouts.registry import structure_of
+from stages.ingest.reading.files import read_rows
 from stages.params.data import Dataset, Ingest
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 
 def rows_of(folder, layout, **more):

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 from ranking_tables import by_chance, row, table, tagged
 
-from stages.data.language.pipelines import load_pipeline
-from stages.data.language.tokens import annotate_texts, token_table
 from stages.keywords.explanation import explain
 from stages.ranking import Settings, rank
 from stages.ranking.package import docs, package_component, rank_with_package
+from stages.text.pipelines import load_pipeline
+from stages.text.tokens import annotate_texts, token_table
 
 ROOT = Path(__file__).resolve().parents[1]
 METHODS = ["pytextrank", "positionrank", "biasedtextrank", "topicrank"]

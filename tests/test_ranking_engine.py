@@ -11,12 +11,12 @@ import pytest
 from ranking_tables import by_chance, row, table, tagged
 
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.tables import as_table
+from stages.common.tables import as_table
 from stages.keywords.explanation import explain
 from stages.ranking import Settings, rank, ranker
 from stages.ranking.blocks import blocks, pieces
 from stages.ranking.selection import InverseFrequency
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 IDF = InverseFrequency(9, Counter({"graph": 7, "word": 2, "fast": 3, "text": 2, "ada": 1, "rank": 2}))
 PRINTED = Settings("mihalcea")

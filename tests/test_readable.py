@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from stages.tracks.readable import forms_of, readable, readable_text, written_forms
+from stages.tracks.common.readable import forms_of, readable, readable_text, written_forms
 
 
 @pytest.mark.parametrize(("words", "expected"), [

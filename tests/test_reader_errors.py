@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from stages.data.reading.files import read_rows
-from stages.data.reading.rows import RawRow, is_unicode
+from stages.ingest.reading.files import read_rows
+from stages.ingest.reading.rows import RawRow, is_unicode
 from stages.params.data import Dataset
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 PAIRS = {"source": "q1", "target": "q2", "label": "dup"}
 LABELLED = {"text": "sentence", "label": "class"}

@@ -13,15 +13,15 @@ import pyarrow as pa
 import pytest
 
 from pipeline.running.reproduction import check_sources
-from stages.data.deduplication.checks import RowCheck
-from stages.data.layouts.registry import layout_of
-from stages.data.reading import json_document as readers_document
-from stages.data.reading.files import data_files, read_rows
-from stages.data.reading.json_document import BrokenDocument, Document
+from stages.common.settings import read_params, stage_params
+from stages.ingest.deduplication.checks import RowCheck
+from stages.ingest.layouts.registry import layout_of
+from stages.ingest.reading import json_document as readers_document
+from stages.ingest.reading.files import data_files, read_rows
+from stages.ingest.reading.json_document import BrokenDocument, Document
 from stages.params import parse_params
 from stages.params.data import Dataset
-from stages.runtime.errors import InputError
-from stages.runtime.settings import read_params, stage_params
+from stages.run.errors import InputError
 
 STANDARD = {".gz": gzip, ".bz2": bz2, ".xz": lzma}
 PACKED = (*STANDARD, ".zst")

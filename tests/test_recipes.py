@@ -6,13 +6,13 @@ from small_project import RECIPES, dvc, lock, make_project, order
 from source_imports import ROOT
 
 from pipeline.recipes import Change, apply, params_text, plan, read_recipe, recipe_names
+from stages.common.settings import laid_over
 from stages.params import load_params, parse_params
 from stages.params.data import Graph
 from stages.params.hcl import TrainHcl
 from stages.results.published import paper
 from stages.results.tracks.hcl import HCL
-from stages.runtime.errors import InputError
-from stages.runtime.settings import laid_over
+from stages.run.errors import InputError
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ import torch
 from recurrent_cases import ARCHITECTURES, RULES, batch, item, model, peaked
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from models.decoding import beam_search, contrastive_search
-from models.rewriters.auto import load_rewriter
-from models.rewriters.recurrent import PackedTexts, RecurrentSteps
-from models.rewriters.special import BOS, EOS, PAD
+from models.common.decoding import beam_search, contrastive_search
+from models.pgkpr.auto import load_rewriter
+from models.pgkpr.recurrent import PackedTexts, RecurrentSteps
+from models.pgkpr.special import BOS, EOS, PAD
 
 # settings that change how a model decodes, laid over those of the architecture
 CASES = [("residual_lstm", {}), ("residual_lstm", {"attention": False}), ("residual_lstm", {"layers": 3}),

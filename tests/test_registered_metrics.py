@@ -13,8 +13,8 @@ from test_metric_systems import table_of
 
 from pipeline.results import results_tables
 from pipeline.results_tables import ordinary_table, worth
-from stages.artifacts.paths import REPORT_PAGE, RunPaths
-from stages.artifacts.tables import write_json
+from stages.common.paths import REPORT_PAGE, RunPaths
+from stages.common.tables import write_json
 from stages.metrics import registered
 from stages.metrics.chrf import chrf_statistic
 from stages.metrics.registered import FAMILIES, METRICS, Metric, metric
@@ -26,7 +26,7 @@ from stages.results.compare import run
 from stages.results.gather import read_results
 from stages.results.report import main
 from stages.results.tracks import TRACKS
-from stages.tracks.evaluation.floors import FLOORS
+from stages.tracks.common.evaluation.floors import FLOORS
 
 WORDS = ["café", "Bar", "foo", "你好", "a", "?"]
 

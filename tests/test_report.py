@@ -36,9 +36,9 @@ from report_outline import Outline, assert_sound, row_of, rows
 
 import stages.results.page.rendering
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import COMPARISON, REPORT_PAGE, DatasetPaths, ModelPaths, ProbePaths, RunPaths
-from stages.artifacts.tables import read_frame, write_table
-from stages.figures import PALETTE, SERIES, inline_svg
+from stages.common.figures import PALETTE, SERIES, inline_svg
+from stages.common.paths import COMPARISON, REPORT_PAGE, DatasetPaths, ModelPaths, ProbePaths, RunPaths
+from stages.common.tables import read_frame, write_table
 from stages.metrics.registered import metric
 from stages.results.gather import blocks_of
 from stages.results.model import Difference, Model, Run

@@ -38,9 +38,9 @@ from report_outline import assert_sound, part, rows, track
 import stages.results.page.classifiers
 import stages.results.page.context
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import COMPARISON, REPORT, REPORT_PAGE, ModelPaths, RunPaths, row_name
-from stages.artifacts.tables import write_json, write_table
-from stages.figures import Plot, file_name
+from stages.common.figures import Plot, file_name
+from stages.common.paths import COMPARISON, REPORT, REPORT_PAGE, ModelPaths, RunPaths, row_name
+from stages.common.tables import write_json, write_table
 from stages.params import load_params
 from stages.results.classifiers import LETTERS, Classifier, steps
 from stages.results.model import Block, Run, System
@@ -131,7 +131,7 @@ def test_a_recipe_of_clld_alone_has_nothing_of_keywords(page):
 
 
 def test_labelled_texts_with_keywords_show_them_but_no_graph(project):
-    from stages.artifacts.paths import DatasetPaths
+    from stages.common.paths import DatasetPaths
 
     write_table(DatasetPaths("20ng").table("keywords"), SCHEMAS["keywords"], pd.DataFrame({
         "text_id": [0, 1], "keyword": ["god", "text"], "method": "textrank", "score": 0.5}), provenance("keywords@x"))

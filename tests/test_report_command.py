@@ -6,8 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from pipeline.cli import app
-from stages.artifacts.paths import REPORT_PAGE
-from stages.runtime.errors import InputError
+from stages.common.paths import REPORT_PAGE
+from stages.run.errors import InputError
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from browser import Browser
 from report_artifacts import ATTACK, CLOSING, IMAGE, ITEMS, SCRIPTS, TEXTS
 
-from stages.artifacts.paths import REPORT_PAGE
+from stages.common.paths import REPORT_PAGE
 from stages.results.page.examples import segments
 
 WIDE, PHONE = 1200, 360

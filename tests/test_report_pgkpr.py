@@ -30,8 +30,8 @@ from report_outline import Outline, assert_sound, part, row_of, rows, track
 
 import stages.results.page.context
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import MODELS, REPORT_PAGE, ModelPaths, RunPaths, row_name
-from stages.artifacts.tables import read_frame, write_table
+from stages.common.paths import MODELS, REPORT_PAGE, ModelPaths, RunPaths, row_name
+from stages.common.tables import read_frame, write_table
 from stages.params import load_params
 from stages.results.gather import blocks_of
 from stages.results.model import Run

@@ -19,8 +19,8 @@ from report_outline import assert_sound, part, rows
 
 import stages.results.page.context
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import REPORT_PAGE, DatasetPaths
-from stages.artifacts.tables import write_table
+from stages.common.paths import REPORT_PAGE, DatasetPaths
+from stages.common.tables import write_table
 from stages.results.gather import blocks_of
 from stages.results.model import Model, Run
 from stages.results.page.alarms import alarms_of

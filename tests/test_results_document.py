@@ -14,11 +14,11 @@ from pipeline.markdown import escaped, table
 from pipeline.results_document import begin, end, with_block
 from pipeline.results_run import duration, read_material
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import COMPARISON, DatasetPaths, ModelPaths, ProbePaths, RunPaths, row_name
-from stages.artifacts.tables import Provenance, write_json, write_table
+from stages.common.paths import COMPARISON, DatasetPaths, ModelPaths, ProbePaths, RunPaths, row_name
+from stages.common.tables import Provenance, write_json, write_table
 from stages.params import load_params
-from stages.runtime.errors import InputError
-from stages.runtime.process import RECORDS
+from stages.run.errors import InputError
+from stages.run.process import RECORDS
 
 MODELS = {"hcl": {"seeds": [1, 2]}, "flat": {"overrides": {"graph": {"iterations": 0}}},
           "plain": {"overrides": {"latent": {"enabled": False}}, "init_from": "hcl"},

@@ -18,14 +18,14 @@ from transformer_cases import (
 )
 from whole_steps import WholeSteps
 
-from models.decoding import beam_search
-from models.rewriters.auto import load_rewriter, rewriter_of
-from models.rewriters.base import Rewriter
-from models.rewriters.config import RewriterConfig
-from models.rewriters.layers import Embedder, sinusoids
-from models.rewriters.sequences import counterpart, perturbed
-from models.rewriters.special import BOS, EOS, PAD
-from models.rows import RealTokens
+from models.common.decoding import beam_search
+from models.common.layers import Embedder, sinusoids
+from models.common.rows import RealTokens
+from models.pgkpr.auto import load_rewriter, rewriter_of
+from models.pgkpr.base import Rewriter
+from models.pgkpr.config import RewriterConfig
+from models.pgkpr.sequences import counterpart, perturbed
+from models.pgkpr.special import BOS, EOS, PAD
 
 BOTH = ("pgkpr", "transformer")
 ATTENTIVE = (*BOTH, "ianet")  # whose own facts are in test_ianet.py

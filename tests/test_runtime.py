@@ -14,12 +14,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from stages.runtime import guard
-from stages.runtime.checkpoints import FolderCheckpoints, write_tensors
-from stages.runtime.errors import InputError, nearest
-from stages.runtime.fingerprint import hash_files, hash_values
-from stages.runtime.process import run_stage
-from stages.runtime.seeds import derived_seed, generator
+from stages.common.fingerprint import hash_files, hash_values
+from stages.common.seeds import derived_seed, generator
+from stages.run import guard
+from stages.run.checkpoints import FolderCheckpoints, write_tensors
+from stages.run.errors import InputError, nearest
+from stages.run.process import run_stage
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -66,7 +66,7 @@ def test_a_stage_dies_with_the_process_that_its_orchestrator_named(tmp_path):
     boss = start("import time; time.sleep(60)", tmp_path)
     worker = start("""
         import time
-        from stages.runtime.guard import die_with, watched_ancestors
+        from stages.run.guard import die_with, watched_ancestors
         die_with(watched_ancestors())
         print("ready", flush=True)
         time.sleep(60)
@@ -88,7 +88,7 @@ def test_a_stage_dies_with_dvc_even_behind_a_shell(tmp_path):
     stage = tmp_path / "stage.py"
     stage.write_text(textwrap.dedent("""
         import os, pathlib, time
-        from stages.runtime.guard import die_with, watched_ancestors
+        from stages.run.guard import die_with, watched_ancestors
         found = watched_ancestors()
         die_with(found)
         pathlib.Path("pid.tmp").write_text(f"{os.getpid()} {len(found)}")
@@ -115,7 +115,7 @@ def test_one_process_holds_a_scratch_folder(tmp_path, monkeypatch):
     holder = start("""
         import time
         from pathlib import Path
-        from stages.runtime.guard import exclusive
+        from stages.run.guard import exclusive
         with exclusive(Path("scratch"), "train_hcl hcl"):
             print("held", flush=True)
             time.sleep(60)
@@ -166,7 +166,7 @@ def test_checkpoints_keep_the_last_complete_state_of_their_key_and_the_best_weig
 def test_a_kill_during_saving_keeps_the_former_checkpoint(tmp_path, monkeypatch):
     store = FolderCheckpoints(tmp_path, "aaaa")
     save(store, 1, best=True)
-    monkeypatch.setattr("stages.runtime.checkpoints.json.dumps", lambda _values: 1 / 0)
+    monkeypatch.setattr("stages.run.checkpoints.json.dumps", lambda _values: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         save(store, 2, best=True)
     monkeypatch.undo()
@@ -245,7 +245,7 @@ def test_tensors_of_every_kind_come_back_from_their_file_and_are_copied_one_at_a
     shown, _ = start("""
         import tracemalloc, torch
         from pathlib import Path
-        from stages.runtime.checkpoints import write_tensors
+        from stages.run.checkpoints import write_tensors
         big = {str(number): torch.ones(2**20) for number in range(8)}
         tracemalloc.start()
         write_tensors(Path("t.safetensors"), big)

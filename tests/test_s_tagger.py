@@ -14,18 +14,18 @@ import yaml
 from memory_store import Memory
 from transformers import AutoTokenizer
 
-from models.s_tagger import STagger, STaggerConfig, TaggedText, TagTask, primary_scores
-from models.training import Settings, Step, fit
+from models.common.training import Settings, Step, fit
+from models.keywords.s_tagger import STagger, STaggerConfig, TaggedText, TagTask, primary_scores
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
-from stages.keywords import s_tagger
-from stages.keywords.importance.texts import read_words
-from stages.keywords.tagging.sources import labelled_sources, vocabulary
-from stages.keywords.tagging.tagger import load_tagger, majority, tag, word_tokenizer
-from stages.runtime.errors import InputError
-from stages.runtime.precision import computed_in
-from stages.runtime.seeds import derived_seed
+from stages.common.paths import DatasetPaths
+from stages.common.precision import computed_in
+from stages.common.seeds import derived_seed
+from stages.common.tables import Provenance, read_frame, read_metadata, write_table
+from stages.psi import s_tagger
+from stages.psi.importance.texts import read_words
+from stages.psi.tagging.sources import labelled_sources, vocabulary
+from stages.psi.tagging.tagger import load_tagger, majority, tag, word_tokenizer
+from stages.run.errors import InputError
 
 VALUES = {"min_count": 1, "embedding": 12, "hidden": 16, "layers": 2, "learning_rate": 1e-2, "batch_size": 4,
           "epochs": 2, "clip": 1.0}

@@ -22,8 +22,8 @@ from pathlib import Path
 
 import torch
 
-from stages.runtime.process import run_stage
-from stages.runtime.seeds import seed_everything
+from stages.run.process import run_stage
+from stages.common.seeds import seed_everything
 
 
 def _work(process):
@@ -45,7 +45,7 @@ if __name__ == "__main__":
     sys.exit(main())
 """
 HOOK = """import stages
-from stages.runtime import entries, settings
+from stages.common import entries, settings
 stages.__path__.append({folder!r})
 entries.module_of = "stages.{{}}".format
 settings.declared = lambda stage: ()

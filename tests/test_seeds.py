@@ -17,13 +17,13 @@ import yaml
 from pipeline.running.reproduction import forget_seeds
 from pipeline.sizing.estimates import costs, measured_rates
 from pipeline.sizing.machine import Machine
-from stages.artifacts.paths import MODELS, PREDICTED, RUNS, ModelPaths
+from stages.common.entries import module_of
+from stages.common.paths import MODELS, PREDICTED, RUNS, ModelPaths
 from stages.params import parse_params, stage_hash
-from stages.runtime.checkpoints import FolderCheckpoints
-from stages.runtime.entries import module_of
-from stages.runtime.errors import InputError
-from stages.tracks.cost import Extent
-from stages.tracks.finished import FINISHED, forget, forget_others
+from stages.run.checkpoints import FolderCheckpoints
+from stages.run.errors import InputError
+from stages.tracks.common.cost import Extent
+from stages.tracks.common.finished import FINISHED, forget, forget_others
 from stages.tracks.registry import seed_of
 
 PROJECTS = {

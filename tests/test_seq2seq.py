@@ -4,8 +4,8 @@ import pytest
 import torch
 from piece_cases import Case
 
-from models.baselines.recurrent import AdditiveAttention, PointerGenerator, copied, mixed
-from models.decoding import CachedSteps
+from models.common.decoding import CachedSteps
+from models.hcl.baselines.recurrent import AdditiveAttention, PointerGenerator, copied, mixed
 
 X_IDS = torch.tensor([[3, 5, 3, 0], [1, 2, 2, 2]])
 WEIGHTS = torch.tensor([[[0.2, 0.5, 0.3, 0.0]], [[0.1, 0.2, 0.3, 0.4]]])

@@ -5,7 +5,7 @@ import torch
 from piece_cases import SOURCES, Case
 from transformers import AutoModel
 
-from models.encoders import mean_pool
+from models.common.encoders import mean_pool
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from pipeline.running.server import server_watched
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 
 class Healthy(BaseHTTPRequestHandler):

@@ -12,8 +12,8 @@ from hosts import hosts
 from source_imports import ROOT
 from test_parallel_training import free_port, until
 
-from stages.artifacts.paths import ModelPaths
-from stages.runtime.process import SCRATCH
+from stages.common.paths import ModelPaths
+from stages.run.process import SCRATCH
 
 # Six commands, each of which imports torch twice.
 pytestmark = [pytest.mark.timeout(900), pytest.mark.whole]

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.mapped import copied
-from stages.artifacts.parts import is_folder_of_parts
-from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import Provenance, read_metadata, read_table, write_table
+from stages.common.mapped import copied
+from stages.common.parts import is_folder_of_parts
+from stages.common.paths import DatasetPaths
+from stages.common.tables import Provenance, read_metadata, read_table, write_table
 from stages.keywords import side_by_side, yake
 from stages.keywords.agreement import pos_frequency
 from stages.keywords.agreement.figure import pos_plot
@@ -31,7 +31,7 @@ from stages.keywords.agreement.pos_frequency import (
 from stages.keywords.side_by_side import run
 from stages.params.data import SideBySide, Yake
 from stages.ranking.selection import InverseFrequency
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 from stages.tracks.pgkpr.keywords import fixed_masks
 
 TEXTS = ["The oven burns bread", "Bread needs an oven", "She sings loudly"]

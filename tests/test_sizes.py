@@ -13,11 +13,11 @@ from pipeline.sizing import extent, machine
 from pipeline.sizing.extent import extent_of
 from pipeline.sizing.machine import Machine
 from pipeline.sizing.sizes import fitting_sizes, kind_of, sized_datasets
+from stages.common.settings import laid_over
 from stages.params import Params, parse_params
-from stages.runtime.errors import InputError
-from stages.runtime.settings import laid_over
+from stages.run.errors import InputError
 from stages.tracks.clld import cost as clld
-from stages.tracks.cost import Extent
+from stages.tracks.common.cost import Extent
 from stages.tracks.hcl import cost as hcl
 from stages.tracks.pgkpr import cost as pgkpr
 

@@ -8,8 +8,8 @@ from spacy.language import Language
 from spacy.tokens import Span
 
 from keycontrast.components import PowerIterationFailedConvergence
-from stages.data.language.pipelines import load_pipeline
 from stages.ranking.package import pytextrank
+from stages.text.pipelines import load_pipeline
 
 NAMES = ["textrank", "positionrank", "biasedtextrank"]
 EDGES = ["", "Is it?", "linear constraints over the", "Dogs chase dogs. The dog's dog.", "Rock'n'roll, rock 'n' roll.",

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from pipeline.cli import app
 from pipeline.sql import answer, catalog, plain, single_file
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 
 @pytest.fixture

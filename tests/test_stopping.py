@@ -9,15 +9,15 @@ from pathlib import Path
 import tiny_training
 from source_imports import ROOT
 
-from stages.artifacts.paths import ModelPaths
+from stages.common.paths import ModelPaths
 from stages.tracks.hcl import train as train_hcl
 
 # The signal comes while the third step is counted; no checkpoint is due for an hour.
 PROGRAM = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[1])
-from stages.runtime import stopping
-from stages.tracks import training
+from stages.run import stopping
+from stages.tracks.common import training
 from stages.tracks.hcl import train as train_hcl
 
 class Bar:

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from stages.tracks.evaluation.strata import STRATA, keyword_columns
+from stages.tracks.common.evaluation.strata import STRATA, keyword_columns
 
 
 def items():

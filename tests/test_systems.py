@@ -19,10 +19,10 @@ from pipeline.packed.run import launcher
 from pipeline.running import dvc_worker
 from pipeline.running.leftovers import clear_dead_locks
 from pipeline.sizing.machine import this_machine
-from stages.runtime import durable, guard, systems, tethered
-from stages.runtime.guard import alive, exclusive
-from stages.runtime.memory import keep_freed_memory
-from stages.tracks import finished
+from stages.run import durable, guard, systems, tethered
+from stages.run.guard import alive, exclusive
+from stages.run.memory import keep_freed_memory
+from stages.tracks.common import finished
 
 NEVER = 2**22 + 1       # above what Linux numbers processes by
 
@@ -209,7 +209,7 @@ def test_the_shell_script_finds_its_python_without_proc(tmp_path):
     (tmp_path / "ps").chmod(0o755)
     found = subprocess.run(["sh", str(tmp_path / "run.sh"), "data.ingest", "--help"], cwd=ROOT, text=True,
                            env={"PATH": str(tmp_path)}, capture_output=True, check=False)
-    assert found.returncode == 0 and found.stderr == "" and "example: python -m stages.data.ingest" in found.stdout
+    assert found.returncode == 0 and found.stderr == "" and "example: python -m stages.ingest.ingest" in found.stdout
 
 
 def test_files_are_copied_where_there_are_no_links(monkeypatch, tmp_path):
@@ -289,7 +289,7 @@ def test_keywords_are_ranked_without_fcntl_resource_users_and_proc(tmp_path):
 def test_a_stage_and_the_command_line_run_without_them(tmp_path):
     code = ("from pathlib import Path\n"
             "import pipeline.cli, pipeline.running.workers, pipeline.running.stage_host, pipeline.sizing.machine\n"
-            "from stages.runtime import process\n"
+            "from stages.run import process\n"
             "process.read_params = lambda: {}\n"
             "process.stage_params = lambda *_: {}\n"
             "def work(found): found.measured['texts'] = 3\n"
@@ -302,7 +302,7 @@ def test_a_stage_and_the_command_line_run_without_them(tmp_path):
 
 def test_a_folder_is_locked_by_whatever_lock_there_is(tmp_path):
     """The lock is filelock's: of msvcrt on Windows, of fcntl elsewhere, a plain file where there is neither."""
-    told = blocked("from stages.runtime.guard import exclusive, FileLock\nfrom pathlib import Path\n"
+    told = blocked("from stages.run.guard import exclusive, FileLock\nfrom pathlib import Path\n"
                    "with exclusive(Path('held'), 'it'):\n    print(FileLock.__name__, sorted(os.listdir('held')))\n",
                    tmp_path)
     assert told.stdout == "SoftFileLock ['holder', 'lock']\n", told.stderr

@@ -23,9 +23,11 @@ from wheel import wheel_site
 
 from pipeline import inspection, sql
 from pipeline.schemas import SCHEMAS
-from stages.artifacts import part_work, parts
-from stages.artifacts.parts import LIST, Layout, listed, parts_of
-from stages.artifacts.tables import (
+from stages.annotate import annotate
+from stages.common import part_work, parts
+from stages.common.fingerprint import sha256_of
+from stages.common.parts import LIST, Layout, listed, parts_of
+from stages.common.tables import (
     Provenance,
     column_names,
     read_batches,
@@ -34,12 +36,11 @@ from stages.artifacts.tables import (
     row_count,
     write_table,
 )
-from stages.artifacts.writing import table_writer
-from stages.data import annotate, manifest
+from stages.common.writing import table_writer
 from stages.graph.joins import JoinLimits, joining
+from stages.ingest import manifest
 from stages.keywords import textrank
-from stages.runtime.errors import InputError
-from stages.runtime.fingerprint import sha256_of
+from stages.run.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXTS = SCHEMAS["texts"]

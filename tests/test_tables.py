@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.tables import (
+from stages.common.tables import (
     Provenance,
     as_table,
     atomic_file,
@@ -20,7 +20,7 @@ from stages.artifacts.tables import (
     write_json,
     write_table,
 )
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 PROVENANCE = Provenance("ingest@sample", "0123")
 

@@ -16,15 +16,15 @@ from pydantic import ValidationError
 from ranking_tables import by_chance, tagged
 
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
-from stages.data.example_texts import all_text_ids, is_single, read_examples, training_text_ids
+from stages.common.example_texts import all_text_ids, is_single, read_examples, training_text_ids
+from stages.common.normal_form import normal_form
+from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.keywords import textrank
-from stages.normal_form import normal_form
 from stages.params.data import TextRank
 from stages.ranking import Settings, rank
 from stages.ranking.package import rank_with_package
 from stages.ranking.selection import InverseFrequency
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
 HOME = Path("artifacts/toy")

@@ -13,9 +13,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.harness import Disagreement
 from benchmarks.trainings import Ran, same_training
-from models.encoders import freeze_lower_layers
+from models.common.encoders import freeze_lower_layers
+from models.common.training import Seq2SeqCost, Speed, Work, measured_peak
 from models.hcl import HclModel
-from models.training import Seq2SeqCost, Speed, Work, measured_peak
 
 ROOT = Path(__file__).parents[1]
 
@@ -125,7 +125,7 @@ def test_the_benchmark_times_nothing_that_trains_another_model(loss, weight, sai
 FAULTS = """
 import resource, sys
 import numpy as np
-from stages.runtime.memory import keep_freed_memory
+from stages.run.memory import keep_freed_memory
 
 _, how, size, times = sys.argv
 kept = how == "keep" and keep_freed_memory()

@@ -18,13 +18,13 @@ from transformers import AutoTokenizer, BertConfig, BertModel
 
 from models.clld import ClldConfig, ClldModel
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import DatasetPaths, ModelPaths
-from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
-from stages.encoders import resolve_encoder
-from stages.runtime.checkpoints import FolderCheckpoints
-from stages.runtime.errors import InputError
-from stages.runtime.precision import computed_in
-from stages.runtime.process import RECORDS
+from stages.common.encoders import resolve_encoder
+from stages.common.paths import DatasetPaths, ModelPaths
+from stages.common.precision import computed_in
+from stages.common.tables import Provenance, read_frame, read_metadata, write_table
+from stages.run.checkpoints import FolderCheckpoints
+from stages.run.errors import InputError
+from stages.run.process import RECORDS
 from stages.tracks.clld import confusing_pairs
 from stages.tracks.clld.architectures import architecture_of
 from stages.tracks.clld.distances import matrix_at

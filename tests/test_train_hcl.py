@@ -17,20 +17,20 @@ import torch
 from tiny_training import DyingStore, Killed
 
 import stages.tracks.hcl.trained
+from models.common.training import Step
 from models.hcl import HclModel
 from models.hcl.latent import GaussianNetwork, Posterior
-from models.training import Step
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.model_folder import save_notes
-from stages.artifacts.paths import ModelPaths
-from stages.artifacts.tables import read_frame, read_metadata
-from stages.encoders import resolve_encoder
+from stages.common.encoders import resolve_encoder
+from stages.common.model_folder import save_notes
+from stages.common.paths import ModelPaths
+from stages.common.precision import computed_in
+from stages.common.settings import laid_over
+from stages.common.tables import read_frame, read_metadata
 from stages.params.hcl import TrainHcl
-from stages.runtime.checkpoints import FolderCheckpoints
-from stages.runtime.errors import InputError
-from stages.runtime.precision import computed_in
-from stages.runtime.process import RECORDS
-from stages.runtime.settings import laid_over
+from stages.run.checkpoints import FolderCheckpoints
+from stages.run.errors import InputError
+from stages.run.process import RECORDS
 from stages.tracks.hcl.architectures.hcl import _model, annealing_steps, keyword_graph, run
 from stages.tracks.hcl.batches import TripleBatches
 from stages.tracks.hcl.items import joined_items

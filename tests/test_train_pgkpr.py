@@ -15,19 +15,19 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from models.rewriters.auto import load_rewriter, rewriter_of
-from models.rewriters.config import RewriterConfig
-from models.rewriters.special import BOS, EOS, UNK
-from models.training import Step
+from models.common.training import Step
+from models.pgkpr.auto import load_rewriter, rewriter_of
+from models.pgkpr.config import RewriterConfig
+from models.pgkpr.special import BOS, EOS, UNK
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import DatasetPaths, ModelPaths
-from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
+from stages.common.paths import DatasetPaths, ModelPaths
+from stages.common.precision import computed_in
+from stages.common.settings import laid_over
+from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.params.pgkpr import TrainPgkpr
-from stages.runtime.checkpoints import FolderCheckpoints
-from stages.runtime.errors import InputError
-from stages.runtime.precision import computed_in
-from stages.runtime.process import RECORDS
-from stages.runtime.settings import laid_over
+from stages.run.checkpoints import FolderCheckpoints
+from stages.run.errors import InputError
+from stages.run.process import RECORDS
 from stages.tracks.pgkpr.architectures import ARCHITECTURES as KINDS
 from stages.tracks.pgkpr.batches import PairBatches, bags
 from stages.tracks.pgkpr.lookup import TrainedOn, load_lookup

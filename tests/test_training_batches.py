@@ -9,8 +9,8 @@ import pytest
 from memory_store import Memory
 from test_training_loop import EVERYTHING, SEED, SETTINGS, Killed, Regression, assert_same, weights
 
-from models.training import Laborious, Lengthy, epoch_batches, fit
-from models.training.batches import loaded_ahead
+from models.common.training import Laborious, Lengthy, epoch_batches, fit
+from models.common.training.batches import loaded_ahead
 
 
 @pytest.mark.parametrize("settings", [SETTINGS, EVERYTHING])

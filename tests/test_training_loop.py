@@ -17,7 +17,7 @@ import torch
 from memory_store import Memory
 from torch import nn
 
-from models.training import (
+from models.common.training import (
     Criterion,
     Parameters,
     Settings,
@@ -27,8 +27,8 @@ from models.training import (
     warmup_then_constant,
     warmup_then_decay,
 )
-from stages.runtime.checkpoints import FolderCheckpoints
-from stages.runtime.seeds import derived_seed
+from stages.common.seeds import derived_seed
+from stages.run.checkpoints import FolderCheckpoints
 
 SEED = partial(derived_seed, 7, "test")
 ROOT = Path(__file__).parents[1]
@@ -458,7 +458,7 @@ def test_filling_new_memory_changes_no_weight(monkeypatch):
     try:
         task, filled = Regression(), Regression()
         fit(task, SETTINGS, Memory(), SEED)
-        monkeypatch.setattr("models.training.loop._memory_as_it_comes", nullcontext)
+        monkeypatch.setattr("models.common.training.loop._memory_as_it_comes", nullcontext)
         fit(filled, SETTINGS, Memory(), SEED)
     finally:
         torch.use_deterministic_algorithms(False)

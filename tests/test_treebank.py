@@ -13,9 +13,10 @@ import spacy
 from spacy.tokens import Doc
 from spacy.util import load_config
 
-from stages.data.language.pipelines import EMBEDDED_FOLDER, hash_folder
-from stages.data.treebank import training
-from stages.data.treebank.conllu import (
+from stages.run.errors import InputError
+from stages.text.pipelines import EMBEDDED_FOLDER, hash_folder
+from stages.treebank import training
+from stages.treebank.conllu import (
     Sentence,
     Shape,
     build_doc,
@@ -27,11 +28,10 @@ from stages.data.treebank.conllu import (
     treebank_file,
     without_annotation,
 )
-from stages.data.treebank.lemma_tables import apply_rules, learn_lemma_tables
-from stages.data.treebank.scoring import score_docs
-from stages.data.treebank.tagged import POS_OF_TAG, read_tagged
-from stages.data.treebank.tokenizer_rules import add_treebank_rules
-from stages.runtime.errors import InputError
+from stages.treebank.lemma_tables import apply_rules, learn_lemma_tables
+from stages.treebank.scoring import score_docs
+from stages.treebank.tagged import POS_OF_TAG, read_tagged
+from stages.treebank.tokenizer_rules import add_treebank_rules
 
 LIMIT = 12 * 10**6
 

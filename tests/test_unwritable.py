@@ -22,9 +22,9 @@ from small_project import environment, keycontrast, make_project
 from pipeline.cli import main
 from pipeline.running import dvc_worker
 from pipeline.running.workers import BadInput, Workers
-from stages.artifacts.tables import atomic_file, atomic_folder, write_json
-from stages.runtime.errors import unwritten
-from stages.runtime.process import run_stage
+from stages.common.tables import atomic_file, atomic_folder, write_json
+from stages.run.errors import unwritten
+from stages.run.process import run_stage
 
 ROOT = Path(__file__).parents[1]
 

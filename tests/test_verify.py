@@ -12,9 +12,9 @@ import yaml
 from rich.console import Console
 
 from pipeline.verify import show_verified
-from stages.artifacts.model_folder import check_seal, seal
-from stages.artifacts.tables import Provenance, read_batches, read_frame, read_table, write_table
-from stages.runtime.errors import InputError
+from stages.common.model_folder import check_seal, seal
+from stages.common.tables import Provenance, read_batches, read_frame, read_table, write_table
+from stages.run.errors import InputError
 from tests.harness.bits import SCHEMA, damaged_table, table
 from tests.harness.cases import draw, run
 

@@ -13,7 +13,7 @@ from pipeline.running.reproduction import check_sources
 from stages.params import parse_params
 from stages.params.root import Params
 from stages.params.watched import BLOCKS, ROWS
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 PRETRAINED = ("dialogpt", "t5", "t5_claps", "simctg")
 EVALUATED = {"evaluate_hcl@hcl", "evaluate_pgkpr@pgkpr"}

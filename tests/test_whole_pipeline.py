@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from pipeline.cli import app
 from pipeline.running.dag import read_dag
-from stages.runtime.fingerprint import hash_files
+from stages.common.fingerprint import hash_files
 
 DVC = (sys.executable, "-m", "dvc")
 # Two projects of two dozen stages, each a process of its own, while other tests run beside.

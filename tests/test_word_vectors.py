@@ -15,21 +15,21 @@ import pytest
 import yaml
 
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
-from stages.keywords import word_vectors
-from stages.keywords.importance.skip_gram import isotropic_vectors, train_skip_gram
-from stages.keywords.importance.vector_files import read_vectors
+from stages.common.fingerprint import sha256_of
+from stages.common.paths import DatasetPaths
+from stages.common.skip_gram import isotropic_vectors, train_skip_gram
+from stages.common.tables import Provenance, read_frame, read_metadata, write_table
+from stages.common.vector_files import read_vectors
 from stages.params.data import WordVectors
-from stages.runtime.errors import InputError
-from stages.runtime.fingerprint import sha256_of
+from stages.psi import word_vectors
+from stages.run.errors import InputError
 
 ROOT = Path(__file__).resolve().parent.parent
 BODY = "the 0.5 -1 2e-1\nNASA 1 2 3\ncat 4 5 6\nnasa 7 8 9\ncat 0 0 0\n. . . -1 -2 -3\n\u0085 1 1 1\nzebra 3 2 1\n"
 PEAK = """
 import sys, tracemalloc
 from pathlib import Path
-from stages.keywords.importance.vector_files import read_vectors
+from stages.common.vector_files import read_vectors
 tracemalloc.start()
 found = read_vectors(Path(sys.argv[1]), [f"w{number}" for number in range(0, 20_000, 1000)])
 print(len(found.words), tracemalloc.get_traced_memory()[1])
@@ -208,7 +208,7 @@ def test_bytes_do_not_depend_on_the_hash_seed(project):
     assert word_vectors.main(["tiny"]) == 0
     first = [out.read_bytes() for out in outs]
     own = os.environ.get("PYTHONHASHSEED")
-    subprocess.run([sys.executable, "-m", "stages.keywords.word_vectors", "tiny"], check=True, capture_output=True,
+    subprocess.run([sys.executable, "-m", "stages.psi.word_vectors", "tiny"], check=True, capture_output=True,
                    env={**os.environ, "PYTHONHASHSEED": "2" if own == "1" else "1", "PYTHONPATH": str(ROOT)})
     assert [out.read_bytes() for out in outs] == first
     assert read_frame(outs[0], SCHEMAS["word_vectors"])["vector"].map(len).unique().tolist() == [8]

@@ -13,17 +13,17 @@ from test_keywords import examples
 from yake import KeywordExtractor
 
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.tables import Provenance, read_frame, read_metadata, write_table
+from stages.common.methods import METHODS
+from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.keywords import keywords
 from stages.keywords import yake as stage
 from stages.keywords.explanation import explain
-from stages.keywords.methods import METHODS
 from stages.keywords.yake_scores import YakeRanking
 from stages.params import parse_params
 from stages.params.data import Keywords, Yake
 from stages.ranking.blocks import TokenBlock
 from stages.ranking.selection import InverseFrequency
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 STOPS = {"the", "of", "is", "and", "has", "this"}
 WORDS = ["graph", "Graph", "graphs", "NASA", "Ada", "launches", "rocket", "Rockets", "the", "The", "of", "is", "this",

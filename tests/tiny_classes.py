@@ -6,10 +6,10 @@ import tiny_bert
 import yaml
 
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import Provenance, write_table
+from stages.common.paths import DatasetPaths
+from stages.common.settings import laid_over
+from stages.common.tables import Provenance, write_table
 from stages.params.clld import TrainClld
-from stages.runtime.settings import laid_over
 from stages.tracks.clld.architectures import architecture_of
 from stages.tracks.clld.texts import labelled_texts
 

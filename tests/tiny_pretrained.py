@@ -3,11 +3,11 @@
 import torch
 from transformers import GPT2Config, MT5Config, MT5ForConditionalGeneration, T5Config
 
-from models.baselines.claps import T5Claps
-from models.baselines.dialogpt import DialoGpt
-from models.baselines.simctg import SimCtg
-from models.baselines.t5 import T5
-from models.decoding import Rules
+from models.common.decoding import Rules
+from models.hcl.baselines.claps import T5Claps
+from models.hcl.baselines.dialogpt import DialoGpt
+from models.hcl.baselines.simctg import SimCtg
+from models.hcl.baselines.t5 import T5
 
 VOCABULARY, PAD, END, MEAN = 30, 0, 3, 5.0
 CLAPS = {"eps_neg": 1.0, "eps_pos": 3.0, "temperature": 0.1, "claps_tau_both": True}

@@ -7,12 +7,12 @@ import pandas as pd
 import torch
 import yaml
 
-from models.rewriters.auto import rewriter_of
-from models.rewriters.config import RewriterConfig
+from models.pgkpr.auto import rewriter_of
+from models.pgkpr.config import RewriterConfig
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.model_folder import save_notes
-from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import Provenance, write_table
+from stages.common.model_folder import save_notes
+from stages.common.paths import DatasetPaths
+from stages.common.tables import Provenance, write_table
 from stages.params.pgkpr import TrainPgkpr
 from stages.tracks.pgkpr.architectures import ARCHITECTURES
 from stages.tracks.pgkpr.lookup import TrainedOn, notes_of

@@ -7,9 +7,9 @@ import tiny_items
 import yaml
 
 from pipeline.schemas import SCHEMAS
-from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import Provenance, write_table
-from stages.runtime.checkpoints import FolderCheckpoints
+from stages.common.paths import DatasetPaths
+from stages.common.tables import Provenance, write_table
+from stages.run.checkpoints import FolderCheckpoints
 
 TRAINING = {"epochs": 2, "batch_size": 4, "micro_batch": 2, "max_source": 12, "max_target": 8,
             "keep": "first", "learning_rate": 0.01}

@@ -4,10 +4,10 @@ import torch
 from recurrent_cases import FIRST_WORD, RULES, VOCABULARY, batch, item
 from tiny_rewriters import settings
 
-from models.rewriters.auto import rewriter_of
-from models.rewriters.config import RewriterConfig
-from models.rewriters.special import EOS, PAD
-from models.rows import RealTokens
+from models.common.rows import RealTokens
+from models.pgkpr.auto import rewriter_of
+from models.pgkpr.config import RewriterConfig
+from models.pgkpr.special import EOS, PAD
 
 __all__ = ["FIRST_WORD", "RULES", "VOCABULARY", "config", "encoded", "model", "peaked", "tagged_batch", "tagged_item"]
 

@@ -10,9 +10,9 @@ from torch import Tensor
 from benchmarks.gpu.sizes import Job
 from benchmarks.gpu.subjects import Subject, subject_of
 from benchmarks.gpu.texts import SEED
-from models.training import Step
-from models.training.batches import moved
-from stages.runtime.seeds import derived_seed, seed_everything
+from models.common.training import Step
+from models.common.training.batches import moved
+from stages.common.seeds import derived_seed, seed_everything
 
 Figures = dict[str, Any]
 TOLERANCE = 1e-3   # of losses and gradients, in fp32, relative to the CPU's

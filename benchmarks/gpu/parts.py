@@ -35,13 +35,13 @@ from benchmarks.gpu.subjects import Subject
 from benchmarks.gpu.texts import SEED
 from benchmarks.harness import compare
 from benchmarks.trainings import Clock, Nowhere, Ran, by_trainer, looped, silent
-from models.training import fit, measured_peak
-from models.training.batches import moved
-from models.training.state import trained_tensors
-from stages.runtime.checkpoints import FolderCheckpoints
-from stages.runtime.distributed import Processes, is_first, process_group, start_processes
-from stages.runtime.seeds import derived_seed
-from stages.runtime.training import loop_settings
+from models.common.training import fit, measured_peak
+from models.common.training.batches import moved
+from models.common.training.state import trained_tensors
+from stages.common.distributed import Processes, is_first, process_group, start_processes
+from stages.common.seeds import derived_seed
+from stages.common.training import loop_settings
+from stages.run.checkpoints import FolderCheckpoints
 
 _EPOCHS, _LEAST = 2, 4  # epochs of a training, and its fewest steps
 _PROFILED, _COMPARED_STEPS = 3, 3

@@ -40,14 +40,14 @@ from benchmarks.gpu.texts import (
 from benchmarks.graph_attention import random_graph
 from models.clld import ClldConfig, ClldModel, ClldTask, LabelledTexts, load_text_encoder, plain_config
 from models.clld import sequence_classifier as library_classifier
-from models.decoding import Decodable, Rules
-from models.encoders import load_encoder, special_ids
+from models.common.decoding import Decodable, Rules
+from models.common.encoders import load_encoder, special_ids
 from models.hcl import HclConfig, HclModel
-from models.rewriters.auto import rewriter_of
-from models.rewriters.base import Rewriter
-from models.rewriters.config import RewriterConfig
-from models.rewriters.special import EOS, PAD
-from stages.runtime.seeds import derived_seed
+from models.pgkpr.auto import rewriter_of
+from models.pgkpr.base import Rewriter
+from models.pgkpr.config import RewriterConfig
+from models.pgkpr.special import EOS, PAD
+from stages.common.seeds import derived_seed
 from stages.tracks.hcl.batches import TripleBatches, padded
 from stages.tracks.hcl.task import HclTask, ValidationNoise
 from stages.tracks.pgkpr.batches import PairBatches

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, pre_tokenizers
 from tokenizers.models import WordLevel
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from stages.runtime.seeds import derived_seed
+from stages.common.seeds import derived_seed
 from stages.tracks.pgkpr.batches import PairBatches
 from stages.tracks.pgkpr.vocabulary import Vocabulary
 

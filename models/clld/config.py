@@ -7,7 +7,7 @@ from transformers import PretrainedConfig
 
 from models.clld.contrasts import CONTRASTS
 from models.clld.label_distance import RULES
-from models.losses import FORMS
+from models.common.losses import FORMS
 
 ARCHITECTURES = ("encoder", "textcnn")
 
@@ -67,11 +67,11 @@ class ClldConfig(PretrainedConfig):
             which a model without a contrast then has too.
         contrast: ``kind``, of :data:`models.clld.contrasts.CONTRASTS`, or ``none`` (CT); ``weight``, lambda of eq. 9,
             which is the cross-entropy's, the contrast having 1 - lambda; ``temperature``, None for the paper's;
-            ``form``, of :func:`models.losses.label_distance_contrast`;
+            ``form``, of :func:`models.common.losses.label_distance_contrast`;
             ``projection``, width of the head; ``vectors``, contrasted as they leave the ``head`` or as ``pooled``;
             ``tokens``, how many of a text's first tokens a contrast of tokens reads, special ones included;
             ``dropouts``, rates of the encoder in further views, one view each, in place of the second one (SupCL-Seq:
-            0.0, 0.05, 0.2); ``base_temperature``, see :func:`models.losses.batches`.
+            0.0, 0.05, 0.2); ``base_temperature``, see :func:`models.common.losses.batches`.
         distance: the label distance matrix: ``kind``, ``tau``, ``pairs`` (of class indices), ``given`` (all of it, as N
             rows), and of an adaptive one ``ald_count``, ``share_of`` and ``least_support``, see
             :func:`models.clld.counted_distance`.

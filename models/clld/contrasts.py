@@ -1,6 +1,6 @@
 """The contrasts of a CLLD classifier by name: what is beside the cross-entropy in its loss (METHODS D.1, D.2).
 
-A further one is its function in ``models.losses``, its place in :data:`CONTRASTS`, and its row in
+A further one is its function in ``models.common.losses``, its place in :data:`CONTRASTS`, and its row in
 ``stages.tracks.clld.rows``.
 """
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from models.losses import label_distance_contrast, supervised_contrast, token_contrast, twin_contrast
+from models.common.losses import label_distance_contrast, supervised_contrast, token_contrast, twin_contrast
 
 if TYPE_CHECKING:
     from models.clld.config import ClldConfig

@@ -8,10 +8,10 @@ from typing import Any, cast
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from models.bert import library_pass
 from models.clld.textcnn import TextCnn
-from models.encoders import embed, load_encoder, pool
-from models.encoders import encode as encoder_states
+from models.common.bert import library_pass
+from models.common.encoders import embed, load_encoder, pool
+from models.common.encoders import encode as encoder_states
 
 _DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 # These take add_pooling_layer; others are built as they come.
@@ -30,7 +30,7 @@ def load_text_encoder(source: str | Path, pooling: str = "cls", dropout: float |
         pretrained: False takes configuration and tokenizer, and random weights.
 
     Raises:
-        ValueError: as of :func:`models.encoders.load_encoder`.
+        ValueError: as of :func:`models.common.encoders.load_encoder`.
     """
     config = AutoConfig.from_pretrained(source)
     for name in _DROPOUTS if dropout is not None else ():

@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from models.training import Settings
+from models.common.training import Settings
 
 Rule = Literal["minmax_sym", "counts_sym", "prob", "log1p", "raw"]
 RULES: tuple[Rule, ...] = ("minmax_sym", "counts_sym", "prob", "log1p", "raw")

@@ -14,7 +14,7 @@ from models.clld.contrasts import CONTRASTS
 from models.clld.label_distance import AdaptiveSchedule, update_label_distance
 from models.clld.model import ClldModel, Views
 from models.clld.texts import SAMPLERS, LabelledTexts, Sampler, sampled_batches
-from models.training import BatchedTask, Parameters, Seq2SeqCost, Step, Work, batches_in_order
+from models.common.training import BatchedTask, Parameters, Seq2SeqCost, Step, Work, batches_in_order
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class Judgement:
 
 
 class ClldTask(BatchedTask):
-    """Trains a CLLD classifier; see ``models.training.Task``, ``Drawing`` and ``Evaluating``.
+    """Trains a CLLD classifier; see ``models.common.training.Task``, ``Drawing`` and ``Evaluating``.
 
     The loss is lambda L_c + (1 - lambda) L_s. The cross-entropy L_c is a mean over the step's whole batch, so its
     shares add up over micro-batches. The contrast L_s is one of the whole batch (METHODS D.2), however many
-    micro-batches and processes it is cut for; see ``models.training.Contrasting``.
+    micro-batches and processes it is cut for; see ``models.common.training.Contrasting``.
 
     With an adaptive label distance the schedule says when the validation confusions are counted, and the matrix, a
     buffer of the model, moves. Nothing reads the other evaluations of Algorithm 1, so they are counted and not
@@ -286,7 +286,7 @@ def balanced_weights(labels: Sequence[int], n_classes: int) -> Tensor:
 def training_flops(config: ClldConfig, lengths: np.ndarray, frozen_layers: int = 0) -> np.ndarray:
     """Return the floating-point operations of a training step on each text (n,), for throughput and MFU.
 
-    Counted are the matrix products of the encoder, forward and backward, as :class:`models.training.Seq2SeqCost`
+    Counted are the matrix products of the encoder, forward and backward, as :class:`models.common.training.Seq2SeqCost`
     counts them, times the views; classifier, head and contrast are a few per mille.
 
     Args:

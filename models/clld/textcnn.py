@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedTokenizerFast
 
-from models.rows import RealTokens
+from models.common.rows import RealTokens
 
 PAD, UNKNOWN = 0, 1
 

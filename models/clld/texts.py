@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
-from models.training import epoch_batches
+from models.common.training import epoch_batches
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def sampled_batches(labels: np.ndarray, batch_size: int, seed: int, sampler: Sam
         batch_size: texts per batch.
         seed: of this epoch.
         sampler: one of these.
-        lengths: of each text; with them, batches are of similar lengths (see :func:`models.training.epoch_batches`),
+        lengths: of each text; with them, batches are of similar lengths (see :func:`models.common.training.epoch_batches`),
             but for the texts that ``at_least_two`` puts in.
 
     Raises:

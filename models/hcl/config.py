@@ -121,7 +121,7 @@ class HclConfig(PretrainedConfig):
         Args:
             block: the block as nested plain values (``TrainHcl.model_dump()``); ``training`` is ignored.
             encoder: configuration of the loaded encoder.
-            special_ids: see :func:`models.encoders.special_ids`.
+            special_ids: see :func:`models.common.encoders.special_ids`.
             num_nodes: ``KeywordGraph.num_nodes``.
             num_edges: ``KeywordGraph.num_edges`` (self loops included).
             mean_target_length: predicted tokens per training target, the end token included.

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.attention import Cache, DecoderLayer, DecoderStep, Heads, Visible
-from models.bert import additive_mask, joined, joined_by_layer
-from models.decoding.cache import BeamCache, Pair
+from models.common.attention import Cache, DecoderLayer, DecoderStep, Heads, Visible
+from models.common.bert import additive_mask, joined, joined_by_layer
+from models.common.decoding.cache import BeamCache, Pair
 from models.hcl.config import HclConfig
 
 

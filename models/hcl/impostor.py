@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from models.common.losses import at_least_float32
 from models.hcl.keyword_graph import KeywordGraph
 from models.hcl.segments import Rows, largest, taken, weighted_mean
-from models.losses import at_least_float32
 
 
 def impostor_candidates(

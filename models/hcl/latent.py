@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from models.losses import at_least_float32
+from models.common.losses import at_least_float32
 
 if TYPE_CHECKING:
     from models.hcl.config import HclConfig

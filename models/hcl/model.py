@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from transformers import GenerationMixin
 
-from models.bert import additive_mask
-from models.decoding import (
+from models.common.bert import additive_mask
+from models.common.decoding import (
     BeamCache,
     CachedSteps,
     Decodable,
@@ -19,7 +19,7 @@ from models.decoding import (
     contrastive_search,
     project_in_full,
 )
-from models.encoders import mean_pool
+from models.common.encoders import mean_pool
 from models.hcl.latent import Gaussian
 from models.hcl.network import HclNetwork
 

@@ -13,8 +13,9 @@ from transformers import initialization as init
 from transformers.cache_utils import EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
-from models.attention import Cache
-from models.encoders import FrozenStates, mean_pool
+from models.common.attention import Cache
+from models.common.encoders import FrozenStates, mean_pool
+from models.common.losses import at_least_float32, bow_loss
 from models.hcl.config import HclConfig
 from models.hcl.contrasts import CONTRASTS
 from models.hcl.decoder import Decoder, past_length
@@ -27,7 +28,6 @@ from models.hcl.plan import KEY, KEYS, Encoded, KeywordPlan, PackedPlan, Plan, P
 from models.hcl.segments import segment_sum, taken
 from models.hcl.views import Views
 from models.hcl.word_scores import TiedOutput, padded_words
-from models.losses import at_least_float32, bow_loss
 
 _WORDS = 64  # a vocabulary of so many words, or a multiple, lies well in the memory of a GPU
 
@@ -93,7 +93,7 @@ class HclNetwork(PreTrainedModel):
 
         Args:
             config: its encoder part must be that of ``encoder``, its sizes those of ``graph``.
-            encoder: from :func:`models.encoders.load_encoder`; None leaves the encoder random.
+            encoder: from :func:`models.common.encoders.load_encoder`; None leaves the encoder random.
             graph: from :meth:`KeywordGraph.from_edges`; None if the configuration has no nodes.
 
         Raises:

@@ -4,9 +4,9 @@ from math import ceil
 
 from torch import Tensor
 
+from models.common.losses import free_bits_kl, gaussian_kl, gaussian_kl_dims, masked_mean
 from models.hcl.config import HclConfig
 from models.hcl.output import BatchTotals, HclOutput, LatentOutput
-from models.losses import free_bits_kl, gaussian_kl, gaussian_kl_dims, masked_mean
 
 
 def kl_weight(step: int, annealing_steps: int, cycles: int = 1, total_steps: int = 0) -> float:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from models.common.losses import gaussian_kl, gaussian_kl_dims
 from models.hcl.latent import Gaussian
-from models.losses import gaussian_kl, gaussian_kl_dims
 
 if TYPE_CHECKING:
     from models.hcl.config import HclConfig

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from models.losses import at_least_float32
+from models.common.losses import at_least_float32
 
 
 @dataclass(frozen=True)

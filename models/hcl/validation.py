@@ -5,14 +5,14 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from models.encoders import mean_pool
+from models.common.encoders import mean_pool
+from models.common.losses import at_least_float32, gaussian_kl
 from models.hcl.config import HclConfig
 from models.hcl.contrasts import CONTRASTS
 from models.hcl.network import HclNetwork
 from models.hcl.objective import validation_loss
 from models.hcl.output import BatchTotals, HclOutput
 from models.hcl.plan import Targets
-from models.losses import at_least_float32, gaussian_kl
 
 ACTIVE_VARIANCE = 0.01  # a unit is active if its posterior mean varies more than this over inputs
 VANISHED_LOSS = 0.01

@@ -16,8 +16,8 @@ from pipeline.judgement.schema import JUDGEMENTS
 from pipeline.judgement.sheets import REFERENCE, Key, key_of, make_sheets, read_key, shared_outputs
 from pipeline.judgement.statistics import summary, weights_called
 from pipeline.markdown import escaped, table
-from stages.artifacts.paths import PREDICTED, row_name
-from stages.artifacts.tables import (
+from stages.common.paths import PREDICTED, row_name
+from stages.common.tables import (
     Provenance,
     atomic_file,
     atomic_folder,
@@ -28,8 +28,8 @@ from stages.artifacts.tables import (
 )
 from stages.results.published import NOTES, paper
 from stages.results.tracks import TRACKS
-from stages.runtime.errors import InputError, nearest
-from stages.tracks.schemas.predictions import PREDICTIONS
+from stages.run.errors import InputError, nearest
+from stages.tracks.common.schemas.predictions import PREDICTIONS
 
 KEY, SHEETS = "key.json", "sheets"
 RESULTS = ("judgements.parquet", "summary.json", "results.md")

@@ -9,7 +9,7 @@ import pandas as pd
 from pipeline.judgement.design import COLUMNS, INSTRUCTIONS, Design
 from pipeline.judgement.sheets import Key, KeyRow, text_digest
 from pipeline.judgement.spreadsheet import read_csv
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 _SHOWN = 40
 _Cells = list[tuple[int, dict[str, str]]]

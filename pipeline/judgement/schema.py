@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from stages.artifacts.schemas import TableSchema
+from stages.common.schemas import TableSchema
 
 JUDGEMENTS = TableSchema(
     "judgements", "What raters said in filled sheets (METHODS E.5); written by `keycontrast judge read`, no stage.",

@@ -12,8 +12,8 @@ import pandas as pd
 
 from pipeline.judgement.design import COLUMNS, Design
 from pipeline.judgement.spreadsheet import as_csv, harmless
-from stages.runtime.errors import InputError
-from stages.runtime.seeds import generator
+from stages.common.seeds import generator
+from stages.run.errors import InputError
 
 REFERENCE = "human reference"   # no run can be called so: their names have no spaces
 NO_OUTPUT = "(no output)"

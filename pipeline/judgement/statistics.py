@@ -10,7 +10,7 @@ import pandas as pd
 from scipy.stats import ttest_rel
 
 from pipeline.judgement.design import Design
-from stages.runtime.errors import InputError, nearest
+from stages.run.errors import InputError, nearest
 
 Weights = Literal["none", "linear", "quadratic"]
 _WEIGHTS: dict[str, Weights] = {name: name for name in get_args(Weights)}

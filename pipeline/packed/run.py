@@ -28,12 +28,12 @@ from multiprocessing.process import BaseProcess as Process
 from pathlib import Path
 from typing import Any
 
-from stages.artifacts.archives import write_archive
-from stages.artifacts.paths import ModelPaths, RunPaths
-from stages.runtime.entries import module_of
-from stages.runtime.errors import InputError
-from stages.runtime.settings import MACHINE, laid_over
-from stages.runtime.versions import checked_versions
+from stages.common.archives import write_archive
+from stages.common.entries import module_of
+from stages.common.paths import ModelPaths, RunPaths
+from stages.common.settings import MACHINE, laid_over
+from stages.run.errors import InputError
+from stages.run.versions import checked_versions
 from stages.tracks.registry import TRACKS
 
 PACK = Path("pack.json")
@@ -226,8 +226,8 @@ def launcher(stages: Sequence[str]) -> Callable[[Job], Process]:
 
     The server never touches the device, so that each job begins as a new process would, some seconds sooner.
     """
-    from stages.runtime.guard import ORCHESTRATOR
-    from stages.runtime.systems import start_method
+    from stages.run.guard import ORCHESTRATOR
+    from stages.run.systems import start_method
 
     # Who is named so takes the stages with it when it is killed.
     os.environ |= {ORCHESTRATOR: str(os.getpid()), "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
@@ -249,7 +249,7 @@ def run_job(stage: str, key: str, log: Path) -> None:
         for number in (1, 2):
             os.dup2(stream.fileno(), number)
     if stage.startswith("train_"):
-        import_module("stages.runtime.stopping").listen()
+        import_module("stages.run.stopping").listen()
     sys.exit(import_module(module_of(stage)).main([key]))
 
 
@@ -359,7 +359,7 @@ def rows_digest(path: Path) -> str:
     """Return a digest of the rows of a table, whatever its metadata."""
     import pyarrow as pa
 
-    from stages.artifacts.tables import read_table
+    from stages.common.tables import read_table
 
     table = read_table(path).replace_schema_metadata(None).combine_chunks()
     sink = io.BytesIO()

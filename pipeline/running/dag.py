@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from pipeline.running.lockfile import LOCK, UnreadableLock, keep_lock_by_stages, read_lock
-from stages.runtime.errors import InputError, nearest
+from stages.run.errors import InputError, nearest
 
 _TRAIN = "train_"
 

@@ -12,10 +12,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from stages.runtime.errors import unwritten
-from stages.runtime.guard import ORCHESTRATOR, die_with
-from stages.runtime.log import logger
-from stages.runtime.systems import differences, forks_stages
+from stages.run.errors import unwritten
+from stages.run.guard import ORCHESTRATOR, die_with
+from stages.run.log import logger
+from stages.run.systems import differences, forks_stages
 
 if __name__ == "__main__":  # before DVC is imported, which takes a second
     die_with([int(pid) for pid in [os.environ.get(ORCHESTRATOR)] if pid])

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from stages.runtime.guard import ORCHESTRATOR
+from stages.run.guard import ORCHESTRATOR
 
 HOME = Path(".keycontrast")
 LOGS = HOME / "logs"

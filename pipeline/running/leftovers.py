@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.running.dag import open_repo
-from stages.artifacts.paths import ARTIFACTS, METRICS
-from stages.runtime.guard import alive as runs
-from stages.runtime.systems import state
+from stages.common.paths import ARTIFACTS, METRICS
+from stages.run.guard import alive as runs
+from stages.run.systems import state
 
 # DVC's name for what it writes, or tries links with: sometimes after the name of what it is to be, and 16 random bytes.
 _UNFINISHED = re.compile(r".*\.[\w-]{22}\.tmp")

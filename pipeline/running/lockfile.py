@@ -12,9 +12,9 @@ from typing import Any
 
 import yaml
 
-from stages.artifacts.paths import METRICS
-from stages.artifacts.tables import atomic_file
-from stages.runtime.errors import InputError
+from stages.common.paths import METRICS
+from stages.common.tables import atomic_file
+from stages.run.errors import InputError
 
 LOCK = Path("dvc.lock")
 _CONFLICT = re.compile(rb"^(<{7}|={7}|>{7})( |\r?$)", re.MULTILINE)

@@ -16,8 +16,8 @@ from rich.console import Console
 
 from pipeline.running.dag import Dag, open_repo, read_dag, reason
 from pipeline.running.lockfile import LOCK, read_lock
-from stages.artifacts.paths import METRICS
-from stages.runtime.errors import InputError
+from stages.common.paths import METRICS
+from stages.run.errors import InputError
 
 PROCESSOR, GPU = "processor", "gpu"
 

@@ -21,15 +21,15 @@ from pipeline.running.leftovers import clear_dead_locks, clear_unfinished
 from pipeline.running.lockfile import LOCK, changed_results, committed_lock, other_bytes, read_lock
 from pipeline.running.server import prefect_server, server_watched
 from pipeline.running.workers import LockLost, StageFailure, Workers
-from stages.artifacts.paths import ARTIFACTS, METRICS, REPORT_PAGE
-from stages.data.reading.files import data_files, published_splits
+from stages.common.paths import ARTIFACTS, METRICS, REPORT_PAGE
+from stages.ingest.reading.files import data_files, published_splits
 from stages.params import Params, load_params
 from stages.params.data import Dataset
 from stages.params.watched import named_paths
-from stages.runtime.errors import InputError, plain
-from stages.runtime.guard import die_with, exclusive, watched_ancestors
-from stages.runtime.process import RECORDS
-from stages.tracks.finished import forget
+from stages.run.errors import InputError, plain
+from stages.run.guard import die_with, exclusive, watched_ancestors
+from stages.run.process import RECORDS
+from stages.tracks.common.finished import forget
 from stages.tracks.registry import seed_of, seeds_of_stage
 
 _LOCK_ATTEMPTS = 3

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from pipeline.running.environment import HOME
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 _API_URL = "PREFECT_API_URL"
 _OWN = "KEYCONTRAST_OWN_SERVER"

@@ -18,8 +18,8 @@ from typing import Any, NoReturn
 
 import models
 import stages
-from stages.runtime.log import configure
-from stages.runtime.tethered import end_with_parent
+from stages.run.log import configure
+from stages.run.tethered import end_with_parent
 
 _REQUEST_BYTES = 1 << 16
 # What a stage imports when it runs.

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pipeline.running.environment import LOGS, child_environment
-from stages.runtime.errors import unwritten
-from stages.runtime.systems import end_group
+from stages.run.errors import unwritten
+from stages.run.systems import end_group
 
 _MESSAGE_LINES = 12
 _BY_SIGNAL = 128  # a shell adds the number of the signal to this

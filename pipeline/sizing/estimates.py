@@ -20,10 +20,10 @@ from pipeline.sizing.extent import extent_of
 from pipeline.sizing.keyword_models import COSTS
 from pipeline.sizing.machine import Machine
 from pipeline.sizing.sizes import kind_of
-from stages.keywords.methods import METHODS
+from stages.common.methods import METHODS
 from stages.params import Params
-from stages.runtime.errors import InputError
-from stages.tracks.cost import Extent, Kind
+from stages.run.errors import InputError
+from stages.tracks.common.cost import Extent, Kind
 from stages.tracks.registry import TRACKS, all_models, all_runs, seeds_of_stage
 
 # Seconds of a stage before and after its own work, DVC's included: with torch to be loaded, and without.

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
-from stages.artifacts.schemas import SPLITS
-from stages.data.deduplication.checks import RowCheck, RowError
-from stages.data.layouts.registry import structure_of
-from stages.data.reading.files import data_files, read_rows
-from stages.data.reading.text import COMPRESSIONS
+from stages.common.schemas import SPLITS
+from stages.ingest.deduplication.checks import RowCheck, RowError
+from stages.ingest.layouts.registry import structure_of
+from stages.ingest.reading.files import data_files, read_rows
+from stages.ingest.reading.text import COMPRESSIONS
 from stages.params import Params
 from stages.params.data import Dataset
-from stages.tracks.cost import Extent
+from stages.tracks.common.cost import Extent
 
 # Rows that are read; the count of all is exact up to here, and goes by the size of the files beyond.
 LOOKED_AT = 50_000

@@ -3,8 +3,8 @@
 from typing import Any
 
 from stages.params import Params
-from stages.tracks import cost
-from stages.tracks.cost import Cost, Extent, Kind, Work
+from stages.tracks.common import cost
+from stages.tracks.common.cost import Cost, Extent, Kind, Work
 
 _CLASSIFIER: dict[Kind, dict[str, Any]] = {
     "few cores": {"max_sources": 1000, "epochs": 2, "batch_size": 32},

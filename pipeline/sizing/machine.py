@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from stages.runtime import systems
+from stages.run import systems
 
 _GIB = 2**30
 

@@ -12,7 +12,7 @@ from typing import Any
 from pipeline.sizing.keyword_models import COSTS
 from pipeline.sizing.machine import Machine
 from stages.params import Params
-from stages.tracks.cost import Extent, Kind
+from stages.tracks.common.cost import Extent, Kind
 from stages.tracks.registry import TRACKS
 
 _MANY_CORES, _LARGE_GIB, _MOST_THREADS = 8, 40, 8

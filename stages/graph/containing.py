@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
-from stages.normal_form import normal_form
+from stages.common.normal_form import normal_form
 
 # Apostrophes are left out of keywords by some rankings, and so on both sides here.
 _APOSTROPHE = "'"

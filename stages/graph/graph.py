@@ -8,12 +8,12 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from stages.artifacts.paths import DatasetPaths
+from stages.common.paths import DatasetPaths
 from stages.graph.graph_tables import GraphTables, graph_tables, write_graph
 from stages.graph.joins import DEFAULT_LIMITS, JoinLimits, NodeTriples, Rows, node_triples
 from stages.graph.relations import relate
 from stages.graph.statistics import contrast_shares
-from stages.runtime.process import StageProcess, run_stage
+from stages.run.process import StageProcess, run_stage
 
 if TYPE_CHECKING:
     from stages.params.data import Graph

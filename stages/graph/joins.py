@@ -18,17 +18,17 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.artifacts.parts import parts_of
-from stages.artifacts.schemas import NO_KEYWORD
-from stages.artifacts.tables import ROW_GROUP, check_columns
-from stages.data.schemas.items import EXAMPLES
-from stages.data.schemas.texts import TEXTS
-from stages.data.schemas.tokens import TOKENS
-from stages.graph.schemas.clusters import CLUSTERS
-from stages.keywords.schemas.keywords import KEYWORDS
-from stages.runtime.errors import InputError
-from stages.runtime.process import StageProcess
-from stages.runtime.storage import filesystem_of, is_url
+from stages.common.columns.clusters import CLUSTERS
+from stages.common.columns.items import EXAMPLES
+from stages.common.columns.keywords import KEYWORDS
+from stages.common.columns.texts import TEXTS
+from stages.common.columns.tokens import TOKENS
+from stages.common.parts import parts_of
+from stages.common.schemas import NO_KEYWORD
+from stages.common.storage import filesystem_of, is_url
+from stages.common.tables import ROW_GROUP, check_columns
+from stages.run.errors import InputError
+from stages.run.process import StageProcess
 
 # A table by its file (never in memory as a whole), or in memory.
 Rows: TypeAlias = Path | pa.Table | pd.DataFrame

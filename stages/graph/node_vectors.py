@@ -18,23 +18,23 @@ import pyarrow.compute as pc
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from models.encoders import load_encoder
-from stages.artifacts.mapped import MappedTable, NewArray, TextSequence, mapped, mapped_arrays
-from stages.artifacts.parts import Layout
-from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import Provenance, read_batches, read_table
-from stages.artifacts.writing import table_writer
-from stages.data.schemas.items import EXAMPLES
-from stages.data.schemas.texts import TEXTS
-from stages.encoders import Chunk, Elsewhere, embed_texts, embedding_elsewhere, resolve_encoder
-from stages.graph.schemas.graph import NODE_VECTORS, NODES, TEXT_VECTORS
-from stages.keywords.schemas.keywords import KEYWORDS
-from stages.runtime.cluster_map import Cluster
-from stages.runtime.errors import InputError
-from stages.runtime.precision import computed_in, computing
-from stages.runtime.process import StageProcess, run_stage
-from stages.runtime.progress import progress
-from stages.runtime.seeds import seed_everything
+from models.common.encoders import load_encoder
+from stages.common.columns.graph import NODE_VECTORS, NODES, TEXT_VECTORS
+from stages.common.columns.items import EXAMPLES
+from stages.common.columns.keywords import KEYWORDS
+from stages.common.columns.texts import TEXTS
+from stages.common.encoders import Chunk, Elsewhere, embed_texts, embedding_elsewhere, resolve_encoder
+from stages.common.mapped import MappedTable, NewArray, TextSequence, mapped, mapped_arrays
+from stages.common.parts import Layout
+from stages.common.paths import DatasetPaths
+from stages.common.precision import computed_in, computing
+from stages.common.seeds import seed_everything
+from stages.common.tables import Provenance, read_batches, read_table
+from stages.common.writing import table_writer
+from stages.run.cluster_map import Cluster
+from stages.run.errors import InputError
+from stages.run.process import StageProcess, run_stage
+from stages.run.progress import progress
 
 STAGE = "node_vectors"
 # In order of preference: which texts of an example stand for a keyword.
@@ -106,7 +106,7 @@ def run(roles: pd.DataFrame, node_ids: np.ndarray, texts: MappedTable, encoder: 
         tokenizer: of the encoder.
         values: plain values of the params block ``node_vectors``.
         track: wraps the list of chunks, to show progress.
-        elsewhere: as :func:`stages.encoders.embed_texts` takes it.
+        elsewhere: as :func:`stages.common.encoders.embed_texts` takes it.
         new: makes the arrays of vectors, perhaps on the disk.
 
     Raises:

@@ -19,7 +19,7 @@ from scipy import sparse
 
 from stages.graph.edges import Edges, strongest
 from stages.graph.joins import NodeTriples
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 # Multiplications per block; an entry of a block takes about 100 bytes while the block is worked on.
 BLOCK = 2_000_000

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 from scipy import sparse
 
-from stages.artifacts.tables import as_table
+from stages.common.columns.graph import NODES
+from stages.common.tables import as_table
 from stages.graph.edges import Edges
 from stages.graph.joins import NodeTriples
-from stages.graph.schemas.graph import NODES
 
 DAMPING = 0.85
 

@@ -14,17 +14,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import ROW_GROUP, Provenance, read_table
-from stages.artifacts.writing import table_writer
-from stages.data.example_texts import read_examples
+from stages.common.columns.clusters import CLUSTERS
+from stages.common.columns.methods import METHOD_TABLES
+from stages.common.example_texts import read_examples
+from stages.common.paths import DatasetPaths
+from stages.common.tables import ROW_GROUP, Provenance, read_table
+from stages.common.writing import table_writer
 from stages.graph.containing import Containment, contained
 from stages.graph.graph_tables import GraphTables, graph_tables, write_graph
 from stages.graph.joins import DEFAULT_LIMITS, JoinLimits, NodeTriples, Rows, joining
 from stages.graph.relations import relate_by_texts
-from stages.graph.schemas.clusters import CLUSTERS
-from stages.keywords.schemas.methods import METHOD_TABLES
-from stages.runtime.process import StageProcess, run_stage
+from stages.run.process import StageProcess, run_stage
 
 if TYPE_CHECKING:
     from stages.params.data import Graph

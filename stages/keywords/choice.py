@@ -7,14 +7,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.artifacts.schemas import NO_KEYWORD
-from stages.keywords.methods import METHODS, Holds
-from stages.keywords.schemas.keywords import KEYWORDS
-from stages.keywords.schemas.methods import METHOD_TABLES
-from stages.normal_form import normal_form
+from stages.common.columns.keywords import KEYWORDS
+from stages.common.columns.methods import METHOD_TABLES
+from stages.common.methods import METHODS, Holds
+from stages.common.normal_form import normal_form
+from stages.common.schemas import NO_KEYWORD
 from stages.ranking.blocks import Spans, TokenBlock, encode, encode_as
 from stages.ranking.selection import InverseFrequency, best_first
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 STALE = "the tables are of different runs. Run `keycontrast run`."
 # Columns that choosing reads of table ``tokens``, and of a method's table by what it holds.

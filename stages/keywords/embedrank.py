@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from stages.encoders import encode_texts, fixed_chunks, resolve_encoder
+from stages.common.encoders import encode_texts, fixed_chunks, resolve_encoder
+from stages.common.normal_form import normal_form
+from stages.common.seeds import seed_everything
 from stages.keywords.ranking_stage import rank_data_set, ranked_tokens
-from stages.normal_form import normal_form
 from stages.ranking import ranker
 from stages.ranking.blocks import Spans, TokenBlock, encode_as
 from stages.ranking.chunks import Chunks, with_chunks
@@ -25,9 +26,8 @@ from stages.ranking.methods import Solved, keyness, without_graph
 from stages.ranking.phrases import Phrases, rank_spans, span_text
 from stages.ranking.ranker import Ranked
 from stages.ranking.selection import InverseFrequency
-from stages.runtime.errors import InputError
-from stages.runtime.process import StageProcess, run_stage
-from stages.runtime.seeds import seed_everything
+from stages.run.errors import InputError
+from stages.run.process import StageProcess, run_stage
 
 if TYPE_CHECKING:
     from stages.params.data import EmbedRank
@@ -87,7 +87,7 @@ def _embedder(source: str, longest: int) -> Callable[[Sequence[str], int], np.nd
     """
     import torch
 
-    from models.encoders import embed, load_encoder
+    from models.common.encoders import embed, load_encoder
 
     resolved = resolve_encoder(source, "embedrank.encoder")
     seed_everything(0)

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from stages.artifacts.parts import Layout
-from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import Provenance, read_batches, read_metadata, write_json
-from stages.artifacts.writing import table_writer
-from stages.data.example_texts import (
+from stages.common.columns.keywords import KEYWORDS
+from stages.common.columns.methods import METHOD_TABLES
+from stages.common.columns.tokens import TOKENS
+from stages.common.example_texts import (
     TextMarks,
     all_text_ids,
     marked_texts,
@@ -21,16 +20,17 @@ from stages.data.example_texts import (
     room_for,
     training_text_ids,
 )
-from stages.data.schemas.tokens import TOKENS
+from stages.common.parts import Layout
+from stages.common.paths import DatasetPaths
+from stages.common.settings import Values
+from stages.common.tables import Provenance, read_batches, read_metadata, write_json
+from stages.common.writing import table_writer
 from stages.keywords.choice import STALE, TOKEN_COLUMNS, beside, choose_keywords, ranking_columns
-from stages.keywords.schemas.keywords import KEYWORDS
-from stages.keywords.schemas.methods import METHOD_TABLES
 from stages.keywords.tally import Tally
 from stages.ranking.blocks import pieces
 from stages.ranking.selection import InverseFrequency
-from stages.runtime.errors import InputError
-from stages.runtime.process import StageProcess, run_stage
-from stages.runtime.settings import Values
+from stages.run.errors import InputError
+from stages.run.process import StageProcess, run_stage
 
 if TYPE_CHECKING:
     from stages.params.data import Keywords

@@ -5,21 +5,21 @@ from typing import Any
 
 import pyarrow as pa
 
-from stages.artifacts.part_work import PartWork, Workforce, write_by_parts
-from stages.artifacts.parts import Layout
-from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import Provenance, check_columns, read_metadata
-from stages.artifacts.writing import table_writer
-from stages.data.schemas.tokens import TOKENS
+from stages.common.columns.phrases import PHRASES, ranked_by
+from stages.common.columns.tokens import TOKENS
+from stages.common.part_work import PartWork, Workforce, write_by_parts
+from stages.common.parts import Layout
+from stages.common.paths import DatasetPaths
+from stages.common.tables import Provenance, check_columns, read_metadata
+from stages.common.writing import table_writer
 from stages.ranking import Report
 from stages.ranking.blocks import pieces
 from stages.ranking.frequency import training_frequency
 from stages.ranking.ranker import Ranked
-from stages.ranking.schemas import PHRASES, ranked_by
 from stages.ranking.selection import InverseFrequency
-from stages.runtime.cluster_map import Cluster
-from stages.runtime.pool import map_chunks
-from stages.runtime.process import StageProcess
+from stages.run.cluster_map import Cluster
+from stages.run.pool import map_chunks
+from stages.run.process import StageProcess
 
 # Given a method's settings, the language of the texts and an IDF that breaks ties, returns what ranks token tables.
 RankerOf = Callable[[Any, str, InverseFrequency | None], Callable[[pa.Table], Ranked]]

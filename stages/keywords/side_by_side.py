@@ -17,10 +17,16 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from stages.artifacts.mapped import copied
-from stages.artifacts.parts import Layout
-from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import (
+from stages.common.columns.items import EXAMPLES
+from stages.common.columns.methods import METHOD_TABLES
+from stages.common.columns.side_by_side import SIDE_BY_SIDE
+from stages.common.columns.tokens import TOKENS
+from stages.common.example_texts import marked_texts, training_text_ids, training_texts
+from stages.common.mapped import copied
+from stages.common.methods import COMPARED, COMPARED_NAMING, METHODS
+from stages.common.parts import Layout
+from stages.common.paths import DatasetPaths
+from stages.common.tables import (
     Provenance,
     atomic_folder,
     check_columns,
@@ -28,22 +34,16 @@ from stages.artifacts.tables import (
     read_metadata,
     write_json,
 )
-from stages.artifacts.writing import table_writer
-from stages.data.example_texts import marked_texts, training_text_ids, training_texts
-from stages.data.schemas.items import EXAMPLES
-from stages.data.schemas.tokens import TOKENS
+from stages.common.writing import table_writer
 from stages.keywords.agreement.figure import pos_plot
 from stages.keywords.agreement.keywords import TOKEN_COLUMNS, compared_columns, keywords_by_method, note_strange
 from stages.keywords.agreement.measures import Agreements
 from stages.keywords.agreement.pos_frequency import COUNTED, Counted, frequency_table, pos_counts, rows_to_count
 from stages.keywords.choice import Following
-from stages.keywords.methods import COMPARED, COMPARED_NAMING, METHODS
-from stages.keywords.schemas.methods import METHOD_TABLES
-from stages.keywords.schemas.side_by_side import SIDE_BY_SIDE
 from stages.ranking.blocks import pieces
 from stages.ranking.selection import InverseFrequency
-from stages.runtime.errors import Faults
-from stages.runtime.process import StageProcess, run_stage
+from stages.run.errors import Faults
+from stages.run.process import StageProcess, run_stage
 
 if TYPE_CHECKING:
     from stages.params.data import SideBySide

@@ -11,7 +11,7 @@ from stages.keywords.ranking_stage import rank_data_set, ranked_tokens
 from stages.ranking import Settings, ranker
 from stages.ranking.ranker import Ranked
 from stages.ranking.selection import InverseFrequency
-from stages.runtime.process import StageProcess, run_stage
+from stages.run.process import StageProcess, run_stage
 
 if TYPE_CHECKING:
     from stages.params.data import TextRank

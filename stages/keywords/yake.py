@@ -11,7 +11,7 @@ from stages.keywords.yake_scores import YakeRanking
 from stages.ranking import ranker
 from stages.ranking.ranker import Ranked
 from stages.ranking.selection import InverseFrequency
-from stages.runtime.process import StageProcess, run_stage
+from stages.run.process import StageProcess, run_stage
 
 if TYPE_CHECKING:
     from stages.params.data import Yake

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stages.encoders import CarriedEncoder, Chunk, fixed_chunks
+from stages.common.encoders import CarriedEncoder, Chunk, fixed_chunks
+from stages.common.settings import Values
 from stages.metrics.bleu import check_items
-from stages.runtime.cluster_map import Cluster
-from stages.runtime.pool import map_chunks
-from stages.runtime.settings import Values
+from stages.run.cluster_map import Cluster
+from stages.run.pool import map_chunks
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -74,7 +74,7 @@ def bert_score(hypotheses: Sequence[str], references: Sequence[str | Sequence[st
     Args:
         hypotheses: one text per item.
         references: per item a string or a sequence of references.
-        encoder: from :func:`models.encoders.load_encoder`, in float32.
+        encoder: from :func:`models.common.encoders.load_encoder`, in float32.
         tokenizer: of the encoder.
         layer: index of the hidden states: 0 embeddings, n the n-th layer; None the last.
         idf: weigh word pieces by log((M + 1) / (df + 1)) over the M references, instead of alike.
@@ -205,7 +205,7 @@ def _block_scorer(carried: CarriedEncoder, layer: int, weights: np.ndarray) -> C
     """Return what scores a block in a worker of a cluster."""
     from torch import nn
 
-    from stages.runtime.precision import computing
+    from stages.common.precision import computing
 
     encoder, tokenizer = carried.load()
     scorer = BertScorer(encoder.float(), tokenizer, layer)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from stages.metrics.tokens import Text, joined, reference_lists, token_lists
-from stages.runtime.errors import nearest
+from stages.run.errors import nearest
 
 ORDERS = 4
 STYLES = ("individual_m7", "cumulative_m7", "corpus", "sacrebleu")

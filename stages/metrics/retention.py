@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from stages.artifacts.schemas import NO_KEYWORD
+from stages.common.schemas import NO_KEYWORD
 from stages.metrics.tokens import basic_tokens, stem
 
 

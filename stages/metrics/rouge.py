@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stages.metrics.tokens import CHINESE, Text, joined, stem
-from stages.runtime.errors import nearest
+from stages.run.errors import nearest
 
 CONVENTIONS = ("rouge_score", "py_rouge")
 MEASURES = ("rouge_1", "rouge_2", "rouge_l")

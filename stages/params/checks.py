@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from stages.runtime.errors import nearest
-from stages.runtime.settings import GIVEN
+from stages.common.settings import GIVEN
+from stages.run.errors import nearest
 
 if TYPE_CHECKING:
     from stages.params.root import Params

@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 from stages.params.block import SEEDS, Block, Seeds
 from stages.params.checks import Earlier, TrackChecks
 from stages.params.watched import ROWS, WATCHED
-from stages.runtime.errors import nearest
+from stages.run.errors import nearest
 
 if TYPE_CHECKING:
     from stages.params.root import Params

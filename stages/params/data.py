@@ -7,12 +7,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator, model_validator
 
-from stages.data.layouts.registry import LAYOUTS, is_paired
-from stages.keywords.methods import FOR_ANY_TEXT, NAMING
+from stages.common.methods import FOR_ANY_TEXT, NAMING
+from stages.ingest.layouts.registry import LAYOUTS, is_paired
 from stages.params.block import Block, Switches
 from stages.params.presets import Presets
 from stages.params.watched import ROWS, WATCHED
-from stages.runtime.errors import nearest
+from stages.run.errors import nearest
 
 
 def _filled(content: Any) -> Any:
@@ -69,7 +69,7 @@ Named = Annotated[Annotated[str, Tag(KIND_OF_NAME[0])] | Annotated[OwnColumns, T
 class Dataset(Block):
     """Where a data set's files are and how they are laid out.
 
-    What a layout reads, and from which columns, is declared in :mod:`stages.data.layouts`; those of published files
+    What a layout reads, and from which columns, is declared in :mod:`stages.ingest.layouts`; those of published files
     bring their own columns and dialect.
     """
 

@@ -6,18 +6,18 @@ An instance exists only if something reads what it makes: a comparison that is s
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from stages.data.layouts.registry import LAYOUTS, is_paired, structure_of
-from stages.keywords.methods import METHODS, ON_DEMAND
+from stages.common.methods import METHODS, ON_DEMAND
+from stages.ingest.layouts.registry import LAYOUTS, is_paired, structure_of
 from stages.params.clld import consulted
 from stages.params.data import Keywords
 from stages.params.watched import blocks_watched
 
 # Tables that are made and joined to the pairs of the PGKPR track only where a model or a run reads them, and what DVC
 # watches in their place where none does; any file that always exists would do, but no two may be the same.
-UNREAD = {"psi": "models/rewriters/ianet.py", "s_tags": "models/s_tagger.py",
+UNREAD = {"psi": "models/pgkpr/ianet.py", "s_tags": "models/keywords/s_tagger.py",
           "textrank": "stages/keywords/textrank.py"}
 _COMPARED = {"psi", "s_tags"}   # those that a comparison makes, so that the pairs may as well have them
-NO_OWN_ENCODER = "stages/keywords/character_encoder.py"  # likewise, where the encoder is neither made here nor a folder
+NO_OWN_ENCODER = "stages/psi/character_encoder.py"  # likewise, where the encoder is neither made here nor a folder
 
 
 def with_names(content: Mapping[str, Any], datasets: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
+from stages.common.settings import GIVEN
 from stages.params.block import SEEDS, Block, Seeds
 from stages.params.checks import BEGINNING, Earlier, TrackChecks, beginnings
 from stages.params.hcl_baselines import Architectures
 from stages.params.watched import ROWS, WATCHED
-from stages.runtime.settings import GIVEN
 
 if TYPE_CHECKING:
     from stages.params.root import Params

@@ -7,7 +7,7 @@ from pydantic import Field, field_validator
 from stages.params.block import Block
 from stages.params.hcl_method import Method
 from stages.params.pgkpr import Sizes
-from stages.runtime.errors import nearest
+from stages.run.errors import nearest
 
 
 class PieceTransformer(Sizes):

@@ -6,12 +6,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from stages.common import settings
+from stages.common.settings import PARAMS
+from stages.common.yaml_files import read_yaml
 from stages.params.problems import problem_lines
 from stages.params.root import Params
-from stages.runtime import settings
-from stages.runtime.errors import InputError
-from stages.runtime.settings import PARAMS
-from stages.runtime.yaml_files import read_yaml
+from stages.run.errors import InputError
 
 
 def load_params(path: Path = PARAMS, whole: bool = False) -> Params:
@@ -61,7 +61,7 @@ def parse_params(content: Any, place: str) -> Params:
 
 
 def stage_hash(params: Params, stage: str, key: str = "", seed: int | None = None) -> str:
-    """Return the hash of the params that stage instance ``stage@key`` declares; see :mod:`stages.runtime.settings`."""
+    """Return the hash of the params that stage instance ``stage@key`` declares; see :mod:`stages.common.settings`."""
     return settings.stage_hash(params.plain(), stage, key, seed)
 
 

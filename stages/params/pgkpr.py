@@ -180,7 +180,7 @@ class TrainPgkpr(Switches):
 
 
 # The file that says how a model starts which starts from no other; any file that always exists would do for DVC.
-SCRATCH = "models/rewriters/base.py"
+SCRATCH = "models/pgkpr/base.py"
 
 
 class PgkprModel(Block):

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from stages.runtime.settings import laid_over
+from stages.common.settings import laid_over
 
 Presets = Mapping[str, Mapping[str, Any]]
 

@@ -10,7 +10,7 @@ from stages.params.clld import TrainClld
 from stages.params.data import KIND_OF_NAME, Ingest
 from stages.params.hcl import GenerateHcl, TrainHcl
 from stages.params.pgkpr import GeneratePgkpr, TrainPgkpr
-from stages.runtime.errors import nearest
+from stages.run.errors import nearest
 
 # Blocks that data sets, models and runs lay values of their own over.
 _LAID_OVER = (Ingest, TrainHcl, GenerateHcl, TrainPgkpr, GeneratePgkpr, TrainClld)

@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
-from stages.data.layouts.registry import structure_of
-from stages.keywords.methods import FOR_ANY_TEXT, METHODS
+from stages.common.methods import FOR_ANY_TEXT, METHODS
+from stages.common.settings import laid_over
+from stages.ingest.layouts.registry import structure_of
 from stages.params import clld, hcl, pgkpr
 from stages.params.block import Block
 from stages.params.checks import TrackChecks, with_watched
@@ -46,8 +47,7 @@ from stages.params.pgkpr import (
 from stages.params.problems import problem_lines
 from stages.params.seeding import with_seeds
 from stages.params.watched import BLOCKS, rows_watched
-from stages.runtime.errors import nearest
-from stages.runtime.settings import laid_over
+from stages.run.errors import nearest
 
 Laid = TypeVar("Laid", bound=Block)
 CHECKS = {"hcl": hcl.CHECKS, "pgkpr": pgkpr.CHECKS, "clld": clld.CHECKS}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from os.path import normpath
 from typing import Any
 
-from stages.runtime.settings import GIVEN, laid_over
+from stages.common.settings import GIVEN, laid_over
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,12 @@ def _distances(content: Mapping[str, Any], row: Mapping[str, Any]) -> Any:
 BLOCKS = {
     "pipeline": _of_block("annotate.pipeline", "data/language/en_ewt"),     # watched whatever reads the texts
     "embedrank": _of_block("embedrank.encoder", "stages/keywords/__init__.py"),
-    "word_vectors": _of_block("word_vectors.source", "stages/keywords/importance/__init__.py"),
-    "bertscore": _of_block("evaluation.bertscore.encoder", "stages/tracks/evaluation/__init__.py"),
+    "word_vectors": _of_block("word_vectors.source", "stages/psi/importance/__init__.py"),
+    "bertscore": _of_block("evaluation.bertscore.encoder", "stages/tracks/common/evaluation/__init__.py"),
     "emb": _of_block("evaluation.emb", "stages/tracks/__init__.py")}
 # By the block of the rows, and their entry that says what is watched.
 ROWS = {
-    ("datasets", "watched"): Outside("ingest.neg_encoder", "stages/data/negatives/__init__.py", _negatives),
+    ("datasets", "watched"): Outside("ingest.neg_encoder", "stages/ingest/negatives/__init__.py", _negatives),
     ("models.hcl", "watched"): Outside("source", "stages/tracks/hcl/__init__.py", _weights),
     ("models.clld", "watched"): Outside("encoder", "stages/tracks/clld/__init__.py",
                                         lambda content, row: row.get("encoder")),

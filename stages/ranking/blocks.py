@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 # Tokens of a block; a longer text is a block of its own. About 100 MiB of working arrays.
 BLOCK = 1 << 17

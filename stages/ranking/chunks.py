@@ -12,8 +12,8 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from stages.data.language.tokens import NOUNS, list_array, noun_runs
 from stages.ranking.blocks import TokenBlock, among, encode
+from stages.text.tokens import NOUNS, list_array, noun_runs
 
 Chunks = Literal["auto", "annotated", "adjectives"]
 CHUNKS: tuple[Chunks, ...] = ("auto", "annotated", "adjectives")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from stages.artifacts.part_work import Workforce, each_part
-from stages.artifacts.parts import Part
-from stages.data.example_texts import training_texts
+from stages.common.example_texts import training_texts
+from stages.common.part_work import Workforce, each_part
+from stages.common.parts import Part
 from stages.ranking.blocks import pieces
 from stages.ranking.selection import InverseFrequency
 

@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from stages.normal_form import normal_form
+from stages.common.normal_form import normal_form
 from stages.ranking.blocks import Spans, TokenBlock, among, encode, encode_as, sum_by
 from stages.ranking.chunks import CHUNKS, Chunks, with_chunks
 from stages.ranking.cooccurrence import Graphs, lemma_graphs, number_nodes, word_graphs
@@ -23,7 +23,7 @@ from stages.ranking.iteration import Scores, solve, solve_as_networkx
 from stages.ranking.phrases import Phrases, rank_spans, rank_spans_as_pytextrank, span_text
 from stages.ranking.selection import InverseFrequency, best_first
 from stages.ranking.topics import topic_graphs
-from stages.runtime.errors import InputError, nearest
+from stages.run.errors import InputError, nearest
 
 # Below the nine digits to which scores are compared, so that equal scores are seen to be equal.
 TOLERANCE = 1e-11

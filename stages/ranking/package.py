@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 from networkx import PowerIterationFailedConvergence
 from spacy.tokens import Doc
 
-from stages.data.language.tokens import rebuild_docs
-from stages.normal_form import normal_form
+from stages.common.columns.phrases import PHRASES
+from stages.common.normal_form import normal_form
 from stages.ranking.methods import Settings
 from stages.ranking.ranker import Ranked, Report
-from stages.ranking.schemas import PHRASES
+from stages.text.tokens import rebuild_docs
 
 # On import the package looks for its own git repository and prints the folder where it found none.
 with Path(os.devnull).open("w") as _silence, redirect_stdout(_silence):

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.normal_form import normal_form
+from stages.common.normal_form import normal_form
 from stages.ranking.blocks import Spans, TokenBlock, encode, encode_as, segment_ranks
 from stages.ranking.selection import InverseFrequency, best_first
 

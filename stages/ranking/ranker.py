@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from stages.common.columns.phrases import PHRASES
 from stages.ranking.blocks import TokenBlock, blocks
 from stages.ranking.chunks import Chunks
 from stages.ranking.methods import TOLERANCE, Ranking, Settings, Solved
 from stages.ranking.phrases import Phrases
-from stages.ranking.schemas import PHRASES
 from stages.ranking.selection import InverseFrequency
 
 STATUSES = ("ok", "empty_text", "no_candidate", "not_converged")

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pyarrow.compute as pc
 
-from stages.artifacts.paths import COMPARISON, ModelPaths, RunPaths, seeded_name
-from stages.artifacts.schemas import TableSchema
-from stages.artifacts.tables import read_frame, read_table
+from stages.common.paths import COMPARISON, ModelPaths, RunPaths, seeded_name
+from stages.common.schemas import TableSchema
+from stages.common.settings import Params
+from stages.common.tables import read_frame, read_table
 from stages.results.comparison import EvaluatedRun
 from stages.results.schemas import BY_STRATUM, MCNEMAR, PAIRED
 from stages.results.track import TrackResults
-from stages.runtime.errors import InputError
-from stages.runtime.settings import Params
-from stages.tracks.track import Track
+from stages.run.errors import InputError
+from stages.tracks.common.track import Track
 
 if TYPE_CHECKING:
     from stages.params.root import Params as Validated

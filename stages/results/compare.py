@@ -10,7 +10,7 @@ The value of the whole is the mean over its seeds, on every resample.
 
 Floors take part as "floor copy" and so on.
 
-Strata. Where a track has strata of its items (stages.tracks.evaluation.strata), all of it is done within each of them
+Strata. Where a track has strata of its items (stages.tracks.common.evaluation.strata), all of it is done within each of them
 too, for comparison/by_stratum.parquet and under ``strata`` in metrics.json.
 
 What an interval says: for low and high the items are resampled, with all that was scored on them, and the trained
@@ -30,8 +30,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from stages.artifacts.paths import COMPARISON
-from stages.artifacts.tables import Provenance, write_json, write_table
+from stages.common.paths import COMPARISON
+from stages.common.seeds import derived_seed
+from stages.common.tables import Provenance, write_json, write_table
 from stages.results.artifacts import read_evaluated, seeded_runs
 from stages.results.comparison import (
     ComparedSystem,
@@ -48,8 +49,7 @@ from stages.results.comparison import (
 )
 from stages.results.schemas import BY_STRATUM, MCNEMAR, PAIRED
 from stages.results.tracks import TRACKS
-from stages.runtime.process import StageProcess, run_stage
-from stages.runtime.seeds import derived_seed
+from stages.run.process import StageProcess, run_stage
 
 if TYPE_CHECKING:
     from stages.params.evaluation import Compare

@@ -8,7 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from stages.artifacts.paths import ModelPaths, RunPaths
+from stages.common.paths import ModelPaths, RunPaths
+from stages.common.settings import Params
 from stages.results.artifacts import (
     model_history,
     model_metrics,
@@ -24,7 +25,6 @@ from stages.results.track import TrackResults
 from stages.results.tracks import TRACKS
 from stages.results.tracks.pgkpr import keywords_of
 from stages.results.tracks.texts import SAME_OUTPUT
-from stages.runtime.settings import Params
 
 
 def read_results(params: Params) -> Results:

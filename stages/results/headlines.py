@@ -14,8 +14,8 @@ from typing import Any
 
 import pandas as pd
 
-from stages.artifacts.paths import HeadlinePaths, RunPaths
-from stages.artifacts.tables import atomic_folder, write_json
+from stages.common.paths import HeadlinePaths, RunPaths
+from stages.common.tables import atomic_folder, write_json
 from stages.results.artifacts import (
     model_history,
     require_trained,
@@ -27,7 +27,7 @@ from stages.results.artifacts import (
 from stages.results.model import values_of
 from stages.results.track import FEW
 from stages.results.tracks import TRACKS
-from stages.runtime.process import StageProcess, run_stage
+from stages.run.process import StageProcess, run_stage
 
 DIGITS = 4
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from stages.artifacts.paths import ModelPaths, RunPaths, row_name
+from stages.common.paths import ModelPaths, RunPaths, row_name
 from stages.metrics.registered import Metric, metric
 from stages.results.published import PublishedRow
 from stages.results.track import Row, TrackResults

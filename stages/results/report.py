@@ -3,12 +3,12 @@
 import sys
 from typing import TYPE_CHECKING
 
-from stages.artifacts.paths import REPORT
-from stages.artifacts.tables import atomic_folder
+from stages.common.paths import REPORT
+from stages.common.tables import atomic_folder
 from stages.results.page.context import build
 from stages.results.page.material import Material, gather
 from stages.results.page.rendering import rendered
-from stages.runtime.process import StageProcess, run_stage
+from stages.run.process import StageProcess, run_stage
 
 if TYPE_CHECKING:
     from stages.params.root import Report

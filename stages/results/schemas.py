@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from stages.artifacts.schemas import TableSchema
+from stages.common.schemas import TableSchema
 
 PAIRED = TableSchema(
     "paired", "Paired tests between the runs of a data set on the same items (METHODS E.4).",
@@ -30,7 +30,7 @@ PAIRED = TableSchema(
     ))
 
 BY_STRATUM = TableSchema(
-    "by_stratum", "The same tests within strata of the items (stages.tracks.evaluation.strata), where a track has any.",
+    "by_stratum", "The same tests within strata of the items (stages.tracks.common.evaluation.strata), where a track has any.",
     ("dataset", "stratum", "metric", "first", "second"), (
         PAIRED.fields[0], ("stratum", pa.string(), "name of the stratum"), *PAIRED.fields[1:]))
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from stages.artifacts.schemas import SPLITS
+from stages.common.schemas import SPLITS
 from stages.results.model import Model
 from stages.results.track import SharesLayout, TrackResults
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pandas as pd
 
+from stages.common.settings import Params
 from stages.metrics.registered import METRICS, Family, Metric, metric
 from stages.metrics.resampling import Statistic
 from stages.results.published import PublishedRow, PublishedTable
-from stages.runtime.settings import Params
-from stages.tracks.track import Track
+from stages.tracks.common.track import Track
 
 FEW = 8     # metrics that sum up a run
 ADDED = "with "     # begins the name of a switch that adds a part to the full method

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from stages.runtime.errors import InputError, nearest
-from stages.runtime.settings import Params
+from stages.common.settings import Params
+from stages.run.errors import InputError, nearest
 from stages.tracks.clld.track import CLLD
+from stages.tracks.common.track import Track
 from stages.tracks.hcl.track import HCL
 from stages.tracks.pgkpr.track import PGKPR
-from stages.tracks.track import Track
 
 if TYPE_CHECKING:
     from stages.params import Params as Validated

@@ -9,10 +9,10 @@ from pathlib import Path
 import pandas as pd
 
 from pipeline.given_texts import texts_from
-from stages.data.deduplication.checks import RowCheck, RowError
-from stages.data.reading.files import read_rows
+from stages.ingest.deduplication.checks import RowCheck, RowError
+from stages.ingest.reading.files import read_rows
 from stages.params.data import Dataset
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 from tests.harness.cases import Verdict
 from tests.harness.damage import TOKENS, damaged_bytes, damaged_value
 from tests.harness.params import bad_message

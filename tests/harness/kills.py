@@ -23,7 +23,7 @@ from typing import Any
 import psutil
 
 from pipeline.running.lockfile import read_lock
-from stages.artifacts.paths import METRICS
+from stages.common.paths import METRICS
 from tests import small_project, tiny_project
 from tests.harness.cases import NOTES, Verdict
 

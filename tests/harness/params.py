@@ -8,10 +8,10 @@ from pathlib import Path
 import yaml
 
 from pipeline import recipes
+from stages.common.settings import read_params, stage_hash, stage_params
+from stages.common.yaml_files import read_yaml
 from stages.params import load_params, parse_params
-from stages.runtime.errors import InputError
-from stages.runtime.settings import read_params, stage_hash, stage_params
-from stages.runtime.yaml_files import read_yaml
+from stages.run.errors import InputError
 from tests.harness.cases import Verdict
 from tests.harness.damage import TOKENS, damaged_bytes, damaged_value
 

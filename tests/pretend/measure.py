@@ -35,7 +35,7 @@ def micro_batch(stage, train, size=4, precision="fp32", places=False, further=Fa
 
     def fit(task, settings, *rest, **more):
         changed = replace(settings, prefetch=0, batch_size=size * (1 + further), micro_batch=size, precision=precision)
-        with mock.patch("models.training.loop.Contrasting", _Nothing) if further else nullcontext():
+        with mock.patch("models.common.training.loop.Contrasting", _Nothing) if further else nullcontext():
             return real(_watched(task, found, places, 2 * (1 + further)), changed, *rest, **more)
 
     def updates(*_):

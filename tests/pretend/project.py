@@ -8,7 +8,7 @@ import yaml
 from pretend.device import NAME, switched_on
 from pretend.record import recording
 
-from stages.runtime import device, training
+from stages.common import device, training
 
 
 @contextmanager

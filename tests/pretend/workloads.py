@@ -23,16 +23,17 @@ from pretend.device import NAME
 from pretend.measure import decoded_token, micro_batch
 from transformers import BertModel
 
-from models.decoding import Rules, contrastive_search
+from models.common.decoding import Rules, contrastive_search
 from models.hcl import HclModel
-from models.rewriters.special import EOS, PAD
-from stages.encoders import resolve_encoder
-from stages.keywords import pair_classifier, s_tagger
-from stages.keywords.importance.texts import Texts, WordTexts
+from models.pgkpr.special import EOS, PAD
+from stages.attribution import pair_classifier
+from stages.common.encoders import resolve_encoder
+from stages.common.settings import laid_over
 from stages.params.data import PairClassifier, STagger
 from stages.params.hcl import TrainHcl
 from stages.params.pgkpr import TrainPgkpr
-from stages.runtime.settings import laid_over
+from stages.psi import s_tagger
+from stages.psi.importance.texts import Texts, WordTexts
 from stages.tracks.clld import architecture as clld
 from stages.tracks.clld.architectures import architecture_of
 from stages.tracks.hcl import piece_baselines

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from models.common.losses import MULTI_NEG, instance_contrast
 from models.hcl.contrasts.contrast import Contrast
 from models.hcl.output import BatchTotals, Contrasted, KeywordOutput, LatentOutput
-from models.losses import MULTI_NEG, instance_contrast
 
 if TYPE_CHECKING:
     from models.hcl.network import HclNetwork

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn import functional as F
 
+from models.common.losses import keyword_contrast
 from models.hcl.contrasts.contrast import Contrast
 from models.hcl.output import BatchTotals, Contrasted, KeywordOutput, LatentOutput
-from models.losses import keyword_contrast
 
 if TYPE_CHECKING:
     from models.hcl.config import HclConfig

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import nn
 
+from models.common.losses import mahalanobis, mahalanobis_contrast
 from models.hcl.alarms import Alarm, Row, holds_since
 from models.hcl.contrasts.contrast import Contrast
 from models.hcl.latent import in_full
 from models.hcl.output import BatchTotals, Contrasted, KeywordOutput, LatentOutput
-from models.losses import mahalanobis, mahalanobis_contrast
 
 if TYPE_CHECKING:
     from models.hcl.network import HclNetwork

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from stages.figures import PALETTE, Plot, drawing, finished
+from stages.common.figures import PALETTE, Plot, drawing, finished
 from stages.keywords.agreement.pos_frequency import FAMILIES, OTHER
 
 LABELS = {"attribution": "gradient attribution (PGKPR's coins)",

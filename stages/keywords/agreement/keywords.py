@@ -5,12 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from stages.common.methods import COMPARED, METHODS, Holds
+from stages.common.normal_form import normal_form
 from stages.keywords.choice import scored_alone
-from stages.keywords.methods import COMPARED, METHODS, Holds
-from stages.normal_form import normal_form
 from stages.ranking.blocks import TokenBlock
 from stages.ranking.selection import InverseFrequency, content_words
-from stages.runtime.errors import Faults
+from stages.run.errors import Faults
 
 # Columns that are read of table ``tokens``, and of a method's table by what it holds.
 TOKEN_COLUMNS = ["text_id", "token", "is_stop"]

@@ -9,9 +9,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.artifacts.mapped import MappedTable
-from stages.artifacts.schemas import STRINGS
-from stages.keywords.bernoulli import flipped
+from stages.common.bernoulli import flipped
+from stages.common.mapped import MappedTable
+from stages.common.schemas import STRINGS
 
 # The five that the paper shows. By family, NN stands for NN, NNS, NNP and NNPS, and so on.
 FAMILIES = ("NN", "JJ", "PRP", "RB", "VB")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stages.artifacts.paths import row_name
+from stages.common.paths import row_name
 from stages.results.model import Model
 
 # Alarms of one contrast: the end of their names is the contrast.

@@ -14,7 +14,7 @@ from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 from matplotlib.ticker import MaxNLocator
 
-from stages.figures import PALETTE, Plot, drawing, file_name, finished, text_width, xml_text
+from stages.common.figures import PALETTE, Plot, drawing, file_name, finished, text_width, xml_text
 from stages.results.page.labels import number, percentage
 
 _SHADES = 14

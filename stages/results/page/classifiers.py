@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from stages.figures import Plot
+from stages.common.figures import Plot
 from stages.results.classifiers import Classifier
 from stages.results.model import Block, Run
 from stages.results.page.class_plots import calibration_plot, confusion_plot, distance_plot

@@ -6,9 +6,9 @@ from typing import Any
 
 import pandas as pd
 
-from stages.figures import Plot
+from stages.common.figures import Plot
+from stages.common.methods import METHODS
 from stages.keywords.agreement.figure import pos_plot
-from stages.keywords.methods import METHODS
 from stages.metrics.registered import Metric
 from stages.results.model import Block, Model, Run
 from stages.results.page.alarms import Alarm, alarms_of

@@ -9,11 +9,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.schemas import NO_KEYWORD
-from stages.artifacts.tables import read_batches
-from stages.keywords.methods import METHODS
-from stages.keywords.schemas.side_by_side import SIDE_BY_SIDE
+from stages.common.columns.side_by_side import SIDE_BY_SIDE
+from stages.common.methods import METHODS
+from stages.common.paths import DatasetPaths
+from stages.common.schemas import NO_KEYWORD
+from stages.common.tables import read_batches
 from stages.results.page.explorer import GraphMaterial, neighbours_of
 from stages.results.page.labels import number
 

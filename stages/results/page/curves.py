@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from stages.figures import PALETTE, SERIES, Plot, drawing, file_name, finished
+from stages.common.figures import PALETTE, SERIES, Plot, drawing, file_name, finished
 from stages.results.model import Model
 from stages.results.page.labels import number, quantity_label
 from stages.results.track import Question

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stages.artifacts.schemas import NO_KEYWORD
-from stages.runtime.seeds import derived_seed
+from stages.common.schemas import NO_KEYWORD
+from stages.common.seeds import derived_seed
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.schemas import NO_KEYWORD, TableSchema
-from stages.artifacts.tables import read_batches, read_frame
-from stages.data.example_texts import examples_schema
-from stages.data.schemas.items import EXAMPLES
-from stages.data.schemas.texts import TEXTS
-from stages.graph.schemas.clusters import CLUSTERS
-from stages.graph.schemas.graph import EDGES, NODES
+from stages.common.columns.clusters import CLUSTERS
+from stages.common.columns.graph import EDGES, NODES
+from stages.common.columns.items import EXAMPLES
+from stages.common.columns.texts import TEXTS
+from stages.common.example_texts import examples_schema
+from stages.common.paths import DatasetPaths
+from stages.common.schemas import NO_KEYWORD, TableSchema
+from stages.common.tables import read_batches, read_frame
 from stages.results.page import layout
 from stages.results.page.embedding import size
 

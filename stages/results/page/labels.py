@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from stages.artifacts.schemas import SPLITS
+from stages.common.schemas import SPLITS
 
 _LABELS = {
     "nodes": "keywords (nodes)", "edges_positive": "positive edges", "edges_negative": "negative edges",

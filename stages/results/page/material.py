@@ -8,16 +8,17 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.artifacts.paths import DatasetPaths, ModelPaths, ProbePaths, row_name, seeded_name
-from stages.artifacts.schemas import TableSchema
-from stages.artifacts.tables import read_frame, read_metadata, read_table
-from stages.data.layouts.registry import structure_of
-from stages.data.schemas.items import EXAMPLES
-from stages.data.schemas.texts import TEXTS
-from stages.graph.schemas.graph import NODES
-from stages.keywords.methods import NAMING
-from stages.keywords.schemas.keywords import KEYWORDS
-from stages.keywords.schemas.side_by_side import SIDE_BY_SIDE
+from stages.common.columns.graph import NODES
+from stages.common.columns.items import EXAMPLES
+from stages.common.columns.keywords import KEYWORDS
+from stages.common.columns.side_by_side import SIDE_BY_SIDE
+from stages.common.columns.texts import TEXTS
+from stages.common.methods import NAMING
+from stages.common.paths import DatasetPaths, ModelPaths, ProbePaths, row_name, seeded_name
+from stages.common.schemas import TableSchema
+from stages.common.settings import Params
+from stages.common.tables import read_frame, read_metadata, read_table
+from stages.ingest.layouts.registry import structure_of
 from stages.results.artifacts import first_predictions, item_scores, model_config, read_json
 from stages.results.gather import read_results
 from stages.results.model import Results, Run
@@ -25,7 +26,6 @@ from stages.results.page.corpus import Tops, read_tops
 from stages.results.page.examples import seeded_examples
 from stages.results.page.explorer import GraphMaterial, read_graph
 from stages.results.tracks import TRACKS
-from stages.runtime.settings import Params
 from stages.tracks.hcl.probing.schemas import KEYWORD_SWAP, LATENT
 from stages.tracks.pgkpr.schemas import PARAPHRASE_ITEMS
 

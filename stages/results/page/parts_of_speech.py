@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from stages.figures import PALETTE, Plot, drawing, file_name, finished
+from stages.common.figures import PALETTE, Plot, drawing, file_name, finished
 from stages.keywords.agreement.pos_frequency import FAMILIES
 from stages.results.page.labels import number, percentage
 from stages.results.page.material import DatasetMaterial

@@ -7,8 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from stages.artifacts.schemas import NO_KEYWORD
-from stages.figures import PALETTE, Plot, drawing, file_name, finished
+from stages.common.figures import PALETTE, Plot, drawing, file_name, finished
+from stages.common.schemas import NO_KEYWORD
 from stages.results.page.material import DatasetMaterial
 
 _SIGNS = ((1, PALETTE["good"], "solid", "positive"), (-1, PALETTE["bad"], "dashed", "negative"))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from stages.artifacts.paths import row_name
+from stages.common.paths import row_name
 from stages.metrics.registered import Metric, metric
 from stages.results.model import FLOOR, HELPS, ONE_SEED, Block, Difference, Run, System
 from stages.results.page.alarms import Alarm

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from stages.common.settings import Params
 from stages.metrics.classification import Sureness, class_statistics
 from stages.metrics.registered import family
 from stages.metrics.resampling import Statistic
 from stages.results.published import paper
 from stages.results.track import Compared, Names, Question, Row, TableLayout, TrackResults
-from stages.runtime.settings import Params
 from stages.tracks.clld import track
 from stages.tracks.clld.rows import LABELS, TWO_VIEWS, row_name, row_of, source_of
 

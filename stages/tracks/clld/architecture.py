@@ -12,22 +12,22 @@ from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from models.clld import AdaptiveSchedule, ClldModel, ClldTask, LabelledTexts, balanced_weights
-from models.encoders import encoder_pass
-from models.precision import products
-from models.training import CheckpointStore, Criterion, Settings, fit
-from stages.artifacts.paths import DatasetPaths
-from stages.encoders import ResolvedEncoder
-from stages.runtime.errors import InputError
-from stages.runtime.seeds import derived_seed
-from stages.runtime.training import loop_settings
+from models.common.encoders import encoder_pass
+from models.common.precision import products
+from models.common.training import CheckpointStore, Criterion, Settings, fit
+from stages.common.encoders import ResolvedEncoder
+from stages.common.paths import DatasetPaths
+from stages.common.seeds import derived_seed
+from stages.common.training import loop_settings
+from stages.run.errors import InputError
 from stages.tracks.clld.given_distances import Matrix
 from stages.tracks.clld.lookup import TrainedOn
 from stages.tracks.clld.pairs import Pairs
 from stages.tracks.clld.rows import contrast_group, distance_group
 from stages.tracks.clld.texts import class_numbers, classes_of
 from stages.tracks.clld.trained import TrainedClassifier, folder_of, texts_per_class
-from stages.tracks.trained import ModelFolder
-from stages.tracks.training import OpenBar, Training
+from stages.tracks.common.trained import ModelFolder
+from stages.tracks.common.training import OpenBar, Training
 
 # Names the seeds of what is drawn.
 STAGE = "train_clld"

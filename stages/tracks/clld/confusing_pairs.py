@@ -11,9 +11,9 @@ from math import ceil
 
 import pandas as pd
 
-from stages.artifacts.paths import ModelPaths
-from stages.artifacts.tables import Provenance, read_frame, write_table
-from stages.runtime.process import StageProcess, run_stage
+from stages.common.paths import ModelPaths
+from stages.common.tables import Provenance, read_frame, write_table
+from stages.run.process import StageProcess, run_stage
 from stages.tracks.clld.confusion import counts_of
 from stages.tracks.clld.schemas.trained import CONFUSING_PAIRS, VALIDATION_CONFUSION
 

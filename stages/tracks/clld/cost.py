@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-from stages.tracks import cost
 from stages.tracks.clld.rows import TEXTCNN, row_of, source_of
-from stages.tracks.cost import Cost, Extent, Kind, Work
+from stages.tracks.common import cost
+from stages.tracks.common.cost import Cost, Extent, Kind, Work
 
 if TYPE_CHECKING:
     from stages.params import Params

@@ -17,15 +17,15 @@ from torch import nn
 from transformers import AutoTokenizer
 
 from models.clld import ClldModel
-from stages.artifacts.paths import DatasetPaths, ModelPaths, RunPaths
-from stages.artifacts.tables import Provenance, read_frame, write_json, write_table
+from stages.common.paths import DatasetPaths, ModelPaths, RunPaths
+from stages.common.precision import computed_in, computing
+from stages.common.seeds import derived_seed, seed_everything
+from stages.common.tables import Provenance, read_frame, write_json, write_table
 from stages.metrics.classification import class_statistics
 from stages.metrics.resampling import Statistic, interval, resampled
-from stages.runtime.errors import InputError
-from stages.runtime.precision import computed_in, computing
-from stages.runtime.process import StageProcess, run_stage
-from stages.runtime.progress import progress
-from stages.runtime.seeds import derived_seed, seed_everything
+from stages.run.errors import InputError
+from stages.run.process import StageProcess, run_stage
+from stages.run.progress import progress
 from stages.tracks.clld.confusion import class_table, confusion_table, counted
 from stages.tracks.clld.floors import linear_probabilities, majority_class
 from stages.tracks.clld.inference import class_probabilities
@@ -42,8 +42,8 @@ from stages.tracks.clld.schemas.evaluated import (
 from stages.tracks.clld.schemas.trained import LABELLED_ITEMS
 from stages.tracks.clld.sureness import brier, calibration_table, nll, sureness_of
 from stages.tracks.clld.texts import class_numbers
-from stages.tracks.evaluation.systems import Resampling, rounded
-from stages.tracks.seeds import for_each_seed
+from stages.tracks.common.evaluation.systems import Resampling, rounded
+from stages.tracks.common.seeds import for_each_seed
 
 STAGE = "evaluate_clld"
 LEADING = ["accuracy", "macro_f1"]

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 
 def majority_class(texts: Mapping[str, int]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 Matrix = Sequence[Sequence[float]]
 

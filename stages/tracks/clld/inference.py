@@ -7,7 +7,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from models.clld import ClldModel
-from stages.encoders import Chunk, encode_texts, fixed_chunks
+from stages.common.encoders import Chunk, encode_texts, fixed_chunks
 
 
 def class_probabilities(model: ClldModel, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int,

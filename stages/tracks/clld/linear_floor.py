@@ -21,16 +21,16 @@ from threadpoolctl import threadpool_limits
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
-from models.encoders import load_encoder
-from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import Provenance, write_json, write_table
-from stages.encoders import Chunk, embed_texts, resolve_encoder
+from models.common.encoders import load_encoder
+from stages.common.encoders import Chunk, embed_texts, resolve_encoder
+from stages.common.paths import DatasetPaths
+from stages.common.precision import computing
+from stages.common.seeds import seed_everything
+from stages.common.tables import Provenance, write_json, write_table
 from stages.metrics.classification import class_statistics
-from stages.runtime.errors import InputError
-from stages.runtime.precision import computing
-from stages.runtime.process import StageProcess, run_stage
-from stages.runtime.progress import progress
-from stages.runtime.seeds import seed_everything
+from stages.run.errors import InputError
+from stages.run.process import StageProcess, run_stage
+from stages.run.progress import progress
 from stages.tracks.clld.schemas.evaluated import LINEAR_FLOOR
 from stages.tracks.clld.texts import class_numbers, classes_of, read_labelled_texts
 

@@ -7,7 +7,7 @@ from torch import nn
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from models.clld import ClldModel
-from stages.artifacts.model_folder import load_origin
+from stages.common.model_folder import load_origin
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from typing import Any
 from stages.tracks.clld.inference import class_probabilities
 from stages.tracks.clld.lookup import load_classifier
 from stages.tracks.clld.track import CLLD
-from stages.tracks.track import Asked, Finding
+from stages.tracks.common.track import Asked, Finding
 
 
 class NewTexts:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from models.clld import pairs_within
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 
 Pairs = list[tuple[int, int]]
 _SHOWN = 12

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from stages.runtime.settings import Params
+from stages.common.settings import Params
 
 if TYPE_CHECKING:
     from stages.params import Params as Validated

@@ -1,10 +1,10 @@
 """The CLLD track: classifying texts, with contrasts that know how far classes are apart (METHODS D)."""
 
-from stages.data.schemas.items import LABELLED_EXAMPLES
+from stages.common.columns.items import LABELLED_EXAMPLES
 from stages.tracks.clld.rows import TEXTCNN, source_of
 from stages.tracks.clld.schemas.evaluated import CLASS_PREDICTIONS, CLASS_SCORES
 from stages.tracks.clld.schemas.trained import LABELLED_ITEMS
-from stages.tracks.track import Track
+from stages.tracks.common.track import Track
 
 CLLD = Track(
     "clld", "CLLD", {"examples": "ingest", "texts": "ingest", "linear_floor": "linear_floor"},

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stages.artifacts.paths import DatasetPaths, ModelPaths
-from stages.artifacts.tables import read_frame
-from stages.runtime.memory import keep_freed_memory
-from stages.runtime.process import StageProcess, run_stage
-from stages.runtime.settings import GIVEN, Params
-from stages.runtime.training import processes
+from stages.common.paths import DatasetPaths, ModelPaths
+from stages.common.settings import GIVEN, Params
+from stages.common.tables import read_frame
+from stages.common.training import processes
+from stages.run.memory import keep_freed_memory
+from stages.run.process import StageProcess, run_stage
 from stages.tracks.clld.architecture import STAGE, ClldRow
 from stages.tracks.clld.architectures import architecture_of
 from stages.tracks.clld.given_distances import Matrix, given_distances
@@ -25,7 +25,7 @@ from stages.tracks.clld.pairs import Pairs, chosen_pairs, named_pairs
 from stages.tracks.clld.rows import source_of
 from stages.tracks.clld.schemas.trained import CONFUSING_PAIRS
 from stages.tracks.clld.texts import classes_of, read_labelled_texts
-from stages.tracks.training import Training, train
+from stages.tracks.common.training import Training, train
 
 if TYPE_CHECKING:
     from stages.params.clld import ClldModel as ModelBlock

@@ -9,15 +9,15 @@ import pandas as pd
 from transformers import PreTrainedTokenizerBase
 
 from models.clld import ClldModel
-from models.training import History
-from stages.artifacts.model_folder import TRAINED_ON_FILE
+from models.common.training import History
+from stages.common.model_folder import TRAINED_ON_FILE
 from stages.tracks.clld.confusion import confusion_table
 from stages.tracks.clld.distances import distance_table
 from stages.tracks.clld.lookup import TrainedOn
 from stages.tracks.clld.rows import row_name, row_of
 from stages.tracks.clld.schemas.trained import LABEL_DISTANCE, LABELLED_ITEMS, VALIDATION_CONFUSION
 from stages.tracks.clld.texts import COLUMNS
-from stages.tracks.trained import ModelFolder, Table, best_values, model_card
+from stages.tracks.common.trained import ModelFolder, Table, best_values, model_card
 
 _EVALUATIONS = ("evaluation", "step", "loss", "accuracy", "macro_f1", "updated")
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pandas as pd
 
-from stages.artifacts.paths import DatasetPaths
-from stages.data.schemas.items import EXAMPLES
-from stages.data.schemas.texts import TEXTS
-from stages.graph.schemas.graph import NODES
-from stages.keywords.schemas.keywords import KEYWORDS
-from stages.tracks.starts import Start
-from stages.tracks.training import Training
+from stages.common.columns.graph import NODES
+from stages.common.columns.items import EXAMPLES
+from stages.common.columns.keywords import KEYWORDS
+from stages.common.columns.texts import TEXTS
+from stages.common.paths import DatasetPaths
+from stages.tracks.common.starts import Start
+from stages.tracks.common.training import Training
 
 # What every architecture is trained on; an architecture may read further tables of the data set.
 TABLES = (EXAMPLES, TEXTS, KEYWORDS, NODES)
@@ -32,7 +32,7 @@ class HclRow:
         language: ISO 639-1 code of its texts.
         encoder: param ``encoder.source``.
         node_vectors, graph: plain values of the blocks of these names.
-        structure: of which kind its data set's rows are; see :class:`stages.data.layouts.layout.Layout`.
+        structure: of which kind its data set's rows are; see :class:`stages.ingest.layouts.layout.Layout`.
         init_from: trained model that it starts from, or a start from elsewhere.
     """
 

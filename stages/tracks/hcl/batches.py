@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from models.encoders import special_ids
-from stages.data.layouts.dialogue import TURN
+from models.common.encoders import special_ids
+from stages.ingest.layouts.dialogue import TURN
 
 # Which end of a text that is too long survives: dialogues keep their last turn (METHODS A.1).
 Keep = Literal["first", "last"]

@@ -4,8 +4,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from stages.tracks import cost
-from stages.tracks.cost import Cost, Extent, Kind, Work
+from stages.tracks.common import cost
+from stages.tracks.common.cost import Cost, Extent, Kind, Work
 from stages.tracks.pgkpr.cost import words_work
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformers import AutoTokenizer
 
 from models.hcl import HclModel
-from stages.runtime.seeds import derived_seed
+from stages.common.seeds import derived_seed
 from stages.tracks.hcl.batches import padded, word_pieces
 from stages.tracks.hcl.items import NodeIndex
 from stages.tracks.hcl.lookup import UnseenKeywords, load_lookup

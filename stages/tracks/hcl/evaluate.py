@@ -10,16 +10,16 @@ from dataclasses import replace
 
 import pandas as pd
 
-from stages.artifacts.schemas import NO_KEYWORD
+from stages.common.schemas import NO_KEYWORD
+from stages.common.settings import Params
 from stages.metrics import WordVectors, basic_tokens, intra_distinct, keyword_retention
 from stages.metrics.bertscore import BertScorer
 from stages.metrics.systems import ScoredItems
-from stages.runtime.process import StageProcess, run_stage
-from stages.runtime.settings import Params
-from stages.tracks.evaluating import Evaluated, evaluate
-from stages.tracks.evaluation.floors import FLOORS, floor_outputs
-from stages.tracks.evaluation.strata import keyword_columns
-from stages.tracks.evaluation.systems import (
+from stages.run.process import StageProcess, run_stage
+from stages.tracks.common.evaluating import Evaluated, evaluate
+from stages.tracks.common.evaluation.floors import FLOORS, floor_outputs
+from stages.tracks.common.evaluation.strata import keyword_columns
+from stages.tracks.common.evaluation.systems import (
     USUAL,
     Evaluation,
     Resampling,
@@ -28,7 +28,7 @@ from stages.tracks.evaluation.systems import (
     predicted_split,
     score_systems,
 )
-from stages.tracks.schemas.scores import SCORES
+from stages.tracks.common.schemas.scores import SCORES
 
 # The metrics that lead tables under each reading of BLEU; the others stand beside them.
 LEADING = {"individual_m7": [f"bleu_{order}" for order in range(1, 5)],
@@ -44,7 +44,7 @@ def run(predictions: pd.DataFrame, items: pd.DataFrame, vectors: WordVectors, fl
         predictions: table ``predictions``; sample 0 is scored, further ones only for variety within an item.
         items: table ``items`` of the run's model: the predicted split, and the training split for ``nearest``.
         vectors: word vectors of the embedding metrics.
-        floors: outputs that need no model, see :func:`stages.tracks.evaluation.floors.floor_outputs`.
+        floors: outputs that need no model, see :func:`stages.tracks.common.evaluation.floors.floor_outputs`.
         scorer: of BERTScore; None leaves it out.
         resampling: bootstrap and seed.
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import pandas as pd
 
-from stages.artifacts.paths import ModelPaths
-from stages.artifacts.tables import read_frame
-from stages.runtime.errors import InputError
-from stages.runtime.process import StageProcess, run_stage
-from stages.runtime.settings import Params
-from stages.tracks.generating import Progress, Rewritten, generate, split_of
+from stages.common.paths import ModelPaths
+from stages.common.settings import Params
+from stages.common.tables import read_frame
+from stages.run.errors import InputError
+from stages.run.process import StageProcess, run_stage
+from stages.tracks.common.generating import Progress, Rewritten, generate, split_of
+from stages.tracks.common.schemas.items import ITEMS
 from stages.tracks.hcl.keywords import unseen_remark, with_keywords
 from stages.tracks.hcl.rewriting import ItemRewriter, load_item_rewriter
-from stages.tracks.schemas.items import ITEMS
 
 STAGE = "generate_hcl"
 

@@ -16,7 +16,7 @@ _ROWS = 256  # items that are compared with all others at once
 
 
 class CandidateBatches(TripleBatches):
-    """Triples with candidates beside them; see :class:`models.baselines.group_wise.GroupWise` for their tensors.
+    """Triples with candidates beside them; see :class:`models.hcl.baselines.group_wise.GroupWise` for their tensors.
 
     An item's candidates are the ``top`` items whose inputs are most similar to its own by BM25 over word pieces, and
     ``tail`` of the least similar ones, ties by an order that is drawn once; never itself. On side 0 their inputs stand

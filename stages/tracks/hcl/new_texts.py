@@ -4,13 +4,13 @@ from typing import Any
 
 import pandas as pd
 
-from stages.artifacts.schemas import NO_KEYWORD
-from stages.runtime.log import logger
+from stages.common.schemas import NO_KEYWORD
+from stages.run.log import logger
+from stages.tracks.common.readable import readable_text
+from stages.tracks.common.track import Asked, Finding
 from stages.tracks.hcl.keywords import given_keyword, unseen_remark, with_keywords
 from stages.tracks.hcl.rewriting import load_item_rewriter
 from stages.tracks.hcl.track import HCL
-from stages.tracks.readable import readable_text
-from stages.tracks.track import Asked, Finding
 
 
 class NewTexts:

@@ -10,21 +10,21 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from models.baselines.auto import load_pieces
-from models.baselines.base import Batch, OwnPieceModel, PieceConfig
-from models.training import BatchedTask, CheckpointStore, History, Parameters, Step, fit
-from stages.encoders import resolve_encoder
-from stages.runtime.errors import InputError
-from stages.runtime.fingerprint import sha256_of
-from stages.runtime.seeds import derived_seed
-from stages.runtime.training import loop_settings
+from models.common.training import BatchedTask, CheckpointStore, History, Parameters, Step, fit
+from models.hcl.baselines.auto import load_pieces
+from models.hcl.baselines.base import Batch, OwnPieceModel, PieceConfig
+from stages.common.encoders import resolve_encoder
+from stages.common.fingerprint import sha256_of
+from stages.common.seeds import derived_seed
+from stages.common.training import loop_settings
+from stages.run.errors import InputError
+from stages.tracks.common.starts import GivenStart
+from stages.tracks.common.trained import ModelFolder, best_values, model_card
+from stages.tracks.common.training import OpenBar, Training
 from stages.tracks.hcl.architecture import TABLES, Architecture, HclRow
 from stages.tracks.hcl.batches import Marks, TripleBatches
 from stages.tracks.hcl.pieces import PieceOrigin
 from stages.tracks.hcl.trained import items_table
-from stages.tracks.starts import GivenStart
-from stages.tracks.trained import ModelFolder, best_values, model_card
-from stages.tracks.training import OpenBar, Training
 
 # Names the seeds of what is drawn.
 STAGE = "train_hcl"
@@ -122,10 +122,10 @@ def of_pieces(name: str, title: str, code: str, built: Callable[[Making], Any] |
     """Return the architecture of a baseline of word pieces.
 
     Args:
-        name: as the params have it, of its block in ``train_hcl``, and in ``models.baselines.auto``.
+        name: as the params have it, of its block in ``train_hcl``, and in ``models.hcl.baselines.auto``.
         title: as cards have it.
         code: dotted name of the module that asks.
-        built: returns the model, a :class:`models.baselines.base.PieceModel` beside a ``PreTrainedModel``, its weights
+        built: returns the model, a :class:`models.hcl.baselines.base.PieceModel` beside a ``PreTrainedModel``, its weights
             drawn from torch's generator; or its class, if that is built of a ``PieceConfig`` alone.
         start: given the row and the plain values of the block, returns tokenizer and marks.
         batches: returns the batches of training items; arguments as of :func:`triples`.
@@ -146,7 +146,7 @@ class TrainedPieces:
 
 
 class PieceTask(BatchedTask):
-    """Trains a baseline; see ``models.training.Task``. Losses are divided by the mean target length, as HCL's are.
+    """Trains a baseline; see ``models.common.training.Task``. Losses are divided by the mean target length, as HCL's are.
 
     Args:
         model: on its device.
@@ -306,5 +306,5 @@ def _folder(baseline: Baseline, row: HclRow, on: PieceOrigin, start: Start, trai
          f"Best epoch {trained.history.best_epoch} of {training['epochs']}: {best_values(trained.history)}",
          f"{metrics['parameters']} parameters; {len(start.tokenizer)} word pieces; {on.max_source} of a text are read",
          "`config.json` holds the settings, `trained_on.json` where the model came from"],
-        '`keycontrast predict RUN "a sentence"`, or `models.baselines.auto.load_pieces(FOLDER, ARCHITECTURE)`')
+        '`keycontrast predict RUN "a sentence"`, or `models.hcl.baselines.auto.load_pieces(FOLDER, ARCHITECTURE)`')
     return ModelFolder(card, on.notes(), [items_table(row.items)], metrics, start.tokenizer)

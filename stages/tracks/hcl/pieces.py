@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from stages.artifacts.model_folder import TRAINED_ON_FILE, load_origin
+from stages.common.model_folder import TRAINED_ON_FILE, load_origin
 from stages.tracks.hcl.batches import Keep, Marks
 
 

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from stages.artifacts.paths import ModelPaths, ProbePaths
-from stages.artifacts.tables import Provenance, atomic_folder, read_frame, write_json, write_table
-from stages.figures import Plot
-from stages.runtime.errors import InputError
-from stages.runtime.fingerprint import sha256_of
-from stages.runtime.precision import computed_in, computing
-from stages.runtime.process import StageProcess, run_stage
-from stages.runtime.seeds import derived_seed, seed_everything
+from stages.common.figures import Plot
+from stages.common.fingerprint import sha256_of
+from stages.common.paths import ModelPaths, ProbePaths
+from stages.common.precision import computed_in, computing
+from stages.common.seeds import derived_seed, seed_everything
+from stages.common.tables import Provenance, atomic_folder, read_frame, write_json, write_table
+from stages.run.errors import InputError
+from stages.run.process import StageProcess, run_stage
+from stages.tracks.common.schemas.items import ITEMS
 from stages.tracks.hcl.decoding import Paraphraser
 from stages.tracks.hcl.probing.figure import NAME, latent_plot, tsne
 from stages.tracks.hcl.probing.measures import separation
@@ -30,7 +31,6 @@ from stages.tracks.hcl.probing.points import KINDS, has_impostor, latent_points,
 from stages.tracks.hcl.probing.sample import Sample, draw
 from stages.tracks.hcl.probing.schemas import KEYWORD_SWAP, LATENT
 from stages.tracks.hcl.probing.swap import keyword_choices, swap_measures, swapped
-from stages.tracks.schemas.items import ITEMS
 
 if TYPE_CHECKING:
     from stages.params.hcl import ProbeHcl

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import pandas as pd
 
 from models.hcl import HclConfig
-from stages.runtime.errors import InputError
+from stages.run.errors import InputError
 from stages.tracks.hcl.decoding import Paraphraser
 from stages.tracks.hcl.piece_rewriter import PieceRewriter
 

@@ -18,10 +18,10 @@ from torch import Tensor
 from models.hcl import KeywordGraph
 from models.hcl.neighbourhood import neighbours
 from models.hcl.views import Views
-from stages.artifacts.schemas import NO_KEYWORD
-from stages.graph.leave_one_out import Members, StandingTexts, edge_changes, node_changes, standing_texts
-from stages.runtime.errors import InputError
+from stages.common.schemas import NO_KEYWORD
+from stages.run.errors import InputError
 from stages.tracks.hcl.items import NodeIndex
+from stages.tracks.hcl.leave_one_out import Members, StandingTexts, edge_changes, node_changes, standing_texts
 
 _ROLES = ("source_id", "target_id", "negative_id")  # in the order in which their texts stand for a keyword
 _GOLDEN = 0.6180339887498949  # fractions of its multiples are spread evenly

@@ -8,15 +8,15 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from models.encoders import load_encoder
+from models.common.encoders import load_encoder
 from models.hcl import HclConfig, HclModel
 from models.hcl.warm_start import untrained_modules
-from stages.artifacts.tables import write_json
-from stages.encoders import ResolvedEncoder, resolve_encoder
-from stages.runtime.errors import InputError
-from stages.runtime.fingerprint import sha256_of
+from stages.common.encoders import ResolvedEncoder, resolve_encoder
+from stages.common.fingerprint import sha256_of
+from stages.common.tables import write_json
+from stages.run.errors import InputError
+from stages.tracks.common.starts import GivenStart
 from stages.tracks.hcl.lookup import load_lookup
-from stages.tracks.starts import GivenStart
 
 _FACTS, _WEIGHTS = "start.json", "start.safetensors"
 

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from models.common.training import Parameters, Seq2SeqCost, Step, Work, batches_in_order
 from models.hcl import BatchTotals, HclModel, kl_weight, objective
 from models.hcl.plan import KEY, Planner, joined_texts
 from models.hcl.validation import Validation, training_monitors
-from models.training import Parameters, Seq2SeqCost, Step, Work, batches_in_order
 from stages.tracks.hcl.batches import TripleBatches
 from stages.tracks.hcl.sight import Sight
 
@@ -35,7 +35,7 @@ class ValidationNoise:
 
 
 class HclTask:
-    """Trains an :class:`models.hcl.HclModel` on triples; see ``models.training.Task``.
+    """Trains an :class:`models.hcl.HclModel` on triples; see ``models.common.training.Task``.
 
     Args:
         model: on its device.

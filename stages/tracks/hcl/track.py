@@ -1,9 +1,9 @@
 """The HCL track: rewriting a text under the guidance of its keyword (METHODS A)."""
 
-from stages.tracks.schemas.items import ITEMS
-from stages.tracks.schemas.predictions import PREDICTIONS
-from stages.tracks.schemas.scores import SCORES
-from stages.tracks.track import Track
+from stages.tracks.common.schemas.items import ITEMS
+from stages.tracks.common.schemas.predictions import PREDICTIONS
+from stages.tracks.common.schemas.scores import SCORES
+from stages.tracks.common.track import Track
 
 HCL = Track(
     "hcl", "HCL",

@@ -9,18 +9,18 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import read_frame
-from stages.data.layouts.registry import structure_of
-from stages.runtime.memory import keep_freed_memory
-from stages.runtime.process import StageProcess, run_stage
-from stages.runtime.settings import Params
-from stages.runtime.training import processes
+from stages.common.paths import DatasetPaths
+from stages.common.settings import Params
+from stages.common.tables import read_frame
+from stages.common.training import processes
+from stages.ingest.layouts.registry import structure_of
+from stages.run.memory import keep_freed_memory
+from stages.run.process import StageProcess, run_stage
+from stages.tracks.common.starts import start_of
+from stages.tracks.common.training import Training, train
 from stages.tracks.hcl.architecture import TABLES, HclRow
 from stages.tracks.hcl.architectures import ARCHITECTURES
 from stages.tracks.hcl.items import joined_items
-from stages.tracks.starts import start_of
-from stages.tracks.training import Training, train
 
 STAGE = "train_hcl"
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pandas as pd
 
+from models.common.training import History
 from models.hcl import HclModel
 from models.hcl.alarms import find_alarms, leak_of_graph
 from models.hcl.warm_start import InitReport
-from models.training import History
+from stages.tracks.common.schemas.items import ITEMS
+from stages.tracks.common.trained import Table, best_values, model_card
 from stages.tracks.hcl.lookup import TrainedOn
 from stages.tracks.hcl.sight import Sight, leaks
-from stages.tracks.schemas.items import ITEMS
-from stages.tracks.trained import Table, best_values, model_card
 
 _ITEM_COLUMNS = ["example_id", "split", "source", "target", "negatives", "keyword", "target_keyword",
                  "negative_keyword", "references"]

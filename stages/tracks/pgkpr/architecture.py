@@ -10,12 +10,14 @@ import pandas as pd
 import torch
 from torch import nn
 
-from models.rewriters.base import Rewriter
-from models.rewriters.config import RewriterConfig
-from models.training import CheckpointStore, fit
-from stages.runtime.errors import InputError
-from stages.runtime.seeds import derived_seed
-from stages.runtime.training import loop_settings
+from models.common.training import CheckpointStore, fit
+from models.pgkpr.base import Rewriter
+from models.pgkpr.config import RewriterConfig
+from stages.common.seeds import derived_seed
+from stages.common.training import loop_settings
+from stages.run.errors import InputError
+from stages.tracks.common.starts import Start
+from stages.tracks.common.training import OpenBar, Training
 from stages.tracks.pgkpr.batches import PairBatches
 from stages.tracks.pgkpr.keywords import FLIPPED_RULES, VALIDATED, Rule, fixed_masks, training_passes
 from stages.tracks.pgkpr.lookup import TrainedOn
@@ -23,8 +25,6 @@ from stages.tracks.pgkpr.starts import begin, described
 from stages.tracks.pgkpr.task import RewriteTask
 from stages.tracks.pgkpr.trained import TrainedRewriter, folder_of
 from stages.tracks.pgkpr.vocabulary import Vocabulary
-from stages.tracks.starts import Start
-from stages.tracks.training import OpenBar, Training
 
 # Names the seeds of what is drawn.
 STAGE = "train_pgkpr"

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from stages.tracks.cost import KEPT, Budget, Cost, Extent, Kind, Stack, Work, read_length, work_of
+from stages.tracks.common.cost import KEPT, Budget, Cost, Extent, Kind, Stack, Work, read_length, work_of
 
 if TYPE_CHECKING:
     from stages.params import Params

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from stages.artifacts.tables import read_frame
+from stages.common.settings import Params
+from stages.common.tables import read_frame
 from stages.metrics import Statistic, WordVectors, kept_shares, mean_statistic, rouge
 from stages.metrics.bertscore import BertScorer
 from stages.metrics.bleu import LBOW_BATCH, ORDERS, RELEASED_WEIGHTS, batched_bleu, count_matches
@@ -22,12 +23,11 @@ from stages.metrics.corpus_statistics import corpus_bleu_statistic
 from stages.metrics.rouge import MEASURES
 from stages.metrics.systems import ScoredItems, SystemScores
 from stages.metrics.tokens import Text
-from stages.runtime.errors import InputError
-from stages.runtime.process import StageProcess, run_stage
-from stages.runtime.settings import Params
-from stages.tracks.evaluating import Evaluated, evaluate
-from stages.tracks.evaluation.floors import FLOORS, floor_outputs
-from stages.tracks.evaluation.systems import (
+from stages.run.errors import InputError
+from stages.run.process import StageProcess, run_stage
+from stages.tracks.common.evaluating import Evaluated, evaluate
+from stages.tracks.common.evaluation.floors import FLOORS, floor_outputs
+from stages.tracks.common.evaluation.systems import (
     USUAL,
     Evaluation,
     Resampling,
@@ -37,11 +37,11 @@ from stages.tracks.evaluation.systems import (
     predicted_split,
     score_systems,
 )
+from stages.tracks.common.schemas.scores import PARAPHRASE_SCORES
 from stages.tracks.pgkpr.keywords import fixed_masks
 from stages.tracks.pgkpr.normalisation import UNKNOWN, ReleasedForm, as_text, as_words
 from stages.tracks.pgkpr.schemas import PARAPHRASE_ITEMS, VOCABULARY
 from stages.tracks.pgkpr.vocabulary import Vocabulary
-from stages.tracks.schemas.scores import PARAPHRASE_SCORES
 
 STAGE = "evaluate_pgkpr"
 LEADING = [f"released_bleu_{order}" for order in range(1, ORDERS + 1)]
@@ -77,7 +77,7 @@ def run(predictions: pd.DataFrame, items: pd.DataFrame, keywords: Mapping[int, S
             keywords or not. Floor ``keyword`` consists of them.
         form: in which the released norm compares texts.
         vectors: word vectors of the embedding metrics.
-        floors: outputs that need no model, see :func:`stages.tracks.evaluation.floors.floor_outputs`.
+        floors: outputs that need no model, see :func:`stages.tracks.common.evaluation.floors.floor_outputs`.
         scorer: of BERTScore; None leaves it out.
         resampling: bootstrap and seed.
 

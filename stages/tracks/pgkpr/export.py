@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from stages.artifacts.paths import ModelPaths
-from stages.runtime.settings import Params
+from stages.common.paths import ModelPaths
+from stages.common.settings import Params
 from stages.tracks.pgkpr.starts import write_start
 
 

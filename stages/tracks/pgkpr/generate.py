@@ -10,11 +10,11 @@ from typing import Any
 
 import pandas as pd
 
-from stages.artifacts.paths import ModelPaths
-from stages.artifacts.tables import read_frame
-from stages.runtime.process import StageProcess, run_stage
-from stages.runtime.settings import Params
-from stages.tracks.generating import Progress, Rewritten, generate, split_of
+from stages.common.paths import ModelPaths
+from stages.common.settings import Params
+from stages.common.tables import read_frame
+from stages.run.process import StageProcess, run_stage
+from stages.tracks.common.generating import Progress, Rewritten, generate, split_of
 from stages.tracks.pgkpr.generation import Paraphraser, evaluated_items
 from stages.tracks.pgkpr.schemas import PARAPHRASE_ITEMS
 

@@ -9,10 +9,10 @@ import pandas as pd
 import torch
 from torch import nn
 
-from models.decoding import Rules
-from models.rewriters.auto import load_rewriter
-from models.rewriters.special import EOS, PAD
-from stages.runtime.errors import InputError
+from models.common.decoding import Rules
+from models.pgkpr.auto import load_rewriter
+from models.pgkpr.special import EOS, PAD
+from stages.run.errors import InputError
 from stages.tracks.pgkpr.batches import Rows
 from stages.tracks.pgkpr.keywords import USED, Which, fixed_masks
 from stages.tracks.pgkpr.lookup import load_lookup

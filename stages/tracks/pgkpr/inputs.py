@@ -14,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.artifacts.mapped import MappedGroups, MappedTable, columns_of, copied, grouped
-from stages.data.schemas.items import EXAMPLES
-from stages.data.schemas.texts import TEXTS
-from stages.data.schemas.tokens import TOKENS
-from stages.keywords.schemas.methods import METHOD_TABLES
-from stages.keywords.schemas.words import ATTRIBUTION, PSI, S_TAGS
+from stages.common.columns.items import EXAMPLES
+from stages.common.columns.methods import METHOD_TABLES
+from stages.common.columns.texts import TEXTS
+from stages.common.columns.tokens import TOKENS
+from stages.common.columns.words import ATTRIBUTION, PSI, S_TAGS
+from stages.common.mapped import MappedGroups, MappedTable, columns_of, copied, grouped
 from stages.ranking.blocks import pieces
-from stages.runtime.errors import Faults, InputError
+from stages.run.errors import Faults, InputError
 from stages.tracks.pgkpr.phrases import check_ends, ranked
 from stages.tracks.pgkpr.words import WORD_ROWS, list_lengths, positions, words_of
 

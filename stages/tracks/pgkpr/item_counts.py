@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.artifacts.mapped import MappedTable
-from stages.artifacts.schemas import SPLITS
+from stages.common.mapped import MappedTable
+from stages.common.schemas import SPLITS
 from stages.tracks.pgkpr.pairs import Pairs
 from stages.tracks.pgkpr.vocabulary import PENN_WORD_TAGS, Vocabulary
 from stages.tracks.pgkpr.words import TextWords, list_lengths, within

@@ -13,7 +13,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from stages.keywords.bernoulli import flipped
+from stages.common.bernoulli import flipped
 
 # `random` marks as many words as attribution from the source alone does on average, `none` no word, `all` every one.
 Which = Literal["xx", "xy", "psi_xx", "psi_xy", "s_tagger", "textrank", "random", "none", "all"]

@@ -6,15 +6,15 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from stages.runtime.errors import InputError
-from stages.runtime.log import logger
+from stages.run.errors import InputError
+from stages.run.log import logger
+from stages.tracks.common.readable import forms_of, readable
+from stages.tracks.common.track import Asked, Finding
 from stages.tracks.pgkpr.generation import Paraphraser, marked_words
 from stages.tracks.pgkpr.keywords import COLUMNS, Which, fixed_masks
 from stages.tracks.pgkpr.normalisation import as_words
 from stages.tracks.pgkpr.track import PGKPR
 from stages.tracks.pgkpr.words import list_lengths, read_words
-from stages.tracks.readable import forms_of, readable
-from stages.tracks.track import Asked, Finding
 
 GIVEN = "given"
 

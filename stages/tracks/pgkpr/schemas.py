@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from stages.artifacts.schemas import STRINGS, TableSchema
+from stages.common.schemas import STRINGS, TableSchema
 
 PARAPHRASE_ITEMS = TableSchema(
     "paraphrase_items", "Pairs as words, with tags and keyword scores of the source (PGKPR; METHODS C.1-C.3).",

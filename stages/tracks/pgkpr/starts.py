@@ -7,15 +7,15 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
-from models.rewriters.auto import load_rewriter
-from models.rewriters.base import Rewriter
-from models.rewriters.warm_start import init_from
-from stages.artifacts.model_folder import save_notes, seal
-from stages.runtime.errors import InputError
-from stages.runtime.fingerprint import sha256_of
+from models.pgkpr.auto import load_rewriter
+from models.pgkpr.base import Rewriter
+from models.pgkpr.warm_start import init_from
+from stages.common.fingerprint import sha256_of
+from stages.common.model_folder import save_notes, seal
+from stages.run.errors import InputError
+from stages.tracks.common.starts import GivenStart, Start
 from stages.tracks.pgkpr.lookup import load_lookup, notes_of
 from stages.tracks.pgkpr.vocabulary import Vocabulary
-from stages.tracks.starts import GivenStart, Start
 
 _REMEDY = "Bring the folder back, or change init_from."
 

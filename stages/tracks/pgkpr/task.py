@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.rewriters.base import Rewriter
-from models.rewriters.config import RewriterConfig
-from models.training import BatchedTask, Step, Work
-from models.training.accumulation import PartSums
-from models.training.batches import moved
+from models.common.training import BatchedTask, Step, Work
+from models.common.training.accumulation import PartSums
+from models.common.training.batches import moved
+from models.pgkpr.base import Rewriter
+from models.pgkpr.config import RewriterConfig
 from stages.tracks.pgkpr.batches import PairBatches
 from stages.tracks.pgkpr.keywords import training_mask
 
@@ -47,13 +47,13 @@ class Totals:
 
 
 class RewriteTask(BatchedTask):
-    """Trains a rewriter on pairs; see ``models.training.Task``.
+    """Trains a rewriter on pairs; see ``models.common.training.Task``.
 
     The loss is generation + lambda_1 reconstruction + lambda_2 contrast for PGKPR, generation + the weighted bag of
     words for Latent-BOW, and generation for the others. Generation is a mean over target tokens of the step's whole
     batch, reconstruction one over tokens or items, contrast and bag over items; so their shares add up over
     micro-batches. The negatives of the contrast are those of the whole batch, however many micro-batches and processes
-    it is cut for (``models.training.Contrasting``); validation pairs are contrasted in batches of the same size.
+    it is cut for (``models.common.training.Contrasting``); validation pairs are contrasted in batches of the same size.
 
     Args:
         model: on its device.

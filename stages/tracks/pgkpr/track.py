@@ -1,9 +1,9 @@
 """The PGKPR track: paraphrasing with the reconstruction of keywords and parts of speech (METHODS C)."""
 
-from stages.tracks.schemas.items import ITEMS
-from stages.tracks.schemas.predictions import PREDICTIONS
-from stages.tracks.schemas.scores import PARAPHRASE_SCORES
-from stages.tracks.track import Track
+from stages.tracks.common.schemas.items import ITEMS
+from stages.tracks.common.schemas.predictions import PREDICTIONS
+from stages.tracks.common.schemas.scores import PARAPHRASE_SCORES
+from stages.tracks.common.track import Track
 
 PGKPR = Track(
     "pgkpr", "PGKPR", {"paraphrase_items": "paraphrase_items", "vocabulary": "paraphrase_items"},

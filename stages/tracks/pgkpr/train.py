@@ -9,18 +9,18 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from stages.artifacts.paths import DatasetPaths
-from stages.artifacts.tables import read_frame, read_metadata
-from stages.runtime.memory import keep_freed_memory
-from stages.runtime.process import StageProcess, run_stage
-from stages.runtime.settings import Params
-from stages.runtime.training import processes
+from stages.common.paths import DatasetPaths
+from stages.common.settings import Params
+from stages.common.tables import read_frame, read_metadata
+from stages.common.training import processes
+from stages.run.memory import keep_freed_memory
+from stages.run.process import StageProcess, run_stage
+from stages.tracks.common.starts import start_of
+from stages.tracks.common.training import Training, train
 from stages.tracks.pgkpr.architecture import STAGE, PgkprRow
 from stages.tracks.pgkpr.architectures import ARCHITECTURES
 from stages.tracks.pgkpr.schemas import PARAPHRASE_ITEMS, VOCABULARY
 from stages.tracks.pgkpr.vocabulary import Vocabulary
-from stages.tracks.starts import start_of
-from stages.tracks.training import Training, train
 
 TABLES = (PARAPHRASE_ITEMS, VOCABULARY)
 

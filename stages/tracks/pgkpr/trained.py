@@ -6,15 +6,15 @@ from typing import Any
 
 import pandas as pd
 
-from models.rewriters.base import Rewriter
-from models.training import History
+from models.common.training import History
+from models.pgkpr.base import Rewriter
+from stages.tracks.common.schemas.items import ITEMS
+from stages.tracks.common.trained import ModelFolder, Table, best_values, model_card
 from stages.tracks.pgkpr.lookup import TrainedOn, notes_of
 from stages.tracks.pgkpr.normalisation import as_text
 from stages.tracks.pgkpr.schemas import PARAPHRASE_ITEMS, VOCABULARY
 from stages.tracks.pgkpr.task import part_weights
 from stages.tracks.pgkpr.vocabulary import KINDS, Vocabulary
-from stages.tracks.schemas.items import ITEMS
-from stages.tracks.trained import ModelFolder, Table, best_values, model_card
 
 _KEYWORDS = {"attribution": "by attribution of a pair classifier", "psi": "primary words by paired semantic importance",
              "textrank": "words of the best phrases of TextRank",
@@ -114,4 +114,4 @@ def _card(name: str, title: str, on: TrainedOn, values: Mapping[str, Any], start
          f"Adam, rate {training['learning_rate']:g}, {training['batch_size']} pairs a step",
          "`config.json` holds the settings, `vocabulary.json` the token of each id, `trained_on.json` where the model "
          "came from"],
-        '`keycontrast predict RUN "a sentence"`, or `models.rewriters.auto.load_rewriter(FOLDER).rewrite(...)`')
+        '`keycontrast predict RUN "a sentence"`, or `models.pgkpr.auto.load_rewriter(FOLDER).rewrite(...)`')

@@ -6,9 +6,9 @@ from typing import Any
 from transformers import AutoTokenizer, PretrainedConfig, PreTrainedTokenizerBase
 
 from models.clld import ClldConfig, ClldModel, load_text_encoder, plain_config
-from models.encoders import freeze_lower_layers
-from stages.encoders import ResolvedEncoder, resolve_encoder
-from stages.runtime.errors import InputError
+from models.common.encoders import freeze_lower_layers
+from stages.common.encoders import ResolvedEncoder, resolve_encoder
+from stages.run.errors import InputError
 from stages.tracks.clld.architecture import Built, ClassifierArchitecture
 
 
@@ -16,7 +16,7 @@ def _resolved(source: str, place: str) -> ResolvedEncoder:
     """Return the encoder that ``source`` names.
 
     Raises:
-        InputError: as of :func:`stages.encoders.resolve_encoder`, naming ``place``.
+        InputError: as of :func:`stages.common.encoders.resolve_encoder`, naming ``place``.
     """
     try:
         return resolve_encoder(source)

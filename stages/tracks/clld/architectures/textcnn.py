@@ -6,7 +6,7 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from models.clld import ClldConfig, ClldModel, word_tokenizer
-from stages.encoders import ResolvedEncoder
+from stages.common.encoders import ResolvedEncoder
 from stages.tracks.clld.architecture import Built, ClassifierArchitecture
 from stages.tracks.clld.rows import TEXTCNN
 

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from stages.artifacts.schemas import TableSchema
+from stages.common.schemas import TableSchema
 
 LINEAR_FLOOR = TableSchema(
     "linear_floor", "What a linear classifier on TF-IDF makes of the texts that it was not trained on.",

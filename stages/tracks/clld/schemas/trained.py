@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from stages.artifacts.schemas import TableSchema
+from stages.common.schemas import TableSchema
 
 LABELLED_ITEMS = TableSchema(
     "labelled_items", "Texts with their classes that a classifier was chosen by and is evaluated on, in the place "

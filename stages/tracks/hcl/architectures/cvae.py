@@ -1,6 +1,6 @@
 """CVAE of GRUs, from scratch (METHODS B1)."""
 
-from models.baselines.cvae import Cvae
+from models.hcl.baselines.cvae import Cvae
 from stages.tracks.hcl.piece_baselines import of_pieces
 
 ARCHITECTURE = of_pieces("cvae", "CVAE (Zhao et al. 2017)", __name__, Cvae)

@@ -1,6 +1,6 @@
 """Group-wise contrasts over a Transformer, from scratch (METHODS B8)."""
 
-from models.baselines.group_wise import GroupWise
+from models.hcl.baselines.group_wise import GroupWise
 from stages.tracks.hcl.group_candidates import CandidateBatches
 from stages.tracks.hcl.piece_baselines import of_pieces
 

@@ -11,21 +11,24 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from models.encoders import freeze_lower_layers, load_encoder, special_ids
+from models.common.encoders import freeze_lower_layers, load_encoder, special_ids
+from models.common.training import CheckpointStore, fit
 from models.hcl import HclConfig, HclModel, KeywordGraph
 from models.hcl.objective import annealing_end
 from models.hcl.warm_start import InitReport, init_from
-from models.training import CheckpointStore, fit
-from stages.artifacts.tables import read_frame, read_metadata, read_table
-from stages.data.schemas.items import EXAMPLES
-from stages.encoders import ResolvedEncoder, resolve_encoder
-from stages.graph.schemas.clusters import CLUSTERS
-from stages.graph.schemas.graph import EDGES, NODE_VECTORS, TEXT_VECTORS
-from stages.keywords.schemas.keywords import KEYWORDS
-from stages.runtime.errors import InputError
-from stages.runtime.fingerprint import sha256_of
-from stages.runtime.seeds import derived_seed
-from stages.runtime.training import loop_settings
+from stages.common.columns.clusters import CLUSTERS
+from stages.common.columns.graph import EDGES, NODE_VECTORS, TEXT_VECTORS
+from stages.common.columns.items import EXAMPLES
+from stages.common.columns.keywords import KEYWORDS
+from stages.common.encoders import ResolvedEncoder, resolve_encoder
+from stages.common.fingerprint import sha256_of
+from stages.common.seeds import derived_seed
+from stages.common.tables import read_frame, read_metadata, read_table
+from stages.common.training import loop_settings
+from stages.run.errors import InputError
+from stages.tracks.common.starts import GivenStart, Start
+from stages.tracks.common.trained import ModelFolder
+from stages.tracks.common.training import OpenBar, Training
 from stages.tracks.hcl.architecture import TABLES, Architecture, HclRow
 from stages.tracks.hcl.batches import TripleBatches
 from stages.tracks.hcl.lookup import TrainedOn, UnseenKeywords, load_lookup, notes_of
@@ -33,9 +36,6 @@ from stages.tracks.hcl.sight import GraphTables, Sight, sight_of
 from stages.tracks.hcl.starts import read_start
 from stages.tracks.hcl.task import HclTask, ValidationNoise
 from stages.tracks.hcl.trained import TrainedHcl, items_table, training_card, training_metrics
-from stages.tracks.starts import GivenStart, Start
-from stages.tracks.trained import ModelFolder
-from stages.tracks.training import OpenBar, Training
 
 # Names the seeds of what is drawn.
 STAGE = "train_hcl"

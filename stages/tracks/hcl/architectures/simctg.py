@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from models.baselines.simctg import SimCtg
+from models.hcl.baselines.simctg import SimCtg
 from stages.tracks.hcl.architectures.dialogpt import FAMILIES, sequence_config
 from stages.tracks.hcl.piece_baselines import Making, of_pieces
 from stages.tracks.hcl.pretrained import start_of, weighted

@@ -7,7 +7,7 @@ from typing import Any
 
 from transformers import AutoConfig, T5Config
 
-from models.baselines.t5 import T5, t5_config
+from models.hcl.baselines.t5 import T5, t5_config
 from stages.tracks.hcl.architecture import HclRow
 from stages.tracks.hcl.piece_baselines import Making, Start, of_pieces
 from stages.tracks.hcl.pretrained import start_of, weighted

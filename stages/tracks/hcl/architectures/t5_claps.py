@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from models.baselines.claps import T5Claps
+from models.hcl.baselines.claps import T5Claps
 from stages.tracks.hcl.architectures.t5 import start_t5, t5_sized
 from stages.tracks.hcl.piece_baselines import Making, of_pieces
 from stages.tracks.hcl.pretrained import weighted

@@ -1,6 +1,6 @@
 """Transformer over word pieces, from scratch (METHODS B3)."""
 
-from models.baselines.transformer import PieceTransformer
+from models.hcl.baselines.transformer import PieceTransformer
 from stages.tracks.hcl.piece_baselines import of_pieces
 
 ARCHITECTURE = of_pieces("transformer", "Transformer", __name__, PieceTransformer)

@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from sklearn.manifold import TSNE
 from threadpoolctl import threadpool_limits
 
-from stages.figures import PALETTE, Plot, drawing, finished
+from stages.common.figures import PALETTE, Plot, drawing, finished
 
 NAME = "latent"
 # Colour says which side of a contrast a point is on, form whether it is a text or a keyword: the two colours are told

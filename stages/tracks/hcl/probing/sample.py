@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from stages.runtime.seeds import generator
+from stages.common.seeds import generator
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from stages.artifacts.schemas import TableSchema
+from stages.common.schemas import TableSchema
 
 LATENT = TableSchema(
     "latent", "Points of the latent space of some items, and where t-SNE puts them (HCL Figure 3).",

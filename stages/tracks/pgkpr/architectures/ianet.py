@@ -1,6 +1,6 @@
 """IANet: its primary words are by PSI, or what `keywords.by` names beside attribution (METHODS C.6, C.7)."""
 
-from models.rewriters.ianet import IaNet
+from models.pgkpr.ianet import IaNet
 from stages.tracks.pgkpr.architecture import RewriterArchitecture
 from stages.tracks.pgkpr.keywords import Rule
 

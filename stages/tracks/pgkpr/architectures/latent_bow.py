@@ -1,6 +1,6 @@
 """Latent bag of words, which predicts the words of the target before it writes them (METHODS C.7)."""
 
-from models.rewriters.latent_bow import LatentBow
+from models.pgkpr.latent_bow import LatentBow
 from stages.tracks.pgkpr.architecture import RewriterArchitecture
 
 ARCHITECTURE = RewriterArchitecture("latent_bow", "Latent bag of words (Fu et al. 2019)", 8e-4, LatentBow, bag=True)

@@ -1,6 +1,6 @@
 """Residual-LSTM (METHODS C.7)."""
 
-from models.rewriters.residual_lstm import ResidualLstm
+from models.pgkpr.residual_lstm import ResidualLstm
 from stages.tracks.pgkpr.architecture import RewriterArchitecture
 
 ARCHITECTURE = RewriterArchitecture("residual_lstm", "Residual-LSTM (Prakash et al. 2016)", 1e-3, ResidualLstm)

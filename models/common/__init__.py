@@ -1,0 +1,1 @@
+"""Layers, decoding, losses and training that the methods share."""

@@ -1,0 +1,255 @@
+"""Multi-head attention and decoder layers of Transformers: joined projections, heads of packed rows, caches."""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import EncoderDecoderCache
+
+from models.common.decoding.cache import BeamCache, Pair
+from models.common.rows import RealTokens, gathered
+
+Cache = EncoderDecoderCache | BeamCache
+Projection = tuple[Tensor, Tensor]  # weight and bias, as F.linear takes them
+# What each query may see: under a tensor of booleans, or of numbers added to products; True: none that comes later
+Visible = Tensor | bool | None
+
+
+class Attention(nn.Module):
+    """Multi-head attention, whose projections of what it reads may be joined with others.
+
+    Args:
+        width: d.
+        heads: number of heads H; d must be a multiple of it.
+        dropout: on attention weights, in training.
+    """
+
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.heads, self.dropout = heads, dropout
+        self.query, self.key = nn.Linear(width, width), nn.Linear(width, width)
+        self.value, self.output = nn.Linear(width, width), nn.Linear(width, width)
+
+    @property
+    def projections(self) -> tuple[nn.Linear, nn.Linear, nn.Linear]:
+        """The layers of queries, keys and values."""
+        return self.query, self.key, self.value
+
+    def forward(self, queries: Tensor, keys: Tensor, values: Tensor, visible: Visible, places: "Heads") -> Tensor:
+        """Return what queries (B, H, L, d / H) draw from keys and values, as ``places`` has vectors.
+
+        Args:
+            queries, keys, values: from :meth:`Heads.split`.
+            visible: which keys they may see, for all heads.
+            places: of the queries.
+        """
+        drawn = F.scaled_dot_product_attention(
+            queries, keys, values, attn_mask=visible if isinstance(visible, Tensor) else None,
+            dropout_p=self.dropout if self.training else 0.0, is_causal=visible is True)
+        return self.output(places.joined(drawn))
+
+
+def joined_groups(groups: Sequence[Sequence[nn.Module]]) -> list[Projection]:
+    """Return each group of linear layers as one, whose outputs stand one behind the other; two copies for all groups.
+
+    Under autocast they are in its precision, converted in one go.
+    """
+    parts = [layer for group in groups for layer in group]
+    weight, bias = (torch.cat([layer.get_parameter(name) for layer in parts]) for name in ("weight", "bias"))
+    weight, bias = (part.to(precision(part)) for part in (weight, bias))
+    sizes = [sum(len(layer.get_parameter("bias")) for layer in group) for group in groups]
+    return list(zip(weight.split(sizes), bias.split(sizes), strict=True))
+
+
+class Heads:
+    """Vectors of the tokens of a batch as the heads of attention, and back.
+
+    Args:
+        heads: H.
+        tokens: whose rows (M, d) the vectors are; None: they are (B, L, d).
+    """
+
+    def __init__(self, heads: int, tokens: RealTokens | None = None) -> None:
+        self.heads, self.tokens = heads, tokens
+        self._known: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def split(self, vectors: Tensor, parts: int) -> tuple[Tensor, ...]:
+        """Return the ``parts`` that stand one behind the other in vectors (M, parts d), (B, H, L, d / H) each."""
+        size = vectors.shape[-1] // (parts * self.heads)
+        if self.tokens is None and parts == 1:
+            return (vectors.unflatten(-1, (self.heads, size)).transpose(1, 2),)
+        if self.tokens is None:
+            return tuple(part.transpose(1, 2) for part in vectors.unflatten(-1, (parts, self.heads, size)).unbind(2))
+        batch, length = self.tokens.real.shape
+        found = gathered(vectors.view(-1, size), *self._places(parts))
+        return found.view(parts, batch, self.heads, length, size).unbind(0)
+
+    def joined(self, drawn: Tensor) -> Tensor:
+        """Return the vectors (M, d) of which ``drawn`` (B, H, L, d / H) are the heads."""
+        by_token = drawn.transpose(1, 2)
+        if self.tokens is None:
+            return by_token.flatten(2)
+        if by_token.is_contiguous():  # as fused kernels leave it
+            return self.tokens.rows(by_token.flatten(2))
+        into, back = self._places(1)
+        return gathered(drawn.reshape(-1, drawn.shape[-1]), back, into).view(-1, self.heads * drawn.shape[-1])
+
+    def _places(self, parts: int) -> tuple[Tensor, Tensor]:
+        """Return, for heads (parts, B, H, L), where each stands among rows (M, parts, H), and the other way round."""
+        if parts not in self._known:
+            tokens = self.tokens
+            assert tokens is not None
+            (batch, length), count = tokens.real.shape, parts * self.heads
+            device = tokens.index.device
+            kinds = torch.arange(count, device=device).view(parts, 1, self.heads, 1)
+            into = torch.add(kinds, tokens.inverse.view(batch, 1, length), alpha=count)
+            first = torch.arange(0, count * batch * length, length, device=device)  # of every head of every text
+            back = self._start.view(-1, 1, 1) + first.view(parts, batch, self.heads)[:, 0]
+            self._known[parts] = into.flatten(), back.flatten()
+        return self._known[parts]
+
+    @cached_property
+    def _start(self) -> Tensor:
+        """Where each row (M,) stands in the first head of its text, among heads (B, H, L)."""
+        assert self.tokens is not None
+        return torch.add(self.tokens.index * self.heads, self.tokens.columns, alpha=1 - self.heads)
+
+
+class DecoderStep:
+    """What all layers of a decoder share in one pass.
+
+    Args:
+        places: of the vectors.
+        projections: of each layer, to queries, keys and values of self-attention; None: they are not joined.
+        visible: which tokens each may see.
+        memories: by memory, keys and values of each layer.
+        biases: hides padding of each memory.
+        noise: of every addition of all layers, from :func:`residual_noise`, or dropout that is drawn for each.
+        cache: keys and values of earlier tokens, extended in place.
+        prefixes: of each layer a key and a value (B, d), which every token may see; never cached.
+    """
+
+    def __init__(self, places: Heads, projections: Sequence[Projection | None], visible: Visible,
+                 memories: Sequence[Sequence[Pair]], biases: Sequence[Tensor],
+                 noise: Sequence[Tensor | None] | nn.Dropout, cache: Cache | None = None,
+                 prefixes: Sequence[Pair] | None = None) -> None:
+        self.places, self.projections, self.visible = places, projections, visible
+        self.memories, self.biases, self.noise = memories, biases, noise
+        self.cache, self.prefixes = cache, prefixes
+
+    def own(self, number: int, attention: Attention, normed: Tensor) -> Tensor:
+        """Return what self-attention of layer ``number`` adds."""
+        projection, split = self.projections[number], self.places.split
+        if projection is None:
+            queries, keys, values = (split(layer(normed), 1)[0] for layer in attention.projections)
+        else:
+            queries, keys, values = split(F.linear(normed, *projection), 3)
+        if self.cache is not None:
+            keys, values = self.cache.self_attention_cache.update(keys, values, number)
+        if self.prefixes is not None:
+            first = (split(part.to(keys.dtype).unsqueeze(1), 1)[0] for part in self.prefixes[number])
+            keys, values = (torch.cat(pair, dim=2) for pair in zip(first, (keys, values), strict=True))
+        return attention(queries, keys, values, self.visible, self.places)
+
+    def drawn(self, number: int, memory: int, attention: Attention, normed: Tensor) -> Tensor:
+        """Return what attention of layer ``number`` draws from a memory."""
+        (queries,) = self.places.split(attention.query(normed), 1)
+        return attention(queries, *self.memories[memory][number], self.biases[memory], self.places)
+
+    def added(self, hidden: Tensor, part: Tensor, place: int) -> Tensor:
+        """Return ``hidden`` plus ``part``, some of it dropped, as addition ``place`` of all layers."""
+        if isinstance(self.noise, nn.Dropout):
+            return hidden + self.noise(part)
+        return added(hidden, part, self.noise[place])
+
+
+class DecoderLayer(nn.Module):
+    """Self-attention, attention to the memory and a feed-forward network, each normalised before.
+
+    Args:
+        width: d.
+        heads: of both attentions.
+        feed_forward: width inside the feed-forward network.
+        dropout: on attention weights and on what each part adds, in training.
+        activation: inside the feed-forward network.
+    """
+
+    memories = 1
+    additions = 3
+
+    def __init__(self, width: int, heads: int, feed_forward: int, dropout: float,
+                 activation: Callable[[Tensor], Tensor] = F.relu) -> None:
+        super().__init__()
+        self.self_attention = Attention(width, heads, dropout)
+        self.cross_attention = Attention(width, heads, dropout)
+        self.widen = nn.Linear(width, feed_forward)
+        self.narrow = nn.Linear(feed_forward, width)
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(3))
+        self.activation = activation
+
+    def to_memories(self) -> list[Attention]:
+        """Return the attention to each memory."""
+        return [self.cross_attention]
+
+    def forward(self, hidden: Tensor, step: DecoderStep, number: int) -> Tensor:
+        """Transform hidden, the vectors of ``step``, as layer ``number`` of a stack."""
+        first = self.additions * number
+        hidden = step.added(hidden, step.own(number, self.self_attention, self.norms[0](hidden)), first)
+        hidden = step.added(hidden, step.drawn(number, 0, self.cross_attention, self.norms[1](hidden)), first + 1)
+        return step.added(hidden, self.narrow(self.activation(self.widen(self.norms[2](hidden)))), first + 2)
+
+
+def precision(like: Tensor) -> torch.dtype:
+    """Return in which type products with tensors like ``like`` are computed: under autocast, in its."""
+    kind = like.device.type
+    lowered = like.dtype == torch.float32 and torch.is_autocast_enabled(kind)
+    return torch.get_autocast_dtype(kind) if lowered else like.dtype
+
+
+def masking(real: Tensor, like: Tensor) -> Tensor:
+    """Return what to add to products with places (..., S): 0 where they are ``real``, minus infinity elsewhere.
+
+    Rows begin at multiples of eight numbers, as fused kernels want them.
+    """
+    length = real.shape[-1]
+    aligned = F.pad(real, (0, -length % 8))
+    return torch.zeros_like(aligned, dtype=precision(like)).masked_fill_(~aligned, -torch.inf)[..., :length]
+
+
+def causal(length: int, like: Tensor) -> Tensor | None:
+    """Return what hides later tokens from each of ``length``, (length, length); None if there is but one."""
+    if length == 1:
+        return None
+    hidden = like.new_full((length, length + -length % 8), -torch.inf, dtype=precision(like)).triu_(1)
+    return hidden[:, :length]
+
+
+def residual_noise(like: Tensor, rate: float, count: int, training: bool) -> Sequence[Tensor | None]:
+    """Return factors of ``count`` parts that are added to vectors like ``like``: dropout, drawn for all in one go."""
+    if not training or rate == 0:
+        return [None] * count
+    kept = 1 - rate
+    return like.new_empty(count, *like.shape).bernoulli_(kept).div_(kept).unbind(0)
+
+
+def added(hidden: Tensor, part: Tensor, noise: Tensor | None) -> Tensor:
+    """Return ``hidden`` plus ``part``, of which ``noise`` drops some."""
+    return hidden + part if noise is None else _Added.apply(hidden, part, noise)
+
+
+class _Added(torch.autograd.Function):
+    """One product fewer in the backward pass than torch makes of ``addcmul``, which multiplies by its factor of 1."""
+
+    @staticmethod
+    def forward(context: Any, hidden: Tensor, part: Tensor, noise: Tensor) -> Tensor:
+        context.save_for_backward(noise)
+        context.kind = part.dtype
+        return torch.addcmul(hidden, part.to(hidden.dtype), noise)
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+        (noise,) = context.saved_tensors
+        return gradients[0], (gradients[0] * noise).to(context.kind), None

@@ -1,0 +1,207 @@
+"""Text encoders of the BERT family: loading, pooling and freezing."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, cast
+
+import torch
+from torch import Tensor, nn
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoTokenizer,
+    BertModel,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils import logging
+
+from models.common.bert import bert_states, library_pass
+
+Pooling = Literal["mean", "cls"]
+
+# Both encoder and attention kernel of these are known to the tests. Their pooler (a tanh layer that only
+# next-sentence prediction trained) is loaded for classifiers that ask for it, and for nothing else.
+_FAMILY = ("bert", "albert", "roberta")
+
+
+def load_encoder(
+    source: str | Path | None, config: PretrainedConfig | None = None, pretrained: bool = True, pooler: bool = False
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase | None]:
+    """Load an encoder and its tokenizer.
+
+    Attention runs through ``scaled_dot_product_attention``, which is deterministic on a CPU, and on a GPU
+    under ``torch.use_deterministic_algorithms(True)``.
+
+    Args:
+        source: folder written by ``save_pretrained``, or an id that the library resolves; None builds the
+            model from ``config`` alone.
+        config: configuration to build from random weights; with a source, it replaces the source's own.
+        pretrained: False takes configuration and tokenizer of ``source``, and random weights.
+        pooler: with the pooler, of which nothing but a classifier of whole texts can have any use.
+
+    Returns:
+        The model in evaluation mode, without pooler unless asked for, and the tokenizer; None for the latter if
+        there is no source.
+
+    Raises:
+        ValueError: neither a source nor a configuration is given, the model is not of the BERT family, or
+            the source lacks some of its weights.
+    """
+    if config is None:
+        if source is None:
+            raise ValueError("load_encoder: give a source to load from, or a configuration to build from")
+        config = AutoConfig.from_pretrained(source)
+    if config.model_type not in _FAMILY:
+        raise ValueError(
+            f"load_encoder: {source or 'the configuration'} is a {config.model_type!r} model, "
+            f"expected one of {', '.join(_FAMILY)}"
+        )
+    if source is not None and pretrained:
+        model = _pretrained(source, config, pooler)
+    else:
+        model = AutoModel.from_config(config, attn_implementation="sdpa", add_pooling_layer=pooler)
+    tokenizer = AutoTokenizer.from_pretrained(source) if source is not None else None
+    return model.eval(), tokenizer
+
+
+def _pretrained(source: str | Path, config: PretrainedConfig, pooler: bool) -> PreTrainedModel:
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()  # the library warns of pooler and head, which are left out on purpose
+    try:
+        model, found = AutoModel.from_pretrained(
+            source, config=config, attn_implementation="sdpa", add_pooling_layer=pooler, output_loading_info=True
+        )
+    finally:
+        logging.set_verbosity(verbosity)
+    missing = sorted(found["missing_keys"])
+    if missing:  # the library would fill them with random numbers
+        shown = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
+        kind = config.model_type
+        raise ValueError(f"load_encoder: {source} lacks {len(missing)} weights of a {kind} encoder: {shown}")
+    return model
+
+
+def special_ids(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
+    """Return the ids of the special tokens by role: ``pad``, ``bos`` ([CLS]), ``eos`` ([SEP]), ``unk``, ``mask``.
+
+    Raises:
+        ValueError: the tokenizer lacks one of them.
+    """
+    roles = {"pad": "pad_token_id", "bos": "cls_token_id", "eos": "sep_token_id", "unk": "unk_token_id"}
+    roles["mask"] = "mask_token_id"
+    ids = {role: getattr(tokenizer, name) for role, name in roles.items()}
+    missing = [roles[role] for role, number in ids.items() if number is None]
+    if missing:
+        raise ValueError(f"special_ids: the tokenizer has no {', '.join(missing)}; a BERT tokenizer has them all")
+    return {role: int(number) for role, number in ids.items()}
+
+
+def mean_pool(hidden: Tensor, mask: Tensor) -> Tensor:
+    """Mean of the hidden states of real tokens, [CLS] and [SEP] among them.
+
+    Args:
+        hidden: hidden states (B, L, d).
+        mask: True or 1 for real tokens (B, L).
+
+    Returns:
+        Vectors (B, d); zeros for a row without any real token.
+    """
+    weights = mask.to(hidden.dtype).unsqueeze(-1)  # (B, L, 1)
+    return (hidden * weights).sum(1) / weights.sum(1).clamp(min=1.0)
+
+
+def pool(hidden: Tensor, mask: Tensor, pooling: Pooling = "mean") -> Tensor:
+    """Return one vector per text (B, d): the mean over real tokens, or the state of [CLS]."""
+    if pooling == "mean":
+        return mean_pool(hidden, mask)
+    if pooling == "cls":
+        return hidden[:, 0]
+    raise ValueError(f"pool: pooling is {pooling!r}, expected 'mean' or 'cls'")
+
+
+def embed(encoder: nn.Module, ids: Tensor, mask: Tensor, pooling: Pooling = "mean") -> Tensor:
+    """Return one vector per text (B, d).
+
+    Args:
+        encoder: a model from :func:`load_encoder`.
+        ids: token ids (B, L).
+        mask: True for real tokens (B, L).
+        pooling: ``mean`` over real tokens, or ``cls``.
+    """
+    return pool(encode(encoder, ids, mask), mask, pooling)
+
+
+def encode(encoder: nn.Module, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
+    """Return the last hidden states (B, L, d): in few operations for BERT, else by the library's own pass.
+
+    :func:`encoder_pass` says which. Arguments are those of :func:`embed`, and segments ``types`` (B, L).
+    """
+    if library_pass(encoder) is None:
+        return bert_states(cast(BertModel, encoder), ids, mask, types)
+    segments = {} if types is None else {"token_type_ids": types}
+    return encoder(input_ids=ids, attention_mask=mask.long(), **segments).last_hidden_state
+
+
+class FrozenStates:
+    """What a wholly frozen encoder has made of batches that it reads again, such as those of every validation.
+
+    Only on a CPU, where a batch can be recognised without waiting for a device, without gradients, and for an encoder
+    none of whose parameters is trained. A batch is read anew if there is no room left; either way with the same bits.
+
+    Args:
+        limit: bytes of states that are kept at most.
+    """
+
+    def __init__(self, limit: int = 1 << 26) -> None:
+        self.limit = limit
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget all, since the weights are others now."""
+        self._kept: dict[tuple[object, ...], Tensor] = {}
+        self._size = 0
+
+    def encode(self, encoder: nn.Module, ids: Tensor, mask: Tensor) -> Tensor:
+        """Return :func:`encode` of a batch, which nobody may write into."""
+        trained = encoder.training or any(parameter.requires_grad for parameter in encoder.parameters())
+        if trained or torch.is_grad_enabled() or not ids.is_cpu:
+            return encode(encoder, ids, mask)
+        key = (ids.shape, ids.numpy().tobytes(), mask.numpy().tobytes(), torch.is_autocast_enabled("cpu"))
+        if key in self._kept:
+            return self._kept[key]
+        states = encode(encoder, ids, mask)
+        if self._size + states.nbytes <= self.limit:
+            self._kept[key] = states
+            self._size += states.nbytes
+        return states
+
+
+def encoder_pass(encoder: nn.Module) -> str:
+    """Return how :func:`encode` runs ``encoder``, for the record: ``own``, or the library's and why."""
+    reason = library_pass(encoder)
+    return "own" if reason is None else f"the library's: {reason}"
+
+
+def freeze_lower_layers(encoder: nn.Module, count: int) -> None:
+    """Freeze the embeddings and the lowest ``count`` layers; 0 freezes nothing.
+
+    Raises:
+        ValueError: the encoder has fewer layers, or shares one set of weights among them (ALBERT).
+    """
+    if count == 0:
+        return
+    layers = getattr(getattr(encoder, "encoder", None), "layer", None)
+    if layers is None:
+        raise ValueError(f"freeze_lower_layers: {type(encoder).__name__} has no separate layers; set it to 0")
+    if count > len(layers):
+        raise ValueError(f"freeze_lower_layers: {count} layers to freeze, the encoder has {len(layers)}")
+    for parameter in _lower_parameters(encoder, layers, count):
+        parameter.requires_grad_(False)
+
+
+def _lower_parameters(encoder: nn.Module, layers: nn.ModuleList, count: int) -> Iterator[nn.Parameter]:
+    yield from encoder.embeddings.parameters()  # type: ignore[union-attr,operator]
+    for layer in layers[:count]:
+        yield from layer.parameters()

@@ -1,0 +1,397 @@
+"""The training loop."""
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from math import inf, isfinite
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import nn
+
+from models.common.precision import products
+from models.common.training.accumulation import CachedContrast, PartSums, add_gradients
+from models.common.training.batches import epoch_batches, loaded_ahead, moved, pinned
+from models.common.training.parallel import SharedGradients, SharedSums, from_first, place, spread, tensors_of_first
+from models.common.training.settings import Settings
+from models.common.training.state import State, load_optimiser, load_tensors, optimiser_tensors, trained_tensors
+from models.common.training.task import (
+    Bar,
+    Batch,
+    CheckpointStore,
+    Contrasting,
+    Drawing,
+    Evaluating,
+    History,
+    Laborious,
+    Lengthy,
+    Step,
+    Task,
+)
+
+SeedOf = Callable[..., int]
+Value = TypeVar("Value")
+
+
+def fit(task: Task, settings: Settings, store: CheckpointStore, seed_of: SeedOf,
+        open_bar: Callable[[int, int], Bar] | None = None) -> History:
+    """Train ``task.module`` and leave the weights of its best epoch in it.
+
+    A training that was killed at any moment and is called again with the same arguments goes on from its
+    last checkpoint and ends in the same bytes as one that ran through.
+
+    With an initialised ``torch.distributed`` group, its processes share the micro-batches of every step and
+    add up their gradients. What a micro-batch draws does not depend on who computes it, so any number of
+    processes trains the same model up to the rounding of sums. The first process validates, for all of them,
+    saves, and tells the others where a training goes on: they need no disk in common.
+
+    Modules all of whose parameters are frozen stay in evaluation mode: they have no dropout, and, where
+    nothing trained comes before them, no graph.
+
+    Args:
+        task: module, items, loss and validation.
+        settings: epochs, batches, rates, patience, selection.
+        store: keeps the state; the caller sees to it that it holds only states of these very arguments.
+        seed_of: maps names to a seed, e.g. ``partial(derived_seed, seed, "train_hcl")``; called with
+            ``("order", epoch)``, ``("step", step, micro-batch)`` and ``("validation",)``.
+        open_bar: given the number of steps and of those done, returns a progress bar.
+
+    Raises:
+        ValueError: nothing to train on or to compile, buckets without lengths, or a checkpoint of another model.
+        FloatingPointError: a loss, gradient or validation value is not finite.
+
+    Example:
+        >>> history = fit(task, Settings(epochs=3, batch_size=32), store, partial(derived_seed, 13, "train"))
+        >>> history.best_epoch  # doctest: +SKIP
+        2
+    """
+    with _memory_as_it_comes(), compiled(task.module, settings.compile):
+        loop = _Loop(task, settings, store, seed_of)
+        loop.resume()
+        bar = open_bar(loop.total, loop.state.step) if open_bar else None
+        try:
+            while not loop.state.finished:
+                if settings.epochs:
+                    loop.run_epoch(bar)
+                else:
+                    loop.keep()
+        finally:
+            loop.gradients.close()
+            if bar is not None:
+                bar.close()
+        return loop.finish()
+
+
+@contextmanager
+def _memory_as_it_comes() -> Iterator[None]:
+    """Spare new tensors the NaN that deterministic algorithms fill them with, a pass over all that a step allocates.
+
+    It gives programs the same result each time that read what they never wrote. No step does: with the filling, a loss
+    or gradient would not be finite.
+    """
+    found = torch.utils.deterministic.fill_uninitialized_memory     # type: ignore[attr-defined]
+    torch.utils.deterministic.fill_uninitialized_memory = False     # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        torch.utils.deterministic.fill_uninitialized_memory = found     # type: ignore[attr-defined]
+
+
+class _Loop:
+    """One training: the task, its optimiser, and the state that a checkpoint holds."""
+
+    def __init__(self, task: Task, settings: Settings, store: CheckpointStore, seed_of: SeedOf) -> None:
+        if task.n_train < 1:
+            raise ValueError("there is no training item")
+        self.task, self.settings, self.store, self.seed_of = task, settings, store, seed_of
+        self.per_epoch = settings.steps_per_epoch(task.n_train)
+        self.total = settings.total_steps(task.n_train)
+        self.lengths = _lengths(task) if settings.bucket else None
+        self.optimiser = _optimiser(task, settings)
+        self.rates: list[float] = [group["lr"] for group in self.optimiser.param_groups]
+        self.parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
+        self.device = self.parameters[0].device
+        self.gradients, self.sums = SharedGradients(self.parameters), SharedSums(self.device)
+        self.state = State()
+
+    def resume(self) -> None:
+        """Go back to the last checkpoint of the first process, if there is one; its weights are those of all."""
+        weights, slots, stored = (self.store.load() if place()[0] == 0 else None) or ({}, {}, None)
+        if stored is not None:
+            load_tensors(self.task.module, weights)
+        spread(self.task.module.state_dict().values())
+        values = from_first(lambda: stored)
+        if values is None:
+            return
+        load_optimiser(self.optimiser, tensors_of_first(slots, self.device))
+        self.state = State.from_values(values)
+        if isinstance(self.task, Evaluating):
+            self.task.recall(self.state.memory)
+
+    def run_epoch(self, bar: Bar | None) -> None:
+        """Train the rest of the current epoch, validate, and take a checkpoint."""
+        state = self.state
+        batches = self._batches()[state.batch:]
+        _train_mode(self.task.module)
+        with loaded_ahead(self._load, self._own(batches), self.settings.prefetch) as loaded:
+            for batch in batches:
+                self._train_step(batch, loaded)
+                if bar is not None:
+                    bar.update(1)
+                self._evaluate()
+                if state.batch < self.per_epoch:
+                    self._save(only_if_due=True)
+        self._end_epoch(from_first(self._validate))
+        self._save()
+
+    def keep(self) -> None:
+        """Validate the module as it begins, as epoch 0, and take a checkpoint."""
+        found = from_first(self._validate)
+        row = {"epoch": 0, "step": 0, **{f"validation_{name}": value for name, value in found.items()}, "best": True}
+        self.state = replace(self.state, rows=[row], finished=True)
+        self._save()
+
+    def finish(self) -> History:
+        """Put the best weights into the module and sum up."""
+        if place()[0] == 0:
+            load_tensors(self.task.module, self.store.best())
+        spread(self.task.module.state_dict().values())
+        self.task.module.eval()
+        row = self.state.rows[self.state.best_epoch - 1]
+        best = {name.removeprefix("validation_"): value for name, value in row.items()
+                if name.startswith("validation_")}
+        stopped_early = self.state.epoch < self.settings.epochs
+        return History(self.state.rows, self.state.best_epoch, best, stopped_early, self.state.speed)
+
+    def _batches(self) -> list[list[int]]:
+        """Return all batches of the current epoch."""
+        size, seed = self.settings.batch_size, self.seed_of("order", self.state.epoch)
+        if not isinstance(self.task, Drawing):
+            return epoch_batches(self.task.n_train, size, seed, self.lengths)
+        batches = self.task.draw(size, seed, self.settings.bucket)
+        if len(batches) != self.per_epoch:
+            raise ValueError(f"{type(self.task).__name__}.draw returned {len(batches)} batches, not {self.per_epoch}")
+        return batches
+
+    def _load(self, items: list[int]) -> Batch:
+        batch = self.task.load(items)
+        if self.device.type != "cuda":
+            return batch
+        with torch.cuda.device(self.device):  # a thread begins with the first device
+            return pinned(batch)
+
+    def _own(self, batches: Sequence[list[int]]) -> Iterator[list[int]]:
+        """Yield the micro-batches of this process in the order in which :meth:`_accumulate` takes them."""
+        rank, world = place()
+        for batch in batches:
+            yield from self.settings.micro_batches(batch)[rank::world]
+
+    def _train_step(self, batch: list[int], loaded: Iterator[Batch]) -> None:
+        started, state = time.perf_counter(), self.state
+        factor = self.settings.rate_factor(state.step, self.total)
+        for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
+            group["lr"] = rate * factor
+        sums = self._accumulate(Step(state.step, self.total, state.epoch, batch), loaded)
+        self.gradients.add()
+        clip = self.settings.clip
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, inf if clip is None else clip)
+        self.optimiser.step()
+        self._count(batch, sums, norm)
+        state.speed.add(len(batch), time.perf_counter() - started,
+                        self.task.work(batch) if isinstance(self.task, Laborious) else None)
+
+    def _accumulate(self, step: Step, loaded: Iterator[Batch]) -> PartSums:
+        """Add up gradients and parts over this process's micro-batches of ``step``."""
+        sums = PartSums()
+        rank, world = place()
+        self.optimiser.zero_grad(set_to_none=True)
+        runs = self.settings.micro_batches(list(step.batch))
+        own = ((number, moved(next(loaded), self.device)) for number in range(rank, len(runs), world))
+        if isinstance(self.task, Contrasting) and self.task.contrasts and len(runs) > 1:
+            return self._accumulate_contrast(self.task, step, runs, list(own))
+        for number, batch in own:
+            with self._begun(step, number):
+                loss, parts = self.task.train_batch(batch, step)
+            add_gradients([loss], [None], self.parameters, alone=self._sent_after(number, runs))
+            sums.add({"loss": loss, **parts})
+        return sums
+
+    def _accumulate_contrast(self, task: Contrasting, step: Step, runs: Sequence[list[int]],
+                             own: Sequence[tuple[int, Batch]]) -> PartSums:
+        """Do the same for a task whose micro-batches are contrasted with each other."""
+        sums, contrast = PartSums(), CachedContrast(task, step, runs, own, partial(self._begun, step))
+        for number, batch in own:
+            with self._begun(step, number):
+                loss, parts, vectors = task.train_apart(batch, step)
+            add_gradients([loss, vectors], [None, contrast.gradient(number, vectors)], self.parameters,
+                          alone=self._sent_after(number, runs))
+            sums.add({"loss": loss, **parts})
+        sums.add(contrast.parts)
+        return sums
+
+    def _sent_after(self, number: int, runs: Sequence[list[int]]) -> bool:
+        """Let gradients be sent to other processes during the backward pass to come, if it is this process's last."""
+        world = place()[1]
+        sent = world > 1 and number + world >= len(runs)
+        if sent:
+            self.gradients.send_when_ready()
+        return sent
+
+    def _begun(self, step: Step, number: int) -> torch.autocast:
+        """Seed what a micro-batch of ``step`` draws, and return the precision of its products."""
+        _seed_all(self.seed_of("step", step.number, number), self.device)
+        return products(self.device, self.settings.precision)
+
+    def _count(self, batch: list[int], sums: PartSums, norm: torch.Tensor) -> None:
+        """Take the step into the state; here, once per step, the device is waited for."""
+        state = self.state
+        sums.add({"/norm": norm / place()[1]})  # every process has the norm of the whole batch
+        values = self.sums.total(sums.read())
+        for what, name in (("loss", "loss"), ("gradient", "/norm")):
+            _finite(f"the {what} at step {state.step}", values[name])
+        state.step, state.batch, state.items = state.step + 1, state.batch + 1, state.items + len(batch)
+        for name, value in values.items():
+            weight = 1 if name == "/norm" else len(batch)
+            state.sums[name] = state.sums.get(name, 0.0) + value * weight
+
+    def _evaluate(self) -> None:
+        """Let a task that evaluates within epochs do so, if it is due; nothing is drawn that a step would miss."""
+        task, steps = self.task, self.state.step
+        if not isinstance(task, Evaluating) or not task.evaluate_every or steps % task.evaluate_every:
+            return
+        found = from_first(lambda: self._judge(lambda: task.evaluate(steps)))
+        task.act_on(steps, found)
+        self.state.memory = task.memory()
+        _train_mode(task.module)
+
+    def _judge(self, judge: Callable[[], Value]) -> Value:
+        """Return what ``judge`` makes of the model in evaluation mode, without gradients."""
+        _seed_all(self.seed_of("validation"), self.device)
+        self.task.module.eval()
+        with torch.no_grad(), products(self.device, self.settings.precision):
+            return judge()
+
+    def _validate(self) -> dict[str, float]:
+        values = {name: float(value) for name, value in self._judge(self.task.validate).items()}
+        for criterion in self.settings.select:
+            _finite(f"validation {criterion.name} after epoch {self.state.epoch + 1}", values[criterion.name])
+        return values
+
+    def _end_epoch(self, validation: dict[str, float]) -> None:
+        state, settings = self.state, self.settings
+        key = [-validation[c.name] if c.largest else validation[c.name] for c in settings.select]
+        better = state.best_key is None or key < state.best_key
+        if better:
+            state.best_key, state.best_epoch = key, state.epoch + 1
+        if better or state.step < settings.patience_from:
+            state.stale = 0
+        else:
+            state.stale += 1
+        state.rows.append(self._row(validation, better))
+        state.epoch, state.batch, state.items, state.sums = state.epoch + 1, 0, 0, {}
+        patient = settings.patience is None or state.stale < settings.patience
+        state.finished = state.epoch == settings.epochs or not patient
+
+    def _row(self, validation: dict[str, float], better: bool) -> dict[str, Any]:
+        state, groups = self.state, self.optimiser.param_groups
+        sums = dict(state.sums)
+        norm = sums.pop("/norm") / self.per_epoch
+        return {"epoch": state.epoch + 1, "step": state.step,
+                **{f"rate_{group['name']}": group["lr"] for group in groups}, "gradient_norm": norm,
+                **{f"train_{name}": value / state.items for name, value in sums.items()},
+                **{f"validation_{name}": value for name, value in validation.items()}, "best": better}
+
+    def _save(self, only_if_due: bool = False) -> None:
+        """Save the state in the first process; at the end of its epoch, the best weights are the module's own."""
+        state = self.state
+        if place()[0] != 0 or (only_if_due and not self.store.due()):
+            return
+        started, best = time.perf_counter(), state.batch == 0 and state.best_epoch == state.epoch
+        self.store.save(trained_tensors(self.task.module), optimiser_tensors(self.optimiser), state.as_values(), best)
+        state.speed.add_checkpoint(time.perf_counter() - started)
+
+
+def _optimiser(task: Task, settings: Settings) -> torch.optim.Optimizer:
+    groups = [{"name": group.name, "params": [p for p in group.parameters if p.requires_grad], "lr": group.rate}
+              for group in task.parameter_groups()]
+    kind = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[settings.optimiser]
+    return kind([group for group in groups if group["params"]], lr=0.0, betas=settings.betas, eps=settings.eps,
+                weight_decay=settings.weight_decay, fused=True)
+
+
+def _lengths(task: Task) -> Sequence[int]:
+    if not isinstance(task, Lengthy):
+        raise ValueError(f"bucket: {type(task).__name__} has no lengths() to put items of similar length together")
+    return task.lengths()
+
+
+def _train_mode(module: torch.nn.Module) -> None:
+    """Set training mode, but for the parts all of whose parameters are frozen."""
+    module.train()
+    for part in module.modules():
+        parameters = list(part.parameters())
+        if parameters and not any(parameter.requires_grad for parameter in parameters):
+            part.eval()
+
+
+def _seed_all(seed: int, device: torch.device) -> None:
+    """Seed every global generator in use, so that dropout and the like depend on the step alone."""
+    # Not torch.manual_seed: for each kind of device that is not in use it draws up a stack trace, and keeps it.
+    torch.default_generator.manual_seed(seed)
+    if device.type != "cpu":
+        torch.get_device_module(device).manual_seed_all(seed)
+    np.random.seed(seed % 2**32)
+    random.seed(seed)
+
+
+def _finite(what: str, value: float) -> None:
+    if not isfinite(value):
+        raise FloatingPointError(f"{what} is {value}; lower the learning rate, or look at the data of that step")
+
+
+@contextmanager
+def compiled(module: nn.Module, wanted: bool) -> Iterator[None]:
+    """Have the layers of ``module`` compiled by ``torch.compile`` while the block lasts, if ``wanted``.
+
+    The kernels differ and sum in another order, so results agree with those of the layers as written up to rounding.
+    So do those of a training that was killed and went on: what torch compiles depends on the sizes that it sees first.
+    Layers of a kind share their code, and sizes are symbols in it: batches of any length, as of buckets, run through
+    the same kernels once two of them have been seen; torch compiles anew for a size of 1 and between training and
+    evaluation, and says so on its log if it gives up (``recompile_limit``). What stands between layers, and recurrent
+    layers, stay as they are.
+
+    Raises:
+        ValueError: there is no layer to compile.
+    """
+    if not wanted:
+        yield
+        return
+    layers = layers_of(module)
+    if not layers:
+        raise ValueError(f"compile: {type(module).__name__} has no layers that torch.compile could make faster; set it "
+                         f"to false for this model")
+    torch.compiler.reset()      # of what a training before in this process has compiled
+    for layer in layers:
+        # fallback_random: dropout draws what it draws without compiling
+        found = torch.compile(layer.forward, dynamic=True, options={"fallback_random": True})
+        layer.forward = found  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        for layer in layers:
+            del layer.forward  # of the instance; that of its class is left
+
+
+def layers_of(module: nn.Module) -> list[nn.Module]:
+    """Return the outermost members of the lists of ``module`` that are made of several modules, none recurrent."""
+    if isinstance(module, nn.ModuleList):
+        return [part for part in module if list(part.children()) and not _recurrent(part)]
+    return [layer for part in module.children() for layer in layers_of(part)]
+
+
+def _recurrent(module: nn.Module) -> bool:
+    return any(isinstance(part, nn.RNNBase) for part in module.modules())

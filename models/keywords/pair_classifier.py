@@ -1,0 +1,196 @@
+"""A classifier of sentence pairs, whose gradients become keyword probabilities (PGKPR, section 3).
+
+The network is the library's own sequence classifier over the pre-trained encoder, with two logits: their
+softmax cross-entropy is the binary cross-entropy of their difference, and attribution can ask for either
+logit or for both.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from transformers import (
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    BatchEncoding,
+    BertForSequenceClassification,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from models.common.bert import bert_states, library_pass
+from models.common.encoders import freeze_lower_layers
+from models.common.training import BatchedTask, Step
+
+LABELS = {0: "different", 1: "paraphrase"}
+
+
+class PairPoint(NamedTuple):
+    """A training point: ids of two texts, and 1 if they mean the same."""
+
+    first: int
+    second: int
+    label: int
+
+
+def pair_points(pairs: Sequence[tuple[int, int]], generator: np.random.Generator, negatives: int = 2,
+                partners: Mapping[int, Collection[int]] | None = None) -> list[PairPoint]:
+    """Return the points of N pairs (s_i, t_i) with random negatives, 2 + ``negatives`` per pair in its order.
+
+    They are (s_i, t_i) and (s_i, s_i), positive, and ``negatives`` times (s_i, t_k) with k random, negative: 4N
+    points with the paper's two. A drawn t_k is neither s_i nor any text that is known to mean the same: such a
+    pair would be a false negative.
+
+    Args:
+        pairs: text ids of source and target; equal ids are equal texts.
+        generator: draws the negatives.
+        negatives: so many per pair.
+        partners: texts that mean the same as a text, besides those paired with it in ``pairs``.
+
+    Raises:
+        ValueError: a source is paired with every target, so it has no negative.
+    """
+    same = known_partners(pairs, partners)
+    targets = [target for _, target in pairs]
+    distinct = set(targets)
+    points = []
+    for source, target in pairs:
+        if distinct <= same[source]:
+            raise ValueError(f"no negative for text {source}: it is paired with all of the {len(distinct)} targets")
+        points += [PairPoint(source, target, 1), PairPoint(source, source, 1)]
+        points += [PairPoint(source, _draw(targets, same[source], generator), 0) for _ in range(negatives)]
+    return points
+
+
+def labelled_points(pairs: Sequence[tuple[int, int]], different: Sequence[tuple[int, int]]) -> list[PairPoint]:
+    """Return the points of N pairs (s_i, t_i) with negatives that people labelled so.
+
+    They are (s_i, t_i), positive, and behind them every (a, b) of ``different``, negative: near misses rather than
+    random sentences. No source stands beside itself: so the released code has it where pairs are labelled.
+
+    Args:
+        pairs: text ids of source and target.
+        different: text ids of pairs labelled as not meaning the same.
+    """
+    return [PairPoint(*pair, 1) for pair in pairs] + [PairPoint(*pair, 0) for pair in different]
+
+
+def known_partners(pairs: Sequence[tuple[int, int]],
+                   partners: Mapping[int, Collection[int]] | None = None) -> dict[int, set[int]]:
+    """Return, for each text of ``pairs``, itself and every text that is known to mean the same."""
+    same: dict[int, set[int]] = {}
+    for source, target in pairs:
+        same.setdefault(source, {source}).add(target)
+        same.setdefault(target, {target}).add(source)
+    for text, others in (partners or {}).items():
+        if text in same:
+            same[text].update(others)
+    return same
+
+
+def _draw(targets: Sequence[int], excluded: set[int], generator: np.random.Generator) -> int:
+    while (drawn := targets[int(generator.integers(len(targets)))]) in excluded:
+        continue
+    return drawn
+
+
+def build_pair_classifier(location: str | Path, pretrained: bool = True, freeze_layers: int = 0) -> PreTrainedModel:
+    """Return a two-logit classifier over the encoder at ``location``; its head has random weights.
+
+    Args:
+        location: folder for ``from_pretrained``.
+        pretrained: False takes the configuration alone, with random weights.
+        freeze_layers: lowest encoder layers kept frozen, with the embeddings; 0 trains everything.
+    """
+    config = AutoConfig.from_pretrained(location, num_labels=len(LABELS), id2label=LABELS,
+                                        label2id={name: label for label, name in LABELS.items()})
+    if pretrained:
+        classifier = AutoModelForSequenceClassification.from_pretrained(location, config=config)
+    else:
+        classifier = AutoModelForSequenceClassification.from_config(config)
+    freeze_lower_layers(classifier.base_model, freeze_layers)
+    return classifier
+
+
+def pair_logits(classifier: PreTrainedModel, batch: Mapping[str, Tensor]) -> Tensor:
+    """Return the logits (B, 2) of encoded pairs, for a BERT in fewer operations than the library's pass takes."""
+    if not isinstance(classifier, BertForSequenceClassification) or library_pass(classifier.bert) is not None:
+        return classifier(**batch).logits
+    hidden = bert_states(classifier.bert, batch["input_ids"], batch["attention_mask"], batch.get("token_type_ids"))
+    assert classifier.bert.pooler is not None  # classifiers of whole texts have one
+    return classifier.classifier(classifier.dropout(classifier.bert.pooler(hidden)))
+
+
+def encode_pairs(tokenizer: PreTrainedTokenizerBase, firsts: Sequence[str], seconds: Sequence[str],
+                 max_length: int, width: int | None = None) -> BatchEncoding:
+    """Return pairs as ``[CLS] first [SEP] second [SEP]``, the longer text cut first, as (B, L) tensors.
+
+    Args:
+        tokenizer: a fast one.
+        firsts: source segments.
+        seconds: second segments.
+        max_length: word pieces of a pair, special tokens included.
+        width: L, which no cut pair exceeds; by default the longest pair's length.
+    """
+    return tokenizer(list(firsts), list(seconds), truncation="longest_first", max_length=width or max_length,
+                     padding="max_length" if width else "longest", return_tensors="pt")
+
+
+@dataclass
+class PairTask(BatchedTask):
+    """Training of a pair classifier, for :func:`models.common.training.fit`.
+
+    Attributes:
+        module: the classifier, on its device.
+        tokenizer: of its encoder.
+        texts: text by id.
+        train: training points.
+        validation: validation points.
+        max_length: word pieces of a pair, special tokens included.
+        learning_rate: of every parameter.
+        batch_size: pairs per forward pass in validation.
+    """
+
+    module: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    texts: Mapping[int, str]
+    train: Sequence[PairPoint]
+    validation: Sequence[PairPoint]
+    max_length: int
+    learning_rate: float
+    batch_size: int
+
+    def load(self, items: Sequence[int]) -> dict[str, Tensor]:
+        """Return the encoded pairs of training points, and their ``labels`` (B,)."""
+        return self._encoded([self.train[item] for item in items])
+
+    def load_validation(self, items: Sequence[int]) -> dict[str, Tensor]:
+        """Return the same of validation points."""
+        return self._encoded([self.validation[item] for item in items])
+
+    def train_batch(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the share of a micro-batch in the mean cross-entropy, and in the accuracy, of the batch."""
+        loss, right = self._loss_and_right(batch)
+        return loss / len(step.batch), {"accuracy": right / len(step.batch)}
+
+    def validate(self) -> dict[str, float]:
+        """Return mean cross-entropy (nats) and accuracy over the validation points."""
+        sums = self.validation_sums(
+            lambda batch: dict(zip(("loss", "accuracy"), self._loss_and_right(batch), strict=True)))
+        return {name: value / len(self.validation) for name, value in sums.items()}
+
+    def _encoded(self, points: Sequence[PairPoint]) -> dict[str, Tensor]:
+        encoded = encode_pairs(self.tokenizer, [self.texts[point.first] for point in points],
+                               [self.texts[point.second] for point in points], self.max_length)
+        return {**encoded, "labels": torch.tensor([point.label for point in points])}
+
+    def _loss_and_right(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Sum of the cross-entropies, and number of points classified rightly."""
+        labels = batch["labels"]  # (B,)
+        logits = pair_logits(self.module, {name: value for name, value in batch.items() if name != "labels"})  # (B, 2)
+        return cross_entropy(logits.float(), labels, reduction="sum"), (logits.argmax(-1) == labels).sum()

@@ -1,0 +1,157 @@
+"""The S-Tagger: says which words of a source are primary without seeing a target (IANet; METHODS C.7)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.nn.utils.rnn import pad_sequence
+from transformers import PretrainedConfig, PreTrainedModel
+from transformers import initialization as init
+
+from models.common.precision import recurrent
+from models.common.training import BatchedTask, Step
+
+LABELS = {0: "secondary", 1: "primary"}
+PAD, UNKNOWN = 0, 1
+_IGNORED = -100  # label of padding
+# Words by [label, answer].
+_CELLS = {"right secondary": (0, 0), "wrong primary": (0, 1), "wrong secondary": (1, 0), "right primary": (1, 1)}
+
+
+class STaggerConfig(PretrainedConfig):
+    """Configuration of :class:`STagger`.
+
+    Args:
+        vocab_size: words, padding (0) and the unknown word (1) included.
+        embedding_size: width of a word's embedding.
+        hidden_size: width of the LSTM's states.
+        num_hidden_layers: stacked LSTM layers.
+    """
+
+    model_type = "keycontrast-s-tagger"
+
+    def __init__(self, vocab_size: int = 2, embedding_size: int = 300, hidden_size: int = 512,
+                 num_hidden_layers: int = 2, **kwargs: Any) -> None:
+        self.vocab_size = vocab_size
+        self.embedding_size = embedding_size
+        self.hidden_size = hidden_size
+        self.num_hidden_layers = num_hidden_layers
+        kwargs.update(pad_token_id=PAD, id2label=LABELS, label2id={name: label for label, name in LABELS.items()})
+        super().__init__(**kwargs)
+
+
+class STagger(PreTrainedModel):
+    """Stacked LSTM over word embeddings, with two logits per word.
+
+    It reads from left to right, as METHODS C.7 has it ("2-layer LSTM"), so what stands after a word, padding
+    included, has no part in its logits. No dropout, since the paper names none.
+
+    >>> tagger = STagger.from_pretrained(folder)  # doctest: +SKIP
+    >>> tagger(word_ids).softmax(-1)[..., 1]  # doctest: +SKIP
+    """
+
+    config: STaggerConfig
+    config_class = STaggerConfig
+    base_model_prefix = "s_tagger"
+    main_input_name = "input_ids"
+
+    def __init__(self, config: STaggerConfig) -> None:
+        super().__init__(config)
+        self.embedding = nn.Embedding(config.vocab_size, config.embedding_size, padding_idx=PAD)
+        self.lstm = nn.LSTM(config.embedding_size, config.hidden_size, config.num_hidden_layers, batch_first=True)
+        self.classifier = nn.Linear(config.hidden_size, len(LABELS))
+        self.post_init()
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """Draw the initial weights of torch's own modules, by torch's own rule."""
+        if isinstance(module, nn.Embedding):
+            init.normal_(module.weight)
+            init.zeros_(module.weight[PAD])
+        elif isinstance(module, (nn.LSTM, nn.Linear)):
+            width = module.hidden_size if isinstance(module, nn.LSTM) else module.in_features
+            for parameter in module.parameters():
+                init.uniform_(parameter, -width**-0.5, width**-0.5)
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        """Return the logits of secondary and primary of word ids (B, L) -> (B, L, 2), padded at the right."""
+        states, _ = recurrent(self.lstm, self.embedding(input_ids))  # (B, L, hidden)
+        return self.classifier(states)
+
+
+@dataclass(frozen=True)
+class TaggedText:
+    """The words of a text as ids, and the label of each, 1 if it is primary; int64 arrays of one length."""
+
+    ids: np.ndarray
+    labels: np.ndarray
+
+
+@dataclass
+class TagTask(BatchedTask):
+    """Training of an S-Tagger, for :func:`models.common.training.fit`.
+
+    Attributes:
+        module: the tagger, on its device.
+        train: training texts, each with a word.
+        validation: validation texts, likewise.
+        learning_rate: of every parameter.
+        batch_size: texts per forward pass in validation.
+    """
+
+    module: STagger
+    train: Sequence[TaggedText]
+    validation: Sequence[TaggedText]
+    learning_rate: float
+    batch_size: int
+
+    def load(self, items: Sequence[int]) -> dict[str, Tensor]:
+        """Return ``ids`` and ``labels`` (B, L) of the words of ``items``; labels of padding are not to be learnt."""
+        return _padded([self.train[item] for item in items])
+
+    def load_validation(self, items: Sequence[int]) -> dict[str, Tensor]:
+        """Return the same of validation texts."""
+        return _padded([self.validation[item] for item in items])
+
+    def train_batch(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the share of a micro-batch in the cross-entropy per word, and in the accuracy, of the batch."""
+        words = sum(len(self.train[item].ids) for item in step.batch)
+        loss, counts = self._loss_and_counts(batch)
+        return loss / words, {"accuracy": (counts[0, 0] + counts[1, 1]) / words}
+
+    def validate(self) -> dict[str, float]:
+        """Return cross-entropy per word (nats), accuracy, and precision, recall and F1 of primary words."""
+        def sums(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+            loss, counts = self._loss_and_counts(batch)
+            return {"loss": loss, **{name: counts[cell] for name, cell in _CELLS.items()}}
+
+        found = self.validation_sums(sums)
+        counts = torch.tensor([found[name] for name in _CELLS]).long().view(2, 2)
+        return {"loss": found["loss"] / int(counts.sum()), **primary_scores(counts)}
+
+    def _loss_and_counts(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Sum of the cross-entropies of all words, and number of words by label and answer (2, 2)."""
+        labels = batch["labels"].flatten()
+        answers = self.module(batch["ids"]).flatten(0, 1)  # (B L, 2)
+        pairs = 2 * labels + answers.detach().argmax(-1)  # (B L,), below 0 at padding
+        counts = (pairs.unsqueeze(-1) == torch.arange(4, device=pairs.device)).sum(0).view(2, 2)
+        return cross_entropy(answers.float(), labels, reduction="sum", ignore_index=_IGNORED), counts
+
+
+def _padded(texts: Sequence[TaggedText]) -> dict[str, Tensor]:
+    ids, labels = ([torch.from_numpy(getattr(text, name)) for text in texts] for name in ("ids", "labels"))
+    return {"ids": pad_sequence(ids, True, PAD), "labels": pad_sequence(labels, True, _IGNORED)}
+
+
+def primary_scores(counts: Tensor) -> dict[str, float]:
+    """Return accuracy, and precision, recall and F1 of primary, of counts [label, answer] (2, 2).
+
+    A share of nothing is 0: a tagger that calls no word primary has precision 0.
+    """
+    right, missed, wrong = int(counts[1, 1]), int(counts[1, 0]), int(counts[0, 1])
+    return {"accuracy": (right + int(counts[0, 0])) / max(1, int(counts.sum())),
+            "precision": right / max(1, right + wrong), "recall": right / max(1, right + missed),
+            "f1": 2 * right / max(1, 2 * right + wrong + missed)}

@@ -1,4 +1,0 @@
-"""Paraphrasers of the PGKPR track: the model, its ablations and the baselines (METHODS C).
-
-Nothing is imported here: the vocabulary needs :mod:`models.rewriters.special` alone, without torch.
-"""

@@ -1,0 +1,1 @@
+"""Stage annotate: tokens, lemmas, parts of speech and noun chunks."""

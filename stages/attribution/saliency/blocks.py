@@ -1,0 +1,161 @@
+"""The texts to be scored, block by block, so that a run that was killed goes on where it stopped."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stages.attribution.saliency.scorers import CarriedScorer, Pairs, Scorer
+from stages.common.chunk_store import ChunkStore
+from stages.common.columns.words import ATTRIBUTION
+from stages.common.device import choose_device
+from stages.common.encoders import fixed_chunks, piece_counts
+from stages.common.precision import computing
+from stages.common.seeds import seed_everything
+from stages.common.settings import Values
+from stages.common.source_pairs import MODES
+from stages.common.tables import as_table
+
+# Chunks that are scored, stored and, after a kill, not repeated together.
+BLOCK_CHUNKS = 64
+# Pairs are padded to multiples of this: a finer step than that of single texts pads less, and they are many.
+_WIDTHS = 8
+# Rows of the table that are written at once.
+_WRITTEN_ROWS = 4096
+# Of a kept block: how many of its words have no piece.
+_UNALIGNED = b"unaligned_words"
+
+
+class Bar(Protocol):
+    """A progress bar; ``tqdm`` is one."""
+
+    def update(self, n: int) -> object:
+        """Count ``n`` more pairs as done."""
+
+    def close(self) -> None:
+        """Take the bar away."""
+
+
+@dataclass(frozen=True)
+class Attributed:
+    """Some rows of table ``attribution``, and how many of their words have no word piece."""
+
+    table: pa.Table
+    unaligned: int
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Counts for the metadata: rows by mode, words, and those without pieces."""
+        rows = {f"rows_{found['values']}": found["counts"]
+                for found in sorted(pc.value_counts(self.table["mode"]).to_pylist(), key=lambda one: one["values"])}
+        words = int(pc.sum(pc.list_value_length(self.table["score"])).as_py() or 0)
+        return {**rows, "words": words, "unaligned_words": self.unaligned}
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A block with all that is needed to score it.
+
+    Attributes:
+        requests: (rows, 3) text, mode and second text.
+        text_of: its texts by id.
+        words: the tokens of the first texts.
+    """
+
+    requests: np.ndarray
+    text_of: Mapping[int, str]
+    words: pa.Table
+
+
+def block_scorer(carried: CarriedScorer) -> Callable[[Piece], Attributed]:
+    """Return what scores blocks in a worker of a cluster."""
+    runtime = Values(carried.runtime)
+    seed_everything(0, runtime.threads, runtime.deterministic, runtime.tf32)
+    scorer = carried.load(choose_device(runtime.device))
+
+    def work(piece: Piece) -> Attributed:
+        with computing(runtime):
+            return score_block(piece, scorer, None)
+
+    return work
+
+
+def score_block(piece: Piece, scorer: Scorer, bar: Bar | None) -> Attributed:
+    """Return the rows of table ``attribution`` for a block."""
+    requests, text_of, words = piece.requests, piece.text_of, piece.words
+    firsts, seconds = ([text_of[number] for number in requests[:, side].tolist()] for side in (0, 2))
+    pairs = Pairs(firsts, seconds, _ragged(words["start"]), _ragged(words["end"]))
+    pieces = piece_counts(scorer.tokenizer, sorted({*firsts, *seconds}))
+    lengths = scorer.lengths([(pieces[first], pieces[second]) for first, second in zip(firsts, seconds, strict=True)])
+    scores: list[np.ndarray] = [np.zeros(0, dtype=np.float32)] * len(requests)
+    unaligned = 0
+    for chunk in fixed_chunks(lengths, scorer.size, scorer.longest, _WIDTHS):
+        found, lost = scorer(pairs.at(chunk.rows), chunk.width)
+        for item, score in zip(chunk.items, found, strict=False):  # the rest are repeats that fill the chunk
+            scores[item] = score
+        unaligned += int(lost[:len(chunk.items)].sum())
+        if bar:
+            bar.update(len(chunk.items))
+    return _attributed(requests, words, scores, unaligned)
+
+
+def _ragged(column: pa.ChunkedArray) -> list[np.ndarray]:
+    """Return a list column as one array per row, without copying its values."""
+    lists = column.combine_chunks()
+    bounds = lists.offsets.to_numpy()
+    values = lists.values.to_numpy()
+    return [values[first:last] for first, last in zip(bounds[:-1], bounds[1:], strict=True)]
+
+
+def _attributed(requests: np.ndarray, words: pa.Table, scores: list[np.ndarray], unaligned: int) -> Attributed:
+    bounds = np.concatenate([[0], np.cumsum([len(score) for score in scores])]).astype(np.int32)
+    return Attributed(as_table(ATTRIBUTION, {
+        "text_id": requests[:, 0], "mode": np.array(MODES)[requests[:, 1]], "pair": requests[:, 2],
+        "word": words["token"], "score": pa.ListArray.from_arrays(bounds, np.concatenate(scores))}), unaligned)
+
+
+def is_kept(store: ChunkStore, requests: np.ndarray) -> bool:
+    """Whether ``store`` has a block."""
+    return store.find(_chunk(requests)) is not None
+
+
+def kept_block(store: ChunkStore, requests: np.ndarray) -> Attributed | None:
+    """Return what ``store`` has of a block; None if it was not finished."""
+    path = store.find(_chunk(requests))
+    if path is None:
+        return None
+    table = store.read(path)
+    return Attributed(table.replace_schema_metadata(None), int(table.schema.metadata[_UNALIGNED]))
+
+
+def keep_block(store: ChunkStore, requests: np.ndarray, made: Attributed) -> None:
+    """Keep a block, whole or not at all."""
+    store.keep(_chunk(requests), made.table.replace_schema_metadata({_UNALIGNED: str(made.unaligned)}))
+
+
+def _chunk(requests: np.ndarray) -> pa.Table:
+    return pa.table(dict(zip(("text_id", "mode", "pair"), requests.T, strict=True)))
+
+
+def gathered(blocks: Iterable[Attributed], counts: Counter[str]) -> Iterator[pa.Table]:
+    """Yield the rows of ``blocks`` in pieces of at least a few thousand, and add up their counts in ``counts``."""
+    waiting: list[pa.Table] = []
+    for block in blocks:
+        counts.update(block.counts)
+        waiting.append(block.table)
+        if sum(table.num_rows for table in waiting) >= _WRITTEN_ROWS:
+            yield pa.concat_tables(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+def fallbacks(counts: Mapping[str, int]) -> list[str]:
+    """Return one sentence if words were left at 0 for want of word pieces."""
+    unaligned, words = counts["unaligned_words"], counts["words"]
+    return [f"{unaligned} of {words} words score 0: cut off by the network's length, or without "
+            f"word pieces of their own"] if unaligned else []

@@ -1,0 +1,231 @@
+"""Params as plain values: what ``dvc.yaml`` declares for a stage instance, and their hash.
+
+A stage reads nothing else of ``params.yaml``, so that DVC knows whatever its artifacts depend on. That the values are
+sound is looked after elsewhere, in ``stages.params``.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from stages.common.fingerprint import hash_values
+from stages.common.shipped import shipped
+from stages.common.yaml_files import read_yaml
+from stages.run.errors import InputError, nearest
+
+PARAMS = Path("params.yaml")
+# Begins an entry that names a folder from elsewhere in place of a model, or of an encoder.
+GIVEN = "path:"
+# What a machine has in another way than the params say, laid over them; never part of their hash.
+MACHINE = Path("machine.json")
+_DVC = shipped("dvc.yaml")
+# Where and how a stage runs. Those of these that decide bytes are declared besides, one by one.
+_ANYWHERE = ("runtime", "cluster")
+
+
+class Values(dict[str, Any]):
+    """A block of params: a dictionary whose keys are attributes too."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the value called ``name``; attributes of a dictionary go before."""
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"no param is called {name!r} here; a stage reads what dvc.yaml declares for it, and "
+                                 f"of that there are {', '.join(self) or 'none'}") from None
+
+    def plain(self) -> dict[str, Any]:
+        """Return a copy of dictionaries, lists and values alone."""
+        return {name: _plain(value) for name, value in self.items()}
+
+
+class Params(Values):
+    """The params, or those of them that one stage instance reads."""
+
+    def model(self, name: str) -> Values:
+        """Return the settings of model ``name`` of any track: the training's block with what the model overrides."""
+        track = _track(self.models, name)
+        return _laid(self[f"train_{track}"], self.models[track][name].overrides)
+
+    def decoding(self, name: str) -> Values:
+        """Return the decoding settings of run ``name``: the block of its track with the run's own."""
+        track = _track(self.runs, name)
+        return _laid(self[f"generate_{track}"], self.runs[track][name].decode)
+
+    def ingest_settings(self, name: str) -> Any:
+        """Return the ingest settings of data set ``name``: the block ``ingest`` with its own."""
+        return _laid(self.ingest, self.datasets[name].ingest)
+
+    def model_seeds(self, name: str) -> list[int]:
+        """Return the seeds that model ``name`` of any track is trained with."""
+        return list(self.models[_track(self.models, name)][name].seeds)
+
+    def run_model(self, name: str) -> str:
+        """Return the model of run ``name`` of any track."""
+        return str(self.runs[_track(self.runs, name)][name].model)
+
+    def run_seeds(self, name: str) -> list[int]:
+        """Return the seeds of run ``name`` of any track: those of its model."""
+        return self.model_seeds(self.run_model(name))
+
+    def earlier_seed(self, name: str, seed: int) -> int:
+        """Return the seed of the model that ``name`` begins with, or takes its pairs from, under ``seed``."""
+        row = self.models[_track(self.models, name)][name]
+        return int(row.earlier_seeds[row.seeds.index(seed)])
+
+
+def read_params(path: Path = PARAMS) -> Params:
+    """Return all params of the project in the working folder.
+
+    Raises:
+        InputError: the file is missing or broken, or any name or value in it is wrong.
+    """
+    # By name, so that no stage depends on its code: it can stop a stage, and fills in what the file leaves out, but
+    # `keycontrast use` leaves nothing out. A machine without it has a pack's params, which were validated at home.
+    try:
+        content = import_module("stages.params").load_params(path).model_dump(mode="json")
+    except ModuleNotFoundError as missing:
+        if missing.name not in ("pydantic", "stages.params"):
+            raise
+        if not path.exists():
+            raise InputError(f"{path}: not found. Run this in the project's folder.") from missing
+        content = read_yaml(path)
+    return Params(_as_values(content))
+
+
+def on_this_machine(params: Params) -> Params:
+    """Return params with what the machine has in another way."""
+    return Params(_as_values(laid_over(params, _machine()))) if MACHINE.exists() else params
+
+
+def stage_params(params: Params, stage: str, key: str = "") -> Params:
+    """Return what stage instance ``stage@key`` reads: the params that it declares, as they are on this machine."""
+    here = on_this_machine(params)
+    found: dict[str, Any] = {name: here[name] for name in _ANYWHERE}
+    for parts in _places(params, stage, key):
+        _put(found, parts, here)
+    return Params(_as_values(found))
+
+
+def stage_values(params: Mapping[str, Any], stage: str, key: str = "", seed: int | None = None) -> dict[str, Any]:
+    """Return the value of every param that ``stage@key`` declares, by dotted name, as ``params.yaml`` has it.
+
+    Args:
+        params: in force.
+        stage: name of the stage.
+        key: its instance.
+        seed: of the model; the values are then those of a row with this seed alone, whatever others it has.
+    """
+    found = {".".join(parts): _at(params, parts) for parts in _places(params, stage, key)}
+    return found if seed is None else {
+        name: _under(seed, value) for name, value in found.items() if not name.endswith(".seeds")}
+
+
+def _under(seed: int, value: Any) -> Any:
+    """Return a row of the models with one of its seeds in place of all; anything else as it is."""
+    if not isinstance(value, Mapping) or "seeds" not in value:
+        return value
+    row, place = dict(value), value["seeds"].index(seed)
+    del row["seeds"]
+    earlier = row.pop("earlier_seeds", [])
+    return {**row, "seed": seed, **({"earlier_seed": earlier[place]} if earlier else {})}
+
+
+def stage_hash(params: Mapping[str, Any], stage: str, key: str = "", seed: int | None = None) -> str:
+    """Return the hash of :func:`stage_values`, as stored in the metadata of the stage's artifacts."""
+    return hash_values(stage_values(params, stage, key, seed))
+
+
+def computed_values(params: Mapping[str, Any], stage: str, key: str = "", seed: int | None = None) -> dict[str, Any]:
+    """Return :func:`stage_values` with what this machine has in another way, for what goes on here after a kill."""
+    return {**stage_values(params, stage, key, seed), **({"here": _machine()} if MACHINE.exists() else {})}
+
+
+@cache
+def declared(stage: str) -> tuple[str, ...]:
+    """Return the params that ``dvc.yaml`` declares for ``stage``.
+
+    ``{key}`` stands for its instance, ``{model}`` and ``{dataset}`` for what the params name there.
+
+    Raises:
+        KeyError: there is no such stage.
+    """
+    entry = _stages()[stage]
+    return tuple(name.replace("${key}", "{key}").replace("${item.", "{")
+                 for name in entry.get("do", entry).get("params", ()))
+
+
+def laid_over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``base`` with the nested ``changes`` laid over it; neither is altered."""
+    result = dict(base)
+    for name, value in changes.items():
+        inner = base.get(name)
+        result[name] = laid_over(inner, value) if isinstance(inner, Mapping) and isinstance(value, Mapping) else value
+    return result
+
+
+@cache
+def _stages() -> dict[str, Any]:
+    found: dict[str, Any] = read_yaml(_DVC)["stages"]
+    return found
+
+
+def _places(params: Mapping[str, Any], stage: str, key: str) -> Iterator[list[str]]:
+    """Yield the place of each param that ``stage@key`` declares."""
+    for name in declared(stage):
+        # Instance names may hold dots, so they are put in after the template is split.
+        parts = [key if part == "{key}" else part for part in name.split(".")]
+        for place, part in enumerate(parts):
+            if part in ("{model}", "{dataset}"):
+                rows = str(_stages()[stage]["foreach"]).strip("${}").split(".")
+                parts[place] = _at(params, [*rows, key])[part.strip("{}")]
+        yield parts
+
+
+def _at(tree: Mapping[str, Any], parts: list[str]) -> Any:
+    node: Any = tree
+    for number, part in enumerate(parts):
+        if part not in node:
+            raise InputError(f"{PARAMS}: {'.'.join(parts[:number])} has no {part!r}; {nearest(part, node)}")
+        node = node[part]
+    return node
+
+
+def _put(target: dict[str, Any], parts: list[str], source: Mapping[str, Any]) -> None:
+    value = _at(source, parts)
+    for part in parts[:-1]:
+        target = target.setdefault(part, {})
+    target[parts[-1]] = value
+
+
+def _machine() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(MACHINE.read_text(encoding="utf-8"))
+    return found
+
+
+def _laid(block: Mapping[str, Any], own: Mapping[str, Any]) -> Values:
+    return _as_values(laid_over(block, own))
+
+
+def _as_values(content: Mapping[str, Any]) -> Values:
+    return Values({name: _as_value(value) for name, value in content.items()})
+
+
+def _as_value(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_as_value(one) for one in value]
+    return _as_values(value) if isinstance(value, Mapping) else value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return value.plain() if isinstance(value, Values) else deepcopy(value)
+
+
+def _track(tracks: Mapping[str, Any], name: str) -> str:
+    return next(track for track, entries in tracks.items() if name in entries)

@@ -1,0 +1,192 @@
+"""What training stages share that take turns at a device: settings of the loop, checkpoints, progress, record."""
+
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from models.common.training import Bar, History, Settings, measured_peak
+from models.common.training.parallel import gathered
+from stages.common.code import GROUND, code_of
+from stages.common.device import choose_device
+from stages.common.distributed import Processes, check_devices
+from stages.common.entries import module_of
+from stages.common.fingerprint import hash_files, hash_values, sha256_of
+from stages.common.precision import settled_precision
+from stages.common.seeds import derived_seed, seed_everything
+from stages.common.settings import on_this_machine, read_params
+from stages.run.checkpoints import FolderCheckpoints
+from stages.run.errors import InputError
+from stages.run.process import StageProcess
+from stages.run.progress import progress_bar
+
+Fitted = TypeVar("Fitted")
+Prepared = TypeVar("Prepared")
+_ROOT = Path(__file__).resolve().parents[2]
+_SHOWN = 4
+
+
+def loop_settings(training: Mapping[str, Any]) -> Settings:
+    """Return what a block ``training`` says of the loop; its rates, and whatever else it holds, are the task's."""
+    names = [field.name for field in fields(Settings) if field.name in training]
+    return Settings(**{name: training[name] for name in names})
+
+
+def open_checkpoints(process: StageProcess, key: str, minutes: float) -> FolderCheckpoints:
+    """Open the store in the first process, which removes what others left in it, and then in the rest.
+
+    Args:
+        process: of this stage.
+        key: hash of params, data and code; a checkpoint goes on only under the key that it was written with.
+        minutes: from one checkpoint to the next.
+    """
+    if not process.first:
+        gathered(None)
+    store = FolderCheckpoints(process.scratch, key, 60 * minutes)
+    if process.first:
+        gathered(None)
+    return store
+
+
+def prepared_everywhere(prepare: Callable[[], Prepared]) -> Prepared:
+    """Return what ``prepare`` gives; if it fails on one machine, fail on all, and do not wait for that one.
+
+    Raises:
+        InputError: what is wrong here, or on the first machine where something is.
+    """
+    try:
+        found, problem = prepare(), ""
+    except InputError as error:
+        found, problem = None, str(error)
+    problems = gathered((socket.gethostname(), problem))
+    if problem:
+        raise InputError(problem)
+    for number, (host, other) in enumerate(problems):
+        if other:
+            raise InputError(f"process {number} on {host} cannot begin: {other}")
+    return found  # type: ignore[return-value]
+
+
+def agree(name: str, key: str, parts: Callable[[], Mapping[str, str]]) -> None:
+    """Make sure that all processes, perhaps of several machines, train the same model on the same data and code.
+
+    Args:
+        name: what is trained.
+        key: hash of all that decides the weights.
+        parts: returns hashes of what ``key`` is made of, by their names; called only if the keys differ.
+
+    Raises:
+        InputError: names what differs.
+    """
+    if len(set(gathered(f"{name}, {key}"))) == 1:
+        return
+    found = gathered((socket.gethostname(), {"what is trained": name, **parts()}))
+    (home, own), *others = found
+    for number, (host, values) in enumerate(others, 1):
+        if other := [part for part in {**own, **values} if own.get(part) != values.get(part)]:
+            shown = ", ".join(f"{part} ({values.get(part, 'none')}, there {own.get(part, 'none')})"
+                              for part in other[:_SHOWN]) + (f" and {len(other) - _SHOWN} more"
+                                                             if len(other) > _SHOWN else "")
+            raise InputError(f"process {number} on {host} differs from process 0 on {home} in {shown}. Check out the "
+                             f"same commit on every machine, `dvc pull` what the stage reads, give each the params of "
+                             f"machine 0 but for runtime.rendezvous.node, and start the same stage on each.")
+    raise InputError(f"the machines {', '.join(host for host, _ in found)} differ in what they train. Make their "
+                     f"folders equal.")
+
+
+def parts_of_key(process: StageProcess, tables: Sequence[Path], code: Sequence[Path],
+                 further: Mapping[str, Any]) -> dict[str, str]:
+    """Return the hash of each thing that decides the weights, by a name that a person knows."""
+    return {**{f"param {name}": hash_values({name: value}) for name, value in process.computed_values.items()},
+            **{path.as_posix(): hash_files([path]) for path in tables},
+            **{place.as_posix(): sha256_of(path) for place, path in by_place(code).items()},
+            **{name: hash_values({name: value}) for name, value in further.items()}, "torch": torch.__version__}
+
+
+def hash_code(files: Sequence[Path]) -> str:
+    """Return a hash of files of this project's code by their places in it, wherever it lies on this machine."""
+    return hash_values({place.as_posix(): sha256_of(path) for place, path in by_place(files).items()})
+
+
+def by_place(files: Sequence[Path]) -> dict[Path, Path]:
+    """Return files of this project's code by their places below its folder."""
+    return {path.relative_to(_ROOT): path for path in files}
+
+
+def fit_of_data_set(process: StageProcess, values: Mapping[str, Any], tables: Sequence[Path],
+                    fit: Callable[[FolderCheckpoints, str, Callable[[int, int], Bar] | None], Fitted],
+                    **further: Any) -> tuple[Fitted, dict[str, Any], FolderCheckpoints]:
+    """Train what a stage trains once per data set, in this process alone; a killed training goes on where it stopped.
+
+    Args:
+        process: of the stage.
+        values: plain values of its block.
+        tables: files that it reads; with code and params they decide the weights.
+        fit: builds and trains, given where the state is kept, the device, and what opens a bar.
+        further: whatever else decides the weights, plain.
+
+    Returns:
+        What ``fit`` returned, what it was computed in, and the store, to be cleared once all outs stand.
+    """
+    runtime = process.params.runtime
+    seed_everything(derived_seed(process.params.seed, process.stage, "weights"), runtime.threads,
+                    runtime.deterministic, runtime.tf32)
+    code = code_of([module_of(process.stage)], GROUND)
+    key = hash_values({"params": process.params_hash, "data": hash_files(tables), "code": hash_files(code),
+                       "torch": torch.__version__, **further})
+    store = FolderCheckpoints(process.scratch, key, 60 * runtime.checkpoint_minutes)
+    device = choose_device(runtime.device)
+    precision = settled_precision(device, runtime, values, process.stage)
+    return fit(store, device, training_bar(process)), precision, store
+
+
+def warn_of_idle_processes(process: StageProcess, training: Mapping[str, Any], count: int) -> None:
+    """Say so if ``count`` processes are more than the micro-batches of a step that they share."""
+    shares = -(-training["batch_size"] // training["micro_batch"])
+    if process.first and count > shares:
+        process.log.warning("%s: %d processes share the %d micro-batches of a step, so some have nothing to do. Lower "
+                            "%s.training.micro_batch.", process.name, count, shares, process.stage)
+
+
+def training_bar(process: StageProcess) -> Callable[[int, int], Bar] | None:
+    """Return what opens the progress bar, given steps in all and done; None but in the first process."""
+    return (lambda total, done: progress_bar(process.name, total, "step", done)) if process.first else None
+
+
+def training_record(history: History, precision: Mapping[str, Any], device: str, processes: int) -> dict[str, Any]:
+    """Return throughput, memory and MFU for the record of the stage; none of them enters an artifact.
+
+    Args:
+        history: of the training.
+        precision: from :func:`stages.common.precision.computed_in`.
+        device: of the training.
+        processes: that shared it.
+    """
+    found = {**history.speed.summary(processes * measured_peak(device, precision["products"])),
+             "processes": processes, "precision": dict(precision)}
+    if device.startswith("cuda"):
+        found["peak_device_memory_mib"] = round(torch.cuda.max_memory_allocated(device) / 2**20)
+    return found
+
+
+def selection(history: History) -> dict[str, Any]:
+    """Return which epoch was kept, and its validation values, for ``metrics.json``."""
+    return {"best_epoch": history.best_epoch, "epochs": len(history.rows), "stopped_early": history.stopped_early,
+            "validation": history.best}
+
+
+def processes() -> Processes:
+    """Return the processes that are to share a training, as ``runtime`` of ``params.yaml`` has them.
+
+    Raises:
+        InputError: they are to compute on GPUs, and this machine shows fewer of them.
+    """
+    runtime = on_this_machine(read_params()).runtime
+    if runtime.processes > 1 and choose_device(runtime.device) == "cuda":
+        check_devices(runtime.processes, torch.cuda.device_count())
+    meeting = runtime.rendezvous
+    return Processes(runtime.processes) if meeting is None else Processes(
+        runtime.processes, meeting.nodes, meeting.node, meeting.endpoint)

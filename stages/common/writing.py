@@ -1,0 +1,165 @@
+"""Tables that grow with the corpus, written batch by batch, in one file or in parts; see :mod:`stages.common.parts`.
+
+    with table_writer(paths.table("tokens"), TOKENS, provenance, Layout.of(params)) as writer:
+        for batch in batches:
+            writer.write(batch)
+"""
+
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stages.common.fingerprint import sha256_of
+from stages.common.parts import LIST, Layout, Listed, Part
+from stages.common.schemas import SCHEMA_VERSION, TableSchema
+from stages.common.storage import keep_file
+from stages.common.tables import (
+    ROW_GROUP,
+    WRITTEN,
+    Provenance,
+    as_table,
+    beside,
+    stored_metadata,
+    take_place,
+)
+
+
+class TableWriter:
+    """Writes a table batch by batch, so that it never lies in memory as a whole; see :func:`table_writer`.
+
+    Attributes:
+        rows: written so far.
+        parts: that have ended.
+    """
+
+    def __init__(self, folder: Path, schema: TableSchema, layout: Layout) -> None:
+        self.rows = 0
+        self.parts: list[Part] = []
+        self._folder, self._schema, self._layout = folder, schema, layout
+        self._arrow = schema.arrow()
+        self._file: pq.ParquetWriter | None = None
+        # Of the part that is written: its path, rows and first key; then the last key of all.
+        self._path, self._held = folder, 0
+        self._first: tuple[Any, ...] = ()
+        self._last: tuple[Any, ...] = ()
+
+    def write(self, rows: pd.DataFrame | pa.Table | Mapping[str, Any]) -> None:
+        """Add ``rows``, whose keys come after all that were written before.
+
+        Raises:
+            ValueError: wrong columns or types, a key that repeats, or rows out of order.
+        """
+        table = as_table(self._schema, rows)
+        if not table.num_rows:
+            return
+        start, most = 0, self._layout.part_rows or table.num_rows
+        while start < table.num_rows:
+            if self._layout.part_rows is not None and self._held >= most:
+                self.next_part()
+            rest = table.slice(start, most - self._held if self._layout.part_rows is not None else most)
+            self._append(rest)
+            start += rest.num_rows
+
+    def _append(self, table: pa.Table) -> None:
+        """Add rows to the part that is written."""
+        first, last = (tuple(table[name][place].as_py() for name in self._schema.key)
+                       for place in (0, table.num_rows - 1))
+        self._follow(first, last)
+        self._opened().write_table(table.replace_schema_metadata(self._arrow.metadata), row_group_size=ROW_GROUP)
+        self._first = self._first if self._held else first
+        self._held += table.num_rows
+        self.rows += table.num_rows
+
+    def next_part(self) -> None:
+        """End the part that is written, if it has rows: what follows goes into another one."""
+        if not self._held:
+            return
+        self._opened().add_key_value_metadata(stored_metadata(self._schema.description,
+                                                              {"schema_version": SCHEMA_VERSION}))
+        self._opened().close()
+        size, place = self._path.stat().st_size, self._path.name
+        if self._layout.url is None:
+            digest = sha256_of(self._path)
+        else:
+            place, digest = keep_file(self._path, self._layout.url)
+            self._path.unlink()
+        self.parts.append(Part(place, self._held, size, digest, (self._first, self._last)))
+        self._file, self._held = None, 0
+
+    def take(self, part: Part) -> None:
+        """Add a part that :func:`write_part` has written and kept; one without rows is left out.
+
+        Raises:
+            ValueError: its rows are out of order.
+        """
+        if part.ends is not None:
+            self._follow(*part.ends)
+            self.parts.append(part)
+            self.rows += part.rows
+
+    def finish(self, provenance: Provenance) -> Path:
+        """End the table, whose metadata count the rows; return the file or folder that is to take its name."""
+        metadata = stored_metadata(self._schema.description, provenance.as_metadata(self.rows))
+        if not self.parts:
+            self._opened().add_key_value_metadata(metadata)
+            self._opened().close()
+            return self._path
+        self.next_part()
+        file = self._folder / LIST
+        file.write_text(Listed(tuple(self.parts), metadata, self._layout.url).as_json(), encoding="utf-8")
+        return self._folder if self._layout.url is None else file
+
+    @property
+    def url(self) -> str | None:
+        """Where parts are kept; None beside each other."""
+        return self._layout.url
+
+    def _opened(self) -> pq.ParquetWriter:
+        if self._file is None:
+            self._path = self._folder / f"part-{len(self.parts):05d}.parquet"
+            self._file = pq.ParquetWriter(self._path, self._arrow, **WRITTEN)
+        return self._file
+
+    def _follow(self, first: tuple[Any, ...], last: tuple[Any, ...]) -> None:
+        if self._last and not (self._last < first or (not self._schema.unique and self._last == first)):
+            raise ValueError(f"{self._schema.name}: rows after {self._last} begin with {first}, which is not later")
+        self._last = last
+
+
+def write_part(tables: Iterable[pa.Table], schema: TableSchema, url: str) -> Part:
+    """Write ``tables``, in their order, as one part of a table, and keep it at ``url``; one without rows is not kept.
+
+    Errors as those of :class:`TableWriter`.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        writer = TableWriter(Path(name), schema, Layout(None, url))
+        for table in tables:
+            writer.write(table)
+        writer.next_part()
+        return writer.parts[0] if writer.parts else Part("", 0, 0)
+
+
+@contextmanager
+def table_writer(path: Path, schema: TableSchema, provenance: Provenance,
+                 layout: Layout | None = None) -> Iterator[TableWriter]:
+    """Yield a :class:`TableWriter` of ``schema``; the table appears only if the block succeeds.
+
+    Row groups are cut as batches are: for the same bytes, cut batches without regard to workers.
+    ``provenance`` is read when the block ends, so its counts may be filled in meanwhile.
+
+    Args:
+        path: of the table: a file, or a folder of parts where it is larger than one.
+        schema: of the table.
+        provenance: for its metadata.
+        layout: how parts are cut and where they are kept; None makes one file, however large.
+    """
+    with beside(path) as folder:
+        writer = TableWriter(folder, schema, layout or Layout())
+        yield writer
+        take_place(writer.finish(provenance), path)

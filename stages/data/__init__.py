@@ -1,1 +1,0 @@
-"""From raw files to annotated texts: the stages ingest, annotate and manifest, and their workshops."""

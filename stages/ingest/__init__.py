@@ -1,0 +1,1 @@
+"""Stage ingest: files in, examples and texts out."""

@@ -1,0 +1,227 @@
+"""Partner sets, connected components and the items of each rule (METHODS A.1, steps 2 to 7)."""
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from typing import Literal
+
+import numpy as np
+
+from stages.common.schemas import SPLITS
+from stages.common.seeds import derived_seed
+from stages.ingest.deduplication.on_disk import TextFile
+from stages.ingest.deduplication.taken_rows import CONTINUATIONS, Taken
+from stages.ingest.deduplication.text_keys import jaccard, overlap_tokens, text_key
+from stages.ingest.items.continuations import continuation_components
+from stages.ingest.items.items import NO_TEXT, Items, TextLists, grouped, joined, plain_items
+from stages.ingest.splitting.components import components
+from stages.run.progress import progress
+
+RULES = ("undirected_one", "undirected_all", "undirected_zip", "question1_one", "question1_all", "question1_zip")
+# HCL, section 4.1: the samples made from Quora; its rule is not stated.
+PAPER_TRIPLES = 44_949
+_BLOCK = 2**16
+_REMEMBERED = 4096
+_PARTS = 16
+
+
+@dataclass(frozen=True)
+class Relations:
+    """Who is a paraphrase of whom, and who is labelled not to be.
+
+    Attributes:
+        duplicates: (n, 2) paraphrase pairs, each once, as first written.
+        others: (m, 2) non-paraphrase pairs that are not paraphrases elsewhere.
+        group: (n_texts,) connected component of each text over both kinds of pairs, numbered by first text.
+        duplicate_rank: (n,) published split of each paraphrase pair.
+        other_rank: (m,) likewise of the non-paraphrase pairs.
+    """
+
+    duplicates: np.ndarray
+    others: np.ndarray
+    group: np.ndarray
+    duplicate_rank: np.ndarray
+    other_rank: np.ndarray
+
+    @property
+    def n_texts(self) -> int:
+        """Number of texts."""
+        return len(self.group)
+
+    def paired(self) -> np.ndarray:
+        """Return which texts occur in a pair, (n_texts,) bool."""
+        found = np.zeros(self.n_texts, dtype=bool)
+        for pairs in (self.duplicates, self.others):
+            found[pairs[:, 0]] = found[pairs[:, 1]] = True
+        return found
+
+    def by_split(self) -> Iterator[tuple[int, "Relations"]]:
+        """Yield each published split and its pairs alone; all pairs at once if none is published."""
+        if not (self.duplicate_rank.any() or self.other_rank.any()):
+            yield 0, self
+            return
+        for rank in range(len(SPLITS)):
+            good, bad = self.duplicate_rank == rank, self.other_rank == rank
+            yield rank, Relations(self.duplicates[good], self.others[bad], self.group, self.duplicate_rank[good],
+                                  self.other_rank[bad])
+
+    def rule_counts(self) -> dict[str, int]:
+        """Return how many triples each ``qqp_rule`` gives from the labels (METHODS A.1, step 4)."""
+        counts = dict.fromkeys(RULES, 0)
+        for _, mine in self.by_split():
+            for way in ("undirected", "question1"):
+                good, bad = (_degrees(pairs, self.n_texts, way) for pairs in (mine.duplicates, mine.others))
+                for start in range(0, self.n_texts, _BLOCK):
+                    of_good, of_bad = (part[start:start + _BLOCK].astype(np.int64) for part in (good, bad))
+                    counts[f"{way}_one"] += int(np.count_nonzero((of_good > 0) & (of_bad > 0)))
+                    counts[f"{way}_all"] += int(np.sum(of_good * of_bad))
+                    counts[f"{way}_zip"] += int(np.sum(np.minimum(of_good, of_bad)))
+        return counts
+
+
+def nearest_rule(counts: dict[str, int]) -> str:
+    """Return the rule whose count is nearest to the paper's 44,949; the earlier one in ``RULES`` if two are."""
+    return min(RULES, key=lambda rule: abs(counts[rule] - PAPER_TRIPLES))
+
+
+def relations(taken: Taken) -> Relations:
+    """Return the partner graph of ``taken``; the negatives of given triples count as non-paraphrases.
+
+    Of stories and dialogues the pairs are input and output, right and wrong ones.
+    """
+    size, good = taken.n_texts, int(np.count_nonzero(taken.label == 1))
+    duplicates, others = taken.pairs[:good], taken.pairs[good:]
+    if taken.structure in CONTINUATIONS:
+        return Relations(duplicates, others, continuation_components(taken), taken.rank[:good], taken.rank[good:])
+    if taken.structure != "triples":
+        return Relations(duplicates, others, components(size, (duplicates, others)), taken.rank[:good],
+                         taken.rank[good:])
+    others = np.stack([taken.first, taken.negative], axis=1)
+    once, consistent = _once(duplicates, others, size)
+    return Relations(duplicates[once], others[consistent], components(size, (duplicates, others)), taken.rank[once],
+                     taken.rank[consistent])
+
+
+def _once(duplicates: np.ndarray, others: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return which pairs of given triples are written for the first time; of ``others`` only if no triple contradicts.
+
+    Unordered pairs are compared a sixteenth at a time, to save memory.
+    """
+    kept = [np.zeros(len(pairs), dtype=bool) for pairs in (duplicates, others)]
+    for part in range(_PARTS):
+        places = [np.flatnonzero((pairs[:, 0] ^ pairs[:, 1]) % _PARTS == part) for pairs in (duplicates, others)]
+        good, bad = (_pair_codes(pairs[mine], size) for pairs, mine in zip((duplicates, others), places, strict=True))
+        for found, mine, codes in zip(kept, places, (good, bad), strict=True):
+            found[mine[np.unique(codes, return_index=True)[1]]] = True
+        kept[1][places[1][np.isin(bad, good)]] = False
+    return kept[0], kept[1]
+
+
+def given_items(taken: Taken) -> Items:
+    """Return the triples as they were given."""
+    return plain_items(taken.first, taken.second, taken.negative, taken.rank)
+
+
+def paraphrase_items(partners: Relations) -> Items:
+    """Return one item per paraphrase pair, still without a negative (``neg_source: retrieved`` or ``none``)."""
+    return plain_items(partners.duplicates[:, 0], partners.duplicates[:, 1], rank=partners.duplicate_rank)
+
+
+def labelled_items(partners: Relations, texts: TextFile, rule: str, neg_pick: Literal["hardest", "random"],
+                   seed: int, negatives: int = 1) -> Items:
+    """Return the triples (x, y+, y-) of the texts x with partners of both kinds, D(x) and N(x).
+
+    D(x) begins at a member drawn by the seed and the texts, and goes on by text key and round. N(x) does so
+    too under ``neg_pick: random``; under ``hardest`` it goes from the largest token overlap with x (Jaccard)
+    to the smallest, ties by text key. ``one`` takes the first of each, ``zip`` the first ones, the second ones
+    and so on while there are both, ``all`` every combination. The order of rows changes nothing, except which
+    question is the first of a pair that is written in both directions.
+
+    Args:
+        partners: the labelled pairs; triples are made within a published split.
+        texts: all texts, read where there is a choice.
+        rule: ``qqp_rule``; ``question1`` counts partners only of a question that stands first in the pair.
+        neg_pick: how the negative is chosen.
+        seed: the project's seed.
+        negatives: of an item, as far as there are so many: its own, and those that come next in N(x).
+    """
+    way, _, combination = rule.partition("_")
+    choices = _Choices(texts, neg_pick, seed)
+    parts = []
+    for rank, mine in partners.by_split():
+        found = _triples(mine, way, _COMBINATIONS[combination], choices, negatives)
+        parts.append(plain_items(found[:, 0], found[:, 1], found[:, 2], np.full(len(found), rank, dtype=np.int8),
+                                 found[:, 3:]))
+    return joined(parts)
+
+
+# Places in D(x) and N(x), given how many members they have.
+_COMBINATIONS: dict[str, Callable[[int, int], Iterable[tuple[int, int]]]] = {
+    "one": lambda good, bad: [(0, 0)],
+    "zip": lambda good, bad: ((place, place) for place in range(min(good, bad))),
+    "all": lambda good, bad: product(range(good), range(bad)),
+}
+
+
+class _Choices:
+    """Puts the partners of a text in order; remembers some keys and tokens, so memory is constant."""
+
+    def __init__(self, texts: TextFile, neg_pick: str, seed: int) -> None:
+        self._seed, self._hardest = seed, neg_pick == "hardest"
+        self._key = lru_cache(_REMEMBERED)(lambda number: text_key(texts[number]))
+        self._tokens = lru_cache(_REMEMBERED)(lambda number: overlap_tokens(texts[number]))
+
+    def targets(self, x: int, partners: list[int]) -> list[int]:
+        return self._drawn("target", x, partners)
+
+    def negatives(self, x: int, partners: list[int]) -> list[int]:
+        if not self._hardest:
+            return self._drawn("negative", x, partners)
+        if len(partners) == 1:
+            return partners
+        return sorted(partners, key=lambda n: (-jaccard(self._tokens(x), self._tokens(n)), self._key(n)))
+
+    def _drawn(self, name: str, x: int, partners: list[int]) -> list[int]:
+        if len(partners) == 1:
+            return partners
+        ordered = sorted(partners, key=self._key)
+        first = derived_seed(self._seed, "ingest", name, self._key(x)) % len(ordered)
+        return ordered[first:] + ordered[:first]
+
+
+def _triples(partners: Relations, way: str, combine: Callable[[int, int], Iterable[tuple[int, int]]],
+             choices: _Choices, negatives: int) -> np.ndarray:
+    """Return (n, 2 + negatives) text numbers: x, y+, y- and those behind it in N(x), by rising x."""
+    found, none = array("i"), [NO_TEXT] * negatives
+    for start in progress(range(0, partners.n_texts, _BLOCK), "ingest: labelled triples", unit="block"):
+        good, bad = (_neighbours(pairs, start, min(_BLOCK, partners.n_texts - start), way)
+                     for pairs in (partners.duplicates, partners.others))
+        for place in np.flatnonzero((np.diff(good.bounds) > 0) & (np.diff(bad.bounds) > 0)).tolist():
+            x = start + place
+            targets, others = choices.targets(x, good.of(place)), choices.negatives(x, bad.of(place))
+            for target, other in combine(len(targets), len(others)):
+                found.extend((x, targets[target], *(others[other:other + negatives] + none)[:negatives]))
+    return np.frombuffer(found, dtype=np.int32).reshape(-1, 2 + negatives)
+
+
+def _neighbours(pairs: np.ndarray, start: int, count: int, way: str) -> TextLists:
+    """Return the partners of ``count`` texts from ``start`` on."""
+    directed = [(pairs[:, 0], pairs[:, 1])] + ([(pairs[:, 1], pairs[:, 0])] if way == "undirected" else [])
+    mine = [((one >= start) & (one < start + count), one, other) for one, other in directed]
+    one, other = (np.concatenate([pair[which][pair[0]] for pair in mine]) for which in (1, 2))
+    return grouped(one - start, other, count)
+
+
+def _degrees(pairs: np.ndarray, size: int, way: str) -> np.ndarray:
+    """Return the (size,) number of partners of each text."""
+    found = np.zeros(size, dtype=np.int32)
+    for column in range(2 if way == "undirected" else 1):
+        np.add.at(found, pairs[:, column], 1)
+    return found
+
+
+def _pair_codes(pairs: np.ndarray, size: int) -> np.ndarray:
+    """Return one number per unordered pair."""
+    return pairs.min(axis=1).astype(np.int64) * size + pairs.max(axis=1)

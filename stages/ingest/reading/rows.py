@@ -1,0 +1,141 @@
+"""A row as it was found: its values by role, its place, its published split, or why it cannot be read."""
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+from stages.ingest.layouts.layout import SPLIT, BoundLayout
+
+_SPLITS = {"train": "train", "validation": "validation", "valid": "validation", "val": "validation",
+           "dev": "validation", "test": "test"}
+# Characters; what is longer is no text but a file in a cell, and language pipelines read no more at a time.
+LONGEST_TEXT = 1_000_000
+
+
+class RawRow(NamedTuple):
+    """One row as it was found; a tuple, because that is made three times as fast as a frozen data class.
+
+    Attributes:
+        file: name of the file inside the data set's folder.
+        row: 1-based number; the header of a CSV or TSV file is not counted, empty lines are.
+        content: values by role, as the layout has them (such as ``source``, ``target``, ``label``, ``split``), or
+            the line itself where it could not be parsed.
+        problem: why the row cannot be taken, ``category: detail``; empty if nothing speaks against it.
+        split: the published split: ``train``, ``validation``, ``test``, or None.
+        names: all columns of the row, as the file calls them.
+        values: their values.
+    """
+
+    file: str
+    row: int
+    content: Mapping[str, Any] | str
+    problem: str = ""
+    split: str | None = None
+    names: Collection[str] = ()
+    values: Collection[Any] = ()
+
+    @property
+    def raw(self) -> str:
+        """The row as JSON under its file's own column names, or the line that could not be parsed."""
+        if isinstance(self.content, str):
+            return self.content
+        content = dict(zip(self.names, self.values, strict=True)) if self.names else self.content
+        text = json.dumps(content, ensure_ascii=False, default=str)
+        return text if is_unicode(text) else json.dumps(content, default=str)
+
+
+class RowMaker:
+    """Makes the rows of one file.
+
+    Args:
+        file: name of the file inside the data set's folder.
+        layout: roles and their columns.
+        split: the published split of the whole file, or None.
+    """
+
+    def __init__(self, file: str, layout: BoundLayout, split: str | None) -> None:
+        self.layout = layout
+        self._file, self._split = file, split
+        # What names something may be a number in one file and text in another.
+        self._names = tuple(role for role in layout.columns if layout.values(role) == "name")
+        self._convert = layout.layout.convert
+        self._checked = bool(self._names) or SPLIT in layout.columns or self._convert is not None
+
+    def row(self, number: int, content: dict[str, Any], names: Collection[str], values: Collection[Any]) -> RawRow:
+        """Return row ``number`` with ``content`` by role, from ``values`` of the columns ``names``."""
+        if not self._checked:
+            return RawRow(self._file, number, content, "", self._split, names, values)
+        problem, split = self._finish(content)
+        if self._convert and not problem:
+            try:
+                content = self._convert(content)
+            except ValueError as error:
+                problem = str(error)
+        return RawRow(self._file, number, content, problem, split, names, values)
+
+    def broken(self, number: int, line: str, problem: str) -> RawRow:
+        """Return row ``number`` of which there is only a ``line``, and the ``problem`` with it."""
+        return RawRow(self._file, number, line, problem, self._split)
+
+    def _finish(self, content: dict[str, Any]) -> tuple[str, str | None]:
+        """Spell names and splits in one way; return problem and split."""
+        try:
+            for role in self._names:
+                content[role] = _name(content.get(role), role)
+            if SPLIT not in self.layout.columns:
+                return "", self._split
+            split = content[SPLIT] = _published(content.get(SPLIT))
+        except ValueError as error:
+            return str(error), self._split
+        if self._split not in (None, split):
+            return f"split: the row says {split}, but its file is named under splits.{self._split}", self._split
+        return "", split
+
+
+def _name(value: Any, role: str) -> str:
+    """Return a label or the name of a group as text; 1.0 is 1, as in columns of numbers with gaps."""
+    if value is None or value != value:
+        raise ValueError(f"{role}: is missing")
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, (int, str)):
+        raise ValueError(f"{role}: must be text or a whole number, found {value!r}")
+    name = str(value).strip()
+    if not name:
+        raise ValueError(f"{role}: is empty")
+    return name
+
+
+def _published(value: Any) -> str:
+    split = _SPLITS.get(value.strip().lower()) if isinstance(value, str) else None
+    if split is None:
+        raise ValueError(f"split: must be train, validation (or dev, val, valid) or test, found {value!r}")
+    return split
+
+
+def text_fault(text: str, name: str) -> str:
+    """Return why ``text``, of whatever format it came, cannot be taken, as ``category: detail``; empty if it can.
+
+    Args:
+        text: of a row.
+        name: what it is called there, for the detail.
+    """
+    if "\0" in text:
+        return f"NUL byte: {name} holds one, and text holds none; take it out, or name the encoding that the file has"
+    if len(text) > LONGEST_TEXT:
+        return (f"too long: {name} has {len(text):,} characters, and a text at most {LONGEST_TEXT:,}; split it into "
+                f"paragraphs, or leave it out")
+    return "" if is_unicode(text) else f"encoding: {name} holds half a surrogate pair"
+
+
+def is_unicode(text: str) -> bool:
+    """Say whether ``text`` can be written as UTF-8, that is, holds no lone surrogate."""
+    if text.isascii():
+        return True
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,194 @@
+"""Splits by connected component, by item or by class, and seeded samples of them (METHODS A.1, step 6)."""
+
+from collections.abc import Collection, Mapping
+
+import numpy as np
+
+from stages.common.schemas import SPLITS
+from stages.common.seeds import generator
+from stages.run.errors import InputError
+
+TRAIN, VALIDATION, TEST = range(len(SPLITS))
+_CHUNK = 2**18
+
+
+def split_groups(item_groups: np.ndarray, n_groups: int, validation: float, test: float, seed: int,
+                 fixed: np.ndarray | None = None) -> np.ndarray:
+    """Return the split (index into ``SPLITS``) of each component.
+
+    Components are shuffled by the seed; test, then validation, take them while they fit into their share of
+    items. Components that would fill more than a tenth of a share come last, so that the largest end in
+    train. Components without items (their texts may serve as negatives) are drawn by the same shares.
+
+    Args:
+        item_groups: (n_items,) component of each item.
+        n_groups: number of components.
+        validation: share of items.
+        test: share of items.
+        seed: the project's seed.
+        fixed: (n_groups,) published split of each component, 0 where it is free or training. A split that
+            occurs here takes no other component; a share is one of the items that are free.
+
+    Raises:
+        InputError: too few components hold items, so a split would be empty.
+    """
+    sizes = np.bincount(item_groups, minlength=n_groups).astype(np.int32)
+    fixed = np.zeros(n_groups, dtype=np.int8) if fixed is None else fixed
+    wanted = _wanted(np.unique(fixed).tolist(), validation, test)
+    free_items = int(sizes[fixed == 0].sum())
+    filled = int(np.count_nonzero(sizes[fixed == 0]))
+    if filled < len(wanted) + 1:
+        raise InputError(_too_few(free_items, filled, [SPLITS[TRAIN], *(SPLITS[which] for which, _ in wanted[::-1])]))
+    rng = generator(seed, "ingest", "splits")
+    shuffled = rng.permutation(n_groups).astype(np.int32)
+    split = _drawn(rng, n_groups, dict(wanted))
+    split[sizes > 0] = TRAIN
+    split[fixed > 0] = fixed[fixed > 0]
+    taken = (sizes == 0) | (fixed > 0)
+    for left, (which, share) in enumerate(wanted):
+        free = shuffled[~taken[shuffled]]
+        chosen = _fill(free, sizes, max(1, round(share * free_items)), len(free) - len(wanted) + left)
+        split[chosen] = which
+        taken[chosen] = True
+    return split
+
+
+def _too_few(items: int, groups: int, names: list[str]) -> str:
+    listed = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    return (f"{items} examples in {groups} connected groups of texts cannot be cut into {listed}, which may share no "
+            f"text: at least {len(names)} groups are needed. Give more data.")
+
+
+def split_items(rank: np.ndarray, published: Collection[int], validation: float, test: float,
+                seed: int) -> np.ndarray:
+    """Return the split of each item where texts may be in several (``split_by: pair``): drawn by the seed.
+
+    Args:
+        rank: (n_items,) published split of each, 0 where it is free or training.
+        published: the splits that take no other item.
+        validation: share of the free items.
+        test: likewise.
+        seed: the project's seed.
+
+    Raises:
+        InputError: there are too few items.
+    """
+    split = rank.astype(np.int8)
+    free = np.flatnonzero(rank == 0).astype(np.int32)
+    wanted = _wanted(published, validation, test)
+    if len(free) < len(wanted) + 1:
+        raise InputError(f"{len(free)} examples cannot be cut into {len(wanted) + 1} splits. Give more data.")
+    shuffled = generator(seed, "ingest", "splits").permutation(free)
+    start = 0
+    for which, share in wanted:
+        end = start + max(1, round(share * len(free)))
+        split[shuffled[start:end]] = which
+        start = end
+    return split
+
+
+def split_classes(label: np.ndarray, names: list[str], rank: np.ndarray, published: Collection[int],
+                  validation: float, test: float, seed: int, single: np.ndarray | None = None) -> np.ndarray:
+    """Return the split of each labelled text: the published one, or drawn from training class by class.
+
+    Every class gives its share, rounded down; what is missing to the share of all is given by the classes
+    with the largest remainders, the earlier one if two are equal. Every class keeps one text for training, so one
+    of very few texts may have none in a split that is drawn.
+
+    Args:
+        label: (n,) number of the class.
+        names: names of the classes.
+        rank: (n,) published split, 0 where it is free or training.
+        published: the splits that take no other text.
+        validation: share of the free texts.
+        test: likewise.
+        seed: the project's seed.
+        single: (n,) whether a text occurs once; those that occur more often stay in training, so that no text is
+            trained on and evaluated by the draw. None: all do.
+
+    Raises:
+        InputError: a split would be empty.
+    """
+    split = rank.astype(np.int8)
+    free = np.flatnonzero(rank == 0)
+    single = np.ones(len(label), dtype=bool) if single is None else single
+    sizes = np.bincount(label[free], minlength=len(names))
+    wanted = _wanted(published, validation, test)
+    starts = np.zeros(len(names), dtype=np.int64)
+    if len(free) < len(wanted) + 1:
+        raise InputError(f"{len(free)} labelled texts cannot be cut into {len(wanted) + 1} splits. Give more data.")
+    orders = [generator(seed, "ingest", "classes", name).permutation(free[(label[free] == number) & single[free]])
+              for number, name in enumerate(names)]
+    spare = np.minimum([len(order) for order in orders], np.maximum(sizes - 1, 0))
+    for which, share in wanted:
+        counts = _shares(sizes, share, spare - starts)
+        if not counts.any():
+            raise InputError(f"no class has a text to spare for {SPLITS[which]}: each keeps one for training. Give "
+                             f"more data, or name a file under splits.{SPLITS[which]}.")
+        for order, start, count in zip(orders, starts.tolist(), counts.tolist(), strict=True):
+            split[order[start:start + count]] = which
+        starts += counts
+    return split
+
+
+def _shares(sizes: np.ndarray, share: float, spare: np.ndarray) -> np.ndarray:
+    """Return how many texts each class gives, at most those to ``spare``: together ``share`` of all, at least one."""
+    exact = share * sizes
+    counts = np.minimum(np.floor(exact).astype(np.int64), spare)
+    for number in np.argsort(-(exact - np.floor(exact)), kind="stable").tolist():
+        if counts.sum() >= max(1, round(share * int(sizes.sum()))):
+            break
+        counts[number] += counts[number] < spare[number]
+    return counts
+
+
+def _wanted(published: Collection[int], validation: float, test: float) -> list[tuple[int, float]]:
+    """Return the splits that are to be drawn, in the order of drawing, and their shares."""
+    return [(which, share) for which, share in ((TEST, test), (VALIDATION, validation)) if which not in published]
+
+
+def sample_items(split: np.ndarray, limits: Mapping[str, int | None], seed: int,
+                 outside: np.ndarray | None = None) -> np.ndarray:
+    """Return the places of the items to keep, sorted: at most ``limits[name]`` of each split, by the seed.
+
+    Args:
+        split: (n_items,) split of each.
+        limits: by name of the split; None keeps all.
+        seed: the project's seed.
+        outside: (n_items,) bool, the items that are not kept in any case.
+    """
+    kept = np.ones(len(split), dtype=bool) if outside is None else ~outside
+    for which, name in enumerate(SPLITS):
+        limit = limits[name]
+        places = np.flatnonzero((split == which) & kept)
+        if limit is None or len(places) <= limit:
+            continue
+        kept[places] = False
+        kept[generator(seed, "ingest", "sample", name).choice(places, size=limit, replace=False)] = True
+    return np.flatnonzero(kept).astype(np.int32)
+
+
+def _drawn(rng: np.random.Generator, count: int, shares: Mapping[int, float]) -> np.ndarray:
+    """Return (count,) splits drawn by ``shares``, the rest of them train; in pieces, to save memory."""
+    validation, test = shares.get(VALIDATION, 0.0), shares.get(TEST, 0.0)
+    parts = [1 - validation - test, validation, test]
+    found = np.empty(count, dtype=np.int8)
+    for start in range(0, count, _CHUNK):
+        size = min(_CHUNK, count - start)
+        found[start:start + size] = rng.choice(len(SPLITS), size=size, p=parts)
+    return found
+
+
+def _fill(groups: np.ndarray, sizes: np.ndarray, quota: int, most: int) -> list[int]:
+    """Return at most ``most`` of ``groups`` that fill ``quota`` without passing it; the smallest if none fits."""
+    large = sizes[groups] > max(1, quota // 10)
+    chosen: list[int] = []
+    left = quota
+    for part in (groups[~large], groups[large]):
+        for group in part:
+            if left == 0 or len(chosen) >= most:
+                break
+            if sizes[group] <= left:
+                chosen.append(int(group))
+                left -= int(sizes[group])
+    return chosen or [int(groups[sizes[groups].argmin()])]

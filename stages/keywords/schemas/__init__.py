@@ -1,1 +1,0 @@
-"""Tables that the keyword stages write, but for ranked phrases."""

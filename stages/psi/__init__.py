@@ -1,0 +1,1 @@
+"""Stages word_vectors, psi, s_tagger and character_encoder."""

@@ -1,0 +1,169 @@
+"""An encoder for texts that no pre-trained one at hand can read: word pieces of characters, and vectors for them.
+
+Reads examples.parquet and texts.parquet of a data set; writes the folder character_encoder (Hugging Face layout) and
+metrics/character_encoder.json with the share of unknown pieces in each split. Everything is learned from the training
+split: the vocabulary, and skip-gram vectors as word embeddings. The layers of the BERT are drawn by the project's seed
+with outputs of zero, so that the encoder as it stands here gives each text the mean of its pieces' vectors, and what
+trains it further starts from there. It is no pre-trained language model, and its name says so.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from transformers import BertConfig, BertModel, BertTokenizer
+
+from stages.common.columns.items import EXAMPLES
+from stages.common.columns.texts import TEXTS
+from stages.common.paths import DatasetPaths
+from stages.common.seeds import derived_seed
+from stages.common.skip_gram import train_skip_gram, training_description
+from stages.common.tables import atomic_folder, read_frame, write_json
+from stages.run.errors import InputError
+from stages.run.process import StageProcess, run_stage
+
+STAGE = "character_encoder"
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+# Of any vocabulary, so that no word of Latin letters and no number is unknown.
+_ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
+_INSIDE = "##"
+_LENGTH = 512
+# Of position embeddings, beside word embeddings of length 1 (0.06 per dimension of 256): little, so that the mean of a
+# text's pieces says what is in it rather than how long it is.
+_POSITIONS = 0.01
+
+
+@dataclass(frozen=True)
+class Made:
+    """What :func:`run` makes: model, tokenizer, and the content of ``metrics/character_encoder.json``."""
+
+    model: BertModel
+    tokenizer: BertTokenizer
+    metrics: dict[str, Any]
+
+
+def run(texts: dict[str, list[str]], values: dict[str, Any], seed: int) -> Made:
+    """Build an encoder from the ``texts`` of the training split.
+
+    Args:
+        texts: distinct texts by split, in the order of their ids.
+        values: plain values of the block ``character_encoder``.
+        seed: of the project.
+
+    Raises:
+        InputError: no piece occurs often enough.
+    """
+    tokenizer = tokenizer_of(vocabulary(texts["train"], values["min_count"], values["min_word_count"]))
+    pieces = {split: tokenizer(found, add_special_tokens=False)["input_ids"] if found else []
+              for split, found in texts.items()}
+    special = set(tokenizer.all_special_ids)
+    sentences = [tokenizer.convert_ids_to_tokens([one for one in ids if one not in special])
+                 for ids in pieces["train"]]
+    settings = {"size": values["size"], "window": values["window"], "min_count": 1, "epochs": values["epochs"],
+                "isotropic": True}
+    try:
+        words, vectors = train_skip_gram(sentences, seed=derived_seed(seed, STAGE, "vectors"), **settings)
+    except ValueError as error:
+        raise InputError(f"texts.parquet: the training split is too small for an encoder: {error}.") from error
+    # Pieces without one, the special ones among these, have vectors as long as the others.
+    drawn = np.random.default_rng(derived_seed(seed, STAGE, "pieces")).standard_normal((len(tokenizer), values["size"]))
+    table = (drawn / np.sqrt(values["size"])).astype(np.float32)
+    table[tokenizer.convert_tokens_to_ids(words)] = vectors
+    unknown = {split: _share([one == tokenizer.unk_token_id for ids in found for one in ids])
+               for split, found in pieces.items()}
+    return Made(encoder_of(table, values, derived_seed(seed, STAGE, "layers")), tokenizer, {
+        "pieces": len(tokenizer), "with_vector": len(words), "training_texts": len(texts["train"]),
+        "share_unknown": unknown, "vectors": training_description(**settings)})
+
+
+def vocabulary(texts: Sequence[str], min_count: int, min_word_count: int) -> list[str]:
+    """Return the word pieces: special ones, characters that occur ``min_count`` times, words of several that occur
+    ``min_word_count`` times, and what stands inside of words; each group sorted.
+
+    Chinese characters are words of one character (BERT's basic tokens), so they need no piece inside of words.
+    """
+    words = Counter(word for text in texts for word in _basic(text))
+    characters: Counter[str] = Counter()
+    for word, count in words.items():
+        for character in word:
+            characters[character] += count
+    known = {one for one, count in characters.items() if count >= min_count} | set(_ALPHABET)
+    whole = {word for word, count in words.items() if len(word) > 1 and count >= min_word_count} - set(SPECIAL)
+    inside = {one for word in words if len(word) > 1 for one in word[1:]} & known | set(_ALPHABET)
+    return [*SPECIAL, *sorted(known | whole), *sorted(_INSIDE + one for one in inside)]
+
+
+def _basic(text: str) -> Iterator[str]:
+    for part in text.split("[SEP]"):  # between the turns of a dialogue, where it is one special token
+        yield from (word for word, _ in BertPreTokenizer().pre_tokenize_str(
+            BertNormalizer(lowercase=True).normalize_str(part)))
+
+
+def tokenizer_of(pieces: Sequence[str]) -> BertTokenizer:
+    """Return a BERT tokenizer, lower-casing, of ``pieces``, whose first are :data:`SPECIAL`."""
+    return BertTokenizer(vocab={piece: number for number, piece in enumerate(pieces)}, do_lower_case=True,
+                         model_max_length=_LENGTH)
+
+
+def encoder_of(table: np.ndarray, values: dict[str, Any], seed: int) -> BertModel:
+    """Return a BERT with word embeddings ``table`` (V, d), whose layers add nothing until they are trained.
+
+    What each attention and each feed-forward block adds to its input is a product with a matrix that is zero here; all
+    other weights are drawn by ``seed``.
+    """
+    config = BertConfig(vocab_size=len(table), hidden_size=values["size"], num_hidden_layers=values["layers"],
+                        num_attention_heads=values["heads"], intermediate_size=values["feed_forward"],
+                        max_position_embeddings=_LENGTH, pad_token_id=SPECIAL.index("[PAD]"))
+    torch.manual_seed(seed)
+    model = BertModel(config, add_pooling_layer=False)
+    with torch.no_grad():
+        weights = dict(model.named_parameters())
+        weights["embeddings.word_embeddings.weight"].copy_(torch.from_numpy(table))
+        weights["embeddings.position_embeddings.weight"].mul_(_POSITIONS / config.initializer_range)
+        weights["embeddings.token_type_embeddings.weight"].zero_()
+        for name, weight in weights.items():
+            if name.endswith("output.dense.weight"):
+                weight.zero_()
+    return model.eval()
+
+
+def _share(found: list[bool]) -> float | None:
+    return round(float(np.mean(found)), 6) if found else None
+
+
+def _texts(examples: pd.DataFrame, texts: pd.DataFrame) -> dict[str, list[str]]:
+    """Return the distinct texts of each split, by rising id."""
+    text = texts.set_index("text_id")["text"]
+    columns = ["source_id", "target_id", "negative_id"]
+    found = {split: np.unique(rows[columns].stack().dropna().astype("int64")) for split, rows in
+             examples.groupby("split")}
+    return {split: text.loc[found[split]].tolist() if split in found else [] for split in ("train", "validation",
+                                                                                           "test")}
+
+
+def _work(process: StageProcess) -> None:
+    params, paths = process.params, DatasetPaths(process.instance)
+    texts = _texts(*(read_frame(paths.table(schema.name), schema) for schema in (EXAMPLES, TEXTS)))
+    made = run(texts, params.character_encoder.plain(), params.seed)
+    with atomic_folder(paths.character_encoder) as folder:
+        made.model.save_pretrained(folder)
+        made.tokenizer.save_pretrained(folder)
+    write_json(paths.metrics(STAGE), made.metrics)
+    sys.stderr.write(f"{process.name}: {made.metrics['pieces']} word pieces; unknown: " + ", ".join(
+        f"{split} {share:.2%}" for split, share in made.metrics["share_unknown"].items() if share is not None) + "\n")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the stage for the data set named in ``argv``."""
+    return run_stage(STAGE, _work, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,223 @@
+"""Checkpoints that continue a run exactly: tensors in safetensors, plain values in JSON, never a pickle."""
+
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from stages.common.fingerprint import sha256_of
+from stages.run import stopping
+from stages.run.durable import flush, flush_folder
+from stages.run.errors import InputError
+from stages.run.log import logger
+
+_WEIGHTS, _OPTIMISER, _VALUES, _RECORD = "weights.safetensors", "optimiser.safetensors", "state.json", "whole.json"
+_KINDS = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
+          torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL"}
+
+
+class FolderCheckpoints:
+    """The last two checkpoints in ``folder``, valid only for ``key`` (a hash of params, data and code).
+
+    A checkpoint written under another key belongs to another training and is removed. Each lies in a numbered folder
+    with a record of its files' digests, which is written last, once the disk has them: what a kill, a power cut or a
+    bad disk has left of a checkpoint is told from a whole one, and the one before it taken. The best weights lie in the
+    folder of the checkpoint whose weights they were, and are not written again.
+
+    Args:
+        folder: of this training alone.
+        key: under which a checkpoint goes on.
+        seconds: from the end of one checkpoint until another is due; 0 makes one due after every step.
+        clock: tells the time in seconds.
+    """
+
+    def __init__(self, folder: Path, key: str, seconds: float = 0.0,
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        self.folder = folder / "checkpoints"
+        self.key, self.seconds, self.clock = key, seconds, clock
+        self.last = clock()
+        self._record: _Record | None = None
+        if self.folder.exists():
+            for other in sorted(self.folder.iterdir()):
+                if other.name != key:
+                    shutil.rmtree(other)
+
+    def due(self) -> bool:
+        """Tell whether the last checkpoint, or the opening of this store, is so long ago that another is due.
+
+        It is at once if the process has been asked to stop; with that checkpoint it ends.
+        """
+        return stopping.asked() or self.clock() - self.last >= self.seconds
+
+    def save(self, weights: Mapping[str, Tensor], optimiser: Mapping[str, Tensor], values: Mapping[str, Any],
+             best: bool) -> None:
+        """Write beside the current checkpoint, and make it the current one by its record."""
+        current = self._current()
+        number = current.number + 1 if current else 1
+        home = self._home(number)
+        shutil.rmtree(home, ignore_errors=True)  # of one that a kill cut off
+        self._sweep(current)
+        home.mkdir(parents=True)
+        files = {f"{number}/{_WEIGHTS}": write_tensors(home / _WEIGHTS, weights),
+                 f"{number}/{_OPTIMISER}": write_tensors(home / _OPTIMISER, optimiser),
+                 f"{number}/{_VALUES}": _write(home / _VALUES, json.dumps(values).encode())}
+        if not best and current is not None and current.best is not None:
+            files |= {name: digest for name, digest in current.files.items() if name == current.best_file}
+        record = _Record(number, number if best else current.best if current else None, files)
+        _write(home / _RECORD, record.as_text().encode())
+        flush_folder(home)
+        flush_folder(home.parent)
+        self._record = record
+        self.last = self.clock()
+        if stopping.asked():
+            raise SystemExit(stopping.STATUS)
+
+    def load(self) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]] | None:
+        """Return weights, optimiser and plain values of the last whole checkpoint, or None.
+
+        One that is damaged is forgotten with a warning; the training goes on from the one before it, or begins anew.
+        """
+        for record in self._records():
+            damaged = self._damaged(record)
+            if not damaged:
+                self._record, home = record, self._home(record.number)
+                return load_file(home / _WEIGHTS), load_file(home / _OPTIMISER), json.loads(
+                    (home / _VALUES).read_bytes())
+            logger("checkpoints").warning("%s: is damaged; the training goes on from an earlier checkpoint, or begins "
+                                          "anew if there is none", damaged)
+            shutil.rmtree(self._home(record.number), ignore_errors=True)
+        self._record = None
+        return None
+
+    def best(self) -> dict[str, Tensor]:
+        """Return the weights that were saved last as the best.
+
+        Raises:
+            InputError: they are damaged; the checkpoint that needs them is then forgotten.
+        """
+        current = self._current()
+        assert current is not None and current.best is not None
+        file = self._file(current.best_file)
+        if sha256_of(file) != current.files[current.best_file]:
+            self.clear()
+            raise InputError(f"{file}: the best weights of the training are damaged, as by a bad disk. They were put "
+                             f"away; the same command trains anew.")
+        return load_file(file)
+
+    def clear(self) -> None:
+        """Forget the checkpoint, once the final weights stand."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self._record = None
+
+    def _home(self, number: int) -> Path:
+        return self.folder / self.key / str(number)
+
+    def _file(self, name: str) -> Path:
+        return self.folder / self.key / name
+
+    def _current(self) -> "_Record | None":
+        """Return the record of the checkpoint that was saved or loaded last, or of the last one that has one."""
+        return self._record or next(iter(self._records()), None)
+
+    def _records(self) -> list["_Record"]:
+        """Return the records of the checkpoints here, the latest first; a folder without one is of no checkpoint."""
+        homes = self._file("").iterdir() if self._file("").exists() else ()
+        found = [record for home in homes if (record := _Record.read(home)) is not None]
+        return sorted(found, key=lambda record: -record.number)
+
+    def _damaged(self, record: "_Record") -> Path | None:
+        """Return the first file of a checkpoint, or of its best weights, that is not as it was written."""
+        files = {self._file(name): digest for name, digest in record.files.items()}
+        return next((file for file, digest in files.items() if not file.is_file() or sha256_of(file) != digest), None)
+
+    def _sweep(self, current: "_Record | None") -> None:
+        """Remove what neither the current checkpoint nor its best weights need, before another is written."""
+        if current is None:
+            shutil.rmtree(self._file(""), ignore_errors=True)
+            return
+        for home in self._file("").iterdir():
+            if home.name == str(current.best) and current.best != current.number:
+                for part in (_OPTIMISER, _VALUES, _RECORD):
+                    (home / part).unlink(missing_ok=True)
+            elif home.name != str(current.number):
+                shutil.rmtree(home)
+
+
+@dataclass(frozen=True)
+class _Record:
+    """What a checkpoint consists of.
+
+    Attributes:
+        number: of the checkpoint.
+        best: number of the one whose weights are the best; None before any are.
+        files: SHA-256 of each file by its name below the key, that of the best weights among them.
+    """
+
+    number: int
+    best: int | None
+    files: dict[str, str]
+
+    @property
+    def best_file(self) -> str:
+        return f"{self.best}/{_WEIGHTS}"
+
+    def as_text(self) -> str:
+        content = json.dumps(asdict(self), sort_keys=True)
+        return f"{content}\n{hashlib.sha256(content.encode()).hexdigest()}\n"
+
+    @classmethod
+    def read(cls, home: Path) -> "_Record | None":
+        """Return the record in the folder of a checkpoint; None if there is none, or one that is not whole."""
+        try:
+            content, digest, _ = (home / _RECORD).read_text(encoding="utf-8").split("\n")
+        except (OSError, ValueError):
+            return None
+        whole = hashlib.sha256(content.encode()).hexdigest() == digest
+        return cls(**json.loads(content)) if whole else None
+
+
+def _write(path: Path, content: bytes) -> str:
+    """Write a file and return its SHA-256, once the disk has it."""
+    with path.open("wb") as file:
+        file.write(content)
+        flush(file)
+    return hashlib.sha256(content).hexdigest()
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
+    """Write a safetensors file, one tensor after another, so that no more than one of them is in memory twice.
+
+    Returns:
+        The SHA-256 of the file, once the disk has it.
+
+    The format: size of the header in eight bytes, header (JSON: kind, shape and place of each tensor), then the bytes
+    of the tensors; the widest kinds come first, so that each lies at a multiple of its width.
+    """
+    ordered = sorted(tensors.items(), key=lambda item: -item[1].element_size())
+    header, end = {}, 0
+    for name, tensor in ordered:
+        start, end = end, end + tensor.numel() * tensor.element_size()
+        header[name] = {"dtype": _KINDS[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    digest = hashlib.sha256()
+    with path.open("wb") as file:
+        for part in _parts(text, ordered):
+            file.write(part)
+            digest.update(part)
+        flush(file)
+    return digest.hexdigest()
+
+
+def _parts(header: bytes, tensors: Sequence[tuple[str, Tensor]]) -> Iterator[bytes | memoryview]:
+    yield len(header).to_bytes(8, "little") + header
+    for _, tensor in tensors:
+        yield tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data

@@ -1,0 +1,159 @@
+"""The frame around every stage process: arguments, logging, guard, lock, clean errors, resource record."""
+
+import argparse
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from stages.common.distributed import PeerLost, Processes, is_first, launched, launcher, speaks, start_processes
+from stages.common.settings import Params, computed_values, read_params, stage_hash, stage_params
+from stages.run import installed
+from stages.run.errors import InputError, unwritten
+from stages.run.guard import die_with, exclusive, watched_ancestors
+from stages.run.log import configure, logger
+from stages.run.systems import usage
+
+# Neither is an artifact: both may be deleted at any time, at the cost of repeated work.
+SCRATCH = Path(".keycontrast") / "scratch"
+RECORDS = Path(".keycontrast") / "records"
+
+
+@dataclass(frozen=True)
+class StageProcess:
+    """One running stage instance.
+
+    Attributes:
+        stage: name of the stage.
+        instance: its DVC ``foreach`` key (data set, model or run); empty for ``report``.
+        scratch: folder that only this process (and those that ``torchrun`` started with it) holds; survives a
+            kill; never an out.
+        measured: what the stage measured of itself, for its record; durations never enter an out.
+        seed: of the model that is worked on; None for a stage that has no model, and before one is taken up.
+    """
+
+    stage: str
+    instance: str
+    scratch: Path
+    measured: dict[str, Any] = field(default_factory=dict)
+    seed: int | None = None
+
+    def under(self, seed: int) -> "StageProcess":
+        """Return the same stage instance at work on one seed of its row, with a scratch folder of that seed's own."""
+        return replace(self, scratch=self.scratch / str(seed), seed=seed)
+
+    @property
+    def name(self) -> str:
+        """Name as DVC writes it, ``stage@instance``."""
+        return f"{self.stage}@{self.instance}" if self.instance else self.stage
+
+    @cached_property
+    def params(self) -> Params:
+        """The params that dvc.yaml declares for it, as they are on this machine."""
+        return stage_params(self._all_params, self.stage, self.instance)
+
+    @property
+    def params_hash(self) -> str:
+        """Hash of the declared params, for the metadata of what it makes."""
+        return stage_hash(self._all_params, self.stage, self.instance, self.seed)
+
+    @property
+    def computed_values(self) -> dict[str, Any]:
+        """The declared params by dotted name, and how this machine differs: the key of what goes on after a kill."""
+        return computed_values(self._all_params, self.stage, self.instance, self.seed)
+
+    @property
+    def first(self) -> bool:
+        """Whether this process writes and shows progress; of several, one does."""
+        return is_first()
+
+    @property
+    def log(self) -> logging.Logger:
+        """Logger of this stage."""
+        return logger(self.stage)
+
+    @cached_property
+    def _all_params(self) -> Params:
+        return read_params()
+
+
+def run_stage(stage: str, work: Callable[[StageProcess], None], argv: list[str] | None = None,
+              instance: str | None = "DATASET", processes: Callable[[], Processes] | None = None) -> int:
+    """Run ``work`` as stage ``stage`` and return the exit status of the process.
+
+    Args:
+        stage: stage name, as in dvc.yaml.
+        work: reads, calls ``run``, writes.
+        argv: arguments after the program name; ``sys.argv`` by default.
+        instance: what the one argument names; None for a stage without instances.
+        processes: returns the processes that share the work; with more than one, and unless ``torchrun`` has
+            started them already, this one starts those of its machine and waits. The first alone holds the
+            scratch folder and leaves a record; the first of each machine says what is wrong with an input.
+    """
+    entry = sys.modules[work.__module__]
+    module = entry.__spec__.name if entry.__spec__ is not None else entry.__name__
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {module}", description=entry.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=f"example: python -m {module}" + (f" {instance.lower()}" if instance else ""))
+    if instance:
+        parser.add_argument("instance", metavar=instance, help=f"{instance.lower()} as named in params.yaml")
+    arguments = parser.parse_args(argv)
+    configure()
+    key = arguments.instance if instance else ""
+    die_with([*watched_ancestors(), *launcher()])
+    started = time.monotonic()
+    try:
+        if processes is not None and not launched() and (wanted := processes()).count > 1:
+            return start_processes(["-m", module, *([key] if key else [])], wanted)
+        with _scratch(stage, key) as scratch:
+            process = StageProcess(stage, key, scratch)
+            installed.check()
+            process.params  # noqa: B018 - invalid params stop any stage before it works, started by whatever
+            work(process)
+        if is_first():
+            _record(process, time.monotonic() - started)
+    except InputError as error:
+        if speaks():
+            _tell(stage, str(error))
+        return 1
+    except PeerLost as lost:
+        # Not as a thing to mend: whoever tries again what crashed is to try this again.
+        if speaks():
+            _tell(f"{stage}@{key}", str(lost))
+        return 1
+    except Exception as error:
+        told = unwritten(error)
+        if told is None:
+            raise
+        _tell(stage, told)
+        return 1
+    return 0
+
+
+def _tell(stage: str, message: str) -> None:
+    print(f"{stage}: {message}", file=sys.stderr)  # noqa: T201 - the message is the command's output
+
+
+@contextmanager
+def _scratch(stage: str, key: str) -> Iterator[Path]:
+    folder = SCRATCH / stage / (key or "all")
+    if not is_first():
+        yield folder
+        return
+    with exclusive(folder, f"{stage} {key}".strip()):
+        yield folder
+
+
+def _record(process: StageProcess, seconds: float) -> None:
+    used = usage()
+    record = {"seconds": round(seconds, 3), "cpu_seconds": round(used.cpu_seconds, 3),
+              "peak_memory_mib": used.peak_memory_mib, **process.measured}
+    RECORDS.mkdir(parents=True, exist_ok=True)
+    (RECORDS / f"{process.stage}@{process.instance or 'all'}.json").write_text(json.dumps(record) + "\n")

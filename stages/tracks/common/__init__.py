@@ -1,0 +1,1 @@
+"""What the tracks share: the frame of training, generating and evaluating."""

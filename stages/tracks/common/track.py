@@ -1,0 +1,179 @@
+"""What a track is to whoever does not care which: its names in params and artifacts, its models, and how they are used.
+
+Training, generating and evaluating are entries of their own (``stages/tracks/NAME/``); a track brings their parts
+together for predictions, packs, exports and results. What these need is imported by name when they ask for it, so that
+who knows the tracks does not depend on all of their code.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from stages.common.paths import ModelPaths
+from stages.common.schemas import TableSchema
+from stages.common.settings import GIVEN, Params
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from stages.params import Params as Validated
+    from stages.tracks.common.cost import Cost
+
+
+PREDICTIONS = ("predictions.parquet",)
+# Given texts and their tokens, returns scores or marks aligned with the tokens, in the order of text ids.
+Marker = Callable[["pa.Table", "pa.Table"], "pa.ChunkedArray"]
+
+
+class Finding(Protocol):
+    """Finds in new texts what the stages of a data set find in its own."""
+
+    def annotated(self, dataset: str) -> Callable[["pa.Table"], "pa.Table"]:
+        """Return what gives the tokens of texts (``text_id``, ``text``), in the language of ``dataset``."""
+
+    def keywords(self, dataset: str, device: str) -> Callable[[Sequence[str]], list[tuple[str, str]]]:
+        """Return what gives the keyword of each text, and the method that found it.
+
+        Raises:
+            InputError: what the method learned from ``dataset`` is not there.
+        """
+
+    def written(self, dataset: str) -> Mapping[str, str]:
+        """Return, of each word that the training texts of ``dataset`` mostly write with capitals, how they write it."""
+
+    def marks(self, dataset: str, which: str, device: str) -> Marker:
+        """Return what marks or scores words of texts; ``which`` is a value of ``generate_pgkpr.keywords``.
+
+        Raises:
+            InputError: the models of that stage are not there.
+        """
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request for predictions.
+
+    Attributes:
+        params: in force.
+        run: that predicts.
+        seed: of its model.
+        keyword: takes the place of the texts' own; None takes the run's setting.
+        samples: further outputs per text, drawn; None takes the run's setting.
+        n: best outputs per text; None for the best alone.
+    """
+
+    params: Params
+    run: str
+    seed: int
+    keyword: str | None = None
+    samples: int | None = None
+    n: int | None = None
+
+
+class Predictor(Protocol):
+    """A trained run that predicts.
+
+    Attributes:
+        batch_size: texts that are worked on together, as the params have it.
+    """
+
+    batch_size: int
+
+    def lines(self, texts: list[str]) -> list[dict[str, Any]]:
+        """Return one plain dictionary per text."""
+
+
+@dataclass(frozen=True)
+class Track:
+    """A track.
+
+    Attributes:
+        name: in params, artifacts and stages.
+        title: as people write it.
+        tables: that models are trained on, and runs scored with, and the stage that makes each.
+        prepared_by: the last of the data stages.
+        schemas: of ``items``, ``predictions`` and ``scores``, and of what else is not as its file is called.
+        classifies: its runs name classes of texts, scored by the stage that computes them, and do not write texts.
+        run_files: what it leaves.
+        after: entry of a model's block that names another model, which must be trained before.
+        source: given params and a model, the encoder that it starts from, or what it has in its place; None for none.
+        encoded: whether such a source is an encoder's.
+        pooled: given params and a model, whether it needs the weights of its encoder's pooler.
+        vectors: models need stage ``node_vectors``.
+        unread: options of a prediction that mean nothing here, and why.
+    """
+
+    name: str
+    title: str
+    tables: Mapping[str, str]
+    prepared_by: str
+    schemas: Mapping[str, TableSchema]
+    classifies: bool = False
+    run_files: Sequence[str] = PREDICTIONS
+    after: str | None = None
+    source: Callable[["Params | Validated", str], str | None] = lambda params, name: None
+    encoded: Callable[[str], bool] = lambda source: True
+    pooled: Callable[[Params, str], bool] = lambda params, name: False
+    vectors: bool = False
+    unread: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def trained_by(self) -> str:
+        """The stage that trains a model."""
+        return f"train_{self.name}"
+
+    @property
+    def evaluated_by(self) -> str:
+        """The stage that scores a run."""
+        return f"evaluate_{self.name}"
+
+    @property
+    def computed_by(self) -> str:
+        """The stage that computes a run where nothing else is installed."""
+        return self.evaluated_by if self.classifies else f"generate_{self.name}"
+
+    def models(self, params: "Params | Validated") -> Mapping[str, Any]:
+        """Return the models of this track by name."""
+        found: Mapping[str, Any] = getattr(params.models, self.name)
+        return found
+
+    def runs(self, params: "Params | Validated") -> Mapping[str, Any]:
+        """Return the runs of this track by name."""
+        found: Mapping[str, Any] = getattr(params.runs, self.name)
+        return found
+
+    def follows(self, params: "Params | Validated", name: str) -> dict[str, str]:
+        """Return the model that must be trained before ``name``, by the entry that names it; nothing for none."""
+        other = None if self.after is None else getattr(self.models(params)[name], self.after)
+        return {} if other is None or other.startswith(GIVEN) else {str(self.after): other}
+
+    def encoder(self, params: "Params | Validated", name: str) -> str | None:
+        """Return the source of the encoder that model ``name`` starts from; None for a model that starts from none."""
+        source = self.source(params, name)
+        return source if source is not None and self.encoded(source) else None
+
+    def weights(self, asked: Asked) -> Path:
+        """Return the folder of the model that is asked to predict."""
+        return ModelPaths(self.runs(asked.params)[asked.run].model, asked.seed).weights
+
+    def predictor(self, asked: Asked, finding: Finding, device: str) -> Predictor:
+        """Return what predicts, ``stages.tracks.NAME.new_texts.NewTexts``.
+
+        Args:
+            asked: what for.
+            finding: finds in texts what the stages of the model's data set do.
+            device: to compute on.
+
+        Raises:
+            InputError: the model is not trained yet, or cannot do what is asked.
+        """
+        found: Predictor = import_module(f"stages.tracks.{self.name}.new_texts").NewTexts(asked, finding, device)
+        return found
+
+    @property
+    def cost(self) -> "Cost":
+        """What its trainings cost, ``stages.tracks.NAME.cost.COST``."""
+        found: Cost = import_module(f"stages.tracks.{self.name}.cost").COST
+        return found
