@@ -8,7 +8,8 @@ from models.common.bert import additive_mask
 class WholeSteps:
     """Each step runs the decoder on whole hypotheses, with ``given`` repeated for each.
 
-    Arguments are those of :class:`models.common.decoding.CachedSteps`. ``decode`` gets tokens (B W, L) and no cache, and
+    Arguments are those of :class:`models.common.decoding.CachedSteps`. ``decode`` gets tokens (B W, L) and no cache,
+    and
     returns (B W, L, d).
     """
 

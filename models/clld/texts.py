@@ -91,7 +91,8 @@ def sampled_batches(labels: np.ndarray, batch_size: int, seed: int, sampler: Sam
         batch_size: texts per batch.
         seed: of this epoch.
         sampler: one of these.
-        lengths: of each text; with them, batches are of similar lengths (see :func:`models.common.training.epoch_batches`),
+        lengths: of each text; with them, batches are of similar lengths (see
+        :func:`models.common.training.epoch_batches`),
             but for the texts that ``at_least_two`` puts in.
 
     Raises:

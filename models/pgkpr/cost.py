@@ -1,6 +1,7 @@
 """What training a rewriter costs, pair by pair, for throughput and MFU.
 
-Counted are matrix products, forward and backward, as :class:`models.common.training.Seq2SeqCost` counts them; padding is not.
+Counted are matrix products, forward and backward, as :class:`models.common.training.Seq2SeqCost` counts them; padding
+is not.
 """
 
 from models.common.training import Seq2SeqCost

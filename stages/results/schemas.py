@@ -30,7 +30,8 @@ PAIRED = TableSchema(
     ))
 
 BY_STRATUM = TableSchema(
-    "by_stratum", "The same tests within strata of the items (stages.tracks.common.evaluation.strata), where a track has any.",
+    "by_stratum", "The same tests within strata of the items (stages.tracks.common.evaluation.strata), where a track "
+    "has any.",
     ("dataset", "stratum", "metric", "first", "second"), (
         PAIRED.fields[0], ("stratum", pa.string(), "name of the stratum"), *PAIRED.fields[1:]))
 

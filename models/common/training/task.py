@@ -143,7 +143,8 @@ class Evaluating(Protocol):
 class Contrasting(Protocol):
     """A task a part of whose loss contrasts the items of a batch with each other, so that no micro-batch has a share.
 
-    A batch of several micro-batches is trained by gradient caching (:mod:`models.common.training.accumulation`): the number of
+    A batch of several micro-batches is trained by gradient caching (:mod:`models.common.training.accumulation`): the
+    number of
     micro-batches then changes the result by rounding alone, and by what dropout draws in each.
     """
 

@@ -38,7 +38,8 @@ def positions(mask: Tensor) -> Tensor:
 def generated(model: Any, rules: Rules, num_beams: int, length_penalty: float, **inputs: Tensor) -> Tensor:
     """Return tokens (B, L), without any prompt, by ``generate`` of transformers.
 
-    Lengths and the length penalty count generated tokens alone, as :func:`models.common.decoding.beam_search` does. What the
+    Lengths and the length penalty count generated tokens alone, as :func:`models.common.decoding.beam_search` does.
+    What the
     model's own ``generation_config`` says is not looked at.
     """
     if model.training:

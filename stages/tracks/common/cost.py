@@ -1,6 +1,7 @@
 """What trainings cost, roughly, and sizes that fit a machine: what the ``cost`` module of each track is written in.
 
-Nothing is loaded for it: matrix products alone, texts of mean length. ``models.common.training.throughput`` counts what a
+Nothing is loaded for it: matrix products alone, texts of mean length. ``models.common.training.throughput`` counts
+what a
 training really does. No artifact depends on any of this.
 """
 

@@ -125,7 +125,8 @@ def of_pieces(name: str, title: str, code: str, built: Callable[[Making], Any] |
         name: as the params have it, of its block in ``train_hcl``, and in ``models.hcl.baselines.auto``.
         title: as cards have it.
         code: dotted name of the module that asks.
-        built: returns the model, a :class:`models.hcl.baselines.base.PieceModel` beside a ``PreTrainedModel``, its weights
+        built: returns the model, a :class:`models.hcl.baselines.base.PieceModel` beside a ``PreTrainedModel``, its
+        weights
             drawn from torch's generator; or its class, if that is built of a ``PieceConfig`` alone.
         start: given the row and the plain values of the block, returns tokenizer and marks.
         batches: returns the batches of training items; arguments as of :func:`triples`.
@@ -146,7 +147,8 @@ class TrainedPieces:
 
 
 class PieceTask(BatchedTask):
-    """Trains a baseline; see ``models.common.training.Task``. Losses are divided by the mean target length, as HCL's are.
+    """Trains a baseline; see ``models.common.training.Task``. Losses are divided by the mean target length, as HCL's
+    are.
 
     Args:
         model: on its device.
