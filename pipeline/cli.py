@@ -140,6 +140,9 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
         model: Annotated[list[str] | None, typer.Option(
             help="take this model of the recipe, what it starts from, and its runs; may be repeated; all by default",
             )] = None,
+        called: Annotated[str | None, typer.Option(
+            "--as", metavar="NAME", help="what the params call their recipe, which names metrics/NAME; RECIPE by "
+            "default")] = None,
         dry_run: Annotated[bool, typer.Option("--dry-run", help="show the difference and change nothing")] = False,
         ) -> None:
     """Write params.yaml from a recipe, after showing the difference.
@@ -150,7 +153,8 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
     params.yaml. So is what a run of everything will take, roughly.
 
     Example: `keycontrast use cpu-hcl-qqp --data ../data --set train_hcl.training.epochs=2`, or with some of its rows
-    alone: `keycontrast use cpu-hcl-qqp --data ../data --model hcl --model no-graph`
+    alone: `keycontrast use cpu-hcl-qqp --data ../data --model hcl --model no-graph`. A recipe of several data sets
+    is of one of them at a time: `keycontrast use paper-clld --data ../data --set dataset=r8 --as paper-clld-r8`
     """
     from pipeline import recipes
     from pipeline.running.environment import RUN_LOCK, settle_environment
@@ -167,7 +171,8 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
         return
     if data is not None and not data.is_dir():
         raise InputError(f"--data {data}: no such folder. Name the one that holds the recipe's data.")
-    change = recipes.plan(recipe, None if data is None else str(data), changes=changes or (), models=model or ())
+    change = recipes.plan(recipe, None if data is None else str(data), changes=changes or (), models=model or (),
+                          called=called)
     typer.echo(change.difference or f"params.yaml already is recipe {recipe}.")
     for line in change.sizes:
         typer.echo(line)

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,29 @@ _HEADER = """\
 # by one. Edit freely: `keycontrast run` and `dvc repro` check it first. The reasons for the values stand
 # in recipes/{recipe}.yaml.
 """
+_LITERAL = "--set graph.preset=paper --set train_hcl.preset=paper --model hcl"
+_FOUR_EPOCHS = ("--set train_clld.training.epochs=4 --set train_clld.training.patience=null --set "
+                "train_clld.textcnn.embedding=300 --set train_clld.textcnn.filters=100 --set 'every_model.seeds="
+                "[13, 14, 15]' --model ct --model ct-cl --model ct-clsled --model ct-clald")
+# Names that recipes had before those that differ by a data set or a value became one, and what to write now.
+_FORMER = {
+    **{f"paper-hcl-{name}": f"paper-hcl --set dataset={name}" for name in ("qqp", "rocstories", "douban")},
+    **{f"literal-hcl-{name}": f"paper-hcl --set dataset={name} {_LITERAL}" for name in ("qqp", "rocstories", "douban")},
+    **{f"paper-clld-{name}{end}": f"paper-clld --set dataset={name}"
+       for name in ("trec6", "mr", "r8", "r52", "20ng") for end in ("", "-others")},
+    "cpu-clld-converged": "cpu-clld-textcnn --set dataset=DATASET",
+    "cpu-clld-textcnn-sentences": f"cpu-clld-textcnn --set dataset=DATASET {_FOUR_EPOCHS}",
+    "cpu-clld-textcnn-documents": f"cpu-clld-textcnn --set dataset=DATASET {_FOUR_EPOCHS}",
+    "cpu-clld-minilm-seeds": "cpu-clld-minilm --set dataset=trec6",
+    "cpu-hcl-qqp-attribution": "cpu-hcl-qqp --set keywords.by_dataset.qqp=attribution --model hcl --model no-graph "
+                               "--model no-keyword",
+    "cpu-pgkpr-budget": "cpu-pgkpr-choices --set train_pgkpr.training.epochs=9 --set 'every_model.seeds=[13, 14]' "
+                        "--model pgkpr --model transformer --model lbow",
+    "cpu-pgkpr-keywords": "cpu-pgkpr-choices",
+}
+# Experiments whose files are in git alone; docs/results.md has what they found.
+_ON_RECORD = {"cpu-hcl-choices", "cpu-hcl-choices-stories", "cpu-hcl-qqp-labelled", "cpu-pgkpr-rates"}
+_LAST_COMMIT = "5c62e87"
 
 
 @dataclass(frozen=True)
@@ -75,7 +99,8 @@ def recipe_names(folder: Path = RECIPES) -> dict[str, str]:
     return {path.stem: title(path) for path in sorted(folder.glob("*.yaml"))}
 
 
-def read_recipe(name: str, data: str | None = None, folder: Path = RECIPES, changes: Sequence[str] = ()) -> Params:
+def read_recipe(name: str, data: str | None = None, folder: Path = RECIPES, changes: Sequence[str] = (),
+                called: str | None = None) -> Params:
     """Return the validated params of recipe ``name``.
 
     Args:
@@ -83,22 +108,69 @@ def read_recipe(name: str, data: str | None = None, folder: Path = RECIPES, chan
         data: folder put in place of ``{data}`` in the sources of data sets.
         folder: where the recipes are.
         changes: ``place=value`` with a dotted place and a YAML value, such as ``train_hcl.training.epochs=2``.
+        called: what the params call their recipe, which names their metrics; ``name`` if it is None.
 
     Raises:
         InputError: unknown recipe, bad values or changes, or ``data`` missing although the recipe needs it.
     """
-    return _sized(*_read(name, data, folder, changes), folder.parent)[0]
+    return _sized(*_read(name, data, folder, changes, called), folder.parent)[0]
 
 
-def _read(name: str, data: str | None, folder: Path, changes: Sequence[str]) -> tuple[dict[str, Any], str]:
+def _read(name: str, data: str | None, folder: Path, changes: Sequence[str],
+          called: str | None) -> tuple[dict[str, Any], str]:
     """Return the content of a recipe with ``changes`` and ``data``, and the file that it is from."""
     path = folder / f"{name}.yaml"
     if not path.exists():
-        raise InputError(f"no recipe is called {name!r}; {nearest(name, recipe_names(folder))}")
-    content = read_yaml(path)
-    for change in changes:
-        content = _changed(content, change)
-    return _with_data(content, name, data), str(path)
+        raise InputError(_missing(name, folder))
+    content = _chosen(read_yaml(path), changes, str(path))
+    return _with_data(content if called is None else {**content, "recipe": called}, name, data), str(path)
+
+
+def _missing(name: str, folder: Path) -> str:
+    if name in _FORMER:
+        called = name + "-DATASET" * ("DATASET" in _FORMER[name])
+        return f"recipe {name!r} is now: keycontrast use {_FORMER[name]} --data DIR --as {called}"
+    if name in _ON_RECORD:
+        return (f"recipe {name!r} was of an experiment that is on record in docs/results.md; the file is at commit "
+                f"{_LAST_COMMIT}, for a clone at that commit.")
+    return f"no recipe is called {name!r}; {nearest(name, recipe_names(folder))}"
+
+
+def _chosen(recipe: Any, changes: Sequence[str], place: str) -> dict[str, Any]:
+    """Return what ``recipe`` with ``changes`` says of one data set, as content of params.
+
+    A recipe may have three blocks that params have not: ``by_dataset`` holds what is laid over the rest for each data
+    set, ``dataset`` says for which one, and ``every_model`` holds what models say that do not say otherwise.
+    """
+    if not isinstance(recipe, Mapping):
+        raise InputError(f"{place}: must hold names and values, found {type(recipe).__name__}.")
+    content = reduce(_changed, changes, dict(recipe))
+    said: dict[str, Any] = {}
+    if "by_dataset" in content:
+        by_dataset = _mapping(content, "by_dataset", place)
+        said["dataset"] = str(content.get("dataset"))
+        if said["dataset"] not in by_dataset:
+            raise InputError(f"{place}: dataset: by_dataset holds no {said['dataset'][:100]!r}; "
+                             f"{nearest(said['dataset'], by_dataset)}")
+        found = _mapping(by_dataset, said["dataset"], f"{place}: by_dataset")
+        content = reduce(_changed, changes, laid_over(content, found))
+        del content["by_dataset"], content["dataset"]
+    if "every_model" in content:
+        said.update(_mapping(content, "every_model", place))
+        content = {name: value for name, value in content.items() if name != "every_model"}
+    if not said:
+        return content
+    models = _mapping(content, "models", place)
+    return {**content, "models": {
+        track: {name: laid_over(said, _mapping(models[track], name, f"{place}: models.{track}"))
+                for name in _mapping(models, track, f"{place}: models")} for track in models}}
+
+
+def _mapping(content: Mapping[str, Any], name: str, place: str) -> Mapping[str, Any]:
+    value = content.get(name)
+    if not isinstance(value, Mapping):
+        raise InputError(f"{place}: {name}: must hold names and values, found {type(value).__name__}.")
+    return value
 
 
 def _sized(content: dict[str, Any], place: str, root: Path) -> tuple[Params, list[str]]:
@@ -132,7 +204,7 @@ def _left_open(values: Mapping[str, Any], content: Any, place: str = "") -> Iter
             yield f"{place}{name} {value}"
 
 
-def _changed(content: Any, change: str) -> dict[str, Any]:
+def _changed(content: dict[str, Any], change: str) -> dict[str, Any]:
     """Return ``content`` with one ``place=value`` laid over it."""
     place, sign, value = change.partition("=")
     names = place.strip().split(".")
@@ -141,7 +213,7 @@ def _changed(content: Any, change: str) -> dict[str, Any]:
     nested = parse_yaml(value, f"--set {change}")
     for part in reversed(names):
         nested = {part: nested}
-    return laid_over(content if isinstance(content, Mapping) else {}, nested)
+    return laid_over(content, nested)
 
 
 def _part(content: dict[str, Any], models: Sequence[str], place: str) -> dict[str, Any]:
@@ -159,26 +231,26 @@ def _part(content: dict[str, Any], models: Sequence[str], place: str) -> dict[st
 
 
 def plan(name: str, data: str | None = None, root: Path = Path(), changes: Sequence[str] = (),
-         models: Sequence[str] = ()) -> Change:
+         models: Sequence[str] = (), called: str | None = None) -> Change:
     """Return what choosing recipe ``name`` would change in ``root``, without changing it; see :func:`read_recipe`.
 
     Args:
         models: those of its models to take, with what they start from; all if there are none.
     """
-    content, place = _read(name, data, root / RECIPES, changes)
+    content, place = _read(name, data, root / RECIPES, changes, called)
     params, sizes = _sized(_part(content, models, place) if models else content, place, root)
-    text = params_text(params)
+    text = params_text(params, name)
     present = (root / PARAMS).read_text(encoding="utf-8") if (root / PARAMS).exists() else ""
     lines = unified_diff(present.splitlines(), text.splitlines(), f"{PARAMS} (now)", f"{PARAMS} ({name})",
                          lineterm="", n=1)
     return Change(params, text, "\n".join(lines), sizes)
 
 
-def params_text(params: Params) -> str:
-    """Return ``params.yaml`` for ``params``: a header and every value, defaults included."""
+def params_text(params: Params, name: str | None = None) -> str:
+    """Return ``params.yaml`` for ``params`` of recipe ``name``: a header and every value, defaults included."""
     body = yaml.safe_dump(params.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=110,
                           default_flow_style=False)
-    return _HEADER.format(recipe=params.recipe) + body
+    return _HEADER.format(recipe=name or params.recipe) + body
 
 
 def apply(change: Change, root: Path = Path()) -> list[str]:
@@ -204,9 +276,9 @@ def apply(change: Change, root: Path = Path()) -> list[str]:
             *(f"kept {folder}: {why}" for folder, why in kept.items())]
 
 
-def _with_data(content: Any, recipe: str, data: str | None) -> Any:
+def _with_data(content: dict[str, Any], recipe: str, data: str | None) -> dict[str, Any]:
     """Return the recipe's content with ``data`` in place of ``{data}`` in the sources of its data sets."""
-    datasets = content.get("datasets") if isinstance(content, Mapping) else None
+    datasets = content.get("datasets")
     if not isinstance(datasets, Mapping):
         return content
 

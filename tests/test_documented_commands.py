@@ -33,7 +33,7 @@ def known_names():
     shown = re.findall(r"```yaml\n(.*?)```", pages, re.DOTALL)
     texts = [path.read_text() for path in (ROOT / "recipes").glob("*.yaml")] + shown
     for content in filter(lambda content: isinstance(content, dict), map(yaml.safe_load, texts)):
-        names["datasets"] |= set(content.get("datasets") or ())
+        names["datasets"] |= {*(content.get("datasets") or ()), *(content.get("by_dataset") or ())}
         for block in ("models", "runs", "probes"):
             for track in (content.get(block) or {}).values():
                 names[block] |= set(track or ())

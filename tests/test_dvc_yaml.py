@@ -11,7 +11,7 @@ import yaml
 from source_imports import ROOT, modules
 
 from pipeline.dependencies import WITHOUT, code_dependencies, rewritten
-from pipeline.recipes import recipe_names
+from pipeline.recipes import read_recipe, recipe_names
 from pipeline.running.dag import read_dag
 from pipeline.schemas import SCHEMAS
 from stages.common import paths
@@ -128,8 +128,7 @@ def test_every_data_dependency_is_made_by_a_stage_or_ships_with_the_project():
 def test_stages_stay_few_enough_for_dvc():
     # DVC's own work grows with stage instances: a no-op of 90 takes two seconds.
     for name in recipe_names(ROOT / "recipes"):
-        recipe = yaml.safe_load((ROOT / "recipes" / f"{name}.yaml").read_text())
-        params = parse_params(recipe, name)
+        params = read_recipe(name, "DIR", ROOT / "recipes")
         maps = {f"${{ranked_datasets.{name}}}": names for name, names in params.ranked_datasets.items()}
         maps |= {"${tagged_datasets}": params.tagged_datasets, "${contrasted_datasets}": params.contrasted_datasets,
                 "${datasets}": params.datasets, "${paired_datasets}": params.paired_datasets,

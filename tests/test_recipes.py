@@ -1,18 +1,22 @@
 """`keycontrast use`: writing params, putting artifacts away and bringing them back."""
 
+import shlex
+
 import pytest
 import yaml
 from small_project import RECIPES, dvc, lock, make_project, order
 from source_imports import ROOT
 
-from pipeline.recipes import Change, apply, params_text, plan, read_recipe, recipe_names
+from pipeline.recipes import _FORMER, _ON_RECORD, Change, apply, params_text, plan, read_recipe, recipe_names
 from stages.common.settings import laid_over
+from stages.common.yaml_files import read_yaml
 from stages.params import load_params, parse_params
 from stages.params.data import Graph
 from stages.params.hcl import TrainHcl
 from stages.results.published import paper
 from stages.results.tracks.hcl import HCL
 from stages.run.errors import InputError
+from stages.tracks.registry import all_models
 
 
 @pytest.fixture
@@ -28,32 +32,80 @@ def recipes(tmp_path):
 def test_every_shipped_recipe_is_valid_and_carries_its_own_name_and_title(name):
     assert read_recipe(name, data="/data", folder=ROOT / "recipes").recipe == name
     assert recipe_names(ROOT / "recipes")[name]
+    for dataset in read_yaml(ROOT / "recipes" / f"{name}.yaml").get("by_dataset", ()):
+        one = read_recipe(name, "/data", ROOT / "recipes", [f"dataset={dataset}"], called="mine")
+        assert {*one.datasets} == {dataset} and one.recipe == "mine"
 
 
-def test_the_recipe_of_attribution_differs_from_its_twin_in_the_keywords_of_one_data_set():
-    one, twin = (read_recipe(name, data="/data", folder=ROOT / "recipes")
-                 for name in ("cpu-hcl-qqp-attribution", "cpu-hcl-qqp"))
+@pytest.mark.parametrize("name", [*_FORMER, *_ON_RECORD])
+def test_a_recipe_that_is_gone_says_what_to_write(name):
+    with pytest.raises(InputError) as found:
+        read_recipe(name, folder=ROOT / "recipes")
+    if name in _ON_RECORD:
+        assert "5c62e87" in str(found.value)
+        return
+    said = str(found.value).partition("is now: ")[2].replace("DATASET", "r8")
+    words = shlex.split(said.removeprefix("keycontrast use "))
+    options = list(zip(words[1::2], words[2::2], strict=True))
+    changes, models = ([value for option, value in options if option == wanted] for wanted in ("--set", "--model"))
+    change = plan(words[0], dict(options)["--data"], ROOT, changes, models, called=dict(options)["--as"])
+    assert change.params.recipe.removesuffix("-r8") == name.removesuffix("-r8")
+    assert set(models) <= all_models(change.params).keys()
+
+
+def test_a_recipe_holds_several_data_sets_and_what_all_models_say(recipes):
+    (recipes / "many.yaml").write_text("""
+        recipe: many
+        dataset: a
+        sizes: paper
+        seed: 1
+        by_dataset:
+          a: {datasets: {a: {source: x}}, seed: 2, every_model: {seeds: [1, 2]}}
+          b: {datasets: {b: {source: y}}, models: {hcl: {m: {overrides: {training: {clip: 5.0}}}}}}
+        every_model: {overrides: {training: {epochs: 7}}}
+        models: {hcl: {m: {}, n: {seeds: [9]}}}
+        """)
+    one, two = (read_recipe("many", folder=recipes, changes=changes) for changes in (["seed=3"], ["dataset=b"]))
+    assert (one.seed, {*one.datasets}, one.model_seeds("m"), one.model_seeds("n")) == (3, {"a"}, [1, 2], [9])
+    assert (two.seed, {*two.datasets}, two.model_seeds("m")) == (1, {"b"}, [1])
+    assert one.models.hcl["n"].dataset == "a" and two.models.hcl["m"].dataset == "b"
+    assert (two.model("m").training.epochs, two.model("m").training.clip) == (7, 5.0)
+    assert (two.model("n").training.epochs, two.model("n").training.clip) == (7, 1.0)
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    (["dataset=dueban"], "many.yaml: dataset: by_dataset holds no 'dueban'; did you mean 'douban'"),
+    (["by_dataset=5"], "many.yaml: by_dataset: must hold names and values, found int"),
+    (["by_dataset.qqp=5"], "many.yaml: by_dataset: qqp: must hold names and values, found int"),
+    (["every_model=5"], "many.yaml: every_model: must hold names and values, found int"),
+    (["models=5"], "many.yaml: models: must hold names and values, found int"),
+    (["models.hcl=5"], "many.yaml: models: hcl: must hold names and values, found int"),
+    (["models.hcl.hcl=5"], "many.yaml: models.hcl: hcl: must hold names and values, found int")])
+def test_what_a_recipe_says_of_data_sets_and_models_must_fit(recipes, changes, message):
+    (recipes / "many.yaml").write_text((ROOT / "recipes/paper-hcl.yaml").read_text())
+    with pytest.raises(InputError, match=message):
+        read_recipe("many", "/data", recipes, changes)
+
+
+def test_keywords_of_one_data_set_may_be_by_attribution():
+    twin, one = (read_recipe("cpu-hcl-qqp", "/data", ROOT / "recipes", changes)
+                 for changes in ([], ["keywords.by_dataset.qqp=attribution"]))
     assert {name: found.method for name, found in one.keyword_datasets.items()} == {
         "qqp": "attribution", "qqp-pairs": "textrank", "qqp-20k": "textrank"}
     assert {name: found.texts for name, found in one.ranked_datasets["attribution"].items()} == {"qqp": "all"}
-    assert one.datasets == twin.datasets and one.train_hcl == twin.train_hcl and one.textrank == twin.textrank
-    # every row has its twin, the backbone too, which the cache then has
-    assert one.models.hcl.items() <= twin.models.hcl.items() and {"backbone", "hcl"} <= one.models.hcl.keys()
+    assert one.models == twin.models    # the backbone too, which the cache then has
 
 
 @pytest.mark.parametrize("name", ["qqp", "rocstories", "douban"])
-def test_a_literal_recipe_is_the_preset_in_graph_and_model_and_else_the_papers(name):
-    literal, paper = (read_recipe(f"{kind}-hcl-{name}", data="/data", folder=ROOT / "recipes")
-                      for kind in ("literal", "paper"))
+def test_a_papers_recipe_can_be_taken_to_the_letter(name):
+    presets = ["graph.preset=paper", "train_hcl.preset=paper"]
+    paper, literal = (read_recipe("paper-hcl", "/data", ROOT / "recipes", [f"dataset={name}", *changes])
+                      for changes in ([], presets))
     assert literal.graph == Graph(preset="paper") != paper.graph
-    assert [*literal.models.hcl] == [*literal.runs.hcl] == ["literal"]
-    row = literal.model("literal")
-    assert laid_over(row.model_dump(), TrainHcl.presets["paper"]) == row.model_dump()
-    assert literal.models.hcl["literal"].init_from is None and not literal.models.hcl["literal"].overrides
+    row = literal.model("hcl")
+    assert literal.models.hcl["hcl"].init_from is None and not literal.models.hcl["hcl"].overrides
     usual = paper.train_hcl.model_dump()
     assert row.model_dump() == {**laid_over(usual, TrainHcl.presets["paper"]), "preset": "paper"} != usual
-    for block in ("datasets", "ingest", "encoder", "textrank", "keywords", "generate_hcl", "evaluation", "runtime"):
-        assert getattr(literal, block) == getattr(paper, block), block
 
 
 def test_a_recipe_whose_trainings_raise_alarms_says_why():
@@ -64,7 +116,7 @@ def test_a_recipe_whose_trainings_raise_alarms_says_why():
 
 @pytest.mark.parametrize("name", ["qqp", "rocstories", "douban"])
 def test_a_papers_recipe_has_the_rows_of_tables_1_and_2_under_one_budget(name):
-    params = read_recipe(f"paper-hcl-{name}", data="/data", folder=ROOT / "recipes")
+    params = read_recipe("paper-hcl", "/data", ROOT / "recipes", [f"dataset={name}"])
     rows = {row: params.model(row) for row in params.models.hcl}
     printed = {found for row in rows.values() for found in HCL.printed_as(HCL.row(row.model_dump(), {}))}
     assert printed == {*paper("hcl").tables["1a"].rows, *HCL.told}

@@ -47,7 +47,7 @@ def check_sources(params: Params, root: Path = Path()) -> None:
         source = root / dataset.source
         if not source.exists():
             problems.append(f"datasets.{name}.source: {dataset.source} does not exist. Put the data there, or name "
-                            f"its place: in params.yaml, or by `keycontrast use {params.recipe} --data FOLDER`.")
+                            f"its place: in params.yaml, or by `keycontrast use RECIPE --data FOLDER`.")
         elif source.is_dir():
             problems += _wrong_files(name, dataset.model_copy(update={"source": str(source)}))
     kind, _, folder = params.encoder.source.partition(":")

@@ -62,7 +62,7 @@ def _remedy(params: Params, paths: ModelPaths, model: ClldModel) -> str:
     others = [other for other in sorted(CLLD.models(params)) if CLLD.encoder(params, other) is not None]
     if others:
         return f"{use}. Of this recipe {', '.join(others)} can be exported."
-    return (f"{use}; or give the row an encoder, `keycontrast use {params.recipe} --set "
+    return (f"{use}; or give the row an encoder, `keycontrast use RECIPE --set "
             f"models.clld.{name}.encoder=bundled`, train it, `keycontrast run train_clld@{name}`, and export that.")
 
 
