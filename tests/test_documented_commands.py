@@ -23,6 +23,8 @@ from stages.run.errors import InputError
 COMMANDS = [command for page in PAGES for command in commands_of(page)]
 # A recipe that a page writes before it is used.
 OWN_RECIPES = {"mine"}
+# What pages call their params by `use --as NAME`.
+CALLED = {command.words[command.words.index("--as") + 1] for command in COMMANDS if "--as" in command.words}
 KEYCONTRAST = typer.main.get_command(app)
 
 
@@ -124,7 +126,7 @@ def check_python(command, monkeypatch):
 
         assert {word for word in arguments if not word.startswith("-")} <= set(benchmarks) | PLACEHOLDERS
     if module == "pipeline.results_document":
-        check_recipe(arguments[0], ())
+        assert arguments[0] in {*recipe_names(), *CALLED}
 
 
 def check_dvc(command):

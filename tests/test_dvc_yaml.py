@@ -16,7 +16,6 @@ from pipeline.running.dag import read_dag
 from pipeline.schemas import SCHEMAS
 from stages.common import paths
 from stages.common.entries import module_of
-from stages.params import parse_params
 from stages.params.watched import BLOCKS
 
 DVC = yaml.safe_load((ROOT / "dvc.yaml").read_text())
