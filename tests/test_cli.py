@@ -76,7 +76,7 @@ def test_missing_data_is_named_before_any_work(project):
     (project / "raw").rename(project / "hidden")
     try:
         message = told(keycontrast(project, "run"))
-        assert "datasets.d.source: raw does not exist" in message and "keycontrast use one --data FOLDER" in message
+        assert "datasets.d.source: raw does not exist" in message and "keycontrast use RECIPE --data FOLDER" in message
         assert not (project / ".keycontrast" / "logs").exists()
     finally:
         (project / "hidden").rename(project / "raw")

@@ -133,7 +133,7 @@ def test_what_cannot_be_exported_is_said_with_what_to_do(name, message, tmp_path
 
 
 @pytest.mark.parametrize(("name", "message"), [
-    ("words", "`keycontrast use r --set models.clld.words.encoder=bundled`, train it, `keycontrast run "
+    ("words", "`keycontrast use RECIPE --set models.clld.words.encoder=bundled`, train it, `keycontrast run "
               "train_clld@words`, and")])
 def test_where_no_row_can_be_exported_it_says_how_to_make_one(name, message, tmp_path):
     params = classified_project.params(models={name: MODELS[name]}, runs={})

@@ -132,7 +132,7 @@ def test_commands_of_the_readme_run(twins, tmp_path, monkeypatch):
         if "--model" in words:
             # The sample's classifiers, and these, are TextCNN, as the README says beside the command.
             assert "no class of transformers holds a TextCNN" in str(done.exception)
-            assert "keycontrast use sample --set models.clld.clsled.encoder=bundled" in str(done.exception)
+            assert "keycontrast use RECIPE --set models.clld.clsled.encoder=bundled" in str(done.exception)
         else:
             assert done.exit_code == 0, f"{command}: {done.output} {done.exception}"
     assert len(said) >= 11 and {words[0] for words in said} >= {"inspect", "explain", "graph", "export", "predict",
