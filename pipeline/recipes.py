@@ -131,7 +131,7 @@ def _missing(name: str, folder: Path) -> str:
         called = name + "-DATASET" * ("DATASET" in _FORMER[name])
         return f"recipe {name!r} is now: keycontrast use {_FORMER[name]} --data DIR --as {called}"
     if name in _ON_RECORD:
-        return (f"recipe {name!r} was of an experiment that is on record in docs/results.md; the file is at commit "
+        return (f"recipe {name!r} was removed; docs/results.md says which experiments used it. The file is at commit "
                 f"{_LAST_COMMIT}, for a clone at that commit.")
     return f"no recipe is called {name!r}; {nearest(name, recipe_names(folder))}"
 
