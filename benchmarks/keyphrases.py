@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 
 from stages.common.normal_form import normal_form
 from stages.common.tables import atomic_file
-from stages.keywords import embedrank, yake
+from stages.keywords import embedrank
 from stages.metrics.keyphrases import KeyphraseScore, keyphrase_scores
-from stages.params.data import EmbedRank, Yake
+from stages.params.data import EmbedRank
 from stages.ranking import rank
 from stages.ranking.chunks import Chunks, with_chunks
 from stages.ranking.package import package_component
@@ -108,14 +108,13 @@ def systems(language: str = "en") -> dict[str, Callable[[pa.Table, Sequence[str]
         "TextRank (`mihalcea`)": partial(_ours, "mihalcea", "auto")}
     kinds: tuple[tuple[str, Chunks], ...] = (("noun chunks", "annotated"), ("chunks with adjectives", "adjectives"))
     for method, name in {"pytextrank": "TextRank of pytextrank, edge weights counted", "positionrank": "PositionRank",
-                         "topicrank": "TopicRank", "tfidf": "IDF and position (`tfidf`)"}.items():
+                         "tfidf": "IDF and position (`tfidf`)"}.items():
         for words, chunks in kinds:
             found[f"{name}, {words}"] = partial(_ours, method, chunks)
     for words, chunks in kinds:
         found[f"*pytextrank (the package)*, {words}"] = partial(_packaged, chunks)
     found["Embeddings, IDF and position (`embedrank`), chunks with adjectives"] = _embedded
-    return {**found, "YAKE": lambda tokens, texts: _listed(yake.run(tokens, Yake(phrases=_PHRASES)), texts),
-            "*YAKE (the package)*": lambda _, texts: package_phrases(texts, language)}
+    return {**found, "*YAKE (the package)*": lambda _, texts: package_phrases(texts, language)}
 
 
 def _embedded(tokens: pa.Table, texts: Sequence[str]) -> Phrases:

@@ -54,7 +54,7 @@ SYSTEMS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "mihalcea, window 2, whole": ("textrank", {**PLAIN, "whole": True}),
     "mihalcea, window 5, whole": ("textrank", {**PLAIN, "window": 5, "whole": True}),
     **{f"{method}, {words}": ("textrank", {"method": method, "chunks": chunks})
-       for method in ("pytextrank", "positionrank", "topicrank", "tfidf")
+       for method in ("pytextrank", "positionrank", "tfidf")
        for words, chunks in (("nouns", "annotated"), ("with adjectives", "adjectives"))},
     "embedrank, nouns": ("embedrank", {"chunks": "annotated"}),
     "embedrank, with adjectives": ("embedrank", {"chunks": "adjectives"}),

@@ -28,7 +28,7 @@ from stages.run.errors import InputError
 SETTINGS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("mihalcea", {}), ("mihalcea", {"window": 5}), ("mihalcea", {"window": 10}),
     ("pytextrank", {}), ("pytextrank", {"chunks": "annotated"}), ("pytextrank", {"compat": "pytextrank"}),
-    ("positionrank", {"chunks": "annotated"}), ("topicrank", {"chunks": "annotated"}))
+    ("positionrank", {"chunks": "annotated"}))
 
 
 def measure(dataset: str, language: str) -> pd.DataFrame:

@@ -4,10 +4,10 @@
     nlp("A red ball.")._.phrases[0].text
 
 Documents get ``doc._.phrases`` (phrases with ``text``, ``rank``, ``count`` and ``chunks``) and ``doc._.textrank``,
-whose summaries, unit vectors, plots and change of focus are the package's own. Phrases and ranks are the package's
-too, to rounding; phrases whose ranks agree to nine digits stand in the order of their texts. The graph of networkx is
-made for those documents alone that are asked for it. :mod:`stages.ranking` ranks many texts at once, for which arrays
-are made; a pipeline hands on one document at a time, for which it is faster to make none.
+whose summaries, unit vectors and plots are the package's own. Phrases and ranks are the package's too, to rounding;
+phrases whose ranks agree to nine digits stand in the order of their texts. The graph of networkx is made for those
+documents alone that are asked for it. :mod:`stages.ranking` ranks many texts at once, for which arrays are made; a
+pipeline hands on one document at a time, for which it is faster to make none.
 """
 
 from __future__ import annotations
@@ -113,17 +113,6 @@ class _PositionRank(_Ranked, _package.PositionRank):
         return found / found.sum()
 
 
-class _BiasedTextRank(_Ranked, _package.BiasedTextRank):
-    def _restart(self, nodes: Nodes, places: list[tuple[int, tuple[int, int]]]) -> np.ndarray | None:
-        """Weigh a node by its last token's bias."""
-        own: Any = self
-        if not own.focus_tokens or (weights := own.get_personalization()) is None:
-            return None
-        text = own.doc.vocab.strings
-        found = np.array([weights[_package.Lemma(text[lemma], text[pos])] for lemma, pos in nodes])
-        return found / found.sum()
-
-
 def _nodes(rows: list[list[int]], kept: set[int], doc: Doc, stopwords: Any,
            ) -> tuple[Nodes, list[int], list[list[int]]]:
     """Return lemmas with parts of speech by number, the number of each token (-1: none), and the nodes by sentence."""
@@ -213,10 +202,6 @@ class _PositionComponent(_Component):
     of_document = _PositionRank
 
 
-class _BiasedComponent(_Component):
-    of_document = _BiasedTextRank
-
-
 def _factory(name: str, component: type[_Component]) -> Callable[..., _Component]:
     def make(nlp: Language, name: str, edge_weight: float, pos_kept: list[str], token_lookback: int,
              scrubber: Callable[[Any], str] | None, stopwords: Any | None) -> _Component:
@@ -228,4 +213,3 @@ def _factory(name: str, component: type[_Component]) -> Callable[..., _Component
 
 textrank = _factory("keycontrast_textrank", _Component)
 positionrank = _factory("keycontrast_positionrank", _PositionComponent)
-biasedtextrank = _factory("keycontrast_biasedtextrank", _BiasedComponent)

@@ -99,8 +99,7 @@ class Keywords:
     """Ranks the phrases of texts.
 
     Args:
-        method: as of ``keycontrast keywords``: tfidf, pytextrank, positionrank, topicrank, mihalcea,
-            yake, embedrank.
+        method: as of ``keycontrast keywords``: tfidf, pytextrank, positionrank, mihalcea, yake, embedrank.
         language: of the texts, ``en`` or ``zh``.
         pipeline: what reads English texts: ``embedded``, an installed spaCy package, or a folder with a slash in it.
         workers: processes that read texts. With more than one, a script must do its work below

@@ -155,6 +155,8 @@ def _show_table(path: Path, console: Console, rows: int, as_text: bool) -> None:
         if METADATA_KEY in metadata:
             console.print(Text("Provenance", style="italic"))
             console.print(JSON(metadata[METADATA_KEY].decode()))
+            if reason := json.loads(metadata[METADATA_KEY]).get("reason"):
+                console.print(Text(printable(f"Left without rows: {reason}.")))
         if rows and count:
             _show_rows(path, _head(files, rows), console, as_text)
 

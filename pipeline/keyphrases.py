@@ -29,9 +29,7 @@ from stages.text.tokens import stream_chunks
 
 STANDARD_INPUT = "-"
 DEFAULT = "tfidf"
-# `biasedtextrank` needs words to lean to, which this command does not ask for.
-NAMES = (*(name for name in RANKINGS if name != "biasedtextrank"), *(name for name in FOR_ANY_TEXT
-                                                                     if name != "textrank"))
+NAMES = (*RANKINGS, *(name for name in FOR_ANY_TEXT if name != "textrank"))
 _PIPELINE = "embedded"
 # Texts that a process reads at a time; more processes than one are worth their start from here on.
 _CHUNK = 1024

@@ -15,7 +15,7 @@ def keywords(file: Annotated[str, typer.Argument(
              column: Annotated[str | None, typer.Option(help="of the texts in a table; text by default")] = None,
              top: Annotated[int, typer.Option(min=1, help="phrases per text at most")] = 10,
              method: Annotated[str | None, typer.Option(
-                 help="tfidf (by default), pytextrank, positionrank, topicrank, mihalcea, yake; embedrank is "
+                 help="tfidf (by default), pytextrank, positionrank, mihalcea, yake; embedrank is "
                       "best and slow")] = None,
              diversity: Annotated[float, typer.Option(
                  min=0.0, max=1.0, metavar="D", help="0 takes the best phrases; towards 1, those that differ from the "

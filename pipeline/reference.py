@@ -33,7 +33,7 @@ Made from the docstrings of the package `keycontrast` by `python -m pipeline.doc
 
 Wherever `Texts` stands: a text, texts in any iterable, a pandas or Arrow column, or documents of spaCy. Whatever cannot
 be used raises `InputError`; its message says what is wrong, where, and the remedy. Components of spaCy
-(`keycontrast_textrank`, `keycontrast_positionrank`, `keycontrast_biasedtextrank`) need no import: `nlp.add_pipe` finds
+(`keycontrast_textrank`, `keycontrast_positionrank`) need no import: `nlp.add_pipe` finds
 them, with the settings of pytextrank.
 """
 

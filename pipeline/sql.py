@@ -34,7 +34,7 @@ from pipeline.cells import no_formula, print_rows, printable
 from pipeline.datasets import in_force
 from stages.common.parts import is_folder_of_parts
 from stages.common.paths import ARTIFACTS
-from stages.common.tables import dataset_of
+from stages.common.tables import METADATA_KEY, dataset_of
 from stages.ingest.reading.rows import is_unicode
 from stages.run.errors import InputError, nearest
 from stages.run.log import logger
@@ -221,7 +221,7 @@ def answer(sql: str, files: Catalog, dataset: str | None = None) -> Iterator[Ans
         connection.execute("SET enable_progress_bar = false")   # it would stand in the answer
         try:
             _check_statement(sql)
-            scanned = _make_views(connection, files, dataset)
+            scanned = _make_views(connection, files, dataset, sql)
             _seal(connection, Path(spill))
             result = connection.execute(sql)
             yield Answer(_distinct([column[0] for column in result.description or []]), _rows(result), scanned)
@@ -239,8 +239,11 @@ def _check_statement(sql: str) -> None:
                          f"found {found}. Artifacts are changed by stages only.")
 
 
-def _make_views(connection: duckdb.DuckDBPyConnection, files: Catalog, dataset: str | None) -> list[Any]:
-    """Make a view of every file that can be read, and return what the views scan."""
+def _make_views(connection: duckdb.DuckDBPyConnection, files: Catalog, dataset: str | None, sql: str) -> list[Any]:
+    """Make a view of every file that can be read, and return what the views scan.
+
+    Of a table that was left without rows, and whose name stands in the query, it is said why.
+    """
     scanned = []
     made = set()
     for schema, views in files.schemas.items():
@@ -251,6 +254,9 @@ def _make_views(connection: duckdb.DuckDBPyConnection, files: Catalog, dataset: 
                 connection.from_arrow(content).create_view(view)
                 scanned.append(content)
                 made.add((schema, view))
+                reason = json.loads((content.schema.metadata or {}).get(METADATA_KEY, b"{}")).get("reason")
+                if reason and re.search(rf"\b{re.escape(view)}\b", sql, re.IGNORECASE):
+                    _log.warning("%s was left without rows: %s", path, reason)
     connection.execute("SET schema = 'main'")
     for view, schema in files.short_names(dataset).items():
         if (schema, view) in made:

@@ -81,7 +81,7 @@ def test_auto_changes_the_chunks_but_of_chinese_and_of_the_package():
 
 def test_a_rankings_phrases_are_its_chunks():
     tokens = tagged("black/ADJ money/NOUN is/AUX old/ADJ")
-    for method in ("pytextrank", "positionrank", "topicrank", "tfidf"):
+    for method in ("pytextrank", "positionrank", "tfidf"):
         assert rank(tokens, method, chunks="annotated")["keyword"].to_pylist() == ["money"]
         assert rank(tokens, method)["keyword"].to_pylist() == ["black money"]
     with pytest.raises(InputError, match="textrank.chunks: found 'adjective'; did you mean 'adjectives'"):

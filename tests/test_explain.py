@@ -146,8 +146,8 @@ def test_another_method_is_tried_without_touching_anything(paths):
     assert "positionrank, window" in shown
     with pytest.raises(InputError, match=r"--method: textrank\.method: .*'textrank2'; did you mean 'pytextrank'"):
         asked("0", "--method", "textrank2")
-    with pytest.raises(InputError, match=r"--method: .*biasedtextrank needs the words that it leans to"):
-        asked("0", "--method", "biasedtextrank")
+    with pytest.raises(InputError, match=r"--method: .*topicrank is computed by the pytextrank package alone"):
+        asked("0", "--method", "topicrank")
 
 
 def test_the_choice_is_ringed_though_it_is_written_by_lemma(paths):

@@ -32,7 +32,7 @@ def test_the_examples_of_the_documentation_are_true(module):
     assert tried and not failed
 
 
-@pytest.mark.parametrize("method", ["tfidf", "positionrank", "topicrank", "mihalcea", "yake"])
+@pytest.mark.parametrize("method", ["tfidf", "positionrank", "mihalcea", "yake"])
 def test_phrases_are_those_of_the_command(method):
     table = Keywords(method).rank(TEXTS, top=3).table.to_pandas()
     theirs = ranked_texts(TEXTS, method, Choice(3)).table.to_pandas()

@@ -53,7 +53,7 @@ def test_tables_name_their_column_and_standard_input_has_lines(tmp_path, lines):
     assert keywords("-", "--csv", given="\n".join(TEXTS)) == keywords(lines, "--csv")
 
 
-@pytest.mark.parametrize("method", ["pytextrank", "positionrank", "topicrank", "mihalcea", "yake", "embedrank"])
+@pytest.mark.parametrize("method", ["pytextrank", "positionrank", "mihalcea", "yake", "embedrank"])
 def test_other_methods_answer_too(lines, method):
     rows = list(csv.DictReader(io.StringIO(keywords(lines, "--csv", "--method", method))))
     assert {row["text"] for row in rows} == {"1", "2"} and all(float(row["score"]) > 0 for row in rows)

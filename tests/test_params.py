@@ -245,7 +245,8 @@ def test_a_probe_needs_its_model(sample):
 
 @pytest.mark.parametrize(("block", "message"), [
     ({"method": "mihalcea", "compat": "pytextrank"}, "pytextrank has no method mihalcea"),
-    ({"method": "biasedtextrank"}, "biasedtextrank needs the words that it leans to"),
+    ({"method": "biasedtextrank", "engine": "package"}, "biasedtextrank needs the words that it leans to"),
+    ({"method": "topicrank"}, "topicrank is computed by the pytextrank package alone; set textrank.engine to package"),
     ({"method": "mihalcia"}, "textrank.method: no value is called 'mihalcia'; did you mean 'mihalcea'")])
 def test_rankings_that_cannot_be_are_refused(sample, block, message):
     with pytest.raises(InputError, match=message):

@@ -1,4 +1,4 @@
-"""The package's four methods: agreement with it, and what ``compat: none`` corrects."""
+"""Two of the package's methods: agreement with it, and what ``compat: none`` corrects."""
 
 import json
 import subprocess
@@ -17,7 +17,7 @@ from stages.text.pipelines import load_pipeline
 from stages.text.tokens import annotate_texts, token_table
 
 ROOT = Path(__file__).resolve().parents[1]
-METHODS = ["pytextrank", "positionrank", "biasedtextrank", "topicrank"]
+METHODS = ["pytextrank", "positionrank"]
 ALL = 1_000_000
 # Repeated words, edges in both directions, several sentences, no nouns, an apostrophe, ties.
 TEXTS = [
@@ -29,14 +29,10 @@ TEXTS = [
 ]
 
 
-def focus(method):
-    return "graph Best fox" if method == "biasedtextrank" else ""
-
-
 def assert_agreement(tokens, method):
     """Same phrases and statuses in the same order (scores within 1e-9 tie), scores within 1e-6."""
-    ours = rank(tokens, method, ALL, compat="pytextrank", focus=focus(method)).to_pylist()
-    theirs = rank_with_package(tokens, ALL, package_component(method, focus(method))).to_pylist()
+    ours = rank(tokens, method, ALL, compat="pytextrank").to_pylist()
+    theirs = rank_with_package(tokens, ALL, package_component(method)).to_pylist()
     assert len(ours) == len(theirs)
     names = ("text_id", "phrase", "keyword", "start", "end", "status", "rank")
 
@@ -133,10 +129,10 @@ def expected_graph(record, lookback=3):
     return graph
 
 
-@pytest.mark.parametrize("method", METHODS[:3])
+@pytest.mark.parametrize("method", METHODS)
 def test_corrected_scores_are_pagerank_to_the_tolerance(method):
     for record in by_chance(4, texts=25).to_pylist():
-        found = explain(table([record]), Settings(method, focus=focus(method)))
+        found = explain(table([record]), Settings(method))
         graph = expected_graph(record)
         restart = dict.fromkeys(graph, 1.0)
         if method == "positionrank":
@@ -144,22 +140,10 @@ def test_corrected_scores_are_pagerank_to_the_tolerance(method):
                     if pos in {"ADJ", "NOUN", "PROPN", "VERB"}]
             restart = {node: sum(1 / place for place, lemma in enumerate(kept, start=1)
                                  if lemma == node.rpartition(" ")[0]) for node in graph}
-        if method == "biasedtextrank" and any(node.startswith("graph ") for node in graph):
-            restart = {node: float(node.startswith("graph ")) for node in graph}
         exact = nx.pagerank(graph, personalization=restart, tol=1e-14, max_iter=1000) if len(graph) else {}
         assert {node.word: node.score for node in found.nodes} == pytest.approx(exact, abs=1e-9)
         assert found.residual <= 1e-11
         assert len(found.edges) == graph.number_of_edges()
-
-
-def test_corrected_topics_are_ranked_to_the_tolerance():
-    for record in by_chance(6, texts=25, longest=30).to_pylist():
-        found = explain(table([record]), Settings("topicrank"))
-        graph = nx.Graph()
-        graph.add_nodes_from(range(len(found.nodes)))
-        graph.add_weighted_edges_from((edge.first, edge.second, edge.weight) for edge in found.edges)
-        exact = nx.pagerank(graph, tol=1e-14, max_iter=1000) if len(graph) else {}
-        assert dict(enumerate(node.score for node in found.nodes)) == pytest.approx(exact, abs=1e-9)
 
 
 def test_corrected_ties_fall_by_position_not_by_alphabet():

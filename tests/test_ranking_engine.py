@@ -248,10 +248,10 @@ def test_chinese_has_the_candidates_and_the_window_of_jieba():
     assert [one.phrase for one in found.phrases] == ["大学", "研究"]
 
 
-@pytest.mark.parametrize("method", ["mihalcea", "pytextrank", "positionrank", "biasedtextrank", "topicrank"])
+@pytest.mark.parametrize("method", ["mihalcea", "pytextrank", "positionrank"])
 def test_a_text_ranks_the_same_alone_among_others_and_in_other_blocks(method, monkeypatch):
     tokens = by_chance(11)
-    settings = {"method": method, "idf": IDF, "focus": "graph word" if method == "biasedtextrank" else ""}
+    settings = {"method": method, "idf": IDF}
     whole = rank(tokens, **settings)
     assert pa.concat_tables([rank(tokens.slice(n, 1), **settings) for n in range(tokens.num_rows)]).equals(whole)
     assert rank(tokens.take(pa.array(range(tokens.num_rows - 1, -1, -1))), **settings).equals(whole)
@@ -280,7 +280,7 @@ def test_only_the_best_phrases_are_kept():
     ({"method": "mihalce"}, "no ranking is called 'mihalce'; did you mean 'mihalcea'"),
     ({"compat": "pytextrnk", "method": "pytextrank"}, "textrank.compat: found 'pytextrnk'; did you mean 'pytextrank'"),
     ({"method": "mihalcea", "compat": "pytextrank"}, "pytextrank has no method mihalcea"),
-    ({"method": "biasedtextrank"}, "textrank.focus: biasedtextrank needs the words"),
+    ({"method": "topicrank"}, "topicrank is computed by the pytextrank package alone; set textrank.engine to package"),
     ({"window": 1}, "textrank.window: must be at least 2, found 1"),
     ({"damping": 1.0}, "damping must lie between 0 and 1")])
 def test_settings_that_cannot_be_are_refused(settings, message):

@@ -9,6 +9,7 @@ from stages.keywords.choice import choose_keywords
 from stages.keywords.explanation import explain
 from stages.ranking import Settings, rank
 from stages.ranking.selection import InverseFrequency
+from stages.run.errors import InputError
 
 IDF = InverseFrequency(10, Counter({"common": 9, "middle": 2, "rare": 1, "odd": 1, "graph": 4, "fast": 2}))
 PRINTED = Settings("mihalcea")
@@ -30,8 +31,7 @@ def test_tokens_nodes_and_edges():
 
 
 @pytest.mark.parametrize("settings", [
-    {}, {"method": "mihalcea"}, {"method": "pytextrank", "compat": "pytextrank"}, {"method": "positionrank"},
-    {"method": "biasedtextrank", "focus": "graph"}, {"method": "topicrank"}])
+    {}, {"method": "mihalcea"}, {"method": "pytextrank", "compat": "pytextrank"}, {"method": "positionrank"}])
 def test_phrases_and_keywords_are_those_of_the_stages(settings):
     tokens = by_chance(8)
     idf = InverseFrequency.over(tokens["token"].to_pylist()[:20])
@@ -91,8 +91,8 @@ def test_nodes_of_other_methods_have_their_names():
     tokens = tagged("old/ADJ Dog/PROPN Ada/PROPN and/CCONJ old/ADJ Dog/PROPN")
     lemmas = explain(tokens, Settings("pytextrank"))
     assert [node.word for node in lemmas.nodes] == ["old ADJ", "dog PROPN", "ada PROPN"]
-    topics = explain(tokens, Settings("topicrank"))
-    assert [(node.word, node.tokens) for node in topics.nodes] == [("old Dog Ada", (0, 1, 2, 4, 5))]
+    with pytest.raises(InputError, match="topicrank is computed by the pytextrank package, which shows no graph"):
+        explain(tokens, Settings("topicrank", engine="package"))
 
 
 def test_one_text_at_a_time():

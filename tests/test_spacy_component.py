@@ -11,7 +11,7 @@ from keycontrast.components import PowerIterationFailedConvergence
 from stages.ranking.package import pytextrank
 from stages.text.pipelines import load_pipeline
 
-NAMES = ["textrank", "positionrank", "biasedtextrank"]
+NAMES = ["textrank", "positionrank"]
 EDGES = ["", "Is it?", "linear constraints over the", "Dogs chase dogs. The dog's dog.", "Rock'n'roll, rock 'n' roll.",
          "Google bought a company. Google's company bought Google, and a search engine of Google."]
 
@@ -56,14 +56,6 @@ def test_phrases_and_ranks_are_the_packages(documents, name, settings):
         assert_same(mine, theirs(doc)._.phrases)
         found += len(mine)
     assert found > 300
-
-
-@pytest.mark.parametrize("bias", [(1.0, 0.0), (10.0, 1.0), (1.0, 1.0), (0.0, 0.0)])
-def test_a_change_of_focus(documents, bias):
-    ours, theirs = both("biasedtextrank")
-    for doc in documents[:40]:
-        mine = ours(doc)._.textrank.change_focus("dog people google", *bias)
-        assert_same(mine, theirs(doc)._.textrank.change_focus("dog people google", *bias))
 
 
 def test_what_is_made_of_phrases_is_the_packages(documents, tmp_path):

@@ -22,7 +22,7 @@ from stages.common.tables import Provenance, read_frame, read_metadata, write_ta
 from stages.keywords import textrank
 from stages.params.data import TextRank
 from stages.ranking import Settings, rank
-from stages.ranking.package import rank_with_package
+from stages.ranking.package import docs, pytextrank, rank_with_package
 from stages.ranking.selection import InverseFrequency
 from stages.run.errors import InputError
 
@@ -106,22 +106,24 @@ def test_run_ranks_any_number_of_texts_by_any_method():
     tokens = by_chance(2)
     assert textrank.run(tokens, TextRank(phrases=3)).equals(rank(tokens, phrases=3))
     assert textrank.run(tokens.slice(0, 0), TextRank()).num_rows == 0
-    chosen = TextRank(method="biasedtextrank", compat="pytextrank", focus="graph", window=2, damping=0.5)
+    chosen = TextRank(method="positionrank", compat="pytextrank", window=2, damping=0.5)
     assert textrank.run(tokens, chosen).equals(
-        rank(tokens, "biasedtextrank", compat="pytextrank", focus="graph", window=2, damping=0.5))
+        rank(tokens, "positionrank", compat="pytextrank", window=2, damping=0.5))
 
 
 def test_params_that_do_not_go_together_are_refused():
     with pytest.raises(ValidationError, match="pytextrank has no method mihalcea"):
         TextRank(method="mihalcea", compat="pytextrank")
     with pytest.raises(ValidationError, match="biasedtextrank needs the words"):
-        TextRank(method="biasedtextrank")
+        TextRank(method="biasedtextrank", engine="package")
+    with pytest.raises(ValidationError, match="topicrank is computed by the pytextrank package alone"):
+        TextRank(method="topicrank")
 
 
-@pytest.mark.parametrize("method", ["pytextrank", "positionrank", "biasedtextrank", "topicrank"])
+@pytest.mark.parametrize("method", ["pytextrank", "positionrank"])
 def test_the_package_itself_ranks_into_the_same_table(method, tmp_path, monkeypatch):
     project(tmp_path, by_chance(3, texts=30), triples(("train", 0, 1, None)), workers=2)
-    chosen = {"method": method, "phrases": 4, "window": 4, "focus": "graph" if method == "biasedtextrank" else ""}
+    chosen = {"method": method, "phrases": 4, "window": 4}
     with (tmp_path / "params.yaml").open("a") as file:
         file.write(f"textrank: {json.dumps({**chosen, 'engine': 'package'})}\n")
     monkeypatch.chdir(tmp_path)
@@ -135,6 +137,22 @@ def test_the_package_itself_ranks_into_the_same_table(method, tmp_path, monkeypa
     assert metadata["models"] == {"spacy": {"name": "x"}, "pytextrank": {"version": version("pytextrank")}}
     # The package does not tell how far its iteration went.
     assert metadata["counts"].keys() >= {"texts_by_status"} and "iterations" not in metadata["counts"]
+
+
+@pytest.mark.parametrize("settings", [{"method": "topicrank"}, {"method": "biasedtextrank", "focus": "graph word"}])
+def test_methods_of_the_package_alone(settings):
+    tokens = by_chance(3, texts=20)
+    found = textrank.run(tokens, TextRank(**settings, engine="package", phrases=4)).to_pylist()
+    plain = textrank.run(tokens, TextRank(engine="package", phrases=4)).to_pylist()
+    assert found != plain and {row["status"] for row in found} >= {"ok"}
+    topics = settings["method"] == "topicrank"
+    component = pytextrank.TopicRankFactory() if topics else pytextrank.BiasedTextRankFactory()
+    for text, doc in docs(tokens):
+        if len(doc):
+            ranked = component(doc)._.textrank
+            phrases = doc._.phrases if topics else ranked.change_focus("graph word", 1.0, 0.0)
+            assert [(row["keyword"], row["score"]) for row in found if row["text_id"] == text and row["rank"]] == [
+                (normal_form(phrase.text), phrase.rank) for phrase in phrases if normal_form(phrase.text)][:4]
 
 
 def test_a_text_that_does_not_converge_in_the_package_is_named(monkeypatch):

@@ -43,6 +43,7 @@ class Provenance:
         counts: whatever the stage counted besides rows.
         fallbacks: sentences, one per fall-back taken.
         precision: of matrix products, see :func:`stages.common.precision.computed_in`; empty where there are none.
+        reason: why a table was left without rows; empty for all others.
     """
 
     stage: str
@@ -51,13 +52,15 @@ class Provenance:
     counts: dict[str, Any] = field(default_factory=dict)
     fallbacks: list[str] = field(default_factory=list)
     precision: dict[str, Any] = field(default_factory=dict)
+    reason: str = ""
 
     def as_metadata(self, rows: int) -> dict[str, Any]:
         """Return the plain dictionary stored in the table."""
         return {"schema_version": SCHEMA_VERSION, "stage": self.stage, "params_hash": self.params_hash,
                 "rows": rows, "models": self.models, "counts": self.counts, "fallbacks": self.fallbacks,
                 "python": platform.python_version(), "pyarrow": version("pyarrow"),
-                **({"precision": self.precision} if self.precision else {})}
+                **({"precision": self.precision} if self.precision else {}),
+                **({"reason": self.reason} if self.reason else {})}
 
 
 def as_table(schema: TableSchema, rows: pd.DataFrame | pa.Table | Mapping[str, Any]) -> pa.Table:
@@ -136,7 +139,8 @@ def check_columns(path: Path, schema: TableSchema, columns: list[str] | None = N
     """Check that ``path`` is a table with the columns of ``schema`` (or these of them), from its metadata alone.
 
     Raises:
-        InputError: the file is missing, is not Parquet, lacks columns, or has columns of other types.
+        InputError: the file is missing, is not Parquet, lacks columns, has columns of other types, or was left without
+            rows for a reason that its metadata give.
     """
     require_table(path)
     with readable(path):
@@ -153,7 +157,11 @@ def check_columns(path: Path, schema: TableSchema, columns: list[str] | None = N
             raise InputError(f"{path}: column {name!r} is of type {found.field(name).type}, not {kind}: written by "
                              f"another version, or damaged since. Remove it and run its stage again.")
     rows = sum(part.rows for part in parts)
-    if read_metadata(path).get("rows", rows) != rows:
+    metadata = read_metadata(path)
+    if "reason" in metadata:
+        raise InputError(f"{path}: was left without rows: {metadata['reason']}. Change that, and `keycontrast run` "
+                         f"fills it.")
+    if metadata.get("rows", rows) != rows:
         raise InputError(f"{path}: has {rows:,} rows, and its metadata count others: damaged since it was "
                          f"written. Remove it and run its stage again.")
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ import pyarrow as pa
 from stages.common.encoders import encode_texts, fixed_chunks, resolve_encoder
 from stages.common.normal_form import normal_form
 from stages.common.seeds import seed_everything
-from stages.keywords.ranking_stage import rank_data_set, ranked_tokens
+from stages.keywords.ranking_stage import rank_if_named, ranked_tokens
 from stages.ranking import ranker
 from stages.ranking.blocks import Spans, TokenBlock, encode_as
 from stages.ranking.chunks import Chunks, with_chunks
@@ -141,8 +141,11 @@ def ranking(params: "EmbedRank", language: str) -> EmbedRanking:
 
 
 def _work(process: StageProcess) -> None:
-    described = resolve_encoder(process.params.embedrank.encoder, "embedrank.encoder").description
-    rank_data_set(process, ranker_of, {"encoder": described})
+    rank_if_named(process, ranker_of, _models)
+
+
+def _models(process: StageProcess) -> dict[str, Any]:
+    return {"encoder": resolve_encoder(process.params.embedrank.encoder, "embedrank.encoder").description}
 
 
 def main(argv: list[str] | None = None) -> int:

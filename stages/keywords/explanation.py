@@ -16,7 +16,7 @@ import pyarrow as pa
 from stages.keywords.choice import choose_keywords
 from stages.ranking.blocks import TokenBlock
 from stages.ranking.methods import Ranking, Settings, Solved
-from stages.ranking.phrases import Phrases, span_text
+from stages.ranking.phrases import Phrases
 from stages.ranking.ranker import STATUSES, ranker, statuses
 from stages.ranking.selection import DIGITS, Choice, InverseFrequency
 
@@ -48,7 +48,7 @@ class ExplainedToken:
 
 @dataclass(frozen=True)
 class ExplainedNode:
-    """A node of the text's graph: a word, a (lemma, part of speech), or for topicrank a topic.
+    """A node of the text's graph: a word, or a lemma with its part of speech.
 
     Attributes:
         word: the node's name.
@@ -187,11 +187,9 @@ def _nodes(block: TokenBlock, solved: Solved, method: str) -> tuple[ExplainedNod
 
 
 def _names(block: TokenBlock, solved: Solved, method: str) -> list[str]:
-    """Name nodes: topics by their first candidate, words in lower case, others by lemma and part of speech."""
-    if method == "topicrank":
-        return span_text(block, solved.spans).to_pylist()
+    """Name nodes: words in lower case, others by lemma and part of speech."""
     first = pa.array(solved.graphs.first_token)
-    if method not in ("pytextrank", "positionrank", "biasedtextrank"):
+    if method not in ("pytextrank", "positionrank"):
         return [word.lower() for word in block.tokens.take(first).to_pylist()]
     columns = [block.column(name).take(first).to_pylist() for name in ("lemma", "pos")]
     return [" ".join(row) for row in zip(*columns, strict=True)]

@@ -7,10 +7,11 @@ import pyarrow as pa
 
 from stages.common.columns.phrases import PHRASES, ranked_by
 from stages.common.columns.tokens import TOKENS
+from stages.common.methods import METHODS
 from stages.common.part_work import PartWork, Workforce, write_by_parts
 from stages.common.parts import Layout
 from stages.common.paths import DatasetPaths
-from stages.common.tables import Provenance, check_columns, read_metadata
+from stages.common.tables import Provenance, check_columns, read_metadata, write_table
 from stages.common.writing import table_writer
 from stages.ranking import Report
 from stages.ranking.blocks import pieces
@@ -72,6 +73,28 @@ def rank_data_set(process: StageProcess, make: RankerOf, models: Mapping[str, An
         write_by_parts(source, work, writer, force, kind, report.add)
         provenance.counts.update(report.as_counts())
     process.log.info(_sentence(provenance.counts))
+
+
+def rank_if_named(process: StageProcess, make: RankerOf, models: Callable[[StageProcess], Mapping[str, Any]]) -> None:
+    """Write the table of the stage if something reads it, or else one without rows, whose metadata say why.
+
+    So every data set has the stage, and `dvc exp run -S keywords.method=yake` needs no other change of the params.
+
+    Args:
+        process: of the stage.
+        make: of the method.
+        models: returns those of :func:`rank_data_set`.
+    """
+    params, kind = process.params, process.stage
+    method = params.keywords.by_dataset.get(process.instance, params.keywords.method)
+    compared = METHODS[kind].compared
+    if method == kind or (compared and params.datasets[process.instance].side_by_side):
+        rank_data_set(process, make, models(process))
+        return
+    reason = f"keywords.method is {method}" + (", and there is no comparison (side_by_side)" if compared else "")
+    write_table(DatasetPaths(process.instance).table(kind), ranked_by(kind), PHRASES.arrow().empty_table(),
+                Provenance(process.name, process.params_hash, reason=reason))
+    process.log.info("no text is ranked: %s", reason)
 
 
 def _sentence(counts: dict[str, Any]) -> str:

@@ -198,9 +198,10 @@ class Annotate(Block):
 class TextRank(Block):
     """Ranked phrases of each text (METHODS A.2)."""
 
-    method: Literal["mihalcea", "pytextrank", "positionrank", "biasedtextrank", "topicrank", "tfidf"] = Field(
+    method: Literal["mihalcea", "pytextrank", "positionrank", "tfidf", "topicrank", "biasedtextrank"] = Field(
         "pytextrank", description="mihalcea: TextRank as printed, whose keywords are the worst of all that were read; "
-                                  "tfidf: IDF over the training texts, occurrences and position, without a graph")
+                                  "tfidf: IDF over the training texts, occurrences and position, without a graph; "
+                                  "topicrank and biasedtextrank: with engine package alone")
     compat: Literal["none", "pytextrank"] = Field("none", description="pytextrank: agree with that package phrase for "
                                                                       "phrase, its quirks included")
     engine: Literal["ours", "package"] = Field("ours", description="package: run the pytextrank package itself, text "
@@ -224,8 +225,11 @@ class TextRank(Block):
     def _compat_exists(self) -> "TextRank":
         foreign = self.method in ("mihalcea", "tfidf")
         if self.compat == "pytextrank" and foreign:
-            raise ValueError(f"textrank.compat: pytextrank has no method {self.method}; choose pytextrank, "
-                             f"positionrank, biasedtextrank or topicrank, or set compat to none")
+            raise ValueError(f"textrank.compat: pytextrank has no method {self.method}; choose pytextrank or "
+                             f"positionrank, or set compat to none")
+        if self.method in ("topicrank", "biasedtextrank") and self.engine != "package":
+            raise ValueError(f"textrank.method: {self.method} is computed by the pytextrank package alone; set "
+                             f"textrank.engine to package, or choose another method")
         if self.engine == "package" and foreign:
             raise ValueError(f"textrank.engine: the pytextrank package has no method {self.method}; choose pytextrank, "
                              f"positionrank, biasedtextrank or topicrank, or set engine to ours")
@@ -238,11 +242,11 @@ class TextRank(Block):
 
 
 class Yake(Block):
-    """Ranked phrases of each text by YAKE."""
+    """Ranked phrases of each text by YAKE, the package ``yake``."""
 
     phrases: int = Field(5, ge=1, description="phrases kept per text")
-    window: int = Field(1, ge=1, description="words to either side that count as neighbours of a word")
-    longest: int = Field(3, ge=1, le=3, description="words of a phrase at most")
+    # With two stop words inside a phrase, the package's scores may be negative.
+    ngrams: int = Field(3, ge=1, le=3, description="words of a phrase at most")
 
 
 class EmbedRank(Block):

@@ -1,10 +1,11 @@
 """The ranking methods, each in three steps over a block of texts: graph, scores of nodes, scores of spans.
 
-``mihalcea`` is TextRank as Mihalcea and Tarau (2004) describe it. The others are those of the pytextrank package:
-``pytextrank`` (its TextRank, and the default), ``positionrank`` (Florescu and Caragea 2017), ``biasedtextrank``
-(Kazemi, Pérez-Rosas and Mihalcea 2020) and ``topicrank`` (Bougouin, Boudin and Daille 2013). They are computed rightly
+``mihalcea`` is TextRank as Mihalcea and Tarau (2004) describe it. ``pytextrank`` (its TextRank, and the default) and
+``positionrank`` (Florescu and Caragea 2017) are those of the pytextrank package. They are computed rightly
 (``compat: none``: co-occurrences of both directions count, the tolerance is absolute, ties fall by score, IDF and
 position) or as that package does it (``compat: pytextrank``). ``tfidf`` has no graph: see :func:`keyness`.
+``topicrank`` (Bougouin, Boudin and Daille 2013) and ``biasedtextrank`` (Kazemi, Pérez-Rosas and Mihalcea 2020) are
+computed by that package alone (``engine: package``, :mod:`stages.ranking.package`).
 """
 
 from collections.abc import Callable
@@ -16,13 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from stages.common.normal_form import normal_form
-from stages.ranking.blocks import Spans, TokenBlock, among, encode, encode_as, sum_by
+from stages.ranking.blocks import Spans, TokenBlock, encode, encode_as, sum_by
 from stages.ranking.chunks import CHUNKS, Chunks, with_chunks
 from stages.ranking.cooccurrence import Graphs, lemma_graphs, number_nodes, word_graphs
 from stages.ranking.iteration import Scores, solve, solve_as_networkx
 from stages.ranking.phrases import Phrases, rank_spans, rank_spans_as_pytextrank, span_text
 from stages.ranking.selection import InverseFrequency, best_first
-from stages.ranking.topics import topic_graphs
 from stages.run.errors import InputError, nearest
 
 # Below the nine digits to which scores are compared, so that equal scores are seen to be equal.
@@ -35,7 +35,8 @@ _LOOKBACK = 3
 # Of `tfidf`: tokens added to a place, so that the first words of a text do not win by that alone. This and the roots
 # were chosen on Inspec's validation part and SemEval-2017; between neighbouring values F1 differs by less than a point.
 _HEAD = 10
-_OF_PACKAGE = ("pytextrank", "positionrank", "biasedtextrank", "topicrank")
+PACKAGE_ALONE = ("topicrank", "biasedtextrank")
+_OF_PACKAGE = ("pytextrank", "positionrank", *PACKAGE_ALONE)
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Settings:
     """How to rank; the params of ``textrank`` and the language of the texts, as plain values.
 
     Attributes:
-        method: a name in :data:`METHODS`.
+        method: a name in :data:`METHODS`, or with ``engine: package`` in :data:`PACKAGE_ALONE`.
         compat: ``none``, or ``pytextrank`` to agree with that package.
         language: ISO 639-1; Chinese has candidates and a window of its own under ``mihalcea``.
         damping: a of the formula.
@@ -73,8 +74,11 @@ class Settings:
     whole: bool = False
 
     def __post_init__(self) -> None:
-        if self.method not in METHODS:
+        if self.method not in METHODS and self.method not in PACKAGE_ALONE:
             raise InputError(f"textrank.method: no ranking is called {self.method!r}; {nearest(self.method, METHODS)}")
+        if self.method in PACKAGE_ALONE and self.engine != "package":
+            raise InputError(f"textrank.method: {self.method} is computed by the pytextrank package alone; set "
+                             f"textrank.engine to package, or choose another method")
         if self.compat not in COMPAT:
             raise InputError(f"textrank.compat: found {self.compat!r}; {nearest(self.compat, COMPAT)}")
         if self.engine not in ENGINES:
@@ -119,7 +123,14 @@ class Settings:
         return f"{self.method}{compat}, window {self.span}, damping {self.damping:g}, tolerance {self.tolerance:g}"
 
     def solve(self, block: TokenBlock, idf: InverseFrequency | None) -> "Solved":
-        """Score the nodes and spans of every text of ``block``; a text's numbers depend on that text alone."""
+        """Score the nodes and spans of every text of ``block``; a text's numbers depend on that text alone.
+
+        Raises:
+            InputError: the method is one of :data:`PACKAGE_ALONE`.
+        """
+        if self.method not in METHODS:
+            raise InputError(f"textrank.method: {self.method} is computed by the pytextrank package, which shows no "
+                             f"graph; choose another method to explain a text")
         tokens = self.chunked(block.table)
         return METHODS[self.method](block if tokens is block.table else TokenBlock(tokens), self, idf)
 
@@ -132,7 +143,7 @@ class Settings:
     def phrases(self, block: TokenBlock, solved: "Solved", idf: InverseFrequency | None, limit: int | None) -> Phrases:
         """Rank the phrases that were scored; ``limit`` per text, or all."""
         if self.as_package:
-            return rank_spans_as_pytextrank(block, solved.spans, solved.score, limit, self.method != "topicrank")
+            return rank_spans_as_pytextrank(block, solved.spans, solved.score, limit)
         return rank_spans(block, solved.spans, solved.score, idf, limit, scrub=self.method != "mihalcea")
 
 
@@ -220,9 +231,9 @@ def _runs(block: TokenBlock, graphs: Graphs, kept: np.ndarray) -> tuple[Spans, n
 
 
 def _package(block: TokenBlock, settings: Settings, idf: InverseFrequency | None,
-             personalise: Callable[[TokenBlock, Graphs, str], np.ndarray]) -> Solved:
+             personalise: Callable[[TokenBlock, Graphs], np.ndarray]) -> Solved:
     graphs = lemma_graphs(block, settings.span, settings.as_package)
-    scores = _pagerank(graphs, personalise(block, graphs, settings.focus), settings)
+    scores = _pagerank(graphs, personalise(block, graphs), settings)
     chunks = block.chunks
     chunks = chunks.take(chunks.end > chunks.start)
     return Solved(graphs, scores, np.ones(len(scores.score), dtype=bool), chunks,
@@ -255,11 +266,11 @@ def _discounted(spans: Spans, graphs: Graphs, score: np.ndarray) -> np.ndarray:
     return np.sqrt(total / (length + others)) * (length / (length + (2.0 * others) + 1.0))
 
 
-def _uniform(block: TokenBlock, graphs: Graphs, focus: str) -> np.ndarray:
+def _uniform(block: TokenBlock, graphs: Graphs) -> np.ndarray:
     return 1 / np.diff(graphs.offsets)[graphs.text]
 
 
-def _by_position(block: TokenBlock, graphs: Graphs, focus: str) -> np.ndarray:
+def _by_position(block: TokenBlock, graphs: Graphs) -> np.ndarray:
     """Weigh each lemma by the sum of 1 / position over its kept tokens; its nodes share the weight without halving it.
 
     Positions count kept tokens from 1, as in the package (Florescu and Caragea count all words).
@@ -276,35 +287,7 @@ def _by_position(block: TokenBlock, graphs: Graphs, focus: str) -> np.ndarray:
     total = sum_by(of_text[order], weight[order], len(graphs.offsets) - 1)
     by_node = np.empty(int(graphs.offsets[-1]))
     by_node[graphs.node_of[places]] = (weight / total[of_text])[lemma]
-    return _normalised(by_node, graphs)
-
-
-def _by_focus(block: TokenBlock, graphs: Graphs, focus: str) -> np.ndarray:
-    """Weigh nodes of the focus 1 and others 0; where a text has none of the focus, all alike.
-
-    A node is of the focus if its last token is, by its word or its lemma in lower case.
-    """
-    places = np.flatnonzero(graphs.node_of >= 0)
-    wanted = focus.lower().split(" ")
-    found = np.zeros(len(places), dtype=bool)
-    for strings in (block.tokens, block.column("lemma")):
-        mine = strings.take(pa.array(places))
-        found |= among(mine, frozenset(word for word in mine.unique().to_pylist() if word.lower() in wanted))
-    by_node = np.zeros(int(graphs.offsets[-1]))
-    by_node[graphs.node_of[places]] = found
-    empty = sum_by(graphs.text, by_node, len(graphs.offsets) - 1) == 0
-    by_node[empty[graphs.text]] = 1.0
-    return _normalised(by_node, graphs)
-
-
-def _normalised(weight: np.ndarray, graphs: Graphs) -> np.ndarray:
-    return weight / sum_by(graphs.text, weight, len(graphs.offsets) - 1)[graphs.text]
-
-
-def _topicrank(block: TokenBlock, settings: Settings, idf: InverseFrequency | None) -> Solved:
-    graphs, topics = topic_graphs(block)
-    scores = _pagerank(graphs, _uniform(block, graphs, ""), settings)
-    return Solved(graphs, scores, np.ones(len(topics), dtype=bool), topics, scores.score)
+    return by_node / sum_by(graphs.text, by_node, len(graphs.offsets) - 1)[graphs.text]
 
 
 def _tfidf(block: TokenBlock, settings: Settings, idf: InverseFrequency | None) -> Solved:
@@ -356,7 +339,5 @@ METHODS: dict[str, Method] = {
     "mihalcea": _mihalcea,
     "pytextrank": partial(_package, personalise=_uniform),
     "positionrank": partial(_package, personalise=_by_position),
-    "biasedtextrank": partial(_package, personalise=_by_focus),
-    "topicrank": _topicrank,
     "tfidf": _tfidf,
 }

@@ -1,4 +1,4 @@
-"""The pytextrank package itself over stored tokens: ``engine: package``, and the peer of ``compat: pytextrank``.
+"""The pytextrank package itself over stored tokens: ``engine: package``, with which ``compat: pytextrank`` agrees.
 
 Documents are rebuilt from the token table. Entities of a pipeline that finds them are not in that table, and so not
 among the phrases.

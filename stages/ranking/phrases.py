@@ -60,9 +60,8 @@ def rank_spans(block: TokenBlock, spans: Spans, score: np.ndarray, idf: InverseF
                 pa.array(forms, pa.string()).take(pa.array(codes[places])), limit)
 
 
-def rank_spans_as_pytextrank(block: TokenBlock, spans: Spans, score: np.ndarray, limit: int | None,
-                             by_text: bool) -> Phrases:
-    """Rank spans in the order of the pytextrank package, ties by text, or for topicrank as they come.
+def rank_spans_as_pytextrank(block: TokenBlock, spans: Spans, score: np.ndarray, limit: int | None) -> Phrases:
+    """Rank spans in the order of the pytextrank package, ties by text.
 
     The package tells phrases apart by how they are written, capitals included, but for apostrophes. A phrase
     without a normal form (a lone apostrophe) is left out.
@@ -72,24 +71,19 @@ def rank_spans_as_pytextrank(block: TokenBlock, spans: Spans, score: np.ndarray,
         spans: occurrences.
         score: of each.
         limit: phrases kept per text; None keeps all.
-        by_text: one phrase per text, as the package does for all but topicrank.
     """
     written = span_text(block, spans)
     codes, known = encode(_scrubbed(written))
     forms = [normal_form(text) for text in known.to_pylist()]
     named = np.array([bool(form) for form in forms], dtype=bool)
     group = np.flatnonzero(named[codes]) if len(codes) else np.zeros(0, dtype=np.int64)
-    if by_text:
-        # Bytes of UTF-8 sort as code points do, and so as Python's strings.
-        tie = np.empty(len(known), dtype=np.int64)
-        tie[pc.sort_indices(known).to_numpy()] = np.arange(len(known))
-        firsts, best = _once(spans.take(group), codes[group], len(forms), score[group])
-        places = group[firsts]
-        ties = tie[codes[places]]
-    else:
-        places, best, ties = group, score[group], group
+    # Bytes of UTF-8 sort as code points do, and so as Python's strings.
+    tie = np.empty(len(known), dtype=np.int64)
+    tie[pc.sort_indices(known).to_numpy()] = np.arange(len(known))
+    firsts, best = _once(spans.take(group), codes[group], len(forms), score[group])
+    places = group[firsts]
     found = spans.take(places)
-    order = np.lexsort((ties, -best, found.text))
+    order = np.lexsort((tie[codes[places]], -best, found.text))
     return _cut(found, order, best, np.zeros(len(found)), written.take(pa.array(places)),
                 pa.array(forms, pa.string()).take(pa.array(codes[places])), limit)
 

@@ -59,7 +59,7 @@ class Ranked:
 def rank(tokens: pa.Table, method: str = "pytextrank", phrases: int = 5, *, compat: str = "none",
          idf: InverseFrequency | None = None, language: str = "en", damping: float = 0.85,
          tolerance: float = TOLERANCE, max_iterations: int = 100, window: int | None = None,
-         focus: str = "", chunks: Chunks = "auto") -> pa.Table:
+         chunks: Chunks = "auto") -> pa.Table:
     """Rank the phrases of every text.
 
         rank(tokens)                                           # TextRank over lemmas, of noun chunks with adjectives
@@ -77,7 +77,6 @@ def rank(tokens: pa.Table, method: str = "pytextrank", phrases: int = 5, *, comp
         tolerance: absolute; iteration stops when no score of a text changes by more.
         max_iterations: after which a text has the status ``not_converged``.
         window: tokens of a co-occurrence window; None is the method's own.
-        focus: ``biasedtextrank``: the words that the ranking leans to.
         chunks: noun chunks that are phrases: ``annotated``, with ``adjectives``, or ``auto``.
 
     Returns:
@@ -88,7 +87,7 @@ def rank(tokens: pa.Table, method: str = "pytextrank", phrases: int = 5, *, comp
         InputError: no method of that name, or settings that do not go together.
         ValueError: ``phrases`` is less than 1.
     """
-    settings = Settings(method, compat, language, damping, tolerance, max_iterations, window, focus, chunks=chunks)
+    settings = Settings(method, compat, language, damping, tolerance, max_iterations, window, chunks=chunks)
     return ranker(settings, phrases, idf)(tokens).table
 
 
