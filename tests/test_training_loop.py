@@ -29,6 +29,7 @@ from models.common.training import (
 )
 from stages.common.seeds import derived_seed
 from stages.run.checkpoints import FolderCheckpoints
+from stages.run.progress import TrainingBar
 
 SEED = partial(derived_seed, 7, "test")
 ROOT = Path(__file__).parents[1]
@@ -391,6 +392,9 @@ def test_a_bar_starts_where_the_checkpoint_is_and_is_closed():
         def update(self, n=1):
             self.count += n
 
+        def end_epoch(self, row):
+            self.epochs = row["epoch"]
+
         def close(self):
             self.closed = True
 
@@ -400,6 +404,19 @@ def test_a_bar_starts_where_the_checkpoint_is_and_is_closed():
         fit(Regression(kill_at=5), SETTINGS, store, SEED, open_bar)
     fit(Regression(), SETTINGS, store, SEED, open_bar)
     assert [(bar.total, bar.count, bar.closed) for bar in bars] == [(9, 5, True), (9, 9, True)]
+    assert [bar.epochs for bar in bars] == [1, 3]
+
+
+def test_a_log_has_a_line_per_epoch(capsys, tmp_path):
+    history = fit(Regression(), SETTINGS, Memory(), SEED, lambda total, done: TrainingBar("toy", total, done, tmp_path))
+    lines = [line.rpartition("\r")[2] for line in capsys.readouterr().err.splitlines() if "toy: " in line]
+    assert f"toy: step 0 of 9; a line follows per epoch, and checkpoints are written to {tmp_path}" in lines
+    found = [line for line in lines if ": epoch " in line]
+    for number, (line, row) in enumerate(zip(found, history.rows, strict=True), 1):
+        best = ", best so far" * row["best"]
+        loss = f"train_loss {row['train_loss']:.4g}, validation_loss {row['validation_loss']:.4g}"
+        assert line.startswith(f"toy: epoch {number}/3, {loss}{best}; ") and line.endswith(" s left")
+    assert found[-1].endswith("; 0 s left")
 
 
 def test_non_finite_values_stop_the_training():

@@ -21,7 +21,7 @@ from stages.common.settings import on_this_machine, read_params
 from stages.run.checkpoints import FolderCheckpoints
 from stages.run.errors import InputError
 from stages.run.process import StageProcess
-from stages.run.progress import progress_bar
+from stages.run.progress import TrainingBar
 
 Fitted = TypeVar("Fitted")
 Prepared = TypeVar("Prepared")
@@ -153,7 +153,7 @@ def warn_of_idle_processes(process: StageProcess, training: Mapping[str, Any], c
 
 def training_bar(process: StageProcess) -> Callable[[int, int], Bar] | None:
     """Return what opens the progress bar, given steps in all and done; None but in the first process."""
-    return (lambda total, done: progress_bar(process.name, total, "step", done)) if process.first else None
+    return (lambda total, done: TrainingBar(process.name, total, done, process.scratch)) if process.first else None
 
 
 def training_record(history: History, precision: Mapping[str, Any], device: str, processes: int) -> dict[str, Any]:

@@ -147,6 +147,8 @@ class _Loop:
                     self._save(only_if_due=True)
         self._end_epoch(from_first(self._validate))
         self._save()
+        if bar is not None:
+            bar.end_epoch(state.rows[-1])
 
     def keep(self) -> None:
         """Validate the module as it begins, as epoch 0, and take a checkpoint."""

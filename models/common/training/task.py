@@ -195,10 +195,13 @@ class CheckpointStore(Protocol):
 
 
 class Bar(Protocol):
-    """A progress bar; ``tqdm`` is one."""
+    """Shows how far a training has come."""
 
     def update(self, n: int = 1) -> object:
         """Count ``n`` more optimiser steps as done."""
+
+    def end_epoch(self, row: Mapping[str, Any]) -> None:
+        """Show an epoch, whose row of the history is ``row``."""
 
     def close(self) -> None:
         """Take the bar away."""
