@@ -8,9 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from ranking_tables import row, table
+from rich.console import Console
 from test_keywords import examples
 from yake import KeywordExtractor
 
+from pipeline import inspection, sql
 from pipeline.schemas import SCHEMAS
 from stages.common.methods import METHODS
 from stages.common.tables import Provenance, read_metadata, read_table, write_table
@@ -156,7 +158,7 @@ def test_the_stage_writes_the_table_of_its_name(tokens, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("ranking", [stage, embedrank])
-def test_a_table_that_nothing_reads_has_no_rows_and_a_reason(ranking, tokens, tmp_path, monkeypatch):
+def test_a_table_that_nothing_reads_has_no_rows_and_a_reason(ranking, tokens, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     home, name = project(tmp_path, tokens, "keywords: {method: textrank}"), ranking.__name__.rpartition(".")[2]
     monkeypatch.setattr(ranking, "ranker_of", None)
@@ -167,6 +169,11 @@ def test_a_table_that_nothing_reads_has_no_rows_and_a_reason(ranking, tokens, tm
     assert read_metadata(path)["reason"].startswith("keywords.method is textrank")
     with pytest.raises(InputError, match=f"{name}.parquet: was left without rows: keywords.method is textrank"):
         read_table(path, SCHEMAS[name])
+    inspection.show(path, Console(width=200))
+    assert "Left without rows: keywords.method is textrank" in capsys.readouterr().out
+    for query, noted in ((f"SELECT * FROM {name}", True), ("SELECT * FROM tokens", False)):
+        sql.run(query, None, None, "csv", None, Console())
+        assert (f"{name}.parquet was left without rows: keywords.method is" in capsys.readouterr().err) == noted
 
 
 @pytest.mark.parametrize(("ranking", "params"), [
