@@ -45,6 +45,9 @@ class Clock:
             torch.cuda.synchronize()
         self.times.append((time.perf_counter(), time.process_time()))
 
+    def end_epoch(self, row: Mapping[str, Any]) -> None:
+        """Do nothing: steps are timed, not epochs."""
+
     def close(self) -> None:
         """Do nothing: there is no bar to close."""
 

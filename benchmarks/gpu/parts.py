@@ -103,6 +103,9 @@ class _Bar:
             self.said = time.monotonic()
             sys.stderr.write(f"  step {self.count} of {self.steps}\n")
 
+    def end_epoch(self, row: Mapping[str, Any]) -> None:
+        pass
+
     def close(self) -> None:
         pass
 

@@ -70,9 +70,8 @@ class YakeRanking:
             for phrase, score in extract(text):
                 start, end = _place(phrase, text, starts, ends)
                 found.append((row, start + tokens.start, end + tokens.start, 1 / float(score)))
-        row, start, end, score = (np.array([one[place] for one in found], dtype=kind) for place, kind in
-                                  enumerate((np.int64, np.int64, np.int64, np.float64)))
-        return without_graph(block, Spans(row, start, end), score)
+        places = np.array([one[:3] for one in found], dtype=np.int64).reshape(-1, 3)
+        return without_graph(block, Spans(*places.T), np.array([one[3] for one in found], dtype=np.float64))
 
     def phrases(self, block: TokenBlock, solved: Solved, idf: InverseFrequency | None, limit: int | None) -> Phrases:
         """Rank the phrases that the package returned; ``limit`` per text, or all."""
