@@ -43,4 +43,5 @@ def test_a_project_that_never_ran_says_so(tmp_path):
     (tmp_path / "dvc.yaml").write_text((ROOT / "dvc.yaml").read_text())
     params = load_params(ROOT / "params.yaml")
     count = len(instances(params, yaml.safe_load((ROOT / "dvc.yaml").read_text())))
-    assert estimate_of_project(params, tmp_path).startswith(f"No estimate yet: {count} of {count} stages have no record")
+    said = estimate_of_project(params, tmp_path)
+    assert said.startswith(f"No estimate yet: {count} of {count} stages have no record")
