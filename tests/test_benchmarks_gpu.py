@@ -128,11 +128,11 @@ def test_figures_of_a_gpu_go_into_the_document(tmp_path, monkeypatch, capsys):
     known = [Part("training", "hcl", "bf16", "done", "", 30.0, training),
              Part("resume", "hcl", "bf16", "failed", "out of memory", 1.0)]
     (tmp_path / "docs").mkdir()
-    (tmp_path / "docs/performance.md").write_text("# P\n\n## psi\n\nold\n")
+    (tmp_path / "docs/performance.md").write_text("# P\n\n## graph\n\nold\n")
     (tmp_path / "gpu.json").write_text(as_json(known, ABOUT))
     assert main(["--read", "gpu.json", "--write"]) == 1     # a part failed
     page = (tmp_path / "docs/performance.md").read_text()
-    assert page.index("## psi\n\nold") < page.index("## gpu") and NO_GPU not in page
+    assert page.index("## graph\n\nold") < page.index("## gpu") and NO_GPU not in page
     assert "| hcl | bf16 | 300 | 128 (64) | 50.0 ms | 2,500 | 9,000 MiB |" in page
     assert "**failed**: out of memory" in page
 
