@@ -11,13 +11,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.harness import Context, Disagreement, Section, run_apart
-from benchmarks.peers import PEERS
+from benchmarks.pgkpr_parity import WANTED
 from benchmarks.reporting import as_markdown, as_text, machine
 from stages.common.tables import atomic_file
 from stages.run.errors import InputError, nearest
 
-NAMES = ("textrank", "component", "attribution", "annotate", "psi", "graph", "graph_attention", "train_step",
-         "decoding", "pgkpr", "clld", "ingest", "repro")
+NAMES = ("textrank", "attribution", "graph", "train_step", "pgkpr_parity", "repro")
+PARITY = "pgkpr_parity"
 ORDER = (*NAMES, "scale", "gpu")  # of the document's parts; `python -m benchmarks gpu` has options of its own
 DOCUMENT = Path("docs") / "performance.md"
 
@@ -29,8 +29,7 @@ def parser() -> argparse.ArgumentParser:
                                    epilog="example: python -m benchmarks textrank graph --repeats 3\n"
                                           "on a GPU: python -m benchmarks gpu --help")
     made.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(NAMES)}; all if none is named")
-    made.add_argument("--peer", type=Path, metavar="DIR",
-                      help=f"for {', '.join(PEERS)}: {', '.join(peer.wanted for peer in PEERS.values())}")
+    made.add_argument("--peer", type=Path, metavar="DIR", help=f"for {PARITY}: {WANTED}")
     made.add_argument("--repeats", type=int, default=5, help="counted runs of each contender (5)")
     made.add_argument("--quick", action="store_true", help="tiny sizes: shows that it runs, measures nothing")
     made.add_argument("--json", action="store_true", help="print JSON")
@@ -88,25 +87,15 @@ def _checked(arguments: argparse.Namespace) -> list[str]:
         raise InputError(f"--repeats: {arguments.repeats} is less than 1.")
     if arguments.write and arguments.quick:
         raise InputError("--write: the document holds what is measured at full size; leave out --quick.")
-    _check_peer(arguments)
+    if arguments.peer is None and PARITY in arguments.names:
+        raise InputError(f"{PARITY}: name {WANTED} with --peer; it cannot ship with us.")
+    if arguments.peer is not None and not arguments.peer.is_dir():
+        raise InputError(f"--peer: {arguments.peer} is no folder; name {WANTED}.")
     if arguments.names:
         return list(arguments.names)
     if arguments.peer is None:
-        for name, peer in PEERS.items():
-            sys.stderr.write(f"benchmarks: {name} is left out: it needs --peer, {peer.wanted}\n")
-    return [name for name in NAMES if arguments.peer is not None or name not in PEERS]
-
-
-def _check_peer(arguments: argparse.Namespace) -> None:
-    wanting = [name for name in arguments.names if name in PEERS]
-    if arguments.peer is None:
-        if wanting:
-            raise InputError(f"{wanting[0]}: name {PEERS[wanting[0]].wanted} with --peer; it cannot ship with us.")
-        return
-    if arguments.names and not wanting:
-        raise InputError(f"--peer: none of the benchmarks named reads it; {', '.join(PEERS)} does.")
-    if not arguments.peer.is_dir():
-        raise InputError(f"--peer: {arguments.peer} is no folder; name {next(iter(PEERS.values())).wanted}.")
+        sys.stderr.write(f"benchmarks: {PARITY} is left out: it needs --peer, {WANTED}\n")
+    return [name for name in NAMES if arguments.peer is not None or name != PARITY]
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ class Context:
     Attributes:
         repeats: counted runs of each contender.
         quick: sizes so small that the figures mean nothing, for the tests.
-        peer: folder of a peer that cannot be installed; see ``benchmarks.peers``.
+        peer: folder of the public PGKPR code; see ``benchmarks.pgkpr_parity``.
     """
 
     repeats: int = 5

@@ -1,60 +1,68 @@
-"""PGKPR part by part: what the authors' own code computes, and ours beside it.
+"""PGKPR beside the authors' public code, which `--peer` names: `python -m benchmarks pgkpr_parity --peer DIR`.
 
-Their loader, scores, perturbation, losses, networks and decoding run as they stand, on made-up sentences with tags, and
-ours on the same. What differs is named by the switch that makes it so, or by where docs/pgkpr.md says why there is
-none; anything else is a disagreement.
+Their loader, perturbation, losses, network and decoding run as they stand, on made-up sentences with
+tags, and ours on the same. What differs is named by the switch that makes it so, or by where docs/pgkpr.md says why
+there is none; anything else is a disagreement.
 """
 
+import ast
+import random
+import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from math import sqrt
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.data import DataLoader, SequentialSampler, TensorDataset
-from transformers import BertConfig, BertForSequenceClassification, BertTokenizer
 
-from benchmarks.harness import Disagreement, Section
-from benchmarks.peers import definitions, module_of
-from benchmarks.pgkpr_sentences import PIECED, SEED, SIDES, TINY, Given
-from benchmarks.public_pgkpr import (
-    MAX_LENGTH,
-    PEER,
-    STEPS,
-    carried,
-    copied,
-    layer_names,
-    their_model,
-    their_tensors,
-    until_end,
-)
+from benchmarks.harness import Context, Disagreement, Section
 from models.common.decoding import Rules
-from models.keywords.s_tagger import STagger, STaggerConfig
 from models.pgkpr.auto import rewriter_of
 from models.pgkpr.base import Rewriter
 from models.pgkpr.config import RewriterConfig
-from models.pgkpr.ianet import primary_secondary
-from models.pgkpr.sequences import wrapped
-from models.pgkpr.special import BOS, EOS, MASK, PAD
-from stages.attribution.saliency.scorers import ClassifierScorer, Pairs
-from stages.params.data import Attribution
-from stages.psi.importance.psi import importance
-from stages.psi.importance.texts import read_texts
-from stages.psi.importance.vectors import VectorTable
+from models.pgkpr.sequences import counterpart, perturbed
+from models.pgkpr.special import BOS, EOS, IGNORE, PAD
+from stages.params.pgkpr import TrainPgkpr
+from stages.run.errors import InputError
+from stages.tracks.pgkpr.batches import PairBatches
+from stages.tracks.pgkpr.keywords import training_mask
 from stages.tracks.pgkpr.normalisation import ReleasedForm
 from stages.tracks.pgkpr.task import Totals, part_weights
+from stages.tracks.pgkpr.vocabulary import Vocabulary
 
+WANTED = "a checkout of github.com/DaSESmartEdu/PGKPR (measured at commit ef618f4)"
+SEED = 13
+MAX_LENGTH, STEPS = 17, 16  # words that a model reads, and that the public code decodes
+_WIDTH = 2 * MAX_LENGTH + 3  # of every sequence of the public code
+_SIZES = {"layers": 2, "heads": 2, "width": 16, "feed_forward": 32}
 _ROUNDING = 2e-5  # of fp32
 _DOCUMENT = "none: docs/pgkpr.md, "
 _UNLISTED = ("WP", "JJS", "TO")  # tags of the sentences that the public list lacks
+_COINS = 666  # of the public code
+_PAIRS = 36
+_UNKNOWN = "zyzzyva"  # no word of the vocabulary
+_SIDES = ("source", "target")
+_LEXICON = {
+    "WP": "what who", "WRB": "how why where", "VBZ": "is does has", "VBP": "do are have", "MD": "can should would",
+    "PRP": "i you they", "DT": "the a this", "JJ": "good cheap large quick", "JJS": "best fastest", "TO": "to",
+    "VB": "learn find lose cook sell", "NN": "belly language phone workouts house zyzzyva", "NNS": "dogs jobs books",
+    "IN": "in with for", "RB": "really never", "VBG": "running", "CC": "and", ".": "?"}
+_PATTERNS = ("WP VBZ DT JJS NN IN DT NN .", "WRB VBP PRP VB DT JJ NN .", "MD PRP VB TO VB NNS CC NNS .",
+             "WRB VBZ DT NN VB DT NN RB", "WP VBP DT JJ NNS IN VBG .",
+             "WRB MD PRP VB DT JJ NN IN DT NN CC VB NNS RB TO VB DT JJ NN")  # the last is longer than models read
+
+
 @dataclass(frozen=True)
 class Finding:
     """How far ours and the public code lie apart in one part.
@@ -87,18 +95,122 @@ class Finding:
                 "largest difference": f"{self.difference:.2g}{bound}", "switch": self.switch or "–"}
 
 
-def parity(folder: Path) -> Section:
+# What both sides read
+
+
+class Given:
+    """The public code and what both sides read.
+
+    Args:
+        folder: of the public code.
+        work: a temporary folder.
+    """
+
+    def __init__(self, folder: Path, work: Path) -> None:
+        self.folder, self.work = folder, work
+        self.frame = drawn(_PAIRS, SEED)
+        words = pd.Series([word for side in _SIDES for row in self.frame[f"{side}_words"] for word in row])
+        counts = words[words != _UNKNOWN].value_counts()
+        self.loader = module_of(folder, "dataloader.py")
+        listed = {tag.strip("[]") for tag in self.loader.POS_TAG}
+        self.vocabulary = Vocabulary.counted(dict(counts), dict.fromkeys(_LEXICON, 1), len(counts))
+        self.listed = Vocabulary.counted(dict(counts), dict.fromkeys(listed, 1), len(counts))
+        (work / "words").write_text("\n".join(map(str, counts.index)) + "\n", encoding="utf-8")
+
+    def file(self, name: str, **columns: Sequence[Any]) -> Path:
+        """Write the pairs as the public code reads them, with further columns."""
+        kinds = (("sen", "words", str), ("question", "words", str), ("pos", "tags", "[{}]".format))
+        texts = {f"{kind}{number}": [" ".join(map(form, row)) for row in self.frame[f"{side}_{of}"]]
+                 for number, side in enumerate(_SIDES, 1) for kind, of, form in kinds}
+        path = self.work / name
+        pd.DataFrame({**texts, **columns}).to_csv(path, index=False)
+        return path
+
+    @cached_property
+    def scores(self) -> list[np.ndarray]:
+        """Keyword scores of the words of each source."""
+        drawing = np.random.default_rng(SEED)
+        return [drawing.random(len(row)).round(4) for row in self.frame["source_words"]]
+
+    @cached_property
+    def keywords(self) -> list[np.ndarray]:
+        """Which words the public code's coins choose by them, in its order of drawing."""
+        coins = random.Random(_COINS)
+        return [np.array([score > coins.random() for score in row], dtype=np.float32) for row in self.scores]
+
+    @property
+    def texts(self) -> list[list[str]]:
+        """Sources and targets."""
+        return [[" ".join(row) for row in self.frame[f"{side}_words"]] for side in _SIDES]
+
+    def pairs(self, vocabulary: Vocabulary, mark_all: bool = True) -> PairBatches:
+        """Return our batches of the pairs, with these keywords."""
+        found = PairBatches(self.frame, vocabulary, MAX_LENGTH, [self.keywords], True)
+        batch = found.batch(range(len(self.frame)))
+        mask = training_mask(batch["p"], batch["x_lengths"], batch["repeat"] if mark_all else None).float().numpy()
+        rows = [np.append(row[:len(words)], np.zeros(max(0, len(words) - len(row)), np.float32))
+                for row, words in zip(mask, self.frame["source_words"], strict=True)]
+        return PairBatches(self.frame, vocabulary, MAX_LENGTH, [rows])
+
+    @cached_property
+    def marked(self) -> PairBatches:
+        """The pairs with the tags of the public list."""
+        return self.pairs(self.listed)
+
+    @cached_property
+    def theirs(self) -> tuple[list[Tensor], dict[int, str]]:
+        """What the public code's loader gives of the pairs, and its tokens by id."""
+        names = definitions(self.folder, "stage_two_data.py", ("kw_by_posibility",), {"random": random})
+        switch = module_of(self.folder, "Data/switchpos.py").SwitchPOS
+        texts, _ = self.texts
+        path = self.file("scored.csv", bert_sen1=texts, xy_scores=[" ".join(map(str, row)) for row in self.scores])
+        chosen = names["kw_by_posibility"](pd.read_csv(path), mode="xy", random_seed=_COINS)
+        table = switch(path)
+        table.set_s_index([table.word_to_index(*pair) for pair in zip(texts, chosen, strict=True)])
+        table.to_csv(self.work / "switched.csv")
+        words = str(self.work / "words")
+        return (list(self.loader.load_data_tensor_con(self.work / "switched.csv", words, MAX_LENGTH)),
+                self.loader.loadVocab(words)[1])
+
+    def renumbered(self, tensors: Sequence[Tensor], tokens: Mapping[int, str]) -> list[Tensor]:
+        """Return the public code's tensors with our ids for its tokens."""
+        ours = {token.lower(): number for number, token in enumerate(self.listed.tokens)} | {"[unkey]": 5}
+        table = torch.tensor([ours[tokens[number]] for number in range(len(tokens))])
+        return [table[part] for part in tensors]
+
+
+def drawn(count: int, seed: int) -> pd.DataFrame:
+    """Return different pairs of sentences as rows of table ``paraphrase_items``, in lower case."""
+    coins = random.Random(seed)
+    texts: dict[tuple[str, ...], list[str]] = {}
+    while len(texts) < 2 * count:
+        tags = coins.choice(_PATTERNS).split()
+        words = [coins.choice(_LEXICON[tag].split()) for tag in tags]
+        if len(set(words[MAX_LENGTH:]) & set(words[:MAX_LENGTH])) == 0:
+            texts[tuple(words)] = tags
+    sides = {"source": list(texts.items())[::2], "target": list(texts.items())[1::2]}
+    columns = {f"{side}_{kind}": [list(item[place]) for item in items]
+               for side, items in sides.items() for place, kind in enumerate(("words", "tags"))}
+    none = [[0.0] * len(row) for row in columns["source_words"]]
+    others = ("primary_xx", "primary_xy", "primary_s", "primary_textrank")
+    scores = dict.fromkeys(("score_xx", "score_xy", *others), none)
+    return pd.DataFrame({"example_id": range(count), "reference": 0, "group": range(count), **columns, **scores})
+
+
+def run(context: Context) -> list[Section]:
     """Compare every part.
 
     Raises:
         Disagreement: some differ, and no switch is named for it.
-        InputError: ``folder`` lacks a file or a function of the public code.
+        InputError: no folder of the public code is given, or it lacks a file or a function.
     """
+    if context.peer is None:
+        raise InputError(f"name {WANTED} with --peer; it cannot ship with us.")
     with TemporaryDirectory() as temporary, warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
-        warnings.filterwarnings("ignore", "LSTM with projections")
-        given = Given(folder.resolve(), Path(temporary))
-        return report([finding for part in PARTS for finding in part(given)], len(given.frame))
+        given = Given(context.peer.resolve(), Path(temporary))
+        return [report([finding for part in (sequences, losses) for finding in part(given)],
+                       len(given.frame))]
 
 
 def report(findings: Sequence[Finding], pairs: int) -> Section:
@@ -116,97 +228,12 @@ def report(findings: Sequence[Finding], pairs: int) -> Section:
                    f"what makes them", [], _NOTES, [finding.row for finding in findings])
 
 
-_NOTES = ["Not run: Latent-BOW's code (FranxYao/dgm_latent_bow), which is TensorFlow 1; ROUGE, whose package the "
-          "public code takes as it is; the preparation of pairs, which needs an old pandas; clipping and buckets, "
-          "which are settings (train_pgkpr.training.clip, train_pgkpr.training.bucket)."]
+_NOTES = ["Not run: scores of words, PSI, IANet, its S-Tagger and the plain Transformer, which were compared at commit "
+          "5c62e87; Latent-BOW's code (FranxYao/dgm_latent_bow), which is TensorFlow 1; ROUGE, whose package the "
+          "public code takes as it is; the preparation of pairs, which needs an old pandas."]
 
 
-# Stage one
-
-
-def attribution(given: Given) -> Iterator[Finding]:
-    """Compare scores of words, by a small classifier that tells segments apart."""
-    tokenizer, classifier = _classifier(given)
-    script = {"np": np, "torch": torch, "pd": pd, "tqdm": iter, "TensorDataset": TensorDataset, "device": "cpu",
-              "DataLoader": DataLoader, "SequentialSampler": SequentialSampler, "BATCH_SIZE": 16,
-              "tokenizer": tokenizer, "model": classifier, "bert_embedding": classifier.bert.embeddings}
-    names = definitions(given.folder, "stage_one_keywords_identify.py",
-                        ("data_loader", "get_gradients", "merge", "run_dataset"), script)
-    path, found = given.file("pairs.csv"), given.work / "found.csv"
-    for mode in ("xy", "xx"):
-        names["run_dataset"](path if mode == "xy" else found, found, mode)
-    read = {mode: [np.array(row.split(), dtype=float) for row in pd.read_csv(found)[f"{mode}_scores"]]
-            for mode in ("xy", "xx")}
-    classifier.zero_grad(set_to_none=True)
-
-    def ours(target: str, **changes: Any) -> list[np.ndarray]:
-        values = {**Attribution(preset="released").model_dump(), "batch_size": 16, **changes}
-        firsts, seconds = given.texts[0], given.texts[SIDES.index(target)]
-        ends = [np.cumsum([len(word) + 1 for word in row]) - 1 for row in given.frame["source_words"]]
-        starts = [np.append(0, row[:-1] + 1) for row in ends]
-        pairs, scorer = Pairs(firsts, seconds, starts, ends), ClassifierScorer(classifier, tokenizer, values)
-        count = len(firsts)
-        chunks = [scorer(pairs.at(range(first, min(first + 16, count))), 51) for first in range(0, count, 16)]
-        return [row for scores, _ in chunks for row in scores]
-
-    both = {"xy": ours("target"), "xx": ours("source")}
-    script_name = "stage_one_keywords_identify.py"
-    for mode, its in (("xy", "xx"), ("xx", "xy")):
-        yield Finding("scores of words", f"attribution.preset released, {mode}", f"{script_name}, mode {its}",
-                      apart(both[mode], read[its]), rounding=_ROUNDING)
-    yield Finding("scores of words", "attribution.preset released, xy", f"{script_name}, mode xy",
-                  apart(both["xy"], read["xy"]), _DOCUMENT + "What the published numbers were measured on")
-    for switch, value in (("argmax_of", "row"), ("embedding", "lookup"), ("token_types", True)):
-        yield Finding("scores of words", f"preset released with {switch}: {value}", f"{script_name}, mode xx",
-                      apart(ours("target", **{switch: value}), read["xx"]), f"attribution.{switch}")
-    plain = ours("target", attr_target="pos_logit", argmax_of="row")
-    yield Finding("scores of words", "preset released with attr_target: pos_logit", f"{script_name}, mode xx",
-                  apart(plain, read["xx"]), "attribution.attr_target")
-
-
-def _classifier(given: Given) -> tuple[BertTokenizer, BertForSequenceClassification]:
-    known = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "work", "##outs", *given.vocabulary.word_numbers]
-    file = given.work / "pieces.txt"
-    file.write_text("\n".join(word for word in known if word != PIECED) + "\n", encoding="utf-8")
-    tokenizer = BertTokenizer(vocab=str(file), model_max_length=51)
-    torch.manual_seed(SEED)
-    classifier = BertForSequenceClassification(BertConfig(
-        vocab_size=len(known), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
-        max_position_embeddings=64, initializer_range=0.3)).eval()  # of two classes, as configurations are
-    nn.init.normal_(classifier.bert.embeddings.token_type_embeddings.weight)
-    return tokenizer, classifier
-
-
-def importance_of_words(given: Given) -> Iterator[Finding]:
-    """Compare PSI's scores, and the two sequences that IANet makes of them."""
-    wanted = [np.array([score for _, score in split[2]]) for split in _their_splits(given)]
-    yield Finding("importance of words", "psi.ties: ordinal", "IANet/PSI.py", apart(_importance(given), wanted),
-                  rounding=1e-9)
-
-
-def _vectors(given: Given) -> tuple[list[str], np.ndarray]:
-    known = sorted(given.vocabulary.word_numbers)
-    return known, np.random.default_rng(SEED).normal(size=(len(known), 300)).astype(np.float32)
-
-
-@cache
-def _their_splits(given: Given) -> list[Any]:
-    """Return primary words, secondary words and scores of each pair."""
-    known, vectors = _vectors(given)
-    names = ("Rank_xi", "Familiar", "vectornize", "G_xi_Two", "PIS")
-    table = dict(zip(known, vectors.tolist(), strict=True))
-    split = definitions(given.folder, "IANet/PSI.py", names, {"np": np, "fastText2": table})["PIS"]
-    return [split(*pair, return_f_result=True) for pair in zip(*given.texts, strict=True)]
-
-
-def _importance(given: Given) -> list[np.ndarray]:
-    table, count = VectorTable(*_vectors(given)), len(given.frame)
-    tokens = pa.table({"text_id": range(2 * count), "token": [row.split() for rows in given.texts for row in rows]})
-    found = importance(table.matrix, read_texts([tokens], table.numbers), np.arange(count), np.arange(count, 2 * count))
-    return [found.of(request) for request in range(count)]
-
-
-# Stage two: what is read
+# What is read
 
 
 def sequences(given: Given) -> Iterator[Finding]:
@@ -215,13 +242,13 @@ def sequences(given: Given) -> Iterator[Finding]:
     renumbered = given.renumbered(theirs, tokens)
     names = ("perturbed source", "what is reconstructed", "target", "counterpart of the contrast")
     every, script = range(len(given.frame)), "SwitchPOS, kw_by_posibility, load_data_tensor_con"
-    for name, one, other in zip(names, their_tensors(given.job, every), renumbered, strict=True):
+    for name, one, other in zip(names, their_tensors(given.marked, every), renumbered, strict=True):
         yield Finding(name, "train_pgkpr.preset released, tags of the public list", script, differing(one, other))
-    once = replace(given.job, pairs=given.pairs(given.listed, mark_all=False))
+    once = their_tensors(given.pairs(given.listed, mark_all=False), every)[0]
     yield Finding(names[0], "with keywords.mark_all: false", script,
-                  differing(their_tensors(once, every)[0], renumbered[0]), "train_pgkpr.keywords.mark_all")
-    whole = replace(given.job, pairs=given.pairs(given.vocabulary), vocabulary=given.vocabulary)
-    read = [given.vocabulary.tokens[number] for number in their_tensors(whole, every)[0].flatten().tolist()]
+                  differing(once, renumbered[0]), "train_pgkpr.keywords.mark_all")
+    whole = their_tensors(given.pairs(given.vocabulary), every)[0].flatten().tolist()
+    read = [given.vocabulary.tokens[number] for number in whole]
     unlisted = [f"[{tag}]" for tag in _UNLISTED]
     yield Finding(names[0], "all tags of the Penn set", script, float(sum(token in unlisted for token in read)),
                   _DOCUMENT + "Which tags?")
@@ -237,16 +264,16 @@ def sequences(given: Given) -> Iterator[Finding]:
         form.words(row) != other for row, other in zip(given.frame["target_words"], cut, strict=True))))
 
 
-# Stage two: networks
+# The network
 
 
 def losses(given: Given) -> Iterator[Finding]:
     """Compare PGKPR's losses, and its outputs, with the public code's weights in ours."""
-    model = shaken(their_model(given.job).cpu()).eval()
-    mine = carried(model, given.job).cpu().eval()
+    model = shaken(their_model(given.folder, given.listed.size)).eval()
+    mine = carried(model, given.listed.size).eval()
     source, labels, target, pair = given.renumbered(*given.theirs)
     names = definitions(given.folder, "stage_two_quora.py", ("SPLoss", "ContrastiveLoss"), {"nn": nn, "torch": torch})
-    batch = PEER.load(given.folder)["batches"].Batch(source, target)
+    batch = loaded(given.folder, "Model.transformer.train").Batch(source, target)
     with torch.no_grad():
         _, states, scores, words = model(batch.src, batch.trg, batch.src_mask, batch.trg_mask)
         _, others = model.encode(pair, (pair != PAD).unsqueeze(-2))
@@ -254,8 +281,8 @@ def losses(given: Given) -> Iterator[Finding]:
         loss = names["SPLoss"](given.listed.size, weights["reconstruction"], weights["contrast"])
         found = loss(scores, labels, words, batch.trg_y, states, others, batch.src, pair)
         items = range(len(given.frame))
-        own_batch = given.job.pairs.batch(items)
-        parts = Totals.of(given.job.pairs, items).means(mine.sums(own_batch, own_batch["p"].bool()), mine.config)
+        own_batch = given.marked.batch(items)
+        parts = Totals.of(given.marked, items).means(mine.sums(own_batch, own_batch["p"].bool()), mine.config)
         alike = {**own_batch, "group": own_batch["group"] // 2}
         masked = mine.sums(alike, own_batch["p"].bool())["contrast"] / len(items)
     yield Finding("loss: contrast", "two pairs of each image", "SPLoss of stage_two_quora.py",
@@ -269,7 +296,7 @@ def losses(given: Given) -> Iterator[Finding]:
                   abs(total - float(found[3])), rounding=_ROUNDING)
     yield Finding("loss: total", "default weights", "SPLoss of stage_two_quora.py", abs(plain - float(found[3])),
                   "train_pgkpr.reconstruction.weight, train_pgkpr.contrast.weight")
-    decode = _greedy(given, "evaluation.py")
+    decode = _greedy(given.folder, "evaluation.py")
     with torch.no_grad():
         wanted = until_end(decode(model, batch.src, batch.src_mask, STEPS + 1, BOS))
     for ours, banned in (("nothing banned", []), ("tags and special tokens banned", given.listed.banned(unknown=True))):
@@ -279,114 +306,11 @@ def losses(given: Given) -> Iterator[Finding]:
                       _DOCUMENT + "Without a switch" if banned else "")
 
 
-def transformer(given: Given) -> Iterator[Finding]:
-    """Compare the plain Transformer's probabilities, and where dropout falls."""
-    sizes, public = TINY, "SharedTransformer, load_data"
-    torch.manual_seed(SEED)
-    theirs = shaken(PEER.load(given.folder)["parts"].SharedTransformer(
-        sizes.width, given.listed.size, sizes.heads, sizes.layers, sizes.layers, sizes.feed_forward, 0.5)).eval()
-    numbers = {token: number for number, token in given.theirs[1].items()}
-    loaded = given.loader.load_data(given.file("plain.csv"), MAX_LENGTH, numbers)
-    source, target = given.renumbered(loaded, given.theirs[1])
-    stacks = (("embedder.words", "shared_embed_pos.0.lut"), ("generator", "generator.proj"),
-              *layer_names("encoder", "encoder", sizes.layers, {"attention": "self_attn"}),
-              *layer_names("decoder", "decoder", sizes.layers,
-                           {"self_attention": "self_attn", "cross_attention": "src_attn"}))
-
-    def made(ended: bool = True, inner: bool = True) -> Rewriter:
-        return copied(rewriter_of(RewriterConfig(
-            "transformer", given.listed.size, MAX_LENGTH, {**sizes.block, "dropout": 0.5, "inner_dropout": inner},
-            {"wrapped": ended})), theirs, stacks).eval()
-
-    batches = PEER.load(given.folder)["batches"].Batch
-    for ended in (True, False):
-        yield Finding("Transformer: log p of words", f"source.wrapped: {str(ended).lower()}", public,
-                      _chances_apart(given, made(ended), None, theirs, batches(source, target)),
-                      "" if ended else "train_pgkpr.source.wrapped", _ROUNDING)
-    length = int((source[0] != PAD).sum())
-    for part in theirs.modules():  # dropout inside the feed-forward networks alone, of one text without padding
-        if hasattr(part, "w_1"):
-            part.train()
-    for inner in (True, False):
-        mine = made(inner=inner)
-        embedded = mine.get_submodule("embedder.dropout")
-        for part in mine.modules():
-            part.train(isinstance(part, nn.Dropout) and part is not embedded)
-        yield Finding("Transformer: log p in training, dropout in feed-forward networks alone",
-                      f"sizes.inner_dropout: {str(inner).lower()}", public,
-                      _chances_apart(given, mine, None, theirs, batches(source[:1, :length], target[:1]), [0]),
-                      "" if inner else "train_pgkpr.sizes.inner_dropout", _ROUNDING)
-
-
-def ianet(given: Given) -> Iterator[Finding]:
-    """Compare IANet's sequences, probabilities and outputs."""
-    first, second = ([" ".join(split[place]) for split in _their_splits(given)] for place in range(2))
-    loader = module_of(given.folder, "IANet/dataloader.py")
-    path, words = given.file("split.csv", first=first, second=second), str(given.work / "words")
-    short = [row for row, source in enumerate(given.frame["source_words"]) if len(source) <= MAX_LENGTH]
-    loaded = [part[short] for part in loader.load_data_tensor(path, words, MAX_LENGTH, mode="upper_bound")]
-    one, other, target = given.renumbered(loaded, loader.loadVocab(words)[1])
-    batch = given.job.pairs.batch(short)
-    primary = [row > 0.1 for row in _importance(given)]
-    mask = nn.utils.rnn.pad_sequence([torch.from_numpy(primary[row]) for row in short], True)
-    ours = primary_secondary(batch["x_ids"], mask, batch["x_lengths"])
-    for name, (ids, real), its in zip(("primary", "secondary"), ours, (one, other), strict=True):
-        mine = wrapped(ids, real.sum(-1))[0]
-        yield Finding(f"IANet: {name} sequence", "source.wrapped: true", "PIS of PSI.py, load_data_tensor",
-                      differing(F.pad(mine, (0, its.shape[1] - mine.shape[1])), its))
-    torch.manual_seed(SEED)
-    made = module_of(given.folder, "IANet/transformer/model.py").ACLFTransformer
-    theirs = shaken(made(512, given.listed.size, d_ff=32)).eval()
-    batches = PEER.load(given.folder)["batches"].Batch
-    public, read = "ACLFTransformer", (batches(one, target), batches(other, target))
-    yield Finding("IANet: log p of words", "train_pgkpr.preset released", public, _chances_apart(
-        given, _our_ianet(given, theirs), mask, theirs, read, short), rounding=_ROUNDING)
-    other_way: dict[str, dict[str, Any]] = {"ianet.embeddings": {"embeddings": "shared"},
-                                            "ianet.norms": {"norms": "shared"}, "source.wrapped": {"ended": False}}
-    for switch, change in other_way.items():
-        yield Finding("IANet: log p of words", f"preset released without {switch}", public, _chances_apart(
-            given, _our_ianet(given, theirs, **change), mask, theirs, read, short), f"train_pgkpr.{switch}")
-    with torch.no_grad():
-        decode = _greedy(given, "IANet/evaluation.py")
-        wanted = until_end(decode(theirs, one, other, read[0].src_mask, read[1].src_mask, STEPS + 1, BOS, MASK))
-    outputs = _our_ianet(given, theirs).rewrite(batch, mask, Rules(EOS, PAD, 0, STEPS, [MASK]))
-    yield Finding("IANet: greedy outputs", "[MASK] banned", "IANet/evaluation.greedy_decode",
-                  _outputs_apart(outputs, wanted))
-
-
-def _our_ianet(given: Given, theirs: nn.Module, embeddings: str = "separate", norms: str = "separate",
-               ended: bool = True) -> Rewriter:
-    sizes = {"heads": 8, "width": 512, "feed_forward": 32, "layers": 3}
-    mine = rewriter_of(RewriterConfig("ianet", given.listed.size, MAX_LENGTH, sizes, {"wrapped": ended},
-                                      ianet={"embeddings": embeddings, "norms": norms}))
-    named = {"self_norm": "sublayer.0.norm", "cross_norm": "sublayer.1.norm", "joint_norm": "lay_norm"}
-    if norms == "separate":
-        named |= {"secondary_norm": "sublayer.2.norm", "forward_norm": "sublayer.3.norm"}
-    attentions = {"self_attention": "self_attn", "to_primary": "src_attn1", "to_secondary": "src_attn2"}
-    names = [("embedder.words", "embed_pos2.0.lut"), ("generator", "generator.proj"),
-             *layer_names("decoder", "decoder", 4, attentions, named)]
-    for number in range(2):
-        names += layer_names(f"encoders.{number}", f"encoder{number + 1}", 3, {"attention": "self_attn"})
-        if embeddings == "separate":
-            names.append((f"source_embedders.{number}.words", f"embed_pos1_{number + 1}.0.lut"))
-    return copied(mine, theirs, names).eval()
-
-
-def s_tagger(given: Given) -> Iterator[Finding]:
-    """Show that the logits of a text of the public tagger depend on the texts beside it, and ours do not."""
-    torch.manual_seed(SEED)
-    made = definitions(given.folder, "IANet/STagger.py", ("STagger",), {"nn": nn, "torch": torch})["STagger"]
-    ids = given.job.pairs.batch(range(8))["x_ids"]
-    for name, tagger, switch in (("ours", STagger(STaggerConfig(given.listed.size)), ""),
-                                 ("public", made(given.listed.size), _DOCUMENT + "Without a switch")):
-        with torch.no_grad():
-            gap = float((tagger(ids)[3] - tagger(ids[3:4])[0]).abs().max())
-        yield Finding(f"S-Tagger, {name}: a text alone and among others", "LSTM along the text, linear layer",
-                      "LSTM down the batch, proj_size 2", gap, switch, _ROUNDING)
-
-
-PARTS: tuple[Callable[[Given], Iterator[Finding]], ...] = (
-    attribution, importance_of_words, sequences, losses, transformer, ianet, s_tagger)
+def _greedy(folder: Path, file: str) -> Callable[..., Tensor]:
+    later = loaded(folder, "Model.transformer.model").subsequent_mask
+    names = definitions(folder, file, ("greedy_decode",), {"torch": torch, "Variable": torch.as_tensor,
+                                                           "subsequent_mask": later})
+    return names["greedy_decode"]  # type: ignore[no-any-return]
 
 
 @torch.no_grad()
@@ -415,25 +339,137 @@ def _outputs_apart(ours: Tensor, theirs: Tensor) -> float:
     return float((F.pad(ours, (0, theirs.shape[1] - ours.shape[1]), value=PAD) != theirs).any(-1).sum())
 
 
-def _greedy(given: Given, file: str) -> Callable[..., Tensor]:
-    later = PEER.load(given.folder)["parts"].subsequent_mask
-    names = definitions(given.folder, file, ("greedy_decode",), {"torch": torch, "Variable": torch.as_tensor,
-                                                                 "subsequent_mask": later})
-    return names["greedy_decode"]  # type: ignore[no-any-return]
+# The public code
 
 
-@torch.no_grad()
-def _chances_apart(given: Given, mine: Rewriter, mask: Tensor | None, theirs: nn.Module, read: Any,
-                   items: Sequence[int] | None = None) -> float:
-    """Return the largest difference of log p of the words of targets; dropout, if any, is drawn from one seed."""
-    batch = given.job.pairs.batch(items if items is not None else range(len(given.frame)))
+def their_model(folder: Path, words: int) -> Any:
+    """Return the public code's model, contrasting the states of the last layer."""
     torch.manual_seed(SEED)
-    own = mine.generator(mine.decode(batch["y_in"], mine.memory(batch, mask))).log_softmax(-1)  # type: ignore[operator]
-    torch.manual_seed(SEED)
-    if mask is None:
-        length = own.shape[1]
-        found = theirs(read.src, read.trg[:, :length], read.src_mask, read.trg_mask[:, :length, :length])[0]
-    else:
-        first, second = read
-        found = theirs(first.src, second.src, first.trg, first.src_mask, second.src_mask, first.trg_mask)
-    return float((own - found[:, :own.shape[1]])[batch["y_out"] != PAD].abs().max())
+    model = loaded(folder, "Model.SPTransformerFine").PGKPR(
+        _SIZES["width"], words, nhead=_SIZES["heads"], num_encoder=_SIZES["layers"], num_decoder=_SIZES["layers"],
+        d_ff=_SIZES["feed_forward"], dropout=0.1, mid_loss=True, double_pe=False, shared_emb=True)
+    model.encoder.return_layer = _SIZES["layers"]
+    return model
+
+
+def their_tensors(pairs: PairBatches, items: Sequence[int]) -> list[Tensor]:
+    """Return what the public code's loader gives of ``items``: sources, their targets of reconstruction, targets, and
+    the sequences that sources are contrasted with; all padded to the length of the longest that there may be."""
+    batch = pairs.batch(items)
+    ids, labels, _ = perturbed(batch["x_ids"], batch["x_tags"], batch["p"].bool(), batch["x_lengths"])
+    others, _ = counterpart(batch["t_ids"], batch["t_tags"], batch["t_lengths"], "pos_sent")
+    targets = F.pad(batch["y_out"], (1, 0), value=BOS)
+    return [F.pad(part, (0, _WIDTH - part.shape[1]), value=PAD)
+            for part in (ids, labels.masked_fill(labels == IGNORE, PAD), targets, others)]
+
+
+def until_end(outputs: Tensor) -> Tensor:
+    """Return their outputs (B, 17), which begin with <s> and go on behind </s>, as ours: to </s>, then padding."""
+    found = F.pad(outputs[:, 1:], (0, 1), value=EOS)  # at most 16 words, and an end
+    return found.masked_fill((found == EOS).long().cumsum(-1) - (found == EOS).long() > 0, PAD)
+
+
+def carried(theirs: Any, words: int) -> Rewriter:
+    """Return our model under preset released with the weights of theirs, so that both compute the same.
+
+    Their LayerNorm divides by the deviation with n - 1 in its denominator, and adds 1e-6 to that: ours has their
+    weights times sqrt((n - 1) / n), and next to nothing added.
+    """
+    values = TrainPgkpr.model_validate({"preset": "released"}).model_dump()
+    values["sizes"] |= _SIZES
+    mine = rewriter_of(RewriterConfig.from_params(values, words, MAX_LENGTH))
+    factor = sqrt((_SIZES["width"] - 1) / _SIZES["width"])
+    for name, its_name in _names():
+        module, its = mine.get_submodule(name), theirs.get_submodule(its_name)
+        with torch.no_grad():
+            for part, parameter in module.named_parameters(recurse=False):
+                if hasattr(its, "a_2"):
+                    parameter.copy_(factor * its.a_2 if part == "weight" else its.b_2)
+                else:
+                    parameter.copy_(getattr(its, part))
+        if isinstance(module, nn.LayerNorm):
+            module.eps = 1e-12 if hasattr(its, "a_2") else its.eps
+    return mine
+
+
+def _names() -> Iterator[tuple[str, str]]:
+    """Yield the names of our modules that hold parameters, and of theirs."""
+    yield from (("embedder.words", "src_embed_pos.0.lut"), ("generator", "generator.proj"),
+                ("reconstruction.dense", "mid_cls.transform.dense"),
+                ("reconstruction.norm", "mid_cls.transform.LayerNorm"),
+                ("reconstruction.output", "mid_cls.decoder"))
+    attentions = {"encoder": {"attention": "self_attn"},
+                  "decoder": {"self_attention": "self_attn", "cross_attention": "src_attn"}}
+    for stack, named in attentions.items():
+        yield f"{stack}.norm", f"{stack}.norm"
+        for layer in (f"{stack}.layers.{number}" for number in range(_SIZES["layers"])):
+            yield f"{layer}.widen", f"{layer}.feed_forward.w_1"
+            yield f"{layer}.narrow", f"{layer}.feed_forward.w_2"
+            yield from ((f"{layer}.norms.{place}", f"{layer}.sublayer.{place}.norm")
+                        for place in range(len(named) + 1))
+            for name, of in named.items():
+                yield from ((f"{layer}.{name}.{part}", f"{layer}.{of}.linears.{place}")
+                            for place, part in enumerate(("query", "key", "value", "output")))
+
+
+def loaded(folder: Path, name: str) -> ModuleType:
+    """Return a module of the public code's package, imported from ``folder`` anew.
+
+    Raises:
+        InputError: the file is missing, or does not import.
+    """
+    _source(folder, f"{name.replace('.', '/')}.py")
+    for other in [other for other in sys.modules if other.split(".")[0] == "Model"]:
+        del sys.modules[other]
+    sys.path.insert(0, str(folder))
+    try:
+        return import_module(name)
+    except (ImportError, SyntaxError) as error:
+        raise InputError(f"--peer: {folder} cannot be imported: {error}. Name {WANTED}, and install what it "
+                         f"needs.") from error
+    finally:
+        sys.path.remove(str(folder))
+
+
+def module_of(folder: Path, file: str) -> ModuleType:
+    """Return a module of the peer in ``folder``, imported by its file alone, under a name that no other has.
+
+    Raises:
+        InputError: the file is missing, or does not import.
+    """
+    spec = spec_from_file_location(f"peer_{file.removesuffix('.py').replace('/', '_')}", _source(folder, file))
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except (ImportError, SyntaxError) as error:
+        raise InputError(f"--peer: {folder / file} cannot be imported: {error}. Install what it needs.") from error
+    return module
+
+
+def definitions(folder: Path, file: str, names: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return functions and classes of a script of the peer, of which nothing else is run.
+
+    Args:
+        folder: of the peer.
+        file: the script, which may work or need packages when it is imported.
+        names: of the functions and classes.
+        given: what they find under global names.
+
+    Raises:
+        InputError: the file is missing, or lacks some of the names.
+    """
+    path = _source(folder, file)
+    body: list[ast.stmt] = [part for part in ast.parse(path.read_text(encoding="utf-8")).body
+                            if isinstance(part, ast.FunctionDef | ast.ClassDef) and part.name in names]
+    found = dict(given)
+    exec(compile(ast.Module(body, []), str(path), "exec"), found)
+    if lacking := [name for name in names if name not in found]:
+        raise InputError(f"--peer: {path} has no {lacking[0]}; name a checkout of the commit that was measured.")
+    return found
+
+
+def _source(folder: Path, file: str) -> Path:
+    if not (folder / file).is_file():
+        raise InputError(f"--peer: {folder / file} is missing; name {WANTED}.")
+    return folder / file

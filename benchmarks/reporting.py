@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import Row, Section
-from benchmarks.peers import PEERS
 
 _CPU = Path("/proc/cpuinfo")
 _MEMORY = Path("/proc/meminfo")
@@ -81,7 +80,8 @@ def parts_of(document: str) -> dict[str, str]:
 
 def _part(name: str, sections: list[Section], where: dict[str, Any]) -> str:
     versions = ", ".join(f"{package} {number}" for package, number in where["versions"].items())
-    command = f"benchmarks.{name}" if name == "scale" else f"benchmarks {name}{' --peer DIR' if name in PEERS else ''}"
+    peer = " --peer DIR" if name == "pgkpr_parity" else ""
+    command = f"benchmarks.{name}" if name == "scale" else f"benchmarks {name}{peer}"
     lines = [f"## {name}", "", f"`python -m {command}`", "",
              f"Machine: {where['processor']}, {where['cores']} cores, {where['memory_gib']} GiB, {where['system']}, "
              f"GPU: {where['gpu'] or 'none'}. Python {where['python']}; {versions}."]

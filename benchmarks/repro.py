@@ -7,40 +7,47 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
+import networkx as nx
 import yaml
+from dvc.repo import Repo
 
 from benchmarks.harness import Context, Disagreement, Row, Section, compare
-from pipeline.recipes import params_text, read_recipe
-from stages.common.entries import module_of
 
 _ROOT = Path(__file__).resolve().parent.parent
-_COPIED = ("pipeline", "stages", "models", "recipes", "data", ".dvc/config", ".dvcignore", "dvc.yaml", "pyproject.toml")
+_LEFT_OUT = ("benchmarks", "docs", "metrics", "tests", "dvc.lock")
 _TARGET = "graph@sample"
-_STAGES = ("ingest", "annotate", "textrank", "keywords", "clusters", "graph")
 _PYTHON = sys.executable
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """The stages that :data:`_TARGET` needs, in order: their commands and the paths of their outs."""
+
+    commands: list[str]
+    outs: list[str]
 
 
 def run(context: Context) -> list[Section]:
     """Compare a run from nothing and a run with nothing to do."""
     with tempfile.TemporaryDirectory(prefix="keycontrast-") as folder:
-        ways: dict[str, Callable[[Path], None]] = {"keycontrast run": _flow, "dvc repro": _dvc,
-                                                   "python -m stages, one by one": _by_hand}
-        projects = {name: _project(Path(folder) / str(number)) for number, name in enumerate(ways)}
+        projects = {name: _project(Path(folder) / str(number))
+                    for number, name in enumerate(("keycontrast run", "dvc repro", "the commands by hand"))}
+        plan = _plan(projects["dvc repro"])
+        ways: dict[str, Callable[[Path], None]] = dict(zip(projects, (_flow, _dvc, _by_hand(plan)), strict=True))
         for name, way in ways.items():
             way(projects[name])
-        files = _same_artifacts(projects)
+        files = _same_tables(projects, plan)
         # One warm-up less: the comparison of artifacts was one.
         cold = compare({name: _from_nothing(way, projects[name]) for name, way in ways.items()},
                        1 if context.quick else max(1, context.repeats // 2), warmup=0)
         idle: list[Row] = compare({name: _again(way, projects[name]) for name, way in list(ways.items())[:2]},
                                   1 if context.quick else context.repeats, warmup=0)
-    workload = f"{len(_STAGES)} stages of data/sample, {_TARGET}"
-    agreement = f"{files} artifacts have the same bytes all three ways"
-    return [Section("From nothing", workload, agreement, cold,
-                    ["`keycontrast run` starts Prefect once; it imports once what `dvc repro` does for each stage."]),
-            Section("Nothing to do", workload, agreement, idle)]
+    workload = f"{len(plan.commands)} stages of data/sample, {_TARGET}"
+    agreement = f"{files} Parquet files have the same bytes all three ways"
+    return [Section("From nothing", workload, agreement, cold), Section("Nothing to do", workload, agreement, idle)]
 
 
 def _from_nothing(way: Callable[[Path], None], project: Path) -> Callable[[], None]:
@@ -67,9 +74,13 @@ def _dvc(project: Path) -> None:
     _call(project, _PYTHON, "-m", "dvc", "repro", _TARGET)
 
 
-def _by_hand(project: Path) -> None:
-    for stage in _STAGES:
-        _call(project, _PYTHON, "-m", module_of(stage), "sample")
+def _by_hand(plan: _Plan) -> Callable[[Path], None]:
+    """Return what runs the commands of ``plan`` one after another in a project."""
+    def work(project: Path) -> None:
+        for command in plan.commands:
+            _call(project, "sh", "-c", command)
+
+    return work
 
 
 def _call(project: Path, *line: str) -> None:
@@ -81,30 +92,42 @@ def _call(project: Path, *line: str) -> None:
 
 def _project(folder: Path) -> Path:
     """Return a copy of the project with nothing computed, its params those of the sample recipe."""
-    folder.mkdir()
-    for name in _COPIED:
-        source, target = _ROOT / name, folder / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(source, target)
-    (folder / "params.yaml").write_text(params_text(read_recipe("sample", None, folder / "recipes")))
+    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=_ROOT,
+                            capture_output=True, text=True, check=True).stdout.split("\0")
+    for name in {name for name in listed if name and name.split("/")[0] not in _LEFT_OUT and (_ROOT / name).is_file()}:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(_ROOT / name, folder / name)
     subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+    _call(folder, _PYTHON, "-m", "pipeline", "use", "sample")
     return folder
 
 
-def _same_artifacts(projects: dict[str, Path]) -> int:
-    """Return how many artifacts all projects share byte for byte.
+def _plan(project: Path) -> _Plan:
+    """Return what DVC's index says of the stages that the target needs."""
+    with Repo(str(project)) as repo:
+        graph = repo.index.graph
+        target = next(stage for stage in graph if getattr(stage, "name", None) == _TARGET)
+        stages = list(nx.dfs_postorder_nodes(graph, target))    # an edge leads from a stage to what it needs
+        return _Plan([str(stage.cmd) for stage in stages if getattr(stage, "cmd", None)],
+                     [Path(out.fs_path).relative_to(project.resolve()).as_posix()
+                      for stage in stages for out in stage.outs])
+
+
+def _same_tables(projects: dict[str, Path], plan: _Plan) -> int:
+    """Return how many Parquet files among the outs all projects share byte for byte.
 
     Raises:
-        Disagreement: one differs.
+        Disagreement: one differs, or there is none.
     """
-    found = {name: {path.relative_to(project).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-                    for path in sorted((project / "artifacts").rglob("*"))
-                    if path.is_file() and path.name != ".gitignore"}    # DVC's own
-             for name, project in projects.items()}
+    def tables(project: Path) -> dict[str, str]:
+        files = [path for out in plan.outs for path in [project / out, *(project / out).rglob("*")]]
+        return {path.relative_to(project).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+                for path in files if path.suffix == ".parquet" and path.is_file()}
+
+    found = {name: tables(project) for name, project in projects.items()}
     first = next(iter(found.values()))
+    if not first:
+        raise Disagreement(f"no Parquet file among {', '.join(plan.outs)}")
     for name, files in found.items():
         if files != first:
             differing = sorted(path for path in first.keys() | files.keys() if first.get(path) != files.get(path))

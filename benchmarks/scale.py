@@ -174,13 +174,7 @@ def sections(rows: list[dict[str, Any]], workers: int, memory_gib: float) -> lis
              "from the disk comes and goes as the system has room. Some 300 MiB of a stage with a network are PyTorch.",
              "The S-Tagger learns from words that it holds in memory; word vectors are those of the vocabulary."],
             by_id))
-    joins = [row for row in rows if "clusters" in row]
-    return [*found, Section(
-        "The join behind the clusters, and Dask DataFrame", "the tables of the corpora above (`python -m "
-        "benchmarks.joins corpora/10000000`), both on all cores of this machine", "the same clusters, rows and "
-        "negatives", [],
-        ["On N machines Dask DataFrame is at most N times as fast as here: below as many machines as the quotient of "
-         "the times, DuckDB on one is faster."], joins)] if joins else found
+    return found
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -194,7 +188,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, help="where it is made, and left; a temporary one by default")
     parser.add_argument("--json", type=Path, help="file to which rows are added, one per line")
     parser.add_argument("--write", type=Path, nargs="+", metavar="JSON", help=(
-        "measure nothing: write what such files of this and of benchmarks.joins hold into docs/performance.md"))
+        "measure nothing: write what such files hold into docs/performance.md"))
     given = parser.parse_args(argv)
     if given.write:
         rows = [json.loads(line) for file in given.write for line in file.read_text().splitlines()]

@@ -1,7 +1,8 @@
-"""Keyword ranking: our engine and the pytextrank package's component on the same annotated texts, one core."""
+"""Keyword ranking beside the pytextrank package on the same annotated texts, one core: the engine, and the components
+for spaCy."""
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow.json
 import pyarrow.parquet as pq
 
 from benchmarks.harness import Context, Disagreement, Section, compare, peak_memory
+from keycontrast import components
 from pipeline.schemas import SCHEMAS
 from stages.ranking import Settings, rank, ranker
 from stages.ranking.blocks import pieces
@@ -19,6 +21,7 @@ from stages.text.annotation import annotator
 
 _SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample" / "paraphrase.jsonl"
 _LENGTHS = (24, 240)
+_DOCUMENTS = (24, 240, 2400)  # tokens
 _TOKENS = 24_000
 _ALL = 1_000_000  # phrases per text, more than any has
 _SCORE = 1e-6
@@ -35,7 +38,7 @@ def run(context: Context) -> list[Section]:
     pa.set_cpu_count(1)
     annotated = _annotated(context)
     sections = [_speed(annotated, length, context) for length in _LENGTHS]
-    return [*sections, _memory(annotated, context)]
+    return [*sections, *(_component(annotated, length, context) for length in _DOCUMENTS), _memory(annotated, context)]
 
 
 def of_length(tokens: pa.Table, length: int, texts: int) -> pa.Table:
@@ -97,6 +100,28 @@ def _speed(annotated: pa.Table, length: int, context: Context) -> Section:
         f"(1e-6)", rows,
         ["The package works on spaCy documents that were built beforehand; ours on the token table, from Arrow to "
          "Arrow, ready to be written."])
+
+
+def _component(annotated: pa.Table, length: int, context: Context) -> Section:
+    """Compare the components for spaCy, which take one document after another."""
+    from stages.ranking.package import docs, pytextrank
+
+    number = 10 if context.quick else _TOKENS // length
+    documents = [doc for _, doc in docs(of_length(annotated, length, number))]
+
+    def ranked(component: Callable[[Any], Any]) -> Callable[[], list[Any]]:
+        return lambda: [component(doc)._.phrases for doc in documents]
+
+    ours, theirs = ranked(components._Component()), ranked(pytextrank.BaseTextRankFactory())
+    for mine, other in zip(ours(), theirs(), strict=True):
+        scores = {phrase.text: phrase.rank for phrase in other}
+        if scores.keys() != {phrase.text for phrase in mine} or any(
+                abs(scores[phrase.text] - phrase.rank) > _SCORE for phrase in mine):
+            raise Disagreement(f"{length} tokens: the components give different phrases")
+    rows = compare({"keycontrast_textrank": ours, "pytextrank's textrank": theirs}, context.repeats, items=number)
+    return Section(f"Components for spaCy, {length} tokens", f"{number:,} documents of {length} tokens, "
+                   f"`doc._.phrases`, one core", f"both give the same phrases for every document, ranks within "
+                   f"{_SCORE:g}", rows)
 
 
 def _memory(annotated: pa.Table, context: Context) -> Section:

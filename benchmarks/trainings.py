@@ -28,7 +28,6 @@ from stages.run.memory import keep_freed_memory
 
 SEED = 13
 TOLERANCE = 1e-5  # of losses and weights of two trainings without dropout
-_FREE = 0.9  # share of the time by the clock in which a contender worked
 Call = Callable[[Callable[[Any], Any], Any], Any]  # a training and its job, to what the training found
 
 
@@ -188,11 +187,6 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
     return {name: parameter.detach().cpu() for name, parameter in model.named_parameters()}
 
 
-def order_of(items: int, batch_size: int) -> list[int]:
-    """Return all items in the order in which the loop cuts batches from them."""
-    return [item for batch in epoch_batches(items, batch_size, derived_seed(SEED, "order", 0)) for item in batch]
-
-
 def same_training(name: str, mine: Ran, other: Ran, steps: int | None = None) -> str:
     """Say how far the losses of the first ``steps``, all by default, and the weights of two trainings lie apart.
 
@@ -212,12 +206,6 @@ def same_training(name: str, mine: Ran, other: Ran, steps: int | None = None) ->
                            f"{len(mine.losses)} steps by up to {gap:.3g}")
     return (f"without dropout, the losses of {len(pairs)} steps differ by at most {loss:.2g}, and the weights after "
             f"{len(mine.losses)} by at most {gap:.2g}")
-
-
-def in_process(train: Callable[[Any], Any], job: Any, threads: int, keep: bool, deterministic: bool) -> None:
-    """Train in this process as one of :func:`process` would, for the sake of its memory."""
-    _begin(threads, keep, deterministic)
-    train(job)
 
 
 def device() -> str:
@@ -251,16 +239,6 @@ def take_turns(contenders: Mapping[str, Callable[[], Ran]], repeats: int, items:
               "times as long by the clock": median(one.seconds) / median(ran[first].seconds)}
              for name, one in ran.items()]
     return rows, table, [loss for one in ran.values() for loss in one.losses]
-
-
-def of_clocks(table: list[dict[str, Any]]) -> str:
-    """Return a sentence on which clock the rows of :func:`take_turns` are by, and whether other work ran beside."""
-    if device() == "cuda":
-        return "Times of the rows are by the clock."
-    share = sum(row["median processor seconds"] for row in table) / sum(row["median seconds"] for row in table)
-    busy = ("the cores were free" if share > _FREE else
-            f"other work ran beside, and left {share:.0%} of a core to each contender in its turn")
-    return f"Times of the rows are processor seconds, which on a free core are those of the clock; {busy}."
 
 
 def _begin(threads: int, keep: bool, deterministic: bool) -> None:

@@ -148,21 +148,18 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
     """Write params.yaml from a recipe, after showing the difference.
 
     Folders of data sets, models and runs that the recipe does not name are removed if DVC's cache holds
-    them; after going back to a recipe, `keycontrast run` takes them from there. Sizes that a recipe leaves out are
-    fitted to the machine and the data, unless it says `sizes: paper`; what was chosen is said, and stands in
-    params.yaml. So is what a run of everything will take, roughly.
+    them; after going back to a recipe, `keycontrast run` takes them from there. It also says how long the last run of
+    everything took, if all of it has run here before.
 
     Example: `keycontrast use cpu-hcl-qqp --data ../data --set train_hcl.training.epochs=2`, or with some of its rows
     alone: `keycontrast use cpu-hcl-qqp --data ../data --model hcl --model no-graph`. A recipe of several data sets
     is of one of them at a time: `keycontrast use paper-clld --data ../data --set dataset=r8 --as paper-clld-r8`
     """
     from pipeline import recipes
+    from pipeline.estimate import estimate_of_project
     from pipeline.running.environment import RUN_LOCK, settle_environment
     from pipeline.running.lockfile import read_lock
-    from pipeline.sizing.estimates import estimate_of_all
-    from pipeline.sizing.machine import this_machine
     from stages.run.guard import exclusive
-    from stages.run.process import RECORDS
 
     if recipe is None:
         names = recipes.recipe_names()
@@ -174,10 +171,7 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
     change = recipes.plan(recipe, None if data is None else str(data), changes=changes or (), models=model or (),
                           called=called)
     typer.echo(change.difference or f"params.yaml already is recipe {recipe}.")
-    for line in change.sizes:
-        typer.echo(line)
-    machine = this_machine(change.params.runtime.device)
-    typer.echo(estimate_of_all(change.params, machine, RECORDS))
+    typer.echo(estimate_of_project(change.params))
     if dry_run:
         return
     read_lock()  # `apply` goes by it

@@ -6,7 +6,7 @@ there without computing them again.
 """
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 from functools import reduce
@@ -18,9 +18,6 @@ import yaml
 from pipeline.installation import renew
 from pipeline.running.dag import open_repo
 from pipeline.running.lockfile import LOCK
-from pipeline.sizing.extent import extent_of
-from pipeline.sizing.machine import this_machine
-from pipeline.sizing.sizes import fitting_sizes, sized_datasets, why
 from stages.common.paths import (
     ARTIFACTS,
     COMPARISON,
@@ -79,7 +76,6 @@ class Change:
 
     Attributes:
         params: the recipe's params.
-        sizes: what ``sizes: auto`` went by and chose, in lines for people; empty without it.
         text: new content of ``params.yaml``.
         difference: unified difference from the present ``params.yaml``; empty if there is none.
     """
@@ -87,7 +83,6 @@ class Change:
     params: Params
     text: str
     difference: str
-    sizes: Sequence[str] = ()
 
 
 def recipe_names(folder: Path = RECIPES) -> dict[str, str]:
@@ -113,7 +108,7 @@ def read_recipe(name: str, data: str | None = None, folder: Path = RECIPES, chan
     Raises:
         InputError: unknown recipe, bad values or changes, or ``data`` missing although the recipe needs it.
     """
-    return _sized(*_read(name, data, folder, changes, called), folder.parent)[0]
+    return parse_params(*_read(name, data, folder, changes, called))
 
 
 def _read(name: str, data: str | None, folder: Path, changes: Sequence[str],
@@ -173,37 +168,6 @@ def _mapping(content: Mapping[str, Any], name: str, place: str) -> Mapping[str, 
     return value
 
 
-def _sized(content: dict[str, Any], place: str, root: Path) -> tuple[Params, list[str]]:
-    """Return validated params with the sizes that ``content`` leaves to ``sizes: auto``, and words for what it chose.
-
-    Raises:
-        InputError: bad values, or sizes are to fit data that cannot be read.
-    """
-    params = parse_params(content, place)
-    names = {name for found in sized_datasets(params).values() for name in found}
-    if params.sizes != "auto":
-        return params, []
-    machine = this_machine(params.runtime.device)
-    try:
-        extents = {name: extent_of(params, name, root) for name in sorted(names)}
-    except InputError as error:
-        raise InputError(f"{error}\nSizes are fitted to the data, so it must be there; or write `sizes: paper` in the "
-                         f"recipe.") from error
-    values = fitting_sizes(params, extents, machine)
-    chosen = [f"  {block}: {', '.join(_left_open(found, content.get(block)))}" for block, found in values.items()]
-    return parse_params(laid_over(values, content), place), [*why(params, extents, machine), *chosen]
-
-
-def _left_open(values: Mapping[str, Any], content: Any, place: str = "") -> Iterator[str]:
-    """Yield place and value of each of ``values`` that ``content`` does not spell out."""
-    for name, value in values.items():
-        inner = content.get(name) if isinstance(content, Mapping) else None
-        if isinstance(value, Mapping):
-            yield from _left_open(value, inner, f"{place}{name}.")
-        elif inner is None:
-            yield f"{place}{name} {value}"
-
-
 def _changed(content: dict[str, Any], change: str) -> dict[str, Any]:
     """Return ``content`` with one ``place=value`` laid over it."""
     place, sign, value = change.partition("=")
@@ -238,12 +202,12 @@ def plan(name: str, data: str | None = None, root: Path = Path(), changes: Seque
         models: those of its models to take, with what they start from; all if there are none.
     """
     content, place = _read(name, data, root / RECIPES, changes, called)
-    params, sizes = _sized(_part(content, models, place) if models else content, place, root)
+    params = parse_params(_part(content, models, place) if models else content, place)
     text = params_text(params, name)
     present = (root / PARAMS).read_text(encoding="utf-8") if (root / PARAMS).exists() else ""
     lines = unified_diff(present.splitlines(), text.splitlines(), f"{PARAMS} (now)", f"{PARAMS} ({name})",
                          lineterm="", n=1)
-    return Change(params, text, "\n".join(lines), sizes)
+    return Change(params, text, "\n".join(lines))
 
 
 def params_text(params: Params, name: str | None = None) -> str:

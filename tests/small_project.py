@@ -80,21 +80,18 @@ stages:
 RECIPES = {
     "one": """# The first recipe.
 recipe: one
-sizes: paper
 datasets: {d: {source: raw}}
 models: {hcl: {m1: {dataset: d}, m2: {dataset: d, seeds: [2]}}}
 runs: {hcl: {m1: {model: m1}, m2: {model: m2}}}
 """,
     "two": """# The second recipe.
 recipe: two
-sizes: paper
 datasets: {d: {source: raw}}
 models: {hcl: {m1: {dataset: d, seeds: [5]}}}
 runs: {hcl: {m1: {model: m1}}}
 """,
     "outside": """# Data that does not ship.
 recipe: outside
-sizes: paper
 datasets: {far: {source: "{data}/far"}}
 models: {hcl: {}}
 runs: {hcl: {}}

@@ -6,12 +6,14 @@ from importlib import import_module
 from itertools import count
 
 import pytest
+import torch
 
 import benchmarks.__main__ as command
-from benchmarks import harness
+from benchmarks import harness, repro
 from benchmarks.__main__ import NAMES, main
 from benchmarks.harness import Context, Disagreement, Row, Section, compare, peak_memory
 from benchmarks.reporting import as_markdown, as_text, machine
+from benchmarks.trainings import Ran, same_training
 
 SECTION = Section("A | B", "10 texts", "10 of 10", [Row("ours", 0.5, 0.4, 0.6, 20.0, "texts", 1.0),
                                                     Row("peer", 2.0, 1.9, 2.5, 5.0, "texts", 4.0)],
@@ -77,28 +79,64 @@ def test_wrong_arguments_are_named(arguments, message, capsys):
 
 @pytest.mark.whole
 def test_json_holds_machine_and_rows(capsys):
-    assert main(["psi", "--quick", "--repeats", "1", "--json"]) == 0
+    assert main(["textrank", "--quick", "--repeats", "1", "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["machine"]["cores"] >= 1
-    assert printed["benchmarks"]["psi"][0]["rows"][0]["ratio"] == 1.0
+    assert printed["benchmarks"]["textrank"][0]["rows"][0]["ratio"] == 1.0
 
 
 def test_one_that_disagrees_is_named_and_the_others_are_shown(monkeypatch, capsys):
     def measured(name, context):
-        if name == "psi":
+        if name == "textrank":
             raise Disagreement("0.5 apart")
         return [SECTION]
 
     monkeypatch.setattr(command, "run_apart", measured)
-    assert main(["psi", "graph"]) == 1
+    assert main(["textrank", "graph"]) == 1
     shown = capsys.readouterr()
-    assert "psi: 0.5 apart" in shown.err and "graph: A | B" in shown.out
+    assert "textrank: 0.5 apart" in shown.err and "graph: A | B" in shown.out
 
 
-# Of the quickest there is one here at every `make test`, beside psi above.
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == "clld" else pytest.mark.whole)
-                                  for name in NAMES if name not in ("psi", "pgkpr", "repro")])
+# The quickest runs at every `make test`.
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == "textrank" else pytest.mark.whole)
+                                  for name in NAMES if name != "pgkpr_parity"])
 def test_benchmarks_run_and_agree_at_sizes_that_measure_nothing(name):
     sections = import_module(f"benchmarks.{name}").run(Context(repeats=1, quick=True))
     assert sections and all(section.agreement and section.workload for section in sections)
     assert all(row.median > 0 for section in sections for row in section.rows)
+
+
+@pytest.mark.parametrize("program", ["keyphrases", "keyword_peers", "scale", "__main__", "gpu.command"])
+def test_every_program_starts(program, capsys):
+    with pytest.raises(SystemExit) as ended:
+        import_module(f"benchmarks.{program}").main(["--help"])
+    assert ended.value.code == 0 and "usage: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("loss", "weight", "said"), [
+    (2.5, 1.0, "losses differ by up to 0.5 and the weights after 1 steps by up to 0"),
+    (2.0, 1.25, "losses differ by up to 0 and the weights after 1 steps by up to 0.25")])
+def test_the_benchmark_times_nothing_that_trains_another_model(loss, weight, said):
+    def ran(loss, weight):
+        return Ran(losses=[torch.tensor(loss)], weights={"w": torch.tensor([weight])})
+
+    with pytest.raises(Disagreement, match=said):
+        same_training("tiny", ran(2.0, 1.0), ran(loss, weight))
+    assert "by at most 0" in same_training("tiny", ran(2.0, 1.0), ran(2.0, 1.0))
+
+
+def test_artifacts_that_differ_are_named(tmp_path):
+    plan = repro._Plan([], ["artifacts/a", "artifacts/b.parquet", "artifacts/log.txt"])
+    projects = {name: tmp_path / name for name in ("run", "repro", "hand")}
+    for project in projects.values():
+        (project / "artifacts" / "a").mkdir(parents=True)
+        (project / "artifacts" / "a" / "1.parquet").write_bytes(b"1")
+        (project / "artifacts" / "b.parquet").write_bytes(b"2")
+        (project / "artifacts" / "log.txt").write_text(project.name)     # no table: it may differ
+        (project / "dvc.lock").write_text("stages: {}")
+    assert repro._same_tables(projects, plan) == 2
+    (projects["hand"] / "artifacts" / "a" / "1.parquet").write_bytes(b"3")
+    with pytest.raises(Disagreement, match="hand gives other artifacts: artifacts/a/1.parquet"):
+        repro._same_tables(projects, plan)
+    with pytest.raises(Disagreement, match="no Parquet file among artifacts/log.txt"):
+        repro._same_tables(projects, repro._Plan([], ["artifacts/log.txt"]))

@@ -1,25 +1,18 @@
-"""The benchmark against the public PGKPR code: run with a stand-in, left out without a folder, errors that say how."""
+"""Parity with the public PGKPR code, shown with stand-ins: what is read, weights carried over, errors that say how."""
 
-import hashlib
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 import benchmarks.__main__ as command
-from benchmarks import pgkpr, pgkpr_parity
+from benchmarks import pgkpr_parity
 from benchmarks.__main__ import NAMES, main
-from benchmarks.harness import Context, Disagreement, Section
-from benchmarks.peers import PEERS, definitions, module_of
-from benchmarks.pgkpr_parity import Finding, report
-from benchmarks.pgkpr_sentences import Given
+from benchmarks.harness import Context, Disagreement
+from benchmarks.pgkpr_parity import Finding, Given, definitions, loaded, module_of, report
 from benchmarks.reporting import as_markdown, machine
 from stages.run.errors import InputError
-
-QUICK = pgkpr._QUICK[0]
-THEIRS = torch.tensor([[2, 9, 3, *range(9, 23)]])  # an output of the public code, which goes on after its end
 
 
 @pytest.fixture
@@ -33,26 +26,26 @@ def peer(tmp_path):
     return folder
 
 
-def test_both_sides_agree_and_are_timed(peer, monkeypatch):
-    threads, parts = torch.get_num_threads(), Section("Parity", "", "", [])
-    monkeypatch.setattr(pgkpr, "parity", lambda folder: parts)
-    first, step, *decoding = pgkpr.run(Context(repeats=1, quick=True, peer=peer))
-    assert first is parts
-    assert torch.get_num_threads() == threads
-    assert "16,104 parameters each" in step.agreement and "gradient" in step.agreement
-    assert [row.name for row in step.rows] == [
-        "ours", "public code", "public code, freed memory kept", "ours, batches of similar length", "ours, bf16"]
-    assert "PGKPR, files that differ from those at commit ef618f4" in step.notes[0]
-    assert "37 tokens" in step.workload and len(decoding) == 2
-    for section in (step, *decoding):
-        assert all(row.median > 0 for row in section.rows) and len(section.table) == len(section.rows)
-    assert all("4 of 4 outputs equal" in section.agreement for section in decoding)
+def test_the_carried_model_computes_what_theirs_does(peer, reader, tmp_path):
+    given = Given(reader, tmp_path)
+    theirs = pgkpr_parity.shaken(pgkpr_parity.their_model(peer, given.listed.size)).eval()
+    mine = pgkpr_parity.carried(theirs, given.listed.size).eval()
+    assert sum(p.numel() for p in mine.parameters()) == sum(p.numel() for p in theirs.parameters())
+    items = range(len(given.frame))
+    source, _, target, _ = pgkpr_parity.their_tensors(given.marked, items)
+    read = loaded(peer, "Model.transformer.train").Batch(source, target)
+    batch = given.marked.batch(items)
+    with torch.no_grad():
+        *_, words = theirs(read.src, read.trg, read.src_mask, read.trg_mask)
+        own = mine.generator(mine.decode(batch["y_in"], mine.memory(batch, batch["p"].bool())))
+    real = batch["y_out"] != 0
+    assert torch.allclose(own.log_softmax(-1)[real], words.log_softmax(-1)[:, :own.shape[1]][real], atol=1e-4)
 
 
-def test_what_the_public_code_reads_is_what_ours_reads_padded_to_its_length(peer):
-    job = pgkpr._job(QUICK, peer)
-    ids, labels, targets, pairs = pgkpr.their_tensors(job, [2, 0])
-    batch = job.pairs.batch([2, 0])
+def test_what_the_public_code_reads_is_what_ours_reads_padded_to_its_length(reader, tmp_path):
+    pairs_of_both = Given(reader, tmp_path).marked
+    ids, labels, targets, pairs = pgkpr_parity.their_tensors(pairs_of_both, [2, 0])
+    batch = pairs_of_both.batch([2, 0])
     assert {part.shape for part in (ids, labels, targets, pairs)} == {(2, 37)}
     for row in range(2):
         words = int(batch["x_lengths"][row])
@@ -66,41 +59,18 @@ def test_what_the_public_code_reads_is_what_ours_reads_padded_to_its_length(peer
         assert pairs[row, len(target) + 2:2 * len(target) + 2].tolist() == target
 
 
-def test_batches_of_similar_length_stand_at_even_distances_of_a_sorted_pool(peer):
-    pairs = pgkpr._of_similar_length(pgkpr._job(QUICK, peer))
-    words = (pairs.words["x"] + pairs.words["t"]).reshape(QUICK.similar, QUICK.batch_size)
-    assert (words.max(-1) - words.min(-1) <= 3).all() and words[1].min() > words[0].max()
-
-
-def test_a_model_that_computes_something_else_is_not_timed(peer):
-    job = pgkpr._job(QUICK, peer)
-    theirs = pgkpr.their_model(job).eval()
-    mine = pgkpr.carried(theirs, job).eval()
-    with torch.no_grad():
-        theirs.decoder.norm.b_2.add_(0.5)
-    with pytest.raises(Disagreement, match="losses differ by"):
-        pgkpr._agreement(mine, theirs, job)
-    with pytest.raises(Disagreement, match="1 of 2 outputs differ"):
-        pgkpr._same_outputs(torch.tensor([[9, 3], [8, 3]]), THEIRS.repeat(2, 1))
-    other = pgkpr.their_model(replace(job, sizes=replace(QUICK, feed_forward=33)))
-    with pytest.raises(Disagreement, match="16,104 parameters, the public code 16,236"):
-        pgkpr._counts(mine, other)
-
-
-def test_outputs_are_compared_up_to_their_ends():
-    assert pgkpr._same_outputs(torch.tensor([[9, 3, 0]]), THEIRS) == (
-        "with the public code's weights in ours, 1 of 1 outputs equal token for token", 2.0)
-
-
 def test_without_a_folder_it_is_left_out_or_says_where_to_get_it(monkeypatch, capsys):
     ran = []
     monkeypatch.setattr(command, "run_apart", lambda name, context: ran.append(name) or [])
-    assert main([]) == 0 and ran == [name for name in NAMES if name != "pgkpr"]
-    assert "pgkpr is left out: it needs --peer, a checkout of github.com/DaSESmartEdu/PGKPR" in capsys.readouterr().err
-    assert main(["pgkpr"]) == 1
-    assert "pgkpr: name a checkout of github.com/DaSESmartEdu/PGKPR" in capsys.readouterr().err
+    assert main([]) == 0 and ran == [name for name in NAMES if name != "pgkpr_parity"]
+    assert "pgkpr_parity is left out: it needs --peer, a checkout of github.com/DaSESmartEdu/PGKPR" in (
+        capsys.readouterr().err)
+    assert main(["pgkpr_parity"]) == 1
+    assert "pgkpr_parity: name a checkout of github.com/DaSESmartEdu/PGKPR" in capsys.readouterr().err
+    assert main(["pgkpr_parity", "--peer", "nowhere"]) == 1
+    assert "--peer: nowhere is no folder; name a checkout of github.com/DaSESmartEdu/PGKPR" in capsys.readouterr().err
     with pytest.raises(InputError, match="DaSESmartEdu/PGKPR .* with --peer"):
-        pgkpr.run(Context(quick=True))
+        pgkpr_parity.run(Context(quick=True))
 
 
 def test_with_a_folder_it_is_among_all(monkeypatch, tmp_path, capsys):
@@ -110,34 +80,19 @@ def test_with_a_folder_it_is_among_all(monkeypatch, tmp_path, capsys):
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (["psi", "--peer", "."], "--peer: none of the benchmarks named reads it; pgkpr does"),
-    (["pgkpr", "--peer", "nowhere"], "--peer: nowhere is no folder; name a checkout of github.com/DaSESmartEdu/PGKPR")])
-def test_a_wrong_peer_is_named(arguments, message, capsys):
-    assert main(arguments) == 1
-    assert message in capsys.readouterr().err
-
-
-def test_a_folder_says_whether_it_is_the_commit_that_was_measured(peer):
-    made = PEERS["pgkpr"]
-    files = [peer / f"{name.replace('.', '/')}.py" for name in made.modules.values()]
-    digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
-    assert replace(made, digest=digest).version(peer) == "DaSESmartEdu/PGKPR, at commit ef618f4"
-
-
 def test_the_document_says_how_to_measure_it_again():
-    page = as_markdown({"pgkpr": [], "psi": []}, machine())
-    assert "`python -m benchmarks pgkpr --peer DIR`" in page and "`python -m benchmarks psi`" in page
+    page = as_markdown({"pgkpr_parity": [], "graph": []}, machine())
+    assert "`python -m benchmarks pgkpr_parity --peer DIR`" in page and "`python -m benchmarks graph`" in page
 
 
 def test_a_folder_of_something_else_is_named(peer):
     broken = peer / "Model" / "transformer" / "train.py"
     broken.write_text("import no_such_package\n")
     with pytest.raises(InputError, match=r"cannot be imported: No module named 'no_such_package'\. Name a checkout of"):
-        pgkpr.run(Context(quick=True, peer=peer))
+        loaded(peer, "Model.transformer.train")
     broken.unlink()
     with pytest.raises(InputError, match=r"train\.py is missing; name a checkout of github\.com/DaSESmartEdu/PGKPR"):
-        pgkpr.run(Context(quick=True, peer=peer))
+        loaded(peer, "Model.transformer.train")
 
 
 # Parity, part by part
@@ -236,5 +191,5 @@ def test_scripts_are_taken_apart_and_not_run(reader):
         module_of(reader, "stage_two_data.py")
     with pytest.raises(InputError, match=r"stage_two_data\.py has no merge; name a checkout of the commit"):
         definitions(reader, "stage_two_data.py", ("kw_by_posibility", "merge"), {})
-    with pytest.raises(InputError, match=r"nowhere\.py is missing; name a whole checkout"):
+    with pytest.raises(InputError, match=r"nowhere\.py is missing; name a checkout of"):
         definitions(reader, "nowhere.py", (), {})

@@ -239,14 +239,6 @@ def test_the_head_may_have_a_rate_of_its_own():
     assert [group.name for group in task(textcnn()).parameter_groups()] == ["all"]
 
 
-def test_work_counts_views():
-    single, double = task(textcnn()), task(textcnn(contrast=CONTRAST))
-    assert double.work([0, 3]).tokens == 2 * single.work([0, 3]).tokens == 2 * sum(single.lengths()[i] for i in (0, 3))
-    assert double.work([0, 3]).flops == 2 * single.work([0, 3]).flops > 0
-    runs = [max(1, single.lengths()[4] - width + 1) * width for width in (2, 3)]
-    assert single.work([4]).flops == 3 * 2 * 12 * 6 * sum(runs)
-
-
 def test_problems_are_named():
     with pytest.raises(ValueError, match="there is no validation text"):
         ClldTask(textcnn(), texts(), texts(0), 1e-2, 4)

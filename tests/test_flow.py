@@ -23,7 +23,6 @@ from pipeline.running.display import RunDisplay
 from pipeline.running.environment import settle_environment
 from pipeline.running.leftovers import clear_dead_locks, clear_unfinished
 from pipeline.running.workers import BadInput, LockLost, StageCrash, failure_of
-from pipeline.sizing.machine import visible_gpus
 from stages.run.errors import InputError
 from stages.run.guard import alive
 
@@ -79,8 +78,7 @@ def test_after_mending_only_the_rest_runs(done):
     assert mended.returncode == 0, mended.stdout + mended.stderr
     assert ran == ["train_x@m1", "evaluate_x@m1", "report"]
     assert "4 of 7 stages were up to date already." in mended.stdout
-    # What this project reads is of no type that could be looked at.
-    assert "No estimate of time and memory: raw: files of type ''" in mended.stdout
+    assert "No estimate yet: 3 of 3 stages have no record of a run here." in mended.stdout
 
 
 def test_lock_is_that_of_dvc_repro(done, tmp_path):
@@ -486,6 +484,8 @@ def test_temporary_files_of_a_killed_dvc_go_and_others_stay(tmp_path, monkeypatc
 
 
 def test_gpus_that_stages_may_take(monkeypatch):
+    from pipeline.running.flows import visible_gpus
+
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,2")
     assert visible_gpus("auto") == ["0", "2"] and visible_gpus("cpu") == []
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")

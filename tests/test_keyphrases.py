@@ -1,13 +1,11 @@
 """Keyphrase F1 against figures worked out by hand; the two tables that compare rankings."""
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from benchmarks import keyword_peers
 from benchmarks.keyphrases import WORDS, corpora, first_words, main
-from benchmarks.shared_keywords import shares
 from stages.metrics.keyphrases import keyphrase_scores, stemmed_phrases
 
 
@@ -76,13 +74,6 @@ def test_a_file_without_gold_keys_is_refused(tmp_path, capsys):
     assert main(["--input", str(tmp_path / "x.parquet")]) == 1
     assert "no column 'keys'; it has text" in capsys.readouterr().err
 
-
-def test_shares_count_texts_that_meet_in_a_keyword():
-    examples = pd.DataFrame({"split": ["train", "train", "train", "test"], "source_id": [0, 1, 2, 3],
-                             "target_id": [1, 2, 0, 0], "negative_id": [2, 2, 1, 1]})
-    found = shares(examples, pd.Series({0: "a", 1: "a", 2: "b", 3: "c"}))
-    assert found == pytest.approx({"k_x = k_y+": 1 / 3, "k_y+ = k_y-": 2 / 3, "inputs that share theirs": 2 / 3,
-                                   "distinct": 2, "seen in training": 0})
 
 
 def test_the_peers_of_keywords_are_scored_alike(tmp_path, monkeypatch, capsys):

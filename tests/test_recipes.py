@@ -57,7 +57,6 @@ def test_a_recipe_holds_several_data_sets_and_what_all_models_say(recipes):
     (recipes / "many.yaml").write_text("""
         recipe: many
         dataset: a
-        sizes: paper
         seed: 1
         by_dataset:
           a: {datasets: {a: {source: x}}, seed: 2, every_model: {seeds: [1, 2]}}

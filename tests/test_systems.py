@@ -18,7 +18,6 @@ from pipeline import doctor
 from pipeline.packed.run import launcher
 from pipeline.running import dvc_worker
 from pipeline.running.leftovers import clear_dead_locks
-from pipeline.sizing.machine import this_machine
 from stages.run import durable, guard, systems, tethered
 from stages.run.guard import alive, exclusive
 from stages.run.memory import keep_freed_memory
@@ -129,14 +128,6 @@ def test_macos_counts_memory_in_bytes(monkeypatch):
     assert systems.usage() == systems.Usage(3.0, 300)
     monkeypatch.setattr(sys, "platform", "linux")
     assert systems.usage().peak_memory_mib == 300 * 1024
-
-
-def test_a_machine_is_described_without_what_linux_tells(monkeypatch):
-    expected = this_machine("cpu")
-    monkeypatch.delattr(os, "sysconf")
-    monkeypatch.delattr(os, "sched_getaffinity")
-    found = this_machine("cpu")
-    assert found.cores == os.cpu_count() and found.memory_gib == pytest.approx(expected.memory_gib, abs=0.2)
 
 
 @pytest.mark.parametrize(("platform", "expected"), [("linux", True), ("darwin", False), ("win32", False)])
@@ -288,7 +279,7 @@ def test_keywords_are_ranked_without_fcntl_resource_users_and_proc(tmp_path):
 
 def test_a_stage_and_the_command_line_run_without_them(tmp_path):
     code = ("from pathlib import Path\n"
-            "import pipeline.cli, pipeline.running.workers, pipeline.running.stage_host, pipeline.sizing.machine\n"
+            "import pipeline.cli, pipeline.running.workers, pipeline.running.stage_host\n"
             "from stages.run import process\n"
             "process.read_params = lambda: {}\n"
             "process.stage_params = lambda *_: {}\n"

@@ -157,8 +157,7 @@ def test_selection_sees_neither_negatives_nor_output_keywords(task):
 def test_lengths_and_impostors_are_those_of_the_batches(task):
     batch = task.load(range(7))
     lengths = sum(batch[f"{name}_mask"].sum(-1) for name in ("x", "y", "neg")).tolist()
-    assert task.lengths() == lengths and task.work([1, 3]).tokens == lengths[1] + lengths[3]
-    assert task.work([1, 3]).flops == task.work([1]).flops + task.work([3]).flops > 0
+    assert task.lengths() == lengths
     _, _, expected = task.model.impostors(batch["ky"], batch["kneg"])
     assert torch.equal(task.has_impostor, expected) and 0 < int(expected.sum()) < 7
 
@@ -323,11 +322,11 @@ def test_a_start_that_is_not_trained_or_does_not_fit_is_named(tmp_path, monkeypa
 def test_the_record_says_how_fast_it_went_and_no_artifact_does(project, trained):
     record = json.loads((RECORDS / "train_hcl@hcl.json").read_text())
     speed = record["training"]
-    assert speed["steps"] == 3 * 2 and speed["processes"] == 1 and 0 < speed["mfu"] < 1
-    assert speed["tokens_per_second"] > speed["items_per_second"] > 0 < speed["seconds_per_step_median"]
+    assert speed["steps"] == 3 * 2 and speed["processes"] == 1
+    assert speed["items_per_second"] > 0 < speed["seconds_per_step_median"]
     assert record["peak_memory_mib"] > 0
     said = trained["hcl"].metrics.read_text() + trained["hcl"].history.read_text()
-    assert "second" not in said and "mfu" not in said
+    assert "second" not in said
 
 
 @pytest.mark.parametrize("changes", [{"precision": "bf16"}, {"bucket": False}, {"freeze_layers": 1}])

@@ -11,9 +11,7 @@ from safetensors.torch import load_file
 from test_parallel_training import start_two
 from tiny_rewriters import batches_of, run
 from tiny_training import DyingStore, Killed
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import FlopCounterMode
 
 from models.common.training import Step
 from models.pgkpr.auto import load_rewriter, rewriter_of
@@ -320,34 +318,14 @@ def test_all_occurrences_are_marked_in_training_and_validation_under_the_release
     assert len({tuple(mask[0].tolist()) for mask in seen}) > 1
 
 
-def test_lengths_and_work_are_those_of_the_batches():
+def test_lengths_are_those_of_the_batches():
     task = make_task(keywords={"train_scores": "both"})
     batch = task.load(range(2 * N))
     lengths = (batch["x_lengths"] + batch["t_lengths"]).tolist()
-    assert task.lengths() == lengths and task.work([1, N + 3]).tokens == lengths[1] + lengths[3]
-    assert task.work([1, 3]).flops == task.work([1]).flops + task.work([3]).flops > 0
+    assert task.lengths() == lengths
     assert task.n_train == 2 * N
     assert [(group.name, group.rate) for group in task.parameter_groups()] == [("all", 1e-2)]
     assert len(list(task.parameter_groups()[0].parameters)) == len(list(task.module.parameters()))
-
-
-FLOPS = [("transformer", {}), ("pgkpr", {}), ("pgkpr", {"contrast": {"neg": "all"}}),
-         ("pgkpr", {**NO_CONTRAST, "reconstruction": {"weight": 0.0}}), ("ianet", {}), ("residual_lstm", {}),
-         ("transformer", {"source": {"wrapped": True}}), ("ianet", {"source": {"wrapped": True}}),
-         ("residual_lstm", {"residual_lstm": {"attention": False}}), ("latent_bow", {})]
-
-
-@pytest.mark.filterwarnings("ignore:TF32 acceleration")  # of switching oneDNN off and on
-@pytest.mark.parametrize(("architecture", "blocks"), FLOPS)
-def test_operations_are_those_that_torch_counts(architecture, blocks):
-    """Within 3 %, one pair at a time, for padding is not counted; by kernels whose products torch sees."""
-    task = make_task(architecture, sizes={"width": 32, "feed_forward": 64}, **blocks)
-    for item in (1, 4):
-        counter = FlopCounterMode(display=False)
-        with counter, sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False):
-            loss, _ = task.train_batch(task.load([item]), Step(0, 1, 0, [item]))
-            loss.backward()
-        assert task.work([item]).flops == pytest.approx(counter.get_total_flops(), rel=0.03)
 
 
 def train(store, architecture="pgkpr", frame=None, **blocks):
@@ -503,10 +481,10 @@ def test_a_saved_model_rewrites_with_what_its_folder_holds(trained):
 def test_the_record_says_how_fast_it_went_and_no_artifact_does(trained):
     record = json.loads((RECORDS / "train_pgkpr@pgkpr.json").read_text())
     speed = record["training"]
-    assert speed["steps"] == 2 * 4 and speed["processes"] == 1 and 0 < speed["mfu"] < 1
-    assert speed["tokens_per_second"] > speed["items_per_second"] > 0
+    assert speed["steps"] == 2 * 4 and speed["processes"] == 1
+    assert speed["items_per_second"] > 0 < speed["seconds_per_step_median"]
     said = trained["pgkpr"].metrics.read_text() + trained["pgkpr"].history.read_text()
-    assert "second" not in said and "mfu" not in said
+    assert "second" not in said
 
 
 def test_two_processes_train_the_model_of_one(project, tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from memory_store import Memory
 from test_training_loop import EVERYTHING, SEED, SETTINGS, Killed, Regression, assert_same, weights
 
-from models.common.training import Laborious, Lengthy, epoch_batches, fit
+from models.common.training import Lengthy, epoch_batches, fit
 from models.common.training.batches import loaded_ahead
 
 
@@ -77,6 +77,6 @@ def test_buckets_need_lengths():
     task = Regression()
     shorn = type("Shorn", (), {name: getattr(task, name) for name in (
         "module", "n_train", "parameter_groups", "load", "train_batch", "validate")})()
-    assert isinstance(task, Lengthy) and not isinstance(shorn, (Lengthy, Laborious))
+    assert isinstance(task, Lengthy) and not isinstance(shorn, Lengthy)
     with pytest.raises(ValueError, match=r"Shorn has no lengths\(\)"):
         fit(shorn, replace(SETTINGS, bucket=True), Memory(), SEED)

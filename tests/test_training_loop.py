@@ -21,8 +21,8 @@ from models.common.training import (
     Criterion,
     Parameters,
     Settings,
+    Speed,
     Step,
-    Work,
     fit,
     warmup_then_constant,
     warmup_then_decay,
@@ -70,9 +70,6 @@ class Regression:
 
     def lengths(self):
         return [1 + (7 * item) % 5 for item in range(self.n_train)]
-
-    def work(self, items):
-        return Work(tokens=sum(self.lengths()[item] for item in items), flops=100.0 * len(items))
 
     def load(self, items):
         self.loaders.add(threading.current_thread().name)
@@ -326,11 +323,30 @@ def test_speed_adds_up_over_resumed_runs():
     with pytest.raises(Killed):
         fit(Regression(kill_at=5), SETTINGS, store, SEED)
     speed = fit(Regression(), SETTINGS, store, SEED).speed
-    assert (speed.steps, speed.items, speed.flops) == (9, 33, 3300.0)
-    assert speed.tokens == 3 * sum(Regression().lengths())
+    assert (speed.steps, speed.items) == (9, 33)
     assert len(speed.recent) == 9 and speed.seconds == pytest.approx(sum(speed.recent))
     # Of the state that it went on from, what saving it took could not be in it.
     assert speed.checkpoints == 8 and speed.checkpoint_seconds > 0
+
+
+def test_figures_of_a_record():
+    speed = Speed()
+    assert speed.summary() == {}
+    for seconds in (1.0, 4.0, 1.0):
+        speed.add(8, seconds)
+    assert speed.summary() == {"steps": 3, "items_per_second": 4.0, "seconds_per_step_median": 1.0, "checkpoints": 0,
+                               "checkpoint_seconds": 0.0}
+    speed.add_checkpoint(2.0)
+    speed.add_checkpoint(4.0)  # twelve seconds in all
+    assert speed.summary() == {"steps": 3, "items_per_second": 2.0, "seconds_per_step_median": 1.0, "checkpoints": 2,
+                               "checkpoint_seconds": 6.0}
+
+
+def test_only_the_latest_steps_are_kept_for_the_median():
+    speed = Speed()
+    for number in range(700):
+        speed.add(1, float(number))
+    assert speed.recent == [float(number) for number in range(200, 700)] and speed.steps == 700
 
 
 def test_schedule_rises_then_falls_to_zero():

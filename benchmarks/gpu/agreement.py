@@ -110,20 +110,3 @@ def begin(job: Job) -> Subject:
 def autocast(device: str, precision: str) -> torch.autocast:
     """Return the precision of products as a block."""
     return torch.autocast(torch.device(device).type, torch.bfloat16, enabled=precision == "bf16")
-
-
-def synchronise(device: str) -> None:
-    """Wait until the device has done everything."""
-    if device == "cuda":
-        torch.cuda.synchronize()
-
-
-def forget_peak(device: str) -> None:
-    """Begin to measure the peak of the device's memory anew."""
-    if device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-
-
-def memory(device: str) -> Figures:
-    """Return that peak; nothing on a CPU."""
-    return {"peak MiB of the device": torch.cuda.max_memory_allocated() / 2**20} if device == "cuda" else {}

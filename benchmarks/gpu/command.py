@@ -1,9 +1,8 @@
 """Measure this project on a GPU: `python -m benchmarks gpu`.
 
 For each track (HCL, PGKPR, CLLD), in fp32 and bf16: agreement of losses, gradients and outputs with the CPU; a
-training with its throughput, MFU and peak memory; the same killed and gone on with, to equal bytes; generation or
-classification beside transformers; a step beside its Trainer; kernels and waits; and several processes, where there
-are several devices. Needs no network and no artifacts, and fits into ten minutes.
+training with its items per second and peak memory; and the same training killed and resumed, to equal bytes. Needs no
+network and no artifacts, and fits into ten minutes.
 """
 
 import argparse
@@ -109,7 +108,7 @@ def _measured(arguments: argparse.Namespace, started: float) -> dict[str, Any]:
     job = Job("hcl", "fp32", arguments.device, sizes, arguments.encoder)
     left = arguments.minutes - (time.monotonic() - started) / 60
     parts = plan(arguments.only, arguments.tracks, arguments.precisions)
-    runner = Runner(parts, job, left, about["machine"]["devices"], heard, say)
+    runner = Runner(parts, job, left, heard, say)
     heard(runner.parts)
     runner.run()
     return {**about, "parts": [asdict(part) for part in runner.parts]}

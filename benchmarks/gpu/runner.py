@@ -18,21 +18,19 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu.sizes import PRECISIONS, TRACKS, Job
 
-KINDS = ("agreement", "training", "resume", "decoding", "trainer", "profile", "processes")
+KINDS = ("agreement", "training", "resume")
 # Shares of the time; a resumed training trains its steps once more, in two processes.
-_WEIGHTS = {"agreement": 1.0, "training": 3.0, "resume": 4.5, "decoding": 1.0, "trainer": 1.0, "profile": 0.5,
-            "processes": 2.0}
+_WEIGHTS = {"agreement": 1.0, "training": 3.0, "resume": 4.5}
 _HEAVIER = {"hcl": 1.3}
 _BEGIN_SECONDS = 5.0  # of a process, until it computes
 _PATIENCE, _GRACE_SECONDS = 3.0, 25.0  # times its share, and so much more, after which a part is ended
 _POLL_SECONDS, _SAY_SECONDS = 0.05, 10.0
-_VERSIONS = ("torch", "transformers", "tokenizers", "safetensors", "accelerate", "numpy", "pandas", "pyarrow")
+_VERSIONS = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "pandas", "pyarrow")
 
 
 @dataclass
@@ -81,7 +79,7 @@ def plan(kinds: Sequence[str] = KINDS, tracks: Sequence[str] = TRACKS,
          precisions: Sequence[str] = PRECISIONS) -> list[Part]:
     """Return the parts of ``kinds``: each kind for every track and precision before the next."""
     return [Part(kind, track, precision) for kind in KINDS if kind in kinds for track in tracks
-            for precision in precisions if kind != "processes" or precision == precisions[0]]
+            for precision in precisions]
 
 
 class Runner:
@@ -91,14 +89,13 @@ class Runner:
         parts: from :func:`plan`.
         job: what all have in common.
         minutes: for all of them.
-        devices: that there are.
         heard: called with what is known after each part.
         say: prints a line.
     """
 
-    def __init__(self, parts: Sequence[Part], job: Job, minutes: float, devices: int,
-                 heard: Callable[[Sequence[Part]], None], say: Callable[[str], None]) -> None:
-        self.parts, self.job, self.devices, self.heard, self.say = list(parts), job, devices, heard, say
+    def __init__(self, parts: Sequence[Part], job: Job, minutes: float, heard: Callable[[Sequence[Part]], None],
+                 say: Callable[[str], None]) -> None:
+        self.parts, self.job, self.heard, self.say = list(parts), job, heard, say
         self.deadline = time.monotonic() + 60 * minutes
         self.context = multiprocessing.get_context("forkserver")
         self.context.set_forkserver_preload(["benchmarks.gpu.parts"])
@@ -126,8 +123,7 @@ class Runner:
             return
         job = replace(self.job, track=part.track, precision=part.precision, seconds=max(1.0, share - _BEGIN_SECONDS),
                       folder=str(folder / f"{part.track}-{part.precision}"))
-        {"resume": self._resume, "trainer": self._trainer, "processes": self._processes}.get(
-            part.kind, self._plain)(part, job, share)
+        (self._resume if part.kind == "resume" else self._plain)(part, job, share)
         problem = part.figures.pop("problem", "")
         if part.state == "waiting":
             part.state, part.problem = ("wrong", problem) if problem else ("done", "")
@@ -139,17 +135,10 @@ class Runner:
         else:
             part.figures = ended.figures
 
-    def _trainer(self, part: Part, job: Job, share: float) -> None:
-        if find_spec("accelerate") is None:
-            part.state, part.problem = "left out", "a Trainer needs the package accelerate, which is not installed"
-            return
-        trained, (size, micro) = self._found("training", part), job.batch
-        each = trained["seconds_per_step_median"] * micro / size if trained else None
-        self._plain(part, replace(job, more={"seconds per step": each}), share)
-
     def _resume(self, part: Part, job: Job, share: float) -> None:
         """Train as before, with checkpoints; kill the process, go on in another, and compare what comes out."""
-        reference = self._found("training", part)
+        reference = next((one.figures for one in self.parts if one.state in ("done", "wrong") and (
+            one.kind, one.track, one.precision) == ("training", part.track, part.precision)), None)
         if reference is None:
             part.state, part.problem = "left out", "the training that it is compared with was not done"
             return
@@ -173,17 +162,6 @@ class Runner:
             part.figures["problem"] = f"killed at step {at}, but it went on from step {found['resumed at']}"
         elif not same:
             part.figures["problem"] = "weights or history differ from those of the training that ran through"
-
-    def _processes(self, part: Part, job: Job, share: float) -> None:
-        if self.devices < 2 and job.device == "cuda":
-            part.state, part.problem = "left out", "two devices are needed, and there is one"
-            return
-        self._plain(part, job, share)
-
-    def _found(self, kind: str, part: Part) -> dict[str, Any] | None:
-        """Return the figures of another kind for the same track and precision."""
-        return next((one.figures for one in self.parts if one.state in ("done", "wrong") and (
-            one.kind, one.track, one.precision) == (kind, part.track, part.precision)), None)
 
     def _child(self, kind: str, job: Job, share: float) -> Ended:
         """Run a part's work in a process; it is ended if it takes far longer than its share."""
@@ -211,8 +189,7 @@ def work(kind: str, job: Job, log: Path, result: Path) -> None:
     with log.open("ab") as stream:
         for number in (1, 2):
             os.dup2(stream.fileno(), number)
-    if kind != "processes":  # a Trainer would spread its batches over all devices
-        os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0]
+    os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0]
     from benchmarks.gpu.parts import WORK
 
     gc.freeze()  # what was imported is not gone through again whenever a measurement collects garbage

@@ -6,7 +6,7 @@ devices can be compared.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,12 @@ import torch
 from torch import Tensor, nn
 from transformers import (
     AutoConfig,
-    BartConfig,
-    BartForConditionalGeneration,
     BertConfig,
     BertModel,
     PretrainedConfig,
     PreTrainedModel,
 )
 
-from benchmarks.decoding import by_generate
 from benchmarks.gpu.sizes import Job
 from benchmarks.gpu.texts import (
     QUESTIONS,
@@ -37,12 +34,10 @@ from benchmarks.gpu.texts import (
     tokenizer_of,
     words_of,
 )
-from benchmarks.graph_attention import random_graph
 from models.clld import ClldConfig, ClldModel, ClldTask, LabelledTexts, load_text_encoder, plain_config
-from models.clld import sequence_classifier as library_classifier
 from models.common.decoding import Decodable, Rules
 from models.common.encoders import load_encoder, special_ids
-from models.hcl import HclConfig, HclModel
+from models.hcl import HclConfig, HclModel, KeywordGraph
 from models.pgkpr.auto import rewriter_of
 from models.pgkpr.base import Rewriter
 from models.pgkpr.config import RewriterConfig
@@ -67,10 +62,6 @@ class Subject(ABC):
     Args:
         job: what is asked for.
     """
-
-    item = "texts"
-    peer = "transformers generate"
-    same_function = True  # the peer computes what ours does
 
     def __init__(self, job: Job) -> None:
         self.job, self.size = job, job.size
@@ -97,10 +88,6 @@ class Subject(ABC):
     @abstractmethod
     def outputs(self, model: Any, batch: Batch, beams: int) -> Tensor:
         """Return tokens (B, L), or scores of the classes (B, N)."""
-
-    @abstractmethod
-    def theirs(self, model: Any, batch: Batch) -> Callable[[], Tensor]:
-        """Return the library's way to the same, on the batch's device."""
 
     def stepper(self, model: Any, batch: Batch) -> tuple[Decodable, Tensor]:
         """Return what takes decoding steps, and the first tokens (B,)."""
@@ -129,7 +116,6 @@ class Subject(ABC):
 class Hcl(Subject):
     """HCL as the paper has it: 20 word pieces on either side, a beam of 4."""
 
-    item = "triples"
     _longest = 20
 
     def model(self, dropout: bool = True) -> HclModel:
@@ -176,10 +162,6 @@ class Hcl(Subject):
         """Return 5 to 20 tokens for each source."""
         return model.paraphrase(batch["ids"], batch["mask"], batch["nodes"], num_beams=beams, max_length=self._longest)
 
-    def theirs(self, model: HclModel, batch: Batch) -> Callable[[], Tensor]:
-        """Return ``generate`` of the very same model."""
-        return lambda: by_generate(model, batch["ids"], batch["mask"], batch["nodes"], max_length=self._longest)
-
     @torch.no_grad()
     def stepper(self, model: HclModel, batch: Batch) -> tuple[Decodable, Tensor]:
         """Return the decoder over the prior's mean."""
@@ -198,6 +180,17 @@ class Hcl(Subject):
                              "output_node": nodes[:, 1], "negative_node": nodes[:, 2]})
 
 
+def random_graph(nodes: int, degree: int, width: int, seed: int = 13) -> KeywordGraph:
+    """Return a graph in which every node receives from ``degree`` others, of random signs."""
+    rng = np.random.default_rng(seed)
+    steps = rng.integers(1, (nodes - 1) // degree, size=(nodes, degree)).cumsum(1)  # distinct, and not the node itself
+    source = (np.arange(nodes)[:, None] + steps) % nodes
+    sign = rng.choice(np.array([-1, 1], dtype=np.int8), nodes * degree)
+    vectors = torch.from_numpy(rng.standard_normal((nodes, width), dtype=np.float32))
+    target = np.repeat(np.arange(nodes), degree)
+    return KeywordGraph.from_edges(vectors, *(torch.from_numpy(part) for part in (target, source.ravel(), sign)))
+
+
 class _WithNoise(HclTask):
     """The task of stage train_hcl, with the noise of z fixed per item."""
 
@@ -214,8 +207,6 @@ def _noise(count: int, size: int) -> Tensor:
 class Pgkpr(Subject):
     """PGKPR as the paper and its code have it: 17 words on either side, greedy decoding."""
 
-    item = "pairs"
-    peer, same_function = "transformers generate, a Bart of the same sizes", False
     _longest, _outputs, _tags = 17, 16, 45
 
     def model(self, dropout: bool = True) -> Rewriter:
@@ -245,25 +236,6 @@ class Pgkpr(Subject):
         rules = Rules(EOS, PAD, self._outputs, self._outputs)
         return model.rewrite(batch, batch["mask"], rules, num_beams=1)
 
-    def theirs(self, model: Rewriter, batch: Batch) -> Callable[[], Tensor]:
-        """Return greedy ``generate`` of a Bart of the same depth, widths and vocabulary: not the same function."""
-        sizes, words = self.size.rewriter, self._vocabulary.size
-        torch.manual_seed(SEED)
-        peer = BartForConditionalGeneration(BartConfig(
-            vocab_size=words, d_model=sizes["width"], encoder_layers=sizes["layers"], decoder_layers=sizes["layers"],
-            encoder_attention_heads=sizes["heads"], decoder_attention_heads=sizes["heads"],
-            encoder_ffn_dim=sizes["feed_forward"], decoder_ffn_dim=sizes["feed_forward"], max_position_embeddings=64,
-            pad_token_id=PAD, bos_token_id=2, eos_token_id=EOS, decoder_start_token_id=2, forced_eos_token_id=EOS))
-        nn.Module.to(peer.eval(), batch["x_ids"].device)
-        # PGKPR's encoder reads two parts of the source's length, and three tokens more.
-        ids = torch.cat([batch["x_ids"], batch["x_tags"]], dim=1).clamp(min=4)
-
-        def generate() -> Tensor:
-            return peer.generate(input_ids=ids, attention_mask=torch.ones_like(ids), do_sample=False,  # type: ignore
-                                 num_beams=1, min_new_tokens=self._outputs, max_new_tokens=self._outputs)
-
-        return generate
-
     @torch.no_grad()
     def stepper(self, model: Rewriter, batch: Batch) -> tuple[Decodable, Tensor]:
         """Return the decoder over the encoded source."""
@@ -284,7 +256,6 @@ class Pgkpr(Subject):
 class Clld(Subject):
     """CLLD's contrast of two views of each text (CT+CL), six classes, at most 128 tokens of a text."""
 
-    peer = "BertForSequenceClassification"
     _classes = 6
 
     def model(self, dropout: bool = True) -> ClldModel:
@@ -321,19 +292,6 @@ class Clld(Subject):
     def outputs(self, model: ClldModel, batch: Batch, beams: int) -> Tensor:
         """Return the scores of the classes."""
         return model(batch["input_ids"], batch["attention_mask"])
-
-    def theirs(self, model: ClldModel, batch: Batch) -> Callable[[], Tensor]:
-        """Return the library's classifier with the weights of ours."""
-        peer = library_classifier(model.cpu())
-        device = batch["input_ids"].device
-        nn.Module.to(model, device)
-        nn.Module.to(peer, device)
-
-        @torch.no_grad()
-        def classify() -> Tensor:
-            return peer(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
-
-        return classify
 
     def _labelled(self, name: str, count: int) -> LabelledTexts:
         """Return texts whose first word tells their class."""

@@ -12,15 +12,9 @@ _SAID = {
                  "the norm. Where an output differs, the margin is by how much the CPU prefers its token at the first "
                  "difference. In fp32 each may be 0.001; in bf16 the loss 0.05, and the rest is for information.",
     "training": "The training loop as the stages run it, deterministic algorithms, dropout, clipping and fused Adam "
-                "included; MFU is the share of the largest matrix product measured in the same precision.",
+                "included.",
     "resume": "The same training once more with checkpoints, ended by SIGKILL and gone on with in a new process; all "
-              "weights and the history are compared to the bit with the training that ran through.",
-    "decoding": "HCL: a beam of 4, beside generate of the same model. PGKPR: greedy, beside a Bart of the same depth, "
-                "widths and vocabulary. CLLD: classes, beside the library's classifier of the same weights.",
-    "trainer": "The same module, batches, order and optimiser in our loop and in transformers.Trainer, one micro-batch "
-               "a step; losses are compared without dropout.",
-    "profile": "Counts per optimiser step, by torch.profiler; operations are those of ATen at every depth.",
-    "processes": "Two processes on two devices (on a CPU: on one) share each step's micro-batches."}
+              "weights and the history are compared to the bit with the training that ran through."}
 _HEADS = ("track", "precision")
 Row = dict[str, str]
 
@@ -70,8 +64,6 @@ def _agreement(found: Mapping[str, Any]) -> Row:
 def _training(found: Mapping[str, Any]) -> Row:
     return {"steps": f"{found['steps']}", "batch": f"{found['batch']} ({found['micro-batch']})",
             "per step": _seconds(found["seconds_per_step_median"]), "items/s": f"{found['items_per_second']:,.0f}",
-            "tokens/s": f"{found['tokens_per_second']:,.0f}",
-            "peak TFLOP/s": f"{found['peak_flops_per_second'] / 1e12:,.1f}", "MFU": f"{found['mfu']:.1%}",
             **({"memory": f"{found['peak MiB of the device']:,.0f} MiB"} if "peak MiB of the device" in found else {}),
             "loss, epochs 1 and 2": " and ".join(f"{loss:.3f}" for loss in found["losses"])}
 
@@ -83,38 +75,8 @@ def _resume(found: Mapping[str, Any]) -> Row:
             "to save it": _seconds(found["seconds per checkpoint"])}
 
 
-def _decoding(found: Mapping[str, Any]) -> Row:
-    ours, theirs = found["items per second"].values()
-    equal = found.get("equal outputs")
-    return {"texts": f"{found['items']}", "tokens": f"{found['tokens of an output']:.1f}" if
-            "tokens of an output" in found else "", "ours, texts/s": f"{ours:,.0f}",
-            "the library's": f"{theirs:,.0f}", "times as long": f"{found['times as long']:.2f}",
-            "equal outputs": "another function" if equal is None else f"{equal} of {found['items']}"}
-
-
-def _trainer(found: Mapping[str, Any]) -> Row:
-    ours, theirs = found["seconds"].values()
-    return {"batch": f"{found['batch']}", "ours, per step": _seconds(ours), "Trainer": _seconds(theirs),
-            "times as long": f"{found['times as long']:.2f}", "losses apart": f"{found['losses apart']:.1e}"}
-
-
-def _profile(found: Mapping[str, Any]) -> Row:
-    named = {"micro-batches": "micro-batches", "operations": "operations", "kernels": "kernels", "waits": "waits",
-             "copies to the host": "copies to the host"}
-    counts = {head: f"{found[name]:,.0f}" for name, head in named.items() if name in found}
-    share = found.get("share of the time in kernels")
-    return counts | ({"share in kernels": f"{share:.0%}"} if share is not None else {})
-
-
-def _processes(found: Mapping[str, Any]) -> Row:
-    one, two = found["seconds per step"].values()
-    return {"one process, per step": _seconds(one), "two": _seconds(two),
-            "times as fast": f"{found['times as fast']:.2f}", "losses apart": f"{found['losses apart']:.1e}"}
-
-
 _ROWS: dict[str, Callable[[Mapping[str, Any]], Row]] = {
-    "agreement": _agreement, "training": _training, "resume": _resume, "decoding": _decoding, "trainer": _trainer,
-    "profile": _profile, "processes": _processes}
+    "agreement": _agreement, "training": _training, "resume": _resume}
 
 
 def _seconds(value: float) -> str:

@@ -9,12 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from models.clld.config import ClldConfig
 from models.clld.contrasts import CONTRASTS
 from models.clld.label_distance import AdaptiveSchedule, update_label_distance
 from models.clld.model import ClldModel, Views
 from models.clld.texts import SAMPLERS, LabelledTexts, Sampler, sampled_batches
-from models.common.training import BatchedTask, Parameters, Seq2SeqCost, Step, Work, batches_in_order
+from models.common.training import BatchedTask, Parameters, Step, batches_in_order
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,6 @@ class ClldTask(BatchedTask):
         class_weights: factors of the cross-entropy (N,), see :func:`models.clld.balanced_weights`; None for none. A
             batch's cross-entropies are divided by the sum of its texts' weights.
         head_rate: learning rate of classifier and head; None for ``learning_rate``.
-        frozen_layers: lowest encoder layers that the caller has frozen; for the count of operations alone.
         record_all: compute every evaluation, for the curve of validation accuracy within epochs.
 
     Attributes:
@@ -86,7 +84,7 @@ class ClldTask(BatchedTask):
 
     def __init__(self, model: ClldModel, train: LabelledTexts, validation: LabelledTexts, learning_rate: float,
                  batch_size: int, *, schedule: AdaptiveSchedule | None = None, sampler: Sampler = "shuffled",
-                 class_weights: Tensor | None = None, head_rate: float | None = None, frozen_layers: int = 0,
+                 class_weights: Tensor | None = None, head_rate: float | None = None,
                  record_all: bool = False) -> None:
         self.module, self.train, self.validation = model, train, validation
         self.learning_rate, self.batch_size, self.head_rate = learning_rate, batch_size, head_rate
@@ -98,7 +96,6 @@ class ClldTask(BatchedTask):
         self.class_weights = None if class_weights is None else class_weights.to(model.device)
         self._weight_of = None if class_weights is None else class_weights.double().numpy()[train.labels]
         self._lengths = train.lengths
-        self._flops = training_flops(config, self._lengths, frozen_layers)
         self._by_length = np.argsort(validation.lengths, kind="stable")  # little padding in validation
         self.evaluations: list[dict[str, Any]] = []
         self.updates: list[dict[str, Any]] = []
@@ -115,12 +112,6 @@ class ClldTask(BatchedTask):
     def lengths(self) -> list[int]:
         """Return the tokens of each training text."""
         return self._lengths.tolist()
-
-    def work(self, items: Sequence[int]) -> Work:
-        """Return tokens, of all views, and floating-point operations of training on ``items``."""
-        chosen = list(items)
-        tokens = self.module.config.views * int(self._lengths[chosen].sum())
-        return Work(tokens, float(self._flops[chosen].sum()))
 
     def draw(self, batch_size: int, seed: int, bucket: bool) -> list[list[int]]:
         """Return the batches of one epoch, by the sampler."""
@@ -281,24 +272,3 @@ def balanced_weights(labels: Sequence[int], n_classes: int) -> Tensor:
     counts = torch.bincount(torch.as_tensor(labels), minlength=n_classes).double()
     weights = len(labels) / (n_classes * counts.clamp(min=1))
     return torch.where(counts > 0, weights, torch.ones_like(weights)).float()
-
-
-def training_flops(config: ClldConfig, lengths: np.ndarray, frozen_layers: int = 0) -> np.ndarray:
-    """Return the floating-point operations of a training step on each text (n,), for throughput and MFU.
-
-    Counted are the matrix products of the encoder, forward and backward, as :class:`models.common.training.Seq2SeqCost`
-    counts them, times the views; classifier, head and contrast are a few per mille.
-
-    Args:
-        config: of the model.
-        lengths: tokens of each text (n,), special ones included.
-        frozen_layers: lowest encoder layers that are not trained.
-    """
-    if config.architecture == "textcnn":
-        sizes = config.textcnn
-        each = sum(width * np.maximum(lengths - width + 1, 1) for width in sizes["widths"])
-        return config.views * 3 * 2.0 * sizes["embedding"] * sizes["filters"] * each
-    values = config.encoder
-    inner = values.get("intermediate_size", 4 * values["hidden_size"])
-    cost = Seq2SeqCost(values["hidden_size"], inner, values["num_hidden_layers"], 0, 0, frozen_layers)
-    return config.views * cost.encoder(lengths)

@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
@@ -77,15 +76,6 @@ class Rewriter(PreTrainedModel, ABC):
             batch: the sources.
             mask: their keywords.
             slots: tokens that will be tried per item, all steps and hypotheses together; see :class:`BeamCache`.
-        """
-
-    @abstractmethod
-    def training_flops(self, words: Mapping[str, np.ndarray], keywords: np.ndarray) -> np.ndarray:
-        """Return the floating-point operations of training on each of n pairs (n,); see ``models.pgkpr.cost``.
-
-        Args:
-            words: number of words of each source ``x`` and target ``t`` (n,).
-            keywords: keyword probability of every source word (n, L).
         """
 
     def forward(self, batch: Batch, mask: Tensor | None = None) -> dict[str, Tensor]:

@@ -1,9 +1,8 @@
 """IANet's aggregation model (Su et al. 2021, Keep the Primary, Rewrite the Secondary; METHODS C.7)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -13,7 +12,6 @@ from models.common.layers import Decoder, Embedder, Encoder
 from models.common.rows import RealTokens
 from models.pgkpr.base import Batch
 from models.pgkpr.config import RewriterConfig
-from models.pgkpr.cost import seq2seq_cost
 from models.pgkpr.sequences import wrapped
 from models.pgkpr.special import MASK, PAD
 from models.pgkpr.transformer import AttentiveRewriter
@@ -181,15 +179,6 @@ class IaNet(AttentiveRewriter):
         """Return the sum of the generation loss."""
         return {"generation": self.generation(batch, self.memory(batch, mask))}
 
-    def training_flops(self, words: Mapping[str, np.ndarray], keywords: np.ndarray) -> np.ndarray:
-        """Return what each pair costs: both sequences are encoded, and attended to."""
-        layers, t = self.config.ianet, words["t"] + 1
-        cost = seq2seq_cost(self.config, layers["encoder_layers"], layers["decoder_layers"])
-        primary, secondary = (length + 2 * self.config.source["wrapped"]
-                              for length in _collapsed_lengths(words["x"], keywords))
-        second_memory = 3 * layers["decoder_layers"] * cost.attention(t, secondary)
-        return cost.encoder(primary) + cost.encoder(secondary) + cost.decoder(t, primary) + second_memory
-
     def _embedder(self, number: int) -> Embedder:
         """Return the embeddings of what encoder ``number`` reads."""
         if self.config.ianet["embeddings"] == "shared":
@@ -207,15 +196,3 @@ class IaNet(AttentiveRewriter):
             tokens = RealTokens(real)
             found |= {**tokens.named(name), f"{name}_rows": tokens.rows(ids)}
         return found
-
-
-def _collapsed_lengths(words: np.ndarray, keywords: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return how long the primary and the secondary sequence of each text are, one token for a run of the others."""
-    primary = keywords > 0.5  # (n, L)
-    real = np.arange(primary.shape[1])[None, :] < words[:, None]
-    lengths = []
-    for kept in (primary & real, ~primary & real):
-        others = real & ~kept
-        starts = others & ~np.pad(others, ((0, 0), (1, 0)))[:, :-1]
-        lengths.append((kept | starts).sum(axis=1))
-    return lengths[0], lengths[1]

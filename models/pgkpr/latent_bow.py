@@ -1,9 +1,7 @@
 """Latent bag of words (Fu, Feng and Cunningham 2019, Paraphrase Generation with Latent Bag of Words)."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import initialization as init
@@ -11,7 +9,6 @@ from transformers import initialization as init
 from models.common.losses import at_least_float32, bag_of_words
 from models.pgkpr.base import Batch
 from models.pgkpr.config import RewriterConfig
-from models.pgkpr.cost import lstm_flops, score_flops
 from models.pgkpr.recurrent import LstmStack, RecurrentRewriter, Sources, State, attend
 from models.pgkpr.special import PAD
 
@@ -169,14 +166,3 @@ class LatentBow(RecurrentRewriter):
         inputs = embedded + query + self.context(torch.cat(contexts, dim=-1))
         found, state = self.decoder(inputs.flatten(0, 1).unsqueeze(1), state)  # (B W, 1, d)
         return found.view(embedded.shape), state
-
-    def training_flops(self, words: Mapping[str, np.ndarray], keywords: np.ndarray) -> np.ndarray:
-        """Return what each pair costs.
-
-        Every source word has its softmaxes; a step of decoding looks up memory and source and joins the two.
-        """
-        sizes, x, t = self.config.latent_bow, words["x"], words["t"] + 1
-        d, scores = sizes["width"], score_flops(sizes["width"], self.config.vocab_size)
-        bags = sizes["bags"] * (3 * 2.0 * d * d + scores) * x
-        attending = (4.0 * d * (sizes["memory"] + x) + 2 * 2.0 * d * d + 4.0 * d * d) * t
-        return 3 * (sizes["layers"] * lstm_flops(d) * (x + t) + attending) + bags + scores * t

@@ -1,8 +1,6 @@
 """PGKPR: paraphrasing with keyword and part-of-speech reconstruction (Findings of ACL 2022; METHODS C.3-C.5)."""
 
-from collections.abc import Mapping
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -12,7 +10,6 @@ from models.common.losses import at_least_float32, pair_contrast
 from models.common.rows import RealTokens
 from models.pgkpr.base import Batch
 from models.pgkpr.config import RewriterConfig
-from models.pgkpr.cost import seq2seq_cost
 from models.pgkpr.sequences import Mixture, counterpart, mixture
 from models.pgkpr.special import IGNORE
 from models.pgkpr.transformer import TransformerRewriter
@@ -165,17 +162,6 @@ class Pgkpr(TransformerRewriter):
         anchor, positive, *others = pooled
         losses = pair_contrast(anchor, positive, settings["temperature"], settings["sim"], groups, *others)
         return losses.sum()
-
-    def training_flops(self, words: Mapping[str, np.ndarray], keywords: np.ndarray) -> np.ndarray:
-        """Return what each pair costs: its sequence has 2l + 3 tokens; the contrast reads further ones, unperturbed."""
-        config, cost, d = self.config, seq2seq_cost(self.config), self.config.sizes["width"]
-        x, t = (2 * words[side] + 3 for side in ("x", "t"))
-        flops = cost.encoder(x) + cost.decoder(words["t"] + 1, x)
-        if config.reconstruction["weight"] > 0:
-            flops = flops + 3 * 2.0 * d * d * x + cost.scores(x)
-        if config.contrast["weight"] > 0:
-            flops = flops + cost.encoder(t) + (cost.encoder(x) if config.contrast["neg"] == "all" else 0.0)
-        return flops
 
 
 def _pooled(states: Tensor, tokens: RealTokens) -> Tensor:

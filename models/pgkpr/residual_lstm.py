@@ -1,15 +1,12 @@
 """Residual-LSTM (Prakash et al. 2016, Neural Paraphrase Generation with Stacked Residual LSTM Networks)."""
 
-from collections.abc import Mapping
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
 from models.pgkpr.base import Batch
 from models.pgkpr.config import RewriterConfig
-from models.pgkpr.cost import lstm_flops, score_flops
 from models.pgkpr.recurrent import LstmStack, RecurrentRewriter, Sources, State, attend
 from models.pgkpr.special import PAD
 
@@ -65,10 +62,3 @@ class ResidualLstm(RecurrentRewriter):
         memory, real = sources
         context = attend(outputs, memory, real, scale=1.0)  # (B, Q, d)
         return torch.tanh(self.combine(torch.cat([context, outputs], dim=-1)))
-
-    def training_flops(self, words: Mapping[str, np.ndarray], keywords: np.ndarray) -> np.ndarray:
-        """Return what each pair costs."""
-        sizes, x, t = self.config.residual_lstm, words["x"], words["t"] + 1
-        d = sizes["width"]
-        attending = 4.0 * d * t * x + 4.0 * d * d * t if sizes["attention"] else 0.0
-        return 3 * (sizes["layers"] * lstm_flops(d) * (x + t) + attending) + score_flops(d, self.config.vocab_size) * t

@@ -1,9 +1,8 @@
 """Transformer encoder-decoders over source words: what PGKPR builds on, and the plain baseline (METHODS C.5, C.7)."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -13,7 +12,6 @@ from models.common.layers import Decoder, Embedder, Encoder, token_nll
 from models.common.rows import RealTokens
 from models.pgkpr.base import Batch, Rewriter
 from models.pgkpr.config import RewriterConfig
-from models.pgkpr.cost import seq2seq_cost
 from models.pgkpr.sequences import wrapped
 from models.pgkpr.special import BOS, PAD
 
@@ -122,8 +120,3 @@ class PlainTransformer(TransformerRewriter):
         """Return the sum of the generation loss."""
         batch = self.planned(batch)
         return {"generation": self.generation(batch, self.memory(batch, mask))}
-
-    def training_flops(self, words: Mapping[str, np.ndarray], keywords: np.ndarray) -> np.ndarray:
-        """Return what each pair costs."""
-        cost, x = seq2seq_cost(self.config), words["x"] + 2 * self.config.source["wrapped"]
-        return cost.encoder(x) + cost.decoder(words["t"] + 1, x)

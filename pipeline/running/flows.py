@@ -7,7 +7,9 @@ those that ``dvc repro`` makes.
 
 import json
 import logging
+import os
 import re
+import subprocess
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,7 +38,6 @@ from pipeline.running.display import RunDisplay, duration
 from pipeline.running.server import is_own_server
 from pipeline.running.turns import Turns
 from pipeline.running.workers import AT_ONCE, BadInput, LockLost, StageCrash, Workers, log_path
-from pipeline.sizing.machine import visible_gpus
 from stages.common.distributed import check_devices
 from stages.params.machines import Runtime
 from stages.run.process import RECORDS
@@ -344,3 +345,26 @@ def _note_end(session: Session, node: StageNode, before: Mapping[str, PrefectFut
     failure = future.state.result(raise_on_failure=False)
     where = "" if isinstance(failure, BadInput) else f"\nall of its output: {log_path(node.name)}"
     session.display.ended(node.name, "failed", f"{failure}{where}")
+
+
+def visible_gpus(device: str) -> list[str]:
+    """Return the devices that stages may take; empty where they compute on the CPU.
+
+    Args:
+        device: ``runtime.device`` of the params.
+    """
+    if device == "cpu":
+        return []
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is not None:
+        return [part.strip() for part in chosen.split(",") if part.strip() not in ("", "-1")]
+    return list(_installed_gpus())
+
+
+def _installed_gpus() -> Iterator[str]:
+    try:
+        listing = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30, check=False)
+    except (FileNotFoundError, subprocess.TimeoutExpired):
+        return
+    if listing.returncode == 0:
+        yield from re.findall(r"^GPU (\d+):", listing.stdout, re.MULTILINE)

@@ -12,6 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
+from pipeline.estimate import estimate_in_words, recorded_seconds
 from pipeline.hub_revisions import remarks as hub_remarks
 from pipeline.installation import renew
 from pipeline.running.dag import Dag, read_and_restore, read_dag
@@ -28,11 +29,11 @@ from stages.params.data import Dataset
 from stages.params.watched import named_paths
 from stages.run.errors import InputError, plain
 from stages.run.guard import die_with, exclusive, watched_ancestors
-from stages.run.process import RECORDS
 from stages.tracks.common.finished import forget
 from stages.tracks.registry import seed_of, seeds_of_stage
 
 _LOCK_ATTEMPTS = 3
+_LEAST_DISK_GIB = 0.05  # logs, and the records of Prefect and DVC, beside what the outs took the last time
 _WITHOUT_RUNNING = {"cached": "nothing had changed", "restored": "taken from DVC's cache"}
 
 
@@ -166,7 +167,7 @@ def _reproduced(dag: Dag, forced: Sequence[str], params: Params, console: Consol
     workers = Workers()
     with nullcontext() if within_flow else prefect_server() as await_server, workers:
         workers.start(1)  # which imports DVC while Prefect is imported here; further ones when two stages can run
-        seconds = _say_estimate(params, forced or dag.out_of_date(), console)
+        seconds = _say_estimate(forced or dag.out_of_date(), console)
         from pipeline.running.flows import (
             StagesFailed,
             events_delivered,
@@ -198,15 +199,13 @@ def _end_without_server(workers: Workers, console: Console, message: str) -> Non
     os._exit(1)
 
 
-def _say_estimate(params: Params, names: Sequence[str], console: Console) -> Mapping[str, float]:
-    """Say how long it will take, and make sure that the disk has room for it; return the seconds of each."""
-    from pipeline.sizing.estimates import estimate
-    from pipeline.sizing.machine import this_machine
-
-    found = estimate(params, names, this_machine(params.runtime.device), RECORDS)
-    console.print(found.sentence, highlight=False, markup=False, soft_wrap=True)
-    check_disk(found.disk_gib)
-    return found.seconds
+def _say_estimate(names: Sequence[str], console: Console) -> Mapping[str, float]:
+    """Print the estimate and check the disk; return the seconds of the last run of each stage that has a record."""
+    console.print(estimate_in_words(names), highlight=False, markup=False, soft_wrap=True)
+    lock = read_lock()
+    last = sum(out.get("size", 0) for name in names for out in lock.get(name, {}).get("outs", []))
+    check_disk(_LEAST_DISK_GIB + last / 2**30)
+    return recorded_seconds(names)
 
 
 def check_disk(needed: float, folder: Path = Path()) -> None:

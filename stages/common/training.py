@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from models.common.training import Bar, History, Settings, measured_peak
+from models.common.training import Bar, History, Settings
 from models.common.training.parallel import gathered
 from stages.common.code import GROUND, code_of
 from stages.common.device import choose_device
@@ -157,7 +157,7 @@ def training_bar(process: StageProcess) -> Callable[[int, int], Bar] | None:
 
 
 def training_record(history: History, precision: Mapping[str, Any], device: str, processes: int) -> dict[str, Any]:
-    """Return throughput, memory and MFU for the record of the stage; none of them enters an artifact.
+    """Return items per second and memory for the record of the stage; neither enters an artifact.
 
     Args:
         history: of the training.
@@ -165,8 +165,7 @@ def training_record(history: History, precision: Mapping[str, Any], device: str,
         device: of the training.
         processes: that shared it.
     """
-    found = {**history.speed.summary(processes * measured_peak(device, precision["products"])),
-             "processes": processes, "precision": dict(precision)}
+    found = {**history.speed.summary(), "processes": processes, "precision": dict(precision)}
     if device.startswith("cuda"):
         found["peak_device_memory_mib"] = round(torch.cuda.max_memory_allocated(device) / 2**20)
     return found

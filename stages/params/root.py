@@ -144,9 +144,6 @@ class Params(Block):
     """The single truth that DVC sees."""
 
     recipe: str
-    sizes: Literal["auto", "paper"] = Field(
-        "auto", description="where sizes come from that a recipe leaves out: `keycontrast use` fits them to machine "
-                            "and data, once, or they are the papers'; params.yaml only says which")
     seed: int = Field(13, ge=0)
     runtime: Runtime = Runtime()
     cluster: Cluster = Cluster()

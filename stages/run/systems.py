@@ -167,18 +167,6 @@ def open_to_flush() -> int:
     return os.O_RDWR if os.name == "nt" else os.O_RDONLY
 
 
-def memory() -> int:
-    """Return the machine's memory in bytes, whatever a container may take of it."""
-    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return int(_psutil().virtual_memory().total)
-
-
-def cores() -> int:
-    """Return the processor cores that this process may use; only Linux tells those from the machine's."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def hand_back(mapped: mmap.mmap) -> None:
     """Let the system take the pages that were read of a mapped file, which it reads again when they are looked at.
 

@@ -8,18 +8,14 @@ import yaml
 from pretend.device import NAME, switched_on
 from pretend.record import recording
 
-from stages.common import device, training
+from stages.common import device
 
 
 @contextmanager
 def stages_on_device():
-    """Let stages that choose their device choose this one, and record what they do there.
-
-    The peak of a device is measured by products of large matrices: here it is a number.
-    """
+    """Let stages that choose their device choose this one, and record what they do there."""
     deterministic = torch.are_deterministic_algorithms_enabled()
-    with (mock.patch.object(device, "accelerator", lambda: NAME),
-          mock.patch.object(training, "measured_peak", lambda *_: 1e12), switched_on(), recording() as record):
+    with mock.patch.object(device, "accelerator", lambda: NAME), switched_on(), recording() as record:
         yield record
     torch.use_deterministic_algorithms(deterministic)
 

@@ -18,7 +18,7 @@ def project(states: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
     It is ``F.linear``, which on a CPU calls MKL where torch is built with it. On an AMD EPYC the product of 128
     states with 30,522 words takes MKL 2.5 times as long as oneDNN, which torch ships as well
-    (``python -m benchmarks decoding``). So float32 on a CPU goes to oneDNN; sums differ in rounding only.
+    (measured with 30,522 words). So float32 on a CPU goes to oneDNN; sums differ in rounding only.
     """
     parts = (states, weight, bias)
     if _ONEDNN_LINEAR is None or any(part.device.type != "cpu" or part.dtype != torch.float32 for part in parts):

@@ -3,6 +3,7 @@
 from models.common.training.batches import BatchedTask, batches_in_order, epoch_batches
 from models.common.training.loop import fit
 from models.common.training.settings import Criterion, Settings, warmup_then_constant, warmup_then_decay
+from models.common.training.state import Speed
 from models.common.training.task import (
     Bar,
     Batch,
@@ -11,16 +12,13 @@ from models.common.training.task import (
     Drawing,
     Evaluating,
     History,
-    Laborious,
     Lengthy,
     Parameters,
     Parts,
     Step,
     Task,
 )
-from models.common.training.throughput import Seq2SeqCost, Speed, Work, measured_peak
 
 __all__ = ["Bar", "Batch", "BatchedTask", "CheckpointStore", "Contrasting", "Criterion", "Drawing", "Evaluating",
-           "History", "Laborious", "Lengthy", "Parameters", "Parts", "Seq2SeqCost", "Settings", "Speed", "Step", "Task",
-           "Work", "batches_in_order", "epoch_batches", "fit", "measured_peak", "warmup_then_constant",
-           "warmup_then_decay"]
+           "History", "Lengthy", "Parameters", "Parts", "Settings", "Speed", "Step", "Task", "batches_in_order",
+           "epoch_batches", "fit", "warmup_then_constant", "warmup_then_decay"]

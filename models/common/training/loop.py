@@ -27,7 +27,6 @@ from models.common.training.task import (
     Drawing,
     Evaluating,
     History,
-    Laborious,
     Lengthy,
     Step,
     Task,
@@ -203,8 +202,7 @@ class _Loop:
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, inf if clip is None else clip)
         self.optimiser.step()
         self._count(batch, sums, norm)
-        state.speed.add(len(batch), time.perf_counter() - started,
-                        self.task.work(batch) if isinstance(self.task, Laborious) else None)
+        state.speed.add(len(batch), time.perf_counter() - started)
 
     def _accumulate(self, step: Step, loaded: Iterator[Batch]) -> PartSums:
         """Add up gradients and parts over this process's micro-batches of ``step``."""

@@ -8,12 +8,51 @@ stored; the task builds them again.
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from statistics import median
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from models.common.training.throughput import Speed
+_RECENT = 500  # steps whose durations are kept, for their median
+
+
+@dataclass
+class Speed:
+    """Durations of the steps of a training, added up over the runs that it was resumed in; they enter no artifact.
+
+    Attributes:
+        steps: optimiser steps, without those that a kill undid.
+        items: training items.
+        seconds: of all steps, with waiting for data, without validation and checkpoints.
+        recent: seconds of each of the last 500 steps.
+        checkpoints: saved states.
+        checkpoint_seconds: of saving them; a resumed training does not count the state that it resumed from.
+    """
+
+    steps: int = 0
+    items: int = 0
+    seconds: float = 0.0
+    recent: list[float] = field(default_factory=list)
+    checkpoints: int = 0
+    checkpoint_seconds: float = 0.0
+
+    def add(self, items: int, seconds: float) -> None:
+        """Count one optimiser step."""
+        self.steps, self.items, self.seconds = self.steps + 1, self.items + items, self.seconds + seconds
+        self.recent = [*self.recent[1 - _RECENT:], seconds]
+
+    def add_checkpoint(self, seconds: float) -> None:
+        """Count one saved state."""
+        self.checkpoints, self.checkpoint_seconds = self.checkpoints + 1, self.checkpoint_seconds + seconds
+
+    def summary(self) -> dict[str, Any]:
+        """Return the values for the record of the stage; items per second are over steps and checkpoints together."""
+        if not self.steps:
+            return {}
+        return {"steps": self.steps, "items_per_second": self.items / (self.seconds + self.checkpoint_seconds),
+                "seconds_per_step_median": median(self.recent), "checkpoints": self.checkpoints,
+                "checkpoint_seconds": self.checkpoint_seconds}
 
 
 @dataclass

@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
-from models.common.training.throughput import Speed, Work
+from models.common.training.state import Speed
 
 Batch = Mapping[str, Tensor]
 Parts = Mapping[str, float | Tensor]
@@ -41,7 +41,7 @@ class Step:
 class Task(Protocol):
     """What is trained, on what, and how it is judged.
 
-    Items are numbers ``0 .. n_train - 1``. A task may also be :class:`Lengthy`, :class:`Laborious` and so on.
+    Items are numbers ``0 .. n_train - 1``. A task may also be :class:`Lengthy`, :class:`Drawing` and so on.
     """
 
     @property
@@ -88,14 +88,6 @@ class Lengthy(Protocol):
 
     def lengths(self) -> Sequence[int]:
         """Return the length of each training item, in any unit."""
-
-
-@runtime_checkable
-class Laborious(Protocol):
-    """A task that knows what its items cost, for throughput and MFU."""
-
-    def work(self, items: Sequence[int]) -> Work:
-        """Return tokens and floating-point operations of training on ``items``, padding not counted."""
 
 
 @runtime_checkable

@@ -218,11 +218,9 @@ def _task(model: ClldModel, texts: Mapping[str, LabelledTexts], values: Mapping[
     training, labels = values["training"], texts["train"].labels
     weights = balanced_weights(labels.tolist(), model.config.n_classes) if training["class_weights"] == "balanced" \
         else None
-    frozen = training["freeze_layers"] if model.config.architecture == "encoder" else 0
     return ClldTask(model, texts["train"], texts["validation"], training["learning_rate"], training["micro_batch"],
                     schedule=schedule, sampler=training["sampler"], class_weights=weights,
-                    head_rate=training["head_rate"], frozen_layers=frozen,
-                    record_all=values["distance"]["record_all"])
+                    head_rate=training["head_rate"], record_all=values["distance"]["record_all"])
 
 
 def _matrix(model: ClldModel) -> np.ndarray | None:

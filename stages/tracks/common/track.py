@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from stages.params import Params as Validated
-    from stages.tracks.common.cost import Cost
 
 
 PREDICTIONS = ("predictions.parquet",)
@@ -170,10 +169,4 @@ class Track:
             InputError: the model is not trained yet, or cannot do what is asked.
         """
         found: Predictor = import_module(f"stages.tracks.{self.name}.new_texts").NewTexts(asked, finding, device)
-        return found
-
-    @property
-    def cost(self) -> "Cost":
-        """What its trainings cost, ``stages.tracks.NAME.cost.COST``."""
-        found: Cost = import_module(f"stages.tracks.{self.name}.cost").COST
         return found

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from models.common.training import Parameters, Seq2SeqCost, Step, Work, batches_in_order
+from models.common.training import Parameters, Step, batches_in_order
 from models.hcl import BatchTotals, HclModel, kl_weight, objective
 from models.hcl.plan import KEY, Planner, joined_texts
 from models.hcl.validation import Validation, training_monitors
@@ -60,7 +60,6 @@ class HclTask:
         self.planner = model.planner(sight.views if sight is not None else None)
         self.has_impostor = _has_impostor(self.planner, train)
         self.tokens = _tokens(train, model)
-        self.flops = _flops(model, self.tokens)
 
     def parameter_groups(self) -> Sequence[Parameters]:
         """Return the encoder's parameters, those taken from another model, and all others, each with its rate."""
@@ -76,11 +75,6 @@ class HclTask:
     def lengths(self) -> list[int]:
         """Return the tokens of each training triple's texts, all together, as far as the model reads them."""
         return sum(tokens.sum(axis=1) for tokens in self.tokens.values()).tolist()
-
-    def work(self, items: Sequence[int]) -> Work:
-        """Return tokens and floating-point operations of training on ``items``."""
-        chosen = list(items)
-        return Work(int(sum(tokens[chosen].sum() for tokens in self.tokens.values())), float(self.flops[chosen].sum()))
 
     def load(self, items: Sequence[int]) -> dict[str, Tensor]:
         """Return the padded tensors of ``items``, see ``TripleBatches.batch``, their texts joined, and their plan."""
@@ -151,20 +145,6 @@ def _tokens(train: TripleBatches, model: HclModel) -> dict[str, np.ndarray]:
         texts["neg"] = train.negatives
     return {name: np.array([len(row) + 2 for row in pieces.ids], dtype=np.int64).reshape(len(train), -1)
             for name, pieces in texts.items()}
-
-
-def _flops(model: HclModel, tokens: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return the floating-point operations of training on each item (n,); see :class:`Seq2SeqCost`."""
-    config, words = model.config, model.get_input_embeddings().weight
-    layers = list(model.encoder.encoder.layer)
-    frozen = sum(not any(p.requires_grad for p in layer.parameters()) for layer in layers)
-    cost = Seq2SeqCost(config.hidden_size, int(config.encoder["intermediate_size"]), len(layers),
-                       config.num_hidden_layers, config.vocab_size, frozen, not words.requires_grad)
-    encoded = list(tokens) if config.latent["enabled"] else ["x"]
-    flops = sum(cost.encoder(tokens[name]).sum(axis=1) for name in encoded)
-    slots = 1 if config.latent["enabled"] else 0  # of the memory, beside the source
-    flops = flops + cost.decoder(tokens["y"] - 1, tokens["x"] + slots)[:, 0]
-    return flops + (cost.scores(np.ones(len(flops))) if config.uses_bow else 0.0)
 
 
 def _has_impostor(planner: Planner, train: TripleBatches) -> Tensor:

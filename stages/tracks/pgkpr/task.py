@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.common.training import BatchedTask, Step, Work
+from models.common.training import BatchedTask, Step
 from models.common.training.accumulation import PartSums
 from models.common.training.batches import moved
 from models.pgkpr.base import Rewriter
@@ -73,17 +73,10 @@ class RewriteTask(BatchedTask):
         self.module, self.train, self.validation = model, train, validation
         self.learning_rate, self.batch_size = learning_rate, micro_batch
         self.contrasted = batch_size or micro_batch
-        self.tokens = train.words["x"] + train.words["t"]
-        self.flops = model.training_flops(train.words, train.keywords.numpy())
 
     def lengths(self) -> list[int]:
         """Return the words of each training pair's texts, both together."""
-        return self.tokens.tolist()
-
-    def work(self, items: Sequence[int]) -> Work:
-        """Return words and floating-point operations of training on ``items``."""
-        chosen = list(items)
-        return Work(int(self.tokens[chosen].sum()), float(self.flops[chosen].sum()))
+        return (self.train.words["x"] + self.train.words["t"]).tolist()
 
     def load(self, items: Sequence[int]) -> dict[str, Tensor]:
         """Return the padded tensors of ``items``, and what the model knows of them before it computes.

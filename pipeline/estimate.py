@@ -1,0 +1,56 @@
+"""How long a run will take: the seconds that the same stage instances took here the last time they ran."""
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pipeline.running.display import duration
+from stages.params import Params
+from stages.run.process import RECORDS
+
+
+def recorded_seconds(stages: Iterable[str], records: Path = RECORDS) -> dict[str, float]:
+    """Return the seconds of the last run of each stage instance, such as ``ingest@sample``, that has a record."""
+    found = {}
+    for name in stages:
+        path = records / f"{name if '@' in name else f'{name}@all'}.json"
+        try:
+            found[name] = float(json.loads(path.read_text(encoding="utf-8"))["seconds"])
+        except (FileNotFoundError, json.JSONDecodeError):
+            continue  # never run here, or killed while the record was written
+    return found
+
+
+def estimate(stages: Collection[str], records: Path = RECORDS) -> float | None:
+    """Return the seconds of the last runs of all ``stages`` added up; None if one of them has no record."""
+    found = recorded_seconds(stages, records)
+    return sum(found.values()) if len(found) == len(set(stages)) else None
+
+
+def estimate_in_words(stages: Collection[str], records: Path = RECORDS) -> str:
+    """Return the estimate as a sentence; without one, the sentence says how many stages have not run here."""
+    seconds = estimate(stages, records)
+    if seconds is None:
+        missing = len(set(stages)) - len(recorded_seconds(stages, records))
+        return f"No estimate yet: {missing} of {len(stages)} stages have no record of a run here."
+    return f"The last runs of these {len(stages)} stages took {duration(seconds)}, added up; stages run in parallel."
+
+
+def instances(params: Params, dvc: Mapping[str, Any]) -> list[str]:
+    """Return the stage instances that ``dvc`` (parsed ``dvc.yaml``) makes of ``params``."""
+    values, found = params.model_dump(mode="json"), []
+    for stage, entry in dvc["stages"].items():
+        keys: Any = values
+        for part in str(entry.get("foreach", "")).strip("${}").split("."):
+            keys = keys[part] if part else [""]
+        found += [f"{stage}@{key}" if key else stage for key in keys]
+    return found
+
+
+def estimate_of_project(params: Params, root: Path = Path()) -> str:
+    """Return :func:`estimate_in_words` for every stage instance of ``params``."""
+    dvc = yaml.safe_load((root / "dvc.yaml").read_text(encoding="utf-8"))
+    return estimate_in_words(instances(params, dvc), root / RECORDS)
