@@ -125,7 +125,7 @@ def test_the_benchmark_times_nothing_that_trains_another_model(loss, weight, sai
 FAULTS = """
 import resource, sys
 import numpy as np
-from stages.run.memory import keep_freed_memory
+from stages.run.processes import keep_freed_memory
 
 _, how, size, times = sys.argv
 kept = how == "keep" and keep_freed_memory()

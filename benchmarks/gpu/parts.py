@@ -38,7 +38,7 @@ from benchmarks.trainings import Clock, Nowhere, Ran, by_trainer, looped, silent
 from models.common.training import fit, measured_peak
 from models.common.training.batches import moved
 from models.common.training.state import trained_tensors
-from stages.common.distributed import Processes, is_first, process_group, start_processes
+from stages.common.distributed import is_first, process_group, start_processes
 from stages.common.seeds import derived_seed
 from stages.common.training import loop_settings
 from stages.run.checkpoints import FolderCheckpoints
@@ -263,7 +263,7 @@ def processes(job: Job) -> Figures:
         file = Path(job.folder).with_suffix(f".{count}.json")
         given = json.dumps({**asdict(job), "steps": steps, "folder": str(file)})
         started = time.perf_counter()
-        status = start_processes(["-m", "benchmarks.gpu.shared", given], Processes(count))
+        status = start_processes(["-m", "benchmarks.gpu.shared", given], count)
         if status:
             raise RuntimeError(f"{count} processes ended with status {status}")
         found[count] = {**json.loads(file.read_text(encoding="utf-8")), "in all": time.perf_counter() - started}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from stages.run import systems
+import psutil
 
 _GIB = 2**30
 
@@ -37,11 +37,13 @@ def this_machine(device: str) -> Machine:
     Args:
         device: ``runtime.device`` of the params; under ``cpu`` no device is looked for.
     """
-    memory = systems.memory()
+    # Only Linux tells the cores that this process may use from the machine's.
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    memory = psutil.virtual_memory().total
     limit = Path("/sys/fs/cgroup/memory.max")
     if limit.exists() and limit.read_text().strip() != "max":
         memory = min(memory, int(limit.read_text()))
-    return Machine(systems.cores(), round(memory / _GIB, 1), _gpu_gib() if visible_gpus(device) else 0.0)
+    return Machine(cores, round(memory / _GIB, 1), _gpu_gib() if visible_gpus(device) else 0.0)
 
 
 def _gpu_gib() -> float:

@@ -92,7 +92,6 @@ class Track:
     Attributes:
         name: in params, artifacts and stages.
         title: as people write it.
-        tables: that models are trained on, and runs scored with, and the stage that makes each.
         prepared_by: the last of the data stages.
         schemas: of ``items``, ``predictions`` and ``scores``, and of what else is not as its file is called.
         classifies: its runs name classes of texts, scored by the stage that computes them, and do not write texts.
@@ -100,14 +99,11 @@ class Track:
         after: entry of a model's block that names another model, which must be trained before.
         source: given params and a model, the encoder that it starts from, or what it has in its place; None for none.
         encoded: whether such a source is an encoder's.
-        pooled: given params and a model, whether it needs the weights of its encoder's pooler.
-        vectors: models need stage ``node_vectors``.
         unread: options of a prediction that mean nothing here, and why.
     """
 
     name: str
     title: str
-    tables: Mapping[str, str]
     prepared_by: str
     schemas: Mapping[str, TableSchema]
     classifies: bool = False
@@ -115,8 +111,6 @@ class Track:
     after: str | None = None
     source: Callable[["Params | Validated", str], str | None] = lambda params, name: None
     encoded: Callable[[str], bool] = lambda source: True
-    pooled: Callable[[Params, str], bool] = lambda params, name: False
-    vectors: bool = False
     unread: Mapping[str, str] = field(default_factory=dict)
 
     @property
