@@ -12,7 +12,9 @@ def flush(file: IO[Any]) -> None:
 
 
 def flush_path(path: Path) -> None:
-    """Likewise for a file that is closed, or for the names in a folder."""
+    """Likewise for a file that is closed, or for the names in a folder; Windows can do neither."""
+    if os.name != "posix":
+        return
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

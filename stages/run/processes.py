@@ -7,9 +7,7 @@ would write into the checkpoints of the next attempt. So ``stages/run.sh`` start
 
 import ctypes
 import os
-import resource
 import runpy
-import signal
 import sys
 import threading
 import time
@@ -47,6 +45,8 @@ class Usage:
 
 def usage() -> Usage:
     """Return what this process has used so far."""
+    import resource     # Windows has none, where the library is used but no stage runs
+
     own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     # KiB, but bytes on macOS (getrusage(2) of each).
     unit = 2**10 if sys.platform != "darwin" else 2**20
@@ -112,7 +112,7 @@ def _end_all() -> None:
     """End this process and all that it has started, which may still import."""
     for process in [*psutil.Process().children(recursive=True), psutil.Process()]:
         with suppress(psutil.NoSuchProcess):
-            process.send_signal(signal.SIGKILL)
+            process.kill()
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """What a track is to whoever does not care which: its names in params and artifacts, its models, and how they are used.
 
 Training, generating and evaluating are entries of their own (``stages/tracks/NAME/``); a track brings their parts
-together for predictions, packs, exports and results. What these need is imported by name when they ask for it, so that
+together for predictions, exports and results. What these need is imported by name when they ask for it, so that
 who knows the tracks does not depend on all of their code.
 """
 
