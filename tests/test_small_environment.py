@@ -6,7 +6,6 @@ import sys
 import venv
 from contextlib import chdir, suppress
 from importlib.metadata import PackageNotFoundError, distribution
-from pathlib import Path
 
 import classified_project
 import pytest
@@ -18,8 +17,8 @@ from packaging.utils import canonicalize_name
 from source_imports import ROOT
 
 # As docs/gpu.md lists them.
-COMPUTING = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy", "pandas", "pyarrow", "pyyaml", "tqdm",
-             "psutil", "filelock", "pydantic")
+COMPUTING = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy", "pandas", "pyarrow", "pyyaml",
+             "tqdm", "psutil", "filelock", "pydantic")
 EVALUATING = ("sacrebleu", "rouge-score", "scikit-learn", "nltk")
 FORBIDDEN = ("dvc", "prefect", "duckdb", "spacy", "gensim", "networkx", "pytextrank", "igraph", "jinja2", "matplotlib")
 STAGES = ("tracks.hcl.train", "tracks.hcl.generate", "tracks.hcl.evaluate", "tracks.pgkpr.train",

@@ -45,7 +45,7 @@ class Usage:
 
 def usage() -> Usage:
     """Return what this process has used so far."""
-    import resource     # Windows has none, where the library is used but no stage runs
+    import resource  # Windows has none, where the library is used but no stage runs
 
     own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     # KiB, but bytes on macOS (getrusage(2) of each).
